@@ -46,7 +46,7 @@ struct qd_config {
     uint64_t threads;
     uint64_t io_threads;                  /* that move bytes, the main one among them */
     uint64_t worker_nice;                 /* more than the loop */
-    bool loop_computes;                   /* what is brief; false: workers do */
+    bool loop_computes;                   /* short jobs; false: workers do */
     uint64_t max_connections;             /* for each listener */
     uint64_t max_connections_per_address; /* of a client, of these; 0: all */
     uint64_t max_queue;                   /* requests that no worker has taken yet */

@@ -82,7 +82,7 @@ void qd_exchange_answer(struct qd_request *request)
     struct qd_connection *connection = request->connection;
     assert(request->state == QD_REPLYING);
     if (connection->state != QD_CONNECTION_OURS)
-        return; /* it was computed in passing: on_body_complete sends it */
+        return; /* it was computed inline: on_body_complete sends it */
     qd_connection_advance(connection, QD_CONNECTION_ANSWER);
     qd_exchange_of(connection)->pump_needed = true; /* a resume by itself wakes nothing */
     MHD_resume_connection(connection->http);

@@ -12,7 +12,9 @@
 #include "server/http/endpoint.h"
 #include "server/http/exchange.h"
 
-enum { PUMP_RUNS_MAX = 8 }; /* so many brief jobs the loop computes itself before timers' turn */
+enum {
+    PUMP_RUNS_MAX = 8
+}; /* so many short jobs the loop computes itself before it looks at timers */
 
 #define DRAIN_LINGER_NS (500 * QD_NS_PER_MS)
 
@@ -164,8 +166,8 @@ static void mind_rest(struct qd_listener *listener, bool rests)
     listener->restless_ns = now_ns;
 }
 
-/* One pump a turn of the loop serves all that became ready in it, and one more what was answered
- * since: that may be all that there is to do. */
+/* One pump an iteration of the loop serves all that became ready in it, and one more what was
+ * answered since: that may be all that there is to do. */
 static void on_before_sleep(void *context)
 {
     struct qd_listener *listener = context;

@@ -10,7 +10,7 @@
 
 enum {
     JOINED_BYTES_MAX = 64 << 10, /* copying more costs more than it saves */
-    BRIEF_BYTES_MAX = 8 << 10,   /* the same of what would else be one piece already */
+    SHORT_BYTES_MAX = 8 << 10,   /* the same of what would else be one piece already */
     VECTOR_PARTS_MAX = 64,       /* see make_body; binary outputs are half as many */
     READER_BYTES = 256 << 10,
 };
@@ -25,7 +25,7 @@ static bool add_header(void *response, const char *name, const char *value)
     return MHD_add_response_header(response, name, value) == MHD_YES;
 }
 
-/* The parts of a brief answer in one piece; NULL: it is none, or there is no memory. */
+/* The parts of a short answer in one piece; NULL: it is none, or there is no memory. */
 static const char *join_parts(struct qd_request *request)
 {
     const struct qd_answer *answer = &request->answer;
@@ -131,7 +131,7 @@ bool qd_response_print(struct qd_request *request, struct qd_part *whole)
 {
     const struct qd_answer *answer = &request->answer;
     if (answer->close || answer->is_stream || answer->part_count == 0 ||
-        answer->bytes > BRIEF_BYTES_MAX)
+        answer->bytes > SHORT_BYTES_MAX)
         return false;
     char *text = qd_arena_alloc(&request->arena, QD_ANSWER_HEAD_BYTES + answer->bytes);
     const char *reason = MHD_get_reason_phrase_for(answer->http_status);

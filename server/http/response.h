@@ -14,7 +14,7 @@
  * headers would be misread. */
 struct MHD_Response *qd_response_create(struct qd_request *request, bool may_chunk);
 
-/* All of a brief answer, its head and its body, as it goes out where the connection stays open: in
+/* All of a short answer, its head and its body, as it goes out where the connection stays open: in
  * the request's arena. The library needs seven allocations and as much time as reading a small
  * request takes for the same bytes. False: it is no such answer, or there is no memory. */
 bool qd_response_print(struct qd_request *request, struct qd_part *whole);

@@ -2,7 +2,7 @@
  * number of members, and deflate, which is zlib's format (RFC 1950). Under that name some clients
  * send the bare data (RFC 1951), which is understood, too.
  *
- * In steps of some 100 us, so that others get their turn between them. Pure: bytes, arena, output.
+ * In steps of some 100 us, so that others are computed between them. Pure: bytes, arena, output.
  * Both live in the arena, and borrow it and the bytes. */
 #ifndef SERVER_WORK_COMPRESSION_H
 #define SERVER_WORK_COMPRESSION_H

@@ -13,10 +13,10 @@
 enum {
     /* What takes some 10 us at a time: JSON to read, numbers to print, constants to look at, nodes
      * to plan. */
-    BRIEF_JSON_BYTES = 4 << 10,
-    BRIEF_NUMBERS = 512,
-    BRIEF_CONSTANT_BYTES = 1 << 20,
-    BRIEF_NODES = 8,
+    INLINE_JSON_BYTES_MAX = 4 << 10,
+    INLINE_NUMBERS_MAX = 512,
+    INLINE_CONSTANT_BYTES_MAX = 1 << 20,
+    INLINE_NODES_MAX = 8,
     /* And some 100 us with its numbers: read in one go, without a phase of its own. */
     SHORT_JSON_BYTES = 32 << 10,
     READ_STEP_NS = 100000, /* for QD_JSON_PIECE_BYTES, which may be less or more (reader.h) */
@@ -164,9 +164,9 @@ static bool start(struct qd_job *job)
     qd_request_advance_at(inference->request, QD_DECODING, job->started_ns);
     if (qd_request_keep_body(inference->request) != QD_OK)
         return false;
-    inference->seats = qd_arena_calloc(inference->arena, inference->tools->thread_count,
-                                       sizeof(*inference->seats));
-    if (inference->seats == NULL)
+    inference->slots = qd_arena_calloc(inference->arena, inference->tools->thread_count,
+                                       sizeof(*inference->slots));
+    if (inference->slots == NULL)
         return refuse_memory(inference, "the workspace") == QD_OK;
     return inference->request->coding == QD_CODING_IDENTITY ? qd_inference_read(inference)
                                                             : qd_inference_inflate(inference);
@@ -255,13 +255,13 @@ static enum qd_status make_workspaces(struct qd_inference *inference)
         const size_t worth = shares(inference, node->unit_count, node->unit_cost_ns);
         wanted = worth > wanted ? worth : wanted;
     }
-    while (inference->seat_count < wanted) {
+    while (inference->slot_count < wanted) {
         void *workspace = qd_arena_alloc(inference->arena, bytes);
         if (workspace == NULL)
             break;
-        inference->seats[inference->seat_count++].workspace = workspace;
+        inference->slots[inference->slot_count++].workspace = workspace;
     }
-    return inference->seat_count > 0 ? QD_OK : refuse_memory(inference, "the workspace");
+    return inference->slot_count > 0 ? QD_OK : refuse_memory(inference, "the workspace");
 }
 
 /* The phase for which there are workspaces. */
@@ -271,7 +271,7 @@ static bool set_wide_phase(struct qd_inference *inference, qd_run_units *run,
 {
     const size_t wanted = shares(inference, unit_count, unit_cost_ns);
     return qd_inference_set_phase(inference, run, then, unit_count, unit_cost_ns,
-                                  wanted < inference->seat_count ? wanted : inference->seat_count);
+                                  wanted < inference->slot_count ? wanted : inference->slot_count);
 }
 
 static bool pack(struct qd_inference *inference);
@@ -288,11 +288,11 @@ static uint64_t compute_ns(const struct qk_graph_plan *plan)
     return sum_ns;
 }
 
-/* The loop would compute only the beginning of large tensors, which a brief job has in shared
+/* The loop would compute only the beginning of large tensors, which a short job has in shared
  * memory alone, and leave the rest to workers: so they get all of it at once. */
 static bool is_worth_beginning(const struct qd_inference *inference)
 {
-    return qd_outputs_request_bytes(inference->request) <= BRIEF_CONSTANT_BYTES ||
+    return qd_outputs_request_bytes(inference->request) <= INLINE_CONSTANT_BYTES_MAX ||
            compute_ns(inference->plan) <= QD_QUANTUM_NS;
 }
 
@@ -302,8 +302,9 @@ static bool after_plan(struct qd_job *job)
     struct qd_inference *inference = qd_inference_of(job);
     if (inference->error->status != QD_OK || make_workspaces(inference) != QD_OK)
         return false;
-    job->brief = job->brief && is_worth_beginning(inference) &&
-                 qd_outputs_number_count(inference->request, inference->plan) <= BRIEF_NUMBERS;
+    job->may_run_inline =
+        job->may_run_inline && is_worth_beginning(inference) &&
+        qd_outputs_number_count(inference->request, inference->plan) <= INLINE_NUMBERS_MAX;
     return pack(inference);
 }
 
@@ -333,8 +334,8 @@ static size_t constant_bytes(const struct qd_inference *inference)
 /* A phase of its own where much is looked at: to give way before it. */
 static bool plan_all(struct qd_inference *inference)
 {
-    if (constant_bytes(inference) > BRIEF_CONSTANT_BYTES) {
-        inference->job.brief = false;
+    if (constant_bytes(inference) > INLINE_CONSTANT_BYTES_MAX) {
+        inference->job.may_run_inline = false;
         return qd_inference_set_phase(inference, run_plan, after_plan, 1, QD_QUANTUM_NS, 1);
     }
     plan(inference);
@@ -453,7 +454,7 @@ static bool copy_outputs(struct qd_inference *inference)
         return write_answer(inference);
     const size_t bytes = inference->plan->output_bytes[__builtin_ctz(inference->copied_outputs)];
     const size_t unit_count = bytes / QD_WINDOW_UNIT_BYTES + (bytes % QD_WINDOW_UNIT_BYTES != 0);
-    return set_wide_phase(inference, run_copy, after_copy, unit_count, QD_PORTION_NS);
+    return set_wide_phase(inference, run_copy, after_copy, unit_count, QD_BATCH_NS);
 }
 
 /* ---- The job ------------------------------------------------------------------------------ */
@@ -543,12 +544,13 @@ bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *re
 }
 
 /* Whether all that is before the first unit ends before another thread would begin. */
-static bool is_brief(const struct qd_request *request)
+static bool may_run_inline(const struct qd_request *request)
 {
     const struct qd_model *model = request->model;
     return request->coding == QD_CODING_IDENTITY && request->answer_coding == QD_CODING_IDENTITY &&
-           request->body_bytes <= BRIEF_CONSTANT_BYTES && json_bytes(request) <= BRIEF_JSON_BYTES &&
-           model->late == NULL && (model->graph == NULL || model->graph->node_count <= BRIEF_NODES);
+           request->body_bytes <= INLINE_CONSTANT_BYTES_MAX &&
+           json_bytes(request) <= INLINE_JSON_BYTES_MAX && model->late == NULL &&
+           (model->graph == NULL || model->graph->node_count <= INLINE_NODES_MAX);
 }
 
 static struct qd_inference *create(const struct qd_infer_tools *tools, struct qd_request *request)
@@ -582,7 +584,7 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
     qd_request_advance(request, QD_QUEUED);
     if (qd_scheduler_submit(tools->scheduler, request->loop, &inference->job,
                             qd_inference_is_small(inference) ? &small : &large,
-                            is_brief(request) ? request->since_ns : 0,
+                            may_run_inline(request) ? request->since_ns : 0,
                             request->since_ns + tools->compute_timeout_ns))
         return true;
     request->inference = NULL; /* another loop has taken the room meanwhile */

@@ -1,9 +1,9 @@
 /* What becomes of an inference between its body's last byte and its answer. It is a job of these
  * phases, in this order; infer.c has them, and inference_coding.c the first and the last. Each has
- * a function run_*, for its units, and after_*, which sets the next phase. A seat is a worker's
- * place at a phase (scheduler.h).
+ * a function run_*, for its units, and after_*, which sets the next phase. A slot is what a
+ * worker needs at a phase (scheduler.h).
  *
- *   state     phase    units                            seats
+ *   state     phase    units                            slots
  *   QUEUED             waits, in arrival order          none
  *   DECODING  inflate  a step each, of what is gzip     one
  *                      or deflate
@@ -19,11 +19,11 @@
  *             deflate  32 KiB each, where it is wanted  one
  *   REPLYING
  *
- * Whoever waits comes first: between two units, and before a phase, a worker gives way when its
- * quantum is over, and then the request is QUEUED again, and goes on from there (scheduler.h). From
- * the end of `read` on it waits by its `priority`: 1 is first, 0 and 3 are the same, 5 and all
- * above are last. Its `timeout` is looked at then, before any number is converted, and whenever it
- * is taken from the queue until it computes.
+ * Waiting requests come first: between two batches of units, and before a phase, a worker gives way
+ * when its time slice is over. Then the request is QUEUED again, and goes on from there
+ * (scheduler.h). From the end of `read` on it waits by its `priority`: 1 is first, 0 and 3 are the
+ * same, 5 and all above are last. Its `timeout` is looked at then, before any number is converted,
+ * and whenever it is taken from the queue until it computes.
  *
  * A small request has no such phases: what is short is read and planned in `start`, what is small
  * is printed at the end, and only the operators' units are left.

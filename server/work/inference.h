@@ -29,8 +29,8 @@ struct qd_inference {
     void *outputs[QK_GRAPH_PORT_COUNT_MAX];
     uint32_t copied_outputs; /* bit i: still to be copied to shared memory */
     void *scratch;
-    struct qd_seat *seats;        /* the same for all phases */
-    size_t seat_count;            /* that have a workspace */
+    struct qd_worker_slot *slots; /* the same for all phases */
+    size_t slot_count;            /* that have a workspace */
     size_t node;                  /* of the plan, that is computed now */
     struct qd_oip_writer *writer; /* from its first unit on; NULL: there is none */
     struct qd_deflater *deflater; /* NULL: the answer is not compressed */
@@ -46,15 +46,15 @@ static inline struct qd_inference *qd_inference_of(struct qd_job *job)
 /* True, as a `then` says that it has set a phase. */
 static inline bool qd_inference_set_phase(struct qd_inference *inference, qd_run_units *run,
                                           bool (*then)(struct qd_job *job), size_t unit_count,
-                                          uint64_t unit_cost_ns, size_t seat_count)
+                                          uint64_t unit_cost_ns, size_t slot_count)
 {
     inference->job.phase = (struct qd_phase){
         .run = run,
         .then = then,
         .unit_count = unit_count,
         .unit_cost_ns = unit_cost_ns,
-        .seats = inference->seats,
-        .seat_count = seat_count,
+        .slots = inference->slots,
+        .slot_count = slot_count,
     };
     return true;
 }

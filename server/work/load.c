@@ -16,15 +16,15 @@ static struct qd_load *load_of(struct qd_job *job)
 struct qd_load *qd_load_create(const struct qd_load_tools *tools, const char *name)
 {
     struct qd_load *load = calloc(1, sizeof(*load));
-    struct qd_seat *seats = calloc(tools->thread_count, sizeof(*seats));
-    if (load == NULL || seats == NULL) {
+    struct qd_worker_slot *slots = calloc(tools->thread_count, sizeof(*slots));
+    if (load == NULL || slots == NULL) {
         free(load);
-        free(seats);
+        free(slots);
         return NULL;
     }
     strncpy(load->name, name, sizeof(load->name) - 1);
     load->tools = tools;
-    load->seats = seats;
+    load->slots = slots;
     qd_arena_init(&load->arena, tools->memory);
     qd_arena_init(&load->version_arena, tools->memory);
     qd_arena_init(&load->file_arena, tools->memory);
@@ -49,7 +49,7 @@ void qd_load_destroy(struct qd_load *load)
     for (size_t i = 0; i < load->model_count; i++)
         qd_model_release(load->models[i]);
     clear(load);
-    free(load->seats);
+    free(load->slots);
     free(load);
 }
 
@@ -101,15 +101,15 @@ static bool then(struct qd_job *job)
 
 static void set_phase(struct qd_load *load,
                       void (*run)(struct qd_job *job, void *workspace, size_t begin, size_t end),
-                      size_t unit_count, uint64_t unit_cost_ns, size_t seat_count)
+                      size_t unit_count, uint64_t unit_cost_ns, size_t slot_count)
 {
     load->job.phase = (struct qd_phase){
         .run = run,
         .then = then,
         .unit_count = unit_count,
         .unit_cost_ns = unit_cost_ns,
-        .seats = load->seats,
-        .seat_count = seat_count,
+        .slots = load->slots,
+        .slot_count = slot_count,
     };
 }
 
@@ -119,14 +119,14 @@ static void run_fetch(struct qd_job *job, void *workspace, size_t begin, size_t 
     qd_sources_fetch(&load_of(job)->sources, begin, end);
 }
 
-/* One seat keeps the order of the units. */
+/* One slot keeps the order of the units. */
 static bool fetch(struct qd_load *load, bool (*next_step)(struct qd_load *load))
 {
     const struct qd_sources *sources = &load->sources;
     uint64_t cost_ns = sources->from_repository ? QD_FETCH_FILE_UNIT_NS : QD_FETCH_TEXT_UNIT_NS;
-    size_t seats = qd_scheduler_shares(sources->unit_count, cost_ns, load->tools->thread_count);
+    size_t slots = qd_scheduler_shares(sources->unit_count, cost_ns, load->tools->thread_count);
     load->next_step = next_step;
-    set_phase(load, run_fetch, sources->unit_count, cost_ns, sources->in_order ? 1 : seats);
+    set_phase(load, run_fetch, sources->unit_count, cost_ns, sources->in_order ? 1 : slots);
     return true;
 }
 

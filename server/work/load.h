@@ -55,7 +55,7 @@ struct qd_load {
     struct qd_build build;
     struct qk_graph *graph; /* that is packed just now; NULL: there is none */
     size_t version;         /* index of the one that is made */
-    struct qd_seat *seats;
+    struct qd_worker_slot *slots;
     bool (*next_step)(struct qd_load *load);
 };
 

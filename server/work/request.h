@@ -140,7 +140,7 @@ bool qd_request_has_lost_body(const struct qd_request *request);
 enum qd_status qd_request_keep_body(struct qd_request *request);
 
 /* To REPLYING, with the answer made from request->error. All else in the arena goes: not on a
- * worker, since the scheduler's seats lie there. */
+ * worker, since the scheduler's slots lie there. */
 void qd_request_refuse(struct qd_request *request);
 
 /* To REPLYING, with server_timing filled from spent_ns. */

@@ -26,7 +26,7 @@ static void look(struct qd_scan *scan, struct qd_scan_entry *entry)
     qd_arena_deinit(&scan->folder_arena);
 }
 
-/* There is one seat, so it is never on two threads. */
+/* There is one slot, so it is never on two threads. */
 static void run(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
     struct qd_scan *scan = scan_of(job);
@@ -60,8 +60,8 @@ static bool start(struct qd_job *job)
                                    .then = then,
                                    .unit_count = scan->count,
                                    .unit_cost_ns = MODEL_NS,
-                                   .seats = &scan->seat,
-                                   .seat_count = 1};
+                                   .slots = &scan->slot,
+                                   .slot_count = 1};
     return true;
 }
 

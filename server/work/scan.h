@@ -28,7 +28,7 @@ struct qd_scan {
 
     /* Its own. */
     struct qd_job job;
-    struct qd_seat seat;
+    struct qd_worker_slot slot;
     struct qd_arena arena;
     struct qd_arena folder_arena;
 };

@@ -19,7 +19,7 @@ static bool end_infer(void *context, struct qd_request *request)
     struct qd_server *server = context;
     if (!qd_infer_submit(&server->tools, request))
         qd_request_refuse(request);
-    return request->inference == NULL; /* refused, or computed in passing */
+    return request->inference == NULL; /* refused, or computed inline */
 }
 
 /* Only inferences: Triton's asyncio client asks for gzip everywhere, and inflates nothing else. */

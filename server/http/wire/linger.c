@@ -11,7 +11,7 @@
 
 enum {
     READ_BYTES = 64 << 10,
-    READS_MAX = 16, /* a turn of the loop: others want to be served, too */
+    READS_MAX = 16, /* an iteration of the loop: others want to be served, too */
 };
 
 struct place {

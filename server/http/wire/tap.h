@@ -9,9 +9,9 @@
  * such a call goes to the first definition that the loader finds, which is the program's
  * (intercept.h says more): tap.c defines recv, and handshake.c gnutls_record_recv.
  *
- * The other way, a brief answer goes out in the library's stead (connection->outgoing). The library
+ * The other way, a short answer goes out in the library's stead (connection->outgoing). The library
  * is given an answer without a body, and when it sends the head of that, by send, which tap.c
- * defines, too, the brief one is sent. As long as some of it is left, the socket is full to the
+ * defines, too, the short one is sent. As long as some of it is left, the socket is full to the
  * library; then its own head has gone.
  *
  * An interim answer of ours (last_word.h) may not fit into a full socket. What is left of it goes

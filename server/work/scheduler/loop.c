@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <uv.h>
 
-#include "server/work/scheduler/slice.h"
+#include "server/work/scheduler/cpu_yield.h"
 
 enum { NO_EVENT = -1 };
 
@@ -87,7 +87,7 @@ void qd_loop_destroy(struct qd_loop *loop)
 
 void qd_loop_run(struct qd_loop *loop)
 {
-    qd_slice_shorten();
+    qd_cpu_shorten_slices();
     uv_run(&loop->uv, UV_RUN_DEFAULT);
 }
 

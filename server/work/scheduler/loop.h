@@ -14,11 +14,11 @@ struct qd_handle;
 typedef void qd_callback(void *context);
 
 struct qd_loop *qd_loop_create(void);
-/* Every handle on it has been destroyed, and the pool. What was posted after its last turn is
+/* Every handle on it has been destroyed, and the pool. What was posted after its last iteration is
  * called. */
 void qd_loop_destroy(struct qd_loop *loop);
 
-/* Until qd_loop_stop. Its thread has short slices from then on: slice.h. */
+/* Until qd_loop_stop. Its thread has short slices from then on: cpu_yield.h. */
 void qd_loop_run(struct qd_loop *loop);
 void qd_loop_stop(struct qd_loop *loop);
 

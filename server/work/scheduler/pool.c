@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <uv.h>
 
-#include "server/work/scheduler/slice.h"
+#include "server/work/scheduler/cpu_yield.h"
 
 enum { STACK_BYTES = 8 << 20 }; /* as libuv's pool has them */
 
@@ -94,7 +94,7 @@ static void on_work(uv_work_t *uv)
     struct qd_pool *pool = item->pool;
     pool->threads[item->index].id = gettid();
     be_nice(pool->nice);
-    qd_slice_shorten();
+    qd_cpu_shorten_slices();
     pool->body(pool->context, item->index);
     sem_post(&pool->returned);
 }

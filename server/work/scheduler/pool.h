@@ -25,9 +25,9 @@ bool qd_pool_can_start(unsigned thread_count);
 
 /* Calls `body` once on each of so many threads, with indexes from 0. Their niceness is so much more
  * than the process' own, 19 at most: where more threads want CPUs than there are, Linux gives them
- * less time than the loop. Their slices are short (slice.h). There is one pool in a process, and no
- * other thread while it is made, as it sets the environment. libuv aborts where it does not get the
- * threads: ask qd_pool_can_start first. NULL: malloc failed. */
+ * less time than the loop. Their slices are short (cpu_yield.h). There is one pool in a process,
+ * and no other thread while it is made, as it sets the environment. libuv aborts where it does not
+ * get the threads: ask qd_pool_can_start first. NULL: malloc failed. */
 struct qd_pool *qd_pool_create(struct qd_loop *loop, unsigned thread_count, int nice,
                                void (*body)(void *context, unsigned index), void *context);
 

@@ -98,7 +98,7 @@ struct qd_job *qd_queue_take(struct qd_queue *queue)
     if (atomic_load(&queue->count) == 0)
         return NULL;
     struct qd_job *job =
-        ++queue->turns % QD_QUEUE_TURNS == 0 ? oldest(queue) : qd_queue_first(queue);
+        ++queue->takes % QD_QUEUE_OLDEST_EVERY == 0 ? oldest(queue) : qd_queue_first(queue);
     qd_queue_remove(queue, job);
     return job;
 }

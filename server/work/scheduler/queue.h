@@ -1,9 +1,9 @@
 /* The jobs that wait for a worker, in order. It belongs to the scheduler, which holds its lock.
  *
  * A level is a line of its own, first come, first served. Who is taken next is the first of the
- * lowest level that has any; but every QD_QUEUE_TURNS-th time it is the one that has waited
+ * lowest level that has any; but every QD_QUEUE_OLDEST_EVERY-th time it is the one that has waited
  * longest, whatever its level. So a higher level comes first, and none starves: a job that waits
- * behind n others is taken after at most QD_QUEUE_TURNS * (n + 1) turns. */
+ * behind n others is taken after at most QD_QUEUE_OLDEST_EVERY * (n + 1) jobs. */
 #ifndef SERVER_WORK_SCHEDULER_QUEUE_H
 #define SERVER_WORK_SCHEDULER_QUEUE_H
 
@@ -14,7 +14,7 @@
 
 #include "server/work/scheduler/scheduler.h"
 
-enum { QD_QUEUE_TURNS = 16 };
+enum { QD_QUEUE_OLDEST_EVERY = 16 };
 
 /* Jobs, linked by their own `next` and `previous`: each is in one list at most. */
 struct qd_job_list {
@@ -32,7 +32,7 @@ struct qd_queue {
     struct qd_job_list held;  /* nobody takes them; who came first comes first */
     atomic_size_t held_count; /* with the one whose may_start is being asked */
     uint64_t arrivals;        /* in all, for who has waited longest */
-    unsigned turns;
+    unsigned takes;
 };
 
 /* At its level's end; of a new one that is QD_LEVEL_UNREAD. */

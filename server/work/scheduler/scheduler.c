@@ -6,17 +6,17 @@
 
 #include "server/base/clock.h"
 #include "server/work/scheduler/pool.h"
-#include "server/work/scheduler/turn.h"
+#include "server/work/scheduler/time_slice.h"
 
 enum {
     NOBODY = -1,
     INTERVAL_JOBS = 8, /* how many jobs' intervals make the mean, more or less */
 };
 
-/* A job is in the queue, or on a worker, or on its way to its loop. Workers sit at a job that has a
- * phase; while others may join, it is in `open`. */
+/* A job is in the queue, or on a worker, or on its way to its loop. Workers have slots of a job
+ * that has a phase; while others may join, it is in `open`. */
 struct qd_scheduler {
-    struct qd_turn_signs signs;
+    struct qd_time_slice_signs signs;
     struct qd_pool *pool;
     size_t new_max; /* jobs that no worker has had yet */
     size_t worker_count;
@@ -35,8 +35,8 @@ struct qd_scheduler {
     int next_idle[]; /* of each worker that sleeps, the one that did before it */
 };
 
-/* What this loop has computed in passing in its turn, beyond QD_GIVING_NS for each job. */
-static _Thread_local uint64_t passing_ns;
+/* How long this loop has computed inline in this iteration, beyond QD_GIVING_NS for each job. */
+static _Thread_local uint64_t inline_ns_used;
 
 /* ---- The queue ---------------------------------------------------------------------------- */
 
@@ -65,10 +65,10 @@ static struct qd_job *find_open(struct qd_scheduler *scheduler, bool awake)
 {
     struct qd_job *job = atomic_load(&scheduler->signs.abandoned) ? NULL : scheduler->open.head;
     while (job != NULL) {
-        bool free = job->free_seats != NULL && !atomic_load(&job->stopped);
-        size_t left = free ? qd_turn_units_left(job) : 0;
+        bool free = job->free_slots != NULL && !atomic_load(&job->stopped);
+        size_t left = free ? qd_time_slice_units_left(job) : 0;
         if (left > 0 &&
-            (awake || qd_turn_wants_help(&scheduler->signs, job, 1 + scheduler->idle_count)))
+            (awake || qd_time_slice_wants_help(&scheduler->signs, job, 1 + scheduler->idle_count)))
             break;
         job = job->next;
     }
@@ -111,7 +111,7 @@ static void wake_here(struct qd_scheduler *scheduler, int index)
 /* Under the lock: others may join where there is room. */
 static void show_open(struct qd_scheduler *scheduler, struct qd_job *job)
 {
-    if (job->phase.seat_count <= 1)
+    if (job->phase.slot_count <= 1)
         return;
     qd_job_list_append(&scheduler->open, job);
     atomic_fetch_add(&scheduler->news, 1);
@@ -125,24 +125,24 @@ static void step_back(struct qd_scheduler *scheduler, struct qd_job *job)
     enqueue(scheduler, job);
 }
 
-static bool is_on_loop(const struct qd_turn *turn)
+static bool is_on_loop(const struct qd_time_slice *slice)
 {
-    return turn->loop != NULL;
+    return slice->loop != NULL;
 }
 
-/* The worker is alone with the job, which has a new phase: it takes a seat, others may too. False:
+/* The worker is alone with the job, which has a new phase: it takes a slot, others may too. False:
  * the job is for others, or others come before it, and it waits. */
-static bool open_phase(struct qd_scheduler *scheduler, struct qd_turn *turn)
+static bool open_phase(struct qd_scheduler *scheduler, struct qd_time_slice *slice)
 {
-    struct qd_job *job = turn->job;
-    qd_turn_open_phase(job);
+    struct qd_job *job = slice->job;
+    qd_time_slice_open_phase(job);
     pthread_mutex_lock(&scheduler->lock);
     const bool stays =
-        qd_turn_is_stopped(&scheduler->signs, job) ||
-        (qd_turn_suits(turn) && !qd_queue_has_before(&scheduler->signs.queue, job->level) &&
-         (is_on_loop(turn) || !qd_turn_gives_way(&scheduler->signs, turn)));
+        qd_time_slice_is_stopped(&scheduler->signs, job) ||
+        (qd_time_slice_suits(slice) && !qd_queue_has_before(&scheduler->signs.queue, job->level) &&
+         (is_on_loop(slice) || !qd_time_slice_gives_way(&scheduler->signs, slice)));
     if (stays) {
-        qd_turn_sit_down(turn);
+        qd_time_slice_take_slot(slice);
         show_open(scheduler, job);
     } else {
         step_back(scheduler, job);
@@ -155,16 +155,16 @@ static bool open_phase(struct qd_scheduler *scheduler, struct qd_turn *turn)
 
 /* True: the job is this worker's alone now, because all units are done, or none may be any more.
  * False: the worker has nothing to do with it any more. */
-static bool leave_phase(struct qd_scheduler *scheduler, struct qd_turn *turn)
+static bool leave_phase(struct qd_scheduler *scheduler, struct qd_time_slice *slice)
 {
-    struct qd_job *job = turn->job;
+    struct qd_job *job = slice->job;
     pthread_mutex_lock(&scheduler->lock);
-    qd_turn_stand_up(&scheduler->signs, turn);
+    qd_time_slice_leave_slot(&scheduler->signs, slice);
     bool last = job->worker_count == 0;
-    if (last && job->phase.seat_count > 1)
+    if (last && job->phase.slot_count > 1)
         qd_job_list_remove(&scheduler->open, job);
-    bool gives_way =
-        last && qd_turn_units_left(job) > 0 && !qd_turn_is_stopped(&scheduler->signs, job);
+    bool gives_way = last && qd_time_slice_units_left(job) > 0 &&
+                     !qd_time_slice_is_stopped(&scheduler->signs, job);
     if (gives_way)
         step_back(scheduler, job);
     pthread_mutex_unlock(&scheduler->lock);
@@ -173,9 +173,9 @@ static bool leave_phase(struct qd_scheduler *scheduler, struct qd_turn *turn)
 
 static bool is_cancelled(struct qd_scheduler *scheduler, struct qd_job *job)
 {
-    job->cancelled = qd_turn_is_stopped(&scheduler->signs, job);
+    job->cancelled = qd_time_slice_is_stopped(&scheduler->signs, job);
     if (job->cancelled)
-        qd_turn_set_running(job, false);
+        qd_time_slice_set_running(job, false);
     return job->cancelled;
 }
 
@@ -213,34 +213,34 @@ static void note_interval(struct qd_scheduler *scheduler, const struct qd_job *j
 }
 
 /* For its loop, unless that is who ends it. */
-static void end_job(struct qd_scheduler *scheduler, const struct qd_turn *turn)
+static void end_job(struct qd_scheduler *scheduler, const struct qd_time_slice *slice)
 {
     pthread_mutex_lock(&scheduler->lock);
-    note_interval(scheduler, turn->job);
+    note_interval(scheduler, slice->job);
     pthread_mutex_unlock(&scheduler->lock);
-    if (!is_on_loop(turn))
-        qd_loop_post(turn->job->loop, &turn->job->over);
+    if (!is_on_loop(slice))
+        qd_loop_post(slice->job->loop, &slice->job->over);
 }
 
 /* True: others go on with the job, and may have a next phase soon. False: it has ended. */
-static bool take_turn(struct qd_scheduler *scheduler, struct qd_turn *turn)
+static bool run_slice(struct qd_scheduler *scheduler, struct qd_time_slice *slice)
 {
     bool goes_on = true;
-    if (turn->seat == NULL) {
-        goes_on = begin(scheduler, turn->job);
-        if (goes_on && !open_phase(scheduler, turn))
+    if (slice->slot == NULL) {
+        goes_on = begin(scheduler, slice->job);
+        if (goes_on && !open_phase(scheduler, slice))
             return true;
     }
     while (goes_on) {
-        qd_turn_run(&scheduler->signs, turn);
-        if (!leave_phase(scheduler, turn))
+        qd_time_slice_run(&scheduler->signs, slice);
+        if (!leave_phase(scheduler, slice))
             return true;
-        goes_on = may_go_on(scheduler, turn->job) && turn->job->phase.then(turn->job) &&
-                  !is_cancelled(scheduler, turn->job);
-        if (goes_on && !open_phase(scheduler, turn))
+        goes_on = may_go_on(scheduler, slice->job) && slice->job->phase.then(slice->job) &&
+                  !is_cancelled(scheduler, slice->job);
+        if (goes_on && !open_phase(scheduler, slice))
             return true;
     }
-    end_job(scheduler, turn);
+    end_job(scheduler, slice);
     return false;
 }
 
@@ -260,33 +260,34 @@ static struct qd_job *take_next(struct qd_queue *queue)
     }
 }
 
-/* Under the lock; something waits. A turn at the next job: at a seat, if it has a phase. */
-static struct qd_turn take_from_queue(struct qd_scheduler *scheduler, enum qd_turn_kind kind)
+/* Under the lock; something waits. A time slice of the next job, with a slot if it has a phase. */
+static struct qd_time_slice take_from_queue(struct qd_scheduler *scheduler,
+                                            enum qd_time_slice_kind kind)
 {
-    struct qd_turn turn = {.job = take_next(&scheduler->signs.queue), .kind = kind};
+    struct qd_time_slice slice = {.job = take_next(&scheduler->signs.queue), .kind = kind};
     const uint64_t now_ns = qd_clock_ns();
-    turn.until_ns = now_ns + QD_QUANTUM_NS;
-    if (turn.job->started) {
-        if (turn.job->wait_until_ns != 0 && now_ns >= turn.job->wait_until_ns)
-            qd_turn_expire(turn.job);
-        qd_turn_sit_down(&turn);
-        show_open(scheduler, turn.job);
+    slice.until_ns = now_ns + QD_QUANTUM_NS;
+    if (slice.job->started) {
+        if (slice.job->wait_until_ns != 0 && now_ns >= slice.job->wait_until_ns)
+            qd_time_slice_expire(slice.job);
+        qd_time_slice_take_slot(&slice);
+        show_open(scheduler, slice.job);
     } else {
-        turn.job->started_ns = now_ns;
+        slice.job->started_ns = now_ns;
     }
-    turn.job->started = true;
-    return turn;
+    slice.job->started = true;
+    return slice;
 }
 
 /* Under the lock. */
-static struct qd_turn find_turn(struct qd_scheduler *scheduler)
+static struct qd_time_slice find_slice(struct qd_scheduler *scheduler)
 {
     if (atomic_load(&scheduler->signs.queue.count) > 0)
-        return take_from_queue(scheduler, QD_TURN_WORKER);
-    struct qd_turn turn = {.job = find_open(scheduler, true), .kind = QD_TURN_HELPER};
-    if (turn.job != NULL)
-        qd_turn_sit_down(&turn);
-    return turn;
+        return take_from_queue(scheduler, QD_TIME_SLICE_WORKER);
+    struct qd_time_slice slice = {.job = find_open(scheduler, true), .kind = QD_TIME_SLICE_HELPER};
+    if (slice.job != NULL)
+        qd_time_slice_take_slot(&slice);
+    return slice;
 }
 
 /* Under the lock, which is free meanwhile. */
@@ -316,31 +317,32 @@ static void watch(struct qd_scheduler *scheduler)
     scheduler->watching--;
 }
 
-static struct qd_turn next_turn(struct qd_scheduler *scheduler, int index, bool more_may_come)
+static struct qd_time_slice next_slice(struct qd_scheduler *scheduler, int index,
+                                       bool more_may_come)
 {
     pthread_mutex_lock(&scheduler->lock);
-    struct qd_turn turn = find_turn(scheduler);
-    if (turn.job == NULL && more_may_come && !scheduler->ending) {
+    struct qd_time_slice slice = find_slice(scheduler);
+    if (slice.job == NULL && more_may_come && !scheduler->ending) {
         watch(scheduler);
-        turn = find_turn(scheduler);
+        slice = find_slice(scheduler);
     }
-    while (turn.job == NULL && !scheduler->ending) {
+    while (slice.job == NULL && !scheduler->ending) {
         fall_asleep(scheduler, index);
-        turn = find_turn(scheduler);
+        slice = find_slice(scheduler);
     }
     int chosen = choose(scheduler);
     pthread_mutex_unlock(&scheduler->lock);
     wake(scheduler, chosen);
-    return turn;
+    return slice;
 }
 
 static void work(void *context, unsigned index)
 {
     struct qd_scheduler *scheduler = context;
-    struct qd_turn turn;
+    struct qd_time_slice slice;
     bool more_may_come = false;
-    while ((turn = next_turn(scheduler, (int)index, more_may_come)).job != NULL)
-        more_may_come = take_turn(scheduler, &turn);
+    while ((slice = next_slice(scheduler, (int)index, more_may_come)).job != NULL)
+        more_may_come = run_slice(scheduler, &slice);
 }
 
 /* ---- The loop's side ---------------------------------------------------------------------- */
@@ -423,19 +425,19 @@ struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler)
 
 /* It is alone with the job, which nobody else knows, so it takes no lock: whoever has that may have
  * lost its CPU. True: the job has ended. */
-static bool compute_in_passing(struct qd_scheduler *scheduler, struct qd_turn *turn)
+static bool compute_inline(struct qd_scheduler *scheduler, struct qd_time_slice *slice)
 {
-    struct qd_job *job = turn->job;
+    struct qd_job *job = slice->job;
     job->started = true;
     bool goes_on = begin(scheduler, job);
     while (goes_on) {
-        qd_turn_open_phase(job);
-        if (!qd_turn_suits(turn))
+        qd_time_slice_open_phase(job);
+        if (!qd_time_slice_suits(slice))
             return false;
-        qd_turn_sit_down(turn);
-        qd_turn_run(&scheduler->signs, turn);
-        qd_turn_stand_up(&scheduler->signs, turn);
-        if (qd_turn_units_left(job) > 0)
+        qd_time_slice_take_slot(slice);
+        qd_time_slice_run(&scheduler->signs, slice);
+        qd_time_slice_leave_slot(&scheduler->signs, slice);
+        if (qd_time_slice_units_left(job) > 0)
             return false;
         goes_on =
             may_go_on(scheduler, job) && job->phase.then(job) && !is_cancelled(scheduler, job);
@@ -449,7 +451,7 @@ static bool is_for_idle_loop(const struct qd_scheduler *scheduler)
 {
     const struct qd_job *job = qd_queue_first(&scheduler->signs.queue);
     return scheduler->loop_computes && atomic_load(&scheduler->signs.queue.count) == 1 &&
-           job->brief && (!job->started || job->phase.unit_cost_ns <= QD_PORTION_NS) &&
+           job->may_run_inline && (!job->started || job->phase.unit_cost_ns <= QD_BATCH_NS) &&
            scheduler->idle_count == scheduler->worker_count;
 }
 
@@ -495,28 +497,29 @@ void qd_scheduler_release(struct qd_scheduler *scheduler)
 }
 
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, struct qd_job *job,
-                         const struct qd_job_code *code, uint64_t brief_ns, uint64_t deadline_ns)
+                         const struct qd_job_code *code, uint64_t inline_since_ns,
+                         uint64_t deadline_ns)
 {
     if (!qd_scheduler_has_room(scheduler))
         return false;
     *job = (struct qd_job){.code = code,
                            .loop = loop,
                            .over = {.callback = on_over, .context = job},
-                           .brief = brief_ns != 0,
+                           .may_run_inline = inline_since_ns != 0,
                            .deadline_ns = deadline_ns};
     if (code->may_start != NULL && hold(scheduler, job))
         return true;
-    if (brief_ns == 0 || !scheduler->loop_computes || passing_ns >= QD_QUANTUM_NS)
+    if (inline_since_ns == 0 || !scheduler->loop_computes || inline_ns_used >= QD_QUANTUM_NS)
         return leave_to_workers(scheduler, job);
-    job->started_ns = brief_ns;
-    struct qd_turn turn = {.job = job,
-                           .kind = QD_TURN_PASSING,
-                           .loop = loop,
-                           .until_ns = brief_ns + QD_QUANTUM_NS,
-                           .budget_ns = QD_PASSING_NS};
-    const bool ended = compute_in_passing(scheduler, &turn);
-    const uint64_t took_ns = (job->ended_ns != 0 ? job->ended_ns : qd_clock_ns()) - brief_ns;
-    passing_ns += took_ns > QD_GIVING_NS ? took_ns - QD_GIVING_NS : 0;
+    job->started_ns = inline_since_ns;
+    struct qd_time_slice slice = {.job = job,
+                                  .kind = QD_TIME_SLICE_INLINE,
+                                  .loop = loop,
+                                  .until_ns = inline_since_ns + QD_QUANTUM_NS,
+                                  .budget_ns = QD_INLINE_NS};
+    const bool ended = compute_inline(scheduler, &slice);
+    const uint64_t took_ns = (job->ended_ns != 0 ? job->ended_ns : qd_clock_ns()) - inline_since_ns;
+    inline_ns_used += took_ns > QD_GIVING_NS ? took_ns - QD_GIVING_NS : 0;
     if (!ended)
         return leave_to_workers(scheduler, job);
     on_over(job);
@@ -525,8 +528,8 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, s
 
 bool qd_scheduler_help(struct qd_scheduler *scheduler, struct qd_loop *loop)
 {
-    struct qd_turn turn = {.job = NULL};
-    passing_ns = 0;
+    struct qd_time_slice slice = {.job = NULL};
+    inline_ns_used = 0;
     if (atomic_load(&scheduler->signs.queue.count) == 0)
         return false;
     const bool ready = qd_loop_is_ready(loop);
@@ -534,22 +537,22 @@ bool qd_scheduler_help(struct qd_scheduler *scheduler, struct qd_loop *loop)
     const bool for_loop = is_for_idle_loop(scheduler);
     const bool for_another = for_loop && qd_queue_first(&scheduler->signs.queue)->loop != loop;
     if (for_loop && !for_another && !ready)
-        turn = take_from_queue(scheduler, QD_TURN_IDLE_LOOP);
-    turn.loop = loop;
+        slice = take_from_queue(scheduler, QD_TIME_SLICE_IDLE_LOOP);
+    slice.loop = loop;
     int chosen = for_another ? NOBODY : choose(scheduler); /* that loop will take it, or choose */
     pthread_mutex_unlock(&scheduler->lock);
-    if (turn.job == NULL) {
+    if (slice.job == NULL) {
         wake_here(scheduler, chosen);
         return false;
     }
     wake(scheduler, chosen);
-    if (take_turn(scheduler, &turn)) {
+    if (run_slice(scheduler, &slice)) {
         pthread_mutex_lock(&scheduler->lock);
         chosen = choose(scheduler); /* for what it has left */
         pthread_mutex_unlock(&scheduler->lock);
         wake_here(scheduler, chosen);
     } else {
-        on_over(turn.job);
+        on_over(slice.job);
     }
     return true;
 }

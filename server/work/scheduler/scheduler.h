@@ -14,28 +14,29 @@
  *   they are late, all units are taken. Who has taken units and is late with them is waited for;
  *   then for a while only long phases have helpers (lateness.h).
  *
- *   Who waits comes first. As soon as something is in the queue, helpers leave their phase with the
- *   next portion of units, and who took the job from the queue leaves when QD_QUANTUM_NS are over.
- *   The last to leave puts the job at the end of its level in the queue. So nobody waits for a
- *   large job's end.
+ *   Waiting jobs come first. As soon as a job is in the queue, helpers leave their phase after
+ *   their current batch of units. A worker that took its job from the queue leaves when its time
+ *   slice, QD_QUANTUM_NS, is over. The last to leave puts the job at the end of its level in the
+ *   queue. So no job waits for a large job's end.
  *
  *   Jobs are unequal. A new one is in the first level, until it knows better: `start`, or a `then`,
  *   may set its level. With its next phase it goes back into the queue if somebody waits there who
- *   comes before it. Every 16th turn goes to the job that has waited longest, so that no level
- *   starves (queue.h).
+ *   comes before it. Every 16th take from the queue gets the job that has waited longest, so
+ *   that no level starves (queue.h).
  *
- *   The loop computes what is brief. Handing a job to a worker and back takes longer than many a
- *   job. So the loop computes one in passing, as it is submitted, whatever else waits: if all its
- *   units take no more than QD_PASSING_NS by their estimates; and in one turn of the loop for no
- *   longer than QD_QUANTUM_NS beyond QD_GIVING_NS for each, so that its connections do not wait for
- *   one another's work. A longer one it takes instead of falling asleep, where all workers sleep,
- *   too: qd_scheduler_help. It leaves it as soon as there is something else to do. turn.h has the
- *   rules.
+ *   The loop computes short jobs. Handing a job to a worker and back takes longer than many a job.
+ *   So the loop computes such a job inline, which means while it is submitted, whatever else waits.
+ *   All its units have to take no more than QD_INLINE_NS by their estimates. In one iteration the
+ *   loop computes inline for no longer than QD_QUANTUM_NS beyond QD_GIVING_NS for each job, so that
+ *   its connections do not wait for one another's work. If all workers sleep and the loop would,
+ *   too, the loop takes a longer job (qd_scheduler_help). It leaves that job as soon as there is
+ *   something else to do. time_slice.h has the rules.
  *
  * There may be several loops. A job is that of the loop that submits it: there it is `done`, and no
  * other loop computes it.
  *
- * A phase has a seat for each worker that may be at it at a time; a seat has a workspace.
+ * A phase has a slot for each worker that may compute units of it at the same time. A slot has a
+ * workspace.
  * Calls are on a loop's thread but where it says "on a worker".
  */
 #ifndef SERVER_WORK_SCHEDULER_SCHEDULER_H
@@ -53,15 +54,16 @@
  * starts 40 us later (measured on a virtual machine; pool.h). Work of this length, shared by two,
  * is done no sooner; in units of 25 us, 100 us of it took 89, 200 took 137, and 400 took 236. */
 #define QD_HANDOVER_NS UINT64_C(50000)
-/* In passing: about as long as handing the job to a worker and back, so that nobody who is ready
- * waits longer for the loop than he would for what the loop does to give the job away. */
-#define QD_PASSING_NS UINT64_C(50000)
+/* Inline: about as long as handing the job to a worker and back, so that a connection that is ready
+ * waits no longer for the loop than it would while the loop gives the job away. */
+#define QD_INLINE_NS UINT64_C(50000)
 /* Of that, the loop's own part, mostly waking somebody: it would take this with every job that it
  * does not compute, so only what is beyond makes its connections wait. */
 #define QD_GIVING_NS UINT64_C(15000)
 #define QD_QUANTUM_NS UINT64_C(1000000) /* so that caches are worth filling */
-/* Units that are taken at once: so that a worker sees in time that others wait. */
-#define QD_PORTION_NS UINT64_C(50000)
+/* A batch, which is the units that a worker takes at once: so short that the worker sees in time
+ * that other jobs wait. */
+#define QD_BATCH_NS UINT64_C(50000)
 
 /* Levels of the queue: a lower one comes first. */
 enum {
@@ -74,10 +76,10 @@ enum {
 
 struct qd_job;
 
-/* One worker's place at a phase. */
-struct qd_seat {
-    void *workspace;      /* the job's own */
-    struct qd_seat *next; /* the scheduler's own */
+/* What one worker needs to compute units of a phase. */
+struct qd_worker_slot {
+    void *workspace;             /* the job's own */
+    struct qd_worker_slot *next; /* the scheduler's own */
 };
 
 struct qd_phase {
@@ -87,16 +89,16 @@ struct qd_phase {
     bool (*then)(struct qd_job *job);
     size_t unit_count; /* may be 0 */
     uint64_t unit_cost_ns;
-    struct qd_seat *seats; /* at least one, all free */
-    size_t seat_count;
+    struct qd_worker_slot *slots; /* at least one, all free */
+    size_t slot_count;
 };
 
 /* What a kind of job does. */
 struct qd_job_code {
-    /* On a worker, as all that follows may be on the loop, too, where the job is brief. True: it
+    /* On a worker, as all that follows may be on the loop, too, where may_run_inline. True: it
      * has set job->phase. False: the job is done. */
     bool (*start)(struct qd_job *job);
-    /* On a worker: its first worker sits down at a phase, or the last one gives way, or the loop
+    /* On a worker: its first worker takes a slot of a phase, or the last one gives way, or the loop
      * leaves it to the workers. */
     void (*on_running)(struct qd_job *job, bool running);
     /* On a worker, instead of all that is left: its deadline has passed, or its wait's. */
@@ -121,7 +123,7 @@ struct qd_job {
     unsigned level;         /* that it waits in; at first QD_LEVEL_UNREAD */
     /* Its `start`, and its `then`s, take no longer than waking a worker: the loop may call them.
      * As submitted; `start` may take it back for what follows. */
-    bool brief;
+    bool may_run_inline;
 
     /* The scheduler's own. */
     struct qd_loop *loop; /* that it is done on */
@@ -138,9 +140,9 @@ struct qd_job {
     unsigned queued_level;
     uint64_t arrival;       /* in the queue: a number that grows */
     uint64_t started_ns;    /* when its `start` began */
-    size_t worker_count;    /* that sit at it */
+    size_t worker_count;    /* that have a slot of its phase */
     uint64_t idle_since_ns; /* one has left since nothing was left to take; 0: nobody has */
-    struct qd_seat *free_seats;
+    struct qd_worker_slot *free_slots;
     struct qd_job *next; /* in the one list that it is in */
     struct qd_job *previous;
 };
@@ -167,13 +169,15 @@ size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler); /* jobs that no
 struct qd_bound qd_scheduler_queue(struct qd_scheduler *scheduler);   /* the same, of how many */
 struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler); /* that compute, of all */
 
-/* Takes the job until its `done` on `loop`, which comes later; where it is brief, perhaps before
- * this returns. False: the queue is full, and nothing happened. A brief one is submitted on that
- * loop's thread, and qd_scheduler_help has to follow before it sleeps. Others may be submitted on
- * any. brief_ns: 0: it is not brief; else the time, as its submitter has just read it. deadline_ns:
+/* Takes the job until its `done` on `loop`, which comes later; where it may run inline, perhaps
+ * before this returns. False: the queue is full, and nothing happened. A job that may run inline is
+ * submitted on that loop's thread, and qd_scheduler_help has to follow before it sleeps. Others may
+ * be submitted on any. inline_since_ns: 0: it may not run inline; else the time, as its submitter
+ * has just read it. deadline_ns:
  * UINT64_MAX: none. */
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, struct qd_job *job,
-                         const struct qd_job_code *code, uint64_t brief_ns, uint64_t deadline_ns);
+                         const struct qd_job_code *code, uint64_t inline_since_ns,
+                         uint64_t deadline_ns);
 
 /* Between submit and `done`: it ends, without another unit, `then` or `start`, as soon as what runs
  * of it just now is over: in the queue at once. `done` comes later, after `cancel`, unless it came
@@ -188,8 +192,8 @@ void qd_scheduler_release(struct qd_scheduler *scheduler);
 #define QD_RETRY_AFTER_MAX_S 30
 unsigned qd_scheduler_retry_after_s(struct qd_scheduler *scheduler);
 
-/* A turn of the loop ends, which would sleep now: it computes a brief job of its own that waits, or
- * wakes somebody for it. True: it has computed, and perhaps the job is `done`. */
+/* An iteration of the loop ends, and the loop would sleep now. It computes a short job of its own
+ * that waits, or wakes a worker for it. True: it has computed, and perhaps the job is `done`. */
 bool qd_scheduler_help(struct qd_scheduler *scheduler, struct qd_loop *loop);
 
 /* Cancels every job, as qd_scheduler_cancel does. It takes no more, and starts none. On any thread.
@@ -198,7 +202,7 @@ void qd_scheduler_abandon(struct qd_scheduler *scheduler);
 bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler);
 
 /* How many of so many workers some units are worth, at least 1: as many as there are units, and no
- * more than have a hand-over's worth of work each. The only place where this is decided: for seats
+ * more than have a hand-over's worth of work each. The only place where this is decided: for slots
  * among all workers, for a phase, again whenever somebody might be woken, among those that are
  * idle.
  *

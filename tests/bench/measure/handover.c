@@ -11,8 +11,8 @@ enum { TRIALS = 101, PAUSE_MS = 1 };
 /* One job of two like phases after another, with pauses in which the workers fall asleep. */
 struct trials {
     struct qd_job job;
-    struct qd_seat *seats;
-    size_t seat_count;
+    struct qd_worker_slot *slots;
+    size_t slot_count;
     size_t unit_count;
     uint64_t unit_ns;
     struct qd_loop *loop;
@@ -58,14 +58,14 @@ static bool then(struct qd_job *job)
 static bool start(struct qd_job *job)
 {
     struct trials *trials = (struct trials *)job;
-    for (size_t i = 0; i < trials->seat_count; i++)
-        trials->seats[i].workspace = &trials->seats[i]; /* says who runs, no more */
+    for (size_t i = 0; i < trials->slot_count; i++)
+        trials->slots[i].workspace = &trials->slots[i]; /* says who runs, no more */
     job->phase = (struct qd_phase){.run = run,
                                    .then = then,
                                    .unit_count = trials->unit_count,
                                    .unit_cost_ns = trials->unit_ns,
-                                   .seats = trials->seats,
-                                   .seat_count = trials->seat_count};
+                                   .slots = trials->slots,
+                                   .slot_count = trials->slot_count};
     job->deadline_ns = UINT64_MAX;
     atomic_store(&trials->first, NULL);
     atomic_store(&trials->joined_ns, 0);
@@ -115,9 +115,9 @@ static uint64_t median(uint64_t *values)
     return values[TRIALS / 2];
 }
 
-static void run_trials(struct trials *trials, size_t seat_count)
+static void run_trials(struct trials *trials, size_t slot_count)
 {
-    trials->seat_count = seat_count;
+    trials->slot_count = slot_count;
     trials->count = 0;
     qd_timer_start(trials->pause, PAUSE_MS, 0);
     qd_loop_run(trials->loop);
@@ -129,7 +129,7 @@ struct bench_handover bench_handover_measure(unsigned thread_count, uint64_t wor
     struct bench_handover found;
     const struct qd_scheduler_settings settings = {.thread_count = thread_count, .queue_max = 1};
     struct trials *trials = calloc(1, sizeof(*trials));
-    if (!trials || !(trials->seats = calloc(thread_count, sizeof(*trials->seats))) ||
+    if (!trials || !(trials->slots = calloc(thread_count, sizeof(*trials->slots))) ||
         !(trials->loop = qd_loop_create()) ||
         !(trials->scheduler = qd_scheduler_create(trials->loop, &settings)) ||
         !(trials->pause = qd_loop_timer(trials->loop, submit, trials)))
@@ -145,7 +145,7 @@ struct bench_handover bench_handover_measure(unsigned thread_count, uint64_t wor
     qd_handle_destroy(trials->pause);
     qd_scheduler_destroy(trials->scheduler);
     qd_loop_destroy(trials->loop);
-    free(trials->seats);
+    free(trials->slots);
     free(trials);
     return found;
 }

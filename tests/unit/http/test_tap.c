@@ -402,7 +402,7 @@ static void take_all(int fd, char *taken, size_t *count)
 
 /* More than the socket takes at a time: to the library it is full until all has gone, and its own
  * head never goes. */
-Test(tap, a_brief_answer_goes_in_the_librarys_stead)
+Test(tap, a_short_answer_goes_in_the_librarys_stead)
 {
     static const char head[] = "the library's head";
     const size_t head_bytes = sizeof(head) - 1;

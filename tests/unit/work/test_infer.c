@@ -220,7 +220,8 @@ static void check_in_shared_memory(const struct graph_case *made, size_t count)
     cr_assert(inference != NULL && inference->plan != NULL,
               "it waits for a worker, who is to plan");
     const struct qk_plan *node = &inference->plan->nodes[0].plan;
-    cr_assert_eq(inference->job.brief, node->unit_count * node->unit_cost_ns <= QD_QUANTUM_NS);
+    cr_assert_eq(inference->job.may_run_inline,
+                 node->unit_count * node->unit_cost_ns <= QD_QUANTUM_NS);
     service_run();
     cr_assert_eq(request->answer.http_status, 200);
     service_end();

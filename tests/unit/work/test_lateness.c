@@ -10,23 +10,23 @@
 Test(lateness, who_is_in_time_costs_nothing)
 {
     struct qd_lateness lateness = {0};
-    cr_assert(qd_lateness_allows(&lateness, 2, QD_PORTION_NS, NOW_NS));
-    qd_lateness_note(&lateness, 4 * QD_PORTION_NS - 1, 1, NOW_NS);
+    cr_assert(qd_lateness_allows(&lateness, 2, QD_BATCH_NS, NOW_NS));
+    qd_lateness_note(&lateness, 4 * QD_BATCH_NS - 1, 1, NOW_NS);
     qd_lateness_note(&lateness, QD_QUANTUM_NS, QD_QUANTUM_NS, NOW_NS);
-    cr_assert(qd_lateness_allows(&lateness, 2, QD_PORTION_NS, NOW_NS));
+    cr_assert(qd_lateness_allows(&lateness, 2, QD_BATCH_NS, NOW_NS));
 }
 
 Test(lateness, who_was_late_makes_short_jobs_do_without_help)
 {
     const uint64_t waited_ns = 4 * QD_NS_PER_MS;
     struct qd_lateness lateness = {0};
-    qd_lateness_note(&lateness, waited_ns, QD_PORTION_NS, NOW_NS);
-    const size_t units = 2 * waited_ns / QD_PORTION_NS;
+    qd_lateness_note(&lateness, waited_ns, QD_BATCH_NS, NOW_NS);
+    const size_t units = 2 * waited_ns / QD_BATCH_NS;
     for (uint64_t pause_ns = 0; pause_ns < 16 * waited_ns; pause_ns += QD_NS_PER_MS) {
-        cr_assert_not(qd_lateness_allows(&lateness, units / 2, QD_PORTION_NS, NOW_NS + pause_ns));
-        cr_assert(qd_lateness_allows(&lateness, units + 1, QD_PORTION_NS, NOW_NS + pause_ns));
+        cr_assert_not(qd_lateness_allows(&lateness, units / 2, QD_BATCH_NS, NOW_NS + pause_ns));
+        cr_assert(qd_lateness_allows(&lateness, units + 1, QD_BATCH_NS, NOW_NS + pause_ns));
     }
-    cr_assert(qd_lateness_allows(&lateness, 2, QD_PORTION_NS, NOW_NS + 16 * waited_ns));
+    cr_assert(qd_lateness_allows(&lateness, 2, QD_BATCH_NS, NOW_NS + 16 * waited_ns));
 }
 
 /* However long a process was stopped. */

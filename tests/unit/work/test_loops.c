@@ -74,7 +74,7 @@ Test(loops, each_post_is_called_once_on_the_loops_thread)
     free(mailbox);
 }
 
-/* A post may be posted again by its own call, and then waits for the next turn. */
+/* A post may be posted again by its own call, and then waits for the next iteration. */
 static void post_again(void *context)
 {
     struct mailbox *mailbox = context;
@@ -134,7 +134,7 @@ static void *serve(void *context)
     own = context;
     for (size_t i = 0; i < JOB_COUNT_MAX; i++) {
         struct toy *toy = &own->toys[i];
-        toy->brief = i % 2 == 0;
+        toy->may_run_inline = i % 2 == 0;
         toy->on_done = on_done;
         if (!desk_submit(own, i, UNIT_COUNT, i % 3 == 0 ? 1000 : 20000))
             abort();
@@ -178,8 +178,8 @@ Test(loops, a_loop_leaves_anothers_job_alone)
     struct desk *other = desk_beside(first);
     bool helped = false;
     for (size_t i = 0; i < JOB_COUNT_MAX && !helped; i++) {
-        first->toys[i].brief = true;
-        cr_assert(desk_submit(first, i, 4, QD_PORTION_NS));
+        first->toys[i].may_run_inline = true;
+        cr_assert(desk_submit(first, i, 4, QD_BATCH_NS));
         cr_assert_not(qd_scheduler_help(other->scheduler, other->loop));
         helped = qd_scheduler_help(first->scheduler, first->loop);
         qd_loop_run(first->loop); /* or it only takes notice of an earlier stop */

@@ -16,7 +16,7 @@ TestSuite(queue, .timeout = 60);
 
 Test(queue, a_lower_level_comes_first_and_none_starves)
 {
-    enum { COUNT = 2 * QD_QUEUE_TURNS + 4 };
+    enum { COUNT = 2 * QD_QUEUE_OLDEST_EVERY + 4 };
     static struct qd_job jobs[COUNT];
     struct qd_queue queue = {.count = 0};
     for (unsigned i = 0; i < COUNT; i++) { /* 0 and 1 are the oldest, and of the last level */
@@ -27,7 +27,7 @@ Test(queue, a_lower_level_comes_first_and_none_starves)
     unsigned old = 0;
     unsigned first = 2;
     for (unsigned turn = 1; turn <= COUNT; turn++) {
-        const bool is_oldest = turn % QD_QUEUE_TURNS == 0;
+        const bool is_oldest = turn % QD_QUEUE_OLDEST_EVERY == 0;
         cr_assert_eq(qd_queue_take(&queue), &jobs[is_oldest ? old++ : first++], "turn %u", turn);
     }
     cr_assert_eq(old, 2);
@@ -105,7 +105,7 @@ Test(queue, jobs_come_by_their_level)
     release(desk);
     for (size_t i = 1; i < 5; i++) {
         toy_assert_whole(&desk->toys[i]);
-        cr_assert_eq(desk->toys[i].started_at, i + 1, "each is looked at in its turn");
+        cr_assert_eq(desk->toys[i].started_at, i + 1, "each is looked at in order");
     }
     cr_assert_eq(desk->toys[4].done_at, 2);
     cr_assert_lt(desk->toys[3].done_at, desk->toys[2].done_at);
@@ -117,10 +117,10 @@ Test(queue, the_last_level_gets_its_turns)
 {
     struct desk *desk = desk_held();
     desk->toys[1].level = QD_LEVEL_LAST;
-    cr_assert(desk_submit(desk, 1, 1, 100000)); /* one turn is enough */
+    cr_assert(desk_submit(desk, 1, 1, 100000)); /* one time slice is enough */
     for (size_t i = 2; i < 60; i++) {
         desk->toys[i].level = QD_LEVEL_FIRST;
-        cr_assert(desk_submit(desk, i, 10, 200000)); /* two turns each */
+        cr_assert(desk_submit(desk, i, 10, 200000)); /* two time slices each */
     }
     release(desk);
     cr_assert_lt(desk->toys[1].done_at, 50);
@@ -206,7 +206,7 @@ static void cancel_in_phase(size_t phase, unsigned threads)
     toy->phase_count = PHASE_COUNT_MAX;
     for (size_t i = 0; i < PHASE_COUNT_MAX; i++)
         toy->units[i] = i == phase ? LONG_UNITS : 20;
-    toy->seat_count = SEAT_COUNT_MAX;
+    toy->slot_count = SLOT_COUNT_MAX;
     cr_assert(desk_submit(desk, 0, 0, 100000));
     for (size_t i = 1; i < 6; i++)
         cr_assert(desk_submit(desk, i, 50, 100000));

@@ -46,7 +46,7 @@ Test(scheduler, idle_workers_help)
 {
     struct desk *desk = desk_create(4, 100);
     struct toy *toy = &desk->toys[0];
-    toy->seat_count = SEAT_COUNT_MAX;
+    toy->slot_count = SLOT_COUNT_MAX;
     toy->on_unit = wait_for_four_threads;
     cr_assert(desk_submit(desk, 0, 50, 100000));
     qd_loop_run(desk->loop);
@@ -78,7 +78,7 @@ Test(scheduler, idle_workers_help_in_each_phase)
         toy->phase_count = PHASE_COUNT_MAX;
         for (size_t phase = 0; phase < PHASE_COUNT_MAX; phase++)
             toy->units[phase] = phase == 1 && i % 2 ? 1 : 50;
-        toy->seat_count = 2;
+        toy->slot_count = 2;
         toy->claimed_ns = QD_NS_PER_MS;
         toy->on_unit = wait_for_help;
     }
@@ -230,7 +230,7 @@ Test(scheduler, who_was_late_is_not_asked_again)
         desk->toys[i].on_unit = let_helper_be_late;
         desk->toys[i + 1].on_unit = give_time_to_come;
         for (size_t j = i; j < i + 2; j++) {
-            desk->toys[j].seat_count = 2;
+            desk->toys[j].slot_count = 2;
             desk->toys[j].claimed_ns = 300000;
             cr_assert(desk_submit(desk, j, 2, 1000));
             qd_loop_run(desk->loop);
@@ -283,7 +283,7 @@ Test(scheduler, phases_come_in_order_and_every_unit_runs_once)
     struct desk *desk = desk_create(3, 100);
     for (size_t i = 0; i < 60; i++) {
         struct toy *toy = &desk->toys[i];
-        toy->seat_count = 1 + i % SEAT_COUNT_MAX;
+        toy->slot_count = 1 + i % SLOT_COUNT_MAX;
         toy->phase_count = 1 + i % PHASE_COUNT_MAX;
         toy->claimed_ns = i % 2 * QD_NS_PER_MS;
         for (size_t phase = 0; phase < toy->phase_count; phase++)
@@ -324,7 +324,7 @@ Test(scheduler, a_large_job_gives_way)
         toy_assert_whole(&desk->toys[i]);
     for (size_t i = 2; i < 10; i++)
         cr_assert_lt(desk->toys[i].done_at, desk->toys[0].done_at);
-    cr_assert_gt(desk->toys[0].switches, 10, "the two large ones take turns");
+    cr_assert_gt(desk->toys[0].switches, 10, "the two large ones alternate");
     cr_assert_gt(desk->toys[1].switches, 10);
     desk_destroy(desk);
 }

@@ -9,7 +9,7 @@
 /* A failure would not end otherwise: libuv waits for its threads at exit. */
 TestSuite(scheduler_loop, .timeout = 60);
 
-/* ---- In passing --------------------------------------------------------------------------- */
+/* ---- Inline ------------------------------------------------------------------------------- */
 
 static _Atomic pthread_t unit_thread; /* that ran a unit last */
 
@@ -33,11 +33,12 @@ static struct desk *desk_busy(void)
     return desk;
 }
 
-/* A brief job of so many phases, of one unit each. */
-static struct toy *submit_brief(struct desk *desk, size_t index, size_t phases, uint64_t claimed_ns)
+/* A short job of so many phases, of one unit each. */
+static struct toy *submit_inline(struct desk *desk, size_t index, size_t phases,
+                                 uint64_t claimed_ns)
 {
     struct toy *toy = &desk->toys[index];
-    toy->brief = true;
+    toy->may_run_inline = true;
     toy->phase_count = phases;
     for (size_t i = 0; i < phases; i++)
         toy->units[i] = 1;
@@ -57,10 +58,10 @@ static void release(struct desk *desk, size_t count)
     desk_destroy(desk);
 }
 
-Test(scheduler_loop, the_loop_computes_a_brief_job_in_passing)
+Test(scheduler_loop, the_loop_computes_a_short_job_inline)
 {
     struct desk *desk = desk_busy();
-    struct toy *toy = submit_brief(desk, 2, PHASE_COUNT_MAX, QD_PASSING_NS / PHASE_COUNT_MAX);
+    struct toy *toy = submit_inline(desk, 2, PHASE_COUNT_MAX, QD_INLINE_NS / PHASE_COUNT_MAX);
     cr_assert_gt(toy->done_at, 0, "within the call, whoever waits");
     cr_assert(is_here());
     cr_assert_eq(toy_thread_count(toy), 1);
@@ -68,36 +69,36 @@ Test(scheduler_loop, the_loop_computes_a_brief_job_in_passing)
 }
 
 /* What the loop has begun and left waits as all that is new. */
-static void assert_left_in_passing(size_t phases, uint64_t claimed_ns, bool takes_back)
+static void assert_left_inline(size_t phases, uint64_t claimed_ns, bool takes_back)
 {
     struct desk *desk = desk_busy();
     desk->toys[2].takes_back = takes_back;
-    struct toy *toy = submit_brief(desk, 2, phases, claimed_ns);
+    struct toy *toy = submit_inline(desk, 2, phases, claimed_ns);
     cr_assert_gt(toy->started_at, 0);
     cr_assert_eq(toy->done_at, 0);
     cr_assert_eq(qd_scheduler_queue_count(desk->scheduler), 2);
     desk_let_worker_go(desk);
     qd_loop_run(desk->loop);
     cr_assert_not(is_here(), "its last unit was a worker's");
-    cr_assert_gt(toy->done_at, desk->toys[1].done_at, "in its turn");
+    cr_assert_gt(toy->done_at, desk->toys[1].done_at, "in order");
     for (size_t i = 0; i < 3; i++)
         toy_assert_whole(&desk->toys[i]);
     desk_destroy(desk);
 }
 
-Test(scheduler_loop, what_takes_longer_is_left_in_passing)
+Test(scheduler_loop, what_takes_longer_is_left_to_workers)
 {
-    assert_left_in_passing(1, QD_PASSING_NS + 1, false);
+    assert_left_inline(1, QD_INLINE_NS + 1, false);
 }
 
-Test(scheduler_loop, phases_that_take_longer_in_all_are_left_in_passing)
+Test(scheduler_loop, phases_that_take_longer_in_all_are_left_to_workers)
 {
-    assert_left_in_passing(3, QD_PASSING_NS / 2, false);
+    assert_left_inline(3, QD_INLINE_NS / 2, false);
 }
 
-Test(scheduler_loop, what_is_not_brief_any_more_is_left_in_passing)
+Test(scheduler_loop, what_may_not_run_inline_any_more_is_left_to_workers)
 {
-    assert_left_in_passing(1, 1000, true);
+    assert_left_inline(1, 1000, true);
 }
 
 /* It takes longer than it says. */
@@ -105,23 +106,23 @@ Test(scheduler_loop, in_one_turn_of_its_own_the_loop_computes_for_a_quantum)
 {
     struct desk *desk = desk_busy();
     desk->toys[2].start_ns = QD_GIVING_NS + QD_QUANTUM_NS;
-    cr_assert_gt(submit_brief(desk, 2, 1, 1000)->done_at, 0);
-    cr_assert_eq(submit_brief(desk, 3, 1, 1000)->started_at, 0);
+    cr_assert_gt(submit_inline(desk, 2, 1, 1000)->done_at, 0);
+    cr_assert_eq(submit_inline(desk, 3, 1, 1000)->started_at, 0);
     cr_assert_not(qd_scheduler_help(desk->scheduler, desk->loop), "others wait, too");
-    cr_assert_gt(submit_brief(desk, 4, 1, 1000)->done_at, 0);
+    cr_assert_gt(submit_inline(desk, 4, 1, 1000)->done_at, 0);
     release(desk, 5);
 }
 
-/* How many of a hundred in one turn. */
+/* How many of a hundred in one iteration. */
 static size_t count_passed(uint64_t start_ns)
 {
     enum { FIRST = 2, COUNT = 100 };
     struct desk *desk = desk_busy();
     size_t passed = 0;
-    cr_assert_not(qd_scheduler_help(desk->scheduler, desk->loop)); /* the turn begins */
+    cr_assert_not(qd_scheduler_help(desk->scheduler, desk->loop)); /* the iteration begins */
     for (size_t i = FIRST; i < FIRST + COUNT; i++) {
         desk->toys[i].start_ns = start_ns;
-        passed += submit_brief(desk, i, 1, 1000)->done_at > 0;
+        passed += submit_inline(desk, i, 1, 1000)->done_at > 0;
     }
     release(desk, FIRST + COUNT);
     return passed;
@@ -142,7 +143,7 @@ Test(scheduler_loop, the_loop_may_be_told_not_to_compute)
     struct desk *desk =
         desk_create_with(&(struct qd_scheduler_settings){.thread_count = 1, .queue_max = 100});
     for (size_t i = 0; i < 3; i++) {
-        struct toy *toy = submit_brief(desk, i, 1, 1000);
+        struct toy *toy = submit_inline(desk, i, 1, 1000);
         cr_assert_not(qd_scheduler_help(desk->scheduler, desk->loop));
         qd_loop_run(desk->loop);
         toy_assert_whole(toy);
@@ -160,8 +161,8 @@ static struct toy *submit_until_helped(struct desk *desk, size_t units, uint64_t
 {
     for (size_t i = 0; i < JOB_COUNT_MAX; i++) {
         struct toy *toy = &desk->toys[i];
-        toy->brief = true;
-        toy->seat_count = 1; /* nobody joins */
+        toy->may_run_inline = true;
+        toy->slot_count = 1; /* nobody joins */
         toy->on_unit = on_unit;
         cr_assert(desk_submit(desk, i, units, unit_ns));
         if (qd_scheduler_help(desk->scheduler, desk->loop)) {
@@ -188,7 +189,7 @@ static void finish(struct desk *desk, struct toy *toy)
 Test(scheduler_loop, the_loop_computes_a_lone_job_that_is_longer)
 {
     struct desk *desk = desk_create(2, 100);
-    struct toy *toy = submit_until_helped(desk, 2, QD_PORTION_NS, note_thread);
+    struct toy *toy = submit_until_helped(desk, 2, QD_BATCH_NS, note_thread);
     cr_assert_eq(atomic_load(&toy->threads[0]), (unsigned long)pthread_self());
     finish(desk, toy);
     desk_destroy(desk);
@@ -230,12 +231,12 @@ Test(scheduler_loop, the_loop_leaves_a_job_after_a_while)
 Test(scheduler_loop, the_loop_does_not_help_where_more_is_to_do)
 {
     struct desk *desk = desk_create(2, 100);
-    struct toy *toy = submit_until_helped(desk, 2, QD_PORTION_NS, note_thread);
+    struct toy *toy = submit_until_helped(desk, 2, QD_BATCH_NS, note_thread);
     finish(desk, toy);
     struct toy *more = toy + 1;
     for (size_t i = 0; i < 2; i++) {
-        more[i].brief = true;
-        cr_assert(desk_submit_toy(desk, &more[i], 2, QD_PORTION_NS));
+        more[i].may_run_inline = true;
+        cr_assert(desk_submit_toy(desk, &more[i], 2, QD_BATCH_NS));
     }
     qd_scheduler_help(desk->scheduler, desk->loop); /* one of them may be over by now */
     qd_loop_run(desk->loop);

@@ -50,7 +50,7 @@ static void run(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
     struct toy *toy = (struct toy *)job;
     atomic_uint *taken = workspace;
-    cr_assert_eq(atomic_fetch_add(taken, 1), 0, "two workers at one seat");
+    cr_assert_eq(atomic_fetch_add(taken, 1), 0, "two workers in one slot");
     cr_assert(toy->is_running);
     cr_assert_lt(begin, end);
     cr_assert_leq(end, toy->units[toy->phase - 1]);
@@ -75,8 +75,8 @@ static void set_phase(struct toy *toy)
         .then = then,
         .unit_count = toy->units[toy->phase],
         .unit_cost_ns = toy->claimed_ns != 0 ? toy->claimed_ns : toy->unit_ns,
-        .seats = toy->seats,
-        .seat_count = toy->seat_count,
+        .slots = toy->slots,
+        .slot_count = toy->slot_count,
     };
     if (++toy->phase == toy->expire_at_phase)
         toy->job.deadline_ns = qd_clock_ns() + 5 * QD_NS_PER_MS;
@@ -111,7 +111,7 @@ static bool start(struct qd_job *job)
         cr_assert(toy_wait_until(is_open, toy));
     if (toy->level != 0)
         job->level = toy->level;
-    job->brief = job->brief && !toy->takes_back;
+    job->may_run_inline = job->may_run_inline && !toy->takes_back;
     if (toy->phase_count > 0)
         set_phase(toy);
     return toy->phase_count > 0;
@@ -184,15 +184,15 @@ bool desk_submit_toy(struct desk *desk, struct toy *toy, size_t units, uint64_t 
         toy->phase_count = 1;
         toy->units[0] = units;
     }
-    if (toy->seat_count == 0)
-        toy->seat_count = 2;
-    memset(toy->seats, 0xff, sizeof(toy->seats)); /* who looks behind the last one shall notice */
+    if (toy->slot_count == 0)
+        toy->slot_count = 2;
+    memset(toy->slots, 0xff, sizeof(toy->slots)); /* who looks behind the last one shall notice */
     for (size_t phase = 0; phase < toy->phase_count; phase++)
         toy->ran[phase] = calloc(toy->units[phase] + 1, sizeof(**toy->ran));
-    for (size_t i = 0; i < SEAT_COUNT_MAX; i++)
-        toy->seats[i].workspace = &toy->seat_taken[i];
+    for (size_t i = 0; i < SLOT_COUNT_MAX; i++)
+        toy->slots[i].workspace = &toy->slot_taken[i];
     bool taken = qd_scheduler_submit(
-        desk->scheduler, desk->loop, &toy->job, &code, toy->brief ? qd_clock_ns() : 0,
+        desk->scheduler, desk->loop, &toy->job, &code, toy->may_run_inline ? qd_clock_ns() : 0,
         toy->submit_deadline_ns == 0 ? UINT64_MAX : toy->submit_deadline_ns);
     desk->left += taken;
     return taken;

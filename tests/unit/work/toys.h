@@ -10,7 +10,7 @@
 #include "server/work/scheduler/loop.h"
 #include "server/work/scheduler/scheduler.h"
 
-enum { JOB_COUNT_MAX = 128, SEAT_COUNT_MAX = 4, PHASE_COUNT_MAX = 3, THREAD_COUNT_MAX = 8 };
+enum { JOB_COUNT_MAX = 128, SLOT_COUNT_MAX = 4, PHASE_COUNT_MAX = 3, THREAD_COUNT_MAX = 8 };
 
 struct desk;
 
@@ -19,14 +19,14 @@ struct toy {
     struct qd_job job;
     struct desk *desk;
 
-    bool brief;
-    bool takes_back;    /* in start: what follows is not brief */
+    bool may_run_inline;
+    bool takes_back;    /* in start: what follows may not run inline */
     uint64_t start_ns;  /* of work in start */
     size_t phase_count; /* 0: start does it all */
     size_t units[PHASE_COUNT_MAX];
     uint64_t unit_ns;
     uint64_t claimed_ns; /* what it says a unit costs; 0: the truth */
-    size_t seat_count;
+    size_t slot_count;
     unsigned level;              /* that it takes in start; 0: it stays where it is */
     uint64_t submit_deadline_ns; /* 0: none */
     size_t expire_at_phase;      /* its deadline passes there; counted from 1 */
@@ -35,8 +35,8 @@ struct toy {
     bool gated;
     void (*on_done)(struct toy *toy);
 
-    struct qd_seat seats[SEAT_COUNT_MAX];
-    atomic_uint seat_taken[SEAT_COUNT_MAX];
+    struct qd_worker_slot slots[SLOT_COUNT_MAX];
+    atomic_uint slot_taken[SLOT_COUNT_MAX];
     atomic_uchar *ran[PHASE_COUNT_MAX]; /* how often each unit ran */
     size_t phase;                       /* that it is in; from 1 */
     atomic_uint running;

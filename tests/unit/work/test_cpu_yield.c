@@ -1,7 +1,7 @@
 /* What is asked of the kernel for a thread, and what becomes of a thread that is refused it. Each
  * test has a thread of its own, since what it asks for stays with it. */
 #define _GNU_SOURCE
-#include "server/work/scheduler/slice.h"
+#include "server/work/scheduler/cpu_yield.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -86,7 +86,7 @@ static bool is_ordinary(void)
 static void ask(void)
 {
     const struct attributes before = own_attributes();
-    qd_slice_shorten();
+    qd_cpu_shorten_slices();
     const struct attributes after = own_attributes();
     cr_assert_eq(after.policy, before.policy);
     cr_assert_eq(after.nice, before.nice);
@@ -95,7 +95,7 @@ static void ask(void)
         cr_assert_eq(after.runtime_ns, 100000);
 }
 
-Test(slice, a_thread_asks_for_short_ones_and_nothing_else)
+Test(cpu_yield, a_thread_asks_for_short_ones_and_nothing_else)
 {
     if (is_ordinary())
         run_in_thread(ask);
@@ -103,20 +103,20 @@ Test(slice, a_thread_asks_for_short_ones_and_nothing_else)
 
 static void offer(void)
 {
-    qd_slice_shorten();
+    qd_cpu_shorten_slices();
     const uint64_t begun_ns = qd_clock_ns();
     for (unsigned i = 0; i < 1000; i++)
-        qd_slice_offer();
+        qd_cpu_yield();
     const uint64_t took_ns = qd_clock_ns() - begun_ns;
     cr_assert_geq(yield_count, 1);
-    cr_assert_leq(yield_count, took_ns / QD_OFFER_NS + 1);
+    cr_assert_leq(yield_count, took_ns / QD_CPU_YIELD_NS + 1);
     const unsigned before = yield_count;
-    nanosleep(&(struct timespec){.tv_nsec = 2 * QD_OFFER_NS}, NULL);
-    qd_slice_offer();
+    nanosleep(&(struct timespec){.tv_nsec = 2 * QD_CPU_YIELD_NS}, NULL);
+    qd_cpu_yield();
     cr_assert_eq(yield_count, before + 1);
 }
 
-Test(slice, a_thread_offers_its_cpu_now_and_then)
+Test(cpu_yield, a_thread_offers_its_cpu_now_and_then)
 {
     if (is_ordinary())
         run_in_thread(offer);
@@ -126,12 +126,12 @@ Test(slice, a_thread_offers_its_cpu_now_and_then)
 
 static void expect_no_offer(void)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 2 * QD_OFFER_NS}, NULL);
-    qd_slice_offer();
+    nanosleep(&(struct timespec){.tv_nsec = 2 * QD_CPU_YIELD_NS}, NULL);
+    qd_cpu_yield();
     cr_assert_eq(yield_count, 0);
 }
 
-Test(slice, who_has_not_asked_keeps_its_cpu)
+Test(cpu_yield, who_has_not_asked_keeps_its_cpu)
 {
     run_in_thread(expect_no_offer);
 }
@@ -159,14 +159,14 @@ static void be_refused(void)
         return;
     }
     const struct attributes before = own_attributes();
-    qd_slice_shorten();
+    qd_cpu_shorten_slices();
     const struct attributes after = own_attributes();
     cr_assert_eq(memcmp(&before, &after, sizeof(after)), 0);
     expect_no_offer();
 }
 
 /* By an older kernel, by one without the call, and by whoever keeps it from the process. */
-Test(slice, who_is_refused_stays_as_it_was)
+Test(cpu_yield, who_is_refused_stays_as_it_was)
 {
     static const int refusals[] = {E2BIG, EINVAL, ENOSYS, EPERM};
     for (size_t i = 0; i < sizeof(refusals) / sizeof(*refusals); i++) {
@@ -182,13 +182,13 @@ static void be_idle(void)
     const struct sched_param none = {.sched_priority = 0};
     cr_assert_eq(sched_setscheduler(0, SCHED_IDLE, &none), 0);
     const struct attributes before = own_attributes();
-    qd_slice_shorten();
+    qd_cpu_shorten_slices();
     const struct attributes after = own_attributes();
     cr_assert_eq(memcmp(&before, &after, sizeof(after)), 0);
     expect_no_offer();
 }
 
-Test(slice, who_is_scheduled_otherwise_stays_as_it_was)
+Test(cpu_yield, who_is_scheduled_otherwise_stays_as_it_was)
 {
     run_in_thread(be_idle);
 }

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "server/work/scheduler/slice.h"
+#include "server/work/scheduler/cpu_yield.h"
 
 #include <sched.h>
 #include <stdbool.h>
@@ -26,7 +26,7 @@ struct attributes {
 static _Thread_local bool is_short;
 static _Thread_local uint64_t offered_ns;
 
-void qd_slice_shorten(void)
+void qd_cpu_shorten_slices(void)
 {
     struct attributes attributes = {.size = sizeof(attributes)};
     if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0 ||
@@ -36,12 +36,12 @@ void qd_slice_shorten(void)
     is_short = syscall(SYS_sched_setattr, 0, &attributes, 0) == 0;
 }
 
-void qd_slice_offer(void)
+void qd_cpu_yield(void)
 {
     if (!is_short)
         return;
     const uint64_t now_ns = qd_clock_ns();
-    if (now_ns - offered_ns < QD_OFFER_NS)
+    if (now_ns - offered_ns < QD_CPU_YIELD_NS)
         return;
     sched_yield();
     offered_ns = now_ns;
