@@ -174,9 +174,9 @@ SERVER := \
     server/models/model_config.c server/models/model_config_apply.c server/models/plans.c \
     server/models/shapes.c server/models/sources.c server/models/sources_body.c \
     server/models/sources_names.c server/models/table.c \
-    server/work/scheduler/cpu_yield.c server/work/scheduler/lateness.c \
-    server/work/scheduler/loop.c server/work/scheduler/pool.c server/work/scheduler/queue.c \
-    server/work/scheduler/scheduler.c server/work/scheduler/time_slice.c \
+    server/work/scheduler/cpu_yield.c server/work/scheduler/loop.c server/work/scheduler/pool.c \
+    server/work/scheduler/queue.c server/work/scheduler/scheduler.c \
+    server/work/scheduler/straggler.c server/work/scheduler/time_slice.c \
     server/work/compression.c server/work/infer.c server/work/inference_coding.c \
     server/work/inference_memory.c server/work/load.c server/work/loader.c server/work/making.c \
     server/work/outputs.c server/work/request.c server/work/scan.c server/work/stream.c \

@@ -12,7 +12,7 @@
  *   Idle workers help. Who begins a phase that is worth it (qd_scheduler_shares) wakes an idle
  *   worker and goes on; that one joins in and wakes the next. Nobody waits for those that come: if
  *   they are late, all units are taken. Who has taken units and is late with them is waited for;
- *   then for a while only long phases have helpers (lateness.h).
+ *   then for a while only long phases have helpers (straggler.h).
  *
  *   Waiting jobs come first. As soon as a job is in the queue, helpers leave their phase after
  *   their current batch of units. A worker that took its job from the queue leaves when its time

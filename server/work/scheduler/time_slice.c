@@ -85,13 +85,13 @@ void qd_time_slice_take_slot(struct qd_time_slice *slice)
 }
 
 /* Whether everybody else has waited for a helper. */
-static void note_leaving(struct qd_lateness *lateness, const struct qd_time_slice *slice)
+static void note_leaving(struct qd_straggler_backoff *backoff, const struct qd_time_slice *slice)
 {
     struct qd_job *job = slice->job;
     const uint64_t now_ns = qd_clock_ns();
     const bool last = job->worker_count == 0;
     if (last && slice->kind == QD_TIME_SLICE_HELPER && job->idle_since_ns != 0)
-        qd_lateness_note(lateness, now_ns - job->idle_since_ns, job->phase.unit_cost_ns, now_ns);
+        qd_straggler_note(backoff, now_ns - job->idle_since_ns, job->phase.unit_cost_ns, now_ns);
     job->idle_since_ns = !last && qd_time_slice_units_left(job) == 0 ? now_ns : 0;
 }
 
@@ -102,7 +102,7 @@ void qd_time_slice_leave_slot(struct qd_time_slice_signs *signs, struct qd_time_
     job->free_slots = slice->slot;
     job->worker_count--;
     if (job->phase.slot_count > 1)
-        note_leaving(&signs->lateness, slice);
+        note_leaving(&signs->backoff, slice);
 }
 
 bool qd_time_slice_wants_help(const struct qd_time_slice_signs *signs, struct qd_job *job,
@@ -111,7 +111,7 @@ bool qd_time_slice_wants_help(const struct qd_time_slice_signs *signs, struct qd
     const size_t left = qd_time_slice_units_left(job);
     const uint64_t cost_ns = job->phase.unit_cost_ns;
     return qd_scheduler_shares(left, cost_ns, worker_count) > 1 &&
-           qd_lateness_allows(&signs->lateness, left, cost_ns, qd_clock_ns());
+           qd_straggler_allows(&signs->backoff, left, cost_ns, qd_clock_ns());
 }
 
 /* ---- Units -------------------------------------------------------------------------------- */

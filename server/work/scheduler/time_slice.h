@@ -20,10 +20,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/work/scheduler/lateness.h"
 #include "server/work/scheduler/loop.h"
 #include "server/work/scheduler/queue.h"
 #include "server/work/scheduler/scheduler.h"
+#include "server/work/scheduler/straggler.h"
 
 enum qd_time_slice_kind {
     QD_TIME_SLICE_WORKER,
@@ -43,9 +43,9 @@ struct qd_time_slice {
 
 /* What is looked at between two batches. */
 struct qd_time_slice_signs {
-    struct qd_queue queue;       /* all but its count: under the scheduler's lock */
-    atomic_bool abandoned;       /* every job ends without another unit */
-    struct qd_lateness lateness; /* of helpers; under the lock, too */
+    struct qd_queue queue;               /* all but its count: under the scheduler's lock */
+    atomic_bool abandoned;               /* every job ends without another unit */
+    struct qd_straggler_backoff backoff; /* of helpers; under the lock, too */
 };
 
 /* The job ends without another unit. */

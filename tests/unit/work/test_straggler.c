@@ -1,0 +1,42 @@
+/* What is worth a helper after one was late. */
+#include <criterion/criterion.h>
+
+#include "server/base/clock.h"
+#include "server/work/scheduler/scheduler.h"
+#include "server/work/scheduler/straggler.h"
+
+#define NOW_NS (UINT64_C(1000) * QD_NS_PER_S)
+
+Test(straggler, who_is_in_time_costs_nothing)
+{
+    struct qd_straggler_backoff backoff = {0};
+    cr_assert(qd_straggler_allows(&backoff, 2, QD_BATCH_NS, NOW_NS));
+    qd_straggler_note(&backoff, 4 * QD_BATCH_NS - 1, 1, NOW_NS);
+    qd_straggler_note(&backoff, QD_QUANTUM_NS, QD_QUANTUM_NS, NOW_NS);
+    cr_assert(qd_straggler_allows(&backoff, 2, QD_BATCH_NS, NOW_NS));
+}
+
+Test(straggler, who_was_late_makes_short_jobs_do_without_help)
+{
+    const uint64_t waited_ns = 4 * QD_NS_PER_MS;
+    struct qd_straggler_backoff backoff = {0};
+    qd_straggler_note(&backoff, waited_ns, QD_BATCH_NS, NOW_NS);
+    const size_t units = 2 * waited_ns / QD_BATCH_NS;
+    for (uint64_t pause_ns = 0; pause_ns < 16 * waited_ns; pause_ns += QD_NS_PER_MS) {
+        cr_assert_not(qd_straggler_allows(&backoff, units / 2, QD_BATCH_NS, NOW_NS + pause_ns));
+        cr_assert(qd_straggler_allows(&backoff, units + 1, QD_BATCH_NS, NOW_NS + pause_ns));
+    }
+    cr_assert(qd_straggler_allows(&backoff, 2, QD_BATCH_NS, NOW_NS + 16 * waited_ns));
+}
+
+/* However long a process was stopped. */
+Test(straggler, what_is_long_always_has_help)
+{
+    struct qd_straggler_backoff backoff = {0};
+    qd_straggler_note(&backoff, UINT64_MAX, 0, NOW_NS);
+    cr_assert_not(qd_straggler_allows(&backoff, 2, QD_QUANTUM_NS, NOW_NS));
+    cr_assert(qd_straggler_allows(&backoff, 1 + 2 * QD_STRAGGLER_NS_MAX / QD_QUANTUM_NS,
+                                  QD_QUANTUM_NS, NOW_NS));
+    cr_assert(qd_straggler_allows(&backoff, 1, UINT64_MAX, NOW_NS));
+    cr_assert(qd_straggler_allows(&backoff, 2, 1, NOW_NS + 16 * QD_STRAGGLER_NS_MAX));
+}
