@@ -233,9 +233,9 @@ static enum qd_status copy_late_graph(const struct qd_build *build, struct qd_mo
         return qd_fail_for(error, QD_REASON_MODEL_MEMORY, QD_UNAVAILABLE,
                            "no memory for the model; try again later");
     (*model)->arena.together = build->scratch->together;
-    (*model)->late =
-        qd_late_copy(&build->call, build->onnx->lates, build->onnx->late_count, &(*model)->arena);
-    return (*model)->late != NULL
+    (*model)->deferred = qd_deferred_copy(&build->call, build->onnx->deferred,
+                                          build->onnx->deferred_count, &(*model)->arena);
+    return (*model)->deferred != NULL
                ? QD_OK
                : qd_refuse_memory(&(*model)->arena, "the model's weights", error);
 }
@@ -366,7 +366,7 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
     if (build->untyped != 0)
         status = find_type(build, error);
     if (status == QD_OK)
-        status = build->onnx != NULL && build->onnx->late_count > 0
+        status = build->onnx != NULL && build->onnx->deferred_count > 0
                      ? copy_late_graph(build, model, graph, error)
                      : prepare_graph(build, model, graph, error);
     const enum qk_type *types = status == QD_OK && *graph != NULL ? (*graph)->output_types : NULL;

@@ -191,15 +191,16 @@ static enum qd_status take_outputs(struct qd_inference *inference)
 /* A request that brings constants makes a graph of its own, which is not packed yet. */
 static enum qk_status plan_own(struct qd_inference *inference, struct qk_error *error)
 {
-    const struct qd_late_graph *late = inference->request->model->late;
+    const struct qd_deferred_graph *deferred = inference->request->model->deferred;
     struct qk_memory memory = {alloc, inference->arena};
     struct qk_instance *instance;
     enum qk_status status =
-        late != NULL ? qd_late_prepare(late, inference->tools->kernels, inference->asked->inputs,
-                                       memory, &inference->graph, error)
-                     : qk_prepare(inference->tools->kernels, &inference->asked->call, memory,
-                                  &instance, error);
-    if (status == QK_OK && late == NULL)
+        deferred != NULL
+            ? qd_deferred_prepare(deferred, inference->tools->kernels, inference->asked->inputs,
+                                  memory, &inference->graph, error)
+            : qk_prepare(inference->tools->kernels, &inference->asked->call, memory, &instance,
+                         error);
+    if (status == QK_OK && deferred == NULL)
         status = qk_graph_of(instance, memory, &inference->graph, error);
     if (status == QK_OK)
         status = qk_graph_plan(inference->graph, inference->asked->inputs, memory,
@@ -220,7 +221,7 @@ static enum qk_status plan_loaded(struct qd_inference *inference, struct qk_erro
 static uint32_t constant_inputs(const struct qd_inference *inference)
 {
     const struct qd_model *model = inference->request->model;
-    if (model->late != NULL)
+    if (model->deferred != NULL)
         return UINT32_MAX;
     return model->graph == NULL ? ~inference->asked->call.variable : 0;
 }
@@ -549,7 +550,7 @@ static bool may_run_inline(const struct qd_request *request)
     const struct qd_model *model = request->model;
     return request->coding == QD_CODING_IDENTITY && request->answer_coding == QD_CODING_IDENTITY &&
            request->body_bytes <= INLINE_CONSTANT_BYTES_MAX &&
-           json_bytes(request) <= INLINE_JSON_BYTES_MAX && model->late == NULL &&
+           json_bytes(request) <= INLINE_JSON_BYTES_MAX && model->deferred == NULL &&
            (model->graph == NULL || model->graph->node_count <= INLINE_NODES_MAX);
 }
 

@@ -32,8 +32,9 @@ struct qd_onnx_source {
     void *context;
 };
 
-/* An input of the graph that a node takes once, as a constant, as it does scales and weights. */
-struct qd_onnx_late {
+/* A deferred constant: an input of the graph that a node takes once, as it does scales and weights.
+ */
+struct qd_onnx_deferred {
     uint32_t node;  /* in call.nodes */
     uint32_t input; /* of its operator */
     uint32_t port;  /* input of the graph */
@@ -48,8 +49,8 @@ struct qd_onnx_graph {
     /* Empty for a model that brings its own constants, as nearly all do. Otherwise the graph cannot
      * be prepared at once: each request brings tensors for these ports, and has to put each, as a
      * constant, into call.nodes[node].call.inputs[input] of a copy of the nodes. */
-    const struct qd_onnx_late *lates;
-    size_t late_count;
+    const struct qd_onnx_deferred *deferred;
+    size_t deferred_count;
     uint64_t opset;
     const char *graph_name; /* "": it has none */
     const char *producer;   /* "": unknown */
@@ -60,8 +61,8 @@ struct qd_onnx_graph {
 enum qd_status qd_onnx_read(const struct qd_onnx_source *source, struct qd_arena *arena,
                             struct qd_onnx_graph *graph, struct qd_error *error);
 
-/* Settles what the outputs are: `types` is qk_graph's, or NULL where there are lates. Refuses a
- * file that says otherwise, or nothing where only it could say. */
+/* Settles what the outputs are: `types` is qk_graph's, or NULL where there are deferred constants.
+ * Refuses a file that says otherwise, or nothing where only it could say. */
 enum qd_status qd_onnx_settle_outputs(const struct qd_onnx_graph *graph, const enum qk_type *types,
                                       struct qd_error *error);
 

@@ -172,10 +172,10 @@ static enum qd_status read_input(const struct node *node, size_t index, const ch
         call->variable |= 1U << index;
         node->node->inputs[index] = value->number;
     } else {
-        reader->lates[graph->late_count++] =
-            (struct qd_onnx_late){.node = (uint32_t)(node->node - reader->nodes),
-                                  .input = (uint32_t)index,
-                                  .port = value->number};
+        reader->deferred[graph->deferred_count++] =
+            (struct qd_onnx_deferred){.node = (uint32_t)(node->node - reader->nodes),
+                                      .input = (uint32_t)index,
+                                      .port = value->number};
     }
     return value->maker == QD_ONNX_INPUT ? check_type(node, index, field) : QD_OK;
 }
@@ -340,12 +340,12 @@ enum qd_status qd_onnx_read_nodes(struct qd_onnx_reader *reader)
                        "graph: expected 1 to %d nodes that are not Constant, got %zu",
                        QK_GRAPH_NODE_COUNT_MAX, count);
     reader->nodes = qd_arena_alloc(reader->arena, count * sizeof(*reader->nodes));
-    reader->lates =
-        qd_arena_alloc(reader->arena, count * QK_INPUT_COUNT_MAX * sizeof(*reader->lates));
-    if (reader->nodes == NULL || reader->lates == NULL)
+    reader->deferred =
+        qd_arena_alloc(reader->arena, count * QK_INPUT_COUNT_MAX * sizeof(*reader->deferred));
+    if (reader->nodes == NULL || reader->deferred == NULL)
         return qd_onnx_no_memory(reader);
     reader->graph->call.nodes = reader->nodes;
-    reader->graph->lates = reader->lates;
+    reader->graph->deferred = reader->deferred;
     enum qd_status status = QD_OK;
     for (size_t i = 0; i < graph->n_node && status == QD_OK; i++)
         if (!qd_onnx_is_constant(graph->node[i]))

@@ -33,7 +33,7 @@ struct qd_onnx_reader {
     struct qd_onnx_value *values; /* by name */
     size_t value_count;
     struct qk_node *nodes;
-    struct qd_onnx_late *lates;
+    struct qd_onnx_deferred *deferred;
     struct qd_error *error;
 };
 

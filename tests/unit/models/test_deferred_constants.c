@@ -1,11 +1,11 @@
 /* Graphs that each request makes, with the constants that it brings. */
 #include <criterion/criterion.h>
 
-#include "server/models/late.h"
+#include "server/models/deferred_constants.h"
 #include "tests/support/onnx_writer.h"
 #include "tests/unit/scratch.h"
 
-/* a = (x - 3) * t, y = a / s + 3; s and t come late. */
+/* a = (x - 3) * t, y = a / s + 3; s and t are deferred. */
 static struct message file(void)
 {
     struct message graph = {.bytes = NULL};
@@ -29,7 +29,7 @@ static struct message file(void)
 }
 
 /* Reads the file, copies it, and lets go of all but the copy. */
-static struct qd_late_graph *load(struct qd_arena *arena)
+static struct qd_deferred_graph *load(struct qd_arena *arena)
 {
     struct scratch scratch;
     struct qd_onnx_graph graph;
@@ -38,11 +38,12 @@ static struct qd_late_graph *load(struct qd_arena *arena)
     struct qd_onnx_source source = {.bytes = model.bytes, .count = model.count};
     scratch_init(&scratch, 1 << 20);
     cr_assert_eq(qd_onnx_read(&source, &scratch.arena, &graph, &error), QD_OK, "%s", error.text);
-    cr_assert_eq(graph.late_count, 2);
-    struct qd_late_graph *late = qd_late_copy(&graph.call, graph.lates, graph.late_count, arena);
+    cr_assert_eq(graph.deferred_count, 2);
+    struct qd_deferred_graph *deferred =
+        qd_deferred_copy(&graph.call, graph.deferred, graph.deferred_count, arena);
     scratch_deinit(&scratch);
     message_free(&model);
-    return late;
+    return deferred;
 }
 
 static void *take(void *context, size_t bytes)
@@ -56,15 +57,17 @@ static struct qk_tensor tensor_of(enum qk_type type, uint32_t rank, size_t count
         .type = type, .rank = rank, .dims = {count}, .count = count, .stored = count, .data = data};
 }
 
-static enum qk_status prepare(const struct qd_late_graph *late, const struct qk_tensor *inputs,
-                              struct qd_arena *arena, struct qk_graph **graph,
-                              struct qk_kernels **kernels, struct qk_error *error)
+static enum qk_status prepare(const struct qd_deferred_graph *deferred,
+                              const struct qk_tensor *inputs, struct qd_arena *arena,
+                              struct qk_graph **graph, struct qk_kernels **kernels,
+                              struct qk_error *error)
 {
     cr_assert_eq(qk_kernels_create("auto", "auto", false, 1, kernels, error), QK_OK);
-    return qd_late_prepare(late, *kernels, inputs, (struct qk_memory){take, arena}, graph, error);
+    return qd_deferred_prepare(deferred, *kernels, inputs, (struct qk_memory){take, arena}, graph,
+                               error);
 }
 
-Test(late, computes_with_what_a_request_brings)
+Test(deferred, computes_with_what_a_request_brings)
 {
     struct scratch scratch;
     struct qk_kernels *kernels;
@@ -72,14 +75,14 @@ Test(late, computes_with_what_a_request_brings)
     struct qk_graph_plan plan;
     struct qk_error error = {.text = ""};
     scratch_init(&scratch, 4 << 20);
-    struct qd_late_graph *late = load(&scratch.arena);
-    cr_assert_not_null(late);
+    struct qd_deferred_graph *deferred = load(&scratch.arena);
+    cr_assert_not_null(deferred);
     const float s[] = {0.5f, 2, 4};
     const float t = 2;
     const struct qk_tensor inputs[] = {tensor_of(QK_FP32, 1, 3, s),
                                        tensor_of(QK_UINT8, 1, 3, "\4\5\7"),
                                        tensor_of(QK_FP32, 0, 1, &t)};
-    cr_assert_eq(prepare(late, inputs, &scratch.arena, &graph, &kernels, &error), QK_OK, "%s",
+    cr_assert_eq(prepare(deferred, inputs, &scratch.arena, &graph, &kernels, &error), QK_OK, "%s",
                  error.text);
     qk_graph_pack(graph, 0, graph->pack_unit_count);
     struct qk_memory memory = {take, &scratch.arena};
@@ -97,19 +100,19 @@ Test(late, computes_with_what_a_request_brings)
     scratch_deinit(&scratch);
 }
 
-Test(late, refuses_with_the_node_s_name)
+Test(deferred, refuses_with_the_node_s_name)
 {
     struct scratch scratch;
     struct qk_kernels *kernels;
     struct qk_graph *graph;
     struct qk_error error = {.text = ""};
     scratch_init(&scratch, 4 << 20);
-    struct qd_late_graph *late = load(&scratch.arena);
+    struct qd_deferred_graph *deferred = load(&scratch.arena);
     const float s[] = {0.5f, 2, 4};
     const struct qk_tensor inputs[] = {tensor_of(QK_FP32, 1, 3, s),
                                        tensor_of(QK_UINT8, 1, 3, "\4\5\7"),
                                        tensor_of(QK_FP16, 0, 1, s)};
-    cr_assert_eq(prepare(late, inputs, &scratch.arena, &graph, &kernels, &error), QK_INVALID);
+    cr_assert_eq(prepare(deferred, inputs, &scratch.arena, &graph, &kernels, &error), QK_INVALID);
     cr_assert_str_eq(error.text,
                      "node 0 (\"first\", onnx.DequantizeLinear): x_scale: expected datatype FP32 "
                      "for onnx.DequantizeLinear 13, got FP16");
@@ -117,7 +120,7 @@ Test(late, refuses_with_the_node_s_name)
     scratch_deinit(&scratch);
 }
 
-Test(late, a_copy_without_memory)
+Test(deferred, a_copy_without_memory)
 {
     unsigned copied = 0;
     for (size_t bytes = 0; bytes <= 64u << 10; bytes += 32 << 10) {

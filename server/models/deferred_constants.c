@@ -1,4 +1,4 @@
-#include "server/models/late.h"
+#include "server/models/deferred_constants.h"
 
 #include <string.h>
 
@@ -42,18 +42,18 @@ static void copy_call(struct copier *copier, struct qk_call *call)
     }
 }
 
-struct qd_late_graph *qd_late_copy(const struct qk_graph_call *call,
-                                   const struct qd_onnx_late *lates, size_t late_count,
-                                   struct qd_arena *arena)
+struct qd_deferred_graph *qd_deferred_copy(const struct qk_graph_call *call,
+                                           const struct qd_onnx_deferred *deferred,
+                                           size_t deferred_count, struct qd_arena *arena)
 {
     struct copier copier = {.arena = arena};
     struct qk_node *nodes = copy(&copier, call->nodes, call->node_count * sizeof(*call->nodes));
     const char **names =
         copy(&copier, call->value_names, call->value_count * sizeof(*call->value_names));
-    struct qd_late_graph made = {
+    struct qd_deferred_graph made = {
         .call = *call,
-        .lates = copy(&copier, lates, late_count * sizeof(*lates)),
-        .late_count = late_count,
+        .deferred = copy(&copier, deferred, deferred_count * sizeof(*deferred)),
+        .deferred_count = deferred_count,
     };
     for (size_t i = 0; i < call->node_count && !copier.failed; i++) {
         nodes[i].name = copy_string(&copier, nodes[i].name);
@@ -66,11 +66,12 @@ struct qd_late_graph *qd_late_copy(const struct qk_graph_call *call,
     return copy(&copier, &made, sizeof(made));
 }
 
-enum qk_status qd_late_prepare(const struct qd_late_graph *late, const struct qk_kernels *kernels,
-                               const struct qk_tensor *inputs, struct qk_memory memory,
-                               struct qk_graph **graph, struct qk_error *error)
+enum qk_status qd_deferred_prepare(const struct qd_deferred_graph *deferred,
+                                   const struct qk_kernels *kernels, const struct qk_tensor *inputs,
+                                   struct qk_memory memory, struct qk_graph **graph,
+                                   struct qk_error *error)
 {
-    struct qk_graph_call call = late->call;
+    struct qk_graph_call call = deferred->call;
     const size_t bytes = call.node_count * sizeof(*call.nodes);
     struct qk_node *nodes = memory.alloc(memory.context, bytes);
     if (nodes == NULL)
@@ -79,8 +80,9 @@ enum qk_status qd_late_prepare(const struct qd_late_graph *late, const struct qk
     memcpy(nodes, call.nodes, bytes);
     for (size_t i = 0; i < call.node_count; i++)
         nodes[i].call.constants_stay = true;
-    for (size_t i = 0; i < late->late_count; i++)
-        nodes[late->lates[i].node].call.inputs[late->lates[i].input] = inputs[late->lates[i].port];
+    for (size_t i = 0; i < deferred->deferred_count; i++)
+        nodes[deferred->deferred[i].node].call.inputs[deferred->deferred[i].input] =
+            inputs[deferred->deferred[i].port];
     call.nodes = nodes;
     return qk_graph_prepare(kernels, &call, memory, graph, error);
 }
