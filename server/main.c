@@ -230,7 +230,7 @@ static bool raise_file_limit(struct process *process)
     rlim_t wanted =
         ((rlim_t)config->max_connections + QD_REFUSED_COUNT_MAX) * config->listen_count +
         OTHER_FILES_MAX + LOAD_FILES_MAX +
-        config->io_threads * (QD_LINGER_COUNT_MAX + LOOP_FILES_MAX);
+        config->io_threads * (QD_LINGERING_COUNT_MAX + LOOP_FILES_MAX);
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
         return true;

@@ -67,7 +67,7 @@
 
 /* How many refused connections are still read at a time, each for a --receive-timeout at most. Each
  * costs a descriptor. When there are more, the oldest is reset. */
-#define QD_LINGER_COUNT_MAX 64
+#define QD_LINGERING_COUNT_MAX 64
 
 /* The number of small chunks in a request body. A chunk costs about as much time as 16 bytes of a
  * body. The first QD_CHUNKS_FREE chunks may have any size, for clients that send each token as they

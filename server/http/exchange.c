@@ -9,12 +9,12 @@
 
 #include "server/base/clock.h"
 #include "server/base/limits.h"
-#include "server/http/intercept.h"
+#include "server/http/error_hook.h"
 #include "server/http/path.h"
 #include "server/http/refuse.h"
 #include "server/http/response.h"
+#include "server/http/wire/io_hooks.h"
 #include "server/http/wire/socket.h"
-#include "server/http/wire/tap.h"
 #include "server/telemetry/log.h"
 
 enum { SUSPENDED_SILENCE_S = 30 }; /* longer than the pace lets anybody be silent; see suspend */
@@ -47,10 +47,10 @@ static size_t decrypted_bytes(const struct qd_connection *connection)
 
 /* ---- The answer --------------------------------------------------------------------------- */
 
-/* It is the tap's to send, and `outgoing`. */
+/* io_hooks.c sends it, and `outgoing`. */
 static bool is_outgoing(struct qd_connection *connection)
 {
-    return connection->is_http_1_1 && !connection->is_head && qd_tap_has(connection) &&
+    return connection->is_http_1_1 && !connection->is_head && qd_io_hooks_has(connection) &&
            qd_response_print(connection->request, &connection->outgoing);
 }
 
@@ -71,7 +71,7 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
     if (connection->state != QD_CONNECTION_ANSWER)
         qd_connection_advance_at(connection, QD_CONNECTION_ANSWER, connection->request->since_ns);
     qd_connection_widen(connection, answer->bytes);
-    enum MHD_Result taken = qd_intercept_queue(connection->http, answer->http_status, response);
+    enum MHD_Result taken = qd_error_hook_queue(connection->http, answer->http_status, response);
     if (!is_ours)
         MHD_destroy_response(response);
     return taken;
@@ -113,8 +113,8 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
         http_status = MHD_HTTP_URI_TOO_LONG;
     if (!qd_refuse_have_request(connection))
         return MHD_NO;
-    qd_intercept_explain(http_status, in_head, in_body, &connection->request->error);
-    if (connection->is_head || qd_intercept_would_repeat(mhd, in_body))
+    qd_error_hook_explain(http_status, in_head, in_body, &connection->request->error);
+    if (connection->is_head || qd_error_hook_would_repeat(mhd, in_body))
         return qd_refuse_past_library(connection);
     return refuse(connection, QD_LAST_UNREADABLE);
 }
@@ -246,7 +246,7 @@ static enum MHD_Result on_body(struct qd_connection *connection, const char *byt
 {
     struct qd_request *request = connection->request;
     const bool was_fine = request->error.status == QD_OK;
-    *count -= qd_tap_take_body(connection, bytes, *count);
+    *count -= qd_io_hooks_take_body(connection, bytes, *count);
     connection->chunks += *count == 0;
     const bool too_many =
         connection->chunks > QD_CHUNKS_FREE + request->body_bytes / QD_CHUNK_BYTES_LEAST;
@@ -368,7 +368,7 @@ struct qd_connection *qd_exchange_open(struct qd_exchange *exchange, struct MHD_
     if (is_https) {
         connection->identity =
             qd_tls_begin(exchange->tls, qd_exchange_session_of(connection), connection);
-    } else if (!qd_tap_add(connection)) {
+    } else if (!qd_io_hooks_add(connection)) {
         qd_connection_close(connection);
         return NULL;
     }
@@ -382,10 +382,10 @@ void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *conne
     if (connection == NULL)
         return;
     if (connection->last != QD_LAST_NONE || qd_connection_leaves_unread(connection)) {
-        qd_lingers_add(exchange->lingers, connection->fd,
-                       qd_clock_ns() + exchange->config->receive_timeout_ns);
+        qd_lingering_add(exchange->lingering, connection->fd,
+                         qd_clock_ns() + exchange->config->receive_timeout_ns);
     }
-    qd_tap_remove(connection);
+    qd_io_hooks_remove(connection);
     qd_tls_end(connection->identity);
     qd_quota_give_back(exchange->quota, &connection->share);
     if (connection->request != NULL) /* refused before its first line: on_completed never came */
@@ -422,16 +422,16 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
                                      .quota = settings->quota,
                                      .tls = settings->tls,
                                      .handler = settings->handler,
-                                     .lingers = qd_lingers_create(loop)};
+                                     .lingering = qd_lingering_create(loop)};
     exchange->stand_in = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     const bool open = qd_connections_init(&exchange->connections, settings->config) &&
-                      exchange->lingers != NULL && exchange->stand_in != NULL;
+                      exchange->lingering != NULL && exchange->stand_in != NULL;
     exchange->silence_s = silence_s(settings->config, exchange->connections.window_bytes);
     set_keep_alive(exchange);
     qd_refuse_watch(&exchange->connections);
     if (settings->tls != NULL)
         exchange->connections.decrypted_bytes = decrypted_bytes;
-    if (!qd_intercept_start(on_library_error)) {
+    if (!qd_error_hook_start(on_library_error)) {
         qd_log(QD_LOG_WARN, "libmicrohttpd is built so that its errors stay HTML", "version=%s",
                MHD_get_version());
     }
@@ -442,7 +442,7 @@ void qd_exchange_deinit(struct qd_exchange *exchange)
 {
     free(exchange->spare);
     qd_connections_deinit(&exchange->connections);
-    qd_tap_deinit();
-    qd_lingers_destroy(exchange->lingers);
+    qd_io_hooks_deinit();
+    qd_lingering_destroy(exchange->lingering);
     MHD_destroy_response(exchange->stand_in); /* NULL is fine */
 }

@@ -9,7 +9,7 @@
 
 #include "server/http/listener.h"
 #include "server/http/wire/connection.h"
-#include "server/http/wire/linger.h"
+#include "server/http/wire/lingering_close.h"
 #include "server/http/wire/tls.h"
 
 struct qd_exchange {
@@ -20,10 +20,10 @@ struct qd_exchange {
     struct qd_quota *quota;
     struct qd_tls *tls; /* NULL: none */
     struct qd_handler handler;
-    struct qd_lingers *lingers;
+    struct qd_lingering *lingering;
     unsigned silence_s;            /* libmicrohttpd's own timeout, behind our deadlines; 0: none */
     struct qd_request *spare;      /* memory for the next request; NULL: there is none */
-    struct MHD_Response *stand_in; /* without a body, for answers that the tap sends (tap.h) */
+    struct MHD_Response *stand_in; /* without a body, for answers that io_hooks.c sends */
     const char *keep_alive;        /* what Keep-Alive says; NULL: it is not sent */
     char keep_alive_text[40];
     bool pump_needed; /* the library has something to do that no event tells of */

@@ -98,10 +98,10 @@ static void on_sweep(void *context)
     struct qd_exchange *exchange = &listener->exchange;
     listener->sweep_ns = UINT64_MAX;
     qd_connections_sweep(&exchange->connections);
-    qd_lingers_sweep(exchange->lingers, qd_clock_ns() + linger_hurry_ns(exchange));
+    qd_lingering_sweep(exchange->lingering, qd_clock_ns() + linger_hurry_ns(exchange));
     qd_callback *on_drained = listener->on_drained;
     if (on_drained != NULL && atomic_load(&exchange->connections.count) == 0 &&
-        qd_lingers_count(exchange->lingers) == 0) {
+        qd_lingering_count(exchange->lingering) == 0) {
         listener->on_drained = NULL;
         on_drained(listener->on_drained_context);
     }
@@ -111,7 +111,7 @@ static void on_sweep(void *context)
 static void plan_sweep(struct qd_listener *listener)
 {
     uint64_t next_ns = qd_connections_next_ns(&listener->exchange.connections);
-    uint64_t linger_ns = qd_lingers_next_ns(listener->exchange.lingers);
+    uint64_t linger_ns = qd_lingering_next_ns(listener->exchange.lingering);
     next_ns = linger_ns < next_ns ? linger_ns : next_ns;
     if (next_ns >= listener->sweep_ns)
         return;

@@ -1,6 +1,6 @@
 /* HTTP, behind a thin face. Of each request the handler is told opened, admit, begin, end and
  * closed, in this order; between end and closed it answers. That the HTTP is libmicrohttpd's, only
- * listener.c, endpoint, exchange, response and intercept know. There is one listener for each loop
+ * listener.c, endpoint, exchange, response and error_hook know. There is one listener for each loop
  * that has connections (io_threads.h), and all of it is on that loop's thread, but for what is said
  * to be on any. So the handler is called on the threads of all loops.
  *

@@ -5,7 +5,7 @@
 
 #include "server/base/clock.h"
 #include "server/http/exchange.h"
-#include "server/http/wire/last_word.h"
+#include "server/http/wire/direct_response.h"
 #include "server/work/infer.h"
 
 void qd_refuse_make(struct qd_connection *connection)
@@ -23,8 +23,9 @@ enum MHD_Result qd_refuse_past_library(struct qd_connection *connection)
     request->answer.close = true;
     qd_refuse_make(connection);
     qd_connection_make_room(connection);
-    const bool delivered = qd_last_word(connection, qd_exchange_session_of(connection),
-                                        MHD_get_reason_phrase_for(request->answer.http_status));
+    const bool delivered =
+        qd_direct_response(connection, qd_exchange_session_of(connection),
+                           MHD_get_reason_phrase_for(request->answer.http_status));
     connection->last = delivered ? QD_LAST_DELIVERED : QD_LAST_LOST;
     qd_connection_advance(connection, QD_CONNECTION_CUT);
     return MHD_NO; /* the library closes it */
@@ -85,7 +86,7 @@ bool qd_refuse_is_over_quota(const struct qd_connection *connection)
     return connection->share.result == QD_QUOTA_REFUSED;
 }
 
-/* It has had its last word, with no call of the library's by which that would close it: so its
+/* Its error was sent directly, with no call of the library's by which that would close it: so its
  * client's end does, or next byte, or a second. Shutting both sides here would have the kernel
  * reset a client that still sends, and throw the answer away. */
 static void end_our_side(struct qd_connection *connection)
@@ -173,7 +174,7 @@ static void on_gone(struct qd_connection *connection)
 static void on_doubt(struct qd_connection *connection)
 {
     if (connection->is_http_1_1) /* HTTP/1.0 has no interim answers */
-        qd_last_word_interim(connection, qd_exchange_session_of(connection));
+        qd_direct_response_interim(connection, qd_exchange_session_of(connection));
 }
 
 void qd_refuse_watch(struct qd_connections *connections)

@@ -38,7 +38,7 @@ ROOMS = ("base", "memory", "telemetry", "config", "json", "oip", "models/onnx",
 OUTSIDE = {
     "microhttpd.h": {"server/http/endpoint.h",
                      "server/http/exchange.h",
-                     "server/http/intercept.h",
+                     "server/http/error_hook.h",
                      "server/http/listener.c",
                      "server/http/response.h"},
     "gnutls/gnutls.h": {"server/http/wire/handshake.c", "server/http/wire/tls.c"},
@@ -51,7 +51,7 @@ OUTSIDE = {
     "protobuf-c/protobuf-c.h": {"server/models/onnx/onnx_reader.h"},
     "cblas.h": {"kernels/gemm/openblas.c"},
     "dlfcn.h": {"kernels/gemm/openblas.c", "server/http/wire/handshake.c",
-                "server/http/intercept.c", "server/http/wire/tap.c"},
+                "server/http/error_hook.c", "server/http/wire/io_hooks.c"},
 }
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')

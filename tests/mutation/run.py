@@ -83,7 +83,8 @@ TESTS = (
           (), ("test_command_line", *OPERATORS)),
     Tests("server/json/", "json_*|oip_*|raw|infer", (), OIP),
     Tests("server/oip/", "oip_*|raw|signature|infer|golden|trace|examples|models|folder", (), OIP),
-    Tests("server/http/", "framing|head|request|connection|tap", (), ("test_http", "test_hostile")),
+    Tests("server/http/", "framing|head|request|connection|io_hooks", (),
+          ("test_http", "test_hostile")),
 )
 
 

@@ -49,7 +49,7 @@ enum qd_last_answer {
     QD_LAST_REFUSAL,    /* the library sends it */
     QD_LAST_UNREADABLE, /* the same, to what the library could not read: when it has sent it, it
                          * reports an error all the same */
-    QD_LAST_DELIVERED,  /* sent straight to the socket, past the library (last_word.h) */
+    QD_LAST_DELIVERED,  /* sent straight to the socket, past the library (direct_response.h) */
     QD_LAST_LOST,       /* was to be, but the socket did not take all of it */
 };
 
@@ -123,11 +123,11 @@ struct qd_connection {
     uint64_t drained_bytes; /* of its socket's buffer, since somebody counts them */
     uint64_t ended_ns;
     uint64_t chunks;     /* of the body: pieces in which it came */
-    size_t placed_bytes; /* of the body: are in their place, and not taken yet (tap.h) */
+    size_t placed_bytes; /* of the body: are in their place, and not taken yet (io_hooks.h) */
     size_t untold_bytes; /* the last of these: the library does not know of them yet */
     /* Bytes of "100 Continue" that the socket has not taken: their last ones. Over TLS, not 0:
      * GnuTLS keeps a record with it. The first are ours, and go before whatever is sent next
-     * (tap.h). The others are the library's, which sends them itself. */
+     * (io_hooks.h). The others are the library's, which sends them itself. */
     uint8_t interim_left;
     uint8_t continue_left;
     struct qd_part outgoing;   /* of the answer, what is left to go out in the library's stead */

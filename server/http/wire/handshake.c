@@ -3,8 +3,9 @@
  * come, or the deadline. It does know that a read may have to wait. So what it calls handshake is
  * put off into its first read.
  *
- * As intercept.c does it: the library's calls go to the first definition that the loader finds, and
- * that is the program's. Sessions of our own (tls.c) have no pointer set, and are left alone. */
+ * As error_hook.c does it: the library's calls go to the first definition that the loader finds,
+ * and that is the program's. Sessions of our own (tls.c) have no pointer set, and are left alone.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <gnutls/gnutls.h>
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "server/http/wire/tap.h"
+#include "server/http/wire/io_hooks.h"
 
 static int (*real_handshake)(gnutls_session_t session);
 static ssize_t (*real_recv)(gnutls_session_t session, void *bytes, size_t count);
@@ -30,7 +31,7 @@ __attribute__((constructor)) static void find(void)
     memcpy(&real_recv, &recv, sizeof(recv));
 }
 
-/* Of TLS 1.3 the last words are the client's, and nothing of ours carries the kernel's word that
+/* Of TLS 1.3 the last message is the client's, and nothing of ours carries the kernel's word that
  * they have come. It would wait 40 ms for something that does, and the client's system holds the
  * first request back meanwhile, unless it was told not to (TCP_NODELAY). */
 static void acknowledge(gnutls_session_t session)
@@ -64,10 +65,10 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_recv(gnutls_session
         connection->handshake_done = true;
         acknowledge(session);
     }
-    ssize_t result = qd_tap_read(connection, read_session, session, bytes, count);
-    if (result == QD_TAP_LATER)
+    ssize_t result = qd_io_hooks_read(connection, read_session, session, bytes, count);
+    if (result == QD_IO_HOOKS_LATER)
         return GNUTLS_E_AGAIN;
-    return result == QD_TAP_CLOSE ? GNUTLS_E_PULL_ERROR : result;
+    return result == QD_IO_HOOKS_CLOSE ? GNUTLS_E_PULL_ERROR : result;
 }
 
 /* Where the socket is full, GnuTLS keeps the record that it has made. The next call, whatever its
@@ -82,7 +83,7 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_send(gnutls_session
     if (connection == NULL)
         return real_send(session, bytes, count);
     if (connection->state == QD_CONNECTION_CUT)
-        return GNUTLS_E_PUSH_ERROR; /* the last word is out: the library has nothing to add */
+        return GNUTLS_E_PUSH_ERROR; /* the direct response is out: the library has nothing to add */
     if (connection->interim_left > 0) {
         const ssize_t result = real_send(session, NULL, 0);
         if (result < 0)

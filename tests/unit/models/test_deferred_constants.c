@@ -67,7 +67,7 @@ static enum qk_status prepare(const struct qd_deferred_graph *deferred,
                                error);
 }
 
-Test(deferred, computes_with_what_a_request_brings)
+Test(deferred_constants, computes_with_what_a_request_brings)
 {
     struct scratch scratch;
     struct qk_kernels *kernels;
@@ -100,7 +100,7 @@ Test(deferred, computes_with_what_a_request_brings)
     scratch_deinit(&scratch);
 }
 
-Test(deferred, refuses_with_the_node_s_name)
+Test(deferred_constants, refuses_with_the_node_s_name)
 {
     struct scratch scratch;
     struct qk_kernels *kernels;
@@ -120,7 +120,7 @@ Test(deferred, refuses_with_the_node_s_name)
     scratch_deinit(&scratch);
 }
 
-Test(deferred, a_copy_without_memory)
+Test(deferred_constants, a_copy_without_memory)
 {
     unsigned copied = 0;
     for (size_t bytes = 0; bytes <= 64u << 10; bytes += 32 << 10) {

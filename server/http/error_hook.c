@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "server/http/intercept.h"
+#include "server/http/error_hook.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -10,24 +10,24 @@
 
 static enum MHD_Result (*library_queue)(struct MHD_Connection *connection, unsigned http_status,
                                         struct MHD_Response *response);
-static enum MHD_Result (*intercepted)(struct MHD_Connection *connection, unsigned http_status);
+static enum MHD_Result (*hook)(struct MHD_Connection *connection, unsigned http_status);
 
 /* The library's calls come here. */
 __attribute__((visibility("default"))) enum MHD_Result
 MHD_queue_response(struct MHD_Connection *connection, unsigned http_status,
                    struct MHD_Response *response)
 {
-    return intercepted != NULL ? intercepted(connection, http_status)
-                               : qd_intercept_queue(connection, http_status, response);
+    return hook != NULL ? hook(connection, http_status)
+                        : qd_error_hook_queue(connection, http_status, response);
 }
 
-enum MHD_Result qd_intercept_queue(struct MHD_Connection *connection, unsigned http_status,
-                                   struct MHD_Response *response)
+enum MHD_Result qd_error_hook_queue(struct MHD_Connection *connection, unsigned http_status,
+                                    struct MHD_Response *response)
 {
     return library_queue == NULL ? MHD_NO : library_queue(connection, http_status, response);
 }
 
-void qd_intercept_explain(unsigned http_status, bool in_head, bool in_body, struct qd_error *error)
+void qd_error_hook_explain(unsigned http_status, bool in_head, bool in_body, struct qd_error *error)
 {
     switch (http_status) {
     case MHD_HTTP_CONTENT_TOO_LARGE:
@@ -56,7 +56,7 @@ void qd_intercept_explain(unsigned http_status, bool in_head, bool in_body, stru
     }
 }
 
-bool qd_intercept_would_repeat(struct MHD_Connection *connection, bool in_body)
+bool qd_error_hook_would_repeat(struct MHD_Connection *connection, bool in_body)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
@@ -100,19 +100,19 @@ static void try_out(struct MHD_Daemon *daemon)
     close(ends[1]);
 }
 
-bool qd_intercept_start(enum MHD_Result (*callback)(struct MHD_Connection *connection,
-                                                    unsigned http_status))
+bool qd_error_hook_start(enum MHD_Result (*callback)(struct MHD_Connection *connection,
+                                                     unsigned http_status))
 {
     void *symbol = dlsym(RTLD_NEXT, "MHD_queue_response");
     memcpy(&library_queue, &symbol, sizeof(symbol)); /* ISO C has no such cast */
     struct MHD_Daemon *daemon = MHD_start_daemon(MHD_USE_NO_LISTEN_SOCKET | MHD_USE_EPOLL, 0, NULL,
                                                  NULL, never, NULL, MHD_OPTION_END);
     caught = false;
-    intercepted = catch_trial;
+    hook = catch_trial;
     if (library_queue != NULL && daemon != NULL)
         try_out(daemon);
     if (daemon != NULL)
         MHD_stop_daemon(daemon);
-    intercepted = callback;
+    hook = callback;
     return caught;
 }

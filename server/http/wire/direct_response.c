@@ -1,16 +1,16 @@
 #define _GNU_SOURCE
-#include "server/http/wire/last_word.h"
+#include "server/http/wire/direct_response.h"
 
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "server/http/wire/answer_head.h"
-#include "server/http/wire/tap.h"
+#include "server/http/wire/io_hooks.h"
 #include "server/http/wire/tls.h"
 
 enum { PARTS_MAX = 8 };
 
-void qd_last_word_interim(struct qd_connection *connection, void *session)
+void qd_direct_response_interim(struct qd_connection *connection, void *session)
 {
     if (session != NULL) {
         if (qd_tls_send(session, QD_INTERIM, QD_INTERIM_BYTES) == QD_TLS_KEPT)
@@ -32,7 +32,7 @@ static bool send_over_tls(void *session, const struct iovec *parts, size_t count
     return true;
 }
 
-bool qd_last_word(struct qd_connection *connection, void *session, const char *reason)
+bool qd_direct_response(struct qd_connection *connection, void *session, const char *reason)
 {
     const struct qd_request *request = connection->request;
     const struct qd_answer *answer = &request->answer;

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE /* with it recv is inline, and nobody may define it */
-#include "server/http/wire/tap.h"
+#include "server/http/wire/io_hooks.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,41 +12,41 @@
 
 /* By descriptor, of connections without TLS, on each loop's thread its own. Other threads, which
  * may call recv, too, have none. */
-static _Thread_local struct qd_connection **tapped;
-static _Thread_local size_t tapped_count;
+static _Thread_local struct qd_connection **hooked;
+static _Thread_local size_t hooked_count;
 
-bool qd_tap_add(struct qd_connection *connection)
+bool qd_io_hooks_add(struct qd_connection *connection)
 {
     const size_t index = (size_t)connection->fd;
-    if (index >= tapped_count) {
+    if (index >= hooked_count) {
         const size_t count = index * 2 + 64;
-        struct qd_connection **more = realloc(tapped, count * sizeof(struct qd_connection *));
+        struct qd_connection **more = realloc(hooked, count * sizeof(struct qd_connection *));
         if (more == NULL)
             return false;
-        memset(more + tapped_count, 0, (count - tapped_count) * sizeof(*more));
-        tapped = more;
-        tapped_count = count;
+        memset(more + hooked_count, 0, (count - hooked_count) * sizeof(*more));
+        hooked = more;
+        hooked_count = count;
     }
-    tapped[index] = connection;
+    hooked[index] = connection;
     return true;
 }
 
-void qd_tap_remove(const struct qd_connection *connection)
+void qd_io_hooks_remove(const struct qd_connection *connection)
 {
-    if ((size_t)connection->fd < tapped_count)
-        tapped[connection->fd] = NULL;
+    if ((size_t)connection->fd < hooked_count)
+        hooked[connection->fd] = NULL;
 }
 
-bool qd_tap_has(const struct qd_connection *connection)
+bool qd_io_hooks_has(const struct qd_connection *connection)
 {
-    return (size_t)connection->fd < tapped_count && tapped[connection->fd] == connection;
+    return (size_t)connection->fd < hooked_count && hooked[connection->fd] == connection;
 }
 
-void qd_tap_deinit(void)
+void qd_io_hooks_deinit(void)
 {
-    free(tapped);
-    tapped = NULL;
-    tapped_count = 0;
+    free(hooked);
+    hooked = NULL;
+    hooked_count = 0;
 }
 
 /* `others`: bytes of this call for requests that have to be answered first. */
@@ -54,9 +54,9 @@ static ssize_t on_fault(struct qd_connection *connection, size_t others)
 {
     if (connection->framing.done_count == connection->done_count) {
         connection->all->on_fault(connection);
-        return QD_TAP_CLOSE;
+        return QD_IO_HOOKS_CLOSE;
     }
-    return others > 0 ? (ssize_t)others : QD_TAP_LATER;
+    return others > 0 ? (ssize_t)others : QD_IO_HOOKS_LATER;
 }
 
 /* ---- Bodies in their place ---------------------------------------------------------------- */
@@ -90,7 +90,7 @@ static size_t tell(struct qd_connection *connection, size_t count)
     return told;
 }
 
-size_t qd_tap_take_body(struct qd_connection *connection, const char *bytes, size_t count)
+size_t qd_io_hooks_take_body(struct qd_connection *connection, const char *bytes, size_t count)
 {
     struct qd_request *request = connection->request;
     const uint64_t bytes_max = connection->all->config->max_body_bytes;
@@ -106,15 +106,15 @@ size_t qd_tap_take_body(struct qd_connection *connection, const char *bytes, siz
 
 /* ---- What the library reads --------------------------------------------------------------- */
 
-ssize_t qd_tap_read(struct qd_connection *connection,
-                    ssize_t (*read)(void *source, void *bytes, size_t count), void *source,
-                    void *bytes, size_t count)
+ssize_t qd_io_hooks_read(struct qd_connection *connection,
+                         ssize_t (*read)(void *source, void *bytes, size_t count), void *source,
+                         void *bytes, size_t count)
 {
     struct qd_framing *framing = &connection->framing;
     if (connection->state == QD_CONNECTION_CUT)
-        return QD_TAP_CLOSE;
+        return QD_IO_HOOKS_CLOSE;
     if (framing->fault != QD_FAULT_NONE)
-        return QD_TAP_LATER;
+        return QD_IO_HOOKS_LATER;
     size_t kept = tell(connection, count);
     size_t others = 0; /* of the requests before the last */
     bool drained = false;
@@ -189,9 +189,9 @@ static ssize_t library_sendmsg(int fd, const struct msghdr *message, int flags)
     return known(fd, message, flags);
 }
 
-static struct qd_connection *tapped_at(int fd)
+static struct qd_connection *hooked_at(int fd)
 {
-    return (size_t)fd < tapped_count ? tapped[fd] : NULL;
+    return (size_t)fd < hooked_count ? hooked[fd] : NULL;
 }
 
 static ssize_t read_socket(void *connection, void *bytes, size_t count)
@@ -202,12 +202,12 @@ static ssize_t read_socket(void *connection, void *bytes, size_t count)
 /* The library's calls come here, and everybody else's. */
 __attribute__((visibility("default"))) ssize_t recv(int fd, void *bytes, size_t count, int flags)
 {
-    struct qd_connection *connection = tapped_at(fd);
+    struct qd_connection *connection = hooked_at(fd);
     if (connection == NULL || flags != 0)
         return library_recv(fd, bytes, count, flags);
-    ssize_t result = qd_tap_read(connection, read_socket, connection, bytes, count);
-    if (result == QD_TAP_LATER || result == QD_TAP_CLOSE) {
-        errno = result == QD_TAP_LATER ? EAGAIN : ECONNRESET;
+    ssize_t result = qd_io_hooks_read(connection, read_socket, connection, bytes, count);
+    if (result == QD_IO_HOOKS_LATER || result == QD_IO_HOOKS_CLOSE) {
+        errno = result == QD_IO_HOOKS_LATER ? EAGAIN : ECONNRESET;
         return -1;
     }
     return result;
@@ -241,7 +241,7 @@ static ssize_t send_for_library(struct qd_connection *connection, const void *by
 __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msghdr *message,
                                                        int flags)
 {
-    struct qd_connection *connection = tapped_at(fd);
+    struct qd_connection *connection = hooked_at(fd);
     if (connection != NULL && !send_interim(connection))
         return -1;
     return library_sendmsg(fd, message, flags);
@@ -250,7 +250,7 @@ __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msgh
 __attribute__((visibility("default"))) ssize_t send(int fd, const void *bytes, size_t count,
                                                     int flags)
 {
-    struct qd_connection *connection = tapped_at(fd);
+    struct qd_connection *connection = hooked_at(fd);
     if (connection == NULL)
         return library_send(fd, bytes, count, flags);
     if (!send_interim(connection))

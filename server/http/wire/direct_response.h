@@ -1,7 +1,7 @@
-/* An answer that goes straight to the socket, past the HTTP library: it takes none while it reads a
- * body. The connection is of no use afterwards. */
-#ifndef SERVER_HTTP_WIRE_LAST_WORD_H
-#define SERVER_HTTP_WIRE_LAST_WORD_H
+/* Direct responses go straight to the socket, past the HTTP library, which takes none while it
+ * reads a body. The connection is of no use afterwards. */
+#ifndef SERVER_HTTP_WIRE_DIRECT_RESPONSE_H
+#define SERVER_HTTP_WIRE_DIRECT_RESPONSE_H
 
 #include <stdbool.h>
 
@@ -11,7 +11,7 @@
  * `reason`: of the status line. What is left of an interim answer goes first, ours or the
  * library's. Returns false if not all fits into the socket's buffer, as of a client that does not
  * read, or the client has gone. */
-bool qd_last_word(struct qd_connection *connection, void *session, const char *reason)
+bool qd_direct_response(struct qd_connection *connection, void *session, const char *reason)
     __attribute__((warn_unused_result));
 
 /* Tells a client that waits for its answer that it is still being made. Of a client over TCP that
@@ -21,6 +21,6 @@ bool qd_last_word(struct qd_connection *connection, void *session, const char *r
  * HTTP/1.1 has just that: an interim answer may come at any time. 100 (Continue) is the one that
  * every client skips; some take the 102 that was meant for it as final. What does not
  * fit into the socket goes before whatever is sent next: connection->interim_left. */
-void qd_last_word_interim(struct qd_connection *connection, void *session);
+void qd_direct_response_interim(struct qd_connection *connection, void *session);
 
 #endif

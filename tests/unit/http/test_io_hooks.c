@@ -1,7 +1,7 @@
-/* The tap between a library that reads requests into a small buffer of its own, which is made here,
- * and a socket, which is bytes that come in pieces. */
+/* The I/O hooks between a library that reads requests into a small buffer of its own, which is made
+ * here, and a socket, which is bytes that come in pieces. */
 #define _GNU_SOURCE
-#include "server/http/wire/tap.h"
+#include "server/http/wire/io_hooks.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -116,7 +116,7 @@ static void library_reads(struct desk *desk)
     if (room == 0)
         return;
     const ssize_t result =
-        qd_tap_read(desk->connection, read_stream, desk, desk->buffer + desk->filled, room);
+        qd_io_hooks_read(desk->connection, read_stream, desk, desk->buffer + desk->filled, room);
     cr_assert(result == -1 || (result > 0 && (size_t)result <= room), "%zd", result);
     if (result < (ssize_t)room) {
         cr_assert_not(desk->was_full, "it asks no more until something comes");
@@ -182,7 +182,7 @@ static void library_runs(struct desk *desk)
     size_t count = desk->left_bytes < desk->filled ? (size_t)desk->left_bytes : desk->filled;
     if (count == 0)
         return;
-    cr_assert_eq(qd_tap_take_body(desk->connection, desk->buffer, count), count);
+    cr_assert_eq(qd_io_hooks_take_body(desk->connection, desk->buffer, count), count);
     drop(desk, count);
     desk->left_bytes -= count;
     if (desk->left_bytes == 0)
@@ -206,7 +206,7 @@ static void run(struct desk *desk)
     cr_assert_eq(desk->connection->framing.done_count, desk->done);
 }
 
-Test(tap, large_bodies_come_straight_into_their_place)
+Test(io_hooks, large_bodies_come_straight_into_their_place)
 {
     for (unsigned seed = 0; seed < 60; seed++) {
         struct desk *desk = desk_create(16 * MIB);
@@ -237,7 +237,7 @@ static struct desk *desk_in_body(size_t memory_bytes, size_t body_bytes)
     return desk;
 }
 
-Test(tap, what_is_read_ahead_has_its_bound)
+Test(io_hooks, what_is_read_ahead_has_its_bound)
 {
     struct desk *desk = desk_in_body(16 * MIB, MIB);
     library_reads(desk);
@@ -255,7 +255,7 @@ Test(tap, what_is_read_ahead_has_its_bound)
     desk_destroy(desk);
 }
 
-Test(tap, what_the_library_has_read_comes_first)
+Test(io_hooks, what_the_library_has_read_comes_first)
 {
     struct desk *desk = desk_create(16 * MIB);
     add_request(desk, 100 * KIB);
@@ -274,7 +274,7 @@ Test(tap, what_the_library_has_read_comes_first)
     desk_destroy(desk);
 }
 
-Test(tap, bodies_over_tls_go_the_librarys_way)
+Test(io_hooks, bodies_over_tls_go_the_librarys_way)
 {
     struct desk *desk = desk_in_body(16 * MIB, 100 * KIB);
     desk->connection->handshake_done = true;
@@ -291,7 +291,7 @@ static void leave_little(const struct desk *desk, struct qd_arena *other)
                                                  qd_memory_used(desk->memory) - 8 * KIB));
 }
 
-Test(tap, a_body_without_memory_goes_the_librarys_way)
+Test(io_hooks, a_body_without_memory_goes_the_librarys_way)
 {
     struct desk *desk = desk_in_body(2 * MIB, MIB);
     struct qd_arena other;
@@ -307,7 +307,7 @@ Test(tap, a_body_without_memory_goes_the_librarys_way)
 }
 
 /* The library gets some of the same read that has filled up what room there was. */
-Test(tap, what_finds_no_room_follows_what_is_in_its_place)
+Test(io_hooks, what_finds_no_room_follows_what_is_in_its_place)
 {
     struct desk *desk = desk_in_body(2 * MIB, MIB);
     struct qd_arena other;
@@ -322,7 +322,7 @@ Test(tap, what_finds_no_room_follows_what_is_in_its_place)
 }
 
 /* Pieces that the library's buffer does not divide. */
-Test(tap, nothing_of_a_body_is_copied_behind_its_first_piece)
+Test(io_hooks, nothing_of_a_body_is_copied_behind_its_first_piece)
 {
     struct desk *desk = desk_in_body(16 * MIB, MIB);
     const size_t first = desk->at;
@@ -336,7 +336,7 @@ Test(tap, nothing_of_a_body_is_copied_behind_its_first_piece)
 }
 
 /* Nobody has said how long it is. */
-Test(tap, chunks_go_the_librarys_way)
+Test(io_hooks, chunks_go_the_librarys_way)
 {
     static const char text[] = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
                                "0\r\n\r\n";
@@ -346,24 +346,24 @@ Test(tap, chunks_go_the_librarys_way)
     memcpy(desk->stream, text, desk->count);
     const size_t head_bytes = (size_t)(strstr(text, "5\r\n") - text);
     char bytes[100];
-    cr_assert_eq(qd_tap_read(desk->connection, read_stream, desk, bytes, head_bytes),
+    cr_assert_eq(qd_io_hooks_read(desk->connection, read_stream, desk, bytes, head_bytes),
                  (ssize_t)head_bytes);
     qd_connection_advance(desk->connection, QD_CONNECTION_HEAD);
     qd_connection_advance(desk->connection, QD_CONNECTION_BODY);
     struct qd_request *request = desk->connection->request = qd_request_create(desk->memory, 0);
     cr_assert_eq(qd_request_reserve_body(request, 0), QD_OK);
     qd_request_take_body(request, "", 0, 1);
-    cr_assert_eq(qd_tap_read(desk->connection, read_stream, desk, bytes, 4), 4);
-    cr_assert_eq(qd_tap_take_body(desk->connection, bytes + 3, 1), 1);
+    cr_assert_eq(qd_io_hooks_read(desk->connection, read_stream, desk, bytes, 4), 4);
+    cr_assert_eq(qd_io_hooks_take_body(desk->connection, bytes + 3, 1), 1);
     cr_assert_gt(qd_request_body_room(request, 0), 0);
-    cr_assert_eq(qd_tap_read(desk->connection, read_stream, desk, bytes, 100), 11);
+    cr_assert_eq(qd_io_hooks_read(desk->connection, read_stream, desk, bytes, 100), 11);
     cr_assert_eq(memcmp(bytes, "ello\r\n0\r\n\r\n", 11), 0);
     desk_destroy(desk);
 }
 
 /* What is thrown away of the chunk leaves room for more of the same read, when as many bytes of the
  * next request's body have come as of this one's. */
-Test(tap, a_body_behind_one_in_chunks_is_not_read_into_its_place)
+Test(io_hooks, a_body_behind_one_in_chunks_is_not_read_into_its_place)
 {
     static const char text[] = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
                                "1;extension\r\n!\r\n0\r\n\r\n"
@@ -374,15 +374,17 @@ Test(tap, a_body_behind_one_in_chunks_is_not_read_into_its_place)
     memcpy(desk->stream, text, desk->count);
     char *bytes = desk->buffer;
     desk->come = (size_t)(strstr(text, "hello") - text) + 5;
-    cr_assert_eq(qd_tap_read(desk->connection, read_stream, desk, bytes, 200), (ssize_t)desk->come);
+    cr_assert_eq(qd_io_hooks_read(desk->connection, read_stream, desk, bytes, 200),
+                 (ssize_t)desk->come);
     qd_connection_advance(desk->connection, QD_CONNECTION_HEAD);
     qd_connection_advance(desk->connection, QD_CONNECTION_BODY);
     struct qd_request *request = desk->connection->request = qd_request_create(desk->memory, 0);
     cr_assert_eq(qd_request_reserve_body(request, 0), QD_OK);
-    cr_assert_eq(qd_tap_take_body(desk->connection, bytes + desk->come - 5, 5), 5);
+    cr_assert_eq(qd_io_hooks_take_body(desk->connection, bytes + desk->come - 5, 5), 5);
     desk->come = desk->count;
     const size_t asked = (size_t)(strstr(text, ", then") - text) - desk->at;
-    cr_assert_eq(qd_tap_read(desk->connection, read_stream, desk, bytes, asked), (ssize_t)asked);
+    cr_assert_eq(qd_io_hooks_read(desk->connection, read_stream, desk, bytes, asked),
+                 (ssize_t)asked);
     cr_assert_eq(desk->direct_bytes, 0);
     cr_assert_eq(desk->connection->placed_bytes, 0);
     cr_assert_eq(memcmp(bytes + asked - 15, "first, then the", 15), 0);
@@ -402,7 +404,7 @@ static void take_all(int fd, char *taken, size_t *count)
 
 /* More than the socket takes at a time: to the library it is full until all has gone, and its own
  * head never goes. */
-Test(tap, a_short_answer_goes_in_the_librarys_stead)
+Test(io_hooks, a_short_answer_goes_in_the_librarys_stead)
 {
     static const char head[] = "the library's head";
     const size_t head_bytes = sizeof(head) - 1;
@@ -411,9 +413,9 @@ Test(tap, a_short_answer_goes_in_the_librarys_stead)
     int ends[2];
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     cr_assert_eq(dup2(ends[0], connection->fd), connection->fd);
-    cr_assert(!qd_tap_has(connection));
-    cr_assert(qd_tap_add(connection));
-    cr_assert(qd_tap_has(connection));
+    cr_assert(!qd_io_hooks_has(connection));
+    cr_assert(qd_io_hooks_add(connection));
+    cr_assert(qd_io_hooks_has(connection));
 
     char *answer = malloc(ANSWER_BYTES);
     char *taken = malloc(ANSWER_BYTES + 100);
@@ -438,8 +440,8 @@ Test(tap, a_short_answer_goes_in_the_librarys_stead)
     take_all(ends[1], taken, &count);
     cr_assert_eq(count, ANSWER_BYTES + head_bytes);
     cr_assert_eq(memcmp(taken + ANSWER_BYTES, head, head_bytes), 0);
-    qd_tap_remove(connection);
-    qd_tap_deinit();
+    qd_io_hooks_remove(connection);
+    qd_io_hooks_deinit();
     close(ends[0]);
     close(ends[1]);
     free(answer);
