@@ -155,7 +155,7 @@ SERVER := \
     server/base/digest.c server/base/errand.c server/base/file.c server/base/snapshots.c \
     server/base/status.c \
     server/memory/admission.c server/memory/arena.c server/memory/blocks.c server/memory/mapping.c \
-    server/memory/pages.c server/memory/refusal.c server/memory/text.c \
+    server/memory/prefault.c server/memory/refusal.c server/memory/text.c \
     server/telemetry/gauges.c server/telemetry/line.c server/telemetry/log.c \
     server/telemetry/log_file.c server/telemetry/metrics.c server/telemetry/process.c \
     server/telemetry/prometheus.c \
@@ -177,10 +177,10 @@ SERVER := \
     server/work/scheduler/cpu_yield.c server/work/scheduler/loop.c server/work/scheduler/pool.c \
     server/work/scheduler/queue.c server/work/scheduler/scheduler.c \
     server/work/scheduler/straggler.c server/work/scheduler/time_slice.c \
-    server/work/compression.c server/work/infer.c server/work/inference_coding.c \
-    server/work/inference_memory.c server/work/load.c server/work/loader.c server/work/making.c \
-    server/work/outputs.c server/work/request.c server/work/scan.c server/work/stream.c \
-    server/work/trail.c \
+    server/work/body_prefault.c server/work/compression.c server/work/infer.c \
+    server/work/inference_coding.c server/work/inference_memory.c server/work/load.c \
+    server/work/loader.c server/work/outputs.c server/work/request.c server/work/scan.c \
+    server/work/stream.c server/work/trail.c \
     server/http/wire/answer_head.c server/http/wire/coding.c server/http/wire/connection.c \
     server/http/wire/direct_response.c server/http/wire/framing.c server/http/wire/handshake.c \
     server/http/wire/head.c server/http/wire/io_hooks.c server/http/wire/lingering_close.c \

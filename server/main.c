@@ -22,7 +22,7 @@
 #include "server/http/io_threads.h"
 #include "server/memory/admission.h"
 #include "server/memory/arena.h"
-#include "server/memory/pages.h"
+#include "server/memory/prefault.h"
 #include "server/models/repository/repository.h"
 #include "server/models/table.h"
 #include "server/oip/regions.h"
@@ -55,7 +55,7 @@ struct process {
     struct qd_error error; /* why it cannot start */
     struct qk_kernels *kernels;
     struct qd_loop *loop;
-    struct qd_pages *pages;
+    struct qd_prefault *prefault;
     struct qd_memory *memory;
     struct qd_memory *model_memory;
     struct qd_regions *regions; /* of shared memory; NULL: clients may have none */
@@ -367,7 +367,7 @@ static bool start_services(struct process *process)
             "--threads: cannot start %llu; memory or the limit on processes is short",
             (unsigned long long)config->threads);
     }
-    process->pages = qd_pages_create();
+    process->prefault = qd_prefault_create();
     process->loop = qd_loop_create();
     process->memory = qd_memory_create(config->max_inflight_bytes);
     process->model_memory = qd_memory_create(config->max_model_bytes);
@@ -375,10 +375,10 @@ static bool start_services(struct process *process)
     process->quota = qd_quota_create(config);
     if (process->metrics != NULL)
         process->models = qd_models_create(process->metrics);
-    if (process->pages == NULL || process->loop == NULL || process->memory == NULL ||
+    if (process->prefault == NULL || process->loop == NULL || process->memory == NULL ||
         process->model_memory == NULL || process->models == NULL || process->quota == NULL)
         return qd_complain(&process->error, "out of memory, file descriptors or threads");
-    qd_memory_set_pages(process->memory, process->pages);
+    qd_memory_set_prefault(process->memory, process->prefault);
     qd_memory_set_for_models(process->model_memory);
     const struct qd_scheduler_settings scheduling = {.thread_count = (unsigned)config->threads,
                                                      .queue_max = config->max_queue,
@@ -504,7 +504,7 @@ static bool start_listening(struct process *process)
 static void deinit(struct process *process)
 {
     const bool reloads = !qd_errand_end(&process->reload);
-    qd_pages_destroy(process->pages); /* first: its last posts are called by qd_loop_destroy */
+    qd_prefault_destroy(process->prefault); /* first: qd_loop_destroy calls its last posts */
     qd_io_threads_destroy(process->io_threads);
     if (process->memory != NULL) /* what comes back from here on is for nobody */
         qd_admission_on_room(qd_memory_admission(process->memory), NULL, NULL);

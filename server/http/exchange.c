@@ -232,7 +232,7 @@ static void suspend(struct qd_connection *connection)
     MHD_suspend_connection(connection->http);
 }
 
-/* Suspends it until on_room: pages of its body are being made. */
+/* Suspends it until on_room: pages of its body are prefaulted. */
 static enum MHD_Result hold(struct qd_connection *connection)
 {
     connection->held = true;
@@ -267,8 +267,8 @@ static enum MHD_Result on_body_complete(struct qd_connection *connection)
 {
     struct qd_exchange *exchange = qd_exchange_of(connection);
     struct qd_request *request = connection->request;
-    if (request->making != NULL)
-        return hold(connection); /* it stays in READING until its pages are made (making.h) */
+    if (request->prefault != NULL)
+        return hold(connection); /* in READING until pages are prefaulted (body_prefault.h) */
     if (request->error.status != QD_OK || qd_request_end_body(request) != QD_OK) {
         qd_refuse_make(connection);
     } else if (!exchange->handler.end(exchange->handler.context, request)) {

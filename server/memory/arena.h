@@ -18,7 +18,7 @@
 
 struct qd_admission;
 struct qd_memory;
-struct qd_pages;
+struct qd_prefault;
 
 struct qd_memory *qd_memory_create(size_t bytes_max); /* NULL: malloc failed */
 void qd_memory_destroy(struct qd_memory *memory);     /* every arena must be gone */
@@ -31,10 +31,10 @@ size_t qd_memory_max(const struct qd_memory *memory);
 void qd_memory_set_for_models(struct qd_memory *memory);
 bool qd_memory_is_for_models(const struct qd_memory *memory);
 
-/* The thread that touches fresh pages for those that do not want to wait for them (pages.h),
+/* The thread that touches fresh pages for those that do not want to wait for them (prefault.h),
  * borrowed; NULL, as at first: there is none. Before other threads use the memory. */
-void qd_memory_set_pages(struct qd_memory *memory, struct qd_pages *pages);
-struct qd_pages *qd_memory_pages(const struct qd_memory *memory);
+void qd_memory_set_prefault(struct qd_memory *memory, struct qd_prefault *prefault);
+struct qd_prefault *qd_memory_prefault(const struct qd_memory *memory);
 
 /* Calls each time that bodies have lost their memory (QD_CLAIM_LOST): on whichever thread needed
  * it, with a lock held, so that all it may do is wake somebody. NULL, as at first: nobody is told.

@@ -33,8 +33,8 @@ struct qd_memory {
     bool is_for_models;
     pthread_mutex_t lock;
     size_t bytes_max;
-    struct qd_pages *pages; /* NULL: nobody makes them */
-    size_t bytes_used;      /* handed out */
+    struct qd_prefault *prefault; /* NULL: nobody touches pages ahead */
+    size_t bytes_used;            /* handed out */
     size_t bytes_kept; /* of kept blocks, and what reserved ones have touched beyond their use */
     struct qd_block *reserved; /* who came last comes first */
 
@@ -569,14 +569,14 @@ void qd_memory_set_for_models(struct qd_memory *memory)
     memory->is_for_models = true;
 }
 
-void qd_memory_set_pages(struct qd_memory *memory, struct qd_pages *pages)
+void qd_memory_set_prefault(struct qd_memory *memory, struct qd_prefault *prefault)
 {
-    memory->pages = pages;
+    memory->prefault = prefault;
 }
 
-struct qd_pages *qd_memory_pages(const struct qd_memory *memory)
+struct qd_prefault *qd_memory_prefault(const struct qd_memory *memory)
 {
-    return memory->pages;
+    return memory->prefault;
 }
 
 bool qd_memory_is_for_models(const struct qd_memory *memory)

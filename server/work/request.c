@@ -11,7 +11,7 @@
 #include "server/memory/refusal.h"
 #include "server/memory/text.h"
 #include "server/oip/encode.h"
-#include "server/work/making.h"
+#include "server/work/body_prefault.h"
 
 enum {
     GROWING_BODY_BYTES = 64 << 10, /* of a body that does not say its size */
@@ -38,7 +38,7 @@ static void empty_arena(struct qd_request *request)
     if (request->stream != NULL)
         request->stream->close(request->stream);
     request->stream = NULL;
-    qd_making_abandon(request);
+    qd_body_prefault_abandon(request);
     qd_arena_deinit(&request->arena);
     request->body = NULL;
 }
@@ -151,10 +151,10 @@ size_t qd_request_body_room(struct qd_request *request, size_t placed)
         return 0;
     const size_t left = request->body_capacity - old;
     const size_t wanted = old + (left < QD_PLACED_BYTES_MAX ? left : QD_PLACED_BYTES_MAX);
-    qd_making_go_on(request, wanted);
-    if (request->making == NULL)
+    qd_body_prefault_go_on(request, wanted);
+    if (request->prefault == NULL)
         qd_arena_commit(&request->arena, request->body, wanted);
-    const size_t end = qd_making_end(request);
+    const size_t end = qd_body_prefault_end(request);
     if (qd_request_has_lost_body(request))
         return 0; /* the next of it is refused */
     return (end < request->body_capacity ? end : request->body_capacity) - old;
@@ -174,9 +174,9 @@ static size_t take(struct qd_request *request, const char *bytes, size_t count, 
     }
     if (!request->keeps_body)
         return count;
-    qd_making_go_on(request, (size_t)old + count);
-    if (request->making != NULL && qd_making_end(request) - old < count)
-        count = qd_making_end(request) - (size_t)old;
+    qd_body_prefault_go_on(request, (size_t)old + count);
+    if (request->prefault != NULL && qd_body_prefault_end(request) - old < count)
+        count = qd_body_prefault_end(request) - (size_t)old;
     if (!make_room(request, (size_t)old + count, bytes_max)) {
         qd_refuse_memory(&request->arena, "the body", &request->error);
         empty_arena(request);
@@ -221,7 +221,7 @@ bool qd_request_has_lost_body(const struct qd_request *request)
 
 void qd_request_drop_body(struct qd_request *request)
 {
-    assert(request->making == NULL);
+    assert(request->prefault == NULL);
     if (request->body != NULL)
         qd_arena_release(&request->arena, request->body, request->body_capacity);
     request->body = NULL;

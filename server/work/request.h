@@ -63,8 +63,8 @@ struct qd_request {
     bool keeps_body; /* false: what comes is dropped */
     char *body;
     size_t body_capacity;
-    size_t body_bytes_said;   /* by its head, where body_capacity is less; 0: it is not */
-    struct qd_making *making; /* pages of the body that are being made (making.h); NULL: none */
+    size_t body_bytes_said;            /* by its head, where body_capacity is less; 0: it is not */
+    struct qd_body_prefault *prefault; /* of pages of its body (body_prefault.h); NULL: none */
     /* On its loop's thread: they are there, and qd_request_take_body takes more. */
     void (*on_room)(struct qd_request *request);
     uint64_t body_bytes;     /* that came, kept or not */

@@ -25,8 +25,8 @@ void qd_lingering_add(struct qd_lingering *lingering, int fd, uint64_t deadline_
 
 /* Closes those that are over. */
 void qd_lingering_sweep(struct qd_lingering *lingering, uint64_t now_ns);
-uint64_t
-qd_lingering_next_ns(const struct qd_lingering *lingering); /* UINT64_MAX: there are none */
+/* UINT64_MAX: there are none. */
+uint64_t qd_lingering_next_ns(const struct qd_lingering *lingering);
 
 size_t qd_lingering_count(const struct qd_lingering *lingering);
 

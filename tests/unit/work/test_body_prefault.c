@@ -6,25 +6,25 @@
 #include <sys/mman.h>
 
 #include "server/base/clock.h"
-#include "server/memory/pages.h"
-#include "server/work/making.h"
+#include "server/memory/prefault.h"
+#include "server/work/body_prefault.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
 /* A failure would not end otherwise: a loop waits for what never comes. */
-TestSuite(making, .timeout = 60);
+TestSuite(prefault, .timeout = 60);
 
 /* ---- The thread --------------------------------------------------------------------------- */
 
 enum { ORDER_COUNT = 40 };
 
 static struct order {
-    struct qd_pages_order order; /* first */
-    unsigned number;             /* when it was told */
+    struct qd_prefault_order order; /* first */
+    unsigned number;                /* when it was told */
 } orders[ORDER_COUNT];
 static atomic_uint told;
 
-static void on_made(struct qd_pages_order *order)
+static void on_prefaulted(struct qd_prefault_order *order)
 {
     struct order *own = (struct order *)order;
     own->number = atomic_load(&told) + 1; /* told on one thread: nobody counts meanwhile */
@@ -32,22 +32,22 @@ static void on_made(struct qd_pages_order *order)
 }
 
 /* All of them, of fresh memory. Returns where that begins. */
-static char *order_all(struct qd_pages *pages, size_t each_bytes)
+static char *order_all(struct qd_prefault *prefault, size_t each_bytes)
 {
     char *bytes = mmap(NULL, ORDER_COUNT * each_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (size_t i = 0; i < ORDER_COUNT; i++) {
         orders[i].order =
-            (struct qd_pages_order){bytes + i * each_bytes, each_bytes, on_made, NULL};
-        qd_pages_make(pages, &orders[i].order);
+            (struct qd_prefault_order){bytes + i * each_bytes, each_bytes, on_prefaulted, NULL};
+        qd_prefault_add(prefault, &orders[i].order);
     }
     return bytes;
 }
 
-Test(making, orders_are_served_as_they_came)
+Test(prefault, orders_are_served_as_they_came)
 {
-    struct qd_pages *pages = qd_pages_create();
-    char *bytes = order_all(pages, 64 * KIB);
+    struct qd_prefault *prefault = qd_prefault_create();
+    char *bytes = order_all(prefault, 64 * KIB);
     while (atomic_load(&told) < ORDER_COUNT)
         sched_yield();
     unsigned char there[ORDER_COUNT * 64 * KIB / 4096];
@@ -56,14 +56,14 @@ Test(making, orders_are_served_as_they_came)
         cr_assert_eq(there[i] & 1, 1, "page %u", i);
     for (unsigned i = 0; i < ORDER_COUNT; i++)
         cr_assert_eq(orders[i].number, i + 1);
-    qd_pages_destroy(pages);
+    qd_prefault_destroy(prefault);
 }
 
-Test(making, all_is_told_before_the_end)
+Test(prefault, all_is_told_before_the_end)
 {
-    struct qd_pages *pages = qd_pages_create();
-    order_all(pages, 2 * MIB);
-    qd_pages_destroy(pages);
+    struct qd_prefault *prefault = qd_prefault_create();
+    order_all(prefault, 2 * MIB);
+    qd_prefault_destroy(prefault);
     cr_assert_eq(told, ORDER_COUNT);
 }
 
@@ -72,7 +72,7 @@ Test(making, all_is_told_before_the_end)
 /* A sender whose request is told of room when the loop runs, and then stops it. */
 struct sender {
     struct qd_loop *loop;
-    struct qd_pages *pages;
+    struct qd_prefault *prefault;
     struct qd_memory *memory;
     struct qd_request *request;
     uint64_t bytes_max;
@@ -92,9 +92,9 @@ static void start(struct sender *sender)
 
 static struct sender sender_create(size_t memory_bytes, uint64_t bytes_max)
 {
-    struct sender sender = {qd_loop_create(), qd_pages_create(), qd_memory_create(memory_bytes),
+    struct sender sender = {qd_loop_create(), qd_prefault_create(), qd_memory_create(memory_bytes),
                             NULL, bytes_max};
-    qd_memory_set_pages(sender.memory, sender.pages);
+    qd_memory_set_prefault(sender.memory, sender.prefault);
     start(&sender);
     return sender;
 }
@@ -102,7 +102,7 @@ static struct sender sender_create(size_t memory_bytes, uint64_t bytes_max)
 static void sender_destroy(struct sender *sender)
 {
     qd_request_destroy(sender->request);
-    qd_pages_destroy(sender->pages);
+    qd_prefault_destroy(sender->prefault);
     qd_loop_destroy(sender->loop);
     cr_assert_eq(qd_memory_used(sender->memory), 0);
     qd_memory_destroy(sender->memory);
@@ -131,10 +131,10 @@ static unsigned send_up_to(struct sender *sender, size_t end, size_t piece)
         cr_assert_leq(request->arena.bytes, at + taken + 4 * MIB + 64 * KIB);
         if (taken == count)
             continue;
-        cr_assert_not_null(request->making);
+        cr_assert_not_null(request->prefault);
         cr_assert_eq(qd_request_body_room(request, 0), 0);
         qd_loop_run(sender->loop);
-        cr_assert_null(request->making);
+        cr_assert_null(request->prefault);
         waits++;
     }
     return waits;
@@ -150,7 +150,7 @@ static void assert_body(const struct qd_request *request, size_t bytes)
     cr_assert_eq(wrong, 0);
 }
 
-Test(making, a_body_waits_for_fresh_pages_only)
+Test(prefault, a_body_waits_for_fresh_pages_only)
 {
     struct sender sender = sender_create(40 * MIB, 40 * MIB);
     cr_assert_eq(qd_request_reserve_body(sender.request, 13 * MIB + 5), QD_OK);
@@ -165,7 +165,7 @@ Test(making, a_body_waits_for_fresh_pages_only)
     sender_destroy(&sender);
 }
 
-Test(making, a_body_of_unknown_length_waits_too)
+Test(prefault, a_body_of_unknown_length_waits_too)
 {
     struct sender sender = sender_create(40 * MIB, 20 * MIB);
     cr_assert_eq(qd_request_reserve_body(sender.request, 0), QD_OK);
@@ -176,14 +176,14 @@ Test(making, a_body_of_unknown_length_waits_too)
     sender_destroy(&sender);
 }
 
-Test(making, what_is_being_made_outlives_its_request)
+Test(prefault, what_is_being_made_outlives_its_request)
 {
     for (unsigned way = 0; way < 3; way++) {
         struct sender sender = sender_create(40 * MIB, 20 * MIB);
         struct qd_request *request = sender.request;
         cr_assert_eq(qd_request_reserve_body(request, 0), QD_OK);
         static char bytes[3 * MIB];
-        while (request->making == NULL)
+        while (request->prefault == NULL)
             qd_request_take_body(request, bytes, 300 * KIB, 20 * MIB);
         if (way == 0) { /* it becomes too much */
             qd_request_take_body(request, bytes, sizeof(bytes), request->body_bytes + 1);
@@ -196,14 +196,14 @@ Test(making, what_is_being_made_outlives_its_request)
             qd_request_destroy(request);
             start(&sender);
         }
-        cr_assert_null(sender.request->making);
+        cr_assert_null(sender.request->prefault);
         cr_assert_gt(qd_memory_used(sender.memory), MIB, "the thread still writes there");
         sender_destroy(&sender);
     }
 }
 
 /* The piece ahead is more than there is, but what has come is not. */
-Test(making, no_memory_for_what_is_ahead_is_no_error)
+Test(prefault, no_memory_for_what_is_ahead_is_no_error)
 {
     struct sender sender = sender_create(8 * MIB, 8 * MIB);
     cr_assert_eq(qd_request_reserve_body(sender.request, 8 * MIB), QD_OK);

@@ -1,0 +1,100 @@
+#include "server/work/body_prefault.h"
+
+#include <stdlib.h>
+
+#include "server/memory/blocks.h"
+#include "server/memory/prefault.h"
+
+/* A body of less has no huge page that would be waited for: blocks.c has the first 2 MiB of small
+ * ones, and what is left behind the last whole one. */
+#define BODY_BYTES_LEAST (2 * QD_HUGE_PAGE_BYTES)
+/* Pages are made only once so many bytes have come: a head alone gets none. */
+#define BYTES_LEAST (QD_HUGE_PAGE_BYTES / 2)
+
+struct qd_body_prefault {
+    struct qd_prefault_order order;
+    struct qd_post post;
+    struct qd_loop *loop;
+    size_t from;                /* of the body */
+    struct qd_request *request; /* NULL: it has ended, and left this memory's block: */
+    struct qd_memory *memory;
+    struct qd_block *block;
+};
+
+size_t qd_body_prefault_end(const struct qd_request *request)
+{
+    return request->prefault != NULL ? request->prefault->from
+                                     : qd_arena_committed(&request->arena, request->body);
+}
+
+/* On the loop. */
+static void on_there(void *context)
+{
+    struct qd_body_prefault *prefault = context;
+    struct qd_request *request = prefault->request;
+    if (request == NULL) {
+        qd_block_give(prefault->memory, prefault->block);
+    } else {
+        request->prefault = NULL;
+        request->on_room(request);
+    }
+    free(prefault);
+}
+
+static void on_prefaulted(struct qd_prefault_order *order)
+{
+    struct qd_body_prefault *prefault = (struct qd_body_prefault *)order;
+    qd_loop_post(prefault->loop, &prefault->post);
+}
+
+/* NULL: malloc failed, and whoever writes there makes them. */
+static struct qd_body_prefault *make(struct qd_request *request, size_t from, size_t to)
+{
+    struct qd_body_prefault *prefault = malloc(sizeof(*prefault));
+    if (prefault == NULL)
+        return NULL;
+    *prefault = (struct qd_body_prefault){
+        .order = {.start = request->body + from,
+                  .bytes = to - from,
+                  .on_prefaulted = on_prefaulted},
+        .post = {.callback = on_there, .context = prefault},
+        .loop = request->loop,
+        .from = from,
+        .request = request,
+        .memory = request->arena.memory,
+    };
+    qd_prefault_add(qd_memory_prefault(request->arena.memory), &prefault->order);
+    return prefault;
+}
+
+/* A huge page at a time: bytes come into the one before while it is made. */
+void qd_body_prefault_go_on(struct qd_request *request, size_t bytes)
+{
+    struct qd_arena *arena = &request->arena;
+    if (qd_memory_prefault(arena->memory) == NULL || request->body_capacity < BODY_BYTES_LEAST ||
+        bytes < BYTES_LEAST)
+        return;
+    size_t wanted = qd_round_up(bytes, QD_HUGE_PAGE_BYTES) + QD_HUGE_PAGE_BYTES;
+    wanted = wanted < request->body_capacity ? wanted : request->body_capacity;
+    while (request->prefault == NULL) {
+        size_t fresh;
+        size_t committed = qd_arena_committed(arena, request->body);
+        const size_t next = qd_round_up(committed + 1, QD_HUGE_PAGE_BYTES);
+        if (committed >= wanted ||
+            !qd_arena_commit_fresh(arena, request->body, next < wanted ? next : wanted, &fresh))
+            return;
+        committed = qd_arena_committed(arena, request->body);
+        if (fresh < committed)
+            request->prefault = make(request, fresh, committed);
+    }
+}
+
+void qd_body_prefault_abandon(struct qd_request *request)
+{
+    struct qd_body_prefault *prefault = request->prefault;
+    if (prefault == NULL)
+        return;
+    prefault->block = qd_arena_detach(&request->arena, request->body);
+    prefault->request = NULL;
+    request->prefault = NULL;
+}
