@@ -179,8 +179,8 @@ SERVER := \
     server/work/scheduler/straggler.c server/work/scheduler/time_slice.c \
     server/work/body_prefault.c server/work/compression.c server/work/infer.c \
     server/work/inference_coding.c server/work/inference_memory.c server/work/load.c \
-    server/work/loader.c server/work/outputs.c server/work/request.c server/work/scan.c \
-    server/work/stream.c server/work/trail.c \
+    server/work/loader.c server/work/log_record.c server/work/outputs.c server/work/request.c \
+    server/work/scan.c server/work/stream.c \
     server/http/wire/answer_head.c server/http/wire/coding.c server/http/wire/connection.c \
     server/http/wire/direct_response.c server/http/wire/framing.c server/http/wire/handshake.c \
     server/http/wire/head.c server/http/wire/io_hooks.c server/http/wire/lingering_close.c \
@@ -189,10 +189,10 @@ SERVER := \
     server/http/io_threads.c server/http/listener.c server/http/path.c server/http/refuse.c \
     server/http/response.c \
     server/http/guard/access.c server/http/guard/cors.c server/http/guard/tokens.c \
-    server/http/api/answers.c server/http/api/console.c server/http/api/control.c \
-    server/http/api/healthcheck.c server/http/api/journal.c server/http/api/logging.c \
-    server/http/api/route.c server/http/api/schema.c server/http/api/scrape.c \
-    server/http/api/shared.c server/http/api/trace.c server/http/api/visit.c
+    server/http/api/access_log.c server/http/api/answers.c server/http/api/console.c \
+    server/http/api/control.c server/http/api/healthcheck.c server/http/api/logging.c \
+    server/http/api/request_context.c server/http/api/route.c server/http/api/schema.c \
+    server/http/api/scrape.c server/http/api/shared.c server/http/api/trace.c
 
 MEASURE := $(sort $(wildcard tests/bench/measure/*.c tests/bench/limits/*.c))
 CHECK_KERNELS := $(sort $(wildcard tests/kernels/check/*.c))

@@ -472,7 +472,7 @@ static bool start_listening(struct process *process)
         .console = process->console,
         .compress_answers = process->config.compress_answers,
         .regions = process->regions,
-        .journal = {.file = process->access_log, .format = process->config.log_format},
+        .access_log = {.file = process->access_log, .format = process->config.log_format},
         .log_format_initial = process->config.log_format,
     };
     const struct qd_listener_settings settings = {

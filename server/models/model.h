@@ -24,8 +24,8 @@ struct qd_model {
     struct qd_signature signature; /* a loaded model's lies in its arena */
     const struct qk_graph *graph;  /* packed, in the arena; NULL: each request makes one */
     struct qd_plans *plans;        /* of the graph; NULL: there is none */
-    const struct qd_deferred_graph
-        *deferred;                /* in the arena; NULL: it has a graph, or is built in */
+    /* In the arena. NULL: it has a graph, or is built in. */
+    const struct qd_deferred_graph *deferred;
     struct qd_counters *counters; /* of this name and version; taken by the table */
     size_t resident_bytes;        /* of the arena, when it was installed */
     struct qd_arena arena;        /* from the models' own memory, --max-model-bytes */

@@ -47,7 +47,7 @@ static void on_prefaulted(struct qd_prefault_order *order)
     qd_loop_post(prefault->loop, &prefault->post);
 }
 
-/* NULL: malloc failed, and whoever writes there makes them. */
+/* NULL: malloc failed, and the loop touches the pages when it writes there. */
 static struct qd_body_prefault *make(struct qd_request *request, size_t from, size_t to)
 {
     struct qd_body_prefault *prefault = malloc(sizeof(*prefault));
@@ -67,7 +67,7 @@ static struct qd_body_prefault *make(struct qd_request *request, size_t from, si
     return prefault;
 }
 
-/* A huge page at a time: bytes come into the one before while it is made. */
+/* A huge page at a time: bytes come into the one before while it is prefaulted. */
 void qd_body_prefault_go_on(struct qd_request *request, size_t bytes)
 {
     struct qd_arena *arena = &request->arena;

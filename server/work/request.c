@@ -46,7 +46,7 @@ static void empty_arena(struct qd_request *request)
 void qd_request_deinit(struct qd_request *request)
 {
     empty_arena(request);
-    qd_trail_destroy(request->trail);
+    qd_log_record_destroy(request->log_record);
     qd_model_release(request->model);
 }
 
@@ -297,8 +297,8 @@ void qd_request_refuse(struct qd_request *request)
 {
     const char *allow = request->answer.allow;
     bool close = request->answer.close;
-    if (request->trail != NULL && request->message.signature != NULL)
-        qd_trail_note_call(request->trail, &request->asked);
+    if (request->log_record != NULL && request->message.signature != NULL)
+        qd_log_record_note_call(request->log_record, &request->asked);
     empty_arena(request);
     request->answer = (struct qd_answer){.http_status = 0};
     qd_oip_encode_error(&request->error, &request->arena, &request->answer);

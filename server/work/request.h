@@ -18,9 +18,9 @@
 #include "server/oip/decode.h"
 #include "server/telemetry/metrics.h"
 #include "server/work/compression.h"
+#include "server/work/log_record.h"
 #include "server/work/scheduler/loop.h"
 #include "server/work/stream.h"
-#include "server/work/trail.h"
 
 #define QD_REQUEST_HEADER_COUNT_MAX 12 /* the console's five, CORS' and a trace's */
 #define QD_USER_BYTES 65               /* with the NUL at its end */
@@ -58,7 +58,8 @@ struct qd_request {
     struct qd_header headers[QD_REQUEST_HEADER_COUNT_MAX];
     size_t header_count;
 
-    struct qd_trail *trail; /* for the access log; NULL: nobody reads one, or malloc failed */
+    /* For the access log. NULL: nobody reads one, or malloc failed. */
+    struct qd_log_record *log_record;
 
     bool keeps_body; /* false: what comes is dropped */
     char *body;

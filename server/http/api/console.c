@@ -158,18 +158,18 @@ static bool end_page(void *context, struct qd_request *request)
     return true;
 }
 
-enum qd_status qd_answer_console(const struct qd_visit *visit)
+enum qd_status qd_answer_console(const struct qd_request_context *context)
 {
-    struct qd_request *request = visit->request;
-    const struct qd_console *console = visit->server->console;
+    struct qd_request *request = context->request;
+    const struct qd_console *console = context->server->console;
     if (console == NULL) {
         return qd_fail(&request->error, QD_NOT_FOUND,
                        "no such path: \"/\"; POST /v2/repository/index lists the models");
     }
     request->end = end_page;
-    qd_visit_answer_constant(request, QD_OK, &console->page);
+    qd_context_answer_constant(request, QD_OK, &console->page);
     request->answer.content_type = "text/html; charset=utf-8";
-    if (has_tag(visit->head->if_none_match, console->tag)) {
+    if (has_tag(context->head->if_none_match, console->tag)) {
         request->answer.http_status = 304; /* of the page the library sends the length alone */
         request->answer.content_type = NULL;
     }

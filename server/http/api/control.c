@@ -25,7 +25,7 @@ static enum qd_status read_index_body(struct qd_request *request, bool *only_rea
 {
     const struct qd_json_value *tree;
     *only_ready = false;
-    enum qd_status status = qd_visit_read_body(request, &tree);
+    enum qd_status status = qd_context_read_body(request, &tree);
     if (status != QD_OK || tree == NULL)
         return status;
     return read_flag(request, tree, "", "ready", only_ready);
@@ -39,7 +39,7 @@ static bool end_index(void *context, struct qd_request *request)
     if (read_index_body(request, &only_ready) == QD_OK) {
         qd_text_init(&text, &request->arena);
         qd_models_print_index(server->models, only_ready, &text);
-        qd_visit_answer_text(request, &text);
+        qd_context_answer_text(request, &text);
     }
     if (request->error.status != QD_OK)
         qd_request_refuse(request);
@@ -48,12 +48,12 @@ static bool end_index(void *context, struct qd_request *request)
     return true;
 }
 
-enum qd_status qd_begin_index(const struct qd_visit *visit)
+enum qd_status qd_begin_index(const struct qd_request_context *context)
 {
-    if (qd_visit_check_encoding(visit) != QD_OK)
-        return visit->request->error.status;
-    visit->request->end = end_index;
-    return qd_visit_reserve_small(visit);
+    if (qd_context_check_encoding(context) != QD_OK)
+        return context->request->error.status;
+    context->request->end = end_index;
+    return qd_context_reserve_small(context);
 }
 
 /* ---- Loading ------------------------------------------------------------------------------ */
@@ -67,15 +67,16 @@ static bool end_load(void *context, struct qd_request *request)
     return true;
 }
 
-enum qd_status qd_begin_load(const struct qd_visit *visit)
+enum qd_status qd_begin_load(const struct qd_request_context *context)
 {
-    struct qd_request *request = visit->request;
-    if (qd_loader_try_room(visit->server->loader, visit->path->model, &request->error) != QD_OK ||
-        qd_visit_check_encoding(visit) != QD_OK || qd_visit_keep_name(visit) != QD_OK)
+    struct qd_request *request = context->request;
+    if (qd_loader_try_room(context->server->loader, context->path->model, &request->error) !=
+            QD_OK ||
+        qd_context_check_encoding(context) != QD_OK || qd_context_keep_name(context) != QD_OK)
         return request->error.status;
     request->end = end_load;
     request->on_answered = qd_listener_post_answer;
-    return qd_visit_reserve(visit);
+    return qd_context_reserve(context);
 }
 
 /* {"parameters": {"unload_dependents": false}}, as Triton's client sends it: nothing depends on
@@ -85,7 +86,7 @@ static enum qd_status check_unload_body(struct qd_request *request)
     const struct qd_json_value *tree;
     const struct qd_json_value *parameters = NULL;
     bool flag;
-    enum qd_status status = qd_visit_read_body(request, &tree);
+    enum qd_status status = qd_context_read_body(request, &tree);
     if (status != QD_OK || tree == NULL)
         return status;
     status = qd_json_field(tree, NULL, "parameters", &parameters, &request->error);
@@ -111,12 +112,12 @@ static bool end_unload(void *context, struct qd_request *request)
     return true;
 }
 
-enum qd_status qd_begin_unload(const struct qd_visit *visit)
+enum qd_status qd_begin_unload(const struct qd_request_context *context)
 {
-    struct qd_request *request = visit->request;
-    if (qd_loader_check(visit->server->loader, visit->path->model, &request->error) != QD_OK ||
-        qd_visit_check_encoding(visit) != QD_OK || qd_visit_keep_name(visit) != QD_OK)
+    struct qd_request *request = context->request;
+    if (qd_loader_check(context->server->loader, context->path->model, &request->error) != QD_OK ||
+        qd_context_check_encoding(context) != QD_OK || qd_context_keep_name(context) != QD_OK)
         return request->error.status;
     request->end = end_unload;
-    return qd_visit_reserve_small(visit);
+    return qd_context_reserve_small(context);
 }

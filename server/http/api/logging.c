@@ -40,12 +40,12 @@ static enum qd_status answer(const struct qd_server *server, struct qd_request *
     }
     qd_text_format(&text, ",\"%s\":%" PRIu64 ",\"%s\":\"%s\"}", verbose_key, qd_log_verbosity(),
                    format_key, log_format == NULL ? "default" : log_format);
-    return qd_visit_answer_text(request, &text);
+    return qd_context_answer_text(request, &text);
 }
 
-enum qd_status qd_answer_logging(const struct qd_visit *visit)
+enum qd_status qd_answer_logging(const struct qd_request_context *context)
 {
-    return answer(visit->server, visit->request);
+    return answer(context->server, context->request);
 }
 
 /* ---- Changing ----------------------------------------------------------------------------- */
@@ -151,7 +151,7 @@ static bool end_logging(void *context, struct qd_request *request)
     struct qd_server *server = context;
     struct change change = {.verbose = NULL};
     const struct qd_json_value *tree;
-    enum qd_status status = qd_visit_read_body(request, &tree);
+    enum qd_status status = qd_context_read_body(request, &tree);
     if (status == QD_OK && tree != NULL) {
         status = read_change(tree, &change, &request->error);
         if (status == QD_OK) {
@@ -169,10 +169,10 @@ static bool end_logging(void *context, struct qd_request *request)
     return true;
 }
 
-enum qd_status qd_begin_logging(const struct qd_visit *visit)
+enum qd_status qd_begin_logging(const struct qd_request_context *context)
 {
-    if (qd_visit_check_encoding(visit) != QD_OK)
-        return visit->request->error.status;
-    visit->request->end = end_logging;
-    return qd_visit_reserve_small(visit);
+    if (qd_context_check_encoding(context) != QD_OK)
+        return context->request->error.status;
+    context->request->end = end_logging;
+    return qd_context_reserve_small(context);
 }

@@ -9,7 +9,7 @@
 struct route {
     const char *method;
     const char *pattern;
-    enum qd_status (*answer)(const struct qd_visit *visit);
+    enum qd_status (*answer)(const struct qd_request_context *context);
 };
 
 /* ---- Inference ---------------------------------------------------------------------------- */
@@ -23,29 +23,29 @@ static bool end_infer(void *context, struct qd_request *request)
 }
 
 /* Only inferences: Triton's asyncio client asks for gzip everywhere, and inflates nothing else. */
-static void choose_answer_coding(const struct qd_visit *visit)
+static void choose_answer_coding(const struct qd_request_context *context)
 {
-    if (!visit->server->compress_answers)
+    if (!context->server->compress_answers)
         return;
-    visit->request->answer_coding = qd_accepted_choose(&visit->head->accepted);
-    qd_request_add_header(visit->request, "Vary", "Accept-Encoding");
+    context->request->answer_coding = qd_accepted_choose(&context->head->accepted);
+    qd_request_add_header(context->request, "Vary", "Accept-Encoding");
 }
 
 /* Whatever can be refused now is refused now: the client has not sent its tensors yet. */
-static enum qd_status begin_infer(const struct qd_visit *visit)
+static enum qd_status begin_infer(const struct qd_request_context *context)
 {
-    struct qd_request *request = visit->request;
-    if (qd_visit_find_model(visit) != QD_OK)
+    struct qd_request *request = context->request;
+    if (qd_context_find_model(context) != QD_OK)
         return request->error.status;
     request->message.signature = &request->model->signature;
-    request->message.regions = visit->server->regions;
+    request->message.regions = context->server->regions;
     request->on_answered = qd_listener_answer;
     request->end = end_infer;
-    choose_answer_coding(visit);
-    if (qd_visit_read_encoding(visit) != QD_OK ||
-        !qd_infer_try_room(&visit->server->tools, request))
+    choose_answer_coding(context);
+    if (qd_context_read_encoding(context) != QD_OK ||
+        !qd_infer_try_room(&context->server->tools, request))
         return request->error.status;
-    return qd_visit_reserve(visit);
+    return qd_context_reserve(context);
 }
 
 /* ---- The table ---------------------------------------------------------------------------- */
@@ -102,7 +102,7 @@ static const char *methods(bool get, bool post, bool cors)
 static void opened(void *context, const struct qd_head *head, struct qd_request *request)
 {
     const struct qd_server *server = context;
-    qd_journal_open(&server->journal, head, request);
+    qd_access_log_open(&server->access_log, head, request);
 }
 
 static enum qd_status admit(void *context, const struct qd_head *head, struct qd_request *request)
@@ -111,11 +111,11 @@ static enum qd_status admit(void *context, const struct qd_head *head, struct qd
     return qd_access_admit(server->access, head, request);
 }
 
-static enum qd_status refuse_method(const struct qd_visit *visit, bool get, bool post)
+static enum qd_status refuse_method(const struct qd_request_context *context, bool get, bool post)
 {
-    struct qd_request *request = visit->request;
-    const struct qd_head *head = visit->head;
-    const bool cors = qd_access_has_cors(visit->server->access);
+    struct qd_request *request = context->request;
+    const struct qd_head *head = context->head;
+    const bool cors = qd_access_has_cors(context->server->access);
     request->answer.allow = methods(get, post, cors);
     if (cors && strcmp(head->method, "OPTIONS") == 0)
         return qd_cors_answer(request->answer.allow, request);
@@ -127,7 +127,7 @@ static enum qd_status refuse_method(const struct qd_visit *visit, bool get, bool
 static enum qd_status begin(void *context, const struct qd_head *head, struct qd_request *request)
 {
     struct qd_path path;
-    const struct qd_visit visit = {context, &path, head, request};
+    const struct qd_request_context its = {context, &path, head, request};
     if (qd_path_split(head->path, &path, &request->error) != QD_OK)
         return request->error.status;
     bool get = false, post = false;
@@ -136,15 +136,15 @@ static enum qd_status begin(void *context, const struct qd_head *head, struct qd
         if (!qd_path_matches(&path, route->pattern))
             continue;
         if (strcmp(head->method, route->method) == 0)
-            return route->answer(&visit);
+            return route->answer(&its);
         const bool is_get = strcmp(route->method, "GET") == 0;
         if (is_get && strcmp(head->method, "HEAD") == 0)
-            return route->answer(&visit);
+            return route->answer(&its);
         get |= is_get;
         post |= !is_get;
     }
     if (get || post)
-        return refuse_method(&visit, get, post);
+        return refuse_method(&its, get, post);
     return qd_fail(&request->error, QD_NOT_FOUND,
                    "no such path: \"%.100s\"; POST /v2/repository/index lists the models",
                    head->path);
@@ -170,11 +170,11 @@ static void closed(void *context, const struct qd_request *request, bool deliver
         qd_metrics_count_refusal(server->metrics, request->error.reason);
     if (request->message.signature != NULL)
         qd_counters_count(request->model->counters, http_status, stage_ns);
-    if (qd_journal_is_read(&server->journal)) {
+    if (qd_access_log_is_read(&server->access_log)) {
         char client[QD_ADDRESS_TEXT_BYTES] = "";
         if (request->connection != NULL)
             qd_listener_print_client(request, client);
-        qd_journal_close(&server->journal, request, client, delivered, stage_ns);
+        qd_access_log_close(&server->access_log, request, client, delivered, stage_ns);
     }
 }
 

@@ -42,11 +42,11 @@ static struct scrape *take_spare(struct qd_server *server)
 }
 
 /* The request's, and its answer. NULL: there is no memory. */
-static struct scrape *begin(const struct qd_visit *visit, const char *content_type,
+static struct scrape *begin(const struct qd_request_context *context, const char *content_type,
                             bool (*print)(struct qd_stream *stream, struct qd_text *text))
 {
-    struct qd_request *request = visit->request;
-    struct scrape *scrape = take_spare(visit->server);
+    struct qd_request *request = context->request;
+    struct scrape *scrape = take_spare(context->server);
     const bool is_spare = scrape != NULL;
     if (!is_spare)
         scrape = qd_arena_alloc(&request->arena, sizeof(*scrape));
@@ -54,7 +54,7 @@ static struct scrape *begin(const struct qd_visit *visit, const char *content_ty
         qd_refuse_memory(&request->arena, "the answer", &request->error);
         return NULL;
     }
-    scrape->server = visit->server;
+    scrape->server = context->server;
     scrape->is_spare = is_spare;
     scrape->counters_are_over = false;
     scrape->gauge_units = 0;
@@ -75,17 +75,17 @@ static bool print_stats(struct qd_stream *stream, struct qd_text *text)
     return qd_metrics_print_next_stats(&((struct scrape *)stream)->cursor, text);
 }
 
-enum qd_status qd_answer_stats(const struct qd_visit *visit)
+enum qd_status qd_answer_stats(const struct qd_request_context *context)
 {
-    if (visit->path->model != NULL && qd_visit_find_model(visit) != QD_OK)
-        return visit->request->error.status;
-    const struct qd_model *model = visit->request->model;
-    struct scrape *scrape = begin(visit, "application/json", print_stats);
+    if (context->path->model != NULL && qd_context_find_model(context) != QD_OK)
+        return context->request->error.status;
+    const struct qd_model *model = context->request->model;
+    struct scrape *scrape = begin(context, "application/json", print_stats);
     if (scrape == NULL)
-        return visit->request->error.status;
-    qd_metrics_cursor_init(&scrape->cursor, visit->server->metrics,
+        return context->request->error.status;
+    qd_metrics_cursor_init(&scrape->cursor, context->server->metrics,
                            model == NULL ? NULL : model->signature.name,
-                           visit->path->version == NULL ? NULL : &model->signature.version);
+                           context->path->version == NULL ? NULL : &model->signature.version);
     return QD_OK;
 }
 
@@ -120,8 +120,8 @@ static void read_gauges(struct scrape *scrape)
         gauges->regions = qd_regions_count(server->regions);
         gauges->region_bytes = qd_regions_bytes(server->regions);
     }
-    if (server->journal.file != NULL)
-        gauges->access_lines_dropped = qd_log_file_dropped(server->journal.file);
+    if (server->access_log.file != NULL)
+        gauges->access_lines_dropped = qd_log_file_dropped(server->access_log.file);
     if (server->io_threads != NULL) {
         gauges->io_thread_count =
             qd_io_threads_connections(server->io_threads, scrape->connections);
@@ -142,12 +142,13 @@ static bool print_metrics(struct qd_stream *stream, struct qd_text *text)
     return scrape->gauge_units < QD_GAUGES_UNIT_COUNT;
 }
 
-enum qd_status qd_answer_metrics(const struct qd_visit *visit)
+enum qd_status qd_answer_metrics(const struct qd_request_context *context)
 {
-    struct scrape *scrape = begin(visit, "text/plain; version=0.0.4; charset=utf-8", print_metrics);
+    struct scrape *scrape =
+        begin(context, "text/plain; version=0.0.4; charset=utf-8", print_metrics);
     if (scrape == NULL)
-        return visit->request->error.status;
-    qd_metrics_cursor_init(&scrape->cursor, visit->server->metrics, NULL, NULL);
+        return context->request->error.status;
+    qd_metrics_cursor_init(&scrape->cursor, context->server->metrics, NULL, NULL);
     read_gauges(scrape);
     return QD_OK;
 }

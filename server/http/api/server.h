@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "server/http/api/journal.h"
+#include "server/http/api/access_log.h"
 #include "server/http/guard/access.h"
 #include "server/http/io_threads.h"
 #include "server/models/table.h"
@@ -29,7 +29,7 @@ struct qd_server {
     const struct qd_io_threads *io_threads; /* to count their connections; NULL: none */
     atomic_uint spare_scrape_count;         /* scrape.c */
     bool compress_answers;
-    struct qd_journal journal;
+    struct qd_access_log access_log;
     enum qd_line_format log_format_initial; /* --log-format */
     _Atomic(const char *) log_format;       /* as a call has set it; NULL: none has */
     atomic_bool draining;                   /* then it is not ready any more */

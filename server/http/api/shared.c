@@ -5,40 +5,40 @@
 #include "server/telemetry/log.h"
 
 /* perf_analyzer unregisters all regions before and after each run, of both kinds. */
-enum qd_status qd_answer_no_regions(const struct qd_visit *visit)
+enum qd_status qd_answer_no_regions(const struct qd_request_context *context)
 {
     static const struct qd_part none = {"[]", 2};
-    return qd_visit_answer_constant(visit->request, QD_OK, &none);
+    return qd_context_answer_constant(context->request, QD_OK, &none);
 }
 
-enum qd_status qd_refuse_cuda(const struct qd_visit *visit)
+enum qd_status qd_refuse_cuda(const struct qd_request_context *context)
 {
-    return qd_fail(&visit->request->error, QD_NOT_IMPLEMENTED,
+    return qd_fail(&context->request->error, QD_NOT_IMPLEMENTED,
                    "CUDA shared memory: expected a server with a GPU, this one computes on CPUs");
 }
 
-enum qd_status qd_answer_regions(const struct qd_visit *visit)
+enum qd_status qd_answer_regions(const struct qd_request_context *context)
 {
-    struct qd_request *request = visit->request;
-    struct qd_regions *regions = visit->server->regions;
-    const char *name = visit->path->model; /* NULL: all of them */
+    struct qd_request *request = context->request;
+    struct qd_regions *regions = context->server->regions;
+    const char *name = context->path->model; /* NULL: all of them */
     struct qd_text text;
     if (regions == NULL && name == NULL)
-        return qd_answer_no_regions(visit);
+        return qd_answer_no_regions(context);
     if (regions == NULL) {
         return qd_fail(&request->error, QD_NOT_FOUND,
                        "there are no regions: shared memory is off (--allow-shared-memory)");
     }
     qd_text_init(&text, &request->arena);
     const enum qd_status status = qd_regions_print(regions, name, &text, &request->error);
-    return status == QD_OK ? qd_visit_answer_text(request, &text) : status;
+    return status == QD_OK ? qd_context_answer_text(request, &text) : status;
 }
 
-enum qd_status qd_answer_unregister(const struct qd_visit *visit)
+enum qd_status qd_answer_unregister(const struct qd_request_context *context)
 {
-    if (visit->server->regions != NULL)
-        qd_regions_unregister(visit->server->regions, visit->path->model);
-    return qd_answer_no_regions(visit);
+    if (context->server->regions != NULL)
+        qd_regions_unregister(context->server->regions, context->path->model);
+    return qd_answer_no_regions(context);
 }
 
 /* ---- Registering -------------------------------------------------------------------------- */
@@ -65,7 +65,7 @@ static enum qd_status read_call(struct qd_request *request, struct qd_region_cal
     const struct qd_json_value *tree;
     const struct qd_json_value *key = NULL;
     struct qd_error *error = &request->error;
-    enum qd_status status = qd_visit_read_body(request, &tree);
+    enum qd_status status = qd_context_read_body(request, &tree);
     if (status == QD_OK && tree == NULL)
         status = qd_fail(error, QD_INVALID,
                          "the body: expected a JSON object with key and byte_size, got none");
@@ -102,15 +102,15 @@ static bool end_register(void *context, struct qd_request *request)
     return true;
 }
 
-enum qd_status qd_begin_register(const struct qd_visit *visit)
+enum qd_status qd_begin_register(const struct qd_request_context *context)
 {
-    struct qd_request *request = visit->request;
-    if (visit->server->regions == NULL) {
+    struct qd_request *request = context->request;
+    if (context->server->regions == NULL) {
         return qd_fail(&request->error, QD_NOT_IMPLEMENTED,
                        "shared memory is off (--allow-shared-memory)");
     }
-    if (qd_visit_check_encoding(visit) != QD_OK || qd_visit_keep_name(visit) != QD_OK)
+    if (qd_context_check_encoding(context) != QD_OK || qd_context_keep_name(context) != QD_OK)
         return request->error.status;
     request->end = end_register;
-    return qd_visit_reserve_small(visit);
+    return qd_context_reserve_small(context);
 }

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "server/http/api/journal.h"
+#include "server/http/api/access_log.h"
 
 #include <string.h>
 
@@ -16,15 +16,15 @@ enum {
     ERROR_BYTES = 640,
 };
 
-bool qd_journal_is_read(const struct qd_journal *journal)
+bool qd_access_log_is_read(const struct qd_access_log *log)
 {
-    return journal->file != NULL || qd_log_enabled(QD_LOG_DEBUG);
+    return log->file != NULL || qd_log_enabled(QD_LOG_DEBUG);
 }
 
 /* Several headers are one, with commas between them. */
-static void keep_states(const struct qd_head *head, struct qd_trail *trail)
+static void keep_states(const struct qd_head *head, struct qd_log_record *record)
 {
-    char joined[QD_TRAIL_STATE_BYTES] = "";
+    char joined[QD_LOG_RECORD_STATE_BYTES] = "";
     size_t count = 0;
     for (size_t i = 0; i < head->tracestate_count; i++) {
         const size_t bytes = strlen(head->tracestates[i]);
@@ -36,26 +36,26 @@ static void keep_states(const struct qd_head *head, struct qd_trail *trail)
         count += bytes;
     }
     if (count > 0)
-        trail->tracestate = strdup(joined);
+        record->tracestate = strdup(joined);
 }
 
-void qd_journal_open(const struct qd_journal *journal, const struct qd_head *head,
-                     struct qd_request *request)
+void qd_access_log_open(const struct qd_access_log *log, const struct qd_head *head,
+                        struct qd_request *request)
 {
     struct qd_trace *trace = &request->trace;
     const bool traced = head->traceparent_count == 1 && qd_trace_read(head->traceparent, trace);
     if (traced)
         qd_request_add_header(request, "traceresponse", trace->response);
-    if (!qd_journal_is_read(journal))
+    if (!qd_access_log_is_read(log))
         return;
-    struct qd_trail *trail = qd_trail_create();
-    request->trail = trail;
-    if (trail == NULL)
+    struct qd_log_record *record = qd_log_record_create();
+    request->log_record = record;
+    if (record == NULL)
         return; /* the line comes without it */
-    qd_trail_copy(trail->method, sizeof(trail->method), head->method);
-    qd_trail_copy(trail->path, sizeof(trail->path), head->path);
+    qd_log_record_copy(record->method, sizeof(record->method), head->method);
+    qd_log_record_copy(record->path, sizeof(record->path), head->path);
     if (traced)
-        keep_states(head, trail);
+        keep_states(head, record);
 }
 
 /* ---- The line ----------------------------------------------------------------------------- */
@@ -70,14 +70,14 @@ static void put(struct qd_line *line, const char *key, const char *value, size_t
 static void put_call(struct qd_line *line, const struct qd_request *request)
 {
     const struct qd_signature *signature = request->message.signature;
-    const struct qd_trail *trail = request->trail;
+    const struct qd_log_record *record = request->log_record;
     if (signature != NULL) {
         qd_line_string(line, "model", signature->name, NAME_BYTES);
         qd_line_number(line, "version", signature->version);
     }
-    if (trail != NULL) {
-        put(line, "id", trail->id, NAME_BYTES);
-        put(line, "inputs", trail->inputs, INPUTS_BYTES);
+    if (record != NULL) {
+        put(line, "id", record->id, NAME_BYTES);
+        put(line, "inputs", record->inputs, INPUTS_BYTES);
     }
 }
 
@@ -104,20 +104,20 @@ static void put_trace(struct qd_line *line, const struct qd_request *request)
     put(line, "trace_id", trace->trace_id, SHORT_BYTES);
     put(line, "span_id", trace->span_id, SHORT_BYTES);
     put(line, "parent_id", trace->parent_id, SHORT_BYTES);
-    if (request->trail != NULL && request->trail->tracestate != NULL)
-        put(line, "tracestate", request->trail->tracestate, QD_TRAIL_STATE_BYTES);
+    if (request->log_record != NULL && request->log_record->tracestate != NULL)
+        put(line, "tracestate", request->log_record->tracestate, QD_LOG_RECORD_STATE_BYTES);
 }
 
 static void put_all(struct qd_line *line, const struct qd_request *request, const char *client,
                     bool delivered, const uint64_t stage_ns[QD_STAGE_COUNT])
 {
-    const struct qd_trail *trail = request->trail;
-    const bool has_body = trail == NULL || strcmp(trail->method, "HEAD") != 0;
+    const struct qd_log_record *record = request->log_record;
+    const bool has_body = record == NULL || strcmp(record->method, "HEAD") != 0;
     qd_line_string(line, "client", client, NAME_BYTES);
     put(line, "user", request->user, NAME_BYTES);
-    if (trail != NULL) {
-        qd_line_string(line, "method", trail->method, SHORT_BYTES);
-        qd_line_string(line, "path", trail->path, PATH_BYTES);
+    if (record != NULL) {
+        qd_line_string(line, "method", record->method, SHORT_BYTES);
+        qd_line_string(line, "path", record->path, PATH_BYTES);
     }
     qd_line_number(line, "status", request->answer.http_status);
     put_call(line, request);
@@ -129,21 +129,23 @@ static void put_all(struct qd_line *line, const struct qd_request *request, cons
     put(line, "error", request->error.status == QD_OK ? "" : request->error.text, ERROR_BYTES);
 }
 
-void qd_journal_close(const struct qd_journal *journal, const struct qd_request *request,
-                      const char *client, bool delivered, const uint64_t stage_ns[QD_STAGE_COUNT])
+void qd_access_log_close(const struct qd_access_log *log, const struct qd_request *request,
+                         const char *client, bool delivered,
+                         const uint64_t stage_ns[QD_STAGE_COUNT])
 {
     const char *message = delivered ? "answered" : "gone before the answer";
     struct qd_line line;
-    if (request->trail != NULL && request->error.status == QD_OK)
-        qd_trail_note_call(request->trail, &request->asked); /* or qd_request_refuse has done it */
-    if (journal->file != NULL)
-        qd_line_begin(&line, journal->format, "info", message);
+    if (request->log_record != NULL && request->error.status == QD_OK)
+        qd_log_record_note_call(request->log_record,
+                                &request->asked); /* or qd_request_refuse has done it */
+    if (log->file != NULL)
+        qd_line_begin(&line, log->format, "info", message);
     else
         qd_log_begin(&line, QD_LOG_DEBUG, message);
     put_all(&line, request, client, delivered, stage_ns);
     qd_line_end(&line);
-    if (journal->file != NULL)
-        qd_log_file_put(journal->file, &line);
+    if (log->file != NULL)
+        qd_log_file_put(log->file, &line);
     else
         qd_log_write(&line);
 }

@@ -1,4 +1,4 @@
-#include "server/http/api/visit.h"
+#include "server/http/api/request_context.h"
 
 #include <string.h>
 
@@ -19,23 +19,23 @@ static enum qd_status answer_bytes(struct qd_request *request, enum qd_status st
     return QD_OK;
 }
 
-enum qd_status qd_visit_answer_constant(struct qd_request *request, enum qd_status status,
-                                        const struct qd_part *part)
+enum qd_status qd_context_answer_constant(struct qd_request *request, enum qd_status status,
+                                          const struct qd_part *part)
 {
     return answer_bytes(request, status, part, 1, part->count);
 }
 
-enum qd_status qd_visit_answer_text(struct qd_request *request, const struct qd_text *text)
+enum qd_status qd_context_answer_text(struct qd_request *request, const struct qd_text *text)
 {
     if (text->failed)
         return qd_refuse_memory(&request->arena, "the answer", &request->error);
     return answer_bytes(request, QD_OK, text->parts, text->part_count, text->bytes);
 }
 
-enum qd_status qd_visit_find_model(const struct qd_visit *visit)
+enum qd_status qd_context_find_model(const struct qd_request_context *context)
 {
-    struct qd_request *request = visit->request;
-    return qd_models_find(visit->server->models, visit->path->model, visit->path->version,
+    struct qd_request *request = context->request;
+    return qd_models_find(context->server->models, context->path->model, context->path->version,
                           &request->model, &request->error);
 }
 
@@ -48,10 +48,10 @@ static size_t value_bytes(const char *value)
     return bytes;
 }
 
-enum qd_status qd_visit_keep_name(const struct qd_visit *visit)
+enum qd_status qd_context_keep_name(const struct qd_request_context *context)
 {
-    struct qd_request *request = visit->request;
-    const char *segment = visit->path->model;
+    struct qd_request *request = context->request;
+    const char *segment = context->path->model;
     char *name = qd_arena_alloc(&request->arena, strlen(segment) + 1);
     if (name == NULL)
         return qd_refuse_memory(&request->arena, "the name", &request->error);
@@ -59,41 +59,41 @@ enum qd_status qd_visit_keep_name(const struct qd_visit *visit)
     return QD_OK;
 }
 
-static enum qd_status refuse_encoding(const struct qd_visit *visit, const char *accepted,
-                                      const char *expected)
+static enum qd_status refuse_encoding(const struct qd_request_context *context,
+                                      const char *accepted, const char *expected)
 {
-    qd_request_add_header(visit->request, "Accept-Encoding", accepted);
-    if (visit->head->content_encoding_count > 1) {
-        return qd_fail(&visit->request->error, QD_UNSUPPORTED_ENCODING,
+    qd_request_add_header(context->request, "Accept-Encoding", accepted);
+    if (context->head->content_encoding_count > 1) {
+        return qd_fail(&context->request->error, QD_UNSUPPORTED_ENCODING,
                        "header Content-Encoding: expected at most one, got %u",
-                       visit->head->content_encoding_count);
+                       context->head->content_encoding_count);
     }
-    return qd_fail(&visit->request->error, QD_UNSUPPORTED_ENCODING,
+    return qd_fail(&context->request->error, QD_UNSUPPORTED_ENCODING,
                    "header Content-Encoding: expected %s, got \"%.64s\"", expected,
-                   visit->head->content_encoding);
+                   context->head->content_encoding);
 }
 
-enum qd_status qd_visit_check_encoding(const struct qd_visit *visit)
+enum qd_status qd_context_check_encoding(const struct qd_request_context *context)
 {
     enum qd_coding coding;
-    if (visit->head->content_encoding_count <= 1 &&
-        qd_coding_read(visit->head->content_encoding, &coding) && coding == QD_CODING_IDENTITY)
+    if (context->head->content_encoding_count <= 1 &&
+        qd_coding_read(context->head->content_encoding, &coding) && coding == QD_CODING_IDENTITY)
         return QD_OK;
-    return refuse_encoding(visit, "identity", "identity");
+    return refuse_encoding(context, "identity", "identity");
 }
 
-enum qd_status qd_visit_read_encoding(const struct qd_visit *visit)
+enum qd_status qd_context_read_encoding(const struct qd_request_context *context)
 {
-    if (visit->head->content_encoding_count <= 1 &&
-        qd_coding_read(visit->head->content_encoding, &visit->request->coding))
+    if (context->head->content_encoding_count <= 1 &&
+        qd_coding_read(context->head->content_encoding, &context->request->coding))
         return QD_OK;
-    return refuse_encoding(visit, "gzip, deflate", "gzip or deflate");
+    return refuse_encoding(context, "gzip, deflate", "gzip or deflate");
 }
 
-enum qd_status qd_visit_reserve(const struct qd_visit *visit)
+enum qd_status qd_context_reserve(const struct qd_request_context *context)
 {
-    const struct qd_head *head = visit->head;
-    struct qd_request *request = visit->request;
+    const struct qd_head *head = context->head;
+    struct qd_request *request = context->request;
     if (head->json_bytes != NULL) {
         const size_t bytes = value_bytes(head->json_bytes);
         char *copy = qd_arena_calloc(&request->arena, bytes + 1, 1);
@@ -104,19 +104,19 @@ enum qd_status qd_visit_reserve(const struct qd_visit *visit)
     return qd_request_reserve_body(request, head->content_bytes);
 }
 
-enum qd_status qd_visit_reserve_small(const struct qd_visit *visit)
+enum qd_status qd_context_reserve_small(const struct qd_request_context *context)
 {
-    struct qd_request *request = visit->request;
-    if (visit->head->content_bytes > QD_CONTROL_BODY_BYTES_MAX) {
+    struct qd_request *request = context->request;
+    if (context->head->content_bytes > QD_CONTROL_BODY_BYTES_MAX) {
         return qd_fail(&request->error, QD_TOO_LARGE,
                        "the body: expected at most %u bytes for this call, got %llu",
-                       QD_CONTROL_BODY_BYTES_MAX, (unsigned long long)visit->head->content_bytes);
+                       QD_CONTROL_BODY_BYTES_MAX, (unsigned long long)context->head->content_bytes);
     }
     request->body_bytes_max = QD_CONTROL_BODY_BYTES_MAX;
-    return qd_request_reserve_body(request, visit->head->content_bytes);
+    return qd_request_reserve_body(request, context->head->content_bytes);
 }
 
-enum qd_status qd_visit_read_body(struct qd_request *request, const struct qd_json_value **tree)
+enum qd_status qd_context_read_body(struct qd_request *request, const struct qd_json_value **tree)
 {
     size_t bytes = (size_t)request->body_bytes;
     *tree = NULL;

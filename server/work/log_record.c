@@ -1,4 +1,4 @@
-#include "server/work/trail.h"
+#include "server/work/log_record.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -6,24 +6,24 @@
 
 enum { MORE_BYTES = sizeof(" ...") };
 
-struct qd_trail *qd_trail_create(void)
+struct qd_log_record *qd_log_record_create(void)
 {
-    struct qd_trail *trail = malloc(sizeof(*trail));
-    if (trail != NULL) {
-        trail->method[0] = trail->path[0] = trail->id[0] = trail->inputs[0] = '\0';
-        trail->tracestate = NULL;
+    struct qd_log_record *record = malloc(sizeof(*record));
+    if (record != NULL) {
+        record->method[0] = record->path[0] = record->id[0] = record->inputs[0] = '\0';
+        record->tracestate = NULL;
     }
-    return trail;
+    return record;
 }
 
-void qd_trail_destroy(struct qd_trail *trail)
+void qd_log_record_destroy(struct qd_log_record *record)
 {
-    if (trail != NULL)
-        free(trail->tracestate);
-    free(trail);
+    if (record != NULL)
+        free(record->tracestate);
+    free(record);
 }
 
-void qd_trail_copy(char *to, size_t bytes, const char *from)
+void qd_log_record_copy(char *to, size_t bytes, const char *from)
 {
     const size_t count = strnlen(from, bytes - 1);
     memcpy(to, from, count);
@@ -75,13 +75,13 @@ static void put_input(struct list *list, const char *name, const struct qk_tenso
         list->count = before;
 }
 
-void qd_trail_note_call(struct qd_trail *trail, const struct qd_oip_asked *asked)
+void qd_log_record_note_call(struct qd_log_record *record, const struct qd_oip_asked *asked)
 {
     if (asked->id != NULL)
-        qd_trail_copy(trail->id, sizeof(trail->id), asked->id);
+        qd_log_record_copy(record->id, sizeof(record->id), asked->id);
     if (asked->signature == NULL || asked->inputs == NULL)
         return;
-    struct list list = {trail->inputs, 0, sizeof(trail->inputs) - MORE_BYTES, false};
+    struct list list = {record->inputs, 0, sizeof(record->inputs) - MORE_BYTES, false};
     for (size_t i = 0; i < asked->signature->input_count && !list.full; i++)
         if (asked->inputs[i].type != QK_NONE)
             put_input(&list, asked->signature->inputs[i].name, &asked->inputs[i]);
@@ -89,5 +89,5 @@ void qd_trail_note_call(struct qd_trail *trail, const struct qd_oip_asked *asked
         memcpy(list.bytes + list.count, " ...", MORE_BYTES - 1);
         list.count += MORE_BYTES - 1;
     }
-    trail->inputs[list.count] = '\0';
+    record->inputs[list.count] = '\0';
 }
