@@ -27,7 +27,7 @@ struct qd_listener {
     struct qd_handle *hangups;
     struct qd_handle *lost;
     uint64_t restless_ns; /* since then the library wants to be run again at once; 0: it does not */
-    bool rested;          /* since somebody last looked for who is stuck */
+    bool rested;          /* since somebody last looked for stalled connections */
     uint64_t sweep_ns;    /* when the timer ends; UINT64_MAX: it does not run */
     qd_callback *on_drained; /* NULL: not asked for, or called */
     void *on_drained_context;
@@ -161,7 +161,7 @@ static void mind_rest(struct qd_listener *listener, bool rests)
         listener->restless_ns = now_ns;
     if (now_ns - listener->restless_ns < QD_RESTLESS_NS)
         return;
-    qd_connections_look_for_stuck(&listener->exchange.connections, listener->rested);
+    qd_connections_look_for_stalled(&listener->exchange.connections, listener->rested);
     listener->rested = false;
     listener->restless_ns = now_ns;
 }

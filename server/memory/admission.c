@@ -8,7 +8,7 @@
 #include "server/memory/arena.h"
 
 /* For so long nobody begins beside answers that go out, where there is too little memory. */
-#define PATIENCE_NS QD_NS_PER_S
+#define STALL_NS QD_NS_PER_S
 
 struct qd_admission {
     struct qd_memory *memory;
@@ -19,7 +19,7 @@ struct qd_admission {
     size_t bytes_spoken;
     size_t begun_count;   /* whose memory is not back yet */
     size_t work_count;    /* of these: whose work is not done yet */
-    size_t stuck_count;   /* of these: about so many brought nothing back for PATIENCE_NS */
+    size_t stalled_count; /* of these: about so many brought nothing back for STALL_NS */
     uint64_t begun_ns;    /* when the last one began, */
     uint64_t ended_ns;    /* when one came to its end, */
     uint64_t back_ns;     /* or memory came back */
@@ -65,10 +65,10 @@ bool qd_admission_try_begin(struct qd_admission *admission, size_t bytes)
 {
     pthread_mutex_lock(&admission->lock);
     const uint64_t now_ns = qd_clock_ns();
-    if (admission->work_count == 0 && now_ns >= admission->back_ns + PATIENCE_NS)
-        admission->stuck_count = admission->begun_count;
+    if (admission->work_count == 0 && now_ns >= admission->back_ns + STALL_NS)
+        admission->stalled_count = admission->begun_count;
     const bool alone =
-        admission->work_count == 0 && admission->begun_count <= admission->stuck_count;
+        admission->work_count == 0 && admission->begun_count <= admission->stalled_count;
     const bool begins = alone || fits(admission, bytes);
     if (begins) {
         admission->bytes_spoken += bytes;
@@ -114,8 +114,8 @@ void qd_admission_forget(struct qd_admission *admission)
 {
     pthread_mutex_lock(&admission->lock);
     admission->begun_count--;
-    if (admission->stuck_count > admission->begun_count)
-        admission->stuck_count = admission->begun_count;
+    if (admission->stalled_count > admission->begun_count)
+        admission->stalled_count = admission->begun_count;
     admission->back_ns = qd_clock_ns();
     pthread_mutex_unlock(&admission->lock);
     tell(admission);

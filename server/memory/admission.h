@@ -5,10 +5,10 @@
  * nothing but their bodies.
  *
  * Something always goes on: where nobody is at work, the first that asks begins, however much it is
- * expected to take, and the bodies of those that wait give way to it (QD_CLAIM_WAITING in arena.h).
- * Only where answers still go out, whose memory comes back as fast as clients read, does it wait
- * until it fits, or until a second has brought none back. Those that did not read in that second
- * are not waited for again.
+ * expected to take, and the bodies of those that wait give way to it (QD_RESERVATION_WAITING in
+ * arena.h). Only where answers still go out, whose memory comes back as fast as clients read, does
+ * it wait until it fits, or until a second has brought none back. Those that did not read in that
+ * second are not waited for again.
  *
  * A request calls try_begin until that is true; take, as it gets memory; end, when its work is
  * done; and forget, when its memory is back. qd_arena_try_begin and its kin (arena.h) do so.

@@ -211,10 +211,12 @@ bool qd_arena_commit_fresh(struct qd_arena *arena, void *reserved, size_t bytes,
     return true;
 }
 
-bool qd_arena_set_claim(struct qd_arena *arena, void *reserved, enum qd_claim claim)
+bool qd_arena_set_reservation(struct qd_arena *arena, void *reserved,
+                              enum qd_reservation reservation)
 {
     struct qd_block *block = block_at(arena, reserved);
-    return block == NULL || !block->reserved || qd_block_set_claim(arena->memory, block, claim);
+    return block == NULL || !block->reserved ||
+           qd_block_set_reservation(arena->memory, block, reservation);
 }
 
 bool qd_arena_has_lost(const struct qd_arena *arena, const void *reserved)

@@ -36,9 +36,9 @@ bool qd_memory_is_for_models(const struct qd_memory *memory);
 void qd_memory_set_prefault(struct qd_memory *memory, struct qd_prefault *prefault);
 struct qd_prefault *qd_memory_prefault(const struct qd_memory *memory);
 
-/* Calls each time that bodies have lost their memory (QD_CLAIM_LOST): on whichever thread needed
- * it, with a lock held, so that all it may do is wake somebody. NULL, as at first: nobody is told.
- * No call is under way when it returns. */
+/* Calls each time that bodies have lost their memory (QD_RESERVATION_REVOKED): on whichever thread
+ * needed it, with a lock held, so that all it may do is wake somebody. NULL, as at first: nobody is
+ * told. No call is under way when it returns. */
 typedef void qd_memory_on_lost(void *context);
 void qd_memory_set_on_lost(struct qd_memory *memory, qd_memory_on_lost *on_lost, void *context);
 
@@ -87,19 +87,21 @@ void *qd_arena_calloc(struct qd_arena *arena, size_t count, size_t bytes);
  * whole memory to itself, or the system has no address space. */
 void *qd_arena_reserve(struct qd_arena *arena, size_t bytes);
 
-/* Who may take away what was reserved. A body on which no work has begun has its memory on loan: it
- * loses it where others need it, and its request is refused. First to lose it are bodies that still
- * come and have brought less than 2 MiB in their last two seconds, then others that still come,
- * then those that wait for work, of each kind the latest first. So what is begun comes to its end,
- * and neither who sends slowly nor who comes in crowds holds it up. */
-enum qd_claim {
-    QD_CLAIM_FIRM,    /* nobody may; so it is at first */
-    QD_CLAIM_COMING,  /* more of it comes: work that has begun may, and bodies that came before */
-    QD_CLAIM_WAITING, /* all of it is there: work that has begun may */
-    QD_CLAIM_LOST,    /* it was taken away: its bytes count no more, and mean nothing */
+/* Whether a reservation may be revoked. The memory of a body on which no work has begun is
+ * revocable: if other requests need it, the body loses it, and its request is refused. First to
+ * lose it are bodies that still come and have brought less than 2 MiB in their last two seconds,
+ * then others that still come, then bodies that wait for work, of each kind the latest first. So
+ * work that has begun comes to its end, and neither slow clients nor crowds of them hold it up. */
+enum qd_reservation {
+    QD_RESERVATION_FIRM,    /* it may not; so it is at first */
+    QD_RESERVATION_COMING,  /* more of the body comes; revoked for work that has begun, and bodies
+                             * that came before */
+    QD_RESERVATION_WAITING, /* all of the body is there; revoked for work that has begun */
+    QD_RESERVATION_REVOKED, /* its bytes count no more, and mean nothing */
 };
 /* False: it was lost before, and stays so. Only of what was reserved; on any thread. */
-bool qd_arena_set_claim(struct qd_arena *arena, void *reserved, enum qd_claim claim);
+bool qd_arena_set_reservation(struct qd_arena *arena, void *reserved,
+                              enum qd_reservation reservation);
 bool qd_arena_has_lost(const struct qd_arena *arena, const void *reserved);
 /* From now on the first so many bytes of it count, and may be written; at most what was reserved.
  * Beyond 2 MiB these are whole large pages, of 2 MiB. False: the process' bound is reached, or it

@@ -267,7 +267,7 @@ static void hand_out(struct qd_memory *memory, struct qd_block *block,
 static bool is_slow(const struct qd_block *block, uint64_t now_ns)
 {
     const struct qd_large_block *large = (const struct qd_large_block *)block;
-    return block->claim == QD_CLAIM_COMING && now_ns >= large->marked_ns + SLOW_NS;
+    return block->reservation == QD_RESERVATION_COMING && now_ns >= large->marked_ns + SLOW_NS;
 }
 
 /* In this order. */
@@ -280,9 +280,9 @@ static enum way way_of(const struct qd_block *block, const struct qd_block *take
 {
     if (block->bytes == 0 || block == taker)
         return WAY_COUNT;
-    if (block->claim == QD_CLAIM_WAITING)
+    if (block->reservation == QD_RESERVATION_WAITING)
         return taker == NULL ? WAY_WAITING : WAY_COUNT;
-    if (block->claim != QD_CLAIM_COMING)
+    if (block->reservation != QD_RESERVATION_COMING)
         return WAY_COUNT;
     if (is_slow(block, now_ns) && (is_later || !is_slow(taker, now_ns)))
         return WAY_SLOW;
@@ -297,7 +297,7 @@ static void lose(struct qd_memory *memory, struct qd_block *block)
     memory->bytes_kept -= block->touched - block->bytes;
     untouch(block, 0);
     block->touched = block->bytes; /* nothing beyond what it had is kept */
-    block->claim = QD_CLAIM_LOST;
+    block->reservation = QD_RESERVATION_REVOKED;
 }
 
 /* Goes through those that give way to the taker, until so many bytes are there. Returns how many
@@ -335,16 +335,17 @@ static bool find_room(struct qd_memory *memory, size_t bytes, const struct qd_bl
     return true;
 }
 
-bool qd_block_set_claim(struct qd_memory *memory, struct qd_block *block, enum qd_claim claim)
+bool qd_block_set_reservation(struct qd_memory *memory, struct qd_block *block,
+                              enum qd_reservation reservation)
 {
     struct qd_large_block *large = (struct qd_large_block *)block;
     pthread_mutex_lock(&memory->lock);
-    const bool lost = block->claim == QD_CLAIM_LOST;
+    const bool lost = block->reservation == QD_RESERVATION_REVOKED;
     if (!lost) {
-        block->claim = (unsigned char)claim;
+        block->reservation = (unsigned char)reservation;
         large->marked_bytes = block->bytes;
         large->marked_ns = qd_clock_ns();
-        large->came_ns = claim == QD_CLAIM_COMING ? large->marked_ns : large->came_ns;
+        large->came_ns = reservation == QD_RESERVATION_COMING ? large->marked_ns : large->came_ns;
     }
     pthread_mutex_unlock(&memory->lock);
     return !lost;
@@ -386,7 +387,8 @@ size_t qd_memory_bodies(struct qd_memory *memory, uint64_t *oldest_ns)
     const uint64_t now_ns = qd_clock_ns();
     *oldest_ns = now_ns;
     for (const struct qd_block *b = memory->reserved; b != NULL; b = b->next_reserved) {
-        if ((b->claim != QD_CLAIM_COMING && b->claim != QD_CLAIM_WAITING) || is_slow(b, now_ns))
+        if ((b->reservation != QD_RESERVATION_COMING && b->reservation != QD_RESERVATION_WAITING) ||
+            is_slow(b, now_ns))
             continue;
         count++;
         *oldest_ns = ((const struct qd_large_block *)b)->came_ns; /* the oldest is the last */
@@ -449,7 +451,7 @@ void qd_block_give(struct qd_memory *memory, struct qd_block *block)
     }
     if (block->reserved) {
         unlist_reserved(memory, block);
-        block->claim = QD_CLAIM_FIRM;
+        block->reservation = QD_RESERVATION_FIRM;
         memory->bytes_kept -= block->touched - block->bytes;
     } else if (block->large) {
         block->touched = block->bytes; /* who had it has written it, as far as we know */
@@ -468,7 +470,7 @@ bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t by
     struct qd_block *idle = NULL;
     pthread_mutex_lock(&memory->lock);
     const size_t more = bytes - block->bytes;
-    const bool comes = block->claim == QD_CLAIM_COMING;
+    const bool comes = block->reservation == QD_RESERVATION_COMING;
     const bool fits = !qd_block_is_lost(block) && find_room(memory, more, comes ? block : NULL);
     if (fits) {
         const size_t spare = block->reserved ? block->touched - block->bytes : 0;

@@ -31,7 +31,8 @@ struct qd_block {
     unsigned class_index;
     bool large;
     bool reserved;
-    _Atomic unsigned char claim; /* enum qd_claim, of a reserved one; set under the lock */
+    /* enum qd_reservation, of a reserved one; set under the lock */
+    _Atomic unsigned char reservation;
 };
 
 /* A large one: how fast it fills. */
@@ -69,11 +70,12 @@ size_t qd_block_class_bytes(const struct qd_memory *memory, unsigned class_index
 struct qd_block *qd_block_take(struct qd_memory *memory, const struct qd_block_wish *wish);
 void qd_block_give(struct qd_memory *memory, struct qd_block *block);
 
-/* As qd_arena_set_claim. */
-bool qd_block_set_claim(struct qd_memory *memory, struct qd_block *block, enum qd_claim claim);
+/* As qd_arena_set_reservation. */
+bool qd_block_set_reservation(struct qd_memory *memory, struct qd_block *block,
+                              enum qd_reservation reservation);
 static inline bool qd_block_is_lost(const struct qd_block *block)
 {
-    return block->claim == QD_CLAIM_LOST;
+    return block->reservation == QD_RESERVATION_REVOKED;
 }
 
 /* So many bytes of a large block count from now on, more than before. False: that is beyond the

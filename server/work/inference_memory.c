@@ -49,7 +49,7 @@ bool qd_inference_may_start(struct qd_job *job, bool others_wait)
     if (!qd_arena_has_lost(arena, body) &&
         (others_wait || !qd_arena_try_begin(arena, expected_bytes(inference))))
         return false;
-    qd_arena_set_claim(arena, body, QD_CLAIM_FIRM);
+    qd_arena_set_reservation(arena, body, QD_RESERVATION_FIRM);
     return true;
 }
 

@@ -110,7 +110,7 @@ enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes)
     }
     if (request->body == NULL)
         return qd_refuse_memory(&request->arena, "the body", &request->error);
-    qd_arena_set_claim(arena, request->body, QD_CLAIM_COMING);
+    qd_arena_set_reservation(arena, request->body, QD_RESERVATION_COMING);
     request->body_capacity = bytes;
     return QD_OK;
 }
@@ -132,7 +132,7 @@ static bool grow_body(struct qd_request *request, size_t bytes, uint64_t bytes_m
         return false;
     if (request->body_bytes > 0)
         memcpy(body, request->body, (size_t)request->body_bytes);
-    qd_arena_set_claim(arena, body, QD_CLAIM_COMING);
+    qd_arena_set_reservation(arena, body, QD_RESERVATION_COMING);
     request->body = body;
     request->body_capacity = capacity;
     return true;
@@ -195,9 +195,9 @@ size_t qd_request_take_body(struct qd_request *request, const char *bytes, size_
     return taken;
 }
 
-static enum qd_status set_claim(struct qd_request *request, enum qd_claim claim)
+static enum qd_status set_reservation(struct qd_request *request, enum qd_reservation reservation)
 {
-    if (qd_arena_set_claim(&request->arena, request->body, claim))
+    if (qd_arena_set_reservation(&request->arena, request->body, reservation))
         return QD_OK;
     request->arena.refused_bytes = 0;
     return qd_refuse_memory(&request->arena, "the body", &request->error);
@@ -205,13 +205,13 @@ static enum qd_status set_claim(struct qd_request *request, enum qd_claim claim)
 
 enum qd_status qd_request_end_body(struct qd_request *request)
 {
-    return set_claim(request,
-                     request->message.signature != NULL ? QD_CLAIM_WAITING : QD_CLAIM_FIRM);
+    return set_reservation(request, request->message.signature != NULL ? QD_RESERVATION_WAITING
+                                                                       : QD_RESERVATION_FIRM);
 }
 
 enum qd_status qd_request_keep_body(struct qd_request *request)
 {
-    return set_claim(request, QD_CLAIM_FIRM);
+    return set_reservation(request, QD_RESERVATION_FIRM);
 }
 
 bool qd_request_has_lost_body(const struct qd_request *request)

@@ -404,7 +404,7 @@ static void sweep_deadlines(struct qd_connections *all, uint64_t now_ns)
     }
 }
 
-void qd_connections_look_for_stuck(struct qd_connections *all, bool rested)
+void qd_connections_look_for_stalled(struct qd_connections *all, bool rested)
 {
     struct qd_links *links = &all->waits[QD_WAIT_PACE];
     struct qd_link *next;

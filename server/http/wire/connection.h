@@ -99,7 +99,7 @@ struct qd_connections {
     struct qd_links fresh; /* not on the epoll yet, in the order of their accept */
     struct qd_links ended; /* the client sends nothing more */
     int hangups;           /* the epoll; becomes readable when a client hangs up */
-    uint64_t look;         /* for who is stuck: counts them, from 1 on */
+    uint64_t look;         /* for stalled connections: counts looks, from 1 on */
     atomic_size_t count;   /* read on any thread */
     struct qd_connection *wide[QD_WIDE_COUNT_MAX]; /* or were so; NULL: a free place */
     size_t wide_max;                               /* this loop's part of them */
@@ -201,7 +201,7 @@ uint64_t qd_connections_next_ns(const struct qd_connections *all);
  * to be run again at once. So a body that has not moved from one call to the next, and of which
  * more waited in the socket at both, is too slow, whatever the pace: on_slow. */
 #define QD_RESTLESS_NS (100 * QD_NS_PER_MS)
-void qd_connections_look_for_stuck(struct qd_connections *all, bool rested);
+void qd_connections_look_for_stalled(struct qd_connections *all, bool rested);
 
 /* Some bodies have lost their memory, perhaps some of these (arena.h): on_lost. One that is held
  * learns it when it is not any more. */

@@ -203,18 +203,18 @@ Test(connection, a_body_keeps_its_pace)
     desk_deinit(&desk);
 }
 
-Test(connection, a_body_that_waits_unread_is_stuck)
+Test(connection, a_body_that_waits_unread_is_stalled)
 {
     struct desk desk;
     desk_init(&desk);
     advance_to(&desk, QD_CONNECTION_BODY);
     cr_assert_eq(write(desk.client, "x", 1), 1);
-    qd_connections_look_for_stuck(&desk.all, true);
+    qd_connections_look_for_stalled(&desk.all, true);
     desk.request.body_bytes++;
-    qd_connections_look_for_stuck(&desk.all, false);
-    qd_connections_look_for_stuck(&desk.all, true);
+    qd_connections_look_for_stalled(&desk.all, false);
+    qd_connections_look_for_stalled(&desk.all, true);
     cr_assert_eq(slow_count, 0, "it has moved, and then the library has rested");
-    qd_connections_look_for_stuck(&desk.all, false);
+    qd_connections_look_for_stalled(&desk.all, false);
     cr_assert_eq(slow_count, 1);
     desk_deinit(&desk);
 }
@@ -241,8 +241,8 @@ Test(connection, a_body_that_is_held_is_not_late)
     advance_to(&desk, QD_CONNECTION_BODY);
     desk.connection->held = true;
     expect_patience(&desk);
-    qd_connections_look_for_stuck(&desk.all, true);
-    qd_connections_look_for_stuck(&desk.all, false);
+    qd_connections_look_for_stalled(&desk.all, true);
+    qd_connections_look_for_stalled(&desk.all, false);
     cr_assert_eq(slow_count, 0);
     desk.connection->held = false;
     cr_assert(is_cut(&desk));
@@ -269,14 +269,14 @@ Test(connection, the_next_body_is_another)
     desk_init(&desk);
     advance_to(&desk, QD_CONNECTION_BODY);
     cr_assert_eq(write(desk.client, "x", 1), 1);
-    qd_connections_look_for_stuck(&desk.all, true);
+    qd_connections_look_for_stalled(&desk.all, true);
     qd_connection_advance(desk.connection, QD_CONNECTION_ANSWER);
     qd_connection_advance(desk.connection, QD_CONNECTION_IDLE);
     qd_connection_advance(desk.connection, QD_CONNECTION_HEAD);
     qd_connection_advance(desk.connection, QD_CONNECTION_BODY);
-    qd_connections_look_for_stuck(&desk.all, false);
+    qd_connections_look_for_stalled(&desk.all, false);
     cr_assert_eq(slow_count, 0, "as far as the one before it was, but it has just begun");
-    qd_connections_look_for_stuck(&desk.all, false);
+    qd_connections_look_for_stalled(&desk.all, false);
     cr_assert_eq(slow_count, 1);
     desk_deinit(&desk);
 }

@@ -42,7 +42,7 @@ static bool come(struct crowd *crowd, int i, size_t bytes)
     if (crowd->bodies[i] == NULL) {
         crowd->bodies[i] = qd_arena_reserve(arena, qd_memory_max(crowd->memory));
         cr_assert_not_null(crowd->bodies[i]);
-        cr_assert(qd_arena_set_claim(arena, crowd->bodies[i], QD_CLAIM_COMING));
+        cr_assert(qd_arena_set_reservation(arena, crowd->bodies[i], QD_RESERVATION_COMING));
     }
     if (!qd_arena_commit(arena, crowd->bodies[i], bytes))
         return false;
@@ -50,9 +50,9 @@ static bool come(struct crowd *crowd, int i, size_t bytes)
     return true;
 }
 
-static bool claim(struct crowd *crowd, int i, enum qd_claim what)
+static bool reserve_as(struct crowd *crowd, int i, enum qd_reservation what)
 {
-    return qd_arena_set_claim(&crowd->arenas[i], crowd->bodies[i], what);
+    return qd_arena_set_reservation(&crowd->arenas[i], crowd->bodies[i], what);
 }
 
 static bool has_lost(const struct crowd *crowd, int i)
@@ -72,7 +72,7 @@ Test(admission, who_came_last_gives_way_to_who_came_before)
     cr_assert_not(has_lost(&crowd, 1));
     cr_assert_eq(qd_memory_used(crowd.memory), 10 * MIB);
     cr_assert_not(come(&crowd, 2, 1), "it stays lost");
-    cr_assert_not(claim(&crowd, 2, QD_CLAIM_WAITING));
+    cr_assert_not(reserve_as(&crowd, 2, QD_RESERVATION_WAITING));
     crowd.bodies[2][0] = 1; /* who has it may still write there */
     for (int i = 0; i < 2; i++)
         for (size_t k = 0; k < 4 * MIB; k += 1000)
@@ -86,10 +86,10 @@ Test(admission, bodies_that_wait_give_way_to_work_alone)
     crowd_init(&crowd, 12 * MIB);
     for (int i = 0; i < 3; i++)
         cr_assert(come(&crowd, i, 4 * MIB));
-    cr_assert(claim(&crowd, 1, QD_CLAIM_WAITING));
-    cr_assert(claim(&crowd, 2, QD_CLAIM_WAITING));
+    cr_assert(reserve_as(&crowd, 1, QD_RESERVATION_WAITING));
+    cr_assert(reserve_as(&crowd, 2, QD_RESERVATION_WAITING));
     cr_assert_not(come(&crowd, 0, 6 * MIB), "it is not whole itself");
-    cr_assert(claim(&crowd, 0, QD_CLAIM_FIRM));
+    cr_assert(reserve_as(&crowd, 0, QD_RESERVATION_FIRM));
     cr_assert_null(qd_arena_alloc(&crowd.arenas[0], 9 * MIB), "both together have not as much");
     cr_assert_not(has_lost(&crowd, 2), "in vain");
     cr_assert_not_null(qd_arena_alloc(&crowd.arenas[0], 2 * MIB));
@@ -104,7 +104,7 @@ Test(admission, work_that_has_begun_gives_way_to_nobody)
     crowd_init(&crowd, 8 * MIB);
     for (int i = 0; i < 2; i++) {
         cr_assert(come(&crowd, i, 4 * MIB));
-        cr_assert(claim(&crowd, i, QD_CLAIM_FIRM));
+        cr_assert(reserve_as(&crowd, i, QD_RESERVATION_FIRM));
     }
     cr_assert_null(qd_arena_alloc(&crowd.arenas[0], MIB));
     cr_assert_not(has_lost(&crowd, 1));
@@ -180,7 +180,7 @@ Test(admission, whoever_gives_memory_back_tells_those_who_wait)
     qd_admission_on_room(qd_memory_admission(crowd.memory), note_room, &room);
     cr_assert(come(&crowd, 0, 4 * MIB));
     cr_assert(come(&crowd, 1, 4 * MIB));
-    cr_assert(claim(&crowd, 0, QD_CLAIM_FIRM));
+    cr_assert(reserve_as(&crowd, 0, QD_RESERVATION_FIRM));
     cr_assert(qd_arena_try_begin(&crowd.arenas[0], 4 * MIB));
     cr_assert_not_null(qd_arena_alloc(&crowd.arenas[0], 4 * MIB));
     qd_arena_end_work(&crowd.arenas[0]);
