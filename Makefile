@@ -164,8 +164,8 @@ SERVER := \
     server/json/reader.c server/json/string.c server/json/tensor.c server/json/tensor_print.c \
     server/json/tree.c \
     server/oip/decode.c server/oip/encode.c server/oip/inputs.c server/oip/metadata.c \
-    server/oip/parameters.c server/oip/raw.c server/oip/regions.c server/oip/signature.c \
-    server/oip/windows.c \
+    server/oip/parameters.c server/oip/raw.c server/oip/regions.c server/oip/shm_tensors.c \
+    server/oip/signature.c \
     server/models/onnx/foreign.c server/models/onnx/onnx.c server/models/onnx/onnx.pb-c.c \
     server/models/onnx/onnx_node.c server/models/onnx/onnx_tensor.c \
     server/models/repository/folder.c server/models/repository/found.c \

@@ -11,7 +11,7 @@
 #include "server/oip/inputs.h"
 #include "server/oip/parameters.h"
 #include "server/oip/raw.h"
-#include "server/oip/windows.h"
+#include "server/oip/shm_tensors.h"
 
 /* ---- The body's two parts ---------------------------------------------------------------- */
 
@@ -68,10 +68,10 @@ static enum qd_status read_output_parameters(const struct qd_oip_decoder *decode
                                              size_t position, size_t index, bool *binary)
 {
     const struct qd_json_path path = {"outputs", position, ".parameters."};
-    const struct qd_window_reader reader = {decoder->regions, decoder->arena, decoder->asked,
-                                            decoder->error};
+    const struct qd_shm_tensor_reader reader = {decoder->regions, decoder->arena, decoder->asked,
+                                                decoder->error};
     const struct qd_json_value *value;
-    const struct qd_window *window = NULL;
+    const struct qd_shm_tensor *tensor = NULL;
     if (!qd_json_is_object(parameters)) {
         return qd_fail(decoder->error, QD_INVALID,
                        "outputs[%zu].parameters: expected an object, got %s", position,
@@ -86,14 +86,14 @@ static enum qd_status read_output_parameters(const struct qd_oip_decoder *decode
     if (status == QD_OK)
         status = read_binary(decoder, parameters, &path, binary);
     if (status == QD_OK)
-        status = qd_window_read(&reader, parameters, &path, true, index, &window);
-    if (status == QD_OK && window != NULL && *binary) {
+        status = qd_shm_tensor_read(&reader, parameters, &path, true, index, &tensor);
+    if (status == QD_OK && tensor != NULL && *binary) {
         return qd_fail(decoder->error, QD_INVALID,
                        "outputs[%zu].parameters.binary_data: expected false or none beside "
                        "shared_memory_region, got true",
                        position);
     }
-    *binary |= window != NULL;
+    *binary |= tensor != NULL;
     return status;
 }
 
@@ -211,7 +211,7 @@ static enum qd_status read_request(struct qd_oip_decoder *decoder,
         status = qd_oip_read_inputs(decoder, values[2]);
     if (status == QD_OK && values[3] != NULL)
         status = read_outputs(decoder, values[3]);
-    return status == QD_OK ? qd_windows_check(decoder->asked, decoder->error) : status;
+    return status == QD_OK ? qd_shm_tensors_check(decoder->asked, decoder->error) : status;
 }
 
 /* Room for the inputs: a built-in model's are its call's. */

@@ -36,8 +36,9 @@ struct qd_oip_asked {
      * strides that are among the call's attributes; types 0: others. The call's `variable` has
      * these inputs and those that did not come, whose type is QK_NONE. */
     struct qd_port *declared;
-    struct qd_window *windows; /* of inputs and, behind them, outputs in shared memory (windows.h);
-                                * NULL: none is there. For qd_windows_release */
+    /* Of inputs and, behind them, outputs in shared memory (shm_tensors.h). NULL: none is there.
+     * For qd_shm_tensors_release. */
+    struct qd_shm_tensor *shm_tensors;
     struct qk_call call; /* a built-in model's, and `inputs` are its; of a loaded one: empty */
 };
 

@@ -8,7 +8,7 @@
 #include "server/base/limits.h"
 #include "server/json/tensor.h"
 #include "server/memory/refusal.h"
-#include "server/oip/windows.h"
+#include "server/oip/shm_tensors.h"
 
 /* Clients without a connection to spare come back after this. */
 enum { RETRY_AFTER_S = 1 };
@@ -103,7 +103,7 @@ size_t qd_oip_least_answer_bytes(const struct qd_oip_asked *asked, const struct 
     size_t sum = 0;
     for (size_t i = 0; i < asked->signature->output_count; i++) {
         size_t bytes = 0;
-        if ((asked->outputs >> i & 1) == 0 || qd_windows_has_output(asked, i))
+        if ((asked->outputs >> i & 1) == 0 || qd_shm_tensors_has_output(asked, i))
             continue;
         const bool fits = is_json(asked, i)
                               ? !__builtin_mul_overflow(outputs[i].count, 2, &bytes)
@@ -257,7 +257,7 @@ static size_t print_output(struct qd_text *text, const struct qd_oip_writer *wri
     char *at = put(room, ",\"datatype\":\"");
     at = stpcpy(at, qk_type_info(output->type)->name);
     at = put_shape(put(at, "\",\"shape\":"), output);
-    const bool is_shared = qd_windows_has_output(writer->asked, i);
+    const bool is_shared = qd_shm_tensors_has_output(writer->asked, i);
     if (!is_shared && is_json(writer->asked, i)) {
         /* no parameters: C++ clients would then demand binary data */
         qd_text_commit(text, (size_t)(put(at, ",\"data\":") - room));

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "server/memory/refusal.h"
-#include "server/oip/windows.h"
+#include "server/oip/shm_tensors.h"
 
 /* ---- One input --------------------------------------------------------------------------- */
 
@@ -409,7 +409,7 @@ enum qd_status qd_oip_read_numbers(const struct qd_oip_numbers *numbers, size_t 
 struct content {
     const struct qd_json_value *blob; /* the size of the binary one */
     const struct qd_json_value *data;
-    const struct qd_window *window;
+    const struct qd_shm_tensor *shm_tensor;
 };
 
 static enum qd_status find_elsewhere(const struct qd_oip_decoder *decoder,
@@ -418,17 +418,17 @@ static enum qd_status find_elsewhere(const struct qd_oip_decoder *decoder,
                                      struct content *content)
 {
     const struct qd_json_path path = {"inputs", input->position, ".parameters."};
-    const struct qd_window_reader reader = {decoder->regions, decoder->arena, decoder->asked,
-                                            decoder->error};
+    const struct qd_shm_tensor_reader reader = {decoder->regions, decoder->arena, decoder->asked,
+                                                decoder->error};
     if (!qd_json_is_object(parameters)) {
         return qd_fail(decoder->error, QD_INVALID, "%s: expected an object, got %s",
                        label(input, ".parameters").text, qd_json_show(parameters).text);
     }
     enum qd_status status =
         qd_json_field(parameters, &path, "binary_data_size", &content->blob, decoder->error);
-    return status == QD_OK
-               ? qd_window_read(&reader, parameters, &path, false, input->index, &content->window)
-               : status;
+    return status == QD_OK ? qd_shm_tensor_read(&reader, parameters, &path, false, input->index,
+                                                &content->shm_tensor)
+                           : status;
 }
 
 static inline enum qd_status find_content(const struct qd_oip_decoder *decoder,
@@ -446,7 +446,8 @@ static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct 
     enum qd_status status = find_content(decoder, input, &content);
     if (status != QD_OK)
         return status;
-    const int count = (content.data != NULL) + (content.blob != NULL) + (content.window != NULL);
+    const int count =
+        (content.data != NULL) + (content.blob != NULL) + (content.shm_tensor != NULL);
     if (count != 1) {
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected one of data, parameters.binary_data_size and "
@@ -457,9 +458,9 @@ static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct 
         return take_numbers(decoder, input, content.data);
     if (content.blob != NULL)
         return take_blob(decoder, input, content.blob);
-    input->tensor->data = content.window->bytes;
+    input->tensor->data = content.shm_tensor->bytes;
     return check_bytes(decoder, input, ".parameters.shared_memory_byte_size",
-                       content.window->count);
+                       content.shm_tensor->count);
 }
 
 /* ---- An input that each run will bring --------------------------------------------------- */
@@ -474,7 +475,7 @@ static enum qd_status find_declared(const struct qd_oip_decoder *decoder, const 
         (decoder->asked->call.op->variable_inputs >> input->index & 1) == 0)
         return QD_OK;
     enum qd_status status = find_content(decoder, input, &content);
-    *declared = content.data == NULL && content.blob == NULL && content.window == NULL;
+    *declared = content.data == NULL && content.blob == NULL && content.shm_tensor == NULL;
     return status;
 }
 

@@ -6,7 +6,7 @@
 #include "server/memory/refusal.h"
 #include "server/memory/text.h"
 #include "server/oip/encode.h"
-#include "server/oip/windows.h"
+#include "server/oip/shm_tensors.h"
 #include "server/work/inference.h"
 #include "server/work/outputs.h"
 
@@ -229,8 +229,8 @@ static uint32_t constant_inputs(const struct qd_inference *inference)
 static enum qd_status plan(struct qd_inference *inference)
 {
     struct qk_error error = {.status = QK_OK};
-    if (qd_windows_copy_inputs(inference->asked, constant_inputs(inference), inference->arena,
-                               inference->error) != QD_OK)
+    if (qd_shm_tensors_copy_inputs(inference->asked, constant_inputs(inference), inference->arena,
+                                   inference->error) != QD_OK)
         return inference->error->status;
     const enum qk_status status = inference->request->model->graph == NULL
                                       ? plan_own(inference, &error)
@@ -351,7 +351,7 @@ static bool compute(struct qd_inference *inference);
 static void run_node(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
     const struct qd_inference *inference = qd_inference_of(job);
-    if (qd_windows_are_lost(inference->asked))
+    if (qd_shm_tensors_are_lost(inference->asked))
         return; /* it would write memory that nobody asked for; write_answer says so */
     qk_graph_run(inference->plan, inference->node, inference->inputs, inference->outputs,
                  inference->scratch, workspace, begin, end);
@@ -411,7 +411,7 @@ static void run_print(struct qd_job *job, void *workspace, size_t begin, size_t 
 static bool write_answer(struct qd_inference *inference)
 {
     enter(inference, QD_ENCODING);
-    if (qd_windows_refuse_loss(inference->asked, inference->error) != QD_OK)
+    if (qd_shm_tensors_refuse_loss(inference->asked, inference->error) != QD_OK)
         return false;
     const struct qk_graph_plan *plan = inference->plan;
     struct qk_tensor *outputs =
@@ -444,8 +444,8 @@ static void run_copy(struct qd_job *job, void *workspace, size_t begin, size_t e
     const struct qd_inference *inference = qd_inference_of(job);
     const size_t output = (size_t)__builtin_ctz(inference->copied_outputs);
     (void)workspace;
-    qd_windows_copy_output(inference->asked, output, inference->outputs[output],
-                           inference->plan->output_bytes[output], begin, end);
+    qd_shm_tensors_copy_output(inference->asked, output, inference->outputs[output],
+                               inference->plan->output_bytes[output], begin, end);
 }
 
 /* Of outputs in shared memory those that could not be computed there. */
@@ -454,7 +454,8 @@ static bool copy_outputs(struct qd_inference *inference)
     if (inference->copied_outputs == 0)
         return write_answer(inference);
     const size_t bytes = inference->plan->output_bytes[__builtin_ctz(inference->copied_outputs)];
-    const size_t unit_count = bytes / QD_WINDOW_UNIT_BYTES + (bytes % QD_WINDOW_UNIT_BYTES != 0);
+    const size_t unit_count =
+        bytes / QD_SHM_TENSOR_UNIT_BYTES + (bytes % QD_SHM_TENSOR_UNIT_BYTES != 0);
     return set_wide_phase(inference, run_copy, after_copy, unit_count, QD_BATCH_NS);
 }
 
@@ -507,7 +508,7 @@ static void done(struct qd_job *job)
     struct qd_inference *inference = qd_inference_of(job);
     struct qd_request *request = inference->request;
     qd_oip_writer_deinit(inference->writer);
-    qd_windows_release(&request->asked);
+    qd_shm_tensors_release(&request->asked);
     if (inference->pin.plan != NULL)
         qd_plans_unpin(request->model->plans, &inference->pin);
     if (request->error.status == QD_UNAVAILABLE)

@@ -3,11 +3,11 @@
 #include "server/base/limits.h"
 #include "server/memory/refusal.h"
 #include "server/oip/encode.h"
-#include "server/oip/windows.h"
+#include "server/oip/shm_tensors.h"
 
 uint64_t qd_outputs_request_bytes(const struct qd_request *request)
 {
-    return request->message.body_bytes + qd_windows_input_bytes(&request->asked);
+    return request->message.body_bytes + qd_shm_tensors_input_bytes(&request->asked);
 }
 
 /* What comes out, for which nobody has asked for memory yet, against what came. A loaded model does
@@ -22,7 +22,7 @@ static enum qd_status check_bytes(struct qd_request *request, const struct qk_gr
         bytes_max = QD_GROWTH_BYTES_MIN + (size_t)came * QD_GROWTH_MAX;
     size_t bytes = 0;
     for (size_t i = 0; i < plan->output_count; i++)
-        if (!qd_windows_has_output(&request->asked, i) &&
+        if (!qd_shm_tensors_has_output(&request->asked, i) &&
             __builtin_add_overflow(bytes, plan->output_bytes[i], &bytes))
             bytes = SIZE_MAX;
     if (bytes <= bytes_max)
@@ -59,10 +59,10 @@ enum qd_status qd_outputs_take(struct qd_request *request, const struct qk_graph
         status = check_answer(request, plan);
     for (size_t i = 0; status == QD_OK && i < plan->output_count; i++) {
         const size_t bytes = plan->output_bytes[i];
-        const bool is_shared = qd_windows_has_output(&request->asked, i);
+        const bool is_shared = qd_shm_tensors_has_output(&request->asked, i);
         if (is_shared)
-            status =
-                qd_windows_place_output(&request->asked, i, bytes, &outputs[i], &request->error);
+            status = qd_shm_tensors_place_output(&request->asked, i, bytes, &outputs[i],
+                                                 &request->error);
         if (status != QD_OK || outputs[i] != NULL)
             continue;
         *copied |= (uint32_t)is_shared << i;

@@ -1,5 +1,5 @@
 /* Where the outputs of an inference are computed: in the request's memory, or where the client has
- * made room for them (oip/windows.h). Not for a request whose answer is no inference's. */
+ * made room for them (oip/shm_tensors.h). Not for a request whose answer is no inference's. */
 #ifndef SERVER_WORK_OUTPUTS_H
 #define SERVER_WORK_OUTPUTS_H
 

@@ -1,4 +1,4 @@
-#include "server/oip/windows.h"
+#include "server/oip/shm_tensors.h"
 
 #include <string.h>
 
@@ -15,22 +15,24 @@ enum { OUTPUT_ALIGNMENT = 64 }; /* kernels/qk.h */
     qd_fail((reader)->error, QD_INVALID, "%s[%zu]%s%s: " format, (path)->array, (path)->position, \
             (path)->tail, key, __VA_ARGS__)
 
-static struct qd_window *output_window(const struct qd_oip_asked *asked, size_t output)
+static struct qd_shm_tensor *output_tensor(const struct qd_oip_asked *asked, size_t output)
 {
-    return asked->windows == NULL ? NULL : &asked->windows[asked->signature->input_count + output];
+    return asked->shm_tensors == NULL ? NULL
+                                      : &asked->shm_tensors[asked->signature->input_count + output];
 }
 
-static size_t window_count(const struct qd_oip_asked *asked)
+static size_t shm_tensor_count(const struct qd_oip_asked *asked)
 {
-    return asked->windows == NULL ? 0
-                                  : asked->signature->input_count + asked->signature->output_count;
+    return asked->shm_tensors == NULL
+               ? 0
+               : asked->signature->input_count + asked->signature->output_count;
 }
 
 /* ---- Reading ------------------------------------------------------------------------------ */
 
-static enum qd_status hold_region(const struct qd_window_reader *reader,
+static enum qd_status hold_region(const struct qd_shm_tensor_reader *reader,
                                   const struct qd_json_path *path,
-                                  const struct qd_json_value *value, struct qd_window *window)
+                                  const struct qd_json_value *value, struct qd_shm_tensor *tensor)
 {
     const char *name = qd_json_string(value);
     if (reader->regions == NULL) {
@@ -41,15 +43,15 @@ static enum qd_status hold_region(const struct qd_window_reader *reader,
         return FAIL(reader, path, region_key, "expected a string, got %s",
                     qd_json_show(value).text);
     }
-    window->region = qd_regions_hold(reader->regions, name);
-    if (window->region == NULL) {
+    tensor->region = qd_regions_hold(reader->regions, name);
+    if (tensor->region == NULL) {
         return FAIL(reader, path, region_key, "expected one that is registered, got %s",
                     qd_show_string(name).text);
     }
-    return qd_windows_refuse_loss(reader->asked, reader->error);
+    return qd_shm_tensors_refuse_loss(reader->asked, reader->error);
 }
 
-static enum qd_status read_number(const struct qd_window_reader *reader,
+static enum qd_status read_number(const struct qd_shm_tensor_reader *reader,
                                   const struct qd_json_path *path,
                                   const struct qd_json_value *parameters, const char *key,
                                   bool is_needed, uint64_t *number)
@@ -68,11 +70,12 @@ static enum qd_status read_number(const struct qd_window_reader *reader,
     return QD_OK;
 }
 
-static enum qd_status read_place(const struct qd_window_reader *reader,
+static enum qd_status read_place(const struct qd_shm_tensor_reader *reader,
                                  const struct qd_json_path *path,
-                                 const struct qd_json_value *parameters, struct qd_window *window)
+                                 const struct qd_json_value *parameters,
+                                 struct qd_shm_tensor *tensor)
 {
-    const size_t count = window->region->mapping.count;
+    const size_t count = tensor->region->mapping.count;
     uint64_t bytes, offset;
     enum qd_status status = read_number(reader, path, parameters, bytes_key, true, &bytes);
     if (status == QD_OK)
@@ -84,37 +87,38 @@ static enum qd_status read_place(const struct qd_window_reader *reader,
                     "expected it and %s within the region's %zu bytes, got %llu and %llu",
                     offset_key, count, (unsigned long long)bytes, (unsigned long long)offset);
     }
-    window->bytes = window->region->mapping.bytes + offset;
-    window->count = (size_t)bytes;
+    tensor->bytes = tensor->region->mapping.bytes + offset;
+    tensor->count = (size_t)bytes;
     return QD_OK;
 }
 
-enum qd_status qd_window_read(const struct qd_window_reader *reader,
-                              const struct qd_json_value *parameters,
-                              const struct qd_json_path *path, bool is_output, size_t index,
-                              const struct qd_window **window)
+enum qd_status qd_shm_tensor_read(const struct qd_shm_tensor_reader *reader,
+                                  const struct qd_json_value *parameters,
+                                  const struct qd_json_path *path, bool is_output, size_t index,
+                                  const struct qd_shm_tensor **tensor)
 {
     struct qd_oip_asked *asked = reader->asked;
     const struct qd_signature *signature = asked->signature;
     const struct qd_json_value *region;
-    *window = NULL;
+    *tensor = NULL;
     enum qd_status status = qd_json_field(parameters, path, region_key, &region, reader->error);
     if (status != QD_OK || region == NULL)
         return status;
-    if (asked->windows == NULL)
-        asked->windows =
+    if (asked->shm_tensors == NULL)
+        asked->shm_tensors =
             qd_arena_calloc(reader->arena, signature->input_count + signature->output_count,
-                            sizeof(*asked->windows));
-    if (asked->windows == NULL)
+                            sizeof(*asked->shm_tensors));
+    if (asked->shm_tensors == NULL)
         return qd_refuse_memory(reader->arena, "the request", reader->error);
-    struct qd_window *made = &asked->windows[index + (is_output ? signature->input_count : 0)];
+    struct qd_shm_tensor *made =
+        &asked->shm_tensors[index + (is_output ? signature->input_count : 0)];
     made->position = path->position;
-    *window = made;
+    *tensor = made;
     status = hold_region(reader, path, region, made);
     return status == QD_OK ? read_place(reader, path, parameters, made) : status;
 }
 
-static bool overlap(const struct qd_window *a, const struct qd_window *b)
+static bool overlap(const struct qd_shm_tensor *a, const struct qd_shm_tensor *b)
 {
     const struct qd_mapping *of_a = &a->region->mapping;
     const struct qd_mapping *of_b = &b->region->mapping;
@@ -125,13 +129,13 @@ static bool overlap(const struct qd_window *a, const struct qd_window *b)
            b_begin < a_begin + a->count;
 }
 
-enum qd_status qd_windows_check(const struct qd_oip_asked *asked, struct qd_error *error)
+enum qd_status qd_shm_tensors_check(const struct qd_oip_asked *asked, struct qd_error *error)
 {
     const size_t input_count = asked->signature->input_count;
-    for (size_t i = input_count; i < window_count(asked); i++) {
-        const struct qd_window *output = &asked->windows[i];
+    for (size_t i = input_count; i < shm_tensor_count(asked); i++) {
+        const struct qd_shm_tensor *output = &asked->shm_tensors[i];
         for (size_t j = 0; output->region != NULL && j < i; j++) {
-            const struct qd_window *other = &asked->windows[j];
+            const struct qd_shm_tensor *other = &asked->shm_tensors[j];
             if (other->region == NULL || !overlap(output, other))
                 continue;
             return qd_fail(error, QD_INVALID,
@@ -146,93 +150,94 @@ enum qd_status qd_windows_check(const struct qd_oip_asked *asked, struct qd_erro
 
 /* ---- Using -------------------------------------------------------------------------------- */
 
-size_t qd_windows_input_bytes(const struct qd_oip_asked *asked)
+size_t qd_shm_tensors_input_bytes(const struct qd_oip_asked *asked)
 {
     size_t bytes = 0;
-    for (size_t i = 0; asked->windows != NULL && i < asked->signature->input_count; i++)
-        bytes += asked->windows[i].count; /* each is less than half of all addresses */
+    for (size_t i = 0; asked->shm_tensors != NULL && i < asked->signature->input_count; i++)
+        bytes += asked->shm_tensors[i].count; /* each is less than half of all addresses */
     return bytes;
 }
 
-enum qd_status qd_windows_copy_inputs(const struct qd_oip_asked *asked, uint32_t inputs,
-                                      struct qd_arena *arena, struct qd_error *error)
+enum qd_status qd_shm_tensors_copy_inputs(const struct qd_oip_asked *asked, uint32_t inputs,
+                                          struct qd_arena *arena, struct qd_error *error)
 {
-    for (size_t i = 0; asked->windows != NULL && i < asked->signature->input_count; i++) {
-        const struct qd_window *window = &asked->windows[i];
-        if (window->region == NULL || (inputs >> i & 1) == 0)
+    for (size_t i = 0; asked->shm_tensors != NULL && i < asked->signature->input_count; i++) {
+        const struct qd_shm_tensor *tensor = &asked->shm_tensors[i];
+        if (tensor->region == NULL || (inputs >> i & 1) == 0)
             continue;
-        void *copy = qd_arena_alloc(arena, window->count);
+        void *copy = qd_arena_alloc(arena, tensor->count);
         if (copy == NULL)
             return qd_refuse_memory(arena, "an input in shared memory", error);
-        asked->inputs[i].data = memcpy(copy, window->bytes, window->count);
+        asked->inputs[i].data = memcpy(copy, tensor->bytes, tensor->count);
     }
-    return qd_windows_refuse_loss(asked, error);
+    return qd_shm_tensors_refuse_loss(asked, error);
 }
 
-bool qd_windows_has_output(const struct qd_oip_asked *asked, size_t output)
+bool qd_shm_tensors_has_output(const struct qd_oip_asked *asked, size_t output)
 {
-    const struct qd_window *window = output_window(asked, output);
-    return window != NULL && window->region != NULL;
+    const struct qd_shm_tensor *tensor = output_tensor(asked, output);
+    return tensor != NULL && tensor->region != NULL;
 }
 
-enum qd_status qd_windows_place_output(const struct qd_oip_asked *asked, size_t output,
-                                       size_t bytes, void **place, struct qd_error *error)
+enum qd_status qd_shm_tensors_place_output(const struct qd_oip_asked *asked, size_t output,
+                                           size_t bytes, void **place, struct qd_error *error)
 {
-    const struct qd_window *window = output_window(asked, output);
-    if (bytes > window->count) {
+    const struct qd_shm_tensor *tensor = output_tensor(asked, output);
+    if (bytes > tensor->count) {
         return qd_fail(
             error, QD_INVALID, "outputs[%zu].parameters.%s (%s): expected at least %zu, got %zu",
-            window->position, bytes_key,
-            qd_show_string(asked->signature->outputs[output].name).text, bytes, window->count);
+            tensor->position, bytes_key,
+            qd_show_string(asked->signature->outputs[output].name).text, bytes, tensor->count);
     }
-    *place = (uintptr_t)window->bytes % OUTPUT_ALIGNMENT == 0 ? window->bytes : NULL;
+    *place = (uintptr_t)tensor->bytes % OUTPUT_ALIGNMENT == 0 ? tensor->bytes : NULL;
     return QD_OK;
 }
 
-void qd_windows_copy_output(const struct qd_oip_asked *asked, size_t output, const void *from,
-                            size_t bytes, size_t begin, size_t end)
+void qd_shm_tensors_copy_output(const struct qd_oip_asked *asked, size_t output, const void *from,
+                                size_t bytes, size_t begin, size_t end)
 {
-    const size_t first = begin * QD_WINDOW_UNIT_BYTES;
+    const size_t first = begin * QD_SHM_TENSOR_UNIT_BYTES;
     const size_t left = bytes - first;
-    const size_t wanted = (end - begin) * QD_WINDOW_UNIT_BYTES;
-    if (!qd_windows_are_lost(asked))
-        memcpy(output_window(asked, output)->bytes + first, (const char *)from + first,
+    const size_t wanted = (end - begin) * QD_SHM_TENSOR_UNIT_BYTES;
+    if (!qd_shm_tensors_are_lost(asked))
+        memcpy(output_tensor(asked, output)->bytes + first, (const char *)from + first,
                wanted < left ? wanted : left);
 }
 
 /* ---- Losing ------------------------------------------------------------------------------- */
 
-static const struct qd_window *find_lost(const struct qd_oip_asked *asked)
+static const struct qd_shm_tensor *find_lost(const struct qd_oip_asked *asked)
 {
-    for (size_t i = 0; i < window_count(asked); i++) {
-        const struct qd_window *window = &asked->windows[i];
-        if (window->region != NULL && qd_mapping_is_lost(&window->region->mapping))
-            return window;
+    for (size_t i = 0; i < shm_tensor_count(asked); i++) {
+        const struct qd_shm_tensor *tensor = &asked->shm_tensors[i];
+        if (tensor->region != NULL && qd_mapping_is_lost(&tensor->region->mapping))
+            return tensor;
     }
     return NULL;
 }
 
-bool qd_windows_are_lost(const struct qd_oip_asked *asked)
+bool qd_shm_tensors_are_lost(const struct qd_oip_asked *asked)
 {
     return find_lost(asked) != NULL;
 }
 
-enum qd_status qd_windows_refuse_loss(const struct qd_oip_asked *asked, struct qd_error *error)
+enum qd_status qd_shm_tensors_refuse_loss(const struct qd_oip_asked *asked, struct qd_error *error)
 {
-    const struct qd_window *window = find_lost(asked);
-    if (window == NULL)
+    const struct qd_shm_tensor *tensor = find_lost(asked);
+    if (tensor == NULL)
         return QD_OK;
     return qd_fail(error, QD_INVALID,
                    "%s[%zu].parameters.%s: expected all of region %s, got less: its object was "
                    "made smaller, or the system has no memory left for it; register it again",
-                   window < asked->windows + asked->signature->input_count ? "inputs" : "outputs",
-                   window->position, region_key, qd_show_string(window->region->name).text);
+                   tensor < asked->shm_tensors + asked->signature->input_count ? "inputs"
+                                                                               : "outputs",
+                   tensor->position, region_key, qd_show_string(tensor->region->name).text);
 }
 
-void qd_windows_release(struct qd_oip_asked *asked)
+void qd_shm_tensors_release(struct qd_oip_asked *asked)
 {
-    for (size_t i = 0; i < window_count(asked); i++)
-        if (asked->windows[i].region != NULL)
-            qd_region_release(asked->windows[i].region);
-    asked->windows = NULL;
+    for (size_t i = 0; i < shm_tensor_count(asked); i++)
+        if (asked->shm_tensors[i].region != NULL)
+            qd_region_release(asked->shm_tensors[i].region);
+    asked->shm_tensors = NULL;
 }
