@@ -152,7 +152,7 @@ KERNELS := \
 
 # By rooms: each may include only itself and those that stand before it.
 SERVER := \
-    server/base/digest.c server/base/errand.c server/base/file.c server/base/snapshots.c \
+    server/base/background.c server/base/digest.c server/base/file.c server/base/snapshots.c \
     server/base/status.c \
     server/memory/admission.c server/memory/arena.c server/memory/blocks.c server/memory/mapping.c \
     server/memory/prefault.c server/memory/refusal.c server/memory/text.c \

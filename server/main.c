@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "kernels/qk.h"
-#include "server/base/errand.h"
+#include "server/base/background.h"
 #include "server/base/limits.h"
 #include "server/base/version.h"
 #include "server/config/config.h"
@@ -71,8 +71,8 @@ struct process {
     struct qd_console *console; /* NULL: none */
     struct qd_tls *tls;         /* NULL: none */
     struct qd_quota *quota;
-    struct qd_errand reload; /* of tokens and certificate */
-    bool reload_waits;       /* until somebody is listened to */
+    struct qd_background_task reload; /* of tokens and certificate */
+    bool reload_waits;                /* until somebody is listened to */
     struct qd_server server;
     struct qd_io_threads *io_threads;
     struct qd_log_file *access_log; /* NULL: none */
@@ -160,7 +160,7 @@ static void on_reload_signal(void *context)
     if (process->access_log != NULL)
         qd_log_file_reopen(process->access_log);
     process->reload_waits = process->io_threads == NULL;
-    if (!process->reload_waits && !qd_errand_ask(&process->reload))
+    if (!process->reload_waits && !qd_background_ask(&process->reload))
         qd_log(QD_LOG_ERROR, "SIGHUP: no thread to read the files again", "%s", "");
 }
 
@@ -503,7 +503,7 @@ static bool start_listening(struct process *process)
 
 static void deinit(struct process *process)
 {
-    const bool reloads = !qd_errand_end(&process->reload);
+    const bool reloads = !qd_background_end(&process->reload);
     qd_prefault_destroy(process->prefault); /* first: qd_loop_destroy calls its last posts */
     qd_io_threads_destroy(process->io_threads);
     if (process->memory != NULL) /* what comes back from here on is for nobody */
@@ -562,7 +562,7 @@ int main(int argc, char **argv)
     qd_log_set_level(process.config.log_level);
     qd_log_set_format(process.config.log_format);
     resolve_auto(&process.config);
-    qd_errand_init(&process.reload, reload, &process);
+    qd_background_init(&process.reload, reload, &process);
     bool ready = raise_file_limit(&process) && start_kernels(&process) &&
                  qd_log_start(&process.error) && create_access(&process) && create_tls(&process) &&
                  create_console(&process) && open_access_log(&process) &&

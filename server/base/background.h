@@ -1,12 +1,13 @@
-/* Something that takes long, such as reading files, and is asked for now and then by a thread that
- * does not wait for it, such as a loop's. A thread that lives as long as that takes does it. */
-#ifndef SERVER_BASE_ERRAND_H
-#define SERVER_BASE_ERRAND_H
+/* Background tasks: work that takes long, such as reading files, and is asked for now and then by a
+ * thread that does not wait for it, such as a loop's. A thread that lives as long as the work takes
+ * does it. */
+#ifndef SERVER_BASE_BACKGROUND_H
+#define SERVER_BASE_BACKGROUND_H
 
 #include <pthread.h>
 #include <stdbool.h>
 
-struct qd_errand {
+struct qd_background_task {
     void (*run)(void *context);
     void *context;
     pthread_mutex_t lock; /* over all below */
@@ -16,14 +17,14 @@ struct qd_errand {
     bool again; /* asked for while it ran */
 };
 
-void qd_errand_init(struct qd_errand *errand, void (*run)(void *context), void *context);
+void qd_background_init(struct qd_background_task *task, void (*run)(void *context), void *context);
 
 /* Calls `run` on another thread, soon. Where it runs already it runs once more, for it may have
  * seen what was there before. Returns false if no thread can be had. On one thread. */
-bool qd_errand_ask(struct qd_errand *errand);
+bool qd_background_ask(struct qd_background_task *task);
 
 /* Waits for its end, for two seconds at most. Returns false if it still runs: what it uses has to
  * stay until the process ends. */
-bool qd_errand_end(struct qd_errand *errand);
+bool qd_background_end(struct qd_background_task *task);
 
 #endif
