@@ -237,9 +237,9 @@ static bool raise_file_limit(struct process *process)
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
     bool raised = setrlimit(RLIMIT_NOFILE, &limit) == 0;
     if (limit.rlim_max < OTHER_FILES_MAX) {
-        return qd_complain(&process->error,
-                           "file descriptors (ulimit -n): expected at least %d, got %llu",
-                           OTHER_FILES_MAX, (unsigned long long)limit.rlim_max);
+        return qd_fail_startup(&process->error,
+                               "file descriptors (ulimit -n): expected at least %d, got %llu",
+                               OTHER_FILES_MAX, (unsigned long long)limit.rlim_max);
     }
     if (!raised || limit.rlim_cur < wanted) {
         qd_log(QD_LOG_WARN, "fewer file descriptors than --max-connections",
@@ -261,13 +261,13 @@ static void hold_stop_signals(bool hold)
 }
 
 /* Returns false. What the kernels say of what they are told begins with their own word for it. */
-static bool complain_of_kernels(struct process *process, const struct qk_error *error)
+static bool fail_for_kernels(struct process *process, const struct qk_error *error)
 {
     const bool of_tier = strncmp(error->text, "tier: ", 6) == 0;
     const bool of_gemm = strncmp(error->text, "gemm: ", 6) == 0;
-    return of_tier || of_gemm
-               ? qd_complain(&process->error, "--%s: %s", of_tier ? "cpu" : "gemm", error->text + 6)
-               : qd_complain(&process->error, "%s", error->text);
+    return of_tier || of_gemm ? qd_fail_startup(&process->error, "--%s: %s",
+                                                of_tier ? "cpu" : "gemm", error->text + 6)
+                              : qd_fail_startup(&process->error, "%s", error->text);
 }
 
 /* Before any other thread starts: it may set the environment. */
@@ -278,7 +278,7 @@ static bool create_kernels(struct process *process)
     struct qk_error error;
     return qk_kernels_create(config->cpu, config->gemm, config->measure, (size_t)threads,
                              &process->kernels, &error) == QK_OK ||
-           complain_of_kernels(process, &error);
+           fail_for_kernels(process, &error);
 }
 
 /* For --kernels. */
@@ -327,7 +327,7 @@ static bool create_console(struct process *process)
     if (!process->config.console)
         return true;
     process->console = qd_console_create();
-    return process->console != NULL || qd_complain(&process->error, "out of memory");
+    return process->console != NULL || qd_fail_startup(&process->error, "out of memory");
 }
 
 static bool create_tls(struct process *process)
@@ -355,14 +355,14 @@ static bool create_regions(struct process *process)
         return true;
     process->regions = qd_regions_create(config->shared_memory_prefix, config->max_shared_bytes);
     return process->regions != NULL ||
-           qd_complain(&process->error, "--allow-shared-memory: out of memory or threads");
+           qd_fail_startup(&process->error, "--allow-shared-memory: out of memory or threads");
 }
 
 static bool start_services(struct process *process)
 {
     const struct qd_config *config = &process->config;
     if (!qd_pool_can_start((unsigned)config->threads)) {
-        return qd_complain(
+        return qd_fail_startup(
             &process->error,
             "--threads: cannot start %llu; memory or the limit on processes is short",
             (unsigned long long)config->threads);
@@ -377,7 +377,7 @@ static bool start_services(struct process *process)
         process->models = qd_models_create(process->metrics);
     if (process->prefault == NULL || process->loop == NULL || process->memory == NULL ||
         process->model_memory == NULL || process->models == NULL || process->quota == NULL)
-        return qd_complain(&process->error, "out of memory, file descriptors or threads");
+        return qd_fail_startup(&process->error, "out of memory, file descriptors or threads");
     qd_memory_set_prefault(process->memory, process->prefault);
     qd_memory_set_for_models(process->model_memory);
     const struct qd_scheduler_settings scheduling = {.thread_count = (unsigned)config->threads,
@@ -394,7 +394,7 @@ static bool start_services(struct process *process)
     if (process->scheduler == NULL || process->sigterm == NULL || process->sigint == NULL ||
         process->sighup == NULL || process->trim_timer == NULL || process->room_timer == NULL ||
         process->drain_timer == NULL)
-        return qd_complain(&process->error, "out of memory or file descriptors");
+        return qd_fail_startup(&process->error, "out of memory or file descriptors");
     qd_admission_on_room(qd_memory_admission(process->memory), on_room, process);
     hold_stop_signals(false);
     qd_timer_start(process->trim_timer, TRIM_MS, TRIM_MS);
@@ -413,7 +413,7 @@ static bool create_loader(struct process *process)
             config->model_repository,
             config->allow_repository_links ? QD_LINKS_ANYWHERE : QD_LINKS_INSIDE, &error);
         if (process->repository == NULL)
-            return qd_complain(&process->error, "--model-repository: %s", error.text);
+            return qd_fail_startup(&process->error, "--model-repository: %s", error.text);
     }
     const struct qd_loader_settings settings = {
         .models = process->models,
@@ -431,7 +431,7 @@ static bool create_loader(struct process *process)
     };
     process->loader = qd_loader_create(&settings);
     return process->loader != NULL ||
-           qd_complain(&process->error, "out of memory or file descriptors");
+           qd_fail_startup(&process->error, "out of memory or file descriptors");
 }
 
 static void on_models_loaded(void *context, const struct qd_error *error)
@@ -487,10 +487,11 @@ static bool start_listening(struct process *process)
         return false;
     process->server.io_threads = process->io_threads;
     if (!qd_io_threads_start(process->io_threads)) {
-        return qd_complain(&process->error,
-                           "--io-threads: cannot start %llu; memory or the limit on processes is "
-                           "short",
-                           (unsigned long long)process->config.io_threads);
+        return qd_fail_startup(
+            &process->error,
+            "--io-threads: cannot start %llu; memory or the limit on processes is "
+            "short",
+            (unsigned long long)process->config.io_threads);
     }
     const char *name;
     for (size_t i = 0; (name = qd_io_threads_name(process->io_threads, i)) != NULL; i++)

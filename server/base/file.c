@@ -40,7 +40,7 @@ const char *qd_file_kind(mode_t mode)
 
 static bool refuse_kind(mode_t mode, struct qd_error *error)
 {
-    return qd_complain(error, "expected a regular file, got %s", qd_file_kind(mode));
+    return qd_fail_startup(error, "expected a regular file, got %s", qd_file_kind(mode));
 }
 
 static bool read_open(int fd, size_t bytes_max, struct qd_file *file, struct qd_error *error)
@@ -59,9 +59,9 @@ static bool read_open(int fd, size_t bytes_max, struct qd_file *file, struct qd_
     }
     file->bytes = bytes_max + 1;
     if (count < 0)
-        qd_complain(error, "%s", strerror(errno));
+        qd_fail_startup(error, "%s", strerror(errno));
     else
-        qd_complain(error, "expected at most %zu bytes", bytes_max);
+        qd_fail_startup(error, "expected at most %zu bytes", bytes_max);
     qd_file_forget(file);
     return false;
 }
@@ -76,7 +76,7 @@ bool qd_file_read(const char *path, size_t bytes_max, struct qd_file *file, stru
         struct stat status;
         if (reason == ENXIO && stat(path, &status) == 0 && S_ISSOCK(status.st_mode))
             return refuse_kind(status.st_mode, error); /* a socket cannot be opened */
-        return qd_complain(error, "%s", strerror(reason));
+        return qd_fail_startup(error, "%s", strerror(reason));
     }
     bool is_read = read_open(fd, bytes_max, file, error);
     close(fd);

@@ -36,7 +36,7 @@ enum qd_status qd_fail_for(struct qd_error *error, enum qd_reason reason, enum q
     return status;
 }
 
-bool qd_complain(struct qd_error *error, const char *format, ...)
+bool qd_fail_startup(struct qd_error *error, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);

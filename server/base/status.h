@@ -68,9 +68,9 @@ enum qd_status qd_fail(struct qd_error *error, enum qd_status status, const char
 enum qd_status qd_fail_for(struct qd_error *error, enum qd_reason reason, enum qd_status status,
                            const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* The same where no request is to be answered, but the operator gave what does not do: a flag, a
- * file, an address. Returns false. */
-bool qd_complain(struct qd_error *error, const char *format, ...)
+/* Like qd_fail, for a flag, file or address that cannot be used, before any request exists. Returns
+ * false. */
+bool qd_fail_startup(struct qd_error *error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -72,7 +72,7 @@ bool qd_address_resolve(const char *address, struct sockaddr_storage *name, sock
         return true;
     }
     if (path != NULL || !split(address, host, &port)) {
-        return qd_complain(
+        return qd_fail_startup(
             error, "expected ADDR:PORT, [ADDR6]:PORT or unix:PATH, the path of at most %d bytes",
             QD_UNIX_PATH_BYTES - 1);
     }
@@ -80,7 +80,7 @@ bool qd_address_resolve(const char *address, struct sockaddr_storage *name, sock
     struct addrinfo *found;
     int result = getaddrinfo(host, port, &hints, &found);
     if (result != 0)
-        return qd_complain(error, "%s", gai_strerror(result));
+        return qd_fail_startup(error, "%s", gai_strerror(result));
     memcpy(name, found->ai_addr, found->ai_addrlen);
     *name_bytes = found->ai_addrlen;
     freeaddrinfo(found);

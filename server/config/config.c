@@ -417,7 +417,7 @@ static enum qd_config_result take(const struct flag *flag, const char *source, c
         return QD_CONFIG_RUN;
     char expected[128];
     print_expected(flag, expected, sizeof(expected));
-    qd_complain(error, "%s: expected %s, got \"%.100s\"", source, expected, text);
+    qd_fail_startup(error, "%s: expected %s, got \"%.100s\"", source, expected, text);
     return QD_CONFIG_BAD;
 }
 
@@ -452,13 +452,13 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     if (flag == NULL && (flag = find_switch_off(name)) != NULL)
         text = "off";
     if (flag == NULL) {
-        qd_complain(error, "expected a flag that --help lists, got \"%.100s\"", argument);
+        qd_fail_startup(error, "expected a flag that --help lists, got \"%.100s\"", argument);
         return QD_CONFIG_BAD;
     }
     if (!takes_value(flag)) {
         if (name[count] == '=') {
-            qd_complain(error, "--%s: expected no value, got \"%.100s\"", flag->name,
-                        name + count + 1);
+            qd_fail_startup(error, "--%s: expected no value, got \"%.100s\"", flag->name,
+                            name + count + 1);
             return QD_CONFIG_BAD;
         }
         config->healthcheck |= flag->kind == KIND_HEALTHCHECK;
@@ -470,7 +470,7 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     if (text == NULL && *index + 1 < argc)
         text = argv[++*index];
     if (text == NULL) {
-        qd_complain(error, "--%s: expected %s after it, got nothing", flag->name, flag->value);
+        qd_fail_startup(error, "--%s: expected %s after it, got nothing", flag->name, flag->value);
         return QD_CONFIG_BAD;
     }
     if (flag->kind == KIND_LISTEN && !given[flag - flags])
@@ -523,7 +523,7 @@ static enum qd_config_result check_together(const struct qd_config *config, stru
                "got one";
     if (text == NULL)
         return QD_CONFIG_RUN;
-    qd_complain(error, "%s", text);
+    qd_fail_startup(error, "%s", text);
     return QD_CONFIG_BAD;
 }
 

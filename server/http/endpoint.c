@@ -151,8 +151,8 @@ bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
         .is_shared = settings->config->io_threads > 1,
     };
     if (settings->tls != NULL && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
-        return qd_complain(error, "cannot listen on %s: --tls-cert: this libmicrohttpd has no TLS",
-                           address);
+        return qd_fail_startup(
+            error, "cannot listen on %s: --tls-cert: this libmicrohttpd has no TLS", address);
     if (first == NULL ? !qd_socket_listen(&endpoint->socket, address, &wanted, error)
                       : !qd_socket_join(&endpoint->socket, &first->socket, BACKLOG, error))
         return false;
@@ -161,7 +161,7 @@ bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
     if (endpoint->mhd == NULL) {
         close(endpoint->socket.fd);
         qd_socket_unlink(&endpoint->socket);
-        return qd_complain(error, "cannot listen on %s: libmicrohttpd did not start", address);
+        return qd_fail_startup(error, "cannot listen on %s: libmicrohttpd did not start", address);
     }
     endpoint->loop = settings->loop;
     endpoint->on_ready = settings->on_ready;
@@ -169,7 +169,7 @@ bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
     endpoint->pause_timer = qd_loop_timer(endpoint->loop, resume, endpoint);
     if (endpoint->pause_timer == NULL || !watch(endpoint)) {
         qd_endpoint_close(endpoint);
-        return qd_complain(error, "cannot listen on %s: the loop cannot watch it", address);
+        return qd_fail_startup(error, "cannot listen on %s: the loop cannot watch it", address);
     }
     if (first == NULL)
         warn_of_strangers(endpoint, settings);

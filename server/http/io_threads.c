@@ -104,7 +104,7 @@ static bool open_thread(struct qd_io_threads *all, struct qd_loop *loop,
     };
     all->count++;
     if (loop == NULL)
-        return qd_complain(error, "--io-threads: out of memory or file descriptors");
+        return qd_fail_startup(error, "--io-threads: out of memory or file descriptors");
     thread->listener = qd_listener_create(loop, settings, first, error);
     return thread->listener != NULL;
 }
@@ -114,7 +114,7 @@ struct qd_io_threads *qd_io_threads_create(struct qd_loop *loop,
                                            struct qd_error *error)
 {
     struct qd_io_threads *all = calloc(1, sizeof(*all));
-    qd_complain(error, "out of memory");
+    qd_fail_startup(error, "out of memory");
     if (all == NULL)
         return NULL;
     pthread_mutex_init(&all->gate, NULL);

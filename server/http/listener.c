@@ -224,7 +224,7 @@ struct qd_listener *qd_listener_create(struct qd_loop *loop,
                                        const struct qd_listener *first, struct qd_error *error)
 {
     struct qd_listener *listener = calloc(1, sizeof(*listener));
-    qd_complain(error, "out of memory");
+    qd_fail_startup(error, "out of memory");
     if (listener == NULL)
         return NULL;
     listener->config = settings->config;

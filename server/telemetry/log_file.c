@@ -267,8 +267,9 @@ static bool open_file(struct qd_log_file *file, const char *path, struct qd_erro
     file->fd = file->path == NULL ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
                                   : open(path, OPEN_FLAGS, FILE_MODE);
     if (file->fd < 0 || fstat(file->fd, &found) != 0) {
-        return qd_complain(error, "%s: cannot open \"%.300s\": %s",
-                           file->is_log ? "standard error" : "--access-log", path, strerror(errno));
+        return qd_fail_startup(error, "%s: cannot open \"%.300s\": %s",
+                               file->is_log ? "standard error" : "--access-log", path,
+                               strerror(errno));
     }
     file->is_file = S_ISREG(found.st_mode);
     return true;
@@ -286,8 +287,8 @@ static void free_all(struct qd_log_file *file)
 struct qd_log_file *qd_log_file_create(const char *path, struct qd_error *error)
 {
     struct qd_log_file *file = calloc(1, sizeof(*file));
-    qd_complain(error, "%s: out of memory, or of threads",
-                path == NULL ? "standard error" : "--access-log");
+    qd_fail_startup(error, "%s: out of memory, or of threads",
+                    path == NULL ? "standard error" : "--access-log");
     if (file == NULL)
         return NULL;
     file->fd = -1;

@@ -82,7 +82,7 @@ void qd_loader_destroy(struct qd_loader *loader)
 static void keep_failure(struct qd_loader *loader, const char *what, const char *why)
 {
     if (loader->on_started != NULL && loader->error.status == QD_OK)
-        qd_complain(&loader->error, "%s%s", what, why);
+        qd_fail_startup(&loader->error, "%s%s", what, why);
 }
 
 /* ---- The repository's folders ------------------------------------------------------------- */

@@ -45,7 +45,7 @@ static void set_deadline(void)
 /* Returns false. */
 static bool refuse(const char *address, const char *what, struct qd_error *error)
 {
-    return qd_complain(error, "not ready: %s: %s", address, what);
+    return qd_fail_startup(error, "not ready: %s: %s", address, what);
 }
 
 /* Nobody is at "every address of this host", and nobody at the port that port 0 became. */
@@ -79,7 +79,7 @@ static bool receive(int fd, char answer[ANSWER_BYTES_MAX])
     return got >= 0 || count > 0;
 }
 
-/* Complains with the answer's first line, fit for a terminal. */
+/* Fails with the answer's first line, fit for a terminal. */
 static bool judge(const char *address, char *answer, struct qd_error *error)
 {
     if (strncmp(answer, good, strlen(good)) == 0) {

@@ -54,7 +54,7 @@ static struct qd_tokens *read_tokens(const struct qd_access *access, bool *is_pu
         tokens = qd_tokens_create(file.text, file.bytes, &why);
     *is_public = file.is_public;
     if (tokens == NULL)
-        qd_complain(error, "--token-file %.256s: %s", access->config->token_file, why.text);
+        qd_fail_startup(error, "--token-file %.256s: %s", access->config->token_file, why.text);
     if (is_read)
         qd_file_forget(&file);
     return tokens;
@@ -63,7 +63,7 @@ static struct qd_tokens *read_tokens(const struct qd_access *access, bool *is_pu
 struct qd_access *qd_access_create(const struct qd_config *config, struct qd_error *error)
 {
     struct qd_access *access = calloc(1, sizeof(*access));
-    qd_complain(error, "out of memory");
+    qd_fail_startup(error, "out of memory");
     if (access == NULL)
         return NULL;
     access->config = config;
@@ -103,8 +103,9 @@ void qd_access_reload(struct qd_access *access)
     }
     if (tokens != NULL) {
         qd_tokens_destroy(tokens);
-        qd_complain(&error, "expected a free copy of the tokens, got %d that requests still use",
-                    QD_SNAPSHOT_COUNT_MAX);
+        qd_fail_startup(&error,
+                        "expected a free copy of the tokens, got %d that requests still use",
+                        QD_SNAPSHOT_COUNT_MAX);
     }
     qd_log(QD_LOG_ERROR, "the tokens stay as they were", "error=\"%s\"",
            qd_log_value(error.text).text);

@@ -77,10 +77,10 @@ static bool add(struct qd_tokens *tokens, size_t line, struct word word, struct 
 {
     struct token *token = &tokens->all[tokens->count];
     if (!qd_digest_of(word.bytes, word.count, &token->digest))
-        return qd_complain(error, "out of memory");
+        return qd_fail_startup(error, "out of memory");
     size_t same = line_of(tokens, &token->digest);
     if (same != 0) /* whoever takes one of them away means both */
-        return qd_complain(
+        return qd_fail_startup(
             error, "line %zu: expected a token that no other line has, got that of line %zu", line,
             same);
     token->line = line;
@@ -113,7 +113,7 @@ static bool read_line(struct qd_tokens *tokens, size_t line, const char *at, con
         wrong = "expected at most 1024 tokens";
     if (wrong == NULL)
         return add(tokens, line, token, name, error);
-    return qd_complain(error, "line %zu: %s", line, wrong);
+    return qd_fail_startup(error, "line %zu: %s", line, wrong);
 }
 
 static bool read_lines(struct qd_tokens *tokens, const char *text, size_t bytes,
@@ -129,14 +129,14 @@ static bool read_lines(struct qd_tokens *tokens, const char *text, size_t bytes,
         text = newline == NULL ? end : newline + 1;
     }
     if (tokens->count == 0)
-        qd_complain(error, "expected at least one token, got none");
+        qd_fail_startup(error, "expected at least one token, got none");
     return tokens->count > 0;
 }
 
 struct qd_tokens *qd_tokens_create(const char *text, size_t bytes, struct qd_error *error)
 {
     struct qd_tokens *tokens = calloc(1, sizeof(*tokens));
-    qd_complain(error, "out of memory");
+    qd_fail_startup(error, "out of memory");
     if (tokens == NULL)
         return NULL;
     tokens->all = calloc(QD_TOKEN_COUNT_MAX, sizeof(*tokens->all));

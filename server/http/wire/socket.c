@@ -62,7 +62,7 @@ static bool close_and_complain(struct qd_socket *listener, const char *address, 
     const char *why = reason(is_unix, errno);
     if (listener->fd >= 0)
         close(listener->fd);
-    return qd_complain(error, "cannot listen on %s: %s", address, why);
+    return qd_fail_startup(error, "cannot listen on %s: %s", address, why);
 }
 
 /* ---- Unix --------------------------------------------------------------------------------- */
@@ -200,7 +200,7 @@ static bool find_owner(const char *owner, struct unix_name *name, struct qd_erro
     name->group = (gid_t)-1;
     if ((user_bytes > 0 && !find_id(owner, user_bytes, false, &name->user)) ||
         (group != NULL && !find_id(group, strlen(group), true, &name->group))) {
-        return qd_complain(
+        return qd_fail_startup(
             error,
             "--unix-owner: expected USER, USER:GROUP or :GROUP that this system knows, "
             "or numbers, got \"%.100s\"",
@@ -339,7 +339,7 @@ bool qd_socket_listen(struct qd_socket *listener, const char *address,
     socklen_t name_bytes;
     struct qd_error why;
     if (!qd_address_resolve(address, &name, &name_bytes, &why))
-        return qd_complain(error, "cannot listen on %s: %s", address, why.text);
+        return qd_fail_startup(error, "cannot listen on %s: %s", address, why.text);
     if (name.ss_family == AF_UNIX)
         return listen_unix(listener, address, (const struct sockaddr_un *)&name, settings, error);
     return listen_tcp(listener, address, &name, name_bytes, settings, error);

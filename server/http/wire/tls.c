@@ -33,7 +33,7 @@ static bool read_file(const char *flag, const char *path, struct qd_file *file,
 {
     struct qd_error why;
     return qd_file_read(path, QD_TLS_FILE_BYTES_MAX, file, &why) ||
-           qd_complain(error, "%s %.256s: %s", flag, path, why.text);
+           qd_fail_startup(error, "%s %.256s: %s", flag, path, why.text);
 }
 
 static gnutls_datum_t datum(const struct qd_file *file)
@@ -73,8 +73,8 @@ static void log_identity(const struct qd_tls *tls, time_t until)
 /* Returns false. */
 static bool refuse_cert(const struct qd_tls *tls, int result, struct qd_error *error)
 {
-    return qd_complain(error, "--tls-cert %.256s: %s", tls->config->tls_cert,
-                       gnutls_strerror(result));
+    return qd_fail_startup(error, "--tls-cert %.256s: %s", tls->config->tls_cert,
+                           gnutls_strerror(result));
 }
 
 /* In the place of what there is. It also sees whether the two belong together. */
@@ -99,8 +99,9 @@ static bool make_identity(struct qd_tls *tls, struct qd_error *error)
                                                   GNUTLS_X509_FMT_PEM, NULL, 0);
     if (result < 0) {
         qd_tls_end(identity);
-        return qd_complain(error, "--tls-cert %.160s, --tls-key %.160s: %s", tls->config->tls_cert,
-                           tls->config->tls_key, gnutls_strerror(result));
+        return qd_fail_startup(error, "--tls-cert %.160s, --tls-key %.160s: %s",
+                               tls->config->tls_cert, tls->config->tls_key,
+                               gnutls_strerror(result));
     }
     pthread_mutex_lock(&tls->lock);
     struct qd_tls_identity *before = tls->newest;
@@ -121,7 +122,7 @@ static bool read_both(struct qd_tls *tls, struct qd_error *error)
 struct qd_tls *qd_tls_create(const struct qd_config *config, struct qd_error *error)
 {
     struct qd_tls *tls = calloc(1, sizeof(*tls));
-    qd_complain(error, "out of memory");
+    qd_fail_startup(error, "out of memory");
     if (tls == NULL)
         return NULL;
     tls->config = config;
@@ -254,7 +255,7 @@ ssize_t qd_tls_ask(int fd, const char *question, char *answer, size_t room, stru
         result = exchange(session, question, answer, room);
     }
     if (result < 0)
-        qd_complain(error, "%s", gnutls_strerror((int)result));
+        qd_fail_startup(error, "%s", gnutls_strerror((int)result));
     if (session != NULL)
         gnutls_deinit(session);
     if (credentials != NULL)
