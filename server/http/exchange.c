@@ -81,7 +81,7 @@ void qd_exchange_answer(struct qd_request *request)
 {
     struct qd_connection *connection = request->connection;
     assert(request->state == QD_REPLYING);
-    if (connection->state != QD_CONNECTION_OURS)
+    if (connection->state != QD_CONNECTION_PROCESSING)
         return; /* it was computed inline: on_body_complete sends it */
     qd_connection_advance(connection, QD_CONNECTION_ANSWER);
     qd_exchange_of(connection)->pump_needed = true; /* a resume by itself wakes nothing */
@@ -105,7 +105,7 @@ static enum MHD_Result refuse(struct qd_connection *connection, enum qd_last_ans
 static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned http_status)
 {
     struct qd_connection *connection = connection_of(mhd);
-    if (connection == NULL || connection->state == QD_CONNECTION_CUT)
+    if (connection == NULL || connection->state == QD_CONNECTION_CLOSING)
         return MHD_NO;
     const bool in_head = connection->first_byte_ns != 0;
     const bool in_body = connection->request != NULL;
@@ -142,7 +142,7 @@ void *qd_exchange_on_request_line(void *context, const char *uri, struct MHD_Con
     if (query != NULL && query[1] != '\0')
         query[1] = '\0';
     struct qd_connection *connection = connection_of(mhd);
-    if (connection != NULL && connection->state != QD_CONNECTION_CUT) {
+    if (connection != NULL && connection->state != QD_CONNECTION_CLOSING) {
         connection->target_bytes = target_bytes;
         qd_connection_advance(connection, QD_CONNECTION_HEAD);
     }
@@ -272,7 +272,7 @@ static enum MHD_Result on_body_complete(struct qd_connection *connection)
     if (request->error.status != QD_OK || qd_request_end_body(request) != QD_OK) {
         qd_refuse_make(connection);
     } else if (!exchange->handler.end(exchange->handler.context, request)) {
-        qd_connection_advance(connection, QD_CONNECTION_OURS);
+        qd_connection_advance(connection, QD_CONNECTION_PROCESSING);
         suspend(connection);
         return MHD_YES;
     }
@@ -288,7 +288,7 @@ enum MHD_Result qd_exchange_on_access(void *context, struct MHD_Connection *mhd,
 {
     (void)context, (void)request_slot;
     struct qd_connection *connection = connection_of(mhd);
-    if (connection == NULL || connection->state == QD_CONNECTION_CUT)
+    if (connection == NULL || connection->state == QD_CONNECTION_CLOSING)
         return MHD_NO; /* malloc failed in qd_exchange_open, or it is over */
     if (connection->request == NULL)
         return on_head(connection, target, method, version);
@@ -333,8 +333,9 @@ void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **
         MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, exchange->silence_s);
     connection->has_own_timeout = false;
     connection->done_count++;
-    if (connection->state != QD_CONNECTION_CUT)
-        qd_connection_advance_at(connection, sent ? QD_CONNECTION_IDLE : QD_CONNECTION_CUT, now_ns);
+    if (connection->state != QD_CONNECTION_CLOSING)
+        qd_connection_advance_at(connection, sent ? QD_CONNECTION_IDLE : QD_CONNECTION_CLOSING,
+                                 now_ns);
     /* What cannot be read comes next, and all before it is answered now. */
     const struct qd_framing *framing = &connection->framing;
     if (connection->state == QD_CONNECTION_IDLE && !closes && framing->fault != QD_FAULT_NONE &&

@@ -27,7 +27,7 @@ enum MHD_Result qd_refuse_past_library(struct qd_connection *connection)
         qd_direct_response(connection, qd_exchange_session_of(connection),
                            MHD_get_reason_phrase_for(request->answer.http_status));
     connection->last = delivered ? QD_LAST_DELIVERED : QD_LAST_LOST;
-    qd_connection_advance(connection, QD_CONNECTION_CUT);
+    qd_connection_advance(connection, QD_CONNECTION_CLOSING);
     return MHD_NO; /* the library closes it */
 }
 
@@ -151,7 +151,7 @@ static void on_fault(struct qd_connection *connection)
 {
     const bool is_fine = connection->request == NULL || connection->request->error.status == QD_OK;
     if (!qd_refuse_have_request(connection)) {
-        qd_connection_advance(connection, QD_CONNECTION_CUT);
+        qd_connection_advance(connection, QD_CONNECTION_CLOSING);
         return;
     }
     if (is_fine)

@@ -95,10 +95,10 @@ void qd_connections_deinit(struct qd_connections *all)
 static enum qd_wait wait_of(enum qd_connection_state state)
 {
     static const enum qd_wait waits[] = {
-        [QD_CONNECTION_NEW] = QD_WAIT_RECEIVE,  [QD_CONNECTION_IDLE] = QD_WAIT_IDLE,
-        [QD_CONNECTION_HEAD] = QD_WAIT_RECEIVE, [QD_CONNECTION_BODY] = QD_WAIT_PACE,
-        [QD_CONNECTION_OURS] = QD_WAIT_COMPUTE, [QD_CONNECTION_ANSWER] = QD_WAIT_PACE,
-        [QD_CONNECTION_CUT] = QD_WAIT_CUT,
+        [QD_CONNECTION_NEW] = QD_WAIT_RECEIVE,        [QD_CONNECTION_IDLE] = QD_WAIT_IDLE,
+        [QD_CONNECTION_HEAD] = QD_WAIT_RECEIVE,       [QD_CONNECTION_BODY] = QD_WAIT_PACE,
+        [QD_CONNECTION_PROCESSING] = QD_WAIT_COMPUTE, [QD_CONNECTION_ANSWER] = QD_WAIT_PACE,
+        [QD_CONNECTION_CLOSING] = QD_WAIT_CLOSING,
     };
     return waits[state];
 }
@@ -112,7 +112,7 @@ static uint64_t deadline_of(const struct qd_connections *all, enum qd_wait wait,
         return now_ns + all->config->idle_timeout_ns;
     case QD_WAIT_PACE:
         return now_ns + all->window_ns;
-    case QD_WAIT_CUT:
+    case QD_WAIT_CLOSING:
         return now_ns + CUT_NS;
     default:
         return UINT64_MAX;
@@ -173,7 +173,7 @@ struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, boo
 void qd_connection_hurry(struct qd_connection *connection)
 {
     assert(connection->state == QD_CONNECTION_NEW);
-    join_line(connection, QD_WAIT_CUT, connection->since_ns);
+    join_line(connection, QD_WAIT_CLOSING, connection->since_ns);
 }
 
 static int send_bytes(const struct qd_connection *connection)
@@ -274,13 +274,13 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
 {
 #define BIT(state) (1u << QD_CONNECTION_##state)
     static const unsigned allowed[] = {
-        [QD_CONNECTION_NEW] = BIT(HEAD) | BIT(ANSWER) | BIT(CUT),
-        [QD_CONNECTION_IDLE] = BIT(HEAD) | BIT(ANSWER) | BIT(CUT),
-        [QD_CONNECTION_HEAD] = BIT(BODY) | BIT(ANSWER) | BIT(CUT),
-        [QD_CONNECTION_BODY] = BIT(OURS) | BIT(ANSWER) | BIT(CUT),
-        [QD_CONNECTION_OURS] = BIT(ANSWER),
-        [QD_CONNECTION_ANSWER] = BIT(IDLE) | BIT(CUT),
-        [QD_CONNECTION_CUT] = 0,
+        [QD_CONNECTION_NEW] = BIT(HEAD) | BIT(ANSWER) | BIT(CLOSING),
+        [QD_CONNECTION_IDLE] = BIT(HEAD) | BIT(ANSWER) | BIT(CLOSING),
+        [QD_CONNECTION_HEAD] = BIT(BODY) | BIT(ANSWER) | BIT(CLOSING),
+        [QD_CONNECTION_BODY] = BIT(PROCESSING) | BIT(ANSWER) | BIT(CLOSING),
+        [QD_CONNECTION_PROCESSING] = BIT(ANSWER),
+        [QD_CONNECTION_ANSWER] = BIT(IDLE) | BIT(CLOSING),
+        [QD_CONNECTION_CLOSING] = 0,
     };
     assert(allowed[connection->state] & (1u << to));
 #undef BIT
@@ -297,7 +297,7 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
         connection->first_byte_ns = connection->since_ns;
     else if (to == QD_CONNECTION_BODY)
         connection->chunks = connection->waited_look = connection->continue_left = 0;
-    else if (to == QD_CONNECTION_OURS)
+    else if (to == QD_CONNECTION_PROCESSING)
         forget_question(connection);
     else if (to == QD_CONNECTION_IDLE)
         connection->first_byte_ns = 0;
@@ -323,8 +323,8 @@ bool qd_connection_leaves_unread(const struct qd_connection *connection)
 
 void qd_connection_cut(struct qd_connection *connection)
 {
-    if (connection->state != QD_CONNECTION_CUT)
-        qd_connection_advance(connection, QD_CONNECTION_CUT);
+    if (connection->state != QD_CONNECTION_CLOSING)
+        qd_connection_advance(connection, QD_CONNECTION_CLOSING);
     shutdown(connection->fd, SHUT_RDWR);
     unlink_it(&connection->wait); /* once is enough */
     connection->deadline_ns = UINT64_MAX;
@@ -455,7 +455,7 @@ void qd_connections_on_hangups(struct qd_connections *all)
         }
         if ((events[i].events & (EPOLLHUP | EPOLLERR)) != 0)
             connection->peer = QD_PEER_GONE;
-        if (connection->peer == QD_PEER_GONE && connection->state == QD_CONNECTION_OURS)
+        if (connection->peer == QD_PEER_GONE && connection->state == QD_CONNECTION_PROCESSING)
             all->on_gone(connection);
     }
 }
@@ -485,7 +485,7 @@ static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
         struct qd_connection *connection = watched(link);
         next = link->next;
         switch (connection->state) {
-        case QD_CONNECTION_OURS:
+        case QD_CONNECTION_PROCESSING:
             if (connection->peer == QD_PEER_GONE)
                 all->on_gone(connection);
             else if (is_doubtful(connection, now_ns))
@@ -495,7 +495,7 @@ static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
             if (connection->peer == QD_PEER_GONE)
                 qd_connection_cut(connection);
             break;
-        case QD_CONNECTION_CUT:
+        case QD_CONNECTION_CLOSING:
             break;
         default: /* the library may still have requests in its buffer */
             if (connection->peer == QD_PEER_GONE ||
@@ -516,7 +516,8 @@ static bool is_silent(const struct qd_connection *connection, uint64_t now_ns)
 
 static void sweep_drained(struct qd_connections *all, uint64_t now_ns)
 {
-    static const enum qd_wait waits[] = {QD_WAIT_RECEIVE, QD_WAIT_IDLE, QD_WAIT_PACE, QD_WAIT_CUT};
+    static const enum qd_wait waits[] = {QD_WAIT_RECEIVE, QD_WAIT_IDLE, QD_WAIT_PACE,
+                                         QD_WAIT_CLOSING};
     for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++) {
         struct qd_link *const end = &all->waits[waits[i]].ends;
         struct qd_link *next;

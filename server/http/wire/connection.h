@@ -1,8 +1,9 @@
 /* Who is connected, what the client or we have to do next, and until when.
  *
  * The HTTP library only knows how long a peer has been silent: one that sends a byte a second would
- * stay for ever. So time is ours. A head has to be there in --receive-timeout. A body or an answer
- * has to move on: whatever its size, in each window (QD_PACE_WINDOW_NS) at --min-rate.
+ * stay for ever. We therefore enforce all timeouts ourselves. A head has to be there in
+ * --receive-timeout. A body or an answer has to move on: whatever its size, in each window
+ * (QD_PACE_WINDOW_NS) at --min-rate.
  *
  * Nothing is asked of the system for those who do nothing. Connections of one state wait for one
  * time, so a list in the order in which they came to it has those that are late in front. Who has
@@ -25,13 +26,13 @@
 #include "server/work/request.h"
 
 enum qd_connection_state {
-    QD_CONNECTION_NEW,    /* accepted, and no first line yet: --receive-timeout */
-    QD_CONNECTION_IDLE,   /* between two requests: --idle-timeout */
-    QD_CONNECTION_HEAD,   /* a first line is there: --receive-timeout */
-    QD_CONNECTION_BODY,   /* the head is there: --min-rate */
-    QD_CONNECTION_OURS,   /* all is there, and the library is suspended: no time of the client's */
-    QD_CONNECTION_ANSWER, /* the client takes the answer: --min-rate */
-    QD_CONNECTION_CUT,    /* over: what is left is to be closed by the library */
+    QD_CONNECTION_NEW,        /* accepted, and no first line yet: --receive-timeout */
+    QD_CONNECTION_IDLE,       /* between two requests: --idle-timeout */
+    QD_CONNECTION_HEAD,       /* a first line is there: --receive-timeout */
+    QD_CONNECTION_BODY,       /* the head is there: --min-rate */
+    QD_CONNECTION_PROCESSING, /* all is there, the library is suspended: no bound for the client */
+    QD_CONNECTION_ANSWER,     /* the client takes the answer: --min-rate */
+    QD_CONNECTION_CLOSING,    /* over: what is left is to be closed by the library */
     QD_CONNECTION_STATE_COUNT
 };
 
@@ -68,8 +69,8 @@ enum qd_wait {
     QD_WAIT_RECEIVE, /* --receive-timeout */
     QD_WAIT_IDLE,    /* --idle-timeout */
     QD_WAIT_PACE,    /* a window of the pace */
-    QD_WAIT_CUT,     /* what the library has to close them */
-    QD_WAIT_COMPUTE, /* OURS, for as long as that takes: any time */
+    QD_WAIT_CLOSING, /* what the library has to close them */
+    QD_WAIT_COMPUTE, /* PROCESSING, for as long as that takes: any time */
     QD_WAIT_COUNT
 };
 
@@ -78,17 +79,17 @@ struct qd_connection;
 
 struct qd_connections {
     const struct qd_config *config;
-    /* In a sweep: in HEAD, BODY or ANSWER, and too slow. It moves it on to CUT. */
+    /* In a sweep: in HEAD, BODY or ANSWER, and too slow. It moves it on to CLOSING. */
     void (*on_slow)(struct qd_connection *connection);
-    /* In BODY, and what came of it has lost its memory. It moves it on to CUT. */
+    /* In BODY, and what came of it has lost its memory. It moves it on to CLOSING. */
     void (*on_lost)(struct qd_connection *connection);
-    /* The client of one that is OURS has gone, for good. Perhaps more than once. */
+    /* The client of one that is PROCESSING has gone, for good. Perhaps more than once. */
     void (*on_gone)(struct qd_connection *connection);
-    /* It sends nothing more, for a while already, and is OURS over TCP: that tells not whether it
-     * has gone. Once for each request. */
+    /* It sends nothing more, for a while already, and is PROCESSING over TCP: that tells not
+     * whether it has gone. Once for each request. */
     void (*on_doubt)(struct qd_connection *connection);
     /* What it sends cannot be read (its `framing`), and all before that is answered. Moves it on to
-     * CUT. */
+     * CLOSING. */
     void (*on_fault)(struct qd_connection *connection);
     /* Returns how many bytes GnuTLS has decrypted that the library has not read. NULL: no
      * connection has TLS. */
@@ -171,7 +172,8 @@ void qd_connection_advance(struct qd_connection *connection, enum qd_connection_
 void qd_connection_advance_at(struct qd_connection *connection, enum qd_connection_state to,
                               uint64_t now_ns);
 
-/* It is to be refused: from here on its first head has no more time than QD_WAIT_CUT. In NEW. */
+/* It is to be refused: from here on its first head has no more time than QD_WAIT_CLOSING. In NEW.
+ */
 void qd_connection_hurry(struct qd_connection *connection);
 
 /* Its answer has so many bytes: its socket gets a larger buffer for a large one, until it leaves

@@ -82,7 +82,7 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_send(gnutls_session
         gnutls_session_get_ptr(session) == NULL ? NULL : gnutls_db_get_ptr(session);
     if (connection == NULL)
         return real_send(session, bytes, count);
-    if (connection->state == QD_CONNECTION_CUT)
+    if (connection->state == QD_CONNECTION_CLOSING)
         return GNUTLS_E_PUSH_ERROR; /* the direct response is out: the library has nothing to add */
     if (connection->interim_left > 0) {
         const ssize_t result = real_send(session, NULL, 0);

@@ -111,7 +111,7 @@ ssize_t qd_io_hooks_read(struct qd_connection *connection,
                          void *bytes, size_t count)
 {
     struct qd_framing *framing = &connection->framing;
-    if (connection->state == QD_CONNECTION_CUT)
+    if (connection->state == QD_CONNECTION_CLOSING)
         return QD_IO_HOOKS_CLOSE;
     if (framing->fault != QD_FAULT_NONE)
         return QD_IO_HOOKS_LATER;

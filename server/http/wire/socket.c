@@ -56,8 +56,8 @@ static const char *reason(bool is_unix, int error)
 }
 
 /* Of errno. */
-static bool close_and_complain(struct qd_socket *listener, const char *address, bool is_unix,
-                               struct qd_error *error)
+static bool close_and_fail(struct qd_socket *listener, const char *address, bool is_unix,
+                           struct qd_error *error)
 {
     const char *why = reason(is_unix, errno);
     if (listener->fd >= 0)
@@ -155,12 +155,12 @@ static bool listen_locked(struct qd_socket *listener, const char *address,
     const char *path = name->address->sun_path;
     listener->fd = open_socket(AF_UNIX);
     if (listener->fd < 0 || !bind_unix(listener->fd, name))
-        return close_and_complain(listener, address, true, error);
+        return close_and_fail(listener, address, true, error);
     struct stat file;
     strcpy(listener->unix_path, path);
     listener->is_local = true;
     if (!set_owner(name, &file) || listen(listener->fd, backlog) != 0) {
-        close_and_complain(listener, address, true, error);
+        close_and_fail(listener, address, true, error);
         unlink(path);
         return false;
     }
@@ -218,7 +218,7 @@ static bool listen_unix(struct qd_socket *listener, const char *address,
         return false;
     int lock = lock_directory(path->sun_path);
     if (lock < 0 && errno == EWOULDBLOCK)
-        return close_and_complain(listener, address, true, error);
+        return close_and_fail(listener, address, true, error);
     bool listens = listen_locked(listener, address, &name, settings->backlog, error);
     if (lock >= 0)
         close(lock);
@@ -294,7 +294,7 @@ static bool listen_tcp(struct qd_socket *listener, const char *address,
         (!settings->is_shared || set_option(listener->fd, SOL_SOCKET, SO_REUSEPORT)) &&
         listen(listener->fd, settings->backlog) == 0;
     if (!listens)
-        return close_and_complain(listener, address, false, error);
+        return close_and_fail(listener, address, false, error);
     name_tcp(listener, settings->is_https);
     return true;
 }
@@ -354,12 +354,12 @@ bool qd_socket_join(struct qd_socket *listener, const struct qd_socket *first, i
     *listener = *first;
     if (is_unix) {
         listener->fd = fcntl(first->fd, F_DUPFD_CLOEXEC, 0);
-        return listener->fd >= 0 || close_and_complain(listener, first->name, is_unix, error);
+        return listener->fd >= 0 || close_and_fail(listener, first->name, is_unix, error);
     }
     const bool named = getsockname(first->fd, (struct sockaddr *)&name, &name_bytes) == 0;
     listener->fd = named ? open_tcp(name.ss_family) : -1;
     return (listener->fd >= 0 && set_option(listener->fd, SOL_SOCKET, SO_REUSEPORT) &&
             bind(listener->fd, (struct sockaddr *)&name, name_bytes) == 0 &&
             listen(listener->fd, backlog) == 0) ||
-           close_and_complain(listener, first->name, is_unix, error);
+           close_and_fail(listener, first->name, is_unix, error);
 }

@@ -94,7 +94,7 @@ static void make_old(struct desk *desk)
 static void advance_to(struct desk *desk, enum qd_connection_state to)
 {
     static const enum qd_connection_state way[] = {QD_CONNECTION_HEAD, QD_CONNECTION_BODY,
-                                                   QD_CONNECTION_OURS, QD_CONNECTION_ANSWER,
+                                                   QD_CONNECTION_PROCESSING, QD_CONNECTION_ANSWER,
                                                    QD_CONNECTION_IDLE};
     desk->connection->request = &desk->request;
     for (size_t i = 0; desk->connection->state != to; i++)
@@ -116,7 +116,7 @@ Test(connection, each_state_has_its_time)
         cr_assert(is_cut(&desk), "%zu", i);
         cr_assert_eq(slow_count,
                      states[i] == QD_CONNECTION_HEAD || states[i] == QD_CONNECTION_BODY);
-        cr_assert_eq(desk.connection->state, QD_CONNECTION_CUT);
+        cr_assert_eq(desk.connection->state, QD_CONNECTION_CLOSING);
         desk_deinit(&desk);
     }
 }
@@ -141,7 +141,7 @@ Test(connection, the_table_holds, .signal = SIGABRT)
 {
     struct desk desk;
     desk_init(&desk);
-    qd_connection_advance(desk.connection, QD_CONNECTION_OURS);
+    qd_connection_advance(desk.connection, QD_CONNECTION_PROCESSING);
 }
 
 Test(connection, our_turn_takes_what_it_takes)
@@ -149,7 +149,7 @@ Test(connection, our_turn_takes_what_it_takes)
     struct desk desk;
     desk_init(&desk);
     make_old(&desk);
-    advance_to(&desk, QD_CONNECTION_OURS);
+    advance_to(&desk, QD_CONNECTION_PROCESSING);
     let_time_pass(&desk);
     cr_assert_not(is_cut(&desk));
     shutdown(desk.client, SHUT_WR); /* it still reads */
@@ -170,7 +170,7 @@ Test(connection, who_goes_while_we_work_is_told)
     struct desk desk;
     desk_init(&desk);
     make_old(&desk);
-    advance_to(&desk, QD_CONNECTION_OURS);
+    advance_to(&desk, QD_CONNECTION_PROCESSING);
     close(desk.client);
     qd_connections_on_hangups(&desk.all);
     qd_connections_sweep(&desk.all);

@@ -146,7 +146,7 @@ static void end_request(struct desk *desk)
     qd_request_destroy(connection->request);
     connection->request = NULL;
     connection->done_count++;
-    qd_connection_advance(connection, QD_CONNECTION_OURS);
+    qd_connection_advance(connection, QD_CONNECTION_PROCESSING);
     qd_connection_advance(connection, QD_CONNECTION_ANSWER);
     qd_connection_advance(connection, QD_CONNECTION_IDLE);
     desk->done++;
