@@ -192,7 +192,7 @@ SERVER := \
     server/http/api/access_log.c server/http/api/answers.c server/http/api/console.c \
     server/http/api/control.c server/http/api/healthcheck.c server/http/api/logging.c \
     server/http/api/request_context.c server/http/api/route.c server/http/api/schema.c \
-    server/http/api/scrape.c server/http/api/shared.c server/http/api/trace.c
+    server/http/api/scrape.c server/http/api/shared_memory.c server/http/api/trace.c
 
 MEASURE := $(sort $(wildcard tests/bench/measure/*.c tests/bench/limits/*.c))
 CHECK_KERNELS := $(sort $(wildcard tests/kernels/check/*.c))

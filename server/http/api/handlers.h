@@ -35,8 +35,8 @@ enum qd_status qd_begin_unload(const struct qd_request_context *context);
 enum qd_status qd_answer_logging(const struct qd_request_context *context);
 enum qd_status qd_begin_logging(const struct qd_request_context *context);
 
-/* shared.c: Triton's calls that register shared memory; what they do is in oip/regions.h. Of CUDA's
- * there is never any. */
+/* shared_memory.c: Triton's calls that register shared memory; what they do is in oip/regions.h. Of
+ * CUDA's there is never any. */
 enum qd_status qd_answer_regions(const struct qd_request_context *context);
 enum qd_status qd_begin_register(const struct qd_request_context *context);
 enum qd_status qd_answer_unregister(const struct qd_request_context *context);
