@@ -11,6 +11,7 @@ import re
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import tempfile
 import threading
@@ -291,6 +292,29 @@ def exchange(client, method, path, body=None, headers=None):
 def infer_path(model, version=None):
     part = "" if version is None else "/versions/%s" % version
     return "/v2/models/%s%s/infer" % (model, part)
+
+
+def connect_unix(path, timeout=30):
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(timeout * SLOW)
+    connection.connect(path)
+    return connection
+
+
+def reset(connection):
+    """Closes it so that the other side gets RST."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def wait_until(condition, what, seconds=40):
+    """Returns the condition's value once that is true."""
+    end = time.monotonic() + seconds * SLOW
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise AssertionError("waited %d s, and not %s" % (seconds * SLOW, what))
+        time.sleep(0.02)
+    return value
 
 
 def receive_all(connection):

@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import random
 import socket
-import struct
 import sys
 import time
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
 
 from quantd import (Reader, Tensor, binary_request, infer_path, json_request,  # noqa: E402
-                    raw_infer, raw_request)
+                    raw_infer, raw_request, reset)
 from samples import (CONV, DEQUANTIZE, conv_tensors, dequantize_json,  # noqa: E402
                      dequantize_tensors)
 
@@ -78,12 +77,6 @@ def ask(port, request, timeout=SECONDS_MAX):
         return None
     finally:
         reader.close()
-
-
-def reset(connection):
-    """Without a word of good-bye."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.close()
 
 
 # ---- Processes -------------------------------------------------------------------------------

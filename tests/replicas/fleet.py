@@ -9,11 +9,10 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
 
-from quantd import ROOT, SLOW, Server, parse_metrics, read_shared
+from quantd import ROOT, SLOW, Server, parse_metrics, read_shared, wait_until
 
 CONFIGURATION = ROOT / "docker" / "haproxy" / "haproxy.cfg"
 HAPROXY = shutil.which("haproxy", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
@@ -35,16 +34,6 @@ def free_ports(count):
         if len(found) == count:
             return found
     raise AssertionError("expected %d free ports, got %d" % (count, len(found)))
-
-
-def wait_until(condition, what, seconds=PATIENCE_S):
-    """Its value, once that is true."""
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        if time.monotonic() > end:
-            raise AssertionError("waited %d s, and not %s" % (seconds, what))
-        time.sleep(0.02)
-    return value
 
 
 def fetch(address, path):

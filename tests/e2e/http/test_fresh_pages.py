@@ -2,12 +2,11 @@
 and wait for them."""
 import array
 import socket
-import struct
 import time
 import unittest
 
 from quantd import (SLOW, Reader, Server, Tensor, binary_request, infer_path, parse_metrics,
-                    raw_request, run_threads)
+                    raw_request, reset, run_threads)
 from samples import DEQUANTIZE
 from tls import TlsTest
 
@@ -82,9 +81,9 @@ class Bodies(unittest.TestCase):
             connection = server.connect()
             connection.sendall(request[:(i % 10 + 1) * 800000])
             if i % 2 == 0:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
-                                      struct.pack("ii", 1, 0))
-            connection.close()
+                reset(connection)
+            else:
+                connection.close()
         self.wait_until_free(server)
         self.ask(server, 8)
         server.stop()

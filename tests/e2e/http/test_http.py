@@ -9,8 +9,8 @@ import threading
 import time
 import unittest
 
-from quantd import (SLOW, Reader, Server, ServerTest, Tensor, binary_request, infer_path,
-                    receive_all, to_raw)
+from quantd import (SLOW, Reader, Server, ServerTest, Tensor, binary_request, connect_unix,
+                    infer_path, receive_all, to_raw)
 from samples import DEQUANTIZE, DEQUANTIZED, dequantize_json
 
 MIB = 1 << 20
@@ -594,8 +594,7 @@ class UnixSocket(unittest.TestCase):
             path = os.path.join(folder, "quantd.sock")
             server = Server(listen=("unix:" + path, "127.0.0.1:0"))
             try:
-                connection = socket.socket(socket.AF_UNIX)
-                connection.connect(path)
+                connection = connect_unix(path)
                 reader = Reader(connection)
                 connection.sendall(raw_request(SMALL))
                 answer = reader.answer()
@@ -617,9 +616,7 @@ class UnixSocket(unittest.TestCase):
             stale.bind(path)
             stale.close()
             server = Server(listen=("unix:" + path,))
-            connection = socket.socket(socket.AF_UNIX)
-            connection.connect(path)
-            connection.close()
+            connect_unix(path).close()
             server.stop()
 
 

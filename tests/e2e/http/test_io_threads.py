@@ -4,16 +4,14 @@ Which thread gets a TCP connection is a hash of its ports, with a secret of the 
 connections none of three threads is without, but once in 10^16 times.
 """
 import os
-import socket
 import subprocess
 import tempfile
-import time
 import unittest
 
 from elements import to_raw
 from loading import ModelTest, conv_file, convolve, load, unload
-from quantd import (COMMAND, SANITIZED, SLOW, Reader, Server, Tensor, binary_request, infer_path,
-                    json_request, parse_metrics, raw_infer, raw_request)
+from quantd import (COMMAND, SANITIZED, SLOW, Reader, Server, Tensor, binary_request, connect_unix,
+                    infer_path, json_request, parse_metrics, raw_infer, raw_request, wait_until)
 from samples import CONV, DEQUANTIZE, DEQUANTIZED, conv_tensors, dequantize_json
 from shim import shim
 
@@ -33,14 +31,6 @@ def gauges(reader):
 
 def start(*flags, **more):
     return Server("--io-threads", str(THREADS), "--threads", "2", *flags, **more)
-
-
-def wait_until(is_so):
-    end = time.monotonic() + 60 * SLOW
-    while not is_so():
-        if time.monotonic() > end:
-            raise AssertionError("it does not come about")
-        time.sleep(0.02)
 
 
 class IoThreads(unittest.TestCase):
@@ -80,7 +70,7 @@ class Serve(IoThreads):
         self.assertGreater(min(counts), 0)
         for reader in readers[1:]:
             reader.close()
-        wait_until(lambda: gauges(readers[0])[0] == 1)
+        wait_until(lambda: gauges(readers[0])[0] == 1, "one connection")
         self.assertEqual(sorted(gauges(readers[0])[1]), [0, 0, 1])
         readers[0].close()
         server.stop()
@@ -132,10 +122,7 @@ class Serve(IoThreads):
             server = self.start(listen=("unix:" + path,))
             readers = []
             for _ in range(CONNECTIONS):
-                connection = socket.socket(socket.AF_UNIX)
-                connection.settimeout(30 * SLOW)
-                connection.connect(path)
-                readers.append(self.keep(connection))
+                readers.append(self.keep(connect_unix(path)))
             for answer in self.ask_all(readers, raw_infer(DEQUANTIZE, dequantize_json())):
                 self.assertEqual(answer.outputs()["y"][2], to_raw("FP32", DEQUANTIZED))
             total, counts = gauges(readers[0])
@@ -151,7 +138,7 @@ class Serve(IoThreads):
             self.assertEqual(answer.status, 503)
             self.assertIn("--max-connections", answer.json()["error"])
         readers.pop().close()
-        wait_until(lambda: gauges(readers[0])[0] == CONNECTIONS - 1)
+        wait_until(lambda: gauges(readers[0])[0] == CONNECTIONS - 1, "one connection less")
         self.connect(server, 1)
         server.stop()
 
@@ -174,7 +161,7 @@ class End(IoThreads):
         server = self.start()
         readers, body = self.begin(server)
         server.terminate()
-        wait_until(lambda: "draining" in server.stderr())
+        wait_until(lambda: "draining" in server.stderr(), "draining")
         for answer in self.ask_all(readers, body):
             self.assertEqual(answer.status, 200)
             self.assertEqual(answer.outputs()["y"][2], to_raw("FP32", [0, 0.5, 1, 1.5, 127.5]))

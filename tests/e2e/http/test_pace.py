@@ -4,14 +4,13 @@ import math
 import os
 import select
 import socket
-import struct
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
-from quantd import (SANITIZED, SLOW, Reader, Server, ServerTest, Tensor, binary_request, exchange,
-                    infer_path, parse_metrics, receive_all)
+from quantd import (SANITIZED, SLOW, Reader, Server, ServerTest, Tensor, binary_request,
+                    connect_unix, exchange, infer_path, parse_metrics, receive_all, reset)
 from samples import DEQUANTIZE
 from tls import TlsTest
 
@@ -192,12 +191,6 @@ class Readers(PaceTest):
         ready, _, _ = select.select([connection], [], [], PATIENCE_S)
         self.assertTrue(ready, "no answer")
 
-    def connect_unix(self, path):
-        connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(30 * SLOW)
-        connection.connect(path)
-        return connection
-
     def check_cut(self, connection):
         """It reads nothing, and then what is left."""
         cut = self.server.refusals("slow_reader")
@@ -254,8 +247,8 @@ class Readers(PaceTest):
             self.addCleanup(server.stop)
             self.server, before = server, self.server
             try:
-                self.check_fair(self.connect_unix(path))
-                self.check_cut(self.connect_unix(path))
+                self.check_fair(connect_unix(path))
+                self.check_cut(connect_unix(path))
             finally:
                 self.server = before
 
@@ -433,13 +426,11 @@ class Gone(unittest.TestCase):
     def test_reset(self):
         connection = self.server.connect()
         self.start(connection)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        connection.close()
+        reset(connection)
         self.check_ends()
 
     def test_unix(self):
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(self.path)
+        connection = connect_unix(self.path)
         self.start(connection)
         connection.close()
         self.check_ends()

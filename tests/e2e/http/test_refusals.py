@@ -1,14 +1,13 @@
 """What libmicrohttpd would answer by itself: ours, as JSON and once."""
 import json
 import re
-import socket
 import tempfile
 import threading
 import time
 import unittest
 
-from quantd import (ONE_IO_THREAD, SLOW, Reader, Server, ServerTest, infer_path, parse_metrics,
-                    raw_infer, raw_request, receive_all)
+from quantd import (ONE_IO_THREAD, Reader, Server, ServerTest, connect_unix, infer_path,
+                    parse_metrics, raw_infer, raw_request, receive_all)
 from samples import DEQUANTIZE, dequantize_json
 
 POST = b"POST %s HTTP/1.1\r\nHost: q\r\n" % infer_path(DEQUANTIZE).encode()
@@ -277,9 +276,7 @@ class FullSocket(unittest.TestCase):
 
     @staticmethod
     def ask(path, count):
-        connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(30 * SLOW)
-        connection.connect(path)
+        connection = connect_unix(path)
         body = CHUNKED + b"10001\r\n" + b"x" * 0x10001 + b"\r\n"
         request = raw_request("GET", "/v2/models/" + DEQUANTIZE) * count + body
         threading.Thread(target=send, args=(connection, request), daemon=True).start()

@@ -10,7 +10,7 @@ import time
 import unittest
 from pathlib import Path
 
-from quantd import SLOW, Reader, Server, Tensor, binary_request, infer_path
+from quantd import SLOW, Reader, Server, Tensor, binary_request, connect_unix, infer_path
 
 COUNT = 512 << 10  # of a large answer, of 2 MiB
 WIDE_COUNT = 16  # connections whose buffer is larger while they send a large answer
@@ -52,10 +52,7 @@ class SendBuffer(unittest.TestCase):
         self.server = Server("--min-rate", "0", listen=("127.0.0.1:0", "unix:" + self.path))
 
     def connect_unix(self):
-        connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(60 * SLOW)
-        connection.connect(self.path)
-        return connection
+        return connect_unix(self.path, 60)
 
     def most(self, connections, queued, enough):
         """After an answer that is read, as fast as may be, and one that is not."""

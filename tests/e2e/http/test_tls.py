@@ -13,8 +13,8 @@ import time
 import unittest
 from pathlib import Path
 
-from quantd import (COMMAND, SLOW, Reader, Server, Tensor, binary_request, exchange, infer_path,
-                    raw_infer, receive_all, run_threads)
+from quantd import (COMMAND, SLOW, Reader, Server, Tensor, binary_request, connect_unix, exchange,
+                    infer_path, raw_infer, receive_all, run_threads)
 from starts import StartTest
 from tls import BODY, MODEL, REQUEST, SCALE, TlsTest, make_certificate
 
@@ -490,8 +490,7 @@ class BesideUnix(TlsTest):
             path = folder + "/s"
             tls = ("--tls-cert", str(self.folder / "cert"), "--tls-key", str(self.folder / "key"))
             server = Server(*tls, listen=("127.0.0.1:0", "unix:" + path))
-            connection = socket.socket(socket.AF_UNIX)
-            connection.connect(path)
+            connection = connect_unix(path)
             connection.sendall(REQUEST)
             reader = Reader(connection)
             self.assertEqual(reader.answer().status, 200)

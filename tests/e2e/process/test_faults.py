@@ -14,9 +14,9 @@ from pathlib import Path
 
 from loading import (ModelTest, chain_file, conv_file, external_file, kept_binary_request,
                      kept_request, load, unload)
-from quantd import (COMMAND, SANITIZED, SLOW, Answer, Reader, Server, Tensor,
-                    binary_request, environment, infer_path, json_request, parse_metrics, raw_infer,
-                    raw_request)
+from quantd import (COMMAND, SANITIZED, SLOW, Answer, Reader, Server, Tensor, binary_request,
+                    environment, infer_path, json_request, parse_metrics, raw_infer, raw_request,
+                    reset, wait_until)
 from samples import CONV, DEQUANTIZE, conv_tensors, dequantize_json, dequantize_tensors
 from shim import shim
 
@@ -388,26 +388,15 @@ class Resets(ModelTest):
         cls.long = raw_infer(DEQUANTIZE, *binary_request([
             Tensor("x", "UINT8", [count], bytes(count)), Tensor.of("x_scale", "FP32", [], [2])]))
 
-    @staticmethod
-    def reset(connection):
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        connection.close()
-
     def wait_for(self, name, wanted):
-        end = time.monotonic() + 20 * SLOW
-        while gauges(self.server)[name] != wanted:
-            self.assertLess(time.monotonic(), end, name)
-            time.sleep(0.01)
+        wait_until(lambda: gauges(self.server)[name] == wanted, "%s of %d" % (name, wanted), 20)
 
     def assert_nothing_is_left(self):
         self.wait_for("quantd_connections", 1)
         self.wait_for("quantd_queue_length", 0)
         self.wait_for("quantd_inflight_bytes", 0)
         self.assertEqual(self.server.infer(DEQUANTIZE, dequantize_json()).status, 200)
-        end = time.monotonic() + 20 * SLOW
-        while self.server.open_fds() > self.fds:
-            self.assertLess(time.monotonic(), end, "descriptors that are lost")
-            time.sleep(0.01)
+        wait_until(lambda: self.server.open_fds() <= self.fds, "as few descriptors as before", 20)
 
     def test_in_the_head_and_in_the_body(self):
         request = raw_infer(DEQUANTIZE, *binary_request(dequantize_tensors()))
@@ -416,7 +405,7 @@ class Resets(ModelTest):
             for _ in range(5):
                 connection = self.server.connect()
                 connection.sendall(request[:sent])
-                self.reset(connection)
+                reset(connection)
         self.assert_nothing_is_left()
 
     def test_while_it_runs_and_while_it_waits(self):
@@ -426,7 +415,7 @@ class Resets(ModelTest):
             asked.append(self.server.connect())
             asked[-1].sendall(self.slow)
         for connection in asked[4:] + asked[:4]:
-            self.reset(connection)
+            reset(connection)
         self.assert_nothing_is_left()
 
     def test_while_it_is_answered(self):
@@ -435,7 +424,7 @@ class Resets(ModelTest):
             connection.sendall(self.long)
             while taken > 0:
                 taken -= len(connection.recv(min(taken, 1 << 16)))
-            self.reset(connection)
+            reset(connection)
         self.assert_nothing_is_left()
 
 
