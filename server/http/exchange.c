@@ -99,6 +99,31 @@ static enum MHD_Result refuse(struct qd_connection *connection, enum qd_last_ans
     return send_answer(connection);
 }
 
+static enum MHD_Result collect_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                      size_t name_bytes, const char *value, size_t value_bytes)
+{
+    if (kind == MHD_COOKIE_KIND)
+        qd_head_add_cookie(context, name_bytes, value_bytes);
+    else
+        qd_head_add(context, name, name_bytes, value, value_bytes);
+    return MHD_YES;
+}
+
+/* Libmicrohttpd 1.0 refuses a Transfer-Encoding other than chunked by itself, with a 400, before
+ * on_head() sees the head. The fields are there already. Returns false if qd_head_check() finds
+ * nothing wrong. */
+static bool explain_by_head(struct qd_connection *connection)
+{
+    struct qd_head head;
+    if (!qd_framing_is_unclear(&connection->framing) ||
+        connection->framing.done_count != connection->done_count)
+        return false;
+    qd_head_init(&head, "", "/", "HTTP/1.1");
+    MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND | MHD_COOKIE_KIND, collect_header,
+                                &head);
+    return qd_head_check(&head, &connection->request->error) != QD_OK;
+}
+
 /* The library has found something that it cannot read. It does not tell the method, and does not
  * know it itself while the first line has no end. framing.c does, so that an answer to HEAD goes
  * past the library, which might send a body. */
@@ -113,23 +138,14 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
         http_status = MHD_HTTP_URI_TOO_LONG;
     if (!qd_refuse_have_request(connection))
         return MHD_NO;
-    qd_error_hook_explain(http_status, in_head, in_body, &connection->request->error);
+    if (http_status != MHD_HTTP_BAD_REQUEST || in_body || !explain_by_head(connection))
+        qd_error_hook_explain(http_status, in_head, in_body, &connection->request->error);
     if (connection->is_head || qd_error_hook_would_repeat(mhd, in_body))
         return qd_refuse_past_library(connection);
     return refuse(connection, QD_LAST_UNREADABLE);
 }
 
 /* ---- The request -------------------------------------------------------------------------- */
-
-static enum MHD_Result collect_header(void *context, enum MHD_ValueKind kind, const char *name,
-                                      size_t name_bytes, const char *value, size_t value_bytes)
-{
-    if (kind == MHD_COOKIE_KIND)
-        qd_head_add_cookie(context, name_bytes, value_bytes);
-    else
-        qd_head_add(context, name, name_bytes, value, value_bytes);
-    return MHD_YES;
-}
 
 /* The earliest that we see of a request: its first line is there. It hides the query, which nothing
  * of ours reads: the library makes a record of each argument, and 0.9.75 neither answers nor closes

@@ -244,6 +244,11 @@ bool qd_framing_is_in_body(const struct qd_framing *framing)
     return framing->state == BODY && framing->fault == QD_FAULT_NONE;
 }
 
+bool qd_framing_is_unclear(const struct qd_framing *framing)
+{
+    return framing->state == UNCLEAR && framing->fault == QD_FAULT_NONE;
+}
+
 static void end_head(struct qd_framing *framing)
 {
     if (framing->is_unclear || framing->length_count + framing->coding_count > 1)

@@ -80,6 +80,10 @@ static inline bool qd_framing_is_head(const struct qd_framing *framing, uint64_t
 /* What comes next is of a body whose length its head says: left_bytes of its body_bytes. */
 bool qd_framing_is_in_body(const struct qd_framing *framing);
 
+/* Returns true if the head of the request at hand has ended and its lengths or codings do not say
+ * where the body ends. Who checks the whole head refuses it. */
+bool qd_framing_is_unclear(const struct qd_framing *framing);
+
 /* What the fault is, for the client. */
 enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_error *error);
 
