@@ -428,7 +428,7 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_16);
     else if (!kernel.rare && args->span.block == 32 && whole)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_32);
-    else if (common && kernel.finishes && has_whole_chunks(args))
+    else if (common && kernel.finishes && args->span.block > CHUNK && has_whole_chunks(args))
         loop_whole_blocks(args, &codes, kernel, y_type);
     else if (common && args->span.block <= CHUNKS_MAX * CHUNK && has_whole_chunks(args))
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_CHUNKS);
