@@ -8,7 +8,7 @@
 
 #include "server/json/number.h"
 #include "server/json/string.h"
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 
 enum {
     ROOM_BYTES = 2 << 10, /* for nodes and strings at a time: a small request needs one or two */

@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "server/base/status.h"
+
 struct qd_admission;
 struct qd_memory;
 struct qd_prefault;
@@ -135,5 +137,10 @@ size_t qd_arena_own_bytes(const struct qd_arena *arena);
 /* After a NULL: not even with the whole memory to itself would the arena have got the block. So
  * trying again later is in vain. */
 bool qd_arena_hopeless(const struct qd_arena *arena);
+
+/* The arena's last allocation, for `what` ("the output"), failed: QD_TOO_LARGE when it could never
+ * fit, QD_UNAVAILABLE when it may fit later. */
+enum qd_status qd_refuse_memory(const struct qd_arena *arena, const char *what,
+                                struct qd_error *error);
 
 #endif

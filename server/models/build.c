@@ -6,7 +6,7 @@
 
 #include "server/json/number.h"
 #include "server/json/reader.h"
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/models/onnx/foreign.h"
 #include "server/models/shapes.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 #include "server/models/onnx/foreign.h"
 #include "server/models/repository/folder.h"
 #include "server/telemetry/log.h"

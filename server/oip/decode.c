@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "server/json/reader.h"
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/oip/inputs.h"
 #include "server/oip/parameters.h"

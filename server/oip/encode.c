@@ -7,7 +7,7 @@
 
 #include "server/base/limits.h"
 #include "server/json/tensor.h"
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 #include "server/oip/shm_tensors.h"
 
 /* Clients without a connection to spare come back after this. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 #include "server/oip/shm_tensors.h"
 
 /* ---- One input --------------------------------------------------------------------------- */

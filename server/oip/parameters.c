@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "server/json/number.h"
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 
 #define INTEGER "an integer in [-2^63, 2^63)"
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 
 static const char region_key[] = "shared_memory_region";
 static const char bytes_key[] = "shared_memory_byte_size";

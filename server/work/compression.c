@@ -2,7 +2,7 @@
 
 #include <isa-l/igzip_lib.h>
 
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 
 /* ISA-L inflates twice as fast as zlib, and deflates five times as fast as zlib's fastest level,
  * and smaller (tensors of each kind, on Zen 4). */

@@ -3,7 +3,7 @@
 #include "server/base/clock.h"
 #include "server/base/limits.h"
 #include "server/json/reader.h"
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/oip/encode.h"
 #include "server/oip/shm_tensors.h"

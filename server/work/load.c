@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "server/base/clock.h"
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 
 enum { KEPT_BYTES_MAX = 16 << 20 };
 

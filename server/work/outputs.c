@@ -1,7 +1,7 @@
 #include "server/work/outputs.h"
 
 #include "server/base/limits.h"
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 #include "server/oip/encode.h"
 #include "server/oip/shm_tensors.h"
 

@@ -7,8 +7,8 @@
 
 #include "server/base/clock.h"
 #include "server/base/limits.h"
+#include "server/memory/arena.h"
 #include "server/memory/blocks.h"
-#include "server/memory/refusal.h"
 #include "server/memory/text.h"
 #include "server/oip/encode.h"
 #include "server/work/body_prefault.h"

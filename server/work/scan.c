@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 
 enum { MODEL_NS = 50000 }; /* to look at one, when the system remembers it */
 

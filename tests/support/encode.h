@@ -2,7 +2,7 @@
 #ifndef TESTS_SUPPORT_ENCODE_H
 #define TESTS_SUPPORT_ENCODE_H
 
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 #include "server/oip/encode.h"
 
 static inline enum qd_status encode_whole(const struct qd_oip_asked *asked, const char *kernel,

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "server/http/api/schema.h"
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 #include "server/oip/encode.h"
 
 #define CONSTANT(text)         \

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "server/json/tree.h"
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 
 /* A flag of an object that may have it. */
 static enum qd_status read_flag(struct qd_request *request, const struct qd_json_value *object,

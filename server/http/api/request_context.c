@@ -4,7 +4,7 @@
 
 #include "server/base/limits.h"
 #include "server/json/reader.h"
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 
 static enum qd_status answer_bytes(struct qd_request *request, enum qd_status status,
                                    const struct qd_part *parts, size_t part_count, size_t bytes)

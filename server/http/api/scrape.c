@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "server/base/limits.h"
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 #include "server/oip/regions.h"
 #include "server/telemetry/gauges.h"
 #include "server/telemetry/log.h"

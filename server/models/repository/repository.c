@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/memory/refusal.h"
+#include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/models/repository/folder.h"
 #include "server/models/repository/found.h"
