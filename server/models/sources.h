@@ -118,15 +118,4 @@ enum qd_status qd_sources_take(struct qd_sources *sources, struct qd_source *sou
 enum qd_status qd_sources_check(struct qd_sources *sources, struct qd_error *error);
 void qd_sources_close(struct qd_sources *sources);
 
-/* For sources.c: the names of a version's files. Where the configuration names one, the version is
- * made of no other. NULL: of none of this kind. */
-const char *qd_sources_onnx_name(const struct qd_sources *sources);
-const char *qd_sources_request_name(const struct qd_sources *sources);
-/* Sets `kind` and `shown` by which of the two are there, or refuses the version. */
-enum qd_status qd_sources_choose_kind(struct qd_sources *sources, bool has_onnx, bool has_request,
-                                      struct qd_error *error);
-
-/* For sources.c: what the body of a load call holds. */
-enum qd_status qd_sources_read_body(struct qd_sources *sources, struct qd_error *error);
-
 #endif
