@@ -171,8 +171,8 @@ SERVER := \
     server/models/repository/folder.c server/models/repository/found.c \
     server/models/repository/name.c server/models/repository/repository.c \
     server/models/base64.c server/models/build.c server/models/deferred_constants.c \
-    server/models/model.c server/models/model_config.c server/models/model_config_apply.c \
-    server/models/plans.c server/models/shapes.c server/models/sources.c server/models/table.c \
+    server/models/model.c server/models/model_config.c server/models/plans.c \
+    server/models/shapes.c server/models/sources.c server/models/table.c \
     server/work/scheduler/cpu_yield.c server/work/scheduler/loop.c server/work/scheduler/pool.c \
     server/work/scheduler/queue.c server/work/scheduler/scheduler.c \
     server/work/scheduler/straggler.c server/work/scheduler/time_slice.c \
