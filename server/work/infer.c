@@ -1,8 +1,11 @@
 #include "server/work/infer.h"
 
+#include <string.h>
+
 #include "server/base/clock.h"
 #include "server/base/limits.h"
 #include "server/json/reader.h"
+#include "server/memory/admission.h"
 #include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/oip/encode.h"
@@ -21,6 +24,11 @@ enum {
     SHORT_JSON_BYTES = 32 << 10,
     READ_STEP_NS = 100000, /* for QD_JSON_PIECE_BYTES, which may be less or more (reader.h) */
 };
+
+static struct qd_inference *inference_of(struct qd_job *job)
+{
+    return (struct qd_inference *)((char *)job - offsetof(struct qd_inference, job));
+}
 
 static void *alloc(void *context, size_t bytes)
 {
@@ -49,7 +57,87 @@ static size_t json_bytes(const struct qd_request *request)
     return bytes < request->message.body_bytes ? (size_t)bytes : request->message.body_bytes;
 }
 
-/* ---- Phases ------------------------------------------------------------------------------- */
+/* ---- Memory that it is expected to take ---------------------------------------------------- */
+
+enum {
+    GROWTH = 4,          /* to FP32 from 8 bits, or to JSON from JSON with its numbers between */
+    DEFLATED_RATIO = 16, /* of a body that does not say what it becomes */
+    SMALL_PART = 256,    /* of the bound: so many begin at once, without a look at others */
+};
+
+/* As many bytes as its body has, before it was compressed. Gzip says so, of its last member alone,
+ * and anybody may lie: so no less than what came, and no more than that can become. */
+static uint64_t plain_bytes(const struct qd_inference *inference)
+{
+    const struct qd_request *request = inference->request;
+    const size_t bytes = request->message.body_bytes;
+    uint64_t plain = bytes * (uint64_t)DEFLATED_RATIO;
+    if (request->coding == QD_CODING_IDENTITY)
+        return bytes;
+    if (request->coding == QD_CODING_GZIP && bytes > sizeof(uint32_t)) {
+        uint32_t isize; /* little-endian, as we are */
+        memcpy(&isize, request->message.body + bytes - sizeof(isize), sizeof(isize));
+        const uint64_t plain_max = bytes * (uint64_t)QD_INFLATE_RATIO_MAX;
+        plain = isize < plain_max ? isize : plain_max;
+        plain = plain > bytes ? plain : bytes;
+    }
+    return plain < inference->tools->max_body_bytes ? plain : inference->tools->max_body_bytes;
+}
+
+/* About as many bytes as it will take beyond its body. */
+static size_t expected_bytes(const struct qd_inference *inference)
+{
+    const unsigned times = inference->request->coding == QD_CODING_IDENTITY ? GROWTH : GROWTH + 1;
+    const uint64_t plain = plain_bytes(inference);
+    return plain > SIZE_MAX / times ? SIZE_MAX : (size_t)plain * times;
+}
+
+bool qd_inference_is_small(const struct qd_inference *inference)
+{
+    return expected_bytes(inference) <= qd_memory_max(inference->arena->memory) / SMALL_PART;
+}
+
+/* The may_start of all that are not small, by what they are expected to take (memory/admission.h).
+ * From then on nobody takes the body; an inference that has lost it starts, and is told. */
+static bool may_start(struct qd_job *job, bool others_wait)
+{
+    const struct qd_inference *inference = inference_of(job);
+    struct qd_arena *arena = inference->arena;
+    char *body = inference->request->body;
+    if (!qd_arena_has_lost(arena, body) &&
+        (others_wait || !qd_arena_try_begin(arena, expected_bytes(inference))))
+        return false;
+    qd_arena_set_reservation(arena, body, QD_RESERVATION_FIRM);
+    return true;
+}
+
+unsigned qd_infer_retry_after_s(struct qd_scheduler *scheduler, struct qd_memory *memory)
+{
+    const unsigned queue_s = qd_scheduler_retry_after_s(scheduler);
+    const unsigned memory_s = qd_admission_retry_after_s(qd_memory_admission(memory));
+    const unsigned seconds = queue_s > memory_s ? queue_s : memory_s;
+    return seconds < QD_RETRY_AFTER_MAX_S ? seconds : QD_RETRY_AFTER_MAX_S;
+}
+
+/* ---- Phases -------------------------------------------------------------------------------- */
+
+typedef void run_units(struct qd_job *job, void *workspace, size_t begin, size_t end);
+
+/* True, as a `then` says that it has set a phase. */
+static bool set_phase(struct qd_inference *inference, run_units *run,
+                      bool (*then)(struct qd_job *job), size_t unit_count, uint64_t unit_cost_ns,
+                      size_t slot_count)
+{
+    inference->job.phase = (struct qd_phase){
+        .run = run,
+        .then = then,
+        .unit_count = unit_count,
+        .unit_cost_ns = unit_cost_ns,
+        .slots = inference->slots,
+        .slot_count = slot_count,
+    };
+    return true;
+}
 
 /* How many workers may be at so many units. */
 static size_t shares(const struct qd_inference *inference, size_t unit_count, uint64_t unit_cost_ns)
@@ -103,19 +191,19 @@ static bool plan_all(struct qd_inference *inference);
 
 static bool after_convert(struct qd_job *job)
 {
-    struct qd_inference *inference = qd_inference_of(job);
+    struct qd_inference *inference = inference_of(job);
     return qd_oip_reader_end(inference->reader) == QD_OK && plan_all(inference);
 }
 
 static void run_convert(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
     (void)workspace;
-    qd_oip_reader_convert(qd_inference_of(job)->reader, begin, end);
+    qd_oip_reader_convert(inference_of(job)->reader, begin, end);
 }
 
 static void run_read(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
-    struct qd_inference *inference = qd_inference_of(job);
+    struct qd_inference *inference = inference_of(job);
     (void)workspace;
     for (size_t i = begin; i < end && !inference->read && inference->error->status == QD_OK; i++)
         read_step(inference);
@@ -124,15 +212,15 @@ static void run_read(struct qd_job *job, void *workspace, size_t begin, size_t e
 /* It takes as many steps as it takes: then there is another phase of them. */
 static bool after_read(struct qd_job *job)
 {
-    struct qd_inference *inference = qd_inference_of(job);
+    struct qd_inference *inference = inference_of(job);
     if (inference->error->status != QD_OK)
         return false;
     if (!inference->read)
         return true;
     const size_t unit_count = qd_oip_reader_unit_count(inference->reader);
     const uint64_t cost_ns = qd_oip_reader_unit_cost_ns(inference->reader);
-    return qd_inference_set_phase(inference, run_convert, after_convert, unit_count, cost_ns,
-                                  shares(inference, unit_count, cost_ns));
+    return set_phase(inference, run_convert, after_convert, unit_count, cost_ns,
+                     shares(inference, unit_count, cost_ns));
 }
 
 static bool read_at_once(struct qd_inference *inference)
@@ -144,7 +232,8 @@ static bool read_at_once(struct qd_inference *inference)
     return after_convert(&inference->job);
 }
 
-bool qd_inference_read(struct qd_inference *inference)
+/* Reads the body, as it was before it was compressed. */
+static bool read_json(struct qd_inference *inference)
 {
     inference->reader = qd_oip_reader_create(&inference->request->message, inference->arena,
                                              inference->asked, inference->error);
@@ -152,14 +241,46 @@ bool qd_inference_read(struct qd_inference *inference)
         return false;
     if (json_bytes(inference->request) <= SHORT_JSON_BYTES)
         return read_at_once(inference);
-    return qd_inference_set_phase(inference, run_read, after_read,
-                                  json_bytes(inference->request) / QD_JSON_PIECE_BYTES + 1,
-                                  READ_STEP_NS, 1);
+    return set_phase(inference, run_read, after_read,
+                     json_bytes(inference->request) / QD_JSON_PIECE_BYTES + 1, READ_STEP_NS, 1);
+}
+
+static void run_inflate(struct qd_job *job, void *workspace, size_t begin, size_t end)
+{
+    (void)workspace;
+    for (size_t i = begin; i < end; i++)
+        qd_inflater_step(inference_of(job)->inflater);
+}
+
+/* What was inflated takes the place of what came. */
+static bool after_inflate(struct qd_job *job)
+{
+    struct qd_inference *inference = inference_of(job);
+    struct qd_request *request = inference->request;
+    struct qd_oip_message *message = &request->message;
+    if (inference->error->status != QD_OK)
+        return false;
+    if (!qd_inflater_end(inference->inflater, &message->body, &message->body_bytes))
+        return true; /* another phase of them, as after_read */
+    qd_request_drop_body(request);
+    return read_json(inference);
+}
+
+/* Inflates the body. Then it is read. */
+static bool inflate(struct qd_inference *inference)
+{
+    const struct qd_request *request = inference->request;
+    inference->inflater =
+        qd_inflater_create(request->coding, request->body, (size_t)request->body_bytes,
+                           inference->tools->max_body_bytes, inference->arena, inference->error);
+    return inference->inflater != NULL &&
+           set_phase(inference, run_inflate, after_inflate,
+                     qd_inflater_step_count(inference->inflater), QD_COMPRESSION_STEP_NS, 1);
 }
 
 static bool start(struct qd_job *job)
 {
-    struct qd_inference *inference = qd_inference_of(job);
+    struct qd_inference *inference = inference_of(job);
     inference->doing = QD_DECODING;
     qd_request_advance_at(inference->request, QD_DECODING, job->started_ns);
     if (qd_request_keep_body(inference->request) != QD_OK)
@@ -168,8 +289,8 @@ static bool start(struct qd_job *job)
                                        sizeof(*inference->slots));
     if (inference->slots == NULL)
         return refuse_memory(inference, "the workspace") == QD_OK;
-    return inference->request->coding == QD_CODING_IDENTITY ? qd_inference_read(inference)
-                                                            : qd_inference_inflate(inference);
+    return inference->request->coding == QD_CODING_IDENTITY ? read_json(inference)
+                                                            : inflate(inference);
 }
 
 /* ---- 2. Planning -------------------------------------------------------------------------- */
@@ -266,13 +387,13 @@ static enum qd_status make_workspaces(struct qd_inference *inference)
 }
 
 /* The phase for which there are workspaces. */
-static bool set_wide_phase(struct qd_inference *inference, qd_run_units *run,
+static bool set_wide_phase(struct qd_inference *inference, run_units *run,
                            bool (*then)(struct qd_job *job), size_t unit_count,
                            uint64_t unit_cost_ns)
 {
     const size_t wanted = shares(inference, unit_count, unit_cost_ns);
-    return qd_inference_set_phase(inference, run, then, unit_count, unit_cost_ns,
-                                  wanted < inference->slot_count ? wanted : inference->slot_count);
+    return set_phase(inference, run, then, unit_count, unit_cost_ns,
+                     wanted < inference->slot_count ? wanted : inference->slot_count);
 }
 
 static bool pack(struct qd_inference *inference);
@@ -300,7 +421,7 @@ static bool is_worth_beginning(const struct qd_inference *inference)
 /* All that computing needs memory for comes first: what fails later is only the answer's text. */
 static bool after_plan(struct qd_job *job)
 {
-    struct qd_inference *inference = qd_inference_of(job);
+    struct qd_inference *inference = inference_of(job);
     if (inference->error->status != QD_OK || make_workspaces(inference) != QD_OK)
         return false;
     job->may_run_inline =
@@ -314,7 +435,7 @@ static void run_plan(struct qd_job *job, void *workspace, size_t begin, size_t e
     (void)workspace;
     (void)begin;
     (void)end;
-    plan(qd_inference_of(job));
+    plan(inference_of(job));
 }
 
 static size_t constant_bytes(const struct qd_inference *inference)
@@ -337,7 +458,7 @@ static bool plan_all(struct qd_inference *inference)
 {
     if (constant_bytes(inference) > INLINE_CONSTANT_BYTES_MAX) {
         inference->job.may_run_inline = false;
-        return qd_inference_set_phase(inference, run_plan, after_plan, 1, QD_QUANTUM_NS, 1);
+        return set_phase(inference, run_plan, after_plan, 1, QD_QUANTUM_NS, 1);
     }
     plan(inference);
     return after_plan(&inference->job);
@@ -350,7 +471,7 @@ static bool compute(struct qd_inference *inference);
 
 static void run_node(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
-    const struct qd_inference *inference = qd_inference_of(job);
+    const struct qd_inference *inference = inference_of(job);
     if (qd_shm_tensors_are_lost(inference->asked))
         return; /* it would write memory that nobody asked for; write_answer says so */
     qk_graph_run(inference->plan, inference->node, inference->inputs, inference->outputs,
@@ -359,7 +480,7 @@ static void run_node(struct qd_job *job, void *workspace, size_t begin, size_t e
 
 static bool after_node(struct qd_job *job)
 {
-    struct qd_inference *inference = qd_inference_of(job);
+    struct qd_inference *inference = inference_of(job);
     return ++inference->node < inference->plan->node_count ? compute(inference)
                                                            : copy_outputs(inference);
 }
@@ -373,12 +494,12 @@ static bool compute(struct qd_inference *inference)
 static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
     (void)workspace;
-    qk_graph_pack(qd_inference_of(job)->graph, begin, end);
+    qk_graph_pack(inference_of(job)->graph, begin, end);
 }
 
 static bool after_pack(struct qd_job *job)
 {
-    return compute(qd_inference_of(job));
+    return compute(inference_of(job));
 }
 
 static bool pack(struct qd_inference *inference)
@@ -387,25 +508,65 @@ static bool pack(struct qd_inference *inference)
     enter(inference, QD_RUNNING);
     if (graph == NULL || graph->pack_unit_count == 0)
         return compute(inference);
-    return qd_inference_set_phase(
-        inference, run_pack, after_pack, graph->pack_unit_count, graph->pack_unit_cost_ns,
-        shares(inference, graph->pack_unit_count, graph->pack_unit_cost_ns));
+    return set_phase(inference, run_pack, after_pack, graph->pack_unit_count,
+                     graph->pack_unit_cost_ns,
+                     shares(inference, graph->pack_unit_count, graph->pack_unit_cost_ns));
+}
+
+static void run_deflate(struct qd_job *job, void *workspace, size_t begin, size_t end)
+{
+    (void)workspace;
+    for (size_t i = begin; i < end; i++)
+        qd_deflater_step(inference_of(job)->deflater);
+}
+
+static bool after_deflate(struct qd_job *job)
+{
+    struct qd_request *request = inference_of(job)->request;
+    const struct qd_part *part;
+    if (!qd_deflater_end(inference_of(job)->deflater, &part))
+        return true;
+    if (part != NULL) {
+        request->answer.parts = part;
+        request->answer.part_count = 1;
+        request->answer.bytes = part->count;
+        request->answer.coding = qd_coding_name(request->answer_coding);
+    }
+    qd_request_reply(request);
+    return false;
+}
+
+/* The answer stands. It is compressed as the client would have it, where it gains something, and
+ * goes. Without memory it goes as it is. */
+static bool reply(struct qd_inference *inference)
+{
+    const enum qd_coding coding = inference->request->answer_coding;
+    const struct qd_answer *answer = &inference->request->answer;
+    if (coding != QD_CODING_IDENTITY && answer->bytes >= QD_DEFLATED_BYTES_MIN)
+        inference->deflater = qd_deflater_create(coding, answer->parts, answer->part_count,
+                                                 answer->bytes, inference->arena);
+    if (inference->deflater != NULL)
+        return set_phase(inference, run_deflate, after_deflate,
+                         qd_deflater_step_count(inference->deflater), QD_COMPRESSION_STEP_NS, 1);
+    qd_request_reply(inference->request);
+    inference->job.ended_ns = inference->request->since_ns;
+    return false;
 }
 
 /* ---- 4. The answer ------------------------------------------------------------------------ */
 
 static bool after_print(struct qd_job *job)
 {
-    struct qd_inference *inference = qd_inference_of(job);
+    struct qd_inference *inference = inference_of(job);
     uint64_t stage_ns[QD_STAGE_COUNT];
     qd_request_stages(inference->request, stage_ns);
     return qd_oip_writer_end(inference->writer, stage_ns, &inference->request->answer) == QD_OK &&
-           qd_inference_reply(inference);
+           reply(inference);
 }
 
 static void run_print(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
-    qd_oip_writer_print(qd_inference_of(job)->writer, workspace, begin, end);
+    qd_oip_writer_print(inference_of(job)->writer, workspace, begin, end);
 }
 
 static bool write_answer(struct qd_inference *inference)
@@ -434,14 +595,14 @@ static bool write_answer(struct qd_inference *inference)
 
 static bool after_copy(struct qd_job *job)
 {
-    struct qd_inference *inference = qd_inference_of(job);
+    struct qd_inference *inference = inference_of(job);
     inference->copied_outputs &= inference->copied_outputs - 1;
     return copy_outputs(inference);
 }
 
 static void run_copy(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
-    const struct qd_inference *inference = qd_inference_of(job);
+    const struct qd_inference *inference = inference_of(job);
     const size_t output = (size_t)__builtin_ctz(inference->copied_outputs);
     (void)workspace;
     qd_shm_tensors_copy_output(inference->asked, output, inference->outputs[output],
@@ -464,7 +625,7 @@ static bool copy_outputs(struct qd_inference *inference)
 /* Before it computes, it waits no longer than it wants. */
 static void on_running(struct qd_job *job, bool running)
 {
-    const struct qd_inference *inference = qd_inference_of(job);
+    const struct qd_inference *inference = inference_of(job);
     struct qd_request *request = inference->request;
     const uint64_t timeout_us = request->asked.timeout_us;
     const enum qd_request_state state = running ? inference->doing : QD_QUEUED;
@@ -481,7 +642,7 @@ static void on_running(struct qd_job *job, bool running)
 
 static void expire(struct qd_job *job)
 {
-    const struct qd_inference *inference = qd_inference_of(job);
+    const struct qd_inference *inference = inference_of(job);
     struct qd_request *request = inference->request;
     if (inference->read && request->spent_ns[QD_RUNNING] == 0 && waited_too_long(request)) {
         refuse_wait(request);
@@ -495,7 +656,7 @@ static void expire(struct qd_job *job)
 
 static void cancel(struct qd_job *job)
 {
-    const struct qd_inference *inference = qd_inference_of(job);
+    const struct qd_inference *inference = inference_of(job);
     qd_fail_for(inference->error, inference->abandoned ? QD_REASON_OTHER : QD_REASON_SHUTDOWN,
                 QD_UNAVAILABLE,
                 inference->abandoned ? "the client has gone" : "the server shuts down");
@@ -505,7 +666,7 @@ static void cancel(struct qd_job *job)
  * inference with it. */
 static void done(struct qd_job *job)
 {
-    struct qd_inference *inference = qd_inference_of(job);
+    struct qd_inference *inference = inference_of(job);
     struct qd_request *request = inference->request;
     qd_oip_writer_deinit(inference->writer);
     qd_shm_tensors_release(&request->asked);
@@ -572,8 +733,7 @@ static struct qd_inference *create(const struct qd_infer_tools *tools, struct qd
 
 bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *request)
 {
-    static const struct qd_job_code large = {start,  on_running, expire,
-                                             cancel, done,       qd_inference_may_start};
+    static const struct qd_job_code large = {start, on_running, expire, cancel, done, may_start};
     static const struct qd_job_code small = {start, on_running, expire, cancel, done, NULL};
     if (!qd_infer_try_room(tools, request))
         return false;

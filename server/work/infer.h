@@ -1,5 +1,5 @@
 /* What becomes of an inference between its body's last byte and its answer. It is a job of these
- * phases, in this order; infer.c has them, and inference_coding.c the first and the last. Each has
+ * phases, in this order; infer.c has them. Each has
  * a function run_*, for its units, and after_*, which sets the next phase. A slot is what a
  * worker needs at a phase (scheduler.h).
  *

@@ -1,5 +1,4 @@
-/* What the files of an inference share: infer.c, and inference_coding.c for its two phases that
- * inflate and deflate. On a worker, but where infer.h says otherwise. */
+/* An inference on its way, for infer.c and its tests. */
 #ifndef SERVER_WORK_INFERENCE_H
 #define SERVER_WORK_INFERENCE_H
 
@@ -36,43 +35,7 @@ struct qd_inference {
     struct qd_deflater *deflater; /* NULL: the answer is not compressed */
 };
 
-typedef void qd_run_units(struct qd_job *job, void *workspace, size_t begin, size_t end);
-
-static inline struct qd_inference *qd_inference_of(struct qd_job *job)
-{
-    return (struct qd_inference *)((char *)job - offsetof(struct qd_inference, job));
-}
-
-/* True, as a `then` says that it has set a phase. */
-static inline bool qd_inference_set_phase(struct qd_inference *inference, qd_run_units *run,
-                                          bool (*then)(struct qd_job *job), size_t unit_count,
-                                          uint64_t unit_cost_ns, size_t slot_count)
-{
-    inference->job.phase = (struct qd_phase){
-        .run = run,
-        .then = then,
-        .unit_count = unit_count,
-        .unit_cost_ns = unit_cost_ns,
-        .slots = inference->slots,
-        .slot_count = slot_count,
-    };
-    return true;
-}
-
 /* It is expected to take so little memory that it never waits for some. */
 bool qd_inference_is_small(const struct qd_inference *inference);
-/* The may_start of all others, by what they are expected to take (memory/admission.h). From then on
- * nobody takes the body; who has lost it starts, and is told. */
-bool qd_inference_may_start(struct qd_job *job, bool others_wait);
-
-/* Of the body as it was before it was compressed. As a `then`, like the next two. */
-bool qd_inference_read(struct qd_inference *inference);
-
-/* The body; then it is read. */
-bool qd_inference_inflate(struct qd_inference *inference);
-
-/* The answer stands: it is compressed as the client would have it, where it gains something, and
- * goes. Without memory it goes as it is. */
-bool qd_inference_reply(struct qd_inference *inference);
 
 #endif
