@@ -35,7 +35,7 @@ function showOutput(output, index) {
   const {name, datatype, shape, values} = output;
   const title = h("h4", {}, name + ": " + datatype + " [" + shape.join(", ") + "]");
   if (values === null)
-    return h("div", {}, title, h("p", {}, "Packed bytes, too many to show; ask for less."));
+    return h("div", {}, title, h("p", {}, "Too many packed bytes to show."));
   if (values.length === 0) return h("div", {}, title, h("p", {}, "No elements."));
   const view = h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": name});
   const choices = Object.keys(VIEWS).map((label, i) => {

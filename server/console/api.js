@@ -26,7 +26,7 @@ async function ask(method, path, body, {headers = {}, seconds = 10} = {}) {
     answer = await fetch(path, {method, body, headers, cache: "no-cache", credentials: "omit",
                                 signal: AbortSignal.timeout(seconds * 1000)});
   } catch (error) {
-    const why = error.name === "TimeoutError" ? "nothing within " + seconds + " s"
+    const why = error.name === "TimeoutError" ? "no answer within " + seconds + " s"
       : "no connection";
     const since = new Date().toLocaleTimeString("en-GB");
     setState("away", "The server has not answered since " + since + " (" + why +
@@ -55,7 +55,7 @@ const modelPath = (name, version) =>
 
 function askForToken(why) {
   if (connection.state === "refused") return;
-  setState("refused", "The server asks for a token.");
+  setState("refused", "The server requires a token.");
   $("token-box").open = true;
   $("token-error").textContent = sessionStorage.getItem("quantd-token") ? why : "";
   $("token").focus();

@@ -57,7 +57,7 @@ function histogram(values) {
     if (Number.isFinite(value))
       bins[Math.min(binCount - 1, Math.floor(binCount * (value - min) / (max - min || 1)))]++;
   const most = Math.max(...bins);
-  const words = "least " + round(min) + ", mean " + round(mean) + ", most " + round(max) +
+  const words = "minimum " + round(min) + ", mean " + round(mean) + ", maximum " + round(max) +
     (count < values.length ? "; not finite: " + (values.length - count) : "");
   const figure = svg("svg", {viewBox: "0 0 " + width + " " + height, role: "img",
                              "aria-label": "Histogram of " + count + " values: " + words});

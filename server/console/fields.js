@@ -27,7 +27,7 @@ function makeInput(spec, index, properties) {
   setOptions(field.layout, Object.keys(LAYOUTS).map((name) => [name, name]));
   const labelled = (text, element, className) =>
     h("p", {class: className}, h("label", {for: element.id}, text), element);
-  const layoutRow = labelled("The image as", field.layout);
+  const layoutRow = labelled("Convert the image to", field.layout);
   const values = labelled("Values", field.data, "values");
   const drop = h("button", {type: "button"}, "Type values instead");
   field.show = () => {
@@ -51,8 +51,8 @@ function makeInput(spec, index, properties) {
   field.layout.addEventListener("change", () => takeImage(field));
   field.element = h("fieldset", {},
     h("legend", {}, spec.name, optional ? h("small", {}, " optional") : ""),
-    optional ? h("label", {class: "check", for: field.send.id}, field.send, "send it") : "",
-    h("p", {class: "hint", id: id + "-hint"}, "shape: " + takes),
+    optional ? h("label", {class: "check", for: field.send.id}, field.send, "send this input") : "",
+    h("p", {class: "hint", id: id + "-hint"}, "Shape: " + takes),
     h("div", {class: "row"}, labelled("Datatype", field.datatype, "short"),
       labelled("Shape", field.shape, "short"),
       h("p", {class: "pick"}, field.file, h("label", {for: field.file.id}, "File …",
@@ -139,7 +139,7 @@ function setTensor(field, tensor) {
 function makeAttribute(name, about, index) {
   const id = "attribute-" + index, [kind] = about.split(":");
   const input = kind === "true or false"
-    ? h("select", {id, ...describedBy(id)}, h("option", {value: ""}, "as by default"),
+    ? h("select", {id, ...describedBy(id)}, h("option", {value: ""}, "default"),
         h("option", {}, "true"), h("option", {}, "false"))
     : h("input", {id, ...describedBy(id)});
   const element = h("div", {}, h("label", {for: id}, name), input,

@@ -153,7 +153,7 @@ async function run(event) {
     showAnswer(tree, answer.headers.get("Server-Timing"), performance.now() - begun);
     $("answer").scrollIntoView({block: "nearest"});
   } catch (error) {
-    if (!(error instanceof Refusal)) error.message = "No answer that can be read: " + error.message;
+    if (!(error instanceof Refusal)) error.message = "The answer cannot be read: " + error.message;
     showRefusal(error);
   } finally {
     play.running = false;

@@ -36,8 +36,8 @@ function drawCharts(look, before) {
   const resident = addPoint("resident", gauges.process_resident_memory_bytes);
   const models = addPoint("models", gauges.quantd_model_bytes + gauges.quantd_inflight_bytes);
   $("charts").replaceChildren(
-    chart("Inferences a second", [["answered", good], ["refused", bad]], " a second"),
-    chart("From first byte to answer", [["p50", p50], ["p99", p99]], "",
+    chart("Inferences per second", [["answered", good], ["refused", bad]], " per second"),
+    chart("Time from first byte to answer", [["p50", p50], ["p99", p99]], "",
           (seconds) => boundedText(seconds, now.total)),
     chart("Queue of " + gauges.quantd_queue_length_max + ", workers " + gauges.quantd_workers,
           [["waiting", waiting], ["workers busy", busy]], ""),
@@ -94,8 +94,8 @@ function drawModels() {
     rows.every((row, i) => row === body.children[i]);
   if (!same) body.replaceChildren(...rows);
   $("models-note").textContent = rows.length === 0
-    ? "No model is loaded, and nobody asked for an operator."
-    : "Loaded models, and the operators that were asked for. Times are p50 / p99.";
+    ? "No model is loaded, and no operator has been requested."
+    : "Loaded models, and the operators that were requested. Times are p50 / p99.";
 }
 
 function startModels() {
@@ -159,7 +159,7 @@ async function loadModel(event) {
 }
 
 async function unloadModel(name) {
-  if (!confirm("Unload " + name + "? Whoever asks for it gets an error then.")) return;
+  if (!confirm("Unload " + name + "? Requests for this model will then get an error.")) return;
   try {
     await ask("POST", "/v2/repository/models/" + encodeURIComponent(name) + "/unload");
     await refresh();
@@ -187,12 +187,12 @@ async function describeServer() {
     : /timeout|secs/.test(name) ? value + " s" : value);
   $("server-version").textContent = version;
   $("server").replaceChildren(
-    facts("The machine, and the kernels that were chosen for it", lines),
+    facts("The machine and its kernels", lines),
     facts("Flags and limits", [...Object.entries(limits).map(([name, value]) =>
       ["--" + name, unit(name, value)]), ["extensions", extensions.join(", ")]]));
   const mode = limits["model-control-mode"];
   $("load-hint").textContent = mode === undefined || mode === "explicit" ? ""
-    : "This server refuses loads: it runs with --model-control-mode " + mode + ", not explicit.";
+    : "No loading here: this server runs with --model-control-mode " + mode + ", not explicit.";
 }
 
 /* What does not change by itself. */

@@ -35,7 +35,7 @@ function readNpy(buffer) {
                     "array.astype makes them; got " + (type ? order + type : "no array"));
   const shape = words(sizes).map(Number);
   if (/'fortran_order': *True/.test(head) && shape.length > 1)
-    throw new Error("expected rows one after the other: save numpy.ascontiguousarray(array)");
+    throw new Error("expected rows in C order: save numpy.ascontiguousarray(array)");
   const expected = countOf(shape) * Number(type[1]);
   if (bytes.length - begin !== expected)
     throw new Error("expected " + expected + " bytes of data, got " + (bytes.length - begin));

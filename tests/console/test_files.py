@@ -95,7 +95,7 @@ class Files(PageTest):
         self.choose("onnx.DequantizeLinear")
         self.upload("x.png", picture)
         expect(self.field("x")).to_contain_text("UINT8 [2, 3], 6 B")
-        self.field("x").get_by_label("The image as").select_option("RGB, [1, 3, H, W]")
+        self.field("x").get_by_label("Convert the image to").select_option("RGB, [1, 3, H, W]")
         expect(self.field("x")).to_contain_text("UINT8 [1, 3, 2, 3], 18 B")
         expect(self.field("x").get_by_label("Shape")).to_have_value("[1, 3, 2, 3]")
         self.run_and_wait()

@@ -203,7 +203,7 @@ class Away(unittest.TestCase):
             expect(page.locator("#answered")).to_contain_text("Answered")
             expect(page.locator("#load-hint")).to_contain_text("none")  # it is another one
             server.process.send_signal(signal.SIGSTOP)
-            expect(state).to_contain_text("nothing within")
+            expect(state).to_contain_text("no answer within")
             server.process.send_signal(signal.SIGCONT)
             expect(state).to_contain_text("The server is back.")
             test.tearDown()
@@ -225,7 +225,7 @@ class Tokens(unittest.TestCase):
         test.page = page = test.new_page()
         page.goto(test.url + "/")
         token = page.get_by_label("Bearer token")
-        expect(page.locator("#state")).to_have_text("The server asks for a token.")
+        expect(page.locator("#state")).to_have_text("The server requires a token.")
         expect(token).to_be_focused()
         test.check_accessible(page, "token")
         test.shoot(page, "token")

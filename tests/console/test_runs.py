@@ -48,7 +48,7 @@ class Operators(PageTest):
     def test_optional_input_left_out(self):
         self.open()
         self.choose("onnx.DequantizeLinear")
-        self.field("x_zero_point").get_by_label("send it").uncheck()
+        self.field("x_zero_point").get_by_label("send this input").uncheck()
         expect(self.field("x_zero_point").get_by_label("Values")).to_be_disabled()
         self.run_and_wait()
         self.assertEqual(self.table(), [["0", "64", "64.5", "127.5"]])
@@ -68,7 +68,8 @@ class Operators(PageTest):
         output = self.page.locator("#outputs > div")
         for view, label in (("Heat map", "Heat map of y, 4 by 4, from 0 .dark. to 64 .light."),
                             ("Image", "y as an image, 4 by 4"),
-                            ("Histogram", "Histogram of 16 values: least 0, mean 19.1, most 64")):
+                            ("Histogram",
+                             "Histogram of 16 values: minimum 0, mean 19.1, maximum 64")):
             output.get_by_label(view).check()
             figure = output.get_by_role("img")
             expect(figure).to_have_attribute("aria-label", re.compile(label))
@@ -84,7 +85,7 @@ class Operators(PageTest):
         expect(model).to_contain_text("µs")
         for _ in range(3):
             self.run_and_wait()
-        chart = self.page.get_by_role("img", name=re.compile("Inferences a second"))
+        chart = self.page.get_by_role("img", name=re.compile("Inferences per second"))
         expect(chart).to_have_attribute("aria-label", re.compile("answered: .*, most [0-9.]*[1-9]"))
 
 
