@@ -284,8 +284,8 @@ INLINE struct codes finish_float8(const struct codes *codes, vector scale, enum 
     struct codes results = *codes;
     const __m512i common = result_words(multiply(codes->values, scale), y_type);
     const __m512i special = result_words(multiply(codes->special_values, scale), y_type);
-    const __m512i bytes =
-        _mm512_sub_epi8(split_words(common, special), _mm512_slli_epi16(codes->steps, more));
+    const __m512i steps = more > 0 ? _mm512_slli_epi16(codes->steps, 3) : codes->steps;
+    const __m512i bytes = _mm512_sub_epi8(split_words(common, special), steps);
     results.shift = _mm512_sub_epi16(codes->shift, _mm512_set1_epi16(more));
     results.low = collect_dwords(bytes, 0);
     results.special_low = collect_dwords(bytes, 1);
