@@ -265,16 +265,16 @@ static enum MHD_Result on_body(struct qd_connection *connection, const char *byt
     *count -= qd_io_hooks_take_body(connection, bytes, *count);
     connection->chunks += *count == 0;
     const bool too_many =
-        connection->chunks > QD_CHUNKS_FREE + request->body_bytes / QD_CHUNK_BYTES_LEAST;
+        connection->chunks > QD_CHUNKS_FREE + request->body.count / QD_CHUNK_BYTES_LEAST;
     if (too_many && was_fine) {
         qd_fail(
             &request->error, QD_TOO_LARGE,
             "the body: expected chunks of %u bytes or more on average, got %llu with %llu bytes",
             QD_CHUNK_BYTES_LEAST, (unsigned long long)connection->chunks,
-            (unsigned long long)request->body_bytes);
+            (unsigned long long)request->body.count);
     }
     if (request->error.status != QD_OK &&
-        (was_fine || too_many || request->body_bytes > QD_DRAIN_BYTES_MAX))
+        (was_fine || too_many || request->body.count > QD_DRAIN_BYTES_MAX))
         return qd_refuse_past_library(connection);
     return *count > 0 ? hold(connection) : MHD_YES;
 }
@@ -283,7 +283,7 @@ static enum MHD_Result on_body_complete(struct qd_connection *connection)
 {
     struct qd_exchange *exchange = qd_exchange_of(connection);
     struct qd_request *request = connection->request;
-    if (request->prefault != NULL)
+    if (request->body.prefault != NULL)
         return hold(connection); /* in READING until pages are prefaulted (body_prefault.h) */
     if (request->error.status != QD_OK || qd_request_end_body(request) != QD_OK) {
         qd_refuse_make(connection);

@@ -76,7 +76,7 @@ bool qd_refuse_have_request(struct qd_connection *connection)
     if (request == NULL)
         return false;
     request->loop = exchange->loop;
-    request->on_room = on_room;
+    request->body.on_room = on_room;
     request->connection = connection;
     return true;
 }
@@ -133,7 +133,7 @@ static void on_slow(struct qd_connection *connection)
             "the body: expected %llu bytes more in each %.3g s (--min-rate), got %llu in all",
             (unsigned long long)connection->all->window_bytes,
             (double)connection->all->window_ns / (double)QD_NS_PER_S,
-            (unsigned long long)connection->request->body_bytes);
+            (unsigned long long)connection->request->body.count);
     }
     end_in_body(connection);
 }

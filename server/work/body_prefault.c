@@ -23,8 +23,9 @@ struct qd_body_prefault {
 
 size_t qd_body_prefault_end(const struct qd_request *request)
 {
-    return request->prefault != NULL ? request->prefault->from
-                                     : qd_arena_committed(&request->arena, request->body);
+    return request->body.prefault != NULL
+               ? request->body.prefault->from
+               : qd_arena_committed(&request->arena, request->body.bytes);
 }
 
 /* On the loop. */
@@ -35,8 +36,8 @@ static void on_there(void *context)
     if (request == NULL) {
         qd_block_give(prefault->memory, prefault->block);
     } else {
-        request->prefault = NULL;
-        request->on_room(request);
+        request->body.prefault = NULL;
+        request->body.on_room(request);
     }
     free(prefault);
 }
@@ -54,7 +55,7 @@ static struct qd_body_prefault *make(struct qd_request *request, size_t from, si
     if (prefault == NULL)
         return NULL;
     *prefault = (struct qd_body_prefault){
-        .order = {.start = request->body + from,
+        .order = {.start = request->body.bytes + from,
                   .bytes = to - from,
                   .on_prefaulted = on_prefaulted},
         .post = {.callback = on_there, .context = prefault},
@@ -71,30 +72,30 @@ static struct qd_body_prefault *make(struct qd_request *request, size_t from, si
 void qd_body_prefault_go_on(struct qd_request *request, size_t bytes)
 {
     struct qd_arena *arena = &request->arena;
-    if (qd_memory_prefault(arena->memory) == NULL || request->body_capacity < BODY_BYTES_LEAST ||
+    if (qd_memory_prefault(arena->memory) == NULL || request->body.capacity < BODY_BYTES_LEAST ||
         bytes < BYTES_LEAST)
         return;
     size_t wanted = qd_round_up(bytes, QD_HUGE_PAGE_BYTES) + QD_HUGE_PAGE_BYTES;
-    wanted = wanted < request->body_capacity ? wanted : request->body_capacity;
-    while (request->prefault == NULL) {
+    wanted = wanted < request->body.capacity ? wanted : request->body.capacity;
+    while (request->body.prefault == NULL) {
         size_t fresh;
-        size_t committed = qd_arena_committed(arena, request->body);
+        size_t committed = qd_arena_committed(arena, request->body.bytes);
         const size_t next = qd_round_up(committed + 1, QD_HUGE_PAGE_BYTES);
-        if (committed >= wanted ||
-            !qd_arena_commit_fresh(arena, request->body, next < wanted ? next : wanted, &fresh))
+        if (committed >= wanted || !qd_arena_commit_fresh(arena, request->body.bytes,
+                                                          next < wanted ? next : wanted, &fresh))
             return;
-        committed = qd_arena_committed(arena, request->body);
+        committed = qd_arena_committed(arena, request->body.bytes);
         if (fresh < committed)
-            request->prefault = make(request, fresh, committed);
+            request->body.prefault = make(request, fresh, committed);
     }
 }
 
 void qd_body_prefault_abandon(struct qd_request *request)
 {
-    struct qd_body_prefault *prefault = request->prefault;
+    struct qd_body_prefault *prefault = request->body.prefault;
     if (prefault == NULL)
         return;
-    prefault->block = qd_arena_detach(&request->arena, request->body);
+    prefault->block = qd_arena_detach(&request->arena, request->body.bytes);
     prefault->request = NULL;
-    request->prefault = NULL;
+    request->body.prefault = NULL;
 }

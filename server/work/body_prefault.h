@@ -10,7 +10,7 @@
 #include "server/work/request.h"
 
 /* So many bytes of the body will be there soon: commits a piece or two more, as far as there is
- * memory, and has what is fresh of them prefaulted. It calls request->on_room then. */
+ * memory, and has what is fresh of them prefaulted. It calls request->body.on_room then. */
 void qd_body_prefault_go_on(struct qd_request *request, size_t bytes);
 
 /* Up to here the body may be written by now. */

@@ -103,7 +103,7 @@ static bool may_start(struct qd_job *job, bool others_wait)
 {
     const struct qd_inference *inference = inference_of(job);
     struct qd_arena *arena = inference->arena;
-    char *body = inference->request->body;
+    char *body = inference->request->body.bytes;
     if (!qd_arena_has_lost(arena, body) &&
         (others_wait || !qd_arena_try_begin(arena, expected_bytes(inference))))
         return false;
@@ -271,7 +271,7 @@ static bool inflate(struct qd_inference *inference)
 {
     const struct qd_request *request = inference->request;
     inference->inflater =
-        qd_inflater_create(request->coding, request->body, (size_t)request->body_bytes,
+        qd_inflater_create(request->coding, request->body.bytes, (size_t)request->body.count,
                            inference->tools->max_body_bytes, inference->arena, inference->error);
     return inference->inflater != NULL &&
            set_phase(inference, run_inflate, after_inflate,
@@ -711,7 +711,7 @@ static bool may_run_inline(const struct qd_request *request)
 {
     const struct qd_model *model = request->model;
     return request->coding == QD_CODING_IDENTITY && request->answer_coding == QD_CODING_IDENTITY &&
-           request->body_bytes <= INLINE_CONSTANT_BYTES_MAX &&
+           request->body.count <= INLINE_CONSTANT_BYTES_MAX &&
            json_bytes(request) <= INLINE_JSON_BYTES_MAX && model->deferred == NULL &&
            (model->graph == NULL || model->graph->node_count <= INLINE_NODES_MAX);
 }
@@ -740,8 +740,8 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
     struct qd_inference *inference = create(tools, request);
     if (inference == NULL)
         return false;
-    request->message.body = request->body;
-    request->message.body_bytes = (size_t)request->body_bytes;
+    request->message.body = request->body.bytes;
+    request->message.body_bytes = (size_t)request->body.count;
     request->inference = inference;
     qd_request_advance(request, QD_QUEUED);
     if (qd_scheduler_submit(tools->scheduler, request->loop, &inference->job,

@@ -207,8 +207,8 @@ static bool start(struct qd_job *job)
     sources->file_arena = &load->file_arena;
     if (request != NULL) {
         qd_request_advance(request, QD_DECODING);
-        sources->body = request->body;
-        sources->body_bytes = (size_t)request->body_bytes;
+        sources->body = request->body.bytes;
+        sources->body_bytes = (size_t)request->body.count;
         sources->json_bytes_header = request->message.json_bytes_header;
     }
     if (load->error.status != QD_OK || qd_sources_open(sources, &load->error) != QD_OK)

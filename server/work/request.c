@@ -40,7 +40,7 @@ static void empty_arena(struct qd_request *request)
     request->stream = NULL;
     qd_body_prefault_abandon(request);
     qd_arena_deinit(&request->arena);
-    request->body = NULL;
+    request->body.bytes = NULL;
 }
 
 void qd_request_deinit(struct qd_request *request)
@@ -96,22 +96,22 @@ void qd_request_advance_at(struct qd_request *request, enum qd_request_state to,
 enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes)
 {
     struct qd_arena *arena = &request->arena;
-    request->keeps_body = true;
+    request->body.is_kept = true;
     if (bytes > FIRST_BODY_BYTES && bytes < QD_LARGE_BLOCK_BYTES) {
-        request->body_bytes_said = bytes;
+        request->body.count_said = bytes;
         bytes = FIRST_BODY_BYTES;
     }
-    request->body = qd_arena_reserve(arena, bytes);
+    request->body.bytes = qd_arena_reserve(arena, bytes);
     /* What does not count yet would be refused later, after it was sent in vain. */
-    if (request->body != NULL && bytes > qd_arena_committed(arena, request->body) &&
+    if (request->body.bytes != NULL && bytes > qd_arena_committed(arena, request->body.bytes) &&
         !qd_memory_has_room(arena->memory, bytes)) {
         arena->refused_bytes = bytes;
-        request->body = NULL;
+        request->body.bytes = NULL;
     }
-    if (request->body == NULL)
+    if (request->body.bytes == NULL)
         return qd_refuse_memory(&request->arena, "the body", &request->error);
-    qd_arena_set_reservation(arena, request->body, QD_RESERVATION_COMING);
-    request->body_capacity = bytes;
+    qd_arena_set_reservation(arena, request->body.bytes, QD_RESERVATION_COMING);
+    request->body.capacity = bytes;
     return QD_OK;
 }
 
@@ -123,65 +123,66 @@ static bool grow_body(struct qd_request *request, size_t bytes, uint64_t bytes_m
     struct qd_arena *arena = &request->arena;
     const size_t left = qd_memory_max(arena->memory) - qd_arena_own_bytes(arena);
     size_t capacity = bytes_max < left ? (size_t)bytes_max : left;
-    if (bytes <= request->body_bytes_said)
-        capacity = request->body_bytes_said;
+    if (bytes <= request->body.count_said)
+        capacity = request->body.count_said;
     else if (bytes <= GROWING_BODY_BYTES && GROWING_BODY_BYTES < capacity)
         capacity = GROWING_BODY_BYTES;
     char *body = qd_arena_reserve(arena, capacity < bytes ? bytes : capacity);
-    if (body == NULL || !qd_arena_commit(arena, body, (size_t)request->body_bytes))
+    if (body == NULL || !qd_arena_commit(arena, body, (size_t)request->body.count))
         return false;
-    if (request->body_bytes > 0)
-        memcpy(body, request->body, (size_t)request->body_bytes);
+    if (request->body.count > 0)
+        memcpy(body, request->body.bytes, (size_t)request->body.count);
     qd_arena_set_reservation(arena, body, QD_RESERVATION_COMING);
-    request->body = body;
-    request->body_capacity = capacity;
+    request->body.bytes = body;
+    request->body.capacity = capacity;
     return true;
 }
 
 static bool make_room(struct qd_request *request, size_t bytes, uint64_t bytes_max)
 {
-    return (bytes <= request->body_capacity || grow_body(request, bytes, bytes_max)) &&
-           qd_arena_commit(&request->arena, request->body, bytes);
+    return (bytes <= request->body.capacity || grow_body(request, bytes, bytes_max)) &&
+           qd_arena_commit(&request->arena, request->body.bytes, bytes);
 }
 
 size_t qd_request_body_room(struct qd_request *request, size_t placed)
 {
-    const size_t old = (size_t)request->body_bytes + placed;
-    if (request->body == NULL || request->error.status != QD_OK || old >= request->body_capacity)
+    const size_t old = (size_t)request->body.count + placed;
+    if (request->body.bytes == NULL || request->error.status != QD_OK ||
+        old >= request->body.capacity)
         return 0;
-    const size_t left = request->body_capacity - old;
+    const size_t left = request->body.capacity - old;
     const size_t wanted = old + (left < QD_PLACED_BYTES_MAX ? left : QD_PLACED_BYTES_MAX);
     qd_body_prefault_go_on(request, wanted);
-    if (request->prefault == NULL)
-        qd_arena_commit(&request->arena, request->body, wanted);
+    if (request->body.prefault == NULL)
+        qd_arena_commit(&request->arena, request->body.bytes, wanted);
     const size_t end = qd_body_prefault_end(request);
     if (qd_request_has_lost_body(request))
         return 0; /* the next of it is refused */
-    return (end < request->body_capacity ? end : request->body_capacity) - old;
+    return (end < request->body.capacity ? end : request->body.capacity) - old;
 }
 
 /* Returns how many it has taken. */
 static size_t take(struct qd_request *request, const char *bytes, size_t count, uint64_t bytes_max)
 {
-    const bool small = request->body_bytes_max != 0;
-    bytes_max = small ? request->body_bytes_max : bytes_max;
-    const uint64_t old = request->body_bytes;
+    const bool small = request->body.count_max != 0;
+    bytes_max = small ? request->body.count_max : bytes_max;
+    const uint64_t old = request->body.count;
     if (count > bytes_max - old) {
         qd_fail(&request->error, QD_TOO_LARGE, "the body: expected at most %llu bytes%s, got more",
                 (unsigned long long)bytes_max, small ? " for this call" : " (--max-body-bytes)");
         empty_arena(request);
         return count;
     }
-    if (!request->keeps_body)
+    if (!request->body.is_kept)
         return count;
     qd_body_prefault_go_on(request, (size_t)old + count);
-    if (request->prefault != NULL && qd_body_prefault_end(request) - old < count)
+    if (request->body.prefault != NULL && qd_body_prefault_end(request) - old < count)
         count = qd_body_prefault_end(request) - (size_t)old;
     if (!make_room(request, (size_t)old + count, bytes_max)) {
         qd_refuse_memory(&request->arena, "the body", &request->error);
         empty_arena(request);
-    } else if (bytes != request->body + old) {
-        memcpy(request->body + old, bytes, count);
+    } else if (bytes != request->body.bytes + old) {
+        memcpy(request->body.bytes + old, bytes, count);
     }
     return count;
 }
@@ -191,13 +192,13 @@ size_t qd_request_take_body(struct qd_request *request, const char *bytes, size_
 {
     const size_t taken =
         request->error.status == QD_OK ? take(request, bytes, count, bytes_max) : count;
-    request->body_bytes += taken;
+    request->body.count += taken;
     return taken;
 }
 
 static enum qd_status set_reservation(struct qd_request *request, enum qd_reservation reservation)
 {
-    if (qd_arena_set_reservation(&request->arena, request->body, reservation))
+    if (qd_arena_set_reservation(&request->arena, request->body.bytes, reservation))
         return QD_OK;
     request->arena.refused_bytes = 0;
     return qd_refuse_memory(&request->arena, "the body", &request->error);
@@ -216,15 +217,15 @@ enum qd_status qd_request_keep_body(struct qd_request *request)
 
 bool qd_request_has_lost_body(const struct qd_request *request)
 {
-    return request->body != NULL && qd_arena_has_lost(&request->arena, request->body);
+    return request->body.bytes != NULL && qd_arena_has_lost(&request->arena, request->body.bytes);
 }
 
 void qd_request_drop_body(struct qd_request *request)
 {
-    assert(request->prefault == NULL);
-    if (request->body != NULL)
-        qd_arena_release(&request->arena, request->body, request->body_capacity);
-    request->body = NULL;
+    assert(request->body.prefault == NULL);
+    if (request->body.bytes != NULL)
+        qd_arena_release(&request->arena, request->body.bytes, request->body.capacity);
+    request->body.bytes = NULL;
 }
 
 /* ---- The answer --------------------------------------------------------------------------- */

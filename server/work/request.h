@@ -44,6 +44,21 @@ enum qd_request_state {
     QD_REQUEST_STATE_COUNT
 };
 
+struct qd_request;
+
+/* A request's body, while it comes and as long as it is kept. */
+struct qd_body {
+    bool is_kept; /* false: what comes is dropped */
+    char *bytes;
+    size_t capacity;
+    size_t count_said;                 /* by the head, where capacity is less; 0: it is not */
+    struct qd_body_prefault *prefault; /* of its pages (body_prefault.h); NULL: none */
+    /* On the request's loop's thread: the pages are there, and qd_request_take_body takes more. */
+    void (*on_room)(struct qd_request *request);
+    uint64_t count;     /* of bytes that came, kept or not */
+    uint64_t count_max; /* where less than --max-body-bytes is enough; 0: it is not */
+};
+
 struct qd_request {
     enum qd_request_state state;
     uint64_t since_ns; /* when it entered the state */
@@ -61,15 +76,7 @@ struct qd_request {
     /* For the access log. NULL: nobody reads one, or malloc failed. */
     struct qd_log_record *log_record;
 
-    bool keeps_body; /* false: what comes is dropped */
-    char *body;
-    size_t body_capacity;
-    size_t body_bytes_said;            /* by its head, where body_capacity is less; 0: it is not */
-    struct qd_body_prefault *prefault; /* of pages of its body (body_prefault.h); NULL: none */
-    /* On its loop's thread: they are there, and qd_request_take_body takes more. */
-    void (*on_room)(struct qd_request *request);
-    uint64_t body_bytes;     /* that came, kept or not */
-    uint64_t body_bytes_max; /* where less than --max-body-bytes is enough; 0: it is not */
+    struct qd_body body;
     /* When the body is complete. True: it is in REPLYING. NULL: the answer stands already. */
     bool (*end)(void *context, struct qd_request *request);
 

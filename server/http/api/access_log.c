@@ -121,7 +121,7 @@ static void put_all(struct qd_line *line, const struct qd_request *request, cons
     }
     qd_line_number(line, "status", request->answer.http_status);
     put_call(line, request);
-    qd_line_number(line, "bytes_in", request->body_bytes);
+    qd_line_number(line, "bytes_in", request->body.count);
     if (delivered)
         qd_line_number(line, "bytes_out", has_body ? request->answer.bytes : 0);
     put_stages(line, request, stage_ns);

@@ -112,20 +112,20 @@ enum qd_status qd_context_reserve_small(const struct qd_request_context *context
                        "the body: expected at most %u bytes for this call, got %llu",
                        QD_CONTROL_BODY_BYTES_MAX, (unsigned long long)context->head->content_bytes);
     }
-    request->body_bytes_max = QD_CONTROL_BODY_BYTES_MAX;
+    request->body.count_max = QD_CONTROL_BODY_BYTES_MAX;
     return qd_request_reserve_body(request, context->head->content_bytes);
 }
 
 enum qd_status qd_context_read_body(struct qd_request *request, const struct qd_json_value **tree)
 {
-    size_t bytes = (size_t)request->body_bytes;
+    size_t bytes = (size_t)request->body.count;
     *tree = NULL;
-    while (bytes > 0 && memchr(" \t\r\n", request->body[bytes - 1], 4) != NULL)
+    while (bytes > 0 && memchr(" \t\r\n", request->body.bytes[bytes - 1], 4) != NULL)
         bytes--;
     if (bytes == 0)
         return QD_OK;
     enum qd_status status =
-        qd_json_read(request->body, bytes, &request->arena, tree, &request->error);
+        qd_json_read(request->body.bytes, bytes, &request->arena, tree, &request->error);
     if (status != QD_OK || qd_json_is_object(*tree))
         return status;
     return qd_fail(&request->error, QD_INVALID, "the body: expected a JSON object, or nothing");

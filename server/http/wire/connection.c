@@ -353,7 +353,7 @@ static uint64_t moved(struct qd_connection *connection)
 {
     uint64_t count;
     if (connection->state == QD_CONNECTION_BODY)
-        return connection->request->body_bytes;
+        return connection->request->body.count;
     connection->counts_room = !qd_socket_acknowledged(connection->fd, &count);
     if (!connection->counts_room)
         return count;

@@ -72,14 +72,14 @@ static char *find_place(const struct qd_connection *connection, size_t *room)
     if (connection->state != QD_CONNECTION_BODY || connection->handshake_done ||
         !qd_framing_is_in_body(framing) || framing->done_count != connection->done_count)
         return NULL;
-    const uint64_t ours = request->body_bytes + connection->placed_bytes;
+    const uint64_t ours = request->body.count + connection->placed_bytes;
     if (framing->body_bytes - framing->left_bytes != ours)
         return NULL;
     const size_t there = qd_request_body_room(request, connection->placed_bytes);
     if (there == 0)
         return NULL;
     *room = there < QD_PLACED_BYTES_MAX ? there : QD_PLACED_BYTES_MAX;
-    return request->body + ours;
+    return request->body.bytes + ours;
 }
 
 /* As if the library read what it does not know of yet. */
@@ -97,7 +97,7 @@ size_t qd_io_hooks_take_body(struct qd_connection *connection, const char *bytes
     const size_t placed = connection->placed_bytes < count ? connection->placed_bytes : count;
     if (placed > 0) {
         connection->placed_bytes -= placed;
-        qd_request_take_body(request, request->body + request->body_bytes, placed, bytes_max);
+        qd_request_take_body(request, request->body.bytes + request->body.count, placed, bytes_max);
     }
     if (placed == count)
         return count;

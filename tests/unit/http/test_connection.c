@@ -186,12 +186,12 @@ Test(connection, a_body_keeps_its_pace)
     cr_assert_eq(desk.all.window_bytes, RATE * (QD_PACE_WINDOW_NS / QD_NS_PER_S));
     advance_to(&desk, QD_CONNECTION_BODY);
     for (int i = 0; i < 5; i++) {
-        desk.request.body_bytes += desk.all.window_bytes;
+        desk.request.body.count += desk.all.window_bytes;
         let_time_pass(&desk);
         cr_assert_not(is_cut(&desk));
         cr_assert_gt(desk.connection->deadline_ns, qd_clock_ns() + QD_NS_PER_S);
     }
-    desk.request.body_bytes += desk.all.window_bytes - 1;
+    desk.request.body.count += desk.all.window_bytes - 1;
     cr_assert_eq(write(desk.client, "x", 1), 1);
     let_time_pass(&desk);
     cr_assert_not(is_cut(&desk), "it is we who have not read");
@@ -210,7 +210,7 @@ Test(connection, a_body_that_waits_unread_is_stalled)
     advance_to(&desk, QD_CONNECTION_BODY);
     cr_assert_eq(write(desk.client, "x", 1), 1);
     qd_connections_look_for_stalled(&desk.all, true);
-    desk.request.body_bytes++;
+    desk.request.body.count++;
     qd_connections_look_for_stalled(&desk.all, false);
     qd_connections_look_for_stalled(&desk.all, true);
     cr_assert_eq(slow_count, 0, "it has moved, and then the library has rested");

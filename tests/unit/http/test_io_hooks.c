@@ -137,9 +137,9 @@ static void end_request(struct desk *desk)
     const struct qd_request *request = connection->request;
     size_t wrong = 0;
     cr_assert_eq(request->error.status, QD_OK, "%s", request->error.text);
-    cr_assert_eq(request->body_bytes, desk->body_bytes[desk->done]);
-    for (size_t i = 0; i < request->body_bytes; i++)
-        wrong += request->body[i] != value(desk->done, i);
+    cr_assert_eq(request->body.count, desk->body_bytes[desk->done]);
+    for (size_t i = 0; i < request->body.count; i++)
+        wrong += request->body.bytes[i] != value(desk->done, i);
     cr_assert_eq(wrong, 0);
     cr_assert_eq(connection->placed_bytes, 0);
     cr_assert_eq(connection->untold_bytes, 0);
@@ -243,14 +243,14 @@ Test(io_hooks, what_is_read_ahead_has_its_bound)
     library_reads(desk);
     cr_assert_eq(desk->direct_bytes, QD_PLACED_BYTES_MAX);
     cr_assert_eq(desk->connection->untold_bytes, QD_PLACED_BYTES_MAX - BUFFER_BYTES);
-    const uint64_t body_bytes = desk->connection->request->body_bytes;
+    const uint64_t body_bytes = desk->connection->request->body.count;
     while (desk->connection->untold_bytes > 0) {
         library_runs(desk);
         library_reads(desk);
         cr_assert_eq(desk->direct_bytes, QD_PLACED_BYTES_MAX);
     }
     library_runs(desk);
-    cr_assert_eq(desk->connection->request->body_bytes, body_bytes + QD_PLACED_BYTES_MAX);
+    cr_assert_eq(desk->connection->request->body.count, body_bytes + QD_PLACED_BYTES_MAX);
     run(desk);
     desk_destroy(desk);
 }

@@ -87,7 +87,7 @@ static void start(struct sender *sender)
 {
     sender->request = qd_request_create(sender->memory, qd_clock_ns());
     sender->request->loop = sender->loop;
-    sender->request->on_room = on_room;
+    sender->request->body.on_room = on_room;
 }
 
 static struct sender sender_create(size_t memory_bytes, uint64_t bytes_max)
@@ -120,21 +120,21 @@ static unsigned send_up_to(struct sender *sender, size_t end, size_t piece)
     struct qd_request *request = sender->request;
     static char bytes[3 * MIB];
     unsigned waits = 0;
-    while (request->body_bytes < end && request->error.status == QD_OK) {
-        const size_t at = (size_t)request->body_bytes;
+    while (request->body.count < end && request->error.status == QD_OK) {
+        const size_t at = (size_t)request->body.count;
         const size_t count = end - at < piece ? end - at : piece;
         for (size_t i = 0; i < count; i++)
             bytes[i] = value(at + i);
         const size_t taken = qd_request_take_body(request, bytes, count, sender->bytes_max);
         cr_assert_leq(taken, count);
-        cr_assert_eq(request->body_bytes, at + taken);
+        cr_assert_eq(request->body.count, at + taken);
         cr_assert_leq(request->arena.bytes, at + taken + 4 * MIB + 64 * KIB);
         if (taken == count)
             continue;
-        cr_assert_not_null(request->prefault);
+        cr_assert_not_null(request->body.prefault);
         cr_assert_eq(qd_request_body_room(request, 0), 0);
         qd_loop_run(sender->loop);
-        cr_assert_null(request->prefault);
+        cr_assert_null(request->body.prefault);
         waits++;
     }
     return waits;
@@ -143,10 +143,10 @@ static unsigned send_up_to(struct sender *sender, size_t end, size_t piece)
 static void assert_body(const struct qd_request *request, size_t bytes)
 {
     cr_assert_eq(request->error.status, QD_OK, "%s", request->error.text);
-    cr_assert_eq(request->body_bytes, bytes);
+    cr_assert_eq(request->body.count, bytes);
     size_t wrong = 0;
     for (size_t i = 0; i < bytes; i++)
-        wrong += request->body[i] != value(i);
+        wrong += request->body.bytes[i] != value(i);
     cr_assert_eq(wrong, 0);
 }
 
@@ -183,20 +183,20 @@ Test(prefault, what_is_being_made_outlives_its_request)
         struct qd_request *request = sender.request;
         cr_assert_eq(qd_request_reserve_body(request, 0), QD_OK);
         static char bytes[3 * MIB];
-        while (request->prefault == NULL)
+        while (request->body.prefault == NULL)
             qd_request_take_body(request, bytes, 300 * KIB, 20 * MIB);
         if (way == 0) { /* it becomes too much */
-            qd_request_take_body(request, bytes, sizeof(bytes), request->body_bytes + 1);
+            qd_request_take_body(request, bytes, sizeof(bytes), request->body.count + 1);
             cr_assert_eq(request->error.status, QD_TOO_LARGE);
         } else if (way == 1) {
             qd_fail(&request->error, QD_TOO_SLOW, "too slow");
             qd_request_refuse(request);
-            cr_assert_null(request->body);
+            cr_assert_null(request->body.bytes);
         } else { /* its client goes */
             qd_request_destroy(request);
             start(&sender);
         }
-        cr_assert_null(sender.request->prefault);
+        cr_assert_null(sender.request->body.prefault);
         cr_assert_gt(qd_memory_used(sender.memory), MIB, "the thread still writes there");
         sender_destroy(&sender);
     }

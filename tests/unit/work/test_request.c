@@ -78,15 +78,15 @@ Test(request, a_body_of_known_length_is_one_piece)
 {
     struct desk desk = desk_create(16 * MIB);
     cr_assert_eq(qd_request_reserve_body(desk.request, 3 * MIB), QD_OK);
-    char *body = desk.request->body;
+    char *body = desk.request->body.bytes;
     static char piece[MIB];
     for (int i = 0; i < 3; i++) {
         memset(piece, 'a' + i, sizeof(piece));
         qd_request_take_body(desk.request, piece, sizeof(piece), 3 * MIB);
     }
     cr_assert_eq(desk.request->error.status, QD_OK);
-    cr_assert_eq(desk.request->body, body);
-    cr_assert_eq(desk.request->body_bytes, 3 * MIB);
+    cr_assert_eq(desk.request->body.bytes, body);
+    cr_assert_eq(desk.request->body.count, 3 * MIB);
     cr_assert_eq(body[0], 'a');
     cr_assert_eq(body[2 * MIB], 'c');
     desk_destroy(&desk);
@@ -103,7 +103,7 @@ Test(request, a_body_of_unknown_length_grows)
     }
     cr_assert_eq(desk.request->error.status, QD_OK);
     for (size_t i = 0; i < 2000 * 777; i++)
-        cr_assert_eq(desk.request->body[i], (char)(i / 777));
+        cr_assert_eq(desk.request->body.bytes[i], (char)(i / 777));
     qd_request_take_body(desk.request, piece, 1, 2000 * 777);
     cr_assert_eq(desk.request->error.status, QD_TOO_LARGE);
     cr_assert(strstr(desk.request->error.text, "--max-body-bytes") != NULL);
@@ -143,7 +143,7 @@ static void assert_moved(struct taker *taker, const char *bytes, size_t count)
     qd_request_take_body(request, bytes + 60 * KIB, count - 60 * KIB, MIB);
     atomic_store(&taker->takes, false);
     if (request->error.status == QD_OK && qd_request_end_body(request) == QD_OK)
-        cr_assert_eq(memcmp(request->body, bytes, count), 0);
+        cr_assert_eq(memcmp(request->body.bytes, bytes, count), 0);
     qd_request_destroy(request);
 }
 
@@ -170,17 +170,17 @@ Test(request, a_body_is_written_in_its_place)
     struct qd_request *request = desk.request;
     cr_assert_eq(qd_request_body_room(request, 0), 0, "nobody wants it");
     cr_assert_eq(qd_request_reserve_body(request, 3 * MIB), QD_OK);
-    while (request->body_bytes < 3 * MIB) {
+    while (request->body.count < 3 * MIB) {
         const size_t room = qd_request_body_room(request, 0);
         cr_assert_gt(room, 0);
-        cr_assert_leq(request->body_bytes + room, qd_memory_used(desk.memory));
-        cr_assert_leq(qd_memory_used(desk.memory), request->body_bytes + 2 * MIB + 64 * KIB);
-        char *end = request->body + request->body_bytes;
-        memset(end, (int)request->body_bytes, room);
+        cr_assert_leq(request->body.count + room, qd_memory_used(desk.memory));
+        cr_assert_leq(qd_memory_used(desk.memory), request->body.count + 2 * MIB + 64 * KIB);
+        char *end = request->body.bytes + request->body.count;
+        memset(end, (int)request->body.count, room);
         qd_request_take_body(request, end, room, 3 * MIB);
         cr_assert_eq(request->error.status, QD_OK);
     }
-    cr_assert_eq(request->body_bytes, 3 * MIB);
+    cr_assert_eq(request->body.count, 3 * MIB);
     cr_assert_eq(qd_request_body_room(request, 0), 0, "it is complete");
     desk_destroy(&desk);
 }
