@@ -235,18 +235,18 @@ def cell(row):
 
 
 HEAD = """\
-Written by `make bench`; not by hand. Each figure is the best of several rounds in which libqk, its
-limit and ONNX Runtime took turns; rows that miss a target are measured twice, in case something
-else ran on the machine, and the best of both counts, of each of the three.
+Written by `make bench`; not by hand. Each figure is the best of several rounds. In each round
+libqk, its limit and ONNX Runtime are measured one after another. A row that misses its target is
+measured a second time, because other programs may have run on the machine. The better measurement
+of each of the three counts.
 
-- The first columns say how long x of that many bytes takes, create and plan done beforehand,
-  buffers reused; GB/s counts bytes read and written.
-- *limit* is the share of the limit's speed: moving as many bytes as x and y have by the widest
-  loads and stores of the CPU, in as many slices, without computing anything; by normal or streaming
-  stores, whichever is faster. Scales and zero points do not count, although they are read as well.
-- *peer* is how many times as fast it is as ONNX Runtime, whose input and output are bound to
-  reused buffers, and from whose time that of a call for one element is taken off (some 2 µs; so
-  at 4 KiB it is a small difference of larger figures, uncertain by some 40 ns); – where it has no
-  kernel.
-- *±* is by how much the median round was slower than the best.
-- Bold is what misses its target."""
+- The first columns have the time for an x of that many bytes. Create and plan are done before, and
+  buffers are reused. GB/s counts the bytes read and written.
+- *limit* is libqk's speed divided by the limit's. The limit moves as many bytes as x and y have, by
+  the CPU's widest loads and stores, in as many slices, and computes nothing. It uses normal or
+  streaming stores, whichever are faster. It does not read scales and zero points, but libqk does.
+- *peer* is libqk's speed divided by ONNX Runtime's. ONNX Runtime's input and output are bound to
+  reused buffers, and the time of a call for one element (some 2 µs) is subtracted from its time. At
+  4 KiB the difference is small and uncertain by some 40 ns. – means that it has no kernel.
+- *±* says by how much the median round was slower than the best.
+- Bold figures miss their target."""

@@ -299,32 +299,35 @@ def bold_above(form, value, most):
 
 
 HEAD = """\
-Written by `make bench`; not by hand. Layers at batch 1, each loaded once as a model of its own, are
-asked over HTTP by one client, bytes in and bytes out, over 1, 4 and 16 connections that stay open
-and have one request at a time; server and client share the machine. quantd runs with its default
-flags. Beside it stands what a user writes instead (tests/bench/peers/service.py): FastAPI on
-uvicorn, uvloop and httptools, with ONNX Runtime and the same ONNX files, as one worker with all
-threads, and as two workers that share them; the better one counts. All answers are compared,
-once, byte for byte. They take turns of 100 ms; figures are medians of the rounds for which there
-was time.
+Written by `make bench`; not by hand. Each layer, at batch 1, is loaded once as a model of its own.
+One client sends requests over HTTP, with bytes as input and output, over 1, 4 and 16 connections.
+The connections stay open and have one request at a time. Server and client share the machine.
+quantd runs with its default flags. It is compared with a service that a user might write instead
+(tests/bench/peers/service.py): FastAPI on uvicorn, uvloop and httptools, with ONNX Runtime and the
+same ONNX files, as one worker with all threads, and as two workers that share the threads. The
+better of the two counts. All answers are compared once, byte for byte. The servers are measured in
+turn for 100 ms each. Figures are medians of all rounds that fit into the time.
 
-- *ONNX Runtime* is the same layer in process, all threads, without any server: the median run.
-- *echo* is the p50 of a bare server that reads the same request and sends as long an answer.
-- *of the bound* is quantd's p50 on one connection, divided by ONNX Runtime's time and %.1f times
-  the echo's.
-- *weights in each request* is the p50 of the operator itself, whose requests bring all inputs.
-- Bold is what misses its target.""" % ECHO_FACTOR
+- *ONNX Runtime* is the time of the same layer in process, with all threads, without a server: the
+  median run.
+- *echo* is the p50 of a bare server that reads the same request and sends an answer of the same
+  length.
+- *of the bound* is quantd's p50 on one connection, divided by the sum of ONNX Runtime's time and
+  %.1f times the echo's.
+- *weights in each request* is the p50 of the operator itself; its requests have all inputs.
+- Bold figures miss their target.""" % ECHO_FACTOR
 
 CHAIN_HEAD = """\
-The p50 on one connection of a model of three layers, and the sum of those of its layers, each asked
-by itself."""
+The p50 on one connection of a model of three layers, and the sum of the p50s of requests for each
+of its layers alone."""
 
 LOAD_HEAD = """\
-Load calls (`POST /v2/repository/models/NAME/load`) of a model in the repository, without what any
-call takes, and reading its files, which are in the system's cache: from opening to closing them,
-by one thread that knows their sizes. The best of fifteen. Both need memory, and fresh memory costs
-more than reading: so the model is loaded under fifteen names, and all are kept, and the files are
-read into memory that is new. *Again* is the same where both can use memory that was used before: a
-model that was unloaded is loaded, and files are read into the room of the reading before; no target
-is set for that, as a call that a worker does takes longer than reading some KiB. Constants are the
-bytes of all tensors in the file; kept is what the server says of the model's memory."""
+*loading* is the time of a load call (`POST /v2/repository/models/NAME/load`) of a model in the
+repository, less the time that any call takes. *reading* is the time of reading the model's files
+from the system's cache, from open to close, by one thread that knows their sizes. Each is the best
+of fifteen. Both need memory, and fresh memory costs more than reading. The model is therefore
+loaded under fifteen names that all stay loaded, and the files are read into new memory. *again* is
+the same with memory that was used before: an unloaded model is loaded, and files are read into the
+buffer of the reading before. *again* has no target, because a call that a worker does takes longer
+than reading some KiB. Constants are the bytes of all tensors in the file. Kept is the model's
+memory, as the server reports it."""
