@@ -3,7 +3,6 @@ scheduler and pool run jobs that only take time, on one worker and on all."""
 import dataclasses
 
 import figures
-import part
 from figures import ns_text
 
 WORKS_NS = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
@@ -37,7 +36,7 @@ def wake_text(row):
     return ns_text(row["ns"]["wake"]) if row["ns"]["wake"] else "none does"
 
 
-class Part(part.Part):
+class Part(figures.Part):
     budget_seconds = 10
     one_line = staticmethod(one_line)
     x_bytes = staticmethod(bytes)

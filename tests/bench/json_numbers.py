@@ -8,7 +8,6 @@ import subprocess
 import time
 
 import figures
-import part
 from figures import bold_below
 from libqk import FILES, ROOT, Libqk
 
@@ -75,7 +74,7 @@ def one_line(row):
         row["bytes"] / row["ns"]["quantd"], beside, libc_ratio(row), LIBC[row["task"]])
 
 
-class Part(part.Part):
+class Part(figures.Part):
     falls_short, one_line = staticmethod(falls_short), staticmethod(one_line)
     x_bytes = staticmethod(bytes)
 

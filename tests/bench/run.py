@@ -27,7 +27,6 @@ import rows  # noqa: E402
 import served  # noqa: E402
 import wire  # noqa: E402
 from libqk import EMULATOR, FILES, ROOT, Libqk  # noqa: E402
-from part import chosen  # noqa: E402
 from peer import OnnxRuntime  # noqa: E402
 
 # With the seconds that each may take.
@@ -144,7 +143,8 @@ def run_part(name, options):
     """Its results: a wrong one is a failure, a slow one is not."""
     part = PARTS[name]
     libqk = Libqk(options.cpu)
-    selected = chosen(options, part.select(options, len(os.sched_getaffinity(0)), libqk.gemms))
+    threads = len(os.sched_getaffinity(0))
+    selected = figures.chosen(options, part.select(options, threads, libqk.gemms))
     if not selected:
         libqk.close()
         return []

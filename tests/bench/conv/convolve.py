@@ -1,6 +1,6 @@
 """The convolutions' part of `make bench`: which rows, and how one is measured."""
+import figures
 import layers
-import part
 from convolve_report import LOOPS, Report, falls_short, one_line
 from figures import threads_text
 from peer import Unsupported
@@ -10,7 +10,7 @@ from tensors import random_bytes
 CALL_ROUNDS = 3  # its best comes soon
 
 
-class Part(part.Part):
+class Part(figures.Part):
     falls_short, one_line = staticmethod(falls_short), staticmethod(one_line)
     x_bytes = staticmethod(random_bytes)
 

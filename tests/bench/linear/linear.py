@@ -1,5 +1,5 @@
 """The parts of `make bench` that change a tensor's type: which rows, and how one is measured."""
-import part
+import figures
 import rows
 from linear_report import Report, falls_short, name, one_line
 from peer import Unsupported
@@ -20,7 +20,7 @@ def memory_bytes():
         return 1 << 40
 
 
-class Part(part.Part):
+class Part(figures.Part):
     falls_short, one_line = staticmethod(falls_short), staticmethod(one_line)
 
     def __init__(self, model, budget_seconds):
@@ -29,7 +29,7 @@ class Part(part.Part):
     def select(self, options, threads, _):
         if options.smoke:
             return rows.smoke(self.model, threads)
-        selected = part.chosen(options, [
+        selected = figures.chosen(options, [
             row for row in rows.full(self.model, threads)
             if options.full or options.only or rows.is_quick(row)])
         # Twice an output, libqk's and the peer's; x three times; and some room.

@@ -7,8 +7,8 @@ import os
 import statistics
 import time
 
+import figures
 import layers
-import part
 import stopwatch
 from figures import threads_text
 from libqk import FILES, ROOT
@@ -92,7 +92,7 @@ def median_ns(run):
     return statistics.median(series)
 
 
-class Part(part.Part):
+class Part(figures.Part):
     falls_short, one_line = staticmethod(falls_short), staticmethod(one_line)
     best_of = staticmethod(settle)
     x_bytes = staticmethod(random_bytes)

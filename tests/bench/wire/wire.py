@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import figures
 import layers
-import part
 import rows
 import shared
 from libqk import FILES, ROOT, Libqk
@@ -166,7 +166,7 @@ def cpu_ns(pid):
     return spent[pid], sum(spent.values()) - spent[pid]
 
 
-class Part(part.Part):
+class Part(figures.Part):
     one_line = staticmethod(one_line)
     x_bytes = staticmethod(random_bytes)
 
