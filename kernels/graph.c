@@ -73,9 +73,9 @@ static const char *print_source(const struct draft *draft, uint32_t index, struc
     struct text node;
     if (index >= draft->call->value_count)
         snprintf(text->bytes, sizeof(text->bytes), "there are %zu", draft->call->value_count);
-    else if (draft->graph->values[index].kind == QK_HOME_NONE)
+    else if (draft->graph->values[index].kind == QK_PLACEMENT_NONE)
         snprintf(text->bytes, sizeof(text->bytes), "nothing makes it");
-    else if (draft->graph->values[index].kind == QK_HOME_INPUT)
+    else if (draft->graph->values[index].kind == QK_PLACEMENT_INPUT)
         snprintf(text->bytes, sizeof(text->bytes), "it is input %u",
                  draft->graph->values[index].port);
     else
@@ -173,7 +173,7 @@ static struct qk_graph_value *find_unmade(const struct draft *draft, uint32_t va
     if (value >= draft->call->value_count)
         return NULL;
     struct qk_graph_value *found = &draft->graph->values[value];
-    return found->kind == QK_HOME_NONE ? found : NULL;
+    return found->kind == QK_PLACEMENT_NONE ? found : NULL;
 }
 
 static enum qk_status add_inputs(struct draft *draft)
@@ -187,7 +187,7 @@ static enum qk_status add_inputs(struct draft *draft)
         if (input->type <= QK_NONE || input->type >= QK_TYPE_COUNT)
             return qk_fail(draft->error, QK_INVALID, "input %u: expected a datatype, got none", i);
         *value = (struct qk_graph_value){
-            .kind = QK_HOME_INPUT, .type = input->type, .port = i, .maker = NOWHERE};
+            .kind = QK_PLACEMENT_INPUT, .type = input->type, .port = i, .maker = NOWHERE};
     }
     return QK_OK;
 }
@@ -206,7 +206,7 @@ static enum qk_status add_made(struct draft *draft)
             if (!value)
                 return fail_field(draft, i, node->call.op->output_names[k],
                                   "a value that nothing else makes", wanted);
-            *value = (struct qk_graph_value){.kind = QK_HOME_SCRATCH, .maker = i, .output = k};
+            *value = (struct qk_graph_value){.kind = QK_PLACEMENT_SCRATCH, .maker = i, .output = k};
         }
     }
     return QK_OK;
@@ -219,14 +219,14 @@ static enum qk_status add_outputs(struct draft *draft)
     for (uint32_t i = 0; i < call->output_count; i++) {
         const uint32_t index = call->outputs[i];
         struct qk_graph_value *value = index < call->value_count ? &graph->values[index] : NULL;
-        if (value && value->kind == QK_HOME_OUTPUT)
+        if (value && value->kind == QK_PLACEMENT_OUTPUT)
             return qk_fail(draft->error, QK_INVALID,
                            "output %u: expected a value that is no other output, got that of "
                            "output %u",
                            i, value->port);
-        if (!value || value->kind != QK_HOME_SCRATCH)
+        if (!value || value->kind != QK_PLACEMENT_SCRATCH)
             return fail_port(draft, "output", i, "a value that a node makes", index);
-        value->kind = QK_HOME_OUTPUT;
+        value->kind = QK_PLACEMENT_OUTPUT;
         value->port = i;
         graph->outputs[i] = index;
     }
@@ -249,8 +249,8 @@ static enum qk_status check_reads(const struct draft *draft)
         const struct qk_operator *op = call->nodes[i].call.op;
         for (size_t k = 0; k < op->input_count; k++) {
             const uint32_t value = value_of(&call->nodes[i], k);
-            if (value != QK_VALUE_NONE &&
-                (value >= call->value_count || draft->graph->values[value].kind == QK_HOME_NONE))
+            if (value != QK_VALUE_NONE && (value >= call->value_count ||
+                                           draft->graph->values[value].kind == QK_PLACEMENT_NONE))
                 return fail_field(draft, i, op->input_names[k],
                                   "a value that is an input, or that a node makes", value);
         }
@@ -345,7 +345,7 @@ static void link_values(struct draft *draft)
     struct qk_graph *graph = draft->graph;
     for (uint32_t i = 0; i < graph->value_count; i++) {
         struct qk_graph_value *value = &graph->values[i];
-        if (value->kind == QK_HOME_NONE || value->kind == QK_HOME_INPUT)
+        if (value->kind == QK_PLACEMENT_NONE || value->kind == QK_PLACEMENT_INPUT)
             continue;
         value->maker = value->last = draft->positions[value->maker];
         graph->nodes[value->maker].outputs[value->output] = i;

@@ -17,7 +17,8 @@ struct qk_graph_node {
 };
 
 struct qk_graph_value {
-    enum qk_home_kind kind; /* QK_HOME_NONE: neither brought nor made, so nobody reads it */
+    enum qk_placement_kind
+        kind; /* QK_PLACEMENT_NONE: neither brought nor made, so nobody reads it */
     enum qk_type type;
     uint32_t port;   /* which input or output of the graph; not where it is in the scratch */
     uint32_t maker;  /* the node that makes it, unless it is an input */

@@ -24,7 +24,7 @@ static enum qk_status plan_node(const struct qk_graph *graph, size_t index,
             continue;
         }
         const struct qk_graph_value *value = &graph->values[node->inputs[i]];
-        qk_tensor_copy(&tensors[i], value->kind == QK_HOME_INPUT
+        qk_tensor_copy(&tensors[i], value->kind == QK_PLACEMENT_INPUT
                                         ? &inputs[value->port]
                                         : &plans[value->maker].plan.outputs[value->output]);
     }
@@ -91,7 +91,7 @@ static size_t count_rooms(const struct qk_graph *graph)
 {
     size_t count = 0;
     for (size_t i = 0; i < graph->value_count; i++)
-        if (graph->values[i].kind == QK_HOME_SCRATCH)
+        if (graph->values[i].kind == QK_PLACEMENT_SCRATCH)
             count++;
     return count;
 }
@@ -111,7 +111,7 @@ static enum qk_status place_all(const struct qk_graph *graph, struct qk_memory m
     bool fits = true;
     for (size_t i = 0; i < graph->value_count && fits; i++) {
         const struct qk_graph_value *value = &graph->values[i];
-        if (value->kind != QK_HOME_SCRATCH)
+        if (value->kind != QK_PLACEMENT_SCRATCH)
             continue;
         struct room *room = &rooms[room_count++];
         const size_t bytes = plans[value->maker].plan.output_bytes[value->output];
@@ -133,28 +133,28 @@ static enum qk_status place_all(const struct qk_graph *graph, struct qk_memory m
                           SIZE_MAX);
 }
 
-static struct qk_home home_of(const struct qk_graph *graph, const struct qk_node_plan *plans,
-                              uint32_t index)
+static struct qk_placement placement_of(const struct qk_graph *graph,
+                                        const struct qk_node_plan *plans, uint32_t index)
 {
     if (index == QK_VALUE_NONE)
-        return (struct qk_home){.kind = QK_HOME_NONE};
+        return (struct qk_placement){.kind = QK_PLACEMENT_NONE};
     const struct qk_graph_value *value = &graph->values[index];
-    const bool is_placed = value->kind == QK_HOME_SCRATCH;
-    return (struct qk_home){
+    const bool is_placed = value->kind == QK_PLACEMENT_SCRATCH;
+    return (struct qk_placement){
         .kind = value->kind,
         .at = is_placed ? plans[value->maker].outputs[value->output].at : value->port,
     };
 }
 
-static void fill_homes(const struct qk_graph *graph, struct qk_node_plan *plans)
+static void fill_placements(const struct qk_graph *graph, struct qk_node_plan *plans)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
         const struct qk_graph_node *node = &graph->nodes[i];
         const struct qk_operator *op = node->instance->op;
         for (size_t k = 0; k < op->input_count; k++)
-            plans[i].inputs[k] = home_of(graph, plans, node->inputs[k]);
+            plans[i].inputs[k] = placement_of(graph, plans, node->inputs[k]);
         for (size_t k = 0; k < op->output_count; k++)
-            plans[i].outputs[k] = home_of(graph, plans, node->outputs[k]);
+            plans[i].outputs[k] = placement_of(graph, plans, node->outputs[k]);
     }
 }
 
@@ -252,7 +252,7 @@ enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tenso
         status = describe_outputs(graph, plans, memory, plan, error);
     if (status != QK_OK)
         return status;
-    fill_homes(graph, plans);
+    fill_placements(graph, plans);
     plan->kernel = join_kernels(plans, count, memory);
     return plan->kernel ? QK_OK : qk_fail(error, QK_NO_MEMORY, "out of memory for a plan's name");
 }
@@ -271,19 +271,20 @@ void qk_graph_run(const struct qk_graph_plan *plan, size_t node, const void *con
         return;
     }
     for (size_t i = 0; i < op->input_count; i++) {
-        const struct qk_home *home = &run->inputs[i];
-        if (home->kind == QK_HOME_NONE)
+        const struct qk_placement *placement = &run->inputs[i];
+        if (placement->kind == QK_PLACEMENT_NONE)
             from[i] = NULL;
-        else if (home->kind == QK_HOME_INPUT)
-            from[i] = inputs[home->at];
-        else if (home->kind == QK_HOME_OUTPUT)
-            from[i] = outputs[home->at];
+        else if (placement->kind == QK_PLACEMENT_INPUT)
+            from[i] = inputs[placement->at];
+        else if (placement->kind == QK_PLACEMENT_OUTPUT)
+            from[i] = outputs[placement->at];
         else
-            from[i] = (const char *)scratch + home->at;
+            from[i] = (const char *)scratch + placement->at;
     }
     for (size_t i = 0; i < op->output_count; i++) {
-        const struct qk_home *home = &run->outputs[i];
-        to[i] = home->kind == QK_HOME_OUTPUT ? outputs[home->at] : (char *)scratch + home->at;
+        const struct qk_placement *placement = &run->outputs[i];
+        to[i] = placement->kind == QK_PLACEMENT_OUTPUT ? outputs[placement->at]
+                                                       : (char *)scratch + placement->at;
     }
     qk_run(&run->plan, from, to, workspace, begin, end);
 }

@@ -441,9 +441,14 @@ enum qk_status qk_graph_of(struct qk_instance *instance, struct qk_memory memory
 void qk_graph_pack(struct qk_graph *graph, size_t begin, size_t end);
 
 /* Where a node reads an input, or writes an output. Private to kernels/. */
-enum qk_home_kind { QK_HOME_NONE, QK_HOME_INPUT, QK_HOME_OUTPUT, QK_HOME_SCRATCH };
-struct qk_home {
-    enum qk_home_kind kind;
+enum qk_placement_kind {
+    QK_PLACEMENT_NONE,
+    QK_PLACEMENT_INPUT,
+    QK_PLACEMENT_OUTPUT,
+    QK_PLACEMENT_SCRATCH
+};
+struct qk_placement {
+    enum qk_placement_kind kind;
     size_t at; /* index of the graph's input or output, or offset in the scratch, in bytes */
 };
 
@@ -452,8 +457,8 @@ struct qk_node_plan {
     struct qk_plan plan; /* its unit_count and unit_cost_ns are what a scheduler needs */
 
     /* Private to kernels/. */
-    struct qk_home inputs[QK_INPUT_COUNT_MAX];
-    struct qk_home outputs[QK_OUTPUT_COUNT_MAX];
+    struct qk_placement inputs[QK_INPUT_COUNT_MAX];
+    struct qk_placement outputs[QK_OUTPUT_COUNT_MAX];
 };
 
 /* How a graph computes inputs of given shapes: node by node. */

@@ -258,7 +258,7 @@ Test(graph, random_graphs)
         cr_expect_geq(run.plan.scratch_bytes, least);
         cr_expect_leq(run.plan.scratch_bytes, sum);
         for (size_t i = 0; i < run.plan.node_count; i++)
-            if (run.plan.nodes[i].outputs[0].kind == QK_HOME_SCRATCH)
+            if (run.plan.nodes[i].outputs[0].kind == QK_PLACEMENT_SCRATCH)
                 cr_expect_eq(run.plan.nodes[i].outputs[0].at % 64, 0);
         all_least += least;
         all_sums += sum;
