@@ -119,7 +119,7 @@ static void *take(struct draft *draft, size_t bytes)
         qk_fail(draft->error, QK_NO_MEMORY, "out of memory for a graph of %zu nodes",
                 draft->call->node_count);
     else if (draft->graph)
-        draft->graph->resident_bytes += bytes;
+        draft->graph->packed_bytes += bytes;
     return made;
 }
 
@@ -404,7 +404,7 @@ static enum qk_status prepare_node(struct draft *draft, const struct qk_kernels 
         return qk_graph_fail_in(node, call.op, &cause, draft->error);
     for (size_t i = 0; i < call.op->output_count; i++)
         graph->values[node->outputs[i]].type = node->instance->output_types[i];
-    graph->resident_bytes += node->instance->resident_bytes;
+    graph->packed_bytes += node->instance->packed_bytes;
     return QK_OK;
 }
 
@@ -432,7 +432,7 @@ enum qk_status qk_graph_prepare(const struct qk_kernels *kernels, const struct q
     struct qk_graph *made = take(&draft, sizeof(*made));
     if (!made)
         return QK_NO_MEMORY;
-    *made = (struct qk_graph){.resident_bytes = sizeof(*made)};
+    *made = (struct qk_graph){.packed_bytes = sizeof(*made)};
     draft.graph = made;
     status = take_values(&draft);
     if (status == QK_OK)
@@ -490,7 +490,7 @@ enum qk_status qk_graph_of(struct qk_instance *instance, struct qk_memory memory
         .node_count = 1,
         .input_count = op->input_count,
         .output_count = op->output_count,
-        .resident_bytes = instance->resident_bytes + sizeof(*made),
+        .packed_bytes = instance->packed_bytes + sizeof(*made),
         .pack_unit_count = instance->pack_unit_count,
         .pack_unit_cost_ns = instance->pack_unit_cost_ns,
         .nodes = &made->node,

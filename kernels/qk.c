@@ -288,7 +288,7 @@ enum qk_status qk_prepare(const struct qk_kernels *kernels, const struct qk_call
         made->types[i] = call->inputs[i].type;
     if (!keep_strides(call, counting, made) || !keep_fixed(call, counting, made))
         return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator's constants");
-    made->resident_bytes = counter.bytes;
+    made->packed_bytes = counter.bytes;
     *instance = made;
     return QK_OK;
 }

@@ -300,7 +300,7 @@ struct qk_kernels; /* the chosen kernels: qk_kernels_create */
 struct qk_instance {
     const struct qk_operator *op;
     const struct qk_version *version;
-    size_t resident_bytes;      /* all that its memory has given for it */
+    size_t packed_bytes;        /* all that its memory has given for it */
     size_t pack_unit_count;     /* 0: it is whole already, as most small ones are */
     uint64_t pack_unit_cost_ns; /* a rough guess for one unit on one core */
     enum qk_type output_types[QK_OUTPUT_COUNT_MAX]; /* of every plan's outputs */
@@ -411,7 +411,7 @@ struct qk_graph {
     size_t input_count;
     size_t output_count;
     enum qk_type output_types[QK_GRAPH_PORT_COUNT_MAX];
-    size_t resident_bytes;  /* all that its memory has given for it */
+    size_t packed_bytes;    /* all that its memory has given for it */
     size_t pack_unit_count; /* of all nodes */
     uint64_t
         pack_unit_cost_ns; /* a rough guess for one unit on one core, the mean over all units */

@@ -276,8 +276,8 @@ Test(contract, constants_may_go_once_they_are_packed)
     check_all(check_gone);
 }
 
-static void check_resident(const struct qk_kernels *kernels, const struct qk_call *call,
-                           const uint8_t *expected, size_t bytes)
+static void check_packed_bytes(const struct qk_kernels *kernels, const struct qk_call *call,
+                               const uint8_t *expected, size_t bytes)
 {
     (void)expected;
     (void)bytes;
@@ -290,15 +290,15 @@ static void check_resident(const struct qk_kernels *kernels, const struct qk_cal
         struct qk_instance *instance = prepare(kernels, &other, qk_test_memory_face(&memory));
         const size_t prepared = memory.bytes;
         qk_pack(instance, 0, instance->pack_unit_count);
-        cr_expect_eq(instance->resident_bytes, prepared, "%s", call->op->name);
+        cr_expect_eq(instance->packed_bytes, prepared, "%s", call->op->name);
         cr_expect_eq(memory.bytes, prepared, "%s: packing took memory", call->op->name);
         qk_test_memory_deinit(&memory);
     }
 }
 
-Test(contract, resident_bytes_are_what_the_memory_gave)
+Test(contract, packed_bytes_are_what_the_memory_gave)
 {
-    check_all(check_resident);
+    check_all(check_packed_bytes);
 }
 
 /* A request that brings everything, as the server's do. */
@@ -314,7 +314,7 @@ Test(contract, scales_that_stay_are_not_copied)
     const struct qk_instance *instance =
         prepare(kernels, &sample.call, qk_test_memory_face(&memory));
     cr_expect_eq(memory.count, 1);
-    cr_expect_lt(instance->resident_bytes, 4096);
+    cr_expect_lt(instance->packed_bytes, 4096);
     cr_expect_eq(instance->pack_unit_count, 0);
     qk_test_memory_deinit(&memory);
     sample_deinit(&sample);

@@ -301,7 +301,7 @@ static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
     printf("%s %zu %llu %zu %llu %zu %zu %zu %zu %zu %zu\n", plan->kernel, plan->unit_count,
            (unsigned long long)plan->unit_cost_ns, instance->pack_unit_count,
            (unsigned long long)instance->pack_unit_cost_ns, bench->run.count, bench->x_bytes,
-           plan->output_bytes[0], bench->constant.bytes, instance->resident_bytes,
+           plan->output_bytes[0], bench->constant.bytes, instance->packed_bytes,
            plan->workspace_bytes);
 }
 

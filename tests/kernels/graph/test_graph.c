@@ -292,7 +292,7 @@ Test(graph, a_chain_needs_room_for_two)
 
 /* ---- What a graph says of itself ----------------------------------------------------------- */
 
-Test(graph, resident_bytes_are_what_the_memory_gave)
+Test(graph, packed_bytes_are_what_the_memory_gave)
 {
     struct graph_case *made = make_random(77);
     struct qk_test_memory memory;
@@ -302,7 +302,7 @@ Test(graph, resident_bytes_are_what_the_memory_gave)
     cr_assert_eq(
         graph_case_prepare(made, made->scalar, qk_test_memory_face(&memory), &graph, &error),
         QK_OK);
-    cr_expect_eq(graph->resident_bytes, memory.bytes);
+    cr_expect_eq(graph->packed_bytes, memory.bytes);
     qk_test_memory_deinit(&memory);
     graph_case_destroy(made);
 }
@@ -460,7 +460,7 @@ Test(graph, of_an_instance)
     call.inputs[0] = made->values[x];
     cr_assert_eq(qk_prepare(kernels, &call, face, &instance, &error), QK_OK, "%s", error.text);
     cr_assert_eq(qk_graph_of(instance, face, &graph, &error), QK_OK, "%s", error.text);
-    cr_expect_eq(graph->resident_bytes, memory.bytes);
+    cr_expect_eq(graph->packed_bytes, memory.bytes);
     cr_expect_eq(graph->pack_unit_count, instance->pack_unit_count);
     cr_expect_eq(graph->input_count, call.op->input_count);
     cr_expect_eq(graph->output_types[0], QK_INT8);
