@@ -279,10 +279,10 @@ static void set_conv_sizes(const struct qk_profile *profile, struct qk_conv_tuni
  * a larger cache is usually shared with others: on a Xeon of 2023 that reports 300 MiB, one thread
  * writes 32 MiB at 29 GB/s with plain stores and at 17 with streaming stores, but 64 MiB at 12 and
  * at 26. */
-static struct qk_walk_tuning walk_tuning_of(const struct qk_profile *profile)
+static struct qk_elementwise_tuning elementwise_tuning_of(const struct qk_profile *profile)
 {
     const size_t mib = 1024 * 1024;
-    return (struct qk_walk_tuning){
+    return (struct qk_elementwise_tuning){
         .stream_bytes = clamp(profile->l3_bytes, 4 * mib, 48 * mib),
         .unit_ns = 100000,
         .cycle_ns = 1 / profile->cycles_per_ns,
@@ -323,6 +323,6 @@ enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_kerne
     conv->dense_costs = costs_of(profile, conv->dense);
     conv->narrow_costs = costs_of(profile, conv->narrow);
     set_conv_sizes(profile, conv);
-    choice->walk = walk_tuning_of(profile);
+    choice->elementwise = elementwise_tuning_of(profile);
     return QK_OK;
 }

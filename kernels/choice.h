@@ -23,7 +23,7 @@ struct qk_choice {
      * it is worth the time. */
     bool wants_blas;
     struct qk_conv_tuning conv;
-    struct qk_walk_tuning walk;
+    struct qk_elementwise_tuning elementwise;
 };
 
 /* Fails with QK_UNAVAILABLE if `options` names an unknown tier or backend, or one that the machine

@@ -113,7 +113,7 @@ void qk_kernels_describe(const struct qk_kernels *kernels, char *text, size_t by
     print(&to, "What was chosen\n");
     print(&to, "  %-18s%s\n", "tier", kernels->choice.tier);
     print(&to, "  %-18s%s, past the caches from %zu MiB on\n", "dequantizing",
-          kernels->dequantize.name, kernels->choice.walk.stream_bytes >> 20);
+          kernels->dequantize.name, kernels->choice.elementwise.stream_bytes >> 20);
     print(&to, "  %-18s%s\n", "quantizing", kernels->quantize.name);
     print_convolution(&to, kernels);
 }

@@ -221,7 +221,7 @@ enum qk_status qk_affine_plan(const struct qk_affine *affine, const struct qk_in
                                 {.code = qk_affine_code(affine->x_type, affine->form),
                                  .y_type = affine->y_type,
                                  .table = affine->table}};
-    const struct qk_walker walker = {
+    const struct qk_elementwise elementwise = {
         .name = kernels->name,
         .run = run,
         .context = context,
@@ -232,5 +232,6 @@ enum qk_status qk_affine_plan(const struct qk_affine *affine, const struct qk_in
         .y_bits = qk_type_info(affine->y_type)->bits,
         .parameters = {(const void *)affine->scales, affine->zeros, (const void *)affine->offsets},
         .whole = affine->whole};
-    return qk_walk_plan(&walker, instance, x, affine->y_type, grid, memory, plan, error);
+    return qk_elementwise_plan(&elementwise, instance, x, affine->y_type, grid, memory, plan,
+                               error);
 }

@@ -8,7 +8,7 @@
 #define KERNELS_DEQUANTIZE_AFFINE_H
 
 #include "kernels/dequantize/dequantize.h"
-#include "kernels/grain/walk.h"
+#include "kernels/elementwise/traversal.h"
 
 enum qk_affine_form {
     QK_AFFINE_WRAPPED, /* v = fl32(x - zero), the difference modulo 2^32 as an int32 (ONNX) */

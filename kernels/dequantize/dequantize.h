@@ -1,5 +1,5 @@
 /* The kernel that every dequantizer lowers to: for element i of a span, with the parameters q that
- * it names (kernels/grain/span.h),
+ * it names (kernels/elementwise/span.h),
  *
  *   y[i] = round(fl32(fl32(x[i] - zeros[q]) * scales[q]) + offsets[q])
  *
@@ -9,7 +9,7 @@
 #ifndef KERNELS_DEQUANTIZE_DEQUANTIZE_H
 #define KERNELS_DEQUANTIZE_DEQUANTIZE_H
 
-#include "kernels/grain/walk.h"
+#include "kernels/elementwise/traversal.h"
 #include "kernels/qk.h"
 
 /* How x is read, and what a zero point is. The differences of integers of up to 16 bits are exact

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/grain/vector_neon.h"
+#include "kernels/elementwise/vector_neon.h"
 
 /* Elements that loops take at a time. */
 #define CHUNK ((size_t)32)

@@ -4,7 +4,7 @@
 #ifndef KERNELS_OPERATORS_GRANULARITY_H
 #define KERNELS_OPERATORS_GRANULARITY_H
 
-#include "kernels/grain/grid.h"
+#include "kernels/elementwise/grid.h"
 
 /* The indexes of these inputs and attributes in both operators. x is input 0. */
 enum { QK_GRANULARITY_SCALE = 1, QK_GRANULARITY_ZERO_POINT = 2 };

@@ -60,7 +60,7 @@
 #define KERNELS_QUANTIZE_QUANTIZE_H
 
 #include "kernels/element/narrow.h"
-#include "kernels/grain/span.h"
+#include "kernels/elementwise/span.h"
 #include "kernels/qk.h"
 
 /* The type of x and the scale before the division, and of the quotient after it. */

@@ -6,7 +6,7 @@
 
 #ifdef __aarch64__
 
-#include "kernels/grain/vector_neon.h"
+#include "kernels/elementwise/vector_neon.h"
 
 /* How many elements a loop takes at a time, and how many a vector has. */
 #define CHUNK ((size_t)32)

@@ -205,7 +205,7 @@ static const uint32_t *reciprocals_of(const struct qk_quantizer *quantizer, size
 {
     const size_t count = quantizer->source.scale_count;
     const float *scales = quantizer->scales;
-    bool fit = quantizer->whole && count > 1 && count <= QK_WALK_PERIOD_MAX &&
+    bool fit = quantizer->whole && count > 1 && count <= QK_ELEMENTWISE_PERIOD_MAX &&
                x_count / USES_MIN >= count &&
                qk_quantize_has_products(quantizer->x_type, quantizer->division);
     for (size_t i = 0; fit && i < count; i++)
@@ -231,16 +231,18 @@ enum qk_status qk_quantizer_plan(const struct qk_quantizer *quantizer,
                                  .y_type = quantizer->y_type,
                                  .division = quantizer->division,
                                  .narrow = y->kind == QK_KIND_FLOAT ? &quantizer->narrow : NULL}};
-    const struct qk_walker walker = {.name = kernels->name,
-                                     .run = run,
-                                     .context = context,
-                                     .finish = kernels->finish,
-                                     .repeat = instance->kernels->dequantize.repeat,
-                                     .element_cycles = kernels->element_cycles,
-                                     .x_bits = qk_type_info(quantizer->x_type)->bits,
-                                     .y_bits = y->bits,
-                                     .parameters = {quantizer->scales, quantizer->zeros,
-                                                    reciprocals_of(quantizer, x->count, memory)},
-                                     .whole = quantizer->whole};
-    return qk_walk_plan(&walker, instance, x, quantizer->y_type, grid, memory, plan, error);
+    const struct qk_elementwise elementwise = {
+        .name = kernels->name,
+        .run = run,
+        .context = context,
+        .finish = kernels->finish,
+        .repeat = instance->kernels->dequantize.repeat,
+        .element_cycles = kernels->element_cycles,
+        .x_bits = qk_type_info(quantizer->x_type)->bits,
+        .y_bits = y->bits,
+        .parameters = {quantizer->scales, quantizer->zeros,
+                       reciprocals_of(quantizer, x->count, memory)},
+        .whole = quantizer->whole};
+    return qk_elementwise_plan(&elementwise, instance, x, quantizer->y_type, grid, memory, plan,
+                               error);
 }

@@ -7,7 +7,7 @@
 #define KERNELS_QUANTIZE_QUANTIZER_H
 
 #include "kernels/dequantize/dequantize.h"
-#include "kernels/grain/walk.h"
+#include "kernels/elementwise/traversal.h"
 #include "kernels/quantize/quantize.h"
 
 /* The tensors from which scales and zeros are made. */

@@ -167,8 +167,8 @@ Test(choice, sizes_stay_inside_their_caches)
         cr_expect_leq(conv->slabs_most * 64, machine->l2_bytes, "%s", machine->name);
         cr_expect_leq(conv->dot_bytes, machine->l1_bytes / 4, "%s", machine->name);
         cr_expect_leq(conv->sgemm_floats * sizeof(float), machine->l3_bytes, "%s", machine->name);
-        cr_expect_eq(choice.walk.stream_bytes, machine->stream_bytes, "%s: %zu", machine->name,
-                     choice.walk.stream_bytes);
+        cr_expect_eq(choice.elementwise.stream_bytes, machine->stream_bytes, "%s: %zu",
+                     machine->name, choice.elementwise.stream_bytes);
     }
 }
 
@@ -183,8 +183,8 @@ Test(choice, an_unknown_machine)
     cr_assert_str_eq(choose(&profile, "auto", "auto", false).conv.dense->name, "scalar");
     cr_assert_geq(choice.conv.cells_bytes, 64 * KIB);
     cr_assert_leq(choice.conv.cells_bytes, 128 * KIB);
-    cr_assert_eq(choice.walk.stream_bytes, 8 * MIB);
-    cr_assert(choice.conv.cycles_per_ns > 0 && choice.walk.byte_ns > 0);
+    cr_assert_eq(choice.elementwise.stream_bytes, 8 * MIB);
+    cr_assert(choice.conv.cycles_per_ns > 0 && choice.elementwise.byte_ns > 0);
     cr_assert(choice.conv.sgemm_terms_per_ns > 0);
 }
 
@@ -206,7 +206,7 @@ Test(choice, sizes_that_cannot_be_are_replaced)
         cr_assert_geq(profile.l3_bytes, 1 * MIB);
         const struct qk_choice choice = choose(&profile, "auto", "auto", true);
         cr_assert_leq(choice.conv.cells_bytes, 512 * KIB);
-        cr_assert_leq(choice.walk.stream_bytes, 48 * MIB);
+        cr_assert_leq(choice.elementwise.stream_bytes, 48 * MIB);
     }
 }
 

@@ -1,7 +1,7 @@
 /* The granularity plan against plain index computation. */
 #include <criterion/criterion.h>
 
-#include "kernels/grain/grid.h"
+#include "kernels/elementwise/grid.h"
 #include "tests/support/kernels/qk_test.h"
 
 /* Where element i of y finds x, its scale and its zero point. */
@@ -33,9 +33,9 @@ static size_t count_of(const struct qk_grid *grid)
     return count;
 }
 
-/* A walk over [begin, end) of the simplified grid, in pieces of random sizes. */
-static void check_walk(const struct qk_grid *plain, const struct qk_grid *simple, size_t begin,
-                       size_t end, uint64_t *random)
+/* A traversal over [begin, end) of the simplified grid, in pieces of random sizes. */
+static void check_traversal(const struct qk_grid *plain, const struct qk_grid *simple, size_t begin,
+                            size_t end, uint64_t *random)
 {
     struct qk_grid_cursor cursor;
     struct qk_grid_piece piece;
@@ -66,11 +66,11 @@ static void check_grid(const struct qk_grid *plain, uint64_t *random)
     cr_assert_eq(count_of(&simple), count);
     if (count == 0)
         return;
-    check_walk(plain, &simple, 0, count, random);
+    check_traversal(plain, &simple, 0, count, random);
     for (int round = 0; round < 4; round++) {
         const size_t begin = qk_test_random_below(random, count);
-        check_walk(plain, &simple, begin, begin + 1 + qk_test_random_below(random, count - begin),
-                   random);
+        check_traversal(plain, &simple, begin,
+                        begin + 1 + qk_test_random_below(random, count - begin), random);
     }
 }
 

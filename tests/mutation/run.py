@@ -45,7 +45,7 @@ FEW = "29"          # of the cases of long tests, one of so many is run in the f
 
 # Folders that are sampled equally often, by what their files' paths begin with.
 AREAS = ("kernels/qk.c", "kernels/graph", "kernels/c", "kernels/d", "kernels/element/",
-         "kernels/operators/", "kernels/grain/", "kernels/dequantize/", "kernels/quantize/",
+         "kernels/operators/", "kernels/elementwise/", "kernels/dequantize/", "kernels/quantize/",
          "kernels/gemm/", "kernels/conv/igemm/", "kernels/conv/depthwise/", "kernels/conv/sgemm/",
          "kernels/conv/", "server/json/", "server/oip/", "server/http/wire/framing.c")
 # Of other machines, or of no effect on results: which code is fastest, and what the log says of it.
@@ -71,7 +71,7 @@ TESTS = (
           "signature|golden", (), OPERATORS),
     Tests("kernels/dequantize/", ELEMENTWISE, (["dequantize/"],), OPERATORS),
     Tests("kernels/quantize/", ELEMENTWISE, (["quantize/", "--except", "dequantize/"],), OPERATORS),
-    Tests("kernels/grain/", ELEMENTWISE, (["quantize/"],), OPERATORS),
+    Tests("kernels/elementwise/", ELEMENTWISE, (["quantize/"],), OPERATORS),
     Tests("kernels/element/", ELEMENTWISE, (["quantize/"],), OPERATORS),
     Tests("kernels/gemm/", CONV, (["gemm/"],), OPERATORS),
     Tests("kernels/conv/igemm/", CONV, (["slabs/"],), OPERATORS),

@@ -1,4 +1,4 @@
-#include "kernels/grain/span.h"
+#include "kernels/elementwise/span.h"
 
 #include <stdint.h>
 

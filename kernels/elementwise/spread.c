@@ -1,4 +1,4 @@
-#include "kernels/grain/spread.h"
+#include "kernels/elementwise/spread.h"
 
 #include <string.h>
 

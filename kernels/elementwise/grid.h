@@ -5,8 +5,8 @@
  * one stride in the scales and one in the zero points; a stride of 0 repeats. All of these count in
  * elements.
  */
-#ifndef KERNELS_GRAIN_GRID_H
-#define KERNELS_GRAIN_GRID_H
+#ifndef KERNELS_ELEMENTWISE_GRID_H
+#define KERNELS_ELEMENTWISE_GRID_H
 
 #include "kernels/qk.h"
 
@@ -58,7 +58,7 @@ struct qk_grid_piece {
     size_t zero_point_stride;
 };
 
-/* Where in y a walk is. */
+/* Where in y a traversal is. */
 struct qk_grid_cursor {
     const struct qk_grid *grid;
     size_t index[QK_RANK_MAX];

@@ -1,7 +1,8 @@
-/* A span is what a walk hands to an element-wise operator, whether that makes floats of integers or
- * integers of floats: elements one behind the other, and where the parameters of each are. */
-#ifndef KERNELS_GRAIN_SPAN_H
-#define KERNELS_GRAIN_SPAN_H
+/* A span is what a traversal hands to an element-wise operator, whether that makes floats of
+ * integers or integers of floats: elements one behind the other, and where the parameters of each
+ * are. */
+#ifndef KERNELS_ELEMENTWISE_SPAN_H
+#define KERNELS_ELEMENTWISE_SPAN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
 /* Writes out (spreads) the parameters of each element, where those who share some are too few for a
  * call of a kernel; and gathers elements that strides lay apart. */
-#ifndef KERNELS_GRAIN_SPREAD_H
-#define KERNELS_GRAIN_SPREAD_H
+#ifndef KERNELS_ELEMENTWISE_SPREAD_H
+#define KERNELS_ELEMENTWISE_SPREAD_H
 
-#include "kernels/grain/grid.h"
+#include "kernels/elementwise/grid.h"
 
 /* So many elements are spread at a time: they stay in the first cache. */
 #define QK_SPREAD_COUNT 1024

@@ -1,25 +1,26 @@
-/* How an element-wise operator goes through a tensor: by few and long calls of its kernel, each
- * with a span, whatever the granularity is. */
-#ifndef KERNELS_GRAIN_WALK_H
-#define KERNELS_GRAIN_WALK_H
+/* Applies an element-wise operator to a whole tensor by few, long calls of its kernel, each with a
+ * span, whatever the granularity is. */
+#ifndef KERNELS_ELEMENTWISE_TRAVERSAL_H
+#define KERNELS_ELEMENTWISE_TRAVERSAL_H
 
-#include "kernels/grain/grid.h"
-#include "kernels/grain/span.h"
-#include "kernels/grain/spread.h"
+#include "kernels/elementwise/grid.h"
+#include "kernels/elementwise/span.h"
+#include "kernels/elementwise/spread.h"
 
 /* Where parameters repeat after at most so many elements, they are spread once for all. */
-#define QK_WALK_PERIOD_MAX 2048
+#define QK_ELEMENTWISE_PERIOD_MAX 2048
 
 /* What was chosen for a machine (kernels/choice.h). */
-struct qk_walk_tuning {
+struct qk_elementwise_tuning {
     size_t stream_bytes; /* outputs go past the caches where x or they have so many */
     double unit_ns;      /* that a unit should take */
     double cycle_ns;
     double byte_ns; /* to move a byte to or from memory */
 };
 
-/* What an operator gives to a walk: the kernel for its spans, and all that it needs. */
-struct qk_walker {
+/* An element-wise operator, as a traversal sees it: the kernel for its spans, and all that it
+ * needs. */
+struct qk_elementwise {
     const char *name;
     void (*run)(const void *context, const struct qk_span *span);
     const void *context;  /* outlives the plan */
@@ -37,10 +38,11 @@ struct qk_walker {
 void *qk_alloc_words(size_t count, struct qk_memory memory);
 
 /* Fills the plan's first output, of this type and the shape of x, which is the instance's first
- * input, and its units, kernel, run and state. The walker and the grid are copied. */
-enum qk_status qk_walk_plan(const struct qk_walker *walker, const struct qk_instance *instance,
-                            const struct qk_tensor *x, enum qk_type y_type,
-                            const struct qk_grid *grid, struct qk_memory memory,
-                            struct qk_plan *plan, struct qk_error *error);
+ * input, and its units, kernel, run and state. `elementwise` and the grid are copied. */
+enum qk_status qk_elementwise_plan(const struct qk_elementwise *elementwise,
+                                   const struct qk_instance *instance, const struct qk_tensor *x,
+                                   enum qk_type y_type, const struct qk_grid *grid,
+                                   struct qk_memory memory, struct qk_plan *plan,
+                                   struct qk_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-#include "kernels/grain/grid.h"
+#include "kernels/elementwise/grid.h"
 
 void qk_grid_init(struct qk_grid *grid, const struct qk_tensor *x)
 {
@@ -45,7 +45,7 @@ static bool is_whole(const struct qk_grid_axis *axis)
     return axis->scale_stride == 0 && axis->zero_point_stride == 0;
 }
 
-/* Merges `inner` into `outer`, if walking through `inner` arrives where one step of `outer` does,
+/* Merges `inner` into `outer`, if stepping through `inner` arrives where one step of `outer` does,
  * and the parameters either repeat within `inner` or go on. */
 static bool merge(struct qk_grid_axis *outer, const struct qk_grid_axis *inner)
 {

@@ -1,6 +1,6 @@
-/* Chooses by the grid which of four walks makes the fewest and longest calls of a kernel, cuts it
- * into units, and goes it. */
-#include "kernels/grain/walk.h"
+/* Picks by the grid the traversal with the fewest and longest kernel calls, splits it into units,
+ * and runs it. */
+#include "kernels/elementwise/traversal.h"
 
 #include <string.h>
 
@@ -27,11 +27,11 @@
 #define SHORT_BLOCK 64
 
 struct state;
-typedef void walk_fn(const struct state *state, struct qk_span span, size_t begin, size_t end);
+typedef void traverse_fn(const struct state *state, struct qk_span span, size_t begin, size_t end);
 
 struct state {
-    struct qk_walker walker;
-    walk_fn *walk;
+    struct qk_elementwise elementwise;
+    traverse_fn *traverse;
     struct qk_span span; /* what all calls have in common */
     size_t count;
     size_t unit; /* elements */
@@ -42,14 +42,14 @@ struct state {
     struct qk_grid grid;
 };
 
-/* ---- The walks: elements [begin, end), of which span.x and span.y have the first of all ----- */
+/* ---- The traversals: elements [begin, end), of which span.x and span.y have the first of all  */
 
 /* Calls the kernel for `count` elements of x from `first` on, and moves on in y. */
 static void call(const struct state *state, struct qk_span *span, size_t first, size_t count)
 {
     span->x_first = first;
     span->count = count;
-    state->walker.run(state->walker.context, span);
+    state->elementwise.run(state->elementwise.context, span);
     span->y_first += count;
 }
 
@@ -64,10 +64,11 @@ static void set_parameters(struct qk_span *span, const struct qk_parameters *par
 }
 
 /* One call for all: the parameters go on, or begin again, with nothing between. */
-static void walk_blocks(const struct state *state, struct qk_span span, size_t begin, size_t end)
+static void traverse_blocks(const struct state *state, struct qk_span span, size_t begin,
+                            size_t end)
 {
     const size_t p = span.period ? 0 : begin / span.block;
-    set_parameters(&span, &state->walker.parameters, p, p);
+    set_parameters(&span, &state->elementwise.parameters, p, p);
     span.done = begin % span.block;
     span.p = span.period ? begin / span.block % span.period : 0;
     call(state, &span, begin, end - begin);
@@ -75,7 +76,7 @@ static void walk_blocks(const struct state *state, struct qk_span span, size_t b
 
 /* A call for each row, where those are long; or for each block, where the parameters of a row are
  * not side by side. */
-static void walk_rows(const struct state *state, struct qk_span span, size_t begin, size_t end)
+static void traverse_rows(const struct state *state, struct qk_span span, size_t begin, size_t end)
 {
     struct qk_grid_cursor cursor;
     struct qk_grid_piece piece;
@@ -86,7 +87,8 @@ static void walk_rows(const struct state *state, struct qk_span span, size_t beg
         for (size_t k = 0, p = 0; k < piece.count; k += span.count, p++, span.done = 0) {
             const size_t left = piece.count - k;
             const size_t block = span.block - span.done;
-            set_parameters(&span, &state->walker.parameters, piece.scale + p * piece.scale_stride,
+            set_parameters(&span, &state->elementwise.parameters,
+                           piece.scale + p * piece.scale_stride,
                            piece.zero_point + p * piece.zero_point_stride);
             call(state, &span, piece.x + k, state->joined || left < block ? left : block);
         }
@@ -101,7 +103,8 @@ static void set_spread(const struct qk_spread *spread, size_t at, struct qk_span
 }
 
 /* Calls with parameters that the plan has spread, once for all. */
-static void walk_period(const struct state *state, struct qk_span span, size_t begin, size_t end)
+static void traverse_period(const struct state *state, struct qk_span span, size_t begin,
+                            size_t end)
 {
     const size_t step = PERIOD_CALL % state->period;
     size_t phase = begin % state->period;
@@ -114,15 +117,17 @@ static void walk_period(const struct state *state, struct qk_span span, size_t b
 }
 
 /* Calls with parameters that are spread just before, of as many pieces as there is room for. */
-static void walk_spread(const struct state *state, struct qk_span span, size_t begin, size_t end)
+static void traverse_spread(const struct state *state, struct qk_span span, size_t begin,
+                            size_t end)
 {
-    const struct qk_walker *walker = &state->walker;
+    const struct qk_elementwise *elementwise = &state->elementwise;
     const void *x = span.x;
     enum { ROOM = QK_SPREAD_COUNT + QK_REPEAT_SLACK };
     uint32_t parameters[3][ROOM];
     char spread_x[QK_SPREAD_COUNT * sizeof(uint32_t)];
-    const struct qk_spread spread = {parameters[0], walker->parameters.zeros ? parameters[1] : NULL,
-                                     walker->parameters.offsets ? parameters[2] : NULL};
+    const struct qk_spread spread = {parameters[0],
+                                     elementwise->parameters.zeros ? parameters[1] : NULL,
+                                     elementwise->parameters.offsets ? parameters[2] : NULL};
     struct qk_grid_cursor cursor;
     struct qk_grid_piece piece;
     qk_grid_seek(&cursor, &state->grid, begin);
@@ -132,10 +137,11 @@ static void walk_spread(const struct state *state, struct qk_span span, size_t b
         const size_t count = end - i < QK_SPREAD_COUNT ? end - i : QK_SPREAD_COUNT;
         for (size_t done = 0; done < count; done += piece.count) {
             qk_grid_next(&cursor, count - done, &piece);
-            qk_spread_parameters(walker->repeat, &walker->parameters, &piece, &spread, done);
+            qk_spread_parameters(elementwise->repeat, &elementwise->parameters, &piece, &spread,
+                                 done);
             if (!state->packed)
-                qk_spread_elements(x, walker->x_bits / 8, &piece,
-                                   spread_x + done * walker->x_bits / 8);
+                qk_spread_elements(x, elementwise->x_bits / 8, &piece,
+                                   spread_x + done * elementwise->x_bits / 8);
         }
         call(state, &span, state->packed ? i : 0, count);
     }
@@ -154,9 +160,9 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
     span.x = inputs[0];
     span.y = outputs[0];
     span.y_first = first;
-    state->walk(state, span, first, last);
+    state->traverse(state, span, first, last);
     if (span.stream)
-        state->walker.finish();
+        state->elementwise.finish();
 }
 
 /* ---- The choice ---------------------------------------------------------------------------- */
@@ -178,12 +184,12 @@ static size_t period_of(const struct state *state)
 {
     const struct qk_grid *grid = &state->grid;
     size_t period = 1;
-    if (!state->packed || !state->walker.whole || grid->axes[0].scale_stride != 0 ||
+    if (!state->packed || !state->elementwise.whole || grid->axes[0].scale_stride != 0 ||
         grid->axes[0].zero_point_stride != 0)
         return 0;
-    for (uint32_t i = 1; i < grid->rank && period <= QK_WALK_PERIOD_MAX; i++)
+    for (uint32_t i = 1; i < grid->rank && period <= QK_ELEMENTWISE_PERIOD_MAX; i++)
         period *= grid->axes[i].size;
-    return period <= QK_WALK_PERIOD_MAX && period < state->count ? period : 0;
+    return period <= QK_ELEMENTWISE_PERIOD_MAX && period < state->count ? period : 0;
 }
 
 /* Repeats the first `count` words until there are `room` of them. */
@@ -208,13 +214,13 @@ static bool repeat(struct state *state, struct qk_memory memory)
     struct qk_grid_piece piece;
     if (!words)
         return false;
-    const struct qk_parameters *parameters = &state->walker.parameters;
+    const struct qk_parameters *parameters = &state->elementwise.parameters;
     state->repeated = (struct qk_spread){words, parameters->zeros ? words + room : NULL,
                                          parameters->offsets ? words + 2 * room : NULL};
     qk_grid_seek(&cursor, &state->grid, 0);
     for (size_t i = 0; i < state->period; i += piece.count) {
         qk_grid_next(&cursor, state->period - i, &piece);
-        qk_spread_parameters(state->walker.repeat, parameters, &piece, &state->repeated, i);
+        qk_spread_parameters(state->elementwise.repeat, parameters, &piece, &state->repeated, i);
     }
     repeat_words(state->repeated.scales, state->period, count);
     repeat_words(state->repeated.zeros, state->period, count);
@@ -226,7 +232,7 @@ static bool repeat(struct state *state, struct qk_memory memory)
 static bool joins(const struct state *state, const struct qk_grid_axis *inner)
 {
     const bool steps = inner->scale_stride == 1 &&
-                       (inner->zero_point_stride == 1 || !state->walker.parameters.zeros);
+                       (inner->zero_point_stride == 1 || !state->elementwise.parameters.zeros);
     return steps && (inner->block == 1 || inner->block >= QK_BLOCK_MIN);
 }
 
@@ -254,17 +260,17 @@ static void choose(struct state *state)
         !whole && inner->block < SHORT_BLOCK && period_of(state) > 0; /* costs less */
     if (state->packed && (whole || state->joined) && (grid->rank == 1 || period > 0) && !spread) {
         state->span.period = period;
-        state->walk = walk_blocks;
+        state->traverse = traverse_blocks;
         return;
     }
     const bool rows =
         inner->x_stride == 1 && (whole || state->joined ? inner->size : inner->block) >= ROW_MIN;
-    state->walk = walk_rows;
+    state->traverse = traverse_rows;
     if (rows && (whole || inner->block > 1))
         return;
     state->period = period_of(state);
     if (state->period || !rows)
-        state->walk = state->period ? walk_period : walk_spread;
+        state->traverse = state->period ? traverse_period : traverse_spread;
     state->span.block = 1;
 }
 
@@ -278,15 +284,15 @@ static size_t piece_elements(const struct qk_grid *grid)
 }
 
 /* Cuts units: the largest power of two of elements that takes no longer than a unit should. */
-static void set_units(struct state *state, const struct qk_walk_tuning *tuning,
+static void set_units(struct state *state, const struct qk_elementwise_tuning *tuning,
                       struct qk_plan *plan)
 {
-    const double bytes = (double)(state->walker.x_bits + state->walker.y_bits) / 8;
+    const double bytes = (double)(state->elementwise.x_bits + state->elementwise.y_bits) / 8;
     const double rank = (double)state->grid.rank;
-    double element_ns = state->walker.element_cycles * tuning->cycle_ns;
+    double element_ns = state->elementwise.element_cycles * tuning->cycle_ns;
     if (element_ns < bytes * tuning->byte_ns)
         element_ns = bytes * tuning->byte_ns;
-    if (state->walk == walk_spread)
+    if (state->traverse == traverse_spread)
         element_ns += (SPREAD_CYCLES + PIECE_CYCLES * rank / (double)piece_elements(&state->grid)) *
                       tuning->cycle_ns;
     state->unit = UNIT_ELEMENTS_MIN;
@@ -333,31 +339,32 @@ void *qk_alloc_words(size_t count, struct qk_memory memory)
     return memory.alloc(memory.context, bytes);
 }
 
-enum qk_status qk_walk_plan(const struct qk_walker *walker, const struct qk_instance *instance,
-                            const struct qk_tensor *x, enum qk_type y_type,
-                            const struct qk_grid *grid, struct qk_memory memory,
-                            struct qk_plan *plan, struct qk_error *error)
+enum qk_status qk_elementwise_plan(const struct qk_elementwise *elementwise,
+                                   const struct qk_instance *instance, const struct qk_tensor *x,
+                                   enum qk_type y_type, const struct qk_grid *grid,
+                                   struct qk_memory memory, struct qk_plan *plan,
+                                   struct qk_error *error)
 {
-    const struct qk_walk_tuning *tuning = &instance->kernels->choice.walk;
+    const struct qk_elementwise_tuning *tuning = &instance->kernels->choice.elementwise;
     const enum qk_status status = set_output(instance, x, y_type, plan, error);
     if (status != QK_OK)
         return status;
     struct state *state = memory.alloc(memory.context, sizeof(*state));
     if (!state)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
-    const size_t x_bytes = x->count / 8 * walker->x_bits;
+    const size_t x_bytes = x->count / 8 * elementwise->x_bits;
     const size_t y_bytes = plan->output_bytes[0];
     const bool stream = x_bytes >= tuning->stream_bytes || y_bytes >= tuning->stream_bytes;
     memset(state, 0, offsetof(struct state, grid)); /* which is large, and mostly not used */
     state->count = x->count;
     state->span.stream = stream;
-    state->walker = *walker;
-    copy_grid(&state->grid, grid, walker->parameters.zeros != NULL);
+    state->elementwise = *elementwise;
+    copy_grid(&state->grid, grid, elementwise->parameters.zeros != NULL);
     choose(state);
     set_units(state, tuning, plan);
     if (state->period && !repeat(state, memory))
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
-    plan->kernel = walker->name;
+    plan->kernel = elementwise->name;
     plan->run = run;
     plan->state = state;
     return QK_OK;

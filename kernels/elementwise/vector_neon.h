@@ -1,8 +1,8 @@
 /* Eight floats in two vectors of NEON, and what both element-wise cores do with them. Two at a
  * time, so that the loops that both share have as many elements in a chunk, and as little around
  * it, as with AVX2. Only for dequantize_neon.c and quantize_neon.c. */
-#ifndef KERNELS_GRAIN_VECTOR_NEON_H
-#define KERNELS_GRAIN_VECTOR_NEON_H
+#ifndef KERNELS_ELEMENTWISE_VECTOR_NEON_H
+#define KERNELS_ELEMENTWISE_VECTOR_NEON_H
 
 #ifdef __aarch64__
 
