@@ -116,7 +116,7 @@ KERNELS := \
     kernels/operators/onnx_qlinear_conv.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \
     kernels/operators/tensorflow_dequantize.c \
-    kernels/elementwise/grid.c kernels/elementwise/span.c \
+    kernels/elementwise/broadcast.c kernels/elementwise/span.c \
     kernels/elementwise/spread.c kernels/elementwise/traversal.c \
     kernels/dequantize/affine.c kernels/dequantize/dequantize.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \

@@ -210,7 +210,7 @@ static void run(const void *opaque, const struct qk_span *span)
 }
 
 enum qk_status qk_affine_plan(const struct qk_affine *affine, const struct qk_instance *instance,
-                              const struct qk_tensor *x, const struct qk_grid *grid,
+                              const struct qk_tensor *x, const struct qk_broadcast *broadcast,
                               struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     const struct qk_dequantize_kernels *kernels = &instance->kernels->dequantize;
@@ -232,6 +232,6 @@ enum qk_status qk_affine_plan(const struct qk_affine *affine, const struct qk_in
         .y_bits = qk_type_info(affine->y_type)->bits,
         .parameters = {(const void *)affine->scales, affine->zeros, (const void *)affine->offsets},
         .whole = affine->whole};
-    return qk_elementwise_plan(&elementwise, instance, x, affine->y_type, grid, memory, plan,
+    return qk_elementwise_plan(&elementwise, instance, x, affine->y_type, broadcast, memory, plan,
                                error);
 }

@@ -2,8 +2,8 @@
  * of four ways, each written operation rounded once, never fused, and one more rounding to the type
  * of y.
  *
- * An operator's prepare and pack fill a qk_affine, its plan says by a qk_grid which parameters go
- * where. */
+ * An operator's prepare and pack fill a qk_affine, its plan says by a qk_broadcast which parameters
+ * go where. */
 #ifndef KERNELS_DEQUANTIZE_AFFINE_H
 #define KERNELS_DEQUANTIZE_AFFINE_H
 
@@ -76,10 +76,10 @@ enum qk_status qk_affine_prepare(struct qk_affine *affine,
 /* Does these units. */
 void qk_affine_pack(struct qk_affine *affine, size_t begin, size_t end);
 
-/* Plans y for an instance's first input, which is x. `affine` must outlive the plan, `grid` is
+/* Plans y for an instance's first input, which is x. `affine` must outlive the plan, `broadcast` is
  * copied. */
 enum qk_status qk_affine_plan(const struct qk_affine *affine, const struct qk_instance *instance,
-                              const struct qk_tensor *x, const struct qk_grid *grid,
+                              const struct qk_tensor *x, const struct qk_broadcast *broadcast,
                               struct qk_memory memory, struct qk_plan *plan,
                               struct qk_error *error);
 

@@ -3,7 +3,7 @@
 #ifndef KERNELS_ELEMENTWISE_SPREAD_H
 #define KERNELS_ELEMENTWISE_SPREAD_H
 
-#include "kernels/elementwise/grid.h"
+#include "kernels/elementwise/broadcast.h"
 
 /* So many elements are spread at a time: they stay in the first cache. */
 #define QK_SPREAD_COUNT 1024
@@ -30,12 +30,14 @@ struct qk_spread {
     uint32_t *offsets;
 };
 
-/* Writes the parameters of each element of a piece from element `at` on, and up to QK_REPEAT_SLACK
- * - 1 elements behind the last one. */
+/* Writes the parameters of each element of a segment from element `at` on, and up to
+ * QK_REPEAT_SLACK - 1 elements behind the last one. */
 void qk_spread_parameters(qk_repeat_fn repeat, const struct qk_parameters *parameters,
-                          const struct qk_grid_piece *piece, const struct qk_spread *to, size_t at);
+                          const struct qk_row_segment *segment, const struct qk_spread *to,
+                          size_t at);
 
-/* Copies a piece's elements of 1, 2 or 4 `bytes` to `to`. */
-void qk_spread_elements(const void *x, size_t bytes, const struct qk_grid_piece *piece, void *to);
+/* Copies a segment's elements of 1, 2 or 4 `bytes` to `to`. */
+void qk_spread_elements(const void *x, size_t bytes, const struct qk_row_segment *segment,
+                        void *to);
 
 #endif

@@ -1,5 +1,5 @@
-/* Picks by the grid the traversal with the fewest and longest kernel calls, splits it into units,
- * and runs it. */
+/* Picks by the broadcast strides the traversal with the fewest and longest kernel calls, splits it
+ * into units, and runs it. */
 #include "kernels/elementwise/traversal.h"
 
 #include <string.h>
@@ -8,11 +8,11 @@
 
 #define UNIT_ELEMENTS_MIN ((size_t)4096)
 #define UNIT_ELEMENTS_MAX ((size_t)1 << 18)
-/* Rough: of a call; of spreading an element's parameters; and of finding a piece of elements that
+/* Rough: of a call; of spreading an element's parameters; and of finding a segment of elements that
  * share some, for each axis. */
 #define CALL_CYCLES 400.0
 #define SPREAD_CYCLES 0.6
-#define PIECE_CYCLES 24.0
+#define SEGMENT_CYCLES 24.0
 
 /* A row, or a block, is worth a call of the kernel if it has so many elements. A call may begin and
  * end with single elements, where a byte of x or a cache line of y has others, too. */
@@ -39,7 +39,7 @@ struct state {
     bool packed; /* element i of y is element i of x */
     size_t period;
     struct qk_spread repeated; /* parameters from any phase on as far as a call reaches */
-    struct qk_grid grid;
+    struct qk_broadcast broadcast;
 };
 
 /* ---- The traversals: elements [begin, end), of which span.x and span.y have the first of all  */
@@ -78,19 +78,19 @@ static void traverse_blocks(const struct state *state, struct qk_span span, size
  * not side by side. */
 static void traverse_rows(const struct state *state, struct qk_span span, size_t begin, size_t end)
 {
-    struct qk_grid_cursor cursor;
-    struct qk_grid_piece piece;
-    qk_grid_seek(&cursor, &state->grid, begin);
-    for (size_t i = begin; i < end; i += piece.count) {
-        qk_grid_next(&cursor, end - i, &piece);
-        span.done = piece.block_done;
-        for (size_t k = 0, p = 0; k < piece.count; k += span.count, p++, span.done = 0) {
-            const size_t left = piece.count - k;
+    struct qk_broadcast_cursor cursor;
+    struct qk_row_segment segment;
+    qk_broadcast_seek(&cursor, &state->broadcast, begin);
+    for (size_t i = begin; i < end; i += segment.count) {
+        qk_broadcast_next(&cursor, end - i, &segment);
+        span.done = segment.block_done;
+        for (size_t k = 0, p = 0; k < segment.count; k += span.count, p++, span.done = 0) {
+            const size_t left = segment.count - k;
             const size_t block = span.block - span.done;
             set_parameters(&span, &state->elementwise.parameters,
-                           piece.scale + p * piece.scale_stride,
-                           piece.zero_point + p * piece.zero_point_stride);
-            call(state, &span, piece.x + k, state->joined || left < block ? left : block);
+                           segment.scale + p * segment.scale_stride,
+                           segment.zero_point + p * segment.zero_point_stride);
+            call(state, &span, segment.x + k, state->joined || left < block ? left : block);
         }
     }
 }
@@ -116,7 +116,7 @@ static void traverse_period(const struct state *state, struct qk_span span, size
     }
 }
 
-/* Calls with parameters that are spread just before, of as many pieces as there is room for. */
+/* Calls with parameters that are spread just before, of as many segments as there is room for. */
 static void traverse_spread(const struct state *state, struct qk_span span, size_t begin,
                             size_t end)
 {
@@ -128,19 +128,19 @@ static void traverse_spread(const struct state *state, struct qk_span span, size
     const struct qk_spread spread = {parameters[0],
                                      elementwise->parameters.zeros ? parameters[1] : NULL,
                                      elementwise->parameters.offsets ? parameters[2] : NULL};
-    struct qk_grid_cursor cursor;
-    struct qk_grid_piece piece;
-    qk_grid_seek(&cursor, &state->grid, begin);
+    struct qk_broadcast_cursor cursor;
+    struct qk_row_segment segment;
+    qk_broadcast_seek(&cursor, &state->broadcast, begin);
     set_spread(&spread, 0, &span);
     span.x = state->packed ? x : spread_x;
     for (size_t i = begin; i < end; i += span.count) {
         const size_t count = end - i < QK_SPREAD_COUNT ? end - i : QK_SPREAD_COUNT;
-        for (size_t done = 0; done < count; done += piece.count) {
-            qk_grid_next(&cursor, count - done, &piece);
-            qk_spread_parameters(elementwise->repeat, &elementwise->parameters, &piece, &spread,
+        for (size_t done = 0; done < count; done += segment.count) {
+            qk_broadcast_next(&cursor, count - done, &segment);
+            qk_spread_parameters(elementwise->repeat, &elementwise->parameters, &segment, &spread,
                                  done);
             if (!state->packed)
-                qk_spread_elements(x, elementwise->x_bits / 8, &piece,
+                qk_spread_elements(x, elementwise->x_bits / 8, &segment,
                                    spread_x + done * elementwise->x_bits / 8);
         }
         call(state, &span, state->packed ? i : 0, count);
@@ -167,13 +167,13 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
 
 /* ---- The choice ---------------------------------------------------------------------------- */
 
-static bool is_packed(const struct qk_grid *grid)
+static bool is_packed(const struct qk_broadcast *broadcast)
 {
     size_t stride = 1;
-    for (uint32_t left = grid->rank; left > 0; left--) {
-        if (grid->axes[left - 1].x_stride != stride)
+    for (uint32_t left = broadcast->rank; left > 0; left--) {
+        if (broadcast->axes[left - 1].x_stride != stride)
             return false;
-        stride *= grid->axes[left - 1].size;
+        stride *= broadcast->axes[left - 1].size;
     }
     return true;
 }
@@ -182,13 +182,13 @@ static bool is_packed(const struct qk_grid *grid)
  * parameters that are yet to be packed cannot be spread. */
 static size_t period_of(const struct state *state)
 {
-    const struct qk_grid *grid = &state->grid;
+    const struct qk_broadcast *broadcast = &state->broadcast;
     size_t period = 1;
-    if (!state->packed || !state->elementwise.whole || grid->axes[0].scale_stride != 0 ||
-        grid->axes[0].zero_point_stride != 0)
+    if (!state->packed || !state->elementwise.whole || broadcast->axes[0].scale_stride != 0 ||
+        broadcast->axes[0].zero_point_stride != 0)
         return 0;
-    for (uint32_t i = 1; i < grid->rank && period <= QK_ELEMENTWISE_PERIOD_MAX; i++)
-        period *= grid->axes[i].size;
+    for (uint32_t i = 1; i < broadcast->rank && period <= QK_ELEMENTWISE_PERIOD_MAX; i++)
+        period *= broadcast->axes[i].size;
     return period <= QK_ELEMENTWISE_PERIOD_MAX && period < state->count ? period : 0;
 }
 
@@ -210,17 +210,17 @@ static bool repeat(struct state *state, struct qk_memory memory)
     const size_t count = reach < state->count ? reach : state->count;
     const size_t room = count + QK_REPEAT_SLACK;
     uint32_t *words = qk_alloc_words(3 * room, memory);
-    struct qk_grid_cursor cursor;
-    struct qk_grid_piece piece;
+    struct qk_broadcast_cursor cursor;
+    struct qk_row_segment segment;
     if (!words)
         return false;
     const struct qk_parameters *parameters = &state->elementwise.parameters;
     state->repeated = (struct qk_spread){words, parameters->zeros ? words + room : NULL,
                                          parameters->offsets ? words + 2 * room : NULL};
-    qk_grid_seek(&cursor, &state->grid, 0);
-    for (size_t i = 0; i < state->period; i += piece.count) {
-        qk_grid_next(&cursor, state->period - i, &piece);
-        qk_spread_parameters(state->elementwise.repeat, parameters, &piece, &state->repeated, i);
+    qk_broadcast_seek(&cursor, &state->broadcast, 0);
+    for (size_t i = 0; i < state->period; i += segment.count) {
+        qk_broadcast_next(&cursor, state->period - i, &segment);
+        qk_spread_parameters(state->elementwise.repeat, parameters, &segment, &state->repeated, i);
     }
     repeat_words(state->repeated.scales, state->period, count);
     repeat_words(state->repeated.zeros, state->period, count);
@@ -229,7 +229,7 @@ static bool repeat(struct state *state, struct qk_memory memory)
 }
 
 /* Whether one call may take all blocks of a row. */
-static bool joins(const struct state *state, const struct qk_grid_axis *inner)
+static bool joins(const struct state *state, const struct qk_broadcast_axis *inner)
 {
     const bool steps = inner->scale_stride == 1 &&
                        (inner->zero_point_stride == 1 || !state->elementwise.parameters.zeros);
@@ -238,27 +238,28 @@ static bool joins(const struct state *state, const struct qk_grid_axis *inner)
 
 /* After how many blocks of a packed x the parameters begin again; 0: never, or what begins again is
  * not side by side. */
-static size_t blocks_of(const struct qk_grid *grid)
+static size_t blocks_of(const struct qk_broadcast *broadcast)
 {
-    const struct qk_grid_axis *outer = &grid->axes[0];
-    const struct qk_grid_axis *inner = &grid->axes[grid->rank - 1];
-    const bool repeats = grid->rank == 2 && outer->scale_stride == 0 &&
+    const struct qk_broadcast_axis *outer = &broadcast->axes[0];
+    const struct qk_broadcast_axis *inner = &broadcast->axes[broadcast->rank - 1];
+    const bool repeats = broadcast->rank == 2 && outer->scale_stride == 0 &&
                          outer->zero_point_stride == 0 && inner->size % inner->block == 0;
     return repeats ? inner->size / inner->block : 0;
 }
 
 static void choose(struct state *state)
 {
-    const struct qk_grid *grid = &state->grid;
-    const struct qk_grid_axis *inner = &grid->axes[grid->rank - 1];
+    const struct qk_broadcast *broadcast = &state->broadcast;
+    const struct qk_broadcast_axis *inner = &broadcast->axes[broadcast->rank - 1];
     const bool whole = inner->scale_stride == 0 && inner->zero_point_stride == 0;
-    state->packed = is_packed(grid);
+    state->packed = is_packed(broadcast);
     state->joined = !whole && joins(state, inner);
     state->span.block = whole ? SIZE_MAX : inner->block;
-    const size_t period = inner->block >= QK_BLOCK_MIN ? blocks_of(grid) : 0;
+    const size_t period = inner->block >= QK_BLOCK_MIN ? blocks_of(broadcast) : 0;
     const bool spread =
         !whole && inner->block < SHORT_BLOCK && period_of(state) > 0; /* costs less */
-    if (state->packed && (whole || state->joined) && (grid->rank == 1 || period > 0) && !spread) {
+    if (state->packed && (whole || state->joined) && (broadcast->rank == 1 || period > 0) &&
+        !spread) {
         state->span.period = period;
         state->traverse = traverse_blocks;
         return;
@@ -275,9 +276,9 @@ static void choose(struct state *state)
 }
 
 /* How many neighbours share parameters, or are found together. */
-static size_t piece_elements(const struct qk_grid *grid)
+static size_t segment_elements(const struct qk_broadcast *broadcast)
 {
-    const struct qk_grid_axis *inner = &grid->axes[grid->rank - 1];
+    const struct qk_broadcast_axis *inner = &broadcast->axes[broadcast->rank - 1];
     const size_t count =
         inner->block > 1 && inner->block < inner->size ? inner->block : inner->size;
     return count > 0 ? count : 1; /* an empty tensor has none */
@@ -288,13 +289,14 @@ static void set_units(struct state *state, const struct qk_elementwise_tuning *t
                       struct qk_plan *plan)
 {
     const double bytes = (double)(state->elementwise.x_bits + state->elementwise.y_bits) / 8;
-    const double rank = (double)state->grid.rank;
+    const double rank = (double)state->broadcast.rank;
     double element_ns = state->elementwise.element_cycles * tuning->cycle_ns;
     if (element_ns < bytes * tuning->byte_ns)
         element_ns = bytes * tuning->byte_ns;
     if (state->traverse == traverse_spread)
-        element_ns += (SPREAD_CYCLES + PIECE_CYCLES * rank / (double)piece_elements(&state->grid)) *
-                      tuning->cycle_ns;
+        element_ns +=
+            (SPREAD_CYCLES + SEGMENT_CYCLES * rank / (double)segment_elements(&state->broadcast)) *
+            tuning->cycle_ns;
     state->unit = UNIT_ELEMENTS_MIN;
     while (state->unit < UNIT_ELEMENTS_MAX &&
            (double)state->unit * 2 * element_ns <= tuning->unit_ns)
@@ -320,7 +322,7 @@ static enum qk_status set_output(const struct qk_instance *instance, const struc
 }
 
 /* Without zero points nothing steps through them. */
-static void copy_grid(struct qk_grid *to, const struct qk_grid *from, bool has_zeros)
+static void copy_broadcast(struct qk_broadcast *to, const struct qk_broadcast *from, bool has_zeros)
 {
     to->rank = from->rank;
     for (uint32_t i = 0; i < from->rank; i++) {
@@ -328,7 +330,7 @@ static void copy_grid(struct qk_grid *to, const struct qk_grid *from, bool has_z
         if (!has_zeros)
             to->axes[i].zero_point_stride = 0;
     }
-    qk_grid_simplify(to);
+    qk_broadcast_simplify(to);
 }
 
 void *qk_alloc_words(size_t count, struct qk_memory memory)
@@ -341,7 +343,7 @@ void *qk_alloc_words(size_t count, struct qk_memory memory)
 
 enum qk_status qk_elementwise_plan(const struct qk_elementwise *elementwise,
                                    const struct qk_instance *instance, const struct qk_tensor *x,
-                                   enum qk_type y_type, const struct qk_grid *grid,
+                                   enum qk_type y_type, const struct qk_broadcast *broadcast,
                                    struct qk_memory memory, struct qk_plan *plan,
                                    struct qk_error *error)
 {
@@ -355,11 +357,11 @@ enum qk_status qk_elementwise_plan(const struct qk_elementwise *elementwise,
     const size_t x_bytes = x->count / 8 * elementwise->x_bits;
     const size_t y_bytes = plan->output_bytes[0];
     const bool stream = x_bytes >= tuning->stream_bytes || y_bytes >= tuning->stream_bytes;
-    memset(state, 0, offsetof(struct state, grid)); /* which is large, and mostly not used */
+    memset(state, 0, offsetof(struct state, broadcast)); /* which is large, and mostly not used */
     state->count = x->count;
     state->span.stream = stream;
     state->elementwise = *elementwise;
-    copy_grid(&state->grid, grid, elementwise->parameters.zeros != NULL);
+    copy_broadcast(&state->broadcast, broadcast, elementwise->parameters.zeros != NULL);
     choose(state);
     set_units(state, tuning, plan);
     if (state->period && !repeat(state, memory))

@@ -3,7 +3,7 @@
 #ifndef KERNELS_ELEMENTWISE_TRAVERSAL_H
 #define KERNELS_ELEMENTWISE_TRAVERSAL_H
 
-#include "kernels/elementwise/grid.h"
+#include "kernels/elementwise/broadcast.h"
 #include "kernels/elementwise/span.h"
 #include "kernels/elementwise/spread.h"
 
@@ -38,10 +38,10 @@ struct qk_elementwise {
 void *qk_alloc_words(size_t count, struct qk_memory memory);
 
 /* Fills the plan's first output, of this type and the shape of x, which is the instance's first
- * input, and its units, kernel, run and state. `elementwise` and the grid are copied. */
+ * input, and its units, kernel, run and state. `elementwise` and `broadcast` are copied. */
 enum qk_status qk_elementwise_plan(const struct qk_elementwise *elementwise,
                                    const struct qk_instance *instance, const struct qk_tensor *x,
-                                   enum qk_type y_type, const struct qk_grid *grid,
+                                   enum qk_type y_type, const struct qk_broadcast *broadcast,
                                    struct qk_memory memory, struct qk_plan *plan,
                                    struct qk_error *error);
 

@@ -128,7 +128,7 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
 {
     const struct instance *made = (const struct instance *)instance;
     const struct qk_tensor *x = &inputs[INPUT];
-    struct qk_grid grid;
+    struct qk_broadcast broadcast;
     enum qk_status status = check_sizes(instance->op, instance->version, INPUT, x, error);
     if (status == QK_OK)
         status = check_same_sizes(instance->op, SCALE, &made->scale, x, error);
@@ -136,10 +136,10 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
         status = check_same_sizes(instance->op, ZERO_POINT, &made->zero_point, x, error);
     if (status != QK_OK)
         return status;
-    qk_grid_init(&grid, x);
-    qk_grid_element(&grid, strides_of(instance, INPUT), strides_of(instance, SCALE),
-                    made->affine.zeros ? strides_of(instance, ZERO_POINT) : NULL);
-    return qk_affine_plan(&made->affine, instance, x, &grid, memory, plan, error);
+    qk_broadcast_init(&broadcast, x);
+    qk_broadcast_element(&broadcast, strides_of(instance, INPUT), strides_of(instance, SCALE),
+                         made->affine.zeros ? strides_of(instance, ZERO_POINT) : NULL);
+    return qk_affine_plan(&made->affine, instance, x, &broadcast, memory, plan, error);
 }
 
 /* ---- The descriptor ---------------------------------------------------------------------- */

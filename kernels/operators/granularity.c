@@ -138,10 +138,10 @@ static enum qk_status check_blocks(const struct qk_granularity *granularity,
 
 enum qk_status qk_granularity_fit(const struct qk_granularity *granularity,
                                   const struct qk_operator *op, const struct qk_tensor *x,
-                                  struct qk_grid *grid, struct qk_error *error)
+                                  struct qk_broadcast *broadcast, struct qk_error *error)
 {
     uint32_t axis = 0;
-    qk_grid_init(grid, x);
+    qk_broadcast_init(broadcast, x);
     if (granularity->block_size == 0 && qk_is_single(&granularity->scale))
         return QK_OK;
     enum qk_status status = resolve_axis(granularity, op, x, &axis, error);
@@ -150,11 +150,11 @@ enum qk_status qk_granularity_fit(const struct qk_granularity *granularity,
     if (granularity->block_size > 0) {
         status = check_blocks(granularity, op, x, axis, error);
         if (status == QK_OK)
-            qk_grid_block(grid, &granularity->scale, axis, granularity->block_size);
+            qk_broadcast_block(broadcast, &granularity->scale, axis, granularity->block_size);
         return status;
     }
     status = check_slices(granularity, op, x, axis, error);
     if (status == QK_OK)
-        qk_grid_slice(grid, axis);
+        qk_broadcast_slice(broadcast, axis);
     return status;
 }

@@ -4,7 +4,7 @@
 #ifndef KERNELS_OPERATORS_GRANULARITY_H
 #define KERNELS_OPERATORS_GRANULARITY_H
 
-#include "kernels/elementwise/grid.h"
+#include "kernels/elementwise/broadcast.h"
 
 /* The indexes of these inputs and attributes in both operators. x is input 0. */
 enum { QK_GRANULARITY_SCALE = 1, QK_GRANULARITY_ZERO_POINT = 2 };
@@ -62,10 +62,10 @@ enum qk_status qk_granularity_read(struct qk_granularity *granularity, const str
 /* Checks that the zero point has the shape of the scale. The call must have a zero point. */
 enum qk_status qk_granularity_check_zero_point(const struct qk_call *call, struct qk_error *error);
 
-/* Checks the shape of x, and makes the grid for it. Fails with QK_INVALID if x does not fit the
- * scale. */
+/* Checks the shape of x, and makes the broadcast strides for it. Fails with QK_INVALID if x does
+ * not fit the scale. */
 enum qk_status qk_granularity_fit(const struct qk_granularity *granularity,
                                   const struct qk_operator *op, const struct qk_tensor *x,
-                                  struct qk_grid *grid, struct qk_error *error);
+                                  struct qk_broadcast *broadcast, struct qk_error *error);
 
 #endif

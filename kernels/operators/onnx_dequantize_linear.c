@@ -97,12 +97,12 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     const struct instance *made = (const struct instance *)instance;
-    struct qk_grid grid;
+    struct qk_broadcast broadcast;
     const enum qk_status status =
-        qk_granularity_fit(&made->granularity, instance->op, &inputs[X], &grid, error);
+        qk_granularity_fit(&made->granularity, instance->op, &inputs[X], &broadcast, error);
     if (status != QK_OK)
         return status;
-    return qk_affine_plan(&made->affine, instance, &inputs[X], &grid, memory, plan, error);
+    return qk_affine_plan(&made->affine, instance, &inputs[X], &broadcast, memory, plan, error);
 }
 
 /* ---- The descriptor ---------------------------------------------------------------------- */

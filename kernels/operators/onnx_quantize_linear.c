@@ -139,12 +139,13 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     const struct instance *made = (const struct instance *)instance;
-    struct qk_grid grid;
+    struct qk_broadcast broadcast;
     const enum qk_status status =
-        qk_granularity_fit(&made->granularity, instance->op, &inputs[X], &grid, error);
+        qk_granularity_fit(&made->granularity, instance->op, &inputs[X], &broadcast, error);
     if (status != QK_OK)
         return status;
-    return qk_quantizer_plan(&made->quantizer, instance, &inputs[X], &grid, memory, plan, error);
+    return qk_quantizer_plan(&made->quantizer, instance, &inputs[X], &broadcast, memory, plan,
+                             error);
 }
 
 /* ---- The descriptor ------------------------------------------------------------------------ */

@@ -265,8 +265,8 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     const struct qk_tensor *x = &inputs[INPUT];
     const int64_t axis = qk_int_or(&made->axis, -1);
     struct qk_shape_text shape;
-    struct qk_grid grid;
-    qk_grid_init(&grid, x);
+    struct qk_broadcast broadcast;
+    qk_broadcast_init(&broadcast, x);
     if (axis >= 0) {
         if (axis >= x->rank)
             return qk_fail(error, QK_INVALID,
@@ -278,9 +278,9 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
                            "shape %s, got [%zu]",
                            x->dims[axis], (long long)axis, qk_shape_text(x, &shape),
                            made->ranges.count);
-        qk_grid_slice(&grid, (uint32_t)axis);
+        qk_broadcast_slice(&broadcast, (uint32_t)axis);
     }
-    return qk_affine_plan(&made->affine, instance, x, &grid, memory, plan, error);
+    return qk_affine_plan(&made->affine, instance, x, &broadcast, memory, plan, error);
 }
 
 /* ---- The descriptor ---------------------------------------------------------------------- */

@@ -218,7 +218,7 @@ static const uint32_t *reciprocals_of(const struct qk_quantizer *quantizer, size
 
 enum qk_status qk_quantizer_plan(const struct qk_quantizer *quantizer,
                                  const struct qk_instance *instance, const struct qk_tensor *x,
-                                 const struct qk_grid *grid, struct qk_memory memory,
+                                 const struct qk_broadcast *broadcast, struct qk_memory memory,
                                  struct qk_plan *plan, struct qk_error *error)
 {
     const struct qk_quantize_kernels *kernels = &instance->kernels->quantize;
@@ -243,6 +243,6 @@ enum qk_status qk_quantizer_plan(const struct qk_quantizer *quantizer,
         .parameters = {quantizer->scales, quantizer->zeros,
                        reciprocals_of(quantizer, x->count, memory)},
         .whole = quantizer->whole};
-    return qk_elementwise_plan(&elementwise, instance, x, quantizer->y_type, grid, memory, plan,
-                               error);
+    return qk_elementwise_plan(&elementwise, instance, x, quantizer->y_type, broadcast, memory,
+                               plan, error);
 }

@@ -1,8 +1,8 @@
 /* What QuantizeLinear lowers to: the kernel of quantize.h, with parameters converted to what the
  * kernel reads.
  *
- * An operator's prepare and pack fill a qk_quantizer. Its plan says with a qk_grid which elements
- * use which parameters. */
+ * An operator's prepare and pack fill a qk_quantizer. Its plan says with a qk_broadcast which
+ * elements use which parameters. */
 #ifndef KERNELS_QUANTIZE_QUANTIZER_H
 #define KERNELS_QUANTIZE_QUANTIZER_H
 
@@ -54,11 +54,11 @@ enum qk_status qk_quantizer_prepare(struct qk_quantizer *quantizer,
 /* Packs units [begin, end). */
 void qk_quantizer_pack(struct qk_quantizer *quantizer, size_t begin, size_t end);
 
-/* Plans y for x, the instance's first input. `quantizer` must outlive the plan. `grid` is copied.
- */
+/* Plans y for x, the instance's first input. `quantizer` must outlive the plan. `broadcast` is
+ * copied. */
 enum qk_status qk_quantizer_plan(const struct qk_quantizer *quantizer,
                                  const struct qk_instance *instance, const struct qk_tensor *x,
-                                 const struct qk_grid *grid, struct qk_memory memory,
+                                 const struct qk_broadcast *broadcast, struct qk_memory memory,
                                  struct qk_plan *plan, struct qk_error *error);
 
 #endif

@@ -60,7 +60,7 @@ class Tests:
         self.begin, self.suites, self.kernels, self.e2e = begin, suites, kernels, e2e
 
 
-ELEMENTWISE = "grid|*dequantize*|onnx_quantize_linear*|quantize|element"
+ELEMENTWISE = "broadcast|*dequantize*|onnx_quantize_linear*|quantize|element"
 CONV = "conv|conv_*|golden|openblas"
 OPERATORS = ("test_golden", "test_operators", "test_random")
 OIP = ("test_infer", "test_endpoints", "test_examples", "test_operators", "test_shared_memory")

@@ -1,7 +1,7 @@
 /* The granularity plan against plain index computation. */
 #include <criterion/criterion.h>
 
-#include "kernels/elementwise/grid.h"
+#include "kernels/elementwise/broadcast.h"
 #include "tests/support/kernels/qk_test.h"
 
 /* Where element i of y finds x, its scale and its zero point. */
@@ -11,11 +11,11 @@ struct place {
     size_t zero_point;
 };
 
-static struct place place_of(const struct qk_grid *grid, size_t i)
+static struct place place_of(const struct qk_broadcast *broadcast, size_t i)
 {
     struct place place = {0};
-    for (uint32_t a = grid->rank; a-- > 0;) {
-        const struct qk_grid_axis *axis = &grid->axes[a];
+    for (uint32_t a = broadcast->rank; a-- > 0;) {
+        const struct qk_broadcast_axis *axis = &broadcast->axes[a];
         const size_t index = i % axis->size;
         i /= axis->size;
         place.x += index * axis->x_stride;
@@ -25,42 +25,42 @@ static struct place place_of(const struct qk_grid *grid, size_t i)
     return place;
 }
 
-static size_t count_of(const struct qk_grid *grid)
+static size_t count_of(const struct qk_broadcast *broadcast)
 {
     size_t count = 1;
-    for (uint32_t i = 0; i < grid->rank; i++)
-        count *= grid->axes[i].size;
+    for (uint32_t i = 0; i < broadcast->rank; i++)
+        count *= broadcast->axes[i].size;
     return count;
 }
 
-/* A traversal over [begin, end) of the simplified grid, in pieces of random sizes. */
-static void check_traversal(const struct qk_grid *plain, const struct qk_grid *simple, size_t begin,
-                            size_t end, uint64_t *random)
+/* A traversal over [begin, end) of the simplified strides, in segments of random sizes. */
+static void check_traversal(const struct qk_broadcast *plain, const struct qk_broadcast *simple,
+                            size_t begin, size_t end, uint64_t *random)
 {
-    struct qk_grid_cursor cursor;
-    struct qk_grid_piece piece;
-    qk_grid_seek(&cursor, simple, begin);
-    for (size_t i = begin; i < end; i += piece.count) {
+    struct qk_broadcast_cursor cursor;
+    struct qk_row_segment segment;
+    qk_broadcast_seek(&cursor, simple, begin);
+    for (size_t i = begin; i < end; i += segment.count) {
         const size_t most = 1 + qk_test_random_below(random, end - i);
-        qk_grid_next(&cursor, most, &piece);
-        cr_assert_gt(piece.count, 0);
-        cr_assert_leq(piece.count, most);
-        cr_assert_lt(piece.block_done, piece.block);
-        for (size_t k = 0; k < piece.count; k++) {
+        qk_broadcast_next(&cursor, most, &segment);
+        cr_assert_gt(segment.count, 0);
+        cr_assert_leq(segment.count, most);
+        cr_assert_lt(segment.block_done, segment.block);
+        for (size_t k = 0; k < segment.count; k++) {
             const struct place place = place_of(plain, i + k);
-            cr_assert_eq(piece.x + k * piece.x_stride, place.x);
-            const size_t step = (piece.block_done + k) / piece.block;
-            cr_assert_eq(piece.scale + step * piece.scale_stride, place.scale);
-            cr_assert_eq(piece.zero_point + step * piece.zero_point_stride, place.zero_point);
+            cr_assert_eq(segment.x + k * segment.x_stride, place.x);
+            const size_t step = (segment.block_done + k) / segment.block;
+            cr_assert_eq(segment.scale + step * segment.scale_stride, place.scale);
+            cr_assert_eq(segment.zero_point + step * segment.zero_point_stride, place.zero_point);
         }
     }
 }
 
-static void check_grid(const struct qk_grid *plain, uint64_t *random)
+static void check_broadcast(const struct qk_broadcast *plain, uint64_t *random)
 {
     const size_t count = count_of(plain);
-    struct qk_grid simple = *plain;
-    qk_grid_simplify(&simple);
+    struct qk_broadcast simple = *plain;
+    qk_broadcast_simplify(&simple);
     cr_assert_geq(simple.rank, 1);
     cr_assert_leq(simple.rank, plain->rank > 0 ? plain->rank : 1);
     cr_assert_eq(count_of(&simple), count);
@@ -82,36 +82,36 @@ static void random_shape(uint64_t *random, struct qk_tensor *x)
     cr_assert(qk_tensor_set_count(x));
 }
 
-Test(grid, one_for_all_and_slices)
+Test(broadcast, one_for_all_and_slices)
 {
     uint64_t random = 11;
     for (int round = 0; round < 2000; round++) {
         struct qk_tensor x;
-        struct qk_grid grid;
+        struct qk_broadcast broadcast;
         random_shape(&random, &x);
-        qk_grid_init(&grid, &x);
+        qk_broadcast_init(&broadcast, &x);
         const uint32_t axis = (uint32_t)qk_test_random_below(&random, x.rank + 1);
         if (axis < x.rank)
-            qk_grid_slice(&grid, axis);
+            qk_broadcast_slice(&broadcast, axis);
         for (size_t i = 0; i < x.count; i++) {
             size_t index = i; /* on the axis */
             for (uint32_t k = x.rank; k-- > axis + 1;)
                 index /= x.dims[k];
-            const struct place place = place_of(&grid, i);
+            const struct place place = place_of(&broadcast, i);
             cr_assert_eq(place.x, i);
             cr_assert_eq(place.scale, axis < x.rank ? index % x.dims[axis] : 0);
             cr_assert_eq(place.zero_point, place.scale);
         }
-        check_grid(&grid, &random);
+        check_broadcast(&broadcast, &random);
     }
 }
 
-Test(grid, blocks)
+Test(broadcast, blocks)
 {
     uint64_t random = 12;
     for (int round = 0; round < 2000; round++) {
         struct qk_tensor x;
-        struct qk_grid grid;
+        struct qk_broadcast broadcast;
         random_shape(&random, &x);
         if (x.rank == 0)
             continue;
@@ -121,19 +121,19 @@ Test(grid, blocks)
         struct qk_tensor scale = x;
         scale.dims[axis] = (x.dims[axis] + block - 1) / block;
         cr_assert(qk_tensor_set_count(&x) && qk_tensor_set_count(&scale));
-        qk_grid_init(&grid, &x);
-        qk_grid_block(&grid, &scale, axis, block);
+        qk_broadcast_init(&broadcast, &x);
+        qk_broadcast_block(&broadcast, &scale, axis, block);
         for (size_t i = 0; i < x.count; i++) {
             size_t inner = 1; /* x falls into [outer, axis, inner], and scale as well */
             for (uint32_t k = axis + 1; k < x.rank; k++)
                 inner *= x.dims[k];
             const size_t outer = i / inner / x.dims[axis];
             const size_t step = i / inner % x.dims[axis] / block;
-            cr_assert_eq(place_of(&grid, i).scale,
+            cr_assert_eq(place_of(&broadcast, i).scale,
                          (outer * scale.dims[axis] + step) * inner + i % inner);
-            cr_assert_eq(place_of(&grid, i).x, i);
+            cr_assert_eq(place_of(&broadcast, i).x, i);
         }
-        check_grid(&grid, &random);
+        check_broadcast(&broadcast, &random);
     }
 }
 
@@ -150,12 +150,12 @@ static void random_strides(uint64_t *random, const struct qk_tensor *x, int64_t 
     }
 }
 
-Test(grid, strides)
+Test(broadcast, strides)
 {
     uint64_t random = 13;
     for (int round = 0; round < 2000; round++) {
         struct qk_tensor x;
-        struct qk_grid grid;
+        struct qk_broadcast broadcast;
         int64_t strides[3][QK_RANK_MAX];
         const int64_t *given[3];
         random_shape(&random, &x);
@@ -163,8 +163,8 @@ Test(grid, strides)
             random_strides(&random, &x, strides[k]);
             given[k] = qk_test_random_below(&random, 3) ? strides[k] : NULL;
         }
-        qk_grid_init(&grid, &x);
-        qk_grid_element(&grid, given[0], given[1], given[2]);
+        qk_broadcast_init(&broadcast, &x);
+        qk_broadcast_element(&broadcast, given[0], given[1], given[2]);
         for (size_t i = 0; i < x.count; i++) {
             size_t at[3] = {given[0] ? 0 : i, given[1] ? 0 : i, given[2] ? 0 : i};
             size_t rest = i;
@@ -173,61 +173,62 @@ Test(grid, strides)
                     at[k] += given[k] ? rest % x.dims[axis] * (size_t)given[k][axis] : 0;
                 rest /= x.dims[axis];
             }
-            const struct place place = place_of(&grid, i);
+            const struct place place = place_of(&broadcast, i);
             cr_assert(place.x == at[0] && place.scale == at[1] && place.zero_point == at[2]);
         }
-        check_grid(&grid, &random);
+        check_broadcast(&broadcast, &random);
     }
 }
 
-static bool is_axis(const struct qk_grid_axis *axis, size_t size, size_t block, size_t scale_stride)
+static bool is_axis(const struct qk_broadcast_axis *axis, size_t size, size_t block,
+                    size_t scale_stride)
 {
     return axis->size == size && axis->block == block && axis->scale_stride == scale_stride &&
            axis->zero_point_stride == scale_stride;
 }
 
-Test(grid, becomes_as_flat_as_can_be)
+Test(broadcast, becomes_as_flat_as_can_be)
 {
     struct qk_tensor x = {.rank = 4, .dims = {2, 3, 4, 5}};
-    struct qk_grid grid;
+    struct qk_broadcast broadcast;
     cr_assert(qk_tensor_set_count(&x));
-    qk_grid_init(&grid, &x);
-    qk_grid_simplify(&grid);
-    cr_assert(grid.rank == 1 && is_axis(&grid.axes[0], 120, 1, 0));
+    qk_broadcast_init(&broadcast, &x);
+    qk_broadcast_simplify(&broadcast);
+    cr_assert(broadcast.rank == 1 && is_axis(&broadcast.axes[0], 120, 1, 0));
 
     /* Slices of several elements are blocks. */
-    qk_grid_init(&grid, &x);
-    qk_grid_slice(&grid, 1);
-    qk_grid_simplify(&grid);
-    cr_assert(grid.rank == 2 && is_axis(&grid.axes[0], 2, 1, 0));
-    cr_assert(is_axis(&grid.axes[1], 60, 20, 1));
+    qk_broadcast_init(&broadcast, &x);
+    qk_broadcast_slice(&broadcast, 1);
+    qk_broadcast_simplify(&broadcast);
+    cr_assert(broadcast.rank == 2 && is_axis(&broadcast.axes[0], 2, 1, 0));
+    cr_assert(is_axis(&broadcast.axes[1], 60, 20, 1));
 
-    qk_grid_init(&grid, &x);
-    qk_grid_slice(&grid, 3);
-    qk_grid_simplify(&grid);
-    cr_assert(grid.rank == 2 && is_axis(&grid.axes[1], 5, 1, 1));
+    qk_broadcast_init(&broadcast, &x);
+    qk_broadcast_slice(&broadcast, 3);
+    qk_broadcast_simplify(&broadcast);
+    cr_assert(broadcast.rank == 2 && is_axis(&broadcast.axes[1], 5, 1, 1));
 
     /* The last block of a row is short: rows stay. */
     struct qk_tensor scale = {.rank = 4, .dims = {2, 3, 4, 2}};
-    qk_grid_init(&grid, &x);
-    qk_grid_block(&grid, &scale, 3, 3);
-    qk_grid_simplify(&grid);
-    cr_assert(grid.rank == 2 && is_axis(&grid.axes[0], 24, 1, 2));
-    cr_assert(is_axis(&grid.axes[1], 5, 3, 1));
+    qk_broadcast_init(&broadcast, &x);
+    qk_broadcast_block(&broadcast, &scale, 3, 3);
+    qk_broadcast_simplify(&broadcast);
+    cr_assert(broadcast.rank == 2 && is_axis(&broadcast.axes[0], 24, 1, 2));
+    cr_assert(is_axis(&broadcast.axes[1], 5, 3, 1));
 
     /* None is short: rows go on in one another. */
     x.dims[3] = 1;
     scale = (struct qk_tensor){.rank = 4, .dims = {2, 3, 2, 1}};
     cr_assert(qk_tensor_set_count(&x));
-    qk_grid_init(&grid, &x);
-    qk_grid_block(&grid, &scale, 2, 2);
-    qk_grid_simplify(&grid);
-    cr_assert(grid.rank == 1 && is_axis(&grid.axes[0], 24, 2, 1));
+    qk_broadcast_init(&broadcast, &x);
+    qk_broadcast_block(&broadcast, &scale, 2, 2);
+    qk_broadcast_simplify(&broadcast);
+    cr_assert(broadcast.rank == 1 && is_axis(&broadcast.axes[0], 24, 2, 1));
 
     x.dims[3] = 5;
     cr_assert(qk_tensor_set_count(&x));
-    qk_grid_init(&grid, &x);
-    qk_grid_element(&grid, NULL, NULL, NULL);
-    qk_grid_simplify(&grid);
-    cr_assert(grid.rank == 1 && is_axis(&grid.axes[0], 120, 1, 1));
+    qk_broadcast_init(&broadcast, &x);
+    qk_broadcast_element(&broadcast, NULL, NULL, NULL);
+    qk_broadcast_simplify(&broadcast);
+    cr_assert(broadcast.rank == 1 && is_axis(&broadcast.axes[0], 120, 1, 1));
 }
