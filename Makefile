@@ -117,7 +117,7 @@ KERNELS := \
     kernels/operators/directml_element_wise_dequantize_linear.c \
     kernels/operators/tensorflow_dequantize.c \
     kernels/elementwise/broadcast.c kernels/elementwise/span.c \
-    kernels/elementwise/spread.c kernels/elementwise/traversal.c \
+    kernels/elementwise/expand.c kernels/elementwise/traversal.c \
     kernels/dequantize/affine.c kernels/dequantize/dequantize.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
     kernels/dequantize/dequantize_avx512bw.c kernels/dequantize/dequantize_avx512vbmi.c \

@@ -8,22 +8,22 @@
 
 #define UNIT_ELEMENTS_MIN ((size_t)4096)
 #define UNIT_ELEMENTS_MAX ((size_t)1 << 18)
-/* Rough: of a call; of spreading an element's parameters; and of finding a segment of elements that
+/* Rough: of a call; of expanding an element's parameters; and of finding a segment of elements that
  * share some, for each axis. */
 #define CALL_CYCLES 400.0
-#define SPREAD_CYCLES 0.6
+#define EXPAND_CYCLES 0.6
 #define SEGMENT_CYCLES 24.0
 
 /* A row, or a block, is worth a call of the kernel if it has so many elements. A call may begin and
  * end with single elements, where a byte of x or a cache line of y has others, too. */
 #define ROW_MIN 512
 
-/* Elements of a call whose parameters the plan has spread: more than are spread for one call, since
- * a call costs as much as some 50 of them. Two kinds of parameters stay in a first cache of 32 KiB,
- * unless the period is one of the longest. */
+/* Elements of a call whose parameters the plan has expanded: more than are expanded for one call,
+ * since a call costs as much as some 50 of them. Two kinds of parameters stay in a first cache of
+ * 32 KiB, unless the period is one of the longest. */
 #define PERIOD_CALL ((size_t)2048)
 
-/* Parameters of blocks with fewer elements cost less when they are spread. */
+/* Parameters of blocks with fewer elements cost less when they are expanded. */
 #define SHORT_BLOCK 64
 
 struct state;
@@ -38,7 +38,7 @@ struct state {
     bool joined; /* a call takes all blocks of a row */
     bool packed; /* element i of y is element i of x */
     size_t period;
-    struct qk_spread repeated; /* parameters from any phase on as far as a call reaches */
+    struct qk_expanded repeated; /* parameters from any phase on as far as a call reaches */
     struct qk_broadcast broadcast;
 };
 
@@ -95,53 +95,53 @@ static void traverse_rows(const struct state *state, struct qk_span span, size_t
     }
 }
 
-static void set_spread(const struct qk_spread *spread, size_t at, struct qk_span *span)
+static void set_expanded(const struct qk_expanded *expanded, size_t at, struct qk_span *span)
 {
-    span->scales = spread->scales + at;
-    span->zeros = spread->zeros ? spread->zeros + at : NULL;
-    span->offsets = spread->offsets ? spread->offsets + at : NULL;
+    span->scales = expanded->scales + at;
+    span->zeros = expanded->zeros ? expanded->zeros + at : NULL;
+    span->offsets = expanded->offsets ? expanded->offsets + at : NULL;
 }
 
-/* Calls with parameters that the plan has spread, once for all. */
+/* Calls with parameters that the plan has expanded, once for all. */
 static void traverse_period(const struct state *state, struct qk_span span, size_t begin,
                             size_t end)
 {
     const size_t step = PERIOD_CALL % state->period;
     size_t phase = begin % state->period;
     for (size_t i = begin; i < end; i += span.count) {
-        set_spread(&state->repeated, phase, &span);
+        set_expanded(&state->repeated, phase, &span);
         call(state, &span, i, end - i < PERIOD_CALL ? end - i : PERIOD_CALL);
         phase += step;
         phase -= phase < state->period ? 0 : state->period;
     }
 }
 
-/* Calls with parameters that are spread just before, of as many segments as there is room for. */
-static void traverse_spread(const struct state *state, struct qk_span span, size_t begin,
-                            size_t end)
+/* Calls with parameters that are expanded just before, of as many segments as there is room for. */
+static void traverse_expanded(const struct state *state, struct qk_span span, size_t begin,
+                              size_t end)
 {
     const struct qk_elementwise *elementwise = &state->elementwise;
     const void *x = span.x;
-    enum { ROOM = QK_SPREAD_COUNT + QK_REPEAT_SLACK };
+    enum { ROOM = QK_EXPAND_COUNT + QK_REPEAT_SLACK };
     uint32_t parameters[3][ROOM];
-    char spread_x[QK_SPREAD_COUNT * sizeof(uint32_t)];
-    const struct qk_spread spread = {parameters[0],
-                                     elementwise->parameters.zeros ? parameters[1] : NULL,
-                                     elementwise->parameters.offsets ? parameters[2] : NULL};
+    char gathered_x[QK_EXPAND_COUNT * sizeof(uint32_t)];
+    const struct qk_expanded expanded = {parameters[0],
+                                         elementwise->parameters.zeros ? parameters[1] : NULL,
+                                         elementwise->parameters.offsets ? parameters[2] : NULL};
     struct qk_broadcast_cursor cursor;
     struct qk_row_segment segment;
     qk_broadcast_seek(&cursor, &state->broadcast, begin);
-    set_spread(&spread, 0, &span);
-    span.x = state->packed ? x : spread_x;
+    set_expanded(&expanded, 0, &span);
+    span.x = state->packed ? x : gathered_x;
     for (size_t i = begin; i < end; i += span.count) {
-        const size_t count = end - i < QK_SPREAD_COUNT ? end - i : QK_SPREAD_COUNT;
+        const size_t count = end - i < QK_EXPAND_COUNT ? end - i : QK_EXPAND_COUNT;
         for (size_t done = 0; done < count; done += segment.count) {
             qk_broadcast_next(&cursor, count - done, &segment);
-            qk_spread_parameters(elementwise->repeat, &elementwise->parameters, &segment, &spread,
+            qk_expand_parameters(elementwise->repeat, &elementwise->parameters, &segment, &expanded,
                                  done);
             if (!state->packed)
-                qk_spread_elements(x, elementwise->x_bits / 8, &segment,
-                                   spread_x + done * elementwise->x_bits / 8);
+                qk_gather_elements(x, elementwise->x_bits / 8, &segment,
+                                   gathered_x + done * elementwise->x_bits / 8);
         }
         call(state, &span, state->packed ? i : 0, count);
     }
@@ -179,7 +179,7 @@ static bool is_packed(const struct qk_broadcast *broadcast)
 }
 
 /* After how many elements the parameters begin again; 0: never, or too late, or it cannot be used:
- * parameters that are yet to be packed cannot be spread. */
+ * parameters that are yet to be packed cannot be expanded. */
 static size_t period_of(const struct state *state)
 {
     const struct qk_broadcast *broadcast = &state->broadcast;
@@ -202,7 +202,7 @@ static void repeat_words(uint32_t *words, size_t count, size_t room)
     }
 }
 
-/* Spreads the parameters of one period, and repeats them for as many elements as a call may have.
+/* Expands the parameters of one period, and repeats them for as many elements as a call may have.
  */
 static bool repeat(struct state *state, struct qk_memory memory)
 {
@@ -215,12 +215,12 @@ static bool repeat(struct state *state, struct qk_memory memory)
     if (!words)
         return false;
     const struct qk_parameters *parameters = &state->elementwise.parameters;
-    state->repeated = (struct qk_spread){words, parameters->zeros ? words + room : NULL,
-                                         parameters->offsets ? words + 2 * room : NULL};
+    state->repeated = (struct qk_expanded){words, parameters->zeros ? words + room : NULL,
+                                           parameters->offsets ? words + 2 * room : NULL};
     qk_broadcast_seek(&cursor, &state->broadcast, 0);
     for (size_t i = 0; i < state->period; i += segment.count) {
         qk_broadcast_next(&cursor, state->period - i, &segment);
-        qk_spread_parameters(state->elementwise.repeat, parameters, &segment, &state->repeated, i);
+        qk_expand_parameters(state->elementwise.repeat, parameters, &segment, &state->repeated, i);
     }
     repeat_words(state->repeated.scales, state->period, count);
     repeat_words(state->repeated.zeros, state->period, count);
@@ -256,10 +256,10 @@ static void choose(struct state *state)
     state->joined = !whole && joins(state, inner);
     state->span.block = whole ? SIZE_MAX : inner->block;
     const size_t period = inner->block >= QK_BLOCK_MIN ? blocks_of(broadcast) : 0;
-    const bool spread =
+    const bool expanded =
         !whole && inner->block < SHORT_BLOCK && period_of(state) > 0; /* costs less */
     if (state->packed && (whole || state->joined) && (broadcast->rank == 1 || period > 0) &&
-        !spread) {
+        !expanded) {
         state->span.period = period;
         state->traverse = traverse_blocks;
         return;
@@ -271,7 +271,7 @@ static void choose(struct state *state)
         return;
     state->period = period_of(state);
     if (state->period || !rows)
-        state->traverse = state->period ? traverse_period : traverse_spread;
+        state->traverse = state->period ? traverse_period : traverse_expanded;
     state->span.block = 1;
 }
 
@@ -293,9 +293,9 @@ static void set_units(struct state *state, const struct qk_elementwise_tuning *t
     double element_ns = state->elementwise.element_cycles * tuning->cycle_ns;
     if (element_ns < bytes * tuning->byte_ns)
         element_ns = bytes * tuning->byte_ns;
-    if (state->traverse == traverse_spread)
+    if (state->traverse == traverse_expanded)
         element_ns +=
-            (SPREAD_CYCLES + SEGMENT_CYCLES * rank / (double)segment_elements(&state->broadcast)) *
+            (EXPAND_CYCLES + SEGMENT_CYCLES * rank / (double)segment_elements(&state->broadcast)) *
             tuning->cycle_ns;
     state->unit = UNIT_ELEMENTS_MIN;
     while (state->unit < UNIT_ELEMENTS_MAX &&

@@ -4,10 +4,10 @@
 #define KERNELS_ELEMENTWISE_TRAVERSAL_H
 
 #include "kernels/elementwise/broadcast.h"
+#include "kernels/elementwise/expand.h"
 #include "kernels/elementwise/span.h"
-#include "kernels/elementwise/spread.h"
 
-/* Where parameters repeat after at most so many elements, they are spread once for all. */
+/* Where parameters repeat after at most so many elements, they are expanded once for all. */
 #define QK_ELEMENTWISE_PERIOD_MAX 2048
 
 /* What was chosen for a machine (kernels/choice.h). */

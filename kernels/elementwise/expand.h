@@ -1,12 +1,12 @@
-/* Writes out (spreads) the parameters of each element, where those who share some are too few for a
- * call of a kernel; and gathers elements that strides lay apart. */
-#ifndef KERNELS_ELEMENTWISE_SPREAD_H
-#define KERNELS_ELEMENTWISE_SPREAD_H
+/* Expands parameters: writes them out for each element, where too few elements share a block for a
+ * call of a kernel. Gathers elements that strides lay apart. */
+#ifndef KERNELS_ELEMENTWISE_EXPAND_H
+#define KERNELS_ELEMENTWISE_EXPAND_H
 
 #include "kernels/elementwise/broadcast.h"
 
-/* So many elements are spread at a time: they stay in the first cache. */
-#define QK_SPREAD_COUNT 1024
+/* So many elements are expanded at a time: they stay in the first cache. */
+#define QK_EXPAND_COUNT 1024
 
 /* The parameters of all blocks: words of 32 bits, of which only the kernel knows what they are.
  * NULL: there are none. */
@@ -23,8 +23,8 @@ typedef void (*qk_repeat_fn)(uint32_t *to, size_t count, const uint32_t *from, s
 
 #define QK_REPEAT_SLACK ((size_t)16)
 
-/* Where spread parameters are written. */
-struct qk_spread {
+/* Where expanded parameters are written. */
+struct qk_expanded {
     uint32_t *scales;
     uint32_t *zeros;
     uint32_t *offsets;
@@ -32,12 +32,12 @@ struct qk_spread {
 
 /* Writes the parameters of each element of a segment from element `at` on, and up to
  * QK_REPEAT_SLACK - 1 elements behind the last one. */
-void qk_spread_parameters(qk_repeat_fn repeat, const struct qk_parameters *parameters,
-                          const struct qk_row_segment *segment, const struct qk_spread *to,
+void qk_expand_parameters(qk_repeat_fn repeat, const struct qk_parameters *parameters,
+                          const struct qk_row_segment *segment, const struct qk_expanded *to,
                           size_t at);
 
 /* Copies a segment's elements of 1, 2 or 4 `bytes` to `to`. */
-void qk_spread_elements(const void *x, size_t bytes, const struct qk_row_segment *segment,
+void qk_gather_elements(const void *x, size_t bytes, const struct qk_row_segment *segment,
                         void *to);
 
 #endif

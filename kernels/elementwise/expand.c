@@ -1,8 +1,8 @@
-#include "kernels/elementwise/spread.h"
+#include "kernels/elementwise/expand.h"
 
 #include <string.h>
 
-static void spread(qk_repeat_fn repeat, const uint32_t *from, size_t stride,
+static void expand(qk_repeat_fn repeat, const uint32_t *from, size_t stride,
                    const struct qk_row_segment *segment, uint32_t *to)
 {
     if (stride == 0)
@@ -16,21 +16,21 @@ static void spread(qk_repeat_fn repeat, const uint32_t *from, size_t stride,
             to[i] = from[i * stride];
 }
 
-void qk_spread_parameters(qk_repeat_fn repeat, const struct qk_parameters *parameters,
-                          const struct qk_row_segment *segment, const struct qk_spread *to,
+void qk_expand_parameters(qk_repeat_fn repeat, const struct qk_parameters *parameters,
+                          const struct qk_row_segment *segment, const struct qk_expanded *to,
                           size_t at)
 {
-    spread(repeat, parameters->scales + segment->scale, segment->scale_stride, segment,
+    expand(repeat, parameters->scales + segment->scale, segment->scale_stride, segment,
            to->scales + at);
     if (parameters->zeros)
-        spread(repeat, parameters->zeros + segment->zero_point, segment->zero_point_stride, segment,
+        expand(repeat, parameters->zeros + segment->zero_point, segment->zero_point_stride, segment,
                to->zeros + at);
     if (parameters->offsets)
-        spread(repeat, parameters->offsets + segment->scale, segment->scale_stride, segment,
+        expand(repeat, parameters->offsets + segment->scale, segment->scale_stride, segment,
                to->offsets + at);
 }
 
-void qk_spread_elements(const void *x, size_t bytes, const struct qk_row_segment *segment, void *to)
+void qk_gather_elements(const void *x, size_t bytes, const struct qk_row_segment *segment, void *to)
 {
     const char *from = (const char *)x + segment->x * bytes;
     const size_t step = segment->x_stride * bytes;
