@@ -43,13 +43,13 @@ float qk_affine_zero(enum qk_type x_type, float zero)
 {
     switch (x_type) {
     case QK_UINT8:
-        return zero + QK_RAISE_U8;
+        return zero + QK_MAGIC_U8;
     case QK_INT8:
-        return zero + QK_RAISE_S8;
+        return zero + QK_MAGIC_S8;
     case QK_UINT16:
-        return zero + QK_RAISE_U16;
+        return zero + QK_MAGIC_U16;
     case QK_INT16:
-        return zero + QK_RAISE_S16;
+        return zero + QK_MAGIC_S16;
     default:
         return zero;
     }
@@ -87,7 +87,7 @@ static void make_zeros(const struct qk_affine *affine, size_t begin, size_t coun
 {
     static const float one = 1;
     const struct qk_affine_source *source = &affine->source;
-    const float raise = qk_affine_zero(affine->x_type, 0);
+    const float magic = qk_affine_zero(affine->x_type, 0);
     const struct qk_dequantize_args args = {
         .code = qk_affine_code(affine->x_type, affine->form),
         .y_type = QK_FP32,
@@ -99,7 +99,7 @@ static void make_zeros(const struct qk_affine *affine, size_t begin, size_t coun
                  .count = count,
                  .block = SIZE_MAX,
                  .scales = &one,
-                 .offsets = &raise},
+                 .offsets = &magic},
     };
     if (keeps_zeros(affine->x_type))
         memcpy((float *)source->zeros + begin, (const float *)source->zero_data + begin,

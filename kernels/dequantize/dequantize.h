@@ -15,7 +15,7 @@
 /* How x is read, and what a zero point is. The differences of integers of up to 16 bits are exact
  * as floats, and floats have no zero point; so only 32-bit integers come in more than one way. */
 enum qk_code {
-    QK_CODE_U8, /* zeros are floats, and raised, see below */
+    QK_CODE_U8, /* zeros are floats plus the magic number, see below */
     QK_CODE_S8,
     QK_CODE_U16,
     QK_CODE_S16,
@@ -31,13 +31,13 @@ enum qk_code {
     QK_CODE_COUNT
 };
 
-/* A vector has small integers as floats soonest by their becoming the lowest bits of 2^23, with
- * their sign bits turned where they have one. What that adds to x is added to zeros, and so
- * subtracted. */
-#define QK_RAISE_U8 0x1p23F
-#define QK_RAISE_S8 (0x1p23F + 0x1p7F)
-#define QK_RAISE_U16 0x1p23F
-#define QK_RAISE_S16 (0x1p23F + 0x1p15F)
+/* The magic-number conversion is the fastest way to make floats of small integers: the integer
+ * becomes the lowest bits of 2^23, with its sign bit flipped where it has one. That adds a magic
+ * number to x. It is added to zeros, too, so that the difference is x - zero. */
+#define QK_MAGIC_U8 0x1p23F
+#define QK_MAGIC_S8 (0x1p23F + 0x1p7F)
+#define QK_MAGIC_U16 0x1p23F
+#define QK_MAGIC_S16 (0x1p23F + 0x1p15F)
 
 /* A float8 for machines that look up only 16 bytes at a time. Let s be
  *
@@ -83,9 +83,9 @@ struct qk_dequantize_args {
 };
 
 /* NaN scales and offsets are canonical where y has 16 bits. Zeros that are floats are integers of
- * up to 17 bits, as they come, or raised, and are then within the type of x. A tier's: both firsts
- * are 0, `count` is at least QK_DEQUANTIZE_CHUNK, of whole bytes of x and, where that is streamed,
- * whole cache lines of y, and qk_span_takes_blocks. */
+ * up to 17 bits, as they come, or plus the magic number, and are then within the type of x. A
+ * tier's: both firsts are 0, `count` is at least QK_DEQUANTIZE_CHUNK, of whole bytes of x and,
+ * where that is streamed, whole cache lines of y, and qk_span_takes_blocks. */
 typedef void (*qk_dequantize_fn)(const struct qk_dequantize_args *args);
 
 struct qk_dequantize_kernels {

@@ -43,9 +43,9 @@ INLINE __m512i interleave_halves(__m512i v)
     return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0), v);
 }
 
-/* 2^23 + x as floats (see raise of read_avx2.h): four bytes of each lane, from number `first`
- * on and `step` apart, become the lowest bits. */
-INLINE __m512 raise_bytes(__m512i bytes, int first, int step)
+/* 2^23 + x as floats (see `magic` in read_avx2.h): four bytes of each lane, from number `first` on
+ * and `step` apart, become the lowest bits. */
+INLINE __m512 magic_bytes(__m512i bytes, int first, int step)
 {
     const __m512i places = _mm512_broadcast_i32x4(
         _mm_set_epi32(first + 3 * step, first + 2 * step, first + step, first));
@@ -54,7 +54,7 @@ INLINE __m512 raise_bytes(__m512i bytes, int first, int step)
 }
 
 /* The same for 16-bit words; `first` and `step` count bytes. */
-INLINE __m512 raise_words(__m512i words, int first, int step)
+INLINE __m512 magic_words(__m512i words, int first, int step)
 {
     const int all = 0x0101 * first + 0x0100;
     const __m512i places = _mm512_broadcast_i32x4(
@@ -63,58 +63,58 @@ INLINE __m512 raise_words(__m512i words, int first, int step)
         _mm512_mask_shuffle_epi8(_mm512_set1_epi32(0x4b000000), 0x3333333333333333, words, places));
 }
 
-INLINE struct values raise_all_bytes(__m512i bytes, bool pairs)
+INLINE struct values magic_all_bytes(__m512i bytes, bool pairs)
 {
     if (pairs) {
         const __m512i v = interleave_halves(bytes);
-        return (struct values){raise_bytes(v, 0, 2), raise_bytes(v, 1, 2), raise_bytes(v, 8, 2),
-                               raise_bytes(v, 9, 2)};
+        return (struct values){magic_bytes(v, 0, 2), magic_bytes(v, 1, 2), magic_bytes(v, 8, 2),
+                               magic_bytes(v, 9, 2)};
     }
     const __m512i v = transpose(bytes);
-    return (struct values){raise_bytes(v, 0, 1), raise_bytes(v, 4, 1), raise_bytes(v, 8, 1),
-                           raise_bytes(v, 12, 1)};
+    return (struct values){magic_bytes(v, 0, 1), magic_bytes(v, 4, 1), magic_bytes(v, 8, 1),
+                           magic_bytes(v, 12, 1)};
 }
 
-INLINE __m512 raise_even_words(__m512i words)
+INLINE __m512 magic_even_words(__m512i words)
 {
     return _mm512_castsi512_ps(
         _mm512_mask_blend_epi16(0xaaaaaaaa, words, _mm512_set1_epi32(0x4b000000)));
 }
 
-INLINE struct values raise_all_words(__m512i p, __m512i q, bool pairs)
+INLINE struct values magic_all_words(__m512i p, __m512i q, bool pairs)
 {
     if (pairs)
-        return (struct values){raise_even_words(p), raise_words(p, 2, 4), raise_even_words(q),
-                               raise_words(q, 2, 4)};
+        return (struct values){magic_even_words(p), magic_words(p, 2, 4), magic_even_words(q),
+                               magic_words(q, 2, 4)};
     const __m512i v = interleave_halves(p);
     const __m512i w = interleave_halves(q);
-    return (struct values){raise_words(v, 0, 2), raise_words(v, 8, 2), raise_words(w, 0, 2),
-                           raise_words(w, 8, 2)};
+    return (struct values){magic_words(v, 0, 2), magic_words(v, 8, 2), magic_words(w, 0, 2),
+                           magic_words(w, 8, 2)};
 }
 
 INLINE struct values read_u8(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
-    return raise_all_bytes(_mm512_loadu_si512(x), pairs);
+    return magic_all_bytes(_mm512_loadu_si512(x), pairs);
 }
 
 INLINE struct values read_s8(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
-    return raise_all_bytes(_mm512_xor_si512(_mm512_loadu_si512(x), _mm512_set1_epi8(-128)), pairs);
+    return magic_all_bytes(_mm512_xor_si512(_mm512_loadu_si512(x), _mm512_set1_epi8(-128)), pairs);
 }
 
 INLINE struct values read_u16(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
-    return raise_all_words(_mm512_loadu_si512(x), _mm512_loadu_si512(x + 64), pairs);
+    return magic_all_words(_mm512_loadu_si512(x), _mm512_loadu_si512(x + 64), pairs);
 }
 
 INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     const __m512i sign = _mm512_set1_epi16(-0x8000);
     (void)codes;
-    return raise_all_words(_mm512_xor_si512(_mm512_loadu_si512(x), sign),
+    return magic_all_words(_mm512_xor_si512(_mm512_loadu_si512(x), sign),
                            _mm512_xor_si512(_mm512_loadu_si512(x + 64), sign), pairs);
 }
 

@@ -27,9 +27,9 @@ struct codes {
     bool code_128_is_nan;
 };
 
-/* 2^23 + x as floats (see raise of read_avx2.h). Takes 16 bytes of `bytes`, from number
- * `first` on and `step` apart, and puts them in the lowest bits. */
-INLINE __m512 raise_bytes(__m512i bytes, int first, int step)
+/* 2^23 + x as floats (see `magic` in read_avx2.h). Takes 16 bytes of `bytes`, from number `first`
+ * on and `step` apart, and puts them in the lowest bits. */
+INLINE __m512 magic_bytes(__m512i bytes, int first, int step)
 {
     const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     const __m512i places = _mm512_add_epi32(_mm512_mullo_epi32(lanes, _mm512_set1_epi32(step)),
@@ -39,7 +39,7 @@ INLINE __m512 raise_bytes(__m512i bytes, int first, int step)
 }
 
 /* The same for 16-bit words. */
-INLINE __m512 raise_words(__m512i words, int first, int step)
+INLINE __m512 magic_words(__m512i words, int first, int step)
 {
     const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     const __m512i places =
@@ -49,47 +49,47 @@ INLINE __m512 raise_words(__m512i words, int first, int step)
                                                             0x3333333333333333, places, words));
 }
 
-INLINE struct values raise_all_bytes(__m512i bytes, bool pairs)
+INLINE struct values magic_all_bytes(__m512i bytes, bool pairs)
 {
     if (pairs)
-        return (struct values){raise_bytes(bytes, 0, 2), raise_bytes(bytes, 1, 2),
-                               raise_bytes(bytes, 32, 2), raise_bytes(bytes, 33, 2)};
-    return (struct values){raise_bytes(bytes, 0, 1), raise_bytes(bytes, 16, 1),
-                           raise_bytes(bytes, 32, 1), raise_bytes(bytes, 48, 1)};
+        return (struct values){magic_bytes(bytes, 0, 2), magic_bytes(bytes, 1, 2),
+                               magic_bytes(bytes, 32, 2), magic_bytes(bytes, 33, 2)};
+    return (struct values){magic_bytes(bytes, 0, 1), magic_bytes(bytes, 16, 1),
+                           magic_bytes(bytes, 32, 1), magic_bytes(bytes, 48, 1)};
 }
 
-INLINE struct values raise_all_words(__m512i p, __m512i q, bool pairs)
+INLINE struct values magic_all_words(__m512i p, __m512i q, bool pairs)
 {
     if (pairs)
-        return (struct values){raise_words(p, 0, 4), raise_words(p, 2, 4), raise_words(q, 0, 4),
-                               raise_words(q, 2, 4)};
-    return (struct values){raise_words(p, 0, 2), raise_words(p, 32, 2), raise_words(q, 0, 2),
-                           raise_words(q, 32, 2)};
+        return (struct values){magic_words(p, 0, 4), magic_words(p, 2, 4), magic_words(q, 0, 4),
+                               magic_words(q, 2, 4)};
+    return (struct values){magic_words(p, 0, 2), magic_words(p, 32, 2), magic_words(q, 0, 2),
+                           magic_words(q, 32, 2)};
 }
 
 INLINE struct values read_u8(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
-    return raise_all_bytes(_mm512_loadu_si512(x), pairs);
+    return magic_all_bytes(_mm512_loadu_si512(x), pairs);
 }
 
 INLINE struct values read_s8(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
-    return raise_all_bytes(_mm512_xor_si512(_mm512_loadu_si512(x), _mm512_set1_epi8(-128)), pairs);
+    return magic_all_bytes(_mm512_xor_si512(_mm512_loadu_si512(x), _mm512_set1_epi8(-128)), pairs);
 }
 
 INLINE struct values read_u16(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
-    return raise_all_words(_mm512_loadu_si512(x), _mm512_loadu_si512(x + 64), pairs);
+    return magic_all_words(_mm512_loadu_si512(x), _mm512_loadu_si512(x + 64), pairs);
 }
 
 INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     const __m512i sign = _mm512_set1_epi16(-0x8000);
     (void)codes;
-    return raise_all_words(_mm512_xor_si512(_mm512_loadu_si512(x), sign),
+    return magic_all_words(_mm512_xor_si512(_mm512_loadu_si512(x), sign),
                            _mm512_xor_si512(_mm512_loadu_si512(x + 64), sign), pairs);
 }
 

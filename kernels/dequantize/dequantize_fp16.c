@@ -14,12 +14,12 @@
 /* How a byte becomes the lowest bits of 2^10, as it does those of 2^23 in single precision. */
 struct code {
     size_t x_bytes, y_bytes;
-    float raised, raised_halves; /* what that adds to x, in both precisions */
+    float magic, magic_halves; /* what that adds to x, in both precisions */
     bool is_signed;
 };
 
-#define U8 ((struct code){1, 2, QK_RAISE_U8, 1024, false})
-#define S8 ((struct code){1, 2, QK_RAISE_S8, 1024 + 128, true})
+#define U8 ((struct code){1, 2, QK_MAGIC_U8, 1024, false})
+#define S8 ((struct code){1, 2, QK_MAGIC_S8, 1024 + 128, true})
 
 #define RUN_MIN ((size_t)64)
 #include "kernels/dequantize/runs.h"
@@ -59,7 +59,7 @@ INLINE void take_chunk(const uint8_t *x, char *y, float16x8_t zero, float16x8_t 
 INLINE void take(const uint8_t *x, char *y, size_t count, float zero, float scale,
                  const struct code code)
 {
-    const float16x8_t zeros = vdupq_n_f16((float16_t)(zero - code.raised + code.raised_halves));
+    const float16x8_t zeros = vdupq_n_f16((float16_t)(zero - code.magic + code.magic_halves));
     const float16x8_t scales = vdupq_n_f16((float16_t)scale);
     size_t i = 0;
     for (; i + CHUNK <= count; i += CHUNK)

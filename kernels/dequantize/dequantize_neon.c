@@ -39,8 +39,8 @@ typedef vector subtract_fn(vector value, vector zero);
 
 /* ---- Reading x ------------------------------------------------------------------------------ */
 
-/* 2^23 + x as floats: see raise of read_avx2.h. */
-INLINE vector raise(uint16x8_t integers)
+/* 2^23 + x as floats: see `magic` in read_avx2.h. */
+INLINE vector magic(uint16x8_t integers)
 {
     const uint16x8_t exponent = vdupq_n_u16(0x4b00);
     return EACH(vector, vreinterpretq_f32_u16(vzip1q_u16(integers, exponent)),
@@ -52,24 +52,24 @@ INLINE struct values read_u8(const struct codes *codes, const uint8_t *x, bool p
     (void)codes, (void)pairs;
     const uint8x16_t none = vdupq_n_u8(0);
     const uint8x16_t p = vld1q_u8(x), q = vld1q_u8(x + 16);
-    return (struct values){raise(vreinterpretq_u16_u8(vzip1q_u8(p, none))),
-                           raise(vreinterpretq_u16_u8(vzip2q_u8(p, none))),
-                           raise(vreinterpretq_u16_u8(vzip1q_u8(q, none))),
-                           raise(vreinterpretq_u16_u8(vzip2q_u8(q, none)))};
+    return (struct values){magic(vreinterpretq_u16_u8(vzip1q_u8(p, none))),
+                           magic(vreinterpretq_u16_u8(vzip2q_u8(p, none))),
+                           magic(vreinterpretq_u16_u8(vzip1q_u8(q, none))),
+                           magic(vreinterpretq_u16_u8(vzip2q_u8(q, none)))};
 }
 
 /* 128 + x, of eight. */
-INLINE vector raise_s8(int8x8_t integers)
+INLINE vector magic_s8(int8x8_t integers)
 {
-    return raise(vreinterpretq_u16_s16(vaddw_s8(vdupq_n_s16(0x80), integers)));
+    return magic(vreinterpretq_u16_s16(vaddw_s8(vdupq_n_s16(0x80), integers)));
 }
 
 INLINE struct values read_s8(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes, (void)pairs;
     const int8x16_t p = vld1q_s8((const int8_t *)x), q = vld1q_s8((const int8_t *)x + 16);
-    return (struct values){raise_s8(vget_low_s8(p)), raise_s8(vget_high_s8(p)),
-                           raise_s8(vget_low_s8(q)), raise_s8(vget_high_s8(q))};
+    return (struct values){magic_s8(vget_low_s8(p)), magic_s8(vget_high_s8(p)),
+                           magic_s8(vget_low_s8(q)), magic_s8(vget_high_s8(q))};
 }
 
 INLINE uint16x8_t load_halves(const uint8_t *x)
@@ -80,16 +80,16 @@ INLINE uint16x8_t load_halves(const uint8_t *x)
 INLINE struct values read_u16(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes, (void)pairs;
-    return (struct values){raise(load_halves(x)), raise(load_halves(x + 16)),
-                           raise(load_halves(x + 32)), raise(load_halves(x + 48))};
+    return (struct values){magic(load_halves(x)), magic(load_halves(x + 16)),
+                           magic(load_halves(x + 32)), magic(load_halves(x + 48))};
 }
 
 INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes, (void)pairs;
     const uint16x8_t sign = vdupq_n_u16(0x8000);
-    return (struct values){raise(load_halves(x) ^ sign), raise(load_halves(x + 16) ^ sign),
-                           raise(load_halves(x + 32) ^ sign), raise(load_halves(x + 48) ^ sign)};
+    return (struct values){magic(load_halves(x) ^ sign), magic(load_halves(x + 16) ^ sign),
+                           magic(load_halves(x + 32) ^ sign), magic(load_halves(x + 48) ^ sign)};
 }
 
 /* The two halves of a vector's 16-bit lanes that two tables of bytes give, in order. */

@@ -22,10 +22,10 @@ static inline float minus_zero(const struct qk_dequantize_args *args, float valu
     return args->span.zeros ? value - zero(args, p) : value;
 }
 
-static inline float minus_raised(const struct qk_dequantize_args *args, float value, float raise,
-                                 size_t p)
+static inline float plus_magic_minus_zero(const struct qk_dequantize_args *args, float value,
+                                          float magic, size_t p)
 {
-    return value + raise - (args->span.zeros ? zero(args, p) : raise);
+    return value + magic - (args->span.zeros ? zero(args, p) : magic);
 }
 
 static inline int32_t integer_zero(const struct qk_dequantize_args *args, size_t p)
@@ -35,14 +35,14 @@ static inline int32_t integer_zero(const struct qk_dequantize_args *args, size_t
 
 static inline float u8(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    return minus_raised(args, ((const uint8_t *)args->span.x)[args->span.x_first + i], QK_RAISE_U8,
-                        p);
+    return plus_magic_minus_zero(args, ((const uint8_t *)args->span.x)[args->span.x_first + i],
+                                 QK_MAGIC_U8, p);
 }
 
 static inline float s8(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    return minus_raised(args, ((const int8_t *)args->span.x)[args->span.x_first + i], QK_RAISE_S8,
-                        p);
+    return plus_magic_minus_zero(args, ((const int8_t *)args->span.x)[args->span.x_first + i],
+                                 QK_MAGIC_S8, p);
 }
 
 static inline float u16(const struct qk_dequantize_args *args, size_t i, size_t p)
@@ -50,7 +50,7 @@ static inline float u16(const struct qk_dequantize_args *args, size_t i, size_t 
     uint16_t value;
     memcpy(&value, (const char *)args->span.x + (args->span.x_first + i) * sizeof(value),
            sizeof(value));
-    return minus_raised(args, value, QK_RAISE_U16, p);
+    return plus_magic_minus_zero(args, value, QK_MAGIC_U16, p);
 }
 
 static inline float s16(const struct qk_dequantize_args *args, size_t i, size_t p)
@@ -58,7 +58,7 @@ static inline float s16(const struct qk_dequantize_args *args, size_t i, size_t 
     int16_t value;
     memcpy(&value, (const char *)args->span.x + (args->span.x_first + i) * sizeof(value),
            sizeof(value));
-    return minus_raised(args, value, QK_RAISE_S16, p);
+    return plus_magic_minus_zero(args, value, QK_MAGIC_S16, p);
 }
 
 static inline float bits2(const struct qk_dequantize_args *args, size_t i, size_t p)

@@ -13,10 +13,10 @@
 
 #include <arm_sve.h>
 
-/* How x becomes the lowest bits of 2^23: see raise of read_avx2.h. */
+/* How x becomes the lowest bits of 2^23: see `magic` in read_avx2.h. */
 struct code {
     size_t x_bytes, y_bytes;
-    float raised;    /* what that adds to x */
+    float magic;     /* what that adds to x */
     uint32_t turned; /* the bits of 2^23, and x's sign bit */
 };
 
@@ -47,10 +47,10 @@ INLINE void take_vector(svbool_t lanes, const uint8_t *x, char *y, int64_t v,
 {
     const svbool_t all = svptrue_b32();
     const svuint32_t bits = load(lanes, x, v, code.x_bytes);
-    const svfloat32_t raised = svreinterpret_f32_u32(sveor_n_u32_x(all, bits, code.turned));
+    const svfloat32_t moved = svreinterpret_f32_u32(sveor_n_u32_x(all, bits, code.turned));
     store(lanes, y, v,
-          p.fuses ? svmad_f32_x(all, raised, svdup_f32(p.scale), svdup_f32(p.zero))
-                  : svmul_n_f32_x(all, svsub_n_f32_x(all, raised, p.zero), p.scale),
+          p.fuses ? svmad_f32_x(all, moved, svdup_f32(p.scale), svdup_f32(p.zero))
+                  : svmul_n_f32_x(all, svsub_n_f32_x(all, moved, p.zero), p.scale),
           code.y_bytes);
 }
 
@@ -75,42 +75,42 @@ INLINE void take_all(const uint8_t *x, char *y, size_t count, const struct code 
 INLINE void take(const uint8_t *x, char *y, size_t count, float zero, float scale,
                  const struct code code)
 {
-    if (zero == 0x1p23F && code.raised == 0x1p23F && scale > 0 && scale < 0x1p104F)
+    if (zero == 0x1p23F && code.magic == 0x1p23F && scale > 0 && scale < 0x1p104F)
         take_all(x, y, count, code, (struct parameters){-0x1p23F * scale, scale, true});
     else
         take_all(x, y, count, code, (struct parameters){zero, scale, false});
 }
 
 /* FP16 is the business of the tier below. */
-INLINE void run(const struct qk_dequantize_args *args, size_t x_bytes, float raised,
-                uint32_t turned, qk_dequantize_fn below)
+INLINE void run(const struct qk_dequantize_args *args, size_t x_bytes, float magic, uint32_t turned,
+                qk_dequantize_fn below)
 {
     if (args->y_type == QK_FP16 || !has_runs(args))
         below(args);
     else if (args->y_type == QK_FP32)
-        take_runs(args, (struct code){x_bytes, 4, raised, turned}, take);
+        take_runs(args, (struct code){x_bytes, 4, magic, turned}, take);
     else
-        take_runs(args, (struct code){x_bytes, 2, raised, turned}, take);
+        take_runs(args, (struct code){x_bytes, 2, magic, turned}, take);
 }
 
 static void u8(const struct qk_dequantize_args *args)
 {
-    run(args, 1, QK_RAISE_U8, 0x4b000000, qk_dequantize_bytes__fp16);
+    run(args, 1, QK_MAGIC_U8, 0x4b000000, qk_dequantize_bytes__fp16);
 }
 
 static void s8(const struct qk_dequantize_args *args)
 {
-    run(args, 1, QK_RAISE_S8, 0x4b000080, qk_dequantize_bytes__fp16);
+    run(args, 1, QK_MAGIC_S8, 0x4b000080, qk_dequantize_bytes__fp16);
 }
 
 static void u16(const struct qk_dequantize_args *args)
 {
-    run(args, 2, QK_RAISE_U16, 0x4b000000, qk_dequantize_small__neon);
+    run(args, 2, QK_MAGIC_U16, 0x4b000000, qk_dequantize_small__neon);
 }
 
 static void s16(const struct qk_dequantize_args *args)
 {
-    run(args, 2, QK_RAISE_S16, 0x4b008000, qk_dequantize_small__neon);
+    run(args, 2, QK_MAGIC_S16, 0x4b008000, qk_dequantize_small__neon);
 }
 
 void qk_dequantize_init_sve(struct qk_dequantize_kernels *kernels)

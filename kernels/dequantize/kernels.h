@@ -11,22 +11,22 @@
 
 static void u8(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){8, QK_RAISE_U8, read_u8, subtract, false, false});
+    loops(args, (struct kernel){8, QK_MAGIC_U8, read_u8, subtract, false, false});
 }
 
 static void s8(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){8, QK_RAISE_S8, read_s8, subtract, false, false});
+    loops(args, (struct kernel){8, QK_MAGIC_S8, read_s8, subtract, false, false});
 }
 
 static void u16(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){16, QK_RAISE_U16, read_u16, subtract, false, false});
+    loops(args, (struct kernel){16, QK_MAGIC_U16, read_u16, subtract, false, false});
 }
 
 static void s16(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){16, QK_RAISE_S16, read_s16, subtract, false, false});
+    loops(args, (struct kernel){16, QK_MAGIC_S16, read_s16, subtract, false, false});
 }
 
 static void bits2(const struct qk_dequantize_args *args)

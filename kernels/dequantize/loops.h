@@ -20,7 +20,7 @@
 /* How a kernel reads x and subtracts zero points. All of it is constant where it is used. */
 struct kernel {
     unsigned bits;
-    float raised; /* what reading adds to x: QK_RAISE_U8 and such */
+    float magic; /* what reading adds to x: QK_MAGIC_U8 and such */
     struct values (*read)(const struct codes *codes, const uint8_t *x, bool pairs);
     subtract_fn *minus;
     bool finishes; /* for each long block it makes a table that gives the result of each code */
@@ -40,11 +40,10 @@ INLINE const float *floats_at(const void *from, size_t p)
     return (const float *)from + p;
 }
 
-INLINE struct parameters parameters_at(const struct qk_dequantize_args *args, size_t p,
-                                       float raised)
+INLINE struct parameters parameters_at(const struct qk_dequantize_args *args, size_t p, float magic)
 {
     const struct qk_span *span = &args->span;
-    return (struct parameters){splat(span->zeros ? *floats_at(span->zeros, p) : raised),
+    return (struct parameters){splat(span->zeros ? *floats_at(span->zeros, p) : magic),
                                splat(*floats_at(span->scales, p)),
                                splat(span->offsets ? *floats_at(span->offsets, p) : -0.0F)};
 }
@@ -94,7 +93,7 @@ INLINE struct block block_at(const struct qk_dequantize_args *args, size_t p,
                              const struct codes *codes, const struct kernel kernel,
                              struct form form)
 {
-    struct block block = {parameters_at(args, p, kernel.raised), *codes};
+    struct block block = {parameters_at(args, p, kernel.magic), *codes};
     if (form.finished)
         block.codes = finish_codes(codes, block.parameters.zero, block.parameters.scale,
                                    block.parameters.offset, form);
@@ -335,7 +334,7 @@ INLINE struct values compute_varied(struct values v, const struct qk_dequantize_
 {
     const struct qk_span *span = &args->span;
     const struct varied varied = {
-        span->zeros ? load(floats_at(span->zeros, p), blocks, parts) : all(splat(kernel.raised)),
+        span->zeros ? load(floats_at(span->zeros, p), blocks, parts) : all(splat(kernel.magic)),
         load(floats_at(span->scales, p), blocks, parts),
         span->offsets ? load(floats_at(span->offsets, p), blocks, parts) : all(splat(-0.0F))};
     return compute(v, &varied, kernel.minus, span->offsets);

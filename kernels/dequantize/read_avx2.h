@@ -42,7 +42,7 @@ INLINE __m256i load_words(const uint8_t *x)
 /* 2^23 + x as a float. From 2^23 on the last bit of a float is worth 1, so a small integer becomes
  * a float by being its lowest bits. Signed integers have their sign bit, `sign`, flipped first,
  * which adds its worth. */
-INLINE __m256 raise(__m256i integers, int sign)
+INLINE __m256 magic(__m256i integers, int sign)
 {
     return _mm256_castsi256_ps(_mm256_xor_si256(integers, _mm256_set1_epi32(0x4b000000 | sign)));
 }
@@ -64,15 +64,15 @@ INLINE __m256i extend_bytes(__m256i bytes, int first, int step)
     return _mm256_shuffle_epi8(bytes, places);
 }
 
-INLINE struct values raise_bytes(const uint8_t *x, int sign, bool pairs)
+INLINE struct values magic_bytes(const uint8_t *x, int sign, bool pairs)
 {
     const __m256i p = bytes_in_each_lane(x);
     const __m256i q = bytes_in_each_lane(x + 16);
     const int step = pairs ? 2 : 1;
     const int next = pairs ? 1 : 8;
     return (struct values){
-        raise(extend_bytes(p, 0, step), sign), raise(extend_bytes(p, next, step), sign),
-        raise(extend_bytes(q, 0, step), sign), raise(extend_bytes(q, next, step), sign)};
+        magic(extend_bytes(p, 0, step), sign), magic(extend_bytes(p, next, step), sign),
+        magic(extend_bytes(q, 0, step), sign), magic(extend_bytes(q, next, step), sign)};
 }
 
 /* Lane j gets the j-th eight bytes of each half. */
@@ -81,11 +81,11 @@ INLINE __m256i interleave_halves(__m256i v)
     return _mm256_permute4x64_epi64(v, 0xd8);
 }
 
-INLINE __m256 raise_even_words(__m256i words, int sign)
+INLINE __m256 magic_even_words(__m256i words, int sign)
 {
     if (sign == 0)
         return _mm256_castsi256_ps(_mm256_blend_epi16(words, _mm256_set1_epi32(0x4b000000), 0xaa));
-    return raise(_mm256_blend_epi16(words, _mm256_setzero_si256(), 0xaa), sign);
+    return magic(_mm256_blend_epi16(words, _mm256_setzero_si256(), 0xaa), sign);
 }
 
 /* Turns the bits of `sign` in each word. */
@@ -94,7 +94,7 @@ INLINE __m256i flip(__m256i words, int sign)
     return sign ? _mm256_xor_si256(words, _mm256_set1_epi16((short)sign)) : words;
 }
 
-INLINE struct values raise_words(const uint8_t *x, int sign, bool pairs)
+INLINE struct values magic_words(const uint8_t *x, int sign, bool pairs)
 {
     if (!pairs) {
         const __m256i above = _mm256_set1_epi16(0x4b00);
@@ -107,32 +107,32 @@ INLINE struct values raise_words(const uint8_t *x, int sign, bool pairs)
     }
     const __m256i p = load_words(x);
     const __m256i q = load_words(x + 32);
-    return (struct values){raise_even_words(p, sign), raise(_mm256_srli_epi32(p, 16), sign),
-                           raise_even_words(q, sign), raise(_mm256_srli_epi32(q, 16), sign)};
+    return (struct values){magic_even_words(p, sign), magic(_mm256_srli_epi32(p, 16), sign),
+                           magic_even_words(q, sign), magic(_mm256_srli_epi32(q, 16), sign)};
 }
 
 INLINE struct values read_u8(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
-    return raise_bytes(x, 0, pairs);
+    return magic_bytes(x, 0, pairs);
 }
 
 INLINE struct values read_s8(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
-    return raise_bytes(x, 0x80, pairs);
+    return magic_bytes(x, 0x80, pairs);
 }
 
 INLINE struct values read_u16(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
-    return raise_words(x, 0, pairs);
+    return magic_words(x, 0, pairs);
 }
 
 INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
-    return raise_words(x, 0x8000, pairs);
+    return magic_words(x, 0x8000, pairs);
 }
 
 /* Looks up what eight 4-bit codes mean, any floats. A permutation looks up 3 bits in a table of 8;

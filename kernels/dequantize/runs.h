@@ -28,7 +28,7 @@ INLINE void take_runs(const struct qk_dequantize_args *args, const struct code c
     for (size_t i = 0, p = span->p, run; i < span->count; i += run, left = span->block) {
         run = left < span->count - i ? left : span->count - i;
         take((const uint8_t *)span->x + i * code.x_bytes, (char *)span->y + i * code.y_bytes, run,
-             zeros ? zeros[p] : code.raised, scales[p], code);
+             zeros ? zeros[p] : code.magic, scales[p], code);
         p = p + 1 == span->period ? 0 : p + 1;
     }
 }

@@ -14,17 +14,17 @@ static const struct code {
     const char *function;
     const char *all; /* the same with every code; NULL: there are too many */
     unsigned bits;
-    float raise;           /* of zeros that are floats */
+    float magic;           /* of zeros that are floats */
     int32_t least, most;   /* of zeros that are floats; 0, 0: there are none */
     bool integer_zeros;    /* of 32 bits instead */
     enum qk_type types[4]; /* of the table */
 } codes[QK_CODE_COUNT] = {
-    [QK_CODE_U8] = {"dequantize/u8", "dequantize/u8_all", 8, QK_RAISE_U8, 0, 255, false, {0}},
-    [QK_CODE_S8] = {"dequantize/s8", "dequantize/s8_all", 8, QK_RAISE_S8, -128, 127, false, {0}},
+    [QK_CODE_U8] = {"dequantize/u8", "dequantize/u8_all", 8, QK_MAGIC_U8, 0, 255, false, {0}},
+    [QK_CODE_S8] = {"dequantize/s8", "dequantize/s8_all", 8, QK_MAGIC_S8, -128, 127, false, {0}},
     [QK_CODE_U16] =
-        {"dequantize/u16", "dequantize/u16_all", 16, QK_RAISE_U16, 0, 65535, false, {0}},
+        {"dequantize/u16", "dequantize/u16_all", 16, QK_MAGIC_U16, 0, 65535, false, {0}},
     [QK_CODE_S16] =
-        {"dequantize/s16", "dequantize/s16_all", 16, QK_RAISE_S16, -32768, 32767, false, {0}},
+        {"dequantize/s16", "dequantize/s16_all", 16, QK_MAGIC_S16, -32768, 32767, false, {0}},
     [QK_CODE_BITS2] =
         {"dequantize/bits2", "dequantize/bits2_all", 2, 0, -2, 3, false, {QK_UINT2, QK_INT2}},
     [QK_CODE_BITS4] = {"dequantize/bits4",
@@ -136,7 +136,7 @@ static void *make_zeros(struct check *check, const struct code *code, size_t cou
             zero = check_chance(check, 3)
                        ? (check_chance(check, 2) ? code->least : code->most)
                        : code->least + (int32_t)check_below(check, (size_t)range + 1);
-            const float value = (float)zero + code->raise;
+            const float value = (float)zero + code->magic;
             memcpy(&zero, &value, sizeof(zero));
         }
         integers[i] = zero;
