@@ -52,7 +52,7 @@ enum qk_code {
  * where `shift` leaves out the mantissa and the lowest bit of the exponent. Times a scale the same
  * holds of results as BF16, as long as those of 16 <= s stay among its normal numbers. It holds of
  * results as FP16, too, but that the upper byte then has 3 bits of the exponent less: it grows by
- * (s >> shift) << 3 (kernels/dequantize/tame.h). */
+ * (s >> shift) << 3 (kernels/dequantize/bounded.h). */
 struct qk_float8_parts {
     uint8_t turn;            /* added to a code */
     uint8_t shift;           /* bits of s below those that are added to the upper byte */

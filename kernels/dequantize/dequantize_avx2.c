@@ -1,8 +1,8 @@
 /* Dequantize kernels on vectors of 8 floats: how these compute and store a chunk; read_avx2.h
  * reads it, and loops.h goes through a span. */
+#include "kernels/dequantize/bounded.h"
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/dequantize/read_avx2.h"
-#include "kernels/dequantize/tame.h"
 
 /* Nothing but x86 sets this, and only for the files of this suffix. */
 #ifdef __AVX2__
@@ -320,7 +320,7 @@ INLINE void split_results(__m256 a, __m256 b, enum qk_type y_type, bool pairs, _
     *high = _mm256_permute4x64_epi64(bytes, 0xdd); /* quarters 1, 3, 1, 3 */
 }
 
-/* Makes a table of a block's results. Of float8s the scale is tame. */
+/* Makes a table of a block's results. Of float8s the scale is bounded. */
 INLINE struct codes finish_codes(const struct codes *codes, vector zero, vector scale,
                                  vector offset, struct form form)
 {
@@ -368,7 +368,7 @@ INLINE bool finishes_float8(const struct qk_dequantize_args *args)
 {
     const size_t least = args->y_type == QK_FP16 ? FLOAT8_FP16_BLOCK_MIN : FLOAT8_BLOCK_MIN;
     return args->y_type != QK_FP32 && !args->span.offsets && args->span.block >= least &&
-           qk_scales_are_tame(args);
+           qk_scales_are_bounded(args);
 }
 
 /* finish_codes does it. */

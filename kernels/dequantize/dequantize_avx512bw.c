@@ -1,8 +1,8 @@
 /* Dequantize kernels on vectors of 16 floats without VBMI, as Skylake-X and Cascade Lake have them:
  * bytes move within 128-bit lanes only, and tables of bytes have 16 entries. */
+#include "kernels/dequantize/bounded.h"
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/dequantize/read_avx512.h"
-#include "kernels/dequantize/tame.h"
 #include "kernels/dequantize/write_avx512.h"
 
 /* Nothing but x86 sets this, and only for the files of this suffix. */
@@ -277,7 +277,7 @@ INLINE __m512i split_words(__m512i p, __m512i q)
                                _mm512_srli_epi16(words, 8));
 }
 
-/* Makes a table of the results of a float8 block. The scale is tame. */
+/* Makes a table of the results of a float8 block. The scale is bounded. */
 INLINE struct codes finish_float8(const struct codes *codes, vector scale, enum qk_type y_type)
 {
     const short more = y_type == QK_FP16 ? 3 : 0;
@@ -334,7 +334,7 @@ INLINE bool finishes_float8(const struct qk_dequantize_args *args)
 {
     const size_t least = args->y_type == QK_FP16 ? FLOAT8_FP16_BLOCK_MIN : FLOAT8_BLOCK_MIN;
     return args->y_type != QK_FP32 && !args->span.offsets && args->span.block >= least &&
-           qk_scales_are_tame(args);
+           qk_scales_are_bounded(args);
 }
 
 /* finish_codes does it. */

@@ -277,7 +277,7 @@ static void check_code(struct check *check, const void *kernel)
 /* ---- All codes ------------------------------------------------------------------------------ */
 
 /* Where arithmetic ends or changes its way: no number, no sign, no size is left to chance. A kernel
- * that looks results up may do so from 2^-100 to 2^100 (kernels/dequantize/tame.h). */
+ * that looks results up may do so from 2^-100 to 2^100 (kernels/dequantize/bounded.h). */
 static const float scales_of_all[] = {
     1,         -1,       0.1F,          -3.3e-5F,     0,         -0.0F,         INFINITY,
     -INFINITY, NAN,      0x1p-149F,     -0x1.8p-130F, 0x1p-126F, 0x1.fffp-101F, 0x1p-100F,

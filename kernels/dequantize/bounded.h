@@ -1,15 +1,15 @@
 /* Whether the results of float8s can be looked up by parts (struct qk_float8_parts). Only for
  * dequantize_avx2.c and dequantize_avx512bw.c. */
-#ifndef KERNELS_DEQUANTIZE_TAME_H
-#define KERNELS_DEQUANTIZE_TAME_H
+#ifndef KERNELS_DEQUANTIZE_BOUNDED_H
+#define KERNELS_DEQUANTIZE_BOUNDED_H
 
 #include <math.h>
 
 #include "kernels/dequantize/dequantize.h"
 
 /* True if all results of s >= 16 are normal numbers of FP32 and of y_type. False for a NaN. */
-static inline bool qk_scale_is_tame(const struct qk_float8_parts *parts, enum qk_type y_type,
-                                    float scale)
+static inline bool qk_scale_is_bounded(const struct qk_float8_parts *parts, enum qk_type y_type,
+                                       float scale)
 {
     const float low = y_type == QK_FP16 ? 0x1p-14F : 0x1p-120F;
     const float high = y_type == QK_FP16 ? 65504 : 0x1p120F;
@@ -17,7 +17,7 @@ static inline bool qk_scale_is_tame(const struct qk_float8_parts *parts, enum qk
 }
 
 /* True if all scales of a span are. */
-static inline bool qk_scales_are_tame(const struct qk_dequantize_args *args)
+static inline bool qk_scales_are_bounded(const struct qk_dequantize_args *args)
 {
     const struct qk_span *span = &args->span;
     const struct qk_float8_parts *parts = &args->table->parts;
@@ -26,10 +26,10 @@ static inline bool qk_scales_are_tame(const struct qk_dequantize_args *args)
     const bool around = span->period > 0 && span->p + last >= span->period;
     const size_t begin = around ? 0 : span->p;
     const size_t end = around ? span->period : span->p + last + 1;
-    bool tame = true;
+    bool bounded = true;
     for (size_t i = begin; i < end; i++)
-        tame &= qk_scale_is_tame(parts, args->y_type, scales[i]);
-    return tame;
+        bounded &= qk_scale_is_bounded(parts, args->y_type, scales[i]);
+    return bounded;
 }
 
 #endif
