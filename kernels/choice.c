@@ -223,8 +223,8 @@ static void choose_products(const struct qk_profile *profile, bool may_load, boo
     const struct qk_conv_backend *best = fastest_backend(profile, choice->cpu_flags);
     const double times = times_as_fast(profile, QK_PRODUCT_SGEMM, best->product);
     choice->wants_blas = may_load && times > 1 / DOUBT;
-    choice->conv.dense = choice->wants_blas && blas && times > FLOATS_FASTER ? NULL : best;
-    choice->conv.narrow = choice->conv.depthwise = best;
+    choice->conv.main = choice->wants_blas && blas && times > FLOATS_FASTER ? NULL : best;
+    choice->conv.small_tile = choice->conv.depthwise = best;
 }
 
 /* ---- How it is cut, and what it costs ---------------------------------------------------- */
@@ -312,16 +312,16 @@ enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_kerne
     if (strcmp(options->gemm, "auto") == 0) {
         choose_products(profile, !limited, options->blas, choice);
     } else {
-        status = find_backend(profile->cpu_flags, options->gemm, &conv->dense, error);
+        status = find_backend(profile->cpu_flags, options->gemm, &conv->main, error);
         if (status != QK_OK)
             return status;
-        conv->narrow = conv->depthwise = conv->dense;
-        choice->wants_blas = !conv->dense;
+        conv->small_tile = conv->depthwise = conv->main;
+        choice->wants_blas = !conv->main;
     }
-    if (conv->narrow && conv->narrow->narrow)
-        conv->narrow = conv->narrow->narrow;
-    conv->dense_costs = costs_of(profile, conv->dense);
-    conv->narrow_costs = costs_of(profile, conv->narrow);
+    if (conv->small_tile && conv->small_tile->small_tile)
+        conv->small_tile = conv->small_tile->small_tile;
+    conv->main_costs = costs_of(profile, conv->main);
+    conv->small_tile_costs = costs_of(profile, conv->small_tile);
     set_conv_sizes(profile, conv);
     choice->elementwise = elementwise_tuning_of(profile);
     return QK_OK;

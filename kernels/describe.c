@@ -95,8 +95,8 @@ static const char *kernel_of(const struct qk_conv_backend *backend)
 static void print_convolution(struct text *text, const struct qk_kernels *kernels)
 {
     const struct qk_conv_tuning *conv = &kernels->choice.conv;
-    print(text, "  %-18s%s\n", "convolutions", kernel_of(conv->dense));
-    print(text, "  %-18s%s\n", "small, narrow", kernel_of(conv->narrow));
+    print(text, "  %-18s%s\n", "convolutions", kernel_of(conv->main));
+    print(text, "  %-18s%s\n", "small, narrow", kernel_of(conv->small_tile));
     print(text, "  %-18s%s\n", "depthwise",
           conv->depthwise ? conv->depthwise->depthwise->kernel : "conv_sgemm");
     print_blas(text, kernels);

@@ -47,7 +47,7 @@ static enum qk_status choose(struct qk_kernels *kernels, struct qk_kernel_option
         status = qk_choose(profile, options, choice, error);
     if (status == QK_OK && choice->wants_blas) {
         /* OpenBLAS chooses its own kernels, so it sees all features of the CPU. */
-        const bool named = !choice->conv.narrow;
+        const bool named = !choice->conv.small_tile;
         struct qk_error missing;
         status = qk_openblas_init(&kernels->openblas, profile->cpu_flags, threads,
                                   named ? error : &missing);
@@ -59,7 +59,7 @@ static enum qk_status choose(struct qk_kernels *kernels, struct qk_kernel_option
     if (measure)
         qk_profile_measure(profile, options->blas ? &kernels->openblas : NULL);
     status = qk_choose(profile, options, choice, error);
-    if (choice->conv.dense)
+    if (choice->conv.main)
         qk_openblas_deinit(&kernels->openblas);
     return status;
 }
@@ -105,5 +105,5 @@ const char *qk_kernels_blas_core(const struct qk_kernels *kernels)
 
 const char *qk_kernels_gemm(const struct qk_kernels *kernels)
 {
-    return kernels->choice.conv.dense ? kernels->choice.conv.dense->name : "blas";
+    return kernels->choice.conv.main ? kernels->choice.conv.main->name : "blas";
 }

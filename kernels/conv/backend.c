@@ -20,7 +20,7 @@ enum {
 };
 
 #ifdef __x86_64__
-static const struct qk_conv_backend avx2_few = {
+static const struct qk_conv_backend avx2_small_m = {
     .name = "avx2",
     .kernel = "conv_avx2",
     .cpu_flags = QK_CPU_HASWELL,
@@ -31,7 +31,7 @@ static const struct qk_conv_backend avx2_few = {
     .slab_cycles = 25,
 };
 
-static const struct qk_conv_backend vnni_few = {
+static const struct qk_conv_backend vnni_small_m = {
     .name = "vnni",
     .kernel = "conv_vnni",
     .cpu_flags = QK_CPU_ICELAKE,
@@ -42,7 +42,7 @@ static const struct qk_conv_backend vnni_few = {
     .slab_cycles = 12,
 };
 
-static const struct qk_conv_backend vnni_novbmi_few = {
+static const struct qk_conv_backend vnni_novbmi_small_m = {
     .name = "vnni_novbmi",
     .kernel = "conv_vnni_novbmi",
     .cpu_flags = QK_CPU_CASCADELAKE,
@@ -72,8 +72,8 @@ static const struct qk_conv_backend backends[COUNT] = {
             .kernel = "conv_avx2",
             .cpu_flags = QK_CPU_HASWELL,
             .igemm = &qk_igemm_u8s8_16x14__avx2,
-            .few = &avx2_few,
-            .few_speed = 0.55,
+            .small_m = &avx2_small_m,
+            .small_m_speed = 0.55,
             .slabs = &qk_slab_kernels_u8x4__avx2,
             .depthwise = &qk_depthwise_s16s16_1x32__avx2,
             .product = QK_PRODUCT_AVX2,
@@ -96,8 +96,8 @@ static const struct qk_conv_backend backends[COUNT] = {
             .kernel = "conv_vnni_novbmi",
             .cpu_flags = QK_CPU_CASCADELAKE,
             .igemm = &qk_igemm_u8s8_32x14__avx512vnni,
-            .few = &vnni_novbmi_few,
-            .few_speed = 0.7,
+            .small_m = &vnni_novbmi_small_m,
+            .small_m_speed = 0.7,
             .tile_slabs = 8,
             .slabs = &qk_slab_kernels_u8x4__avx512bw,
             .depthwise = &qk_depthwise_u8s8_1x32__avx512vnni,
@@ -110,8 +110,8 @@ static const struct qk_conv_backend backends[COUNT] = {
             .kernel = "conv_vnni",
             .cpu_flags = QK_CPU_ICELAKE,
             .igemm = &qk_igemm_u8s8_32x14__avx512vnni,
-            .few = &vnni_few,
-            .few_speed = 0.7,
+            .small_m = &vnni_small_m,
+            .small_m_speed = 0.7,
             .tile_slabs = 8,
             .slabs = &qk_slab_kernels_u8x4__avx512vbmi,
             .depthwise = &qk_depthwise_u8s8_1x64__avx512vbmi,
@@ -124,7 +124,7 @@ static const struct qk_conv_backend backends[COUNT] = {
             .kernel = "conv_amx",
             .cpu_flags = QK_CPU_ICELAKE | QK_CPU_AMX,
             .igemm = &qk_igemm_u8s8_32x32__amx,
-            .narrow = &backends[VNNI],
+            .small_tile = &backends[VNNI],
             .slabs = &qk_slab_kernels_u8x4__avx512vbmi,
             .depthwise = &qk_depthwise_u8s8_1x64__avx512vbmi,
             .product = QK_PRODUCT_AMX,

@@ -15,12 +15,12 @@ struct qk_conv_backend {
     const struct qk_igemm *igemm;
     /* What serves convolutions that would fill less than a tenth of this one's tiles (and so take
      * ten times the time and memory that they should); NULL: this one. */
-    const struct qk_conv_backend *narrow;
+    const struct qk_conv_backend *small_tile;
     /* With tiles of fewer rows: what serves convolutions with few rows or terms and, where this
      * one's kernel has `settle`, those with many large weights; NULL: this one. */
-    const struct qk_conv_backend *few;
-    double few_speed;  /* of its products, as a share of this one's in full tiles */
-    double tile_slabs; /* slabs that take as long as beginning and ending a tile of this one */
+    const struct qk_conv_backend *small_m;
+    double small_m_speed; /* of its products, as a share of this one's in full tiles */
+    double tile_slabs;    /* slabs that take as long as beginning and ending a tile of this one */
     const struct qk_slab_kernels *slabs;
     const struct qk_depthwise *depthwise; /* for groups of one channel */
     double slab_cycles;                   /* rough: to make 16 cells of a slab */
@@ -42,8 +42,8 @@ struct qk_conv_costs {
 struct qk_conv_tuning {
     /* What multiplies convolutions in general, NULL: sgemm; those that would fill little of its
      * tiles or of sgemm's; and groups of one channel. All of them NULL: sgemm for all. */
-    const struct qk_conv_backend *dense, *narrow, *depthwise;
-    struct qk_conv_costs dense_costs, narrow_costs;
+    const struct qk_conv_backend *main, *small_tile, *depthwise;
+    struct qk_conv_costs main_costs, small_tile_costs;
     double cycles_per_ns;
     double pack_unit_ns; /* that a unit of packing should take */
     double unit_ns;      /* that a unit should take */

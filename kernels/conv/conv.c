@@ -23,7 +23,7 @@ void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size)
 static bool leaves_tiles_empty(const struct qk_conv *conv, const struct qk_conv_backend *backend)
 {
     const struct qk_slab_order order =
-        qk_slab_order_for(&conv->desc, backend, &conv->tuning->dense_costs);
+        qk_slab_order_for(&conv->desc, backend, &conv->tuning->main_costs);
     const double rows = (double)(conv->desc.out_channels / conv->desc.group);
     const double tile_rows = ceil(rows / QK_IGEMM_STEP_SLABS) * QK_IGEMM_STEP_SLABS;
     const double step_terms = (double)(QK_IGEMM_STEP_SLABS * order.cell_k);
@@ -39,7 +39,7 @@ static bool leaves_rows_idle(const struct qk_conv *conv, const struct qk_conv_ba
     const double rows = (double)(conv->desc.out_channels / conv->desc.group);
     const double tile_rows = ceil(rows / lanes) * lanes;
     const double slabs = (double)(order.slabs * (order.steps / order.k_blocks));
-    return rows * slabs < backend->few_speed * tile_rows * (slabs + backend->tile_slabs);
+    return rows * slabs < backend->small_m_speed * tile_rows * (slabs + backend->tile_slabs);
 }
 
 /* A kernel with `settle` takes 1.6 times as long for a slab of large weights as for another, and
@@ -60,7 +60,7 @@ static bool is_too_small_for_sgemm(const struct qk_conv *conv)
     const double rows = (double)(conv->desc.out_channels / conv->desc.group);
     const double depth = (double)conv->depth;
     const double saved =
-        rows * depth * (1 / tuning->narrow_costs.terms_per_ns - 1 / tuning->sgemm_terms_per_ns);
+        rows * depth * (1 / tuning->small_tile_costs.terms_per_ns - 1 / tuning->sgemm_terms_per_ns);
     return saved < depth / tuning->im2col_per_ns + rows / tuning->requantized_per_ns;
 }
 
@@ -70,20 +70,20 @@ static void choose_way(struct qk_conv *conv, size_t weights)
 {
     const struct qk_conv_tuning *tuning = conv->tuning;
     conv->way = QK_CONV_SGEMM;
-    if (!tuning->narrow || weights == 0)
+    if (!tuning->small_tile || weights == 0)
         return;
     conv->way = QK_CONV_DEPTHWISE;
     conv->backend = tuning->depthwise;
     if (qk_conv_is_depthwise(conv))
         return;
-    const bool narrow =
-        !tuning->dense ? is_too_small_for_sgemm(conv)
-                       : tuning->dense != tuning->narrow && leaves_tiles_empty(conv, tuning->dense);
-    conv->backend = narrow ? tuning->narrow : tuning->dense;
-    conv->costs = narrow ? &tuning->narrow_costs : &tuning->dense_costs;
-    if (conv->backend && conv->backend->few &&
+    const bool small_tile = !tuning->main ? is_too_small_for_sgemm(conv)
+                                          : tuning->main != tuning->small_tile &&
+                                                leaves_tiles_empty(conv, tuning->main);
+    conv->backend = small_tile ? tuning->small_tile : tuning->main;
+    conv->costs = small_tile ? &tuning->small_tile_costs : &tuning->main_costs;
+    if (conv->backend && conv->backend->small_m &&
         (leaves_rows_idle(conv, conv->backend) || has_large_weights(conv, conv->backend)))
-        conv->backend = conv->backend->few;
+        conv->backend = conv->backend->small_m;
     conv->way = conv->backend ? QK_CONV_IGEMM : QK_CONV_SGEMM;
 }
 

@@ -17,7 +17,7 @@ struct machine {
     size_t l1_bytes, l2_bytes, l3_bytes;
     double sgemm, slowest; /* measured operations in a nanosecond; 0: not */
     bool no_blas;
-    const char *tier, *dense, *narrow, *depthwise; /* what is expected */
+    const char *tier, *main, *small_tile, *depthwise; /* what is expected */
     size_t cells_bytes, stream_bytes;
 };
 
@@ -118,11 +118,11 @@ Test(choice, kernels_that_run)
         const struct qk_profile profile = profile_of(machine);
         const struct qk_choice choice = choose(&profile, "auto", "auto", !machine->no_blas);
         cr_expect_str_eq(choice.tier, machine->tier, "%s: %s", machine->name, choice.tier);
-        const char *dense = name_of(choice.conv.dense);
-        const char *narrow = name_of(choice.conv.narrow);
+        const char *main = name_of(choice.conv.main);
+        const char *small_tile = name_of(choice.conv.small_tile);
         const char *depthwise = name_of(choice.conv.depthwise);
-        cr_expect_str_eq(dense, machine->dense, "%s: %s", machine->name, dense);
-        cr_expect_str_eq(narrow, machine->narrow, "%s: %s", machine->name, narrow);
+        cr_expect_str_eq(main, machine->main, "%s: %s", machine->name, main);
+        cr_expect_str_eq(small_tile, machine->small_tile, "%s: %s", machine->name, small_tile);
         cr_expect_str_eq(depthwise, machine->depthwise, "%s: %s", machine->name, depthwise);
     }
 }
@@ -132,7 +132,7 @@ Test(choice, nothing_that_the_machine_lacks)
     for (size_t i = 0; i < MACHINE_COUNT; i++) {
         const struct qk_profile profile = profile_of(&machines[i]);
         const struct qk_choice choice = choose(&profile, "auto", "auto", true);
-        const struct qk_conv_backend *const all[] = {choice.conv.dense, choice.conv.narrow,
+        const struct qk_conv_backend *const all[] = {choice.conv.main, choice.conv.small_tile,
                                                      choice.conv.depthwise};
         cr_expect_eq(choice.cpu_flags, profile.cpu_flags);
         for (size_t k = 0; k < 3; k++)
@@ -145,11 +145,11 @@ Test(choice, nothing_that_the_machine_lacks)
 Test(choice, compares_measured_speeds_with_each_other_only)
 {
     struct qk_profile profile = profile_of(&machines[MACHINE_COUNT - 2]);
-    const char *best = name_of(choose(&profile, "auto", "auto", true).conv.dense);
+    const char *best = name_of(choose(&profile, "auto", "auto", true).conv.main);
     profile.product_ops_per_ns[FASTEST] = 0.1;
-    cr_expect_str_eq(name_of(choose(&profile, "auto", "auto", true).conv.dense), best);
+    cr_expect_str_eq(name_of(choose(&profile, "auto", "auto", true).conv.main), best);
     profile.product_ops_per_ns[SECOND] = 0.2;
-    const struct qk_conv_backend *second = choose(&profile, "auto", "auto", true).conv.dense;
+    const struct qk_conv_backend *second = choose(&profile, "auto", "auto", true).conv.main;
     cr_expect_eq((int)second->product, SECOND, "%s", second->name);
 }
 
@@ -178,9 +178,9 @@ Test(choice, an_unknown_machine)
     qk_profile_fill(&profile);
     const struct qk_choice choice = choose(&profile, "auto", "auto", true);
     cr_assert_str_eq(choice.tier, "scalar");
-    cr_assert_null(choice.conv.dense);
-    cr_assert_str_eq(choice.conv.narrow->name, "scalar");
-    cr_assert_str_eq(choose(&profile, "auto", "auto", false).conv.dense->name, "scalar");
+    cr_assert_null(choice.conv.main);
+    cr_assert_str_eq(choice.conv.small_tile->name, "scalar");
+    cr_assert_str_eq(choose(&profile, "auto", "auto", false).conv.main->name, "scalar");
     cr_assert_geq(choice.conv.cells_bytes, 64 * KIB);
     cr_assert_leq(choice.conv.cells_bytes, 128 * KIB);
     cr_assert_eq(choice.elementwise.stream_bytes, 8 * MIB);
@@ -222,8 +222,8 @@ Test(choice, avx2_is_avx2_everywhere)
         cr_expect_str_eq(choice.tier, "avx2", "%s", machines[i].name);
         cr_expect_eq(choice.cpu_flags, QK_CPU_HASWELL, "%s: %#x", machines[i].name,
                      choice.cpu_flags);
-        cr_expect_str_eq(name_of(choice.conv.dense), "avx2", "%s", machines[i].name);
-        cr_expect_str_eq(name_of(choice.conv.narrow), "avx2", "%s", machines[i].name);
+        cr_expect_str_eq(name_of(choice.conv.main), "avx2", "%s", machines[i].name);
+        cr_expect_str_eq(name_of(choice.conv.small_tile), "avx2", "%s", machines[i].name);
         cr_expect_str_eq(name_of(choice.conv.depthwise), "avx2", "%s", machines[i].name);
         cr_expect_eq(choice.wants_blas, all, "%s", machines[i].name);
     }
@@ -240,7 +240,7 @@ Test(choice, avx512_is_all_that_the_machine_has)
         const struct qk_choice named = choose(&profile, "avx512", "auto", true);
         cr_expect_str_eq(named.tier, "avx512");
         cr_expect_eq(named.cpu_flags, profile.cpu_flags, "%s", machines[i].name);
-        cr_expect_eq(named.conv.dense, best.conv.dense, "%s", machines[i].name);
+        cr_expect_eq(named.conv.main, best.conv.main, "%s", machines[i].name);
         cr_expect_eq(named.wants_blas, best.wants_blas, "%s", machines[i].name);
     }
 }
@@ -285,13 +285,13 @@ Test(choice, names_win)
 {
     const struct qk_profile profile = profile_of(&machines[MACHINE_COUNT - 2]);
     struct qk_choice choice = choose(&profile, "auto", "blas", false);
-    cr_assert_null(choice.conv.dense);
+    cr_assert_null(choice.conv.main);
     cr_assert_null(choice.conv.depthwise);
     for (size_t i = 1; qk_gemm_name(i); i++) {
         const char *name = qk_gemm_name(i);
         choice = choose(&profile, "scalar", name, true);
-        cr_assert_str_eq(choice.conv.dense->name, name);
-        cr_assert_eq(choice.conv.depthwise, choice.conv.dense);
+        cr_assert_str_eq(choice.conv.main->name, name);
+        cr_assert_eq(choice.conv.depthwise, choice.conv.main);
         cr_assert_str_eq(choice.tier, "scalar");
     }
 }

@@ -227,9 +227,9 @@ Test(dispatch, openblas_is_loaded_for_those_who_multiply_with_it)
 
 #ifdef __x86_64__
 /* What each machine runs; `backends` are all that can be named there. OpenBLAS may multiply instead
- * of `dense` where its floats are faster. */
+ * of `main` where its floats are faster. */
 static const struct played {
-    const char *machine, *tier, *dequantize, *quantize, *dense, *narrow, *depthwise, *core;
+    const char *machine, *tier, *dequantize, *quantize, *main, *small_tile, *depthwise, *core;
     const struct qk_im2col_kernels *im2col;
     const char *backends;
 } played[] = {
@@ -278,9 +278,9 @@ static void expect_played(const struct played *machine)
     cr_expect_str_eq(kernels->dequantize.name, machine->dequantize, "%s", name);
     cr_expect_str_eq(kernels->quantize.name, machine->quantize, "%s", name);
     cr_expect_eq(kernels->im2col, machine->im2col, "%s", name);
-    cr_expect_str_eq(conv->dense ? conv->dense->name : "blas",
-                     machine->dense ? machine->dense : "blas", "%s", name);
-    cr_expect_str_eq(conv->narrow->name, machine->narrow, "%s", name);
+    cr_expect_str_eq(conv->main ? conv->main->name : "blas", machine->main ? machine->main : "blas",
+                     "%s", name);
+    cr_expect_str_eq(conv->small_tile->name, machine->small_tile, "%s", name);
     cr_expect_str_eq(conv->depthwise->depthwise->kernel, machine->depthwise, "%s", name);
     cr_expect_str_eq(core, machine->core, "%s", name);
     qk_kernels_destroy(kernels);
@@ -329,7 +329,7 @@ Test(dispatch, measures_the_machine)
     cr_assert(profile->product_ops_per_ns[QK_PRODUCT_SGEMM] > 0);
     cr_assert(profile->cycles_per_ns > 0.1 && profile->cycles_per_ns < 10);
     cr_assert_gt(profile->copy_bytes_per_ns, 0);
-    cr_assert_null(kernels->choice.conv.dense);
+    cr_assert_null(kernels->choice.conv.main);
     size_t count;
     const struct qk_conv_backend *backends = qk_conv_backends(&count);
     for (size_t i = 0; i < count; i++)

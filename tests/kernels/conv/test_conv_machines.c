@@ -109,14 +109,14 @@ Test(conv_machines, large_caches)
     check_deep(1501, 5);
 }
 
-/* Floats multiply what is large, integers what is narrow or depthwise. */
+/* Floats multiply what is large, integers what is small or depthwise. */
 Test(conv_machines, floats_are_faster)
 {
     static const double times[] = {1.3, 2, 10, 1000};
     for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
         add("blas", "auto", 32 * KIB, 512 * KIB, times[i]);
-        cr_assert_null(gemms.kernels[i]->choice.conv.dense);
-        cr_assert_not_null(gemms.kernels[i]->choice.conv.narrow);
+        cr_assert_null(gemms.kernels[i]->choice.conv.main);
+        cr_assert_not_null(gemms.kernels[i]->choice.conv.small_tile);
     }
     check_random(9000000, 200);
     check_deep(700, 20);
@@ -174,7 +174,7 @@ Test(conv_machines, large_weights_take_words)
         return;
     gemms.names[gemms.count] = "avx2";
     gemms.kernels[gemms.count++] = (struct qk_kernels *)(uintptr_t)kernels;
-    const struct qk_conv_backend *bytes = kernels->choice.conv.dense;
+    const struct qk_conv_backend *bytes = kernels->choice.conv.main;
     for (size_t i = 0; i < COUNT; i++)
         w[i] = (uint8_t)(qk_test_random_below(&state, 128) - 64);
     cr_expect_eq(backend_for(kernels, w, CHANNELS), bytes);
@@ -183,5 +183,5 @@ Test(conv_machines, large_weights_take_words)
     cr_expect_eq(backend_for(kernels, w, CHANNELS), bytes);
     for (size_t i = 0; i < COUNT; i++)
         w[i] = (uint8_t)qk_test_random_below(&state, 256);
-    cr_expect_eq(backend_for(kernels, w, CHANNELS), bytes->few);
+    cr_expect_eq(backend_for(kernels, w, CHANNELS), bytes->small_m);
 }
