@@ -104,7 +104,7 @@ static double measure_product(const struct qk_igemm *igemm)
     memset(memory, 1, cells_bytes + weights_bytes + sums_bytes);
     for (size_t i = 0; i < STEPS; i++)
         steps[i] = (struct qk_igemm_step){.offset = 0, .slabs = QK_IGEMM_STEP_SLABS};
-    static const uint32_t none_large[STEPS] = {0};
+    static const uint32_t none_wide[STEPS] = {0};
     struct product product = {
         .igemm = igemm,
         .args = {.cells = memory,
@@ -113,7 +113,7 @@ static double measure_product(const struct qk_igemm *igemm)
                  .step_count = STEPS,
                  .weights = memory + cells_bytes,
                  .step_bytes = step_bytes,
-                 .large = none_large,
+                 .wide = none_wide,
                  .rows = igemm->mr,
                  .vectors = igemm->nr / QK_IGEMM_VECTOR,
                  .positions = igemm->nr,

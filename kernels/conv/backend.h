@@ -17,7 +17,7 @@ struct qk_conv_backend {
      * ten times the time and memory that they should); NULL: this one. */
     const struct qk_conv_backend *small_tile;
     /* With tiles of fewer rows: what serves convolutions with few rows or terms and, where this
-     * one's kernel has `settle`, those with many large weights; NULL: this one. */
+     * one's kernel has `mark_wide`, those with many wide weights; NULL: this one. */
     const struct qk_conv_backend *small_m;
     double small_m_speed; /* of its products, as a share of this one's in full tiles */
     double tile_slabs;    /* slabs that take as long as beginning and ending a tile of this one */

@@ -42,14 +42,14 @@ static bool leaves_rows_idle(const struct qk_conv *conv, const struct qk_conv_ba
     return rows * slabs < backend->small_m_speed * tile_rows * (slabs + backend->tile_slabs);
 }
 
-/* A kernel with `settle` takes 1.6 times as long for a slab of large weights as for another, and
+/* A kernel with `mark_wide` takes 1.6 times as long for a slab of wide weights as for another, and
  * the kernel of words, which needs no slabs of another kind, takes 1.4 times as long for any. Where
  * kinds alternate, a branch comes on top. Measured with masked features on a Xeon of 2023. */
-#define LARGE_SHARE_MAX 0.2
+#define WIDE_SHARE_MAX 0.2
 
-static bool has_large_weights(const struct qk_conv *conv, const struct qk_conv_backend *backend)
+static bool has_wide_weights(const struct qk_conv *conv, const struct qk_conv_backend *backend)
 {
-    return backend->igemm->settle && qk_conv_large_share(conv, backend) > LARGE_SHARE_MAX;
+    return backend->igemm->mark_wide && qk_conv_wide_share(conv, backend) > WIDE_SHARE_MAX;
 }
 
 /* Whether what sgemm needs before and behind costs more than its products save: x as floats, and
@@ -82,7 +82,7 @@ static void choose_way(struct qk_conv *conv, size_t weights)
     conv->backend = small_tile ? tuning->small_tile : tuning->main;
     conv->costs = small_tile ? &tuning->small_tile_costs : &tuning->main_costs;
     if (conv->backend && conv->backend->small_m &&
-        (leaves_rows_idle(conv, conv->backend) || has_large_weights(conv, conv->backend)))
+        (leaves_rows_idle(conv, conv->backend) || has_wide_weights(conv, conv->backend)))
         conv->backend = conv->backend->small_m;
     conv->way = conv->backend ? QK_CONV_IGEMM : QK_CONV_SGEMM;
 }

@@ -36,10 +36,10 @@ bool qk_conv_prepare_sgemm(struct qk_conv *conv, struct qk_memory memory, double
 bool qk_conv_prepare_depthwise(struct qk_conv *conv, struct qk_memory memory, double *item_cycles);
 bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double *item_cycles);
 
-/* Returns which share of the slabs of weights `settle` would find to be large
- * (kernels/gemm/igemm.h), estimated from some of them. The backend's kernel has `settle`, and there
- * are weights. */
-double qk_conv_large_share(const struct qk_conv *conv, const struct qk_conv_backend *backend);
+/* Returns which share of the slabs of weights `mark_wide` would find to be wide
+ * (kernels/gemm/igemm.h), estimated from some of them. The backend's kernel has `mark_wide`, and
+ * there are weights. */
+double qk_conv_wide_share(const struct qk_conv *conv, const struct qk_conv_backend *backend);
 
 /* Each packs items [begin, end). */
 void qk_conv_pack_sgemm(const struct qk_conv *conv, size_t begin, size_t end);

@@ -25,11 +25,11 @@
  * kernel, tile and packing travel in one struct, and no kernel meets another's weights. Weights of
  * slabs that a step lacks are 0. Weights of rows that a panel lacks may be anything.
  *
- * Some kernels multiply slabs whose weights are large in another way. Such a kernel has `settle`,
- * which the packer calls once for each step of a packed panel. Behind the steps of a panel then lie
- * a word for each step, whose bit i says that slab i has large weights, and behind these as many
- * bytes as all steps have: room for what `settle` makes of large weights. A word of 0 is always
- * right for weights of 0 and 1.
+ * Some kernels multiply slabs of wide weights in another way: weights whose products could leave a
+ * 16-bit word. Such a kernel has `mark_wide`, which the packer calls once for each step of a packed
+ * panel. Behind the steps of a panel then lie a word for each step, whose bit i says that slab i
+ * has wide weights, and behind these as many bytes as all steps have: room for what `mark_wide`
+ * makes of wide weights. A word of 0 is always right for weights of 0 and 1.
  *
  * Kernels are of two kinds. By rows, a vector holds 16 positions of one row, and meets one weight;
  * the sums of a tile lie row by row, QK_IGEMM_NR apart. By position, a vector holds 16 rows of one
@@ -74,8 +74,8 @@ struct qk_igemm_args {
     size_t step_count;
     const uint8_t *weights; /* of the panel, at the first step */
     size_t step_bytes;      /* of the weights */
-    const uint32_t *large;  /* with `settle`: of the panel, at the first step; so is the next */
-    const uint8_t *settled;
+    const uint32_t *wide;   /* with `mark_wide`: of the panel, at the first step; so is the next */
+    const uint8_t *wide_weights;
     size_t rows;      /* 1 to mr */
     size_t vectors;   /* by rows: 1 to nr / QK_IGEMM_VECTOR */
     size_t positions; /* by position: 1 to nr; dot: 1 to QK_IGEMM_DOTS */
@@ -99,9 +99,9 @@ struct qk_igemm {
     bool pairs; /* of slabs: row_stride is that of two cells, cell_stride half of a pair's */
     bool whole_steps;
     /* Makes what it needs of the weights of a step of `slabs` slabs, in a panel that has `rows`
-     * rows, and may change them; `settled` is the step's part of the room. Returns which of the
-     * slabs have large weights. NULL: nothing to do. */
-    uint32_t (*settle)(uint8_t *weights, size_t slabs, size_t rows, uint8_t *settled);
+     * rows, and may change them; `wide_weights` is the step's part of the room. Returns which of
+     * the slabs have wide weights. NULL: nothing to do. */
+    uint32_t (*mark_wide)(uint8_t *weights, size_t slabs, size_t rows, uint8_t *wide_weights);
     void (*multiply)(const struct qk_igemm_args *args);
     void (*dot)(const struct qk_igemm_args *args); /* NULL: there is none */
     /* Called on a thread before and after its products; the longest step of all of them has
@@ -129,9 +129,9 @@ static inline size_t qk_igemm_step_bytes(const struct qk_igemm *igemm, size_t st
 }
 
 /* Bytes of the words behind a panel's steps, in whole cache lines; 0: there are none. */
-static inline size_t qk_igemm_large_bytes(const struct qk_igemm *igemm, size_t steps)
+static inline size_t qk_igemm_wide_bytes(const struct qk_igemm *igemm, size_t steps)
 {
-    return igemm->settle ? (steps * sizeof(uint32_t) + 63) / 64 * 64 : 0;
+    return igemm->mark_wide ? (steps * sizeof(uint32_t) + 63) / 64 * 64 : 0;
 }
 
 /* Sums that a tile has room for: whole vectors of positions, also where a kernel writes fewer. */

@@ -3,11 +3,12 @@
  * (igemm_6x16_avx2.c) take four.
  *
  * The word never saturates if the two weights of a pair that are positive add up to 128 at most,
- * and those that are negative to -128 at least, since x is at most 255. `settle` looks at each slab
- * of a panel once. Weights of 7 bits, as ONNX Runtime's quantizer makes them with reduce_range, are
- * all of this kind; of weights that use all 8 bits, less than half. The weights of the other slabs
- * become words, which VPMADDWD multiplies exactly: terms 0 and 2 of all rows where the cells were,
- * terms 1 and 3 in the room for them. A layer with many such slabs does not come here (conv.c).
+ * and those that are negative to -128 at least, since x is at most 255. `mark_wide` looks at each
+ * slab of a panel once. Weights of 7 bits, as ONNX Runtime's quantizer makes them with
+ * reduce_range, are all of this kind; of weights that use all 8 bits, less than half. The weights
+ * of the other slabs become words, which VPMADDWD multiplies exactly: terms 0 and 2 of all rows
+ * where the cells were, terms 1 and 3 in the room for them. A layer with many such slabs does not
+ * come here (conv.c).
  *
  * A tile is made of parts of up to 6 positions by two vectors of rows: 12 sums stay in registers
  * over all of a part, beside one cell of x in all lanes, two products and the ones. Weights are
@@ -68,10 +69,10 @@ multiply_pairs(const uint8_t *cells, const uint8_t *weights, __m256i sums[PART][
     }
 }
 
-/* Adds those of any slab, whose weights `settle` has made words. */
+/* Adds those of any slab, whose weights `mark_wide` has made words. */
 __attribute__((always_inline)) static inline void
-multiply_large(const uint8_t *cells, const uint8_t *even, const uint8_t *odd,
-               __m256i sums[PART][NV], const size_t positions, const size_t vectors)
+multiply_wide(const uint8_t *cells, const uint8_t *even, const uint8_t *odd, __m256i sums[PART][NV],
+              const size_t positions, const size_t vectors)
 {
     const __m256i low_bytes = _mm256_set1_epi16(0xff);
 #pragma GCC unroll 6
@@ -87,35 +88,35 @@ multiply_large(const uint8_t *cells, const uint8_t *even, const uint8_t *odd,
     }
 }
 
-/* Adds those of a step in which the slabs of `large` are words: first of all others, so that no
+/* Adds those of a step in which the slabs of `wide` are words: first of all others, so that no
  * branch depends on the order. */
 __attribute__((always_inline)) static inline void
 multiply_mixed(const struct qk_igemm_args *args, size_t step, const uint8_t *cells,
                const uint8_t *weights, __m256i sums[PART][NV], const size_t positions,
                const size_t vectors)
 {
-    const uint8_t *odd = args->settled + step * args->step_bytes;
-    const uint32_t large = args->large[step];
+    const uint8_t *odd = args->wide_weights + step * args->step_bytes;
+    const uint32_t wide = args->wide[step];
     const uint32_t slabs = args->steps[step].slabs;
-    if (large == ((uint32_t)1 << slabs) - 1) {
+    if (wide == ((uint32_t)1 << slabs) - 1) {
         for (uint32_t i = slabs; i > 0; i--) {
-            multiply_large(cells, weights, odd, sums, positions, vectors);
+            multiply_wide(cells, weights, odd, sums, positions, vectors);
             cells += args->slab_bytes;
             weights += SLAB_BYTES;
             odd += SLAB_BYTES;
         }
         return;
     }
-    for (uint32_t left = ((uint32_t)1 << args->steps[step].slabs) - 1 - large; left > 0;
+    for (uint32_t left = ((uint32_t)1 << args->steps[step].slabs) - 1 - wide; left > 0;
          left &= left - 1) {
         const size_t i = (size_t)__builtin_ctz(left);
         multiply_pairs(cells + i * args->slab_bytes, weights + i * SLAB_BYTES, sums, positions,
                        vectors);
     }
-    for (uint32_t left = large; left > 0; left &= left - 1) {
+    for (uint32_t left = wide; left > 0; left &= left - 1) {
         const size_t i = (size_t)__builtin_ctz(left);
-        multiply_large(cells + i * args->slab_bytes, weights + i * SLAB_BYTES, odd + i * SLAB_BYTES,
-                       sums, positions, vectors);
+        multiply_wide(cells + i * args->slab_bytes, weights + i * SLAB_BYTES, odd + i * SLAB_BYTES,
+                      sums, positions, vectors);
     }
 }
 
@@ -137,7 +138,7 @@ __attribute__((always_inline)) static inline void multiply_part(const struct qk_
     for (size_t s = 0; s < args->step_count; s++, step_weights += args->step_bytes) {
         const uint8_t *cells = args->cells + args->steps[s].offset + first * QK_IGEMM_CELL_BYTES;
         const uint8_t *weights = step_weights;
-        if (args->large[s] != 0) {
+        if (args->wide[s] != 0) {
             multiply_mixed(args, s, cells, weights, sums, positions, vectors);
             continue;
         }
@@ -196,10 +197,10 @@ static void multiply(const struct qk_igemm_args *args)
     }
 }
 
-/* ---- Settling weights -------------------------------------------------------------------- */
+/* ---- Wide weights ------------------------------------------------------------------------ */
 
 /* Whether a pair of weights, each a byte of a word, may leave a word when it meets 255. */
-static inline __m256i find_large(__m256i cells)
+static inline __m256i find_wide(__m256i cells)
 {
     const __m256i zero = _mm256_setzero_si256();
     const __m256i twos = _mm256_set1_epi8(1);
@@ -220,18 +221,18 @@ static inline __m256i rows_there(size_t rows, size_t v)
 
 /* Finds the slabs whose products may leave a word, and makes words of their weights. Rows that the
  * panel lacks count for nothing, since what is there may be anything. */
-static uint32_t settle(uint8_t *weights, size_t slabs, size_t rows, uint8_t *settled)
+static uint32_t mark_wide(uint8_t *weights, size_t slabs, size_t rows, uint8_t *wide_weights)
 {
     uint32_t found = 0;
     for (size_t i = 0; i < slabs; i++) {
         __m256i *even = (__m256i *)(void *)(weights + i * SLAB_BYTES);
-        __m256i *odd = (__m256i *)(void *)(settled + i * SLAB_BYTES);
-        __m256i large = _mm256_setzero_si256();
+        __m256i *odd = (__m256i *)(void *)(wide_weights + i * SLAB_BYTES);
+        __m256i wide = _mm256_setzero_si256();
         for (size_t v = 0; v < NV; v++) {
-            const __m256i here = find_large(_mm256_load_si256(even + v));
-            large = _mm256_or_si256(large, _mm256_and_si256(rows_there(rows, v), here));
+            const __m256i here = find_wide(_mm256_load_si256(even + v));
+            wide = _mm256_or_si256(wide, _mm256_and_si256(rows_there(rows, v), here));
         }
-        if (_mm256_testz_si256(large, large))
+        if (_mm256_testz_si256(wide, wide))
             continue;
         found |= (uint32_t)1 << i;
         for (size_t v = 0; v < NV; v++) {
@@ -253,7 +254,7 @@ const struct qk_igemm qk_igemm_u8s8_16x14__avx2 = {
     .row_stride = QK_IGEMM_CELL_BYTES,
     .cell_stride = SLAB_BYTES,
     .multiply = multiply,
-    .settle = settle,
+    .mark_wide = mark_wide,
 };
 
 #endif

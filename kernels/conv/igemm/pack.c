@@ -136,48 +136,49 @@ QK_WRAPS static void pack_panel(const struct qk_conv *conv, const struct qk_slab
 }
 
 /* Lets the kernel make what it needs of a packed panel, where it wants that. */
-static void settle_panel(const struct qk_conv *conv, const struct qk_slab_order *order, size_t rows,
-                         uint8_t *panel)
+static void mark_wide_slabs(const struct qk_conv *conv, const struct qk_slab_order *order,
+                            size_t rows, uint8_t *panel)
 {
     const struct qk_igemm *igemm = conv->backend->igemm;
     const size_t taps = order->outer_taps * order->row_taps * order->column_taps;
     const size_t step_bytes = conv->igemm.step_bytes;
     const size_t all = order->steps * step_bytes;
-    const size_t room = all + qk_igemm_large_bytes(igemm, order->steps);
-    for (size_t s = 0; igemm->settle && s < order->steps; s++) {
-        const uint32_t large = igemm->settle(panel + s * step_bytes, qk_slab_count(order, s / taps),
-                                             rows, panel + room + s * step_bytes);
-        memcpy(panel + all + s * sizeof(large), &large, sizeof(large));
+    const size_t room = all + qk_igemm_wide_bytes(igemm, order->steps);
+    for (size_t s = 0; igemm->mark_wide && s < order->steps; s++) {
+        const uint32_t wide =
+            igemm->mark_wide(panel + s * step_bytes, qk_slab_count(order, s / taps), rows,
+                             panel + room + s * step_bytes);
+        memcpy(panel + all + s * sizeof(wide), &wide, sizeof(wide));
     }
 }
 
-/* Whether two weights of a cell leave the range in which `settle` keeps bytes: the positive ones
+/* Whether two weights of a cell leave the range in which `mark_wide` keeps bytes: the positive ones
  * add up to more than 128, or the negative ones to less than -128. */
-static bool is_large_pair(int32_t a, int32_t b)
+static bool is_wide_pair(int32_t a, int32_t b)
 {
     const int32_t up = (a > 0 ? a : 0) + (b > 0 ? b : 0);
     const int32_t down = (a < 0 ? a : 0) + (b < 0 ? b : 0);
     return up > 128 || down < -128;
 }
 
-/* Whether any row of a panel has a large pair in one cell. `w` is the panel's first row. */
-static bool is_large_slab(const struct qk_conv *conv, const uint8_t *w, size_t rows,
-                          struct qk_slab_terms terms)
+/* Whether any row of a panel has a wide pair in one cell. `w` is the panel's first row. */
+static bool is_wide_slab(const struct qk_conv *conv, const uint8_t *w, size_t rows,
+                         struct qk_slab_terms terms)
 {
     const int32_t centre = conv->constants.w_type == QK_INT8 ? 0 : 128;
-    bool large = false;
-    for (size_t row = 0; row < rows && !large; row++) {
+    bool wide = false;
+    for (size_t row = 0; row < rows && !wide; row++) {
         int32_t cell[QK_IGEMM_CELL_BYTES] = {0};
         for (size_t k = 0; k < terms.count; k++) {
             const uint8_t byte = w[row * conv->depth + terms.first + k * terms.stride];
             cell[k] = centre == 0 ? (int8_t)byte : byte - centre;
         }
-        large = is_large_pair(cell[0], cell[1]) || is_large_pair(cell[2], cell[3]);
+        wide = is_wide_pair(cell[0], cell[1]) || is_wide_pair(cell[2], cell[3]);
     }
-    return large;
+    return wide;
 }
 
-double qk_conv_large_share(const struct qk_conv *conv, const struct qk_conv_backend *backend)
+double qk_conv_wide_share(const struct qk_conv *conv, const struct qk_conv_backend *backend)
 {
     enum { SAMPLES = 64 }; /* their share is right within some 0.06, and costs a few microseconds */
     const struct qk_slab_order order = qk_slab_order_for(&conv->desc, backend, conv->costs);
@@ -185,7 +186,7 @@ double qk_conv_large_share(const struct qk_conv *conv, const struct qk_conv_back
     const size_t mr = backend->igemm->mr;
     const size_t group_rows = conv->desc.out_channels / conv->desc.group;
     const size_t panels = qk_divide_up(group_rows, mr);
-    size_t large = 0;
+    size_t wide = 0;
     for (size_t i = 0; i < SAMPLES; i++) {
         /* Steps of primes: samples are spread over panels, taps and slabs alike. */
         const size_t panel = i * 7 % panels;
@@ -193,11 +194,11 @@ double qk_conv_large_share(const struct qk_conv *conv, const struct qk_conv_back
         const size_t k_block = step / taps;
         const size_t slab = i * 5 % qk_slab_count(&order, k_block);
         const size_t row = panel * mr + i * 3 % conv->desc.group * group_rows;
-        large += is_large_slab(conv, conv->constants.w + row * conv->depth,
-                               qk_size_min(group_rows - panel * mr, mr),
-                               qk_slab_terms(&order, &conv->desc, k_block, step % taps, slab));
+        wide += is_wide_slab(conv, conv->constants.w + row * conv->depth,
+                             qk_size_min(group_rows - panel * mr, mr),
+                             qk_slab_terms(&order, &conv->desc, k_block, step % taps, slab));
     }
-    return (double)large / SAMPLES;
+    return (double)wide / SAMPLES;
 }
 
 /* Packs a panel whose first row has 1 for each term, so that its product is the sums of x's
@@ -247,10 +248,10 @@ bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double
     packed->panel_count = (rows - 1) / igemm->mr + 1;
     packed->step_bytes = qk_igemm_step_bytes(igemm, order.step_slabs, rows);
     size_t bytes;
-    /* A word for each step is less than the step, and so is what `settle` makes of it. */
-    if (!qk_mul_size(packed->step_bytes, order.steps * (igemm->settle ? 2 : 1),
+    /* A word for each step is less than the step, and so is what `mark_wide` makes of it. */
+    if (!qk_mul_size(packed->step_bytes, order.steps * (igemm->mark_wide ? 2 : 1),
                      &packed->panel_bytes) ||
-        __builtin_add_overflow(packed->panel_bytes, qk_igemm_large_bytes(igemm, order.steps),
+        __builtin_add_overflow(packed->panel_bytes, qk_igemm_wide_bytes(igemm, order.steps),
                                &packed->panel_bytes) ||
         !qk_mul_size(packed->panel_bytes, packed->panel_count * conv->desc.group, &bytes) ||
         __builtin_add_overflow(bytes, QK_IGEMM_SLACK, &bytes))
@@ -273,14 +274,14 @@ void qk_conv_pack_igemm(const struct qk_conv *conv, size_t begin, size_t end)
     const size_t rows = conv->desc.out_channels / conv->desc.group;
     const size_t mr = conv->backend->igemm->mr;
     if (packed->ones && begin == 0) /* it belongs to no panel: the first one's unit packs it */
-        pack_ones(conv, &order, packed->ones); /* so small that no kernel wants to settle them */
+        pack_ones(conv, &order, packed->ones); /* so small that no kernel calls them wide */
     for (size_t i = begin; i < end; i++) {
         const size_t row = i % packed->panel_count * mr;
         const size_t first = i / packed->panel_count * rows + row;
         const size_t last = first + qk_size_min(rows - row, mr);
         uint8_t *panel = packed->weights + i * packed->panel_bytes;
         pack_panel(conv, &order, first, last - first, panel, conv->bias + first);
-        settle_panel(conv, &order, last - first, panel);
+        mark_wide_slabs(conv, &order, last - first, panel);
         for (size_t m = first; packed->w_zero_point && m < last; m++)
             packed->w_zero_point[m] = qk_w_zero_point(conv, m) - zero_point_centre(conv);
         qk_conv_pack_channels(conv, first, last);

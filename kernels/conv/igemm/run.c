@@ -132,11 +132,11 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
         .add = begin > 0,
         .sums = sums,
     };
-    if (conv->backend->igemm->settle) {
+    if (conv->backend->igemm->mark_wide) {
         const uint8_t *words = panel + plan->order.steps * conv->igemm.step_bytes;
-        args.large = (const uint32_t *)(const void *)words + begin;
-        args.settled = words + qk_igemm_large_bytes(conv->backend->igemm, plan->order.steps) +
-                       begin * conv->igemm.step_bytes;
+        args.wide = (const uint32_t *)(const void *)words + begin;
+        args.wide_weights = words + qk_igemm_wide_bytes(conv->backend->igemm, plan->order.steps) +
+                            begin * conv->igemm.step_bytes;
     }
     if (strip->run < strip->places)
         multiply_runs(plan, strip, args);

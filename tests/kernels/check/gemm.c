@@ -17,7 +17,7 @@ struct job {
     size_t longest; /* slabs of a step */
     struct qk_igemm_args args;
     const uint8_t *weights; /* as they were packed */
-    const uint8_t *actual;  /* as the kernel's `settle` leaves them, where it has one */
+    const uint8_t *actual;  /* as the kernel's `mark_wide` leaves them, where it has one */
     struct check_pair sums;
 };
 
@@ -179,27 +179,27 @@ static void compare(struct check *check, struct job *job, size_t columns)
 }
 
 /* Lets the kernel make what it needs of a copy of the weights. */
-static void settle(struct check *check, struct job *job, const uint8_t *weights)
+static void mark_wide(struct check *check, struct job *job, const uint8_t *weights)
 {
     struct qk_igemm_args *args = &job->args;
     const size_t bytes = args->step_count * args->step_bytes;
     job->weights = job->actual = weights;
-    if (!job->igemm->settle)
+    if (!job->igemm->mark_wide)
         return;
-    uint8_t *copy = check_buffer(check, "settled weights", CHECK_INPUT, bytes, 64);
+    uint8_t *copy = check_buffer(check, "wide weights", CHECK_INPUT, bytes, 64);
     uint8_t *room = check_buffer(check, "room", CHECK_INPUT, bytes, 64);
-    uint32_t *large = check_buffer(check, "large", CHECK_INPUT, args->step_count * sizeof(*large),
-                                   sizeof(*large));
+    uint32_t *wide =
+        check_buffer(check, "wide", CHECK_INPUT, args->step_count * sizeof(*wide), sizeof(*wide));
     memcpy(copy, weights, bytes);
     check_fill_bytes(check, room, bytes);
     check_forget(room, bytes);
-    check_forget(large, args->step_count * sizeof(*large));
+    check_forget(wide, args->step_count * sizeof(*wide));
     for (size_t s = 0; s < args->step_count; s++)
-        large[s] = job->igemm->settle(copy + s * args->step_bytes, args->steps[s].slabs, args->rows,
-                                      room + s * args->step_bytes);
+        wide[s] = job->igemm->mark_wide(copy + s * args->step_bytes, args->steps[s].slabs,
+                                        args->rows, room + s * args->step_bytes);
     job->actual = copy;
-    args->settled = room;
-    args->large = large;
+    args->wide_weights = room;
+    args->wide = wide;
 }
 
 /* ---- Multiply ---------------------------------------------------------------------------- */
@@ -252,12 +252,12 @@ static void make_multiply(struct check *check, struct job *job)
     fill_cells(check, igemm, cells, cell_bytes);
     fill_cells(check, igemm, weights, weight_bytes);
     clear_missing(job, weights, steps);
-    if (igemm->settle && (check_is_timed(check) || check_chance(check, 2)))
+    if (igemm->mark_wide && (check_is_timed(check) || check_chance(check, 2)))
         make_small(check, weights, weight_bytes);
-    else if (igemm->settle && check_chance(check, 2))
+    else if (igemm->mark_wide && check_chance(check, 2))
         make_edges(check, weights, weight_bytes, cells, cell_bytes);
     args->cells = cells;
-    settle(check, job, weights);
+    mark_wide(check, job, weights);
 }
 
 /* Sums that leave int32 while they are made, upwards or downwards. */
@@ -288,7 +288,7 @@ static void make_long_multiply(struct check *check, struct job *job, bool up)
                                          : -128);
     args->steps = steps;
     args->cells = cells;
-    settle(check, job, weights);
+    mark_wide(check, job, weights);
 }
 
 static void check_multiply(struct check *check, const void *kernel)

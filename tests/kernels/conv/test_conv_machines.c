@@ -164,7 +164,7 @@ static const struct qk_conv_backend *backend_for(const struct qk_kernels *kernel
 
 /* AVX2 multiplies bytes only where most weights are so small that no sum of two products saturates.
  */
-Test(conv_machines, large_weights_take_words)
+Test(conv_machines, wide_weights_take_words)
 {
     enum { CHANNELS = 64, COUNT = CHANNELS * CHANNELS * 3 };
     const struct qk_kernels *kernels = qk_test_kernels_gemm("auto", "avx2");
