@@ -143,7 +143,7 @@ KERNELS := \
     kernels/conv/depthwise/kernel_scalar.c \
     kernels/conv/depthwise/kernel_avx2.c kernels/conv/depthwise/kernel_avxvnni.c \
     kernels/conv/depthwise/kernel_avx512vnni.c kernels/conv/depthwise/kernel_avx512vbmi.c \
-    kernels/conv/depthwise/cells_avx512vbmi.c kernels/conv/depthwise/small_avx512vbmi.c \
+    kernels/conv/depthwise/quads_avx512vbmi.c kernels/conv/depthwise/small_avx512vbmi.c \
     kernels/conv/depthwise/rows_avx512vbmi.c \
     kernels/conv/depthwise/kernel_neon.c kernels/conv/depthwise/kernel_dotprod.c \
     kernels/conv/sgemm/pack.c kernels/conv/sgemm/run.c \

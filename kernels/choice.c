@@ -240,7 +240,7 @@ static struct qk_conv_costs costs_of(const struct qk_profile *profile,
     if (!backend)
         return (struct qk_conv_costs){0};
     const double terms_per_ns = qk_expected_ops_per_ns(profile, backend->product) / 2;
-    const double terms = (double)(QK_IGEMM_VECTOR * backend->igemm->cell_k *
+    const double terms = (double)(QK_IGEMM_VECTOR * backend->igemm->quad_k *
                                   (backend->igemm->whole_steps ? QK_IGEMM_STEP_SLABS : 1));
     return (struct qk_conv_costs){
         .product_cycles = terms / terms_per_ns * profile->cycles_per_ns,
@@ -260,7 +260,7 @@ static void set_conv_sizes(const struct qk_profile *profile, struct qk_conv_tuni
     conv->cycles_per_ns = profile->cycles_per_ns;
     conv->pack_unit_ns = 50000;
     conv->unit_ns = 40000;
-    conv->cells_bytes = clamp(half, 64 * kib, 512 * kib);
+    conv->quads_bytes = clamp(half, 64 * kib, 512 * kib);
     conv->sums_bytes = clamp(half, 128 * kib, 1024 * kib);
     conv->slabs_most = clamp(profile->l2_bytes / 64, 4 * kib, 32 * kib);
     conv->dot_bytes = clamp(profile->l1_bytes / 4, 2 * kib, 8 * kib);

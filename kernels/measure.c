@@ -77,7 +77,7 @@ static void measure_clock(struct qk_profile *profile)
 /* ---- Integers ---------------------------------------------------------------------------- */
 
 /* One full tile over STEPS steps of the most slabs. All operands fit into the first cache. */
-enum { STEPS = 8, SLAB_BYTES = (QK_IGEMM_NR + QK_IGEMM_VECTOR) * QK_IGEMM_CELL_BYTES };
+enum { STEPS = 8, SLAB_BYTES = (QK_IGEMM_NR + QK_IGEMM_VECTOR) * QK_IGEMM_QUAD_BYTES };
 
 struct product {
     const struct qk_igemm *igemm;
@@ -95,29 +95,29 @@ static double measure_product(const struct qk_igemm *igemm)
 {
     struct qk_igemm_step steps[STEPS];
     const size_t step_bytes = qk_igemm_step_bytes(igemm, QK_IGEMM_STEP_SLABS, igemm->mr);
-    const size_t cells_bytes = (size_t)QK_IGEMM_STEP_SLABS * SLAB_BYTES;
+    const size_t quads_bytes = (size_t)QK_IGEMM_STEP_SLABS * SLAB_BYTES;
     const size_t weights_bytes = (STEPS * step_bytes + QK_IGEMM_SLACK + 63) / 64 * 64;
     const size_t sums_bytes = qk_igemm_tile_sums(igemm) * sizeof(int32_t);
-    uint8_t *memory = aligned_alloc(64, cells_bytes + weights_bytes + sums_bytes);
+    uint8_t *memory = aligned_alloc(64, quads_bytes + weights_bytes + sums_bytes);
     if (!memory)
         return 0;
-    memset(memory, 1, cells_bytes + weights_bytes + sums_bytes);
+    memset(memory, 1, quads_bytes + weights_bytes + sums_bytes);
     for (size_t i = 0; i < STEPS; i++)
         steps[i] = (struct qk_igemm_step){.offset = 0, .slabs = QK_IGEMM_STEP_SLABS};
     static const uint32_t none_wide[STEPS] = {0};
     struct product product = {
         .igemm = igemm,
-        .args = {.cells = memory,
+        .args = {.quads = memory,
                  .slab_bytes = SLAB_BYTES,
                  .steps = steps,
                  .step_count = STEPS,
-                 .weights = memory + cells_bytes,
+                 .weights = memory + quads_bytes,
                  .step_bytes = step_bytes,
                  .wide = none_wide,
                  .rows = igemm->mr,
                  .vectors = igemm->nr / QK_IGEMM_VECTOR,
                  .positions = igemm->nr,
-                 .sums = (int32_t *)(void *)(memory + cells_bytes + weights_bytes)},
+                 .sums = (int32_t *)(void *)(memory + quads_bytes + weights_bytes)},
     };
     if (igemm->begin)
         igemm->begin(QK_IGEMM_STEP_SLABS);
@@ -125,7 +125,7 @@ static double measure_product(const struct qk_igemm *igemm)
     if (igemm->end)
         igemm->end();
     free(memory);
-    return 2.0 * (double)(igemm->mr * igemm->nr * STEPS * QK_IGEMM_STEP_SLABS * igemm->cell_k) / ns;
+    return 2.0 * (double)(igemm->mr * igemm->nr * STEPS * QK_IGEMM_STEP_SLABS * igemm->quad_k) / ns;
 }
 
 /* ---- sgemm ------------------------------------------------------------------------------- */

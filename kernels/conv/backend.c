@@ -131,8 +131,8 @@ static const struct qk_conv_backend backends[COUNT] = {
             .slab_cycles = 12,
         },
 #elif defined(__aarch64__)
-    /* Cycles of slabs are twice those of 16 cells, as they are for AVX-512, by the model in
-     * tests/bench/RESULTS.md: 8.2 on a Neoverse N1, and 3.7 and 4.2 on V1 and V2. */
+    /* Cycles of slabs are twice those of 16 quads, as they are for AVX-512, by the model in
+       tests/bench/RESULTS.md: 8.2 on a Neoverse N1, and 3.7 and 4.2 on V1 and V2. */
     [NEON] =
         {
             .name = "neon",

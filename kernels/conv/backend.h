@@ -23,7 +23,7 @@ struct qk_conv_backend {
     double tile_slabs;    /* slabs that take as long as beginning and ending a tile of this one */
     const struct qk_slab_kernels *slabs;
     const struct qk_depthwise *depthwise; /* for groups of one channel */
-    double slab_cycles;                   /* rough: to make 16 cells of a slab */
+    double slab_cycles;                   /* rough: to make 16 quads of a slab */
     enum qk_product product;              /* as the machine's profile has it */
 };
 
@@ -34,7 +34,7 @@ const struct qk_conv_backend *qk_conv_backends(size_t *count);
  */
 struct qk_conv_costs {
     double product_cycles; /* of 16 positions: of one row and a slab or, with whole_steps, a step */
-    double slab_cycles;    /* to make 16 cells of a slab */
+    double slab_cycles;    /* to make 16 quads of a slab */
     double terms_per_ns;   /* products and additions in a full tile */
 };
 
@@ -47,10 +47,10 @@ struct qk_conv_tuning {
     double cycles_per_ns;
     double pack_unit_ns; /* that a unit of packing should take */
     double unit_ns;      /* that a unit should take */
-    size_t cells_bytes;  /* of a unit's slabs: they stay in a core's own cache with the weights */
+    size_t quads_bytes;  /* of a unit's slabs: they stay in a core's own cache with the weights */
     size_t sums_bytes;   /* of sums that wait there, where K has parts */
-    size_t slabs_most;   /* of a unit: a slab has a cache line, however few its cells are */
-    size_t dot_bytes;    /* of one position's gathered cells: they stay in the first cache */
+    size_t slabs_most;   /* of a unit: a slab has a cache line, however few its quads are */
+    size_t dot_bytes;    /* of one position's gathered quads: they stay in the first cache */
     double weights_per_cycle; /* bytes, from the second cache or the third */
     /* The sgemm way: floats of each matrix that sgemm reads, which stay in a core's own cache;
      * terms of a unit; and terms, elements of im2col and sums requantized in a nanosecond. */

@@ -26,7 +26,7 @@ static bool leaves_tiles_empty(const struct qk_conv *conv, const struct qk_conv_
         qk_slab_order_for(&conv->desc, backend, &conv->tuning->main_costs);
     const double rows = (double)(conv->desc.out_channels / conv->desc.group);
     const double tile_rows = ceil(rows / QK_IGEMM_STEP_SLABS) * QK_IGEMM_STEP_SLABS;
-    const double step_terms = (double)(QK_IGEMM_STEP_SLABS * order.cell_k);
+    const double step_terms = (double)(QK_IGEMM_STEP_SLABS * order.quad_k);
     return rows * (double)conv->depth < 0.1 * tile_rows * step_terms * (double)order.steps;
 }
 
@@ -155,7 +155,7 @@ static int32_t x_left(const struct qk_conv *conv)
 {
     if (conv->way == QK_CONV_SGEMM)
         return conv->sgemm.x_fill;
-    if (conv->way == QK_CONV_IGEMM && conv->backend->igemm->cell_k == 2)
+    if (conv->way == QK_CONV_IGEMM && conv->backend->igemm->quad_k == 2)
         return 0; /* words hold x - x_zp */
     const bool x_signed = conv->way == QK_CONV_IGEMM ? conv->backend->igemm->x_signed
                                                      : conv->backend->depthwise->x_signed;

@@ -17,8 +17,8 @@
  * - the padded axis, in + pads, is less than 2^48. So are `out`, the span of a window that fits,
  *   and every o * stride + k * dilation of a position o < out and a tap k < kernel: it lies in the
  *   padded axis.
- * - One of these times a number of cells or bytes that a unit keeps in a cache, which are less than
- *   2^15, is less than 2^63. Code that multiplies by a row of any length must bound the row first.
+ * - One of these times a number of quads or bytes that a unit keeps in a cache, which are less than
+ * 2^15, is less than 2^63. Code that multiplies by a row of any length must bound the row first.
  * - A stride or dilation times a number of taps of a vector, which are at most 16, is small. */
 struct qk_conv_axis {
     int64_t in, out, kernel, stride, dilation;

@@ -20,7 +20,7 @@ struct qk_window {
     int64_t row_first, column_first;
     int64_t row_stride, column_stride;
     size_t rows, columns;
-    /* Distance of the cells of two rows. It may be less than `columns`: then the last columns of a
+    /* Distance of the quads of two rows. It may be less than `columns`: then the last columns of a
      * row are padding which is at the same time that before the next row. */
     size_t pitch;
     struct qk_window_range inside_rows, inside_columns; /* set by qk_window_fit */

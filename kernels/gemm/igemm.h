@@ -1,16 +1,16 @@
 /* Integer matrix products: the contract of a backend.
  *
- * A cell is 4 bytes: what one position has for `cell_k` neighbouring terms of a sum. A slab is a
- * row of cells, one for each position; slabs lie `slab_bytes` apart. A step is up to `step_slabs`
- * slabs one behind the other, read from some position on; a sum is a list of steps.
+ * A k-quad (quad) is 4 bytes: what one position has for `quad_k` neighbouring terms of a sum. A
+ * slab is a row of quads, one for each position; slabs lie `slab_bytes` apart. A step is up to
+ * `step_slabs` slabs one behind the other, read from some position on; a sum is a list of steps.
  *
  *                position 0   1   2   3
- *     slab 0     [ k0..k3 ][    ][    ][    ] ...   4 bytes of x in a cell, unsigned or,
+ *     slab 0     [ k0..k3 ][    ][    ][    ] ...   4 bytes of x in a quad, unsigned or,
  *     slab 1     [ k4..k7 ][    ][    ][    ] ...   with x_signed, signed; or 2 signed words
  *     ...
  *
  *     sums[row][position] (+)= sum over steps, their slabs and k of
- *         weight[row][step][slab][k] * cell[slab][position][k], modulo 2^32
+ *         weight[row][step][slab][k] * quad[slab][position][k], modulo 2^32
  *
  * What a slab holds is the caller's affair. In a convolution it is four channels of a padded plane
  * of x, and each tap of the kernel is a step: the same slabs, read from another position on. So no
@@ -19,9 +19,9 @@
  * One product makes a tile of up to `mr` rows by `nr` positions. Weights are packed for it in
  * panels of mr rows, as bytes or words of the size of x's; step by step, and there
  *
- *     weight (row, slab, 0) is at slab * cell_stride + row * row_stride
+ *     weight (row, slab, 0) is at slab * quad_stride + row * row_stride
  *
- * or, where slabs go by pairs, at qk_igemm_weight_at: a row has the cells of both side by side. So
+ * or, where slabs go by pairs, at qk_igemm_weight_at: a row has the quads of both side by side. So
  * kernel, tile and packing travel in one struct, and no kernel meets another's weights. Weights of
  * slabs that a step lacks are 0. Weights of rows that a panel lacks may be anything.
  *
@@ -33,16 +33,16 @@
  *
  * Kernels are of two kinds. By rows, a vector holds 16 positions of one row, and meets one weight;
  * the sums of a tile lie row by row, QK_IGEMM_NR apart. By position, a vector holds 16 rows of one
- * position, and meets one cell; the sums lie position by position, mr apart, and a tile may have
+ * position, and meets one quad; the sums lie position by position, mr apart, and a tile may have
  * any number of positions.
  *
- * A few positions would leave most lanes of a vector unused. Where a backend has `dot`, their cells
- * may instead be gathered in the order of the weights, all cells of one position and then those of
- * the next, and each sum is a dot product. There, cells of slabs that a step lacks hold anything.
+ * A few positions would leave most lanes of a vector unused. Where a backend has `dot`, their quads
+ * may instead be gathered in the order of the weights, all quads of one position and then those of
+ * the next, and each sum is a dot product. There, quads of slabs that a step lacks hold anything.
  *
- * Memory: cells and sums are aligned to 4 bytes, weights and slab_bytes to 64. A slab can be read
+ * Memory: quads and sums are aligned to 4 bytes, weights and slab_bytes to 64. A slab can be read
  * for all positions of whole vectors, wanted or not. For `dot`, a panel can be read up to the next
- * multiple of QK_IGEMM_SLACK bytes, whatever is there, and so many bytes behind the gathered cells
+ * multiple of QK_IGEMM_SLACK bytes, whatever is there, and so many bytes behind the gathered quads
  * of each position, which are 0. Where `whole_steps` is set, a kernel reads as many slabs in each
  * step as the longest step has; those that a shorter step lacks are garbage that meets weights of
  * 0.
@@ -57,18 +57,18 @@
 #define QK_IGEMM_VECTOR 16 /* positions that a kernel by rows takes at a time */
 #define QK_IGEMM_NR 64     /* positions of the largest tile */
 #define QK_IGEMM_MR_MAX 32 /* rows of the largest panel, and so of the largest tile */
-#define QK_IGEMM_CELL_BYTES 4
+#define QK_IGEMM_QUAD_BYTES 4
 #define QK_IGEMM_STEP_SLABS 16 /* at most: the rows of an AMX tile */
 #define QK_IGEMM_DOTS 3 /* at most so many positions at a time in `dot`; 1 with whole_steps */
 #define QK_IGEMM_SLACK 192
 
 struct qk_igemm_step {
-    uint32_t offset; /* bytes from qk_igemm_args.cells to the first cell of position 0 */
+    uint32_t offset; /* bytes from qk_igemm_args.quads to the first quad of position 0 */
     uint32_t slabs;  /* at least 1 */
 };
 
 struct qk_igemm_args {
-    const uint8_t *cells;
+    const uint8_t *quads;
     size_t slab_bytes;
     const struct qk_igemm_step *steps;
     size_t step_count;
@@ -80,23 +80,23 @@ struct qk_igemm_args {
     size_t vectors;   /* by rows: 1 to nr / QK_IGEMM_VECTOR */
     size_t positions; /* by position: 1 to nr; dot: 1 to QK_IGEMM_DOTS */
     /* What dot reads instead of slab_bytes, the steps' offsets, and vectors: */
-    size_t step_slabs;     /* of the longest step: each step has so many gathered cells */
-    size_t position_bytes; /* from one position's cells to the next one's */
+    size_t step_slabs;     /* of the longest step: each step has so many gathered quads */
+    size_t position_bytes; /* from one position's quads to the next one's */
     bool add;              /* add to what sums hold; false: overwrite it */
     /* [mr][QK_IGEMM_NR], or by position [nr][mr]. What lies beyond the tile may change. */
     int32_t *sums;
 };
 
 struct qk_igemm {
-    size_t cell_k; /* 4: x and weights are bytes, weights signed ones; 2: both signed words */
-    bool x_signed; /* with cell_k 4: x is signed bytes, too; false: unsigned ones */
+    size_t quad_k; /* 4: x and weights are bytes, weights signed ones; 2: both signed words */
+    bool x_signed; /* with quad_k 4: x is signed bytes, too; false: unsigned ones */
     size_t mr, nr;
     bool by_position;
     size_t lanes; /* by position: rows of a vector */
     size_t part;  /* by position: a tile is made of parts of up to so many positions */
     size_t row_stride;
-    size_t cell_stride;
-    bool pairs; /* of slabs: row_stride is that of two cells, cell_stride half of a pair's */
+    size_t quad_stride;
+    bool pairs; /* of slabs: row_stride is that of two quads, quad_stride half of a pair's */
     bool whole_steps;
     /* Makes what it needs of the weights of a step of `slabs` slabs, in a panel that has `rows`
      * rows, and may change them; `wide_weights` is the step's part of the room. Returns which of
@@ -114,8 +114,8 @@ struct qk_igemm {
 static inline size_t qk_igemm_weight_at(const struct qk_igemm *igemm, size_t row, size_t slab)
 {
     const size_t second = igemm->pairs ? slab % 2 : 0;
-    return row * igemm->row_stride + (slab - second) * igemm->cell_stride +
-           second * QK_IGEMM_CELL_BYTES;
+    return row * igemm->row_stride + (slab - second) * igemm->quad_stride +
+           second * QK_IGEMM_QUAD_BYTES;
 }
 
 /* Bytes of one step's weights in a panel whose longest step has step_slabs slabs, where a group has
@@ -124,7 +124,7 @@ static inline size_t qk_igemm_step_bytes(const struct qk_igemm *igemm, size_t st
                                          size_t rows)
 {
     if (!igemm->whole_steps)
-        return (step_slabs + (igemm->pairs ? step_slabs % 2 : 0)) * igemm->cell_stride;
+        return (step_slabs + (igemm->pairs ? step_slabs % 2 : 0)) * igemm->quad_stride;
     return (rows <= QK_IGEMM_STEP_SLABS ? QK_IGEMM_STEP_SLABS : igemm->mr) * igemm->row_stride;
 }
 

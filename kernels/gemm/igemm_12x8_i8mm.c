@@ -1,5 +1,5 @@
 /* SMMLA: two rows of 8 weights times two positions of 8 bytes of x, s8 times s8, are added to 2 by
- * 2 sums, modulo 2^32. That is twice what SDOT does in the same time. The 8 are the cells of two
+ * 2 sums, modulo 2^32. That is twice what SDOT does in the same time. The 8 are the quads of two
  * neighbouring slabs: weights are packed so; of x, two loads are zipped, once for all rows. */
 #include "kernels/gemm/igemm.h"
 
@@ -11,18 +11,18 @@
 #define POSITIONS 8
 #define SLABS 2
 
-/* x[2 v + i]: both cells of positions 4 v + 2 i and the next. The last slab of an odd number of
+/* x[2 v + i]: both quads of positions 4 v + 2 i and the next. The last slab of an odd number of
  * them has zeros beside it, whatever its weights have. */
 __attribute__((always_inline)) static inline void
-add_products(const uint8_t *cells, size_t slab_bytes, const uint8_t *weights, const size_t units,
+add_products(const uint8_t *quads, size_t slab_bytes, const uint8_t *weights, const size_t units,
              const bool single, int32x4_t sums[][4])
 {
     int8x16_t x[4];
 #pragma GCC unroll 2
-    for (size_t v = 0; v < 2; v++, cells += sizeof(x[0])) {
-        const uint32x4_t first = vreinterpretq_u32_u8(vld1q_u8(cells));
+    for (size_t v = 0; v < 2; v++, quads += sizeof(x[0])) {
+        const uint32x4_t first = vreinterpretq_u32_u8(vld1q_u8(quads));
         const uint32x4_t second =
-            single ? vdupq_n_u32(0) : vreinterpretq_u32_u8(vld1q_u8(cells + slab_bytes));
+            single ? vdupq_n_u32(0) : vreinterpretq_u32_u8(vld1q_u8(quads + slab_bytes));
         x[2 * v] = vreinterpretq_s8_u32(vzip1q_u32(first, second));
         x[2 * v + 1] = vreinterpretq_s8_u32(vzip2q_u32(first, second));
     }

@@ -7,11 +7,11 @@
  * slab of a panel once. Weights of 7 bits, as ONNX Runtime's quantizer makes them with
  * reduce_range, are all of this kind; of weights that use all 8 bits, less than half. The weights
  * of the other slabs become words, which VPMADDWD multiplies exactly: terms 0 and 2 of all rows
- * where the cells were, terms 1 and 3 in the room for them. A layer with many such slabs does not
+ * where the quads were, terms 1 and 3 in the room for them. A layer with many such slabs does not
  * come here (conv.c).
  *
  * A tile is made of parts of up to 6 positions by two vectors of rows: 12 sums stay in registers
- * over all of a part, beside one cell of x in all lanes, two products and the ones. Weights are
+ * over all of a part, beside one quad of x in all lanes, two products and the ones. Weights are
  * operands in memory, in whole halves of a cache line; x is read by 4 bytes that cross no line. */
 #include "kernels/gemm/igemm.h"
 
@@ -21,12 +21,12 @@
 #include <string.h>
 
 enum { NR = 14, NV = 2, LANES = 8, MR = NV * LANES, PART = 6 };
-enum { SLAB_BYTES = MR * QK_IGEMM_CELL_BYTES };
+enum { SLAB_BYTES = MR * QK_IGEMM_QUAD_BYTES };
 
-static inline __m256i broadcast_cell(const uint8_t *cell)
+static inline __m256i broadcast_quad(const uint8_t *quad)
 {
     int32_t word;
-    memcpy(&word, cell, sizeof(word));
+    memcpy(&word, quad, sizeof(word));
     return _mm256_set1_epi32(word);
 }
 
@@ -54,13 +54,13 @@ static inline __m256i multiply_words(__m256i x, const uint8_t *weights)
 
 /* Adds the products of one slab whose pairs stay within a word. */
 __attribute__((always_inline)) static inline void
-multiply_pairs(const uint8_t *cells, const uint8_t *weights, __m256i sums[PART][NV],
+multiply_pairs(const uint8_t *quads, const uint8_t *weights, __m256i sums[PART][NV],
                const size_t positions, const size_t vectors)
 {
     const __m256i ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 6
     for (size_t p = 0; p < positions; p++) {
-        const __m256i x = broadcast_cell(cells + p * QK_IGEMM_CELL_BYTES);
+        const __m256i x = broadcast_quad(quads + p * QK_IGEMM_QUAD_BYTES);
 #pragma GCC unroll 2
         for (size_t v = 0; v < vectors; v++) {
             const __m256i pairs = multiply_bytes(x, weights + v * 32);
@@ -71,13 +71,13 @@ multiply_pairs(const uint8_t *cells, const uint8_t *weights, __m256i sums[PART][
 
 /* Adds those of any slab, whose weights `mark_wide` has made words. */
 __attribute__((always_inline)) static inline void
-multiply_wide(const uint8_t *cells, const uint8_t *even, const uint8_t *odd, __m256i sums[PART][NV],
+multiply_wide(const uint8_t *quads, const uint8_t *even, const uint8_t *odd, __m256i sums[PART][NV],
               const size_t positions, const size_t vectors)
 {
     const __m256i low_bytes = _mm256_set1_epi16(0xff);
 #pragma GCC unroll 6
     for (size_t p = 0; p < positions; p++) {
-        const __m256i x = broadcast_cell(cells + p * QK_IGEMM_CELL_BYTES);
+        const __m256i x = broadcast_quad(quads + p * QK_IGEMM_QUAD_BYTES);
         const __m256i x_even = _mm256_and_si256(x, low_bytes);
         const __m256i x_odd = _mm256_srli_epi16(x, 8);
 #pragma GCC unroll 2
@@ -91,7 +91,7 @@ multiply_wide(const uint8_t *cells, const uint8_t *even, const uint8_t *odd, __m
 /* Adds those of a step in which the slabs of `wide` are words: first of all others, so that no
  * branch depends on the order. */
 __attribute__((always_inline)) static inline void
-multiply_mixed(const struct qk_igemm_args *args, size_t step, const uint8_t *cells,
+multiply_mixed(const struct qk_igemm_args *args, size_t step, const uint8_t *quads,
                const uint8_t *weights, __m256i sums[PART][NV], const size_t positions,
                const size_t vectors)
 {
@@ -100,8 +100,8 @@ multiply_mixed(const struct qk_igemm_args *args, size_t step, const uint8_t *cel
     const uint32_t slabs = args->steps[step].slabs;
     if (wide == ((uint32_t)1 << slabs) - 1) {
         for (uint32_t i = slabs; i > 0; i--) {
-            multiply_wide(cells, weights, odd, sums, positions, vectors);
-            cells += args->slab_bytes;
+            multiply_wide(quads, weights, odd, sums, positions, vectors);
+            quads += args->slab_bytes;
             weights += SLAB_BYTES;
             odd += SLAB_BYTES;
         }
@@ -110,12 +110,12 @@ multiply_mixed(const struct qk_igemm_args *args, size_t step, const uint8_t *cel
     for (uint32_t left = ((uint32_t)1 << args->steps[step].slabs) - 1 - wide; left > 0;
          left &= left - 1) {
         const size_t i = (size_t)__builtin_ctz(left);
-        multiply_pairs(cells + i * args->slab_bytes, weights + i * SLAB_BYTES, sums, positions,
+        multiply_pairs(quads + i * args->slab_bytes, weights + i * SLAB_BYTES, sums, positions,
                        vectors);
     }
     for (uint32_t left = wide; left > 0; left &= left - 1) {
         const size_t i = (size_t)__builtin_ctz(left);
-        multiply_wide(cells + i * args->slab_bytes, weights + i * SLAB_BYTES, odd + i * SLAB_BYTES,
+        multiply_wide(quads + i * args->slab_bytes, weights + i * SLAB_BYTES, odd + i * SLAB_BYTES,
                       sums, positions, vectors);
     }
 }
@@ -136,15 +136,15 @@ __attribute__((always_inline)) static inline void multiply_part(const struct qk_
         for (size_t v = 0; v < vectors; v++)
             sums[p][v] = _mm256_setzero_si256();
     for (size_t s = 0; s < args->step_count; s++, step_weights += args->step_bytes) {
-        const uint8_t *cells = args->cells + args->steps[s].offset + first * QK_IGEMM_CELL_BYTES;
+        const uint8_t *quads = args->quads + args->steps[s].offset + first * QK_IGEMM_QUAD_BYTES;
         const uint8_t *weights = step_weights;
         if (args->wide[s] != 0) {
-            multiply_mixed(args, s, cells, weights, sums, positions, vectors);
+            multiply_mixed(args, s, quads, weights, sums, positions, vectors);
             continue;
         }
         for (uint32_t i = args->steps[s].slabs; i > 0; i--) {
-            multiply_pairs(cells, weights, sums, positions, vectors);
-            cells += slab_bytes;
+            multiply_pairs(quads, weights, sums, positions, vectors);
+            quads += slab_bytes;
             weights += SLAB_BYTES;
         }
     }
@@ -200,14 +200,14 @@ static void multiply(const struct qk_igemm_args *args)
 /* ---- Wide weights ------------------------------------------------------------------------ */
 
 /* Whether a pair of weights, each a byte of a word, may leave a word when it meets 255. */
-static inline __m256i find_wide(__m256i cells)
+static inline __m256i find_wide(__m256i quads)
 {
     const __m256i zero = _mm256_setzero_si256();
     const __m256i twos = _mm256_set1_epi8(1);
     /* Negative weights as their size, so that -128 is 128; VPMADDUBSW adds two unsigned bytes. */
-    const __m256i up = _mm256_maddubs_epi16(_mm256_max_epi8(cells, zero), twos);
+    const __m256i up = _mm256_maddubs_epi16(_mm256_max_epi8(quads, zero), twos);
     const __m256i down =
-        _mm256_maddubs_epi16(_mm256_sub_epi8(zero, _mm256_min_epi8(cells, zero)), twos);
+        _mm256_maddubs_epi16(_mm256_sub_epi8(zero, _mm256_min_epi8(quads, zero)), twos);
     const __m256i most = _mm256_set1_epi16(128);
     return _mm256_or_si256(_mm256_cmpgt_epi16(up, most), _mm256_cmpgt_epi16(down, most));
 }
@@ -236,23 +236,23 @@ static uint32_t mark_wide(uint8_t *weights, size_t slabs, size_t rows, uint8_t *
             continue;
         found |= (uint32_t)1 << i;
         for (size_t v = 0; v < NV; v++) {
-            const __m256i cells = _mm256_load_si256(even + v);
-            _mm256_store_si256(odd + v, _mm256_srai_epi16(cells, 8));
-            _mm256_store_si256(even + v, _mm256_srai_epi16(_mm256_slli_epi16(cells, 8), 8));
+            const __m256i quads = _mm256_load_si256(even + v);
+            _mm256_store_si256(odd + v, _mm256_srai_epi16(quads, 8));
+            _mm256_store_si256(even + v, _mm256_srai_epi16(_mm256_slli_epi16(quads, 8), 8));
         }
     }
     return found;
 }
 
 const struct qk_igemm qk_igemm_u8s8_16x14__avx2 = {
-    .cell_k = 4,
+    .quad_k = 4,
     .mr = MR,
     .nr = NR,
     .by_position = true,
     .lanes = LANES,
     .part = PART,
-    .row_stride = QK_IGEMM_CELL_BYTES,
-    .cell_stride = SLAB_BYTES,
+    .row_stride = QK_IGEMM_QUAD_BYTES,
+    .quad_stride = SLAB_BYTES,
     .multiply = multiply,
     .mark_wide = mark_wide,
 };

@@ -1,6 +1,6 @@
 /* VPDPBUSD on vectors of 16 rows: u8 times s8, four products to a sum, modulo 2^32 (the form
  * without saturation). A tile is two vectors of rows by 14 positions: 28 sums stay in registers
- * over all of a sum, beside two vectors of weights and one cell of x in all lanes. So weights are
+ * over all of a sum, beside two vectors of weights and one quad of x in all lanes. So weights are
  * read in whole cache lines, x by 4 bytes that cross none, and a tile may begin and end at any
  * position. */
 #include "kernels/gemm/igemm.h"
@@ -12,16 +12,16 @@
 
 enum { NR = 14, NV = 2, LANES = 16, MR = NV * LANES, CHAINS = 4 };
 
-static inline __m512i broadcast_cell(const uint8_t *cell)
+static inline __m512i broadcast_quad(const uint8_t *quad)
 {
     int32_t word;
-    memcpy(&word, cell, sizeof(word));
+    memcpy(&word, quad, sizeof(word));
     return _mm512_set1_epi32(word);
 }
 
 /* Adds the products of one slab. */
 __attribute__((always_inline)) static inline void
-multiply_slab(const uint8_t *cells, const uint8_t *weights, __m512i sums[NR][NV],
+multiply_slab(const uint8_t *quads, const uint8_t *weights, __m512i sums[NR][NV],
               const size_t positions, const size_t vectors)
 {
     __m512i w[NV];
@@ -30,7 +30,7 @@ multiply_slab(const uint8_t *cells, const uint8_t *weights, __m512i sums[NR][NV]
         w[v] = _mm512_loadu_si512(weights + v * 64);
 #pragma GCC unroll 14
     for (size_t p = 0; p < positions; p++) {
-        const __m512i x = broadcast_cell(cells + p * QK_IGEMM_CELL_BYTES);
+        const __m512i x = broadcast_quad(quads + p * QK_IGEMM_QUAD_BYTES);
 #pragma GCC unroll 2
         for (size_t v = 0; v < vectors; v++)
             sums[p][v] = _mm512_dpbusd_epi32(sums[p][v], x, w[v]);
@@ -48,7 +48,7 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
 {
     const struct qk_igemm_step *step = args->steps;
     const uint8_t *step_weights = args->weights;
-    const size_t cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES;
+    const size_t quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES;
     const size_t slab_bytes = args->slab_bytes;
     const size_t turns = chains > 2 ? chains : 2;
     __m512i sums[CHAINS][NR][NV];
@@ -61,19 +61,19 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
             for (size_t v = 0; v < vectors; v++)
                 sums[c][p][v] = _mm512_setzero_si512();
     for (size_t s = 0; s < args->step_count; s++, step++, step_weights += args->step_bytes) {
-        const uint8_t *cells = args->cells + step->offset;
+        const uint8_t *quads = args->quads + step->offset;
         const uint8_t *weights = step_weights;
         for (size_t left = step->slabs % turns; left > 0; left--) {
-            multiply_slab(cells, weights, sums[0], positions, vectors);
-            cells += slab_bytes;
-            weights += cell_stride;
+            multiply_slab(quads, weights, sums[0], positions, vectors);
+            quads += slab_bytes;
+            weights += quad_stride;
         }
         for (size_t left = step->slabs / turns; left > 0; left--)
 #pragma GCC unroll 4
             for (size_t c = 0; c < turns; c++) {
-                multiply_slab(cells, weights, sums[c % chains], positions, vectors);
-                cells += slab_bytes;
-                weights += cell_stride;
+                multiply_slab(quads, weights, sums[c % chains], positions, vectors);
+                quads += slab_bytes;
+                weights += quad_stride;
             }
     }
 #pragma GCC unroll 14
@@ -129,14 +129,14 @@ static void multiply(const struct qk_igemm_args *args)
 }
 
 const struct qk_igemm qk_igemm_u8s8_32x14__avx512vnni = {
-    .cell_k = 4,
+    .quad_k = 4,
     .mr = MR,
     .nr = NR,
     .by_position = true,
     .lanes = LANES,
     .part = NR,
-    .row_stride = QK_IGEMM_CELL_BYTES,
-    .cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES,
+    .row_stride = QK_IGEMM_QUAD_BYTES,
+    .quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES,
     .multiply = multiply,
 };
 

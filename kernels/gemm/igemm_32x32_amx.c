@@ -1,5 +1,5 @@
 /* AMX: one instruction multiplies 16 rows by 16 positions by 64 terms, u8 times s8, and adds to
- * int32 sums, modulo 2^32. A step is one AMX tile of x, and 16 slabs of 16 cells lie in memory just
+ * int32 sums, modulo 2^32. A step is one AMX tile of x, and 16 slabs of 16 quads lie in memory just
  * as the instruction wants them; an AMX tile of weights has 16 rows. Four AMX tiles of sums, 32
  * rows by 32 positions, share the tiles of x and weights, so that each is loaded for two products.
  */
@@ -12,7 +12,7 @@
 enum { TILE_ROWS = 16, TILE_ROW_BYTES = 64, MR = 2 * TILE_ROWS };
 
 /* What each AMX tile register is for: 0 to 3 hold sums, [rows][positions]; 4 and 5 hold weights; 6
- * and 7 hold cells. */
+ * and 7 hold quads. */
 struct config {
     uint8_t palette;
     uint8_t start_row;
@@ -29,7 +29,7 @@ static void begin(size_t step_slabs)
         config.rows[i] = TILE_ROWS;
         config.row_bytes[i] = TILE_ROW_BYTES;
     }
-    config.row_bytes[4] = config.row_bytes[5] = (uint16_t)(step_slabs * QK_IGEMM_CELL_BYTES);
+    config.row_bytes[4] = config.row_bytes[5] = (uint16_t)(step_slabs * QK_IGEMM_QUAD_BYTES);
     config.rows[6] = config.rows[7] = (uint8_t)step_slabs;
     /* GCC 12 believes that the instruction reads 8 bytes, and would leave the others out. */
     __asm__ volatile("" : : "r"(&config) : "memory");
@@ -58,7 +58,7 @@ static const size_t sums_stride = QK_IGEMM_NR * sizeof(int32_t);
 __attribute__((always_inline)) static inline void
 multiply_tiles(const struct qk_igemm_args *args, size_t vector, const bool rows, const bool vectors)
 {
-    const uint8_t *cells = args->cells + vector * TILE_ROW_BYTES;
+    const uint8_t *quads = args->quads + vector * TILE_ROW_BYTES;
     const uint8_t *weights = args->weights;
     int32_t *sums = args->sums + vector * QK_IGEMM_VECTOR;
     if (args->add) {
@@ -73,7 +73,7 @@ multiply_tiles(const struct qk_igemm_args *args, size_t vector, const bool rows,
         _tile_zero(3);
     }
     for (size_t s = 0; s < args->step_count; s++, weights += args->step_bytes) {
-        const uint8_t *x = cells + args->steps[s].offset;
+        const uint8_t *x = quads + args->steps[s].offset;
         _tile_loadd(4, weights, TILE_ROW_BYTES);
         _tile_loadd(6, x, args->slab_bytes);
         _tile_dpbsud(0, 4, 6);
@@ -141,15 +141,15 @@ static inline __m512i add_lanes(__m512i sums[TILE_ROWS])
 /* The sums of 16 rows for one position: here a vector is one row's weights of one step. */
 static inline __m512i dot_rows(const struct qk_igemm_args *args, const uint8_t *weights)
 {
-    const uint8_t *cells = args->cells;
+    const uint8_t *quads = args->quads;
     const __mmask16 there = (__mmask16)((1U << args->step_slabs) - 1);
     __m512i sums[TILE_ROWS];
 #pragma GCC unroll 16
     for (size_t i = 0; i < TILE_ROWS; i++)
         sums[i] = _mm512_setzero_si512();
     for (size_t s = 0; s < args->step_count; s++, weights += args->step_bytes) {
-        const __m512i x = _mm512_maskz_loadu_epi32(there, cells);
-        cells += args->step_slabs * QK_IGEMM_CELL_BYTES;
+        const __m512i x = _mm512_maskz_loadu_epi32(there, quads);
+        quads += args->step_slabs * QK_IGEMM_QUAD_BYTES;
 #pragma GCC unroll 16
         for (size_t i = 0; i < TILE_ROWS; i++)
             sums[i] = _mm512_dpbusd_epi32(sums[i], x, _mm512_loadu_si512(weights + 64 * i));
@@ -171,11 +171,11 @@ static void dot(const struct qk_igemm_args *args)
 }
 
 const struct qk_igemm qk_igemm_u8s8_32x32__amx = {
-    .cell_k = 4,
+    .quad_k = 4,
     .mr = MR,
     .nr = QK_IGEMM_NR,
     .row_stride = TILE_ROW_BYTES,
-    .cell_stride = QK_IGEMM_CELL_BYTES,
+    .quad_stride = QK_IGEMM_QUAD_BYTES,
     .whole_steps = true,
     .multiply = multiply,
     .dot = dot,

@@ -14,11 +14,11 @@ static inline __m256i add_products(__m256i sum, __m256i x, __m256i w)
 #include "kernels/gemm/igemm_ymm.h"
 
 const struct qk_igemm qk_igemm_u8s8_6x16__avxvnni = {
-    .cell_k = 4,
+    .quad_k = 4,
     .mr = MR,
     .nr = QK_IGEMM_NR,
-    .row_stride = QK_IGEMM_CELL_BYTES,
-    .cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES,
+    .row_stride = QK_IGEMM_QUAD_BYTES,
+    .quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES,
     .multiply = multiply,
 };
 

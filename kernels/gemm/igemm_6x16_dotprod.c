@@ -1,5 +1,5 @@
 /* SDOT on vectors of 4 positions: s8 times s8, four products to a sum, modulo 2^32. The 4 bytes of
- * a weight cell meet all lanes, which the instruction takes from a register of four such cells. */
+ * a weight quad meet all lanes, which the instruction takes from a register of four such quads. */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __aarch64__
@@ -26,14 +26,14 @@ static inline int32x4_t dot_lane(int32x4_t sum, int8x16_t x, int8x16_t w, size_t
 }
 
 __attribute__((always_inline)) static inline void
-add_products(const uint8_t *cells, size_t slab_bytes, const uint8_t *weights, const size_t units,
+add_products(const uint8_t *quads, size_t slab_bytes, const uint8_t *weights, const size_t units,
              const bool single, int32x4_t sums[][4])
 {
     int8x16_t x[4], w[2];
     (void)slab_bytes, (void)single;
 #pragma GCC unroll 4
     for (size_t v = 0; v < 4; v++)
-        x[v] = vreinterpretq_s8_u8(vld1q_u8(cells + v * sizeof(x[v])));
+        x[v] = vreinterpretq_s8_u8(vld1q_u8(quads + v * sizeof(x[v])));
     w[0] = vreinterpretq_s8_u8(vld1q_u8(weights));
     const uint8x8_t last = vld1_u8(weights + sizeof(w[0]));
     w[1] = vreinterpretq_s8_u8(vcombine_u8(last, last));

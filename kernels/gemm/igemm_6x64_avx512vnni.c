@@ -1,5 +1,5 @@
 /* VPDPBUSD on vectors of 16 positions: u8 times s8, four products to a sum, modulo 2^32 (the form
- * without saturation). The 4 bytes of a weight cell are broadcast to all lanes, which the
+ * without saturation). The 4 bytes of a weight quad are broadcast to all lanes, which the
  * instruction does itself as it reads them. A tile's 24 vectors of sums stay in registers until all
  * steps are done. */
 #include "kernels/gemm/igemm.h"
@@ -11,11 +11,11 @@
 
 enum { MR = 6, NV = QK_IGEMM_NR / QK_IGEMM_VECTOR };
 
-static inline __m512i broadcast_cell(const uint8_t *weights)
+static inline __m512i broadcast_quad(const uint8_t *weights)
 {
-    int32_t cell;
-    memcpy(&cell, weights, sizeof(cell));
-    return _mm512_set1_epi32(cell);
+    int32_t quad;
+    memcpy(&quad, weights, sizeof(quad));
+    return _mm512_set1_epi32(quad);
 }
 
 /* The sums of a tile. Inlined with constant `rows` and `vectors`, so that the compiler keeps `sums`
@@ -33,22 +33,22 @@ multiply_tile(const struct qk_igemm_args *args, const size_t rows, const size_t 
         for (size_t v = 0; v < vectors; v++)
             sums[r][v] = _mm512_setzero_si512();
     for (size_t s = 0; s < args->step_count; s++, step++, step_weights += args->step_bytes) {
-        const uint8_t *cells = args->cells + step->offset;
+        const uint8_t *quads = args->quads + step->offset;
         const uint8_t *weights = step_weights;
         for (uint32_t i = 0; i < step->slabs; i++) {
             __m512i x[NV];
 #pragma GCC unroll 4
             for (size_t v = 0; v < vectors; v++)
-                x[v] = _mm512_loadu_si512(cells + 64 * v);
+                x[v] = _mm512_loadu_si512(quads + 64 * v);
 #pragma GCC unroll 6
             for (size_t r = 0; r < rows; r++) {
-                __m512i w = broadcast_cell(weights + r * QK_IGEMM_CELL_BYTES);
+                __m512i w = broadcast_quad(weights + r * QK_IGEMM_QUAD_BYTES);
 #pragma GCC unroll 4
                 for (size_t v = 0; v < vectors; v++)
                     sums[r][v] = _mm512_dpbusd_epi32(sums[r][v], x[v], w);
             }
-            cells += args->slab_bytes;
-            weights += (size_t)MR * QK_IGEMM_CELL_BYTES;
+            quads += args->slab_bytes;
+            weights += (size_t)MR * QK_IGEMM_QUAD_BYTES;
         }
     }
 #pragma GCC unroll 6
@@ -95,15 +95,15 @@ static void multiply(const struct qk_igemm_args *args)
 
 /* ---- Dots -------------------------------------------------------------------------------- */
 
-/* A panel has the cells of its six rows side by side, 6 x 4 bytes for each slab, so rows take turns
- * in the lanes of vectors loaded from it. After three vectors (48 cells: 8 slabs of 6 rows) the
+/* A panel has the quads of its six rows side by side, 6 x 4 bytes for each slab, so rows take turns
+ * in the lanes of vectors loaded from it. After three vectors (48 quads: 8 slabs of 6 rows) the
  * turn is over, and each lane has the row that it began with. So three vectors of sums serve for
  * all of K, and are added up by rows in the end. */
-enum { TURN = 3, TURN_BYTES = TURN * 64, TURN_CELLS = TURN * 16 };
+enum { TURN = 3, TURN_BYTES = TURN * 64, TURN_QUADS = TURN * 16 };
 
-_Static_assert(TURN_CELLS % MR == 0 && TURN_BYTES <= QK_IGEMM_SLACK, "whole turns");
+_Static_assert(TURN_QUADS % MR == 0 && TURN_BYTES <= QK_IGEMM_SLACK, "whole turns");
 
-/* The sums of some positions. `rows` are permutations that give each lane the cell of the slab that
+/* The sums of some positions. `rows` are permutations that give each lane the quad of the slab that
  * its weights belong to. Inlined with a constant number of positions. */
 __attribute__((always_inline)) static inline void dot_positions(const struct qk_igemm_args *args,
                                                                 const size_t positions)
@@ -120,11 +120,11 @@ __attribute__((always_inline)) static inline void dot_positions(const struct qk_
         _mm512_set_epi32(5, 5, 4, 4, 4, 4, 4, 4, 3, 3, 3, 3, 3, 3, 2, 2),
         _mm512_set_epi32(7, 7, 7, 7, 7, 7, 6, 6, 6, 6, 6, 6, 5, 5, 5, 5),
     };
-    const uint8_t *cells = args->cells;
-    for (size_t at = 0; at < bytes; at += TURN_BYTES, cells += TURN_BYTES / MR)
+    const uint8_t *quads = args->quads;
+    for (size_t at = 0; at < bytes; at += TURN_BYTES, quads += TURN_BYTES / MR)
 #pragma GCC unroll 3
         for (size_t p = 0; p < positions; p++) {
-            const uint8_t *from = cells + p * args->position_bytes;
+            const uint8_t *from = quads + p * args->position_bytes;
             const __m512i turn = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)from));
 #pragma GCC unroll 3
             for (size_t i = 0; i < TURN; i++)
@@ -133,13 +133,13 @@ __attribute__((always_inline)) static inline void dot_positions(const struct qk_
                                         _mm512_loadu_si512(args->weights + at + 64 * i));
         }
     for (size_t p = 0; p < positions; p++) {
-        uint32_t lanes[TURN_CELLS];
+        uint32_t lanes[TURN_QUADS];
         for (size_t i = 0; i < TURN; i++)
             _mm512_storeu_si512(lanes + 16 * i, sums[p][i]);
         for (size_t row = 0; row < args->rows; row++) {
             int32_t *to = args->sums + row * QK_IGEMM_NR + p;
             uint32_t sum = args->add ? (uint32_t)*to : 0;
-            for (size_t lane = row; lane < TURN_CELLS; lane += MR)
+            for (size_t lane = row; lane < TURN_QUADS; lane += MR)
                 sum += lanes[lane];
             *to = (int32_t)sum;
         }
@@ -157,11 +157,11 @@ static void dot(const struct qk_igemm_args *args)
 }
 
 const struct qk_igemm qk_igemm_u8s8_6x64__avx512vnni = {
-    .cell_k = 4,
+    .quad_k = 4,
     .mr = MR,
     .nr = QK_IGEMM_NR,
-    .row_stride = QK_IGEMM_CELL_BYTES,
-    .cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES,
+    .row_stride = QK_IGEMM_QUAD_BYTES,
+    .quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES,
     .multiply = multiply,
     .dot = dot,
 };

@@ -12,20 +12,20 @@
 #define SLABS 1
 
 __attribute__((always_inline)) static inline void
-add_products(const uint8_t *cells, size_t slab_bytes, const uint8_t *weights, const size_t units,
+add_products(const uint8_t *quads, size_t slab_bytes, const uint8_t *weights, const size_t units,
              const bool single, int32x4_t sums[][4])
 {
     int8x16_t x[2];
     (void)slab_bytes, (void)single;
 #pragma GCC unroll 2
     for (size_t v = 0; v < 2; v++)
-        x[v] = vreinterpretq_s8_u8(vld1q_u8(cells + v * sizeof(x[v])));
+        x[v] = vreinterpretq_s8_u8(vld1q_u8(quads + v * sizeof(x[v])));
 #pragma GCC unroll 6
     for (size_t u = 0; u < units; u++) {
         /* Weights of all rows at a time would leave too few registers for sums. */
         __asm__ volatile("" : : : "memory");
-        const void *cell = weights + u * QK_IGEMM_CELL_BYTES;
-        const int8x16_t w = vreinterpretq_s8_u32(vld1q_dup_u32(cell));
+        const void *quad = weights + u * QK_IGEMM_QUAD_BYTES;
+        const int8x16_t w = vreinterpretq_s8_u32(vld1q_dup_u32(quad));
 #pragma GCC unroll 2
         for (size_t v = 0; v < 2; v++) {
             sums[u][2 * v] =

@@ -30,15 +30,15 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
     for (size_t u = 0; u < units; u++)
         sums[u][0] = sums[u][1] = sums[u][2] = sums[u][3] = vdupq_n_s32(0);
     for (size_t s = 0; s < args->step_count; s++, step++, step_weights += args->step_bytes) {
-        const uint8_t *cells = args->cells + step->offset + first * QK_IGEMM_CELL_BYTES;
+        const uint8_t *quads = args->quads + step->offset + first * QK_IGEMM_QUAD_BYTES;
         const uint8_t *weights = step_weights;
         for (size_t left = step->slabs / SLABS; left > 0; left--) {
-            add_products(cells, slab_bytes, weights, units, false, sums);
-            cells += SLABS * slab_bytes;
-            weights += (size_t)(SLABS * MR * QK_IGEMM_CELL_BYTES);
+            add_products(quads, slab_bytes, weights, units, false, sums);
+            quads += SLABS * slab_bytes;
+            weights += (size_t)(SLABS * MR * QK_IGEMM_QUAD_BYTES);
         }
         if (step->slabs % SLABS != 0)
-            add_products(cells, slab_bytes, weights, units, true, sums);
+            add_products(quads, slab_bytes, weights, units, true, sums);
     }
 #pragma GCC unroll 6
     for (size_t u = 0; u < units; u++)
@@ -69,9 +69,9 @@ static void multiply(const struct qk_igemm_args *args)
 /* What all of them are. */
 #define IGEMM_NEON                                                            \
     {                                                                         \
-        .cell_k = 4, .x_signed = true, .mr = MR, .nr = QK_IGEMM_NR,           \
-        .row_stride = (size_t)SLABS * QK_IGEMM_CELL_BYTES,                    \
-        .cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES, .pairs = SLABS == 2, \
+        .quad_k = 4, .x_signed = true, .mr = MR, .nr = QK_IGEMM_NR,           \
+        .row_stride = (size_t)SLABS * QK_IGEMM_QUAD_BYTES,                    \
+        .quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES, .pairs = SLABS == 2, \
         .multiply = multiply,                                                 \
     }
 

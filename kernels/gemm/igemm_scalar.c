@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { CELL_BYTES = QK_IGEMM_CELL_BYTES, VECTOR = QK_IGEMM_VECTOR };
+enum { QUAD_BYTES = QK_IGEMM_QUAD_BYTES, VECTOR = QK_IGEMM_VECTOR };
 
 /* All are inlined, so that loops over one of them become vector code. */
 typedef uint32_t product_fn(const uint8_t *x, const uint8_t *w);
@@ -34,20 +34,20 @@ static inline uint32_t multiply_words(const uint8_t *x, const uint8_t *w)
     return (uint32_t)(of_x[0] * of_w[0]) + (uint32_t)(of_x[1] * of_w[1]);
 }
 
-static inline uint32_t multiply_cell(const struct qk_igemm *layout, const uint8_t *x,
+static inline uint32_t multiply_quad(const struct qk_igemm *layout, const uint8_t *x,
                                      const uint8_t *w)
 {
-    if (layout->cell_k == 2)
+    if (layout->quad_k == 2)
         return multiply_words(x, w);
     return layout->x_signed ? multiply_signed_bytes(x, w) : multiply_bytes(x, w);
 }
 
 /* A weight meets the 16 positions of a vector; a loop of constant length becomes vector code. */
 __attribute__((always_inline)) static inline void
-add_vector(const uint8_t *cells, const uint8_t *weight, product_fn *product, uint32_t sums[VECTOR])
+add_vector(const uint8_t *quads, const uint8_t *weight, product_fn *product, uint32_t sums[VECTOR])
 {
     for (size_t i = 0; i < VECTOR; i++)
-        sums[i] += product(cells + i * CELL_BYTES, weight);
+        sums[i] += product(quads + i * QUAD_BYTES, weight);
 }
 
 /* The sums of one row and one vector of positions. */
@@ -60,9 +60,9 @@ __attribute__((always_inline)) static inline void multiply_row(const struct qk_i
     int32_t *to = args->sums + row * QK_IGEMM_NR + vector * VECTOR;
     uint32_t sums[VECTOR] = {0};
     for (size_t s = 0; s < args->step_count; s++, weights += args->step_bytes) {
-        const uint8_t *cells = args->cells + args->steps[s].offset + vector * VECTOR * CELL_BYTES;
-        for (size_t i = 0; i < args->steps[s].slabs; i++, cells += args->slab_bytes)
-            add_vector(cells, weights + qk_igemm_weight_at(layout, row, i), product, sums);
+        const uint8_t *quads = args->quads + args->steps[s].offset + vector * VECTOR * QUAD_BYTES;
+        for (size_t i = 0; i < args->steps[s].slabs; i++, quads += args->slab_bytes)
+            add_vector(quads, weights + qk_igemm_weight_at(layout, row, i), product, sums);
     }
     for (size_t i = 0; i < VECTOR; i++)
         to[i] = (int32_t)(sums[i] + (args->add ? (uint32_t)to[i] : 0));
@@ -76,9 +76,9 @@ static void multiply_one(const struct qk_igemm *layout, const struct qk_igemm_ar
     int32_t *to = args->sums + position * layout->mr + row;
     uint32_t sum = args->add ? (uint32_t)*to : 0;
     for (size_t s = 0; s < args->step_count; s++, weights += args->step_bytes) {
-        const uint8_t *cell = args->cells + args->steps[s].offset + position * CELL_BYTES;
-        for (size_t i = 0; i < args->steps[s].slabs; i++, cell += args->slab_bytes)
-            sum += multiply_cell(layout, cell, weights + qk_igemm_weight_at(layout, row, i));
+        const uint8_t *quad = args->quads + args->steps[s].offset + position * QUAD_BYTES;
+        for (size_t i = 0; i < args->steps[s].slabs; i++, quad += args->slab_bytes)
+            sum += multiply_quad(layout, quad, weights + qk_igemm_weight_at(layout, row, i));
     }
     *to = (int32_t)sum;
 }
@@ -93,7 +93,7 @@ void qk_igemm_multiply_scalar(const struct qk_igemm *layout, const struct qk_ige
     }
     for (size_t row = 0; row < args->rows; row++)
         for (size_t vector = 0; vector < args->vectors; vector++)
-            if (layout->cell_k == 2)
+            if (layout->quad_k == 2)
                 multiply_row(layout, args, row, vector, multiply_words);
             else if (layout->x_signed)
                 multiply_row(layout, args, row, vector, multiply_signed_bytes);
@@ -105,11 +105,11 @@ static int32_t dot_row(const struct qk_igemm *layout, const struct qk_igemm_args
                        size_t position)
 {
     const uint8_t *weights = args->weights;
-    const uint8_t *cell = args->cells + position * args->position_bytes;
+    const uint8_t *quad = args->quads + position * args->position_bytes;
     uint32_t sum = 0;
     for (size_t s = 0; s < args->step_count; s++, weights += args->step_bytes)
-        for (size_t i = 0; i < args->step_slabs; i++, cell += CELL_BYTES)
-            sum += multiply_cell(layout, cell, weights + qk_igemm_weight_at(layout, row, i));
+        for (size_t i = 0; i < args->step_slabs; i++, quad += QUAD_BYTES)
+            sum += multiply_quad(layout, quad, weights + qk_igemm_weight_at(layout, row, i));
     return (int32_t)sum;
 }
 
@@ -136,11 +136,11 @@ static void dot(const struct qk_igemm_args *args)
 enum { MR = 8 };
 
 const struct qk_igemm qk_igemm_u8s8_8x16__scalar = {
-    .cell_k = 4,
+    .quad_k = 4,
     .mr = MR,
     .nr = QK_IGEMM_NR,
-    .row_stride = CELL_BYTES,
-    .cell_stride = (size_t)MR * CELL_BYTES,
+    .row_stride = QUAD_BYTES,
+    .quad_stride = (size_t)MR * QUAD_BYTES,
     .multiply = multiply,
     .dot = dot,
 };

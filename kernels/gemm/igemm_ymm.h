@@ -12,11 +12,11 @@
  * the 16 that there are. */
 enum { MR = 6, NV = 2, LANES = 8 };
 
-static inline __m256i broadcast_cell(const uint8_t *weights)
+static inline __m256i broadcast_quad(const uint8_t *weights)
 {
-    int32_t cell;
-    memcpy(&cell, weights, sizeof(cell));
-    return _mm256_set1_epi32(cell);
+    int32_t quad;
+    memcpy(&quad, weights, sizeof(quad));
+    return _mm256_set1_epi32(quad);
 }
 
 static inline __m256i load(const void *from)
@@ -38,19 +38,19 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
     for (size_t r = 0; r < rows; r++)
         sums[r][0] = sums[r][1] = _mm256_setzero_si256();
     for (size_t s = 0; s < args->step_count; s++, step++, step_weights += args->step_bytes) {
-        const uint8_t *cells = args->cells + step->offset + first * QK_IGEMM_CELL_BYTES;
+        const uint8_t *quads = args->quads + step->offset + first * QK_IGEMM_QUAD_BYTES;
         const uint8_t *weights = step_weights;
         for (uint32_t i = 0; i < step->slabs; i++) {
-            const __m256i x0 = load(cells);
-            const __m256i x1 = load(cells + sizeof(x0));
+            const __m256i x0 = load(quads);
+            const __m256i x1 = load(quads + sizeof(x0));
 #pragma GCC unroll 6
             for (size_t r = 0; r < rows; r++) {
-                const __m256i w = broadcast_cell(weights + r * QK_IGEMM_CELL_BYTES);
+                const __m256i w = broadcast_quad(weights + r * QK_IGEMM_QUAD_BYTES);
                 sums[r][0] = add_products(sums[r][0], x0, w);
                 sums[r][1] = add_products(sums[r][1], x1, w);
             }
-            cells += args->slab_bytes;
-            weights += (size_t)MR * QK_IGEMM_CELL_BYTES;
+            quads += args->slab_bytes;
+            weights += (size_t)MR * QK_IGEMM_QUAD_BYTES;
         }
     }
 #pragma GCC unroll 6

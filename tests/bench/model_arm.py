@@ -133,7 +133,7 @@ OTHERS = [others("QuantizeLinear, %s" % name, "kernels/quantize/quantize_neon.o"
                                        ("FP32 to INT4", {"fmls": 8, "sqxtn": 12}, 16),
                                        ("BF16 to INT8", {"fmls": 0, "sqxtn": 12}, 32))]
 OTHERS += [others("a convolution's sums to bytes", SLABS, "requantize", 16, {"scvtf": 4}, 16),
-           others("cells of a slab", SLABS, "fill_bytes", 16, {"zip": 8}, 64)]
+           others("quads of a slab", SLABS, "fill_bytes", 16, {"zip": 8}, 64)]
 
 
 # What a compiler could make of UINT8 to FP32 at best: for four floats one operation each that makes
@@ -318,7 +318,7 @@ def main():
         "Scales are FP32, but in the rows that say FP16: with these the product can be rounded",
         "to FP16 at once, eight at a time.", "", *lines, "",
         "Of other loops, where *cycles* are of an element, of a sum in the row of sums, and of a",
-        "cell in that of cells:", "", *rest, "",
+        "quad in that of quads:", "", *rest, "",
         "Of integer products, whole tiles:", "",
         "- *cycles*: of 1 term, a product and its addition.",
         "- *products*: the share of the speed that its multiplications alone would have.", "",

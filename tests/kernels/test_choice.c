@@ -18,7 +18,7 @@ struct machine {
     double sgemm, slowest; /* measured operations in a nanosecond; 0: not */
     bool no_blas;
     const char *tier, *main, *small_tile, *depthwise; /* what is expected */
-    size_t cells_bytes, stream_bytes;
+    size_t quads_bytes, stream_bytes;
 };
 
 /* Each machine's are there on its kind only. The last but one has all products. */
@@ -160,9 +160,9 @@ Test(choice, sizes_stay_inside_their_caches)
         const struct qk_profile profile = profile_of(machine);
         const struct qk_choice choice = choose(&profile, "auto", "auto", true);
         const struct qk_conv_tuning *conv = &choice.conv;
-        cr_expect_eq(conv->cells_bytes, machine->cells_bytes, "%s: %zu", machine->name,
-                     conv->cells_bytes);
-        cr_expect_leq(conv->cells_bytes, machine->l2_bytes / 2, "%s", machine->name);
+        cr_expect_eq(conv->quads_bytes, machine->quads_bytes, "%s: %zu", machine->name,
+                     conv->quads_bytes);
+        cr_expect_leq(conv->quads_bytes, machine->l2_bytes / 2, "%s", machine->name);
         cr_expect_leq(conv->sums_bytes, machine->l2_bytes / 2, "%s", machine->name);
         cr_expect_leq(conv->slabs_most * 64, machine->l2_bytes, "%s", machine->name);
         cr_expect_leq(conv->dot_bytes, machine->l1_bytes / 4, "%s", machine->name);
@@ -181,8 +181,8 @@ Test(choice, an_unknown_machine)
     cr_assert_null(choice.conv.main);
     cr_assert_str_eq(choice.conv.small_tile->name, "scalar");
     cr_assert_str_eq(choose(&profile, "auto", "auto", false).conv.main->name, "scalar");
-    cr_assert_geq(choice.conv.cells_bytes, 64 * KIB);
-    cr_assert_leq(choice.conv.cells_bytes, 128 * KIB);
+    cr_assert_geq(choice.conv.quads_bytes, 64 * KIB);
+    cr_assert_leq(choice.conv.quads_bytes, 128 * KIB);
     cr_assert_eq(choice.elementwise.stream_bytes, 8 * MIB);
     cr_assert(choice.conv.cycles_per_ns > 0 && choice.elementwise.byte_ns > 0);
     cr_assert(choice.conv.sgemm_terms_per_ns > 0);
@@ -205,7 +205,7 @@ Test(choice, sizes_that_cannot_be_are_replaced)
         cr_assert_eq(profile.l2_bytes, 1 * MIB);
         cr_assert_geq(profile.l3_bytes, 1 * MIB);
         const struct qk_choice choice = choose(&profile, "auto", "auto", true);
-        cr_assert_leq(choice.conv.cells_bytes, 512 * KIB);
+        cr_assert_leq(choice.conv.quads_bytes, 512 * KIB);
         cr_assert_leq(choice.elementwise.stream_bytes, 48 * MIB);
     }
 }

@@ -2,33 +2,33 @@
  * channel, so lanes of vectors are positions, as in igemm, and one product takes up to four taps
  * that follow each other in a row of the kernel. Private to conv/.
  *
- * What a unit sees of a channel is first laid out as cells of four bytes, padding included: a cell
- * has what four taps see from one position. A line has a cell for each position of a row, and the
+ * What a unit sees of a channel is first laid out as quads of four bytes, padding included: a quad
+ * has what four taps see from one position. A line has a quad for each position of a row, and the
  * lines of all rows follow each other, so that the positions of a unit are one row of lanes, and
- * another row of taps is only an offset (as in kernels/conv/igemm/slabs.h). All cells of one
+ * another row of taps is only an offset (as in kernels/conv/igemm/slabs.h). All quads of one
  * channel are a slot:
  *
- *     x, 3 columns     cells of a kernel of 3 columns, pad 1     products of the first row of taps
- *     a b c            .ab abc bc.                               read from cell 0 on, of the second
- *     d e f            .de def ef.                               from cell 3 on, ...
+ *     x, 3 columns     quads of a kernel of 3 columns, pad 1     products of the first row of taps
+ *     a b c            .ab abc bc.                               read from quad 0 on, of the second
+ *     d e f            .de def ef.                               from quad 3 on, ...
  *
  * Lines without gaps are the rule. Where few lanes are lost by it, lines have a pitch that keeps
- * vectors of cells from crossing cache lines.
+ * vectors of quads from crossing cache lines.
  *
- * A row of taps that is wider than a cell has several cells (row_cells). Each of these either has
+ * A row of taps that is wider than a quad has several quads (row_quads). Each of these either has
  * an array of lines of its own or, where the unit is a single row or parts of rows, they share
  * lines that are longer.
  *
- * With a stride, few taps could share a cell. So small planes with a stride are laid out as rows of
- * x with their padding instead, and each product permutes what it has loaded of these into cells.
+ * With a stride, few taps could share a quad. So small planes with a stride are laid out as rows of
+ * x with their padding instead, and each product permutes what it has loaded of these into quads.
  * The smallest planes, of which a vector holds a whole one, are not laid out at all: each product
  * permutes the plane.
  *
- * Which bytes of x make which cells is the same for all channels of a unit, and for all lines of a
- * cluster. So it is worked out once, as a permutation by which one load of x makes 16 cells.
+ * Which bytes of x make which quads is the same for all channels of a unit, and for all lines of a
+ * cluster. So it is worked out once, as a permutation by which one load of x makes 16 quads.
  *
  * All this is for vectors of 16 lanes. On vectors of 8 (kernels/conv/depthwise/kernel_8.h) a load
- * has 16 bytes and makes 4 cells. There lines have no gaps, strided planes are cells as all others,
+ * has 16 bytes and makes 4 quads. There lines have no gaps, strided planes are quads as all others,
  * and where only words can be multiplied, a product takes two taps.
  */
 #ifndef KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
@@ -38,44 +38,44 @@
 #include "kernels/conv/igemm/slabs.h"
 
 enum {
-    QK_DEPTHWISE_TAPS = 4,   /* bytes of a cell */
-    QK_DEPTHWISE_LANES = 16, /* cells of a vector */
+    QK_DEPTHWISE_TAPS = 4,   /* bytes of a quad */
+    QK_DEPTHWISE_LANES = 16, /* quads of a vector */
     QK_DEPTHWISE_BYTES = QK_DEPTHWISE_TAPS * QK_DEPTHWISE_LANES,
     QK_DEPTHWISE_LOAD_8 = 16, /* bytes of a load for vectors of 8 lanes */
     QK_DEPTHWISE_OUTPUTS = 16 /* output channels whose weights are made at a time */
 };
 
-/* How the cells of a channel lie in its slot: lines, ordered by array, plane, cluster of rows and
+/* How the quads of a channel lie in its slot: lines, ordered by array, plane, cluster of rows and
  * row. */
 struct qk_depthwise_layout {
-    size_t load_bytes; /* of x, which a permutation makes cells of */
-    size_t halves;     /* of a slot: 2 where cells may be words; each half has every second tap */
+    size_t load_bytes; /* of x, which a permutation makes quads of */
+    size_t halves;     /* of a slot: 2 where quads may be words; each half has every second tap */
     /* Positions of a full unit. Several rows are whole ones, unless row_parts: then the unit has a
      * part of each of its rows, and lanes are computed row by row. */
     size_t rows, columns;
     bool row_parts;
-    size_t taps;      /* of a cell, at most */
-    size_t row_cells; /* of a row of taps */
-    /* Arrays of lines: one for each of row_cells, or one for all; then these are `shift` cells
+    size_t taps;      /* of a quad, at most */
+    size_t row_quads; /* of a row of taps */
+    /* Arrays of lines: one for each of row_quads, or one for all; then these are `shift` quads
      * apart. */
     size_t arrays;
     size_t shift;
     size_t planes;           /* taps of the outer axes: each sees a plane of its own */
     struct qk_slab_axis row; /* clusters of the row axis */
     size_t lines;            /* of a cluster */
-    size_t width;            /* cells of a line */
-    size_t pitch; /* cells from one line to the next; where it is not `width`, it divides 64 */
-    /* A slot has no cells, but rows of x with their padding, row_bytes apart. */
+    size_t width;            /* quads of a line */
+    size_t pitch; /* quads from one line to the next; where it is not `width`, it divides 64 */
+    /* A slot has no quads, but rows of x with their padding, row_bytes apart. */
     bool padded_rows;
     size_t row_bytes;
     size_t step; /* bytes in a slot from one vector of lanes to the next */
     size_t slot_bytes;
     size_t batch; /* channels whose slots are there at a time */
-    /* Byte 4 i + t is where tap t of cell i looks, counted from where tap 0 of cell 0 does. */
+    /* Byte 4 i + t is where tap t of quad i looks, counted from where tap 0 of quad 0 does. */
     uint8_t order[QK_DEPTHWISE_BYTES];
 };
 
-/* How the weights of an output channel, which are packed densely, become the weights of 16 cells:
+/* How the weights of an output channel, which are packed densely, become the weights of 16 quads:
  * by a permutation of some of them. */
 struct qk_depthwise_weight_order {
     uint8_t order[QK_DEPTHWISE_BYTES];
@@ -83,10 +83,10 @@ struct qk_depthwise_weight_order {
     size_t from;   /* the tap that byte 0 of `order` counts from */
 };
 
-/* Loads of x that make vectors of up to 16 cells by the same permutation: `count` of them,
- * offset_step bytes apart in a channel, whose cells are to_step bytes apart in its slot. Those
- * cells that `mask` leaves out, and what a vector has behind its cells, become fill. One vector may
- * overwrite what the one before it has written behind its cells. */
+/* Loads of x that make vectors of up to 16 quads by the same permutation: `count` of them,
+ * offset_step bytes apart in a channel, whose quads are to_step bytes apart in its slot. Those
+ * quads that `mask` leaves out, and what a vector has behind its quads, become fill. One vector may
+ * overwrite what the one before it has written behind its quads. */
 struct qk_depthwise_sweep {
     uint8_t order[QK_DEPTHWISE_BYTES];
     uint64_t mask;
@@ -98,8 +98,8 @@ struct qk_depthwise_sweep {
 /* The parts of a unit's workspace. */
 struct qk_depthwise_workspace {
     struct qk_depthwise_sweep *sweeps;
-    uint8_t *weights; /* [QK_DEPTHWISE_OUTPUTS] cells of output channels, in whole vectors */
-    uint8_t *ones;    /* cells of an output channel whose weights are all 1; or orders of weights */
+    uint8_t *weights; /* [QK_DEPTHWISE_OUTPUTS] quads of output channels, in whole vectors */
+    uint8_t *ones;    /* quads of an output channel whose weights are all 1; or orders of weights */
     uint8_t *slots;   /* [batch], and room for a vector behind the last */
 };
 
@@ -119,9 +119,9 @@ struct qk_depthwise_job {
     size_t channels;          /* of x */
     size_t multiplicity;      /* output channels for each of them */
     size_t depth;             /* taps of an output channel */
-    size_t cells;
-    const uint32_t *offsets;                               /* [cells]: where in a slot to read */
-    const struct qk_depthwise_weight_order *weight_orders; /* one for each 16 cells */
+    size_t quads;
+    const uint32_t *offsets;                               /* [quads]: where in a slot to read */
+    const struct qk_depthwise_weight_order *weight_orders; /* one for each 16 quads */
     const uint8_t *weights;      /* [output channels][depth], signed; QK_DEPTHWISE_BYTES more may be
                                     read */
     const int32_t *w_zero_point; /* this and the next two: [output channels] */
@@ -133,11 +133,11 @@ struct qk_depthwise_job {
     size_t y_stride; /* to the next output channel's */
 };
 
-/* How many taps of a row of the kernel a cell can have, such that a load makes as many bytes of
- * cells as it has; 0: not even one. */
+/* How many taps of a row of the kernel a quad can have, such that a load makes as many bytes of
+ * quads as it has; 0: not even one. */
 size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation, size_t load_bytes);
 
-/* Chooses what a unit has, and how its cells lie. */
+/* Chooses what a unit has, and how its quads lie. */
 void qk_depthwise_lay_out(struct qk_depthwise_layout *layout,
                           const struct qk_conv_geometry *geometry, size_t depth, size_t load_bytes);
 
@@ -147,9 +147,9 @@ static inline size_t qk_depthwise_lines(const struct qk_depthwise_layout *layout
     return layout->arrays * layout->planes * layout->row.clusters * layout->lines;
 }
 
-/* Where in a slot the cells of a tap begin: of the given plane and row of the kernel, and `column`,
- * a number of row_cells. */
-size_t qk_depthwise_cell(const struct qk_depthwise_layout *layout,
+/* Where in a slot the quads of a tap begin: of the given plane and row of the kernel, and `column`,
+ * a number of row_quads. */
+size_t qk_depthwise_quad(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_geometry *geometry, size_t plane, size_t row,
                          size_t column);
 
@@ -179,15 +179,15 @@ bool qk_depthwise_is_small(const struct qk_depthwise_job *job);
 void qk_depthwise_run_small(const struct qk_depthwise_job *job);
 
 /* Does as many of the first channels as it can, and returns their number. For kernels whose rows of
- * taps have two cells, over long rows. */
+ * taps have two quads, over long rows. */
 size_t qk_depthwise_run_rows(const struct qk_depthwise_job *job);
 
-/* For all other channels: works out which loads make the cells, returns how many sweeps there are,
+/* For all other channels: works out which loads make the quads, returns how many sweeps there are,
  * and sets all slots to fill. */
 size_t qk_depthwise_find_sweeps(const struct qk_depthwise_job *job);
 
-/* Makes the cells of channels [begin, end), in the slots from the first on. */
-void qk_depthwise_make_cells(const struct qk_depthwise_job *job, size_t sweeps, size_t begin,
+/* Makes the quads of channels [begin, end), in the slots from the first on. */
+void qk_depthwise_make_quads(const struct qk_depthwise_job *job, size_t sweeps, size_t begin,
                              size_t end);
 
 #endif

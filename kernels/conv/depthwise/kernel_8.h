@@ -1,17 +1,16 @@
 /* Depthwise convolutions on vectors of 8 lanes, as kernels/conv/depthwise/depthwise.h has them: the
  * loops. Only for kernel_ymm.h and kernel_neon.h, which define before they include this:
  *
- * - PLACE: where in a cell its taps are while it is bytes;
- * - HALF: from the cells that the first word of weights meets to those of the next one;
+ * - PLACE: where in a quad its taps are while it is bytes;
+ * - HALF: from the quads that the first word of weights meets to those of the next one;
  * - bytes_16 and load_16; bytes_32, load_32 and splat_32; twice_16 and join_16, which make
  *   one of them of the other; permute_32, which takes both halves by an order, in which 0x80 is
  *   none and gives 0, and xors them;
  * - taps_8: a word of 4 bytes for each lane, and splat_taps;
  * - sums_8 and splat_sum; requantize_32: bytes of four vectors of sums;
- * - store_cells: stores 8 cells in a slot whose halves are `half` bytes apart;
- * - store_weights: orders dense weights to those of 4 cells, each some words of 4 bytes;
- * - add_products: adds products to 8 sums; base_of: cells by an address that suits their loads.
- */
+ * - store_quads: stores 8 quads in a slot whose halves are `half` bytes apart;
+ * - store_weights: orders dense weights to those of 4 quads, each some words of 4 bytes;
+ * - add_products: adds products to 8 sums; base_of: quads by an address that suits their loads. */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_8_H
 #define KERNELS_CONV_DEPTHWISE_KERNEL_8_H
 
@@ -25,17 +24,17 @@
 enum {
     TAPS = QK_DEPTHWISE_TAPS,
     LOAD = QK_DEPTHWISE_LOAD_8,
-    CELLS = LOAD / TAPS, /* of a load */
-    LANES = 2 * CELLS,   /* a load for each half of a vector */
+    QUADS = LOAD / TAPS, /* of a load */
+    LANES = 2 * QUADS,   /* a load for each half of a vector */
     VECTORS = 4,         /* at a time */
     BYTES = 2 * LOAD
 };
 
 /* ---- Sweeps -------------------------------------------------------------------------------- */
 
-/* Loads of x that make 8 cells each, by the same permutation: those of each line of a cluster or,
+/* Loads of x that make 8 quads each, by the same permutation: those of each line of a cluster or,
  * where there is a single line, `to_step` bytes on in that line. What a vector has behind its
- * line's last cell becomes fill. */
+ * line's last quad becomes fill. */
 struct sweep {
     uint8_t order[BYTES]; /* which bytes of a load; 0x80: none, which gives 0 */
     uint8_t flip[BYTES];  /* what they are xored with: makes x unsigned, and fill of 0 */
@@ -48,25 +47,25 @@ struct sweep {
 _Static_assert(sizeof(struct sweep) <= sizeof(struct qk_depthwise_sweep),
                "sweeps share their room");
 
-/* Works out one half of a vector, whose first cell is number `cell` of its line; its load begins
- * where the cell number `first` looks. */
-static void see_half(const struct qk_depthwise_job *job, size_t array, size_t first, size_t cell,
+/* Works out one half of a vector, whose first quad is number `quad` of its line; its load begins
+ * where the quad number `first` looks. */
+static void see_half(const struct qk_depthwise_job *job, size_t array, size_t first, size_t quad,
                      struct sweep *sweep, size_t half)
 {
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
     const size_t first_tap = array * job->layout->taps;
     const size_t taps = qk_size_min(job->layout->taps, (size_t)axis->kernel - first_tap);
     const size_t width = job->layout->width;
-    const size_t cells = cell < width ? qk_size_min(width - cell, CELLS) : 0;
+    const size_t quads = quad < width ? qk_size_min(width - quad, QUADS) : 0;
     uint8_t *order = sweep->order + half * LOAD;
     uint8_t *flip = sweep->flip + half * LOAD;
     const int64_t look = qk_conv_look(axis, job->column + first, first_tap);
     const int64_t begin = look > 0 && look < axis->in ? look : 0;
     memset(order, 0x80, LOAD);
     memset(flip, job->fill ^ job->flip, LOAD);
-    for (size_t i = 0; i < cells; i++)
+    for (size_t i = 0; i < quads; i++)
         for (size_t t = 0; t < taps; t++) {
-            const int64_t at = qk_conv_look(axis, job->column + cell + i, first_tap + t);
+            const int64_t at = qk_conv_look(axis, job->column + quad + i, first_tap + t);
             if (at < 0 || at >= axis->in)
                 continue;
             order[i * TAPS + PLACE[t]] = (uint8_t)(at - begin);
@@ -93,7 +92,7 @@ static bool join_sweep(const struct sweep *sweep, struct sweep *behind, size_t s
     return true;
 }
 
-/* Adds the loads of a cluster, from the last cells of lines to the first: the last ones write fill
+/* Adds the loads of a cluster, from the last quads of lines to the first: the last ones write fill
  * behind their line, which the beginning of the next line then overwrites. */
 static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size_t plane,
                           size_t cluster, size_t line, struct sweep *sweeps)
@@ -113,23 +112,23 @@ static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size
     const size_t lines = inside.end - inside.begin;
     const size_t row = (size_t)qk_conv_look(rows, job->row + inside.begin, cluster);
     const size_t offset = plane + row * (size_t)columns->in;
-    /* Whether one load has all that 8 cells see. */
+    /* Whether one load has all that 8 quads see. */
     const bool one =
         (LANES - 1) * columns->stride + (int64_t)(layout->taps - 1) * columns->dilation < LOAD;
     size_t count = 0;
     for (size_t left = qk_divide_up(layout->width, LANES); left > 0; left--) {
-        const size_t cell = (left - 1) * LANES;
+        const size_t quad = (left - 1) * LANES;
         struct sweep *sweep = &sweeps[count];
         *sweep = (struct sweep){
             .offset = {offset, offset},
             .offset_step = lines > 1 ? (size_t)(rows->stride * columns->in)
                                      : 0, /* of a single line it could overflow */
-            .to = ((line + inside.begin) * layout->pitch + cell) * TAPS,
+            .to = ((line + inside.begin) * layout->pitch + quad) * TAPS,
             .to_step = layout->pitch * TAPS,
             .count = lines,
         };
-        see_half(job, array, cell, cell, sweep, 0);
-        see_half(job, array, one ? cell : cell + CELLS, cell + CELLS, sweep, 1);
+        see_half(job, array, quad, quad, sweep, 0);
+        see_half(job, array, one ? quad : quad + QUADS, quad + QUADS, sweep, 1);
         if (lines > 1 || count == 0 ||
             !join_sweep(sweep, sweep - 1, LANES * (size_t)columns->stride))
             count++;
@@ -153,7 +152,7 @@ static size_t find_sweeps(const struct qk_depthwise_job *job, struct sweep *swee
     return count;
 }
 
-/* ---- Cells ------------------------------------------------------------------------------- */
+/* ---- Quads ------------------------------------------------------------------------------- */
 
 /* Loads 16 bytes of x, or what there is of them before the end of x. */
 static inline bytes_16 load_x(const uint8_t *from, const uint8_t *x_end, const bool near_end)
@@ -165,7 +164,7 @@ static inline bytes_16 load_x(const uint8_t *from, const uint8_t *x_end, const b
     return load_16(bytes);
 }
 
-/* Makes the cells of some channels by one permutation. `one`: both halves of a vector come from the
+/* Makes the quads of some channels by one permutation. `one`: both halves of a vector come from the
  * same load. */
 __attribute__((always_inline)) static inline void make_lines(const struct qk_depthwise_job *job,
                                                              const struct sweep *sweep,
@@ -188,13 +187,13 @@ __attribute__((always_inline)) static inline void make_lines(const struct qk_dep
             const bytes_16 low = load_x(from, x_end, near_end);
             const bytes_32 bytes =
                 one ? twice_16(low) : join_16(low, load_x(from + apart, x_end, near_end));
-            store_cells(to, slot_bytes / 2, permute_32(bytes, order, flip));
+            store_quads(to, slot_bytes / 2, permute_32(bytes, order, flip));
         }
     }
 }
 
-/* Makes the cells of channels [begin, end), in the slots from the first on. */
-static void make_cells(const struct qk_depthwise_job *job, const struct sweep *sweeps, size_t count,
+/* Makes the quads of channels [begin, end), in the slots from the first on. */
+static void make_quads(const struct qk_depthwise_job *job, const struct sweep *sweeps, size_t count,
                        size_t begin, size_t end)
 {
     const uint8_t *x_end = job->x + end * job->geometry->channel_size;
@@ -216,7 +215,7 @@ static void fill_slots(const struct qk_depthwise_job *job)
     for (uint8_t *slot = job->work.slots; slot < job->work.slots + count * slot_bytes;
          slot += slot_bytes)
         for (size_t at = 0; at < slot_bytes / 2; at += BYTES)
-            store_cells(slot + at, slot_bytes / 2, fill);
+            store_quads(slot + at, slot_bytes / 2, fill);
 }
 
 /* ---- Products ---------------------------------------------------------------------------- */
@@ -225,8 +224,8 @@ static void fill_slots(const struct qk_depthwise_job *job)
  * does not change it. */
 struct output {
     const uint32_t *offsets;
-    size_t cells;
-    size_t half; /* bytes of a slot before the cells that the next words of weights meet */
+    size_t quads;
+    size_t half; /* bytes of a slot before the quads that the next words of weights meet */
     struct qk_requantize requantize;
     const uint8_t *slot, *weights;
     int32_t bias;
@@ -235,30 +234,30 @@ struct output {
 
 /* Adds the products of a word of weights. */
 __attribute__((always_inline)) static inline void
-add_word(const uint8_t *cells, int32_t taps, const size_t vectors, sums_8 sums[VECTORS])
+add_word(const uint8_t *quads, int32_t taps, const size_t vectors, sums_8 sums[VECTORS])
 {
     const taps_8 w = splat_taps(taps);
-    const uint8_t *base = base_of(cells);
+    const uint8_t *base = base_of(quads);
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
         sums[v] = add_products(sums[v], load_32(base + v * BYTES), w);
 }
 
-__attribute__((always_inline)) static inline void add_cell(const struct output *output, size_t c,
+__attribute__((always_inline)) static inline void add_quad(const struct output *output, size_t c,
                                                            size_t first, const size_t words,
                                                            const size_t vectors,
                                                            sums_8 sums[VECTORS])
 {
-    const uint8_t *cells = output->slot + output->offsets[c] + first * TAPS;
+    const uint8_t *quads = output->slot + output->offsets[c] + first * TAPS;
     const uint8_t *weights = output->weights + c * words * TAPS;
     int32_t taps;
     memcpy(&taps, weights, sizeof(taps));
-    add_word(cells, taps, vectors, sums);
+    add_word(quads, taps, vectors, sums);
 #pragma GCC unroll 2
     for (size_t p = 1; p < words; p++) {
         memcpy(&taps, weights + p * TAPS, sizeof(taps));
-        if (taps != 0) /* or the cell has so few taps, or its channel no zero point */
-            add_word(cells + p * output->half, taps, vectors, sums);
+        if (taps != 0) /* or the quad has so few taps, or its channel no zero point */
+            add_word(quads + p * output->half, taps, vectors, sums);
     }
 }
 
@@ -272,8 +271,8 @@ __attribute__((always_inline)) static inline void run_strip(const struct output 
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
         sums[v] = splat_sum(output->bias);
-    for (size_t c = 0; c < output->cells; c++)
-        add_cell(output, c, first, words, vectors, sums);
+    for (size_t c = 0; c < output->quads; c++)
+        add_quad(output, c, first, words, vectors, sums);
 #pragma GCC unroll 4
     for (size_t v = vectors; v < VECTORS; v++)
         sums[v] = sums[0]; /* the compiler sees that it has requantized these */
@@ -313,11 +312,11 @@ run_output(const struct output output, const size_t words, size_t count, uint8_t
         memcpy(y, few, count);
 }
 
-/* Works out which dense weights become those of each 4 cells, counted from the first of them; 0x80:
+/* Works out which dense weights become those of each 4 quads, counted from the first of them; 0x80:
  * none. */
 static void make_orders(const struct qk_depthwise_job *job)
 {
-    for (size_t i = 0; i < qk_divide_up(job->cells, CELLS) * LOAD; i++) {
+    for (size_t i = 0; i < qk_divide_up(job->quads, QUADS) * LOAD; i++) {
         const struct qk_depthwise_weight_order *weight_order =
             &job->weight_orders[i / QK_DEPTHWISE_BYTES];
         const size_t at = i % QK_DEPTHWISE_BYTES;
@@ -332,9 +331,9 @@ static void make_weights(const struct qk_depthwise_job *job, size_t words, size_
 {
     const uint8_t *dense = job->weights + m * job->depth, *order = job->work.ones;
     const int32_t zero_point = job->w_zero_point[m];
-    const size_t count = job->cells;
+    const size_t count = job->quads;
     uint8_t *to = job->work.weights;
-    for (size_t c = 0; c < count; c += CELLS, order += LOAD, to += words * LOAD) {
+    for (size_t c = 0; c < count; c += QUADS, order += LOAD, to += words * LOAD) {
         const struct qk_depthwise_weight_order *weight_order =
             &job->weight_orders[c / QK_DEPTHWISE_LANES];
         const uint8_t *from =
@@ -356,7 +355,7 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
     const size_t sweep_count = find_sweeps(job, sweeps);
     struct output output = {
         .offsets = job->offsets,
-        .cells = job->cells,
+        .quads = job->quads,
         .half = HALF(slot_bytes),
         .requantize = job->epilogue->requantize,
         .weights = job->work.weights,
@@ -367,7 +366,7 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
     make_orders(job);
     for (size_t begin = 0; begin < job->channels; begin += batch) {
         const size_t end = qk_size_min(begin + batch, job->channels);
-        make_cells(job, sweeps, sweep_count, begin, end);
+        make_quads(job, sweeps, sweep_count, begin, end);
         for (size_t c = begin; c < end; c++)
             for (size_t i = 0; i < job->multiplicity; i++, m++, y += job->y_stride) {
                 output.slot = job->work.slots + (c - begin) * slot_bytes;
@@ -380,7 +379,7 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
     }
 }
 
-/* `words`: of the weights of a cell. */
+/* `words`: of the weights of a quad. */
 __attribute__((always_inline)) static inline void run_unit(const struct qk_depthwise_job *job,
                                                            const size_t words)
 {

@@ -6,11 +6,11 @@
 
 #include <immintrin.h>
 
-/* Where in a cell of bytes its taps are, so that the even bytes are the words of one half of the
+/* Where in a quad of bytes its taps are, so that the even bytes are the words of one half of the
  * slot and the odd ones those of the other. */
 static const uint8_t PLACE[QK_DEPTHWISE_TAPS] = {0, 2, 1, 3};
 
-static inline void store_cells(uint8_t *to, size_t half, __m256i bytes)
+static inline void store_quads(uint8_t *to, size_t half, __m256i bytes)
 {
     _mm256_storeu_si256((void *)to, _mm256_and_si256(bytes, _mm256_set1_epi16(0xff)));
     _mm256_storeu_si256((void *)(to + half), _mm256_srli_epi16(bytes, 8));

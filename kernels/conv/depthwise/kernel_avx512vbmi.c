@@ -1,6 +1,6 @@
 /* VPDPBUSD on vectors of 16 lanes, four products to a sum: goes through a unit's channels, and
- * multiplies their slots with the weights, four vectors of lanes at a time. Cells are made in
- * cells_avx512vbmi.c; small planes and wide kernels have ways of their own beside it. */
+ * multiplies their slots with the weights, four vectors of lanes at a time. Quads are made in
+ * quads_avx512vbmi.c; small planes and wide kernels have ways of their own beside it. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
@@ -17,9 +17,9 @@ enum { VECTORS = 4, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
 /* What all output channels of a unit have in common. */
 struct lanes {
     const uint32_t *offsets;
-    size_t cells;
+    size_t quads;
     size_t step;
-    __m512i cell_order; /* for padded_rows: which bytes of a load are a vector's cells */
+    __m512i quad_order; /* for padded_rows: which bytes of a load are a vector's quads */
     size_t count;       /* of lanes */
     size_t lines;       /* for row_parts: rows of lanes, line_step apart in a slot, y_step in y */
     size_t line_step, y_step;
@@ -40,16 +40,16 @@ struct output {
 
 /* How output channels are computed; all of it is constant where it is used. */
 struct form {
-    bool three;       /* there are three cells, as of the common 3x3 kernel */
+    bool three;       /* there are three quads, as of the common 3x3 kernel */
     bool centred;     /* weights have a zero point */
     bool row_parts;   /* the lanes of each row are computed by themselves */
-    bool padded_rows; /* the slot has padded rows, which are permuted into cells */
+    bool padded_rows; /* the slot has padded rows, which are permuted into quads */
 };
 
-static inline __m512i broadcast_cell(const uint8_t *cell)
+static inline __m512i broadcast_quad(const uint8_t *quad)
 {
     int32_t word;
-    memcpy(&word, cell, sizeof(word));
+    memcpy(&word, quad, sizeof(word));
     return _mm512_set1_epi32(word);
 }
 
@@ -59,30 +59,30 @@ static inline size_t lanes_step(const struct lanes *lanes, const struct form for
     return form.padded_rows ? lanes->step : BYTES;
 }
 
-/* Adds the products of one cell of weights with the vectors of cells from `cells` on. */
+/* Adds the products of one quad of weights with the vectors of quads from `quads` on. */
 __attribute__((always_inline)) static inline void
-add_cell(const struct lanes *lanes, const uint8_t *cells, const uint8_t *cell, const size_t vectors,
+add_quad(const struct lanes *lanes, const uint8_t *quads, const uint8_t *quad, const size_t vectors,
          const struct form form, __m512i sums[VECTORS])
 {
-    const __m512i weights = broadcast_cell(cell);
+    const __m512i weights = broadcast_quad(quad);
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++) {
-        __m512i x = _mm512_loadu_si512(cells + v * lanes_step(lanes, form));
+        __m512i x = _mm512_loadu_si512(quads + v * lanes_step(lanes, form));
         if (form.padded_rows)
-            x = _mm512_permutexvar_epi8(lanes->cell_order, x);
+            x = _mm512_permutexvar_epi8(lanes->quad_order, x);
         sums[v] = _mm512_dpbusd_epi32(sums[v], x, weights);
     }
 }
 
 __attribute__((always_inline)) static inline void
-add_cells(const struct lanes *lanes, const uint8_t *slot, const uint8_t *weights,
+add_quads(const struct lanes *lanes, const uint8_t *slot, const uint8_t *weights,
           const size_t vectors, const struct form form, __m512i sums[VECTORS])
 {
     const uint32_t *offset = lanes->offsets;
     if (form.three) {
 #pragma GCC unroll 3
         for (size_t c = 0; c < 3; c++)
-            add_cell(lanes, slot + offset[c], weights + c * QK_DEPTHWISE_TAPS, vectors, form, sums);
+            add_quad(lanes, slot + offset[c], weights + c * QK_DEPTHWISE_TAPS, vectors, form, sums);
         return;
     }
     /* Two vectors of sums instead of each one: a product has to wait for the one before that adds
@@ -91,13 +91,13 @@ add_cells(const struct lanes *lanes, const uint8_t *slot, const uint8_t *weights
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
         others[v] = _mm512_setzero_si512();
-    const uint32_t *end = offset + lanes->cells;
+    const uint32_t *end = offset + lanes->quads;
     for (; end - offset >= 2; offset += 2, weights += 2 * QK_DEPTHWISE_TAPS) {
-        add_cell(lanes, slot + offset[0], weights, vectors, form, sums);
-        add_cell(lanes, slot + offset[1], weights + QK_DEPTHWISE_TAPS, vectors, form, others);
+        add_quad(lanes, slot + offset[0], weights, vectors, form, sums);
+        add_quad(lanes, slot + offset[1], weights + QK_DEPTHWISE_TAPS, vectors, form, others);
     }
     if (offset != end)
-        add_cell(lanes, slot + *offset, weights, vectors, form, sums);
+        add_quad(lanes, slot + *offset, weights, vectors, form, sums);
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
         sums[v] = _mm512_add_epi32(sums[v], others[v]);
@@ -114,14 +114,14 @@ run_strip(const struct lanes *lanes, const struct output *output, size_t first,
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
         sums[v] = _mm512_set1_epi32(*output->bias);
-    add_cells(lanes, slot, output->weights, vectors, form, sums);
+    add_quads(lanes, slot, output->weights, vectors, form, sums);
     if (form.centred) {
         const __m512i zero_point = _mm512_set1_epi32(*output->w_zero_point);
         __m512i of_x[VECTORS];
 #pragma GCC unroll 4
         for (size_t v = 0; v < vectors; v++)
             of_x[v] = _mm512_setzero_si512();
-        add_cells(lanes, slot, output->ones, vectors, form, of_x);
+        add_quads(lanes, slot, output->ones, vectors, form, of_x);
 #pragma GCC unroll 4
         for (size_t v = 0; v < vectors; v++)
             sums[v] = _mm512_sub_epi32(sums[v], _mm512_mullo_epi32(of_x[v], zero_point));
@@ -171,9 +171,9 @@ static struct lanes find_lanes(const struct qk_depthwise_job *job)
     const size_t strip_bytes = gaps ? BYTES / pitch * job->columns : BYTES;
     return (struct lanes){
         .offsets = job->offsets,
-        .cells = job->cells,
+        .quads = job->quads,
         .step = job->layout->step,
-        .cell_order = _mm512_loadu_si512(job->layout->order),
+        .quad_order = _mm512_loadu_si512(job->layout->order),
         .count = gaps ? job->rows * pitch : positions,
         .lines = job->rows,
         .line_step = pitch * QK_DEPTHWISE_TAPS,
@@ -186,10 +186,10 @@ static struct lanes find_lanes(const struct qk_depthwise_job *job)
     };
 }
 
-/* Makes cells of the dense weights of `count` output channels from m on. */
+/* Makes quads of the dense weights of `count` output channels from m on. */
 static inline void make_weights(const struct qk_depthwise_job *job, size_t m, size_t count)
 {
-    const size_t bytes = qk_divide_up(job->cells, LANES) * BYTES;
+    const size_t bytes = qk_divide_up(job->quads, LANES) * BYTES;
     const struct qk_depthwise_weight_order *weight_order = job->weight_orders;
     for (size_t at = 0; at < bytes; at += BYTES, weight_order++) {
         const __m512i order = _mm512_loadu_si512(weight_order->order);
@@ -206,7 +206,7 @@ static void make_ones(const struct qk_depthwise_job *job)
 {
     uint8_t *to = job->work.ones;
     const struct qk_depthwise_weight_order *weight_order = job->weight_orders;
-    for (size_t i = 0; i < job->cells; i += LANES, weight_order++, to += BYTES)
+    for (size_t i = 0; i < job->quads; i += LANES, weight_order++, to += BYTES)
         _mm512_store_si512(to, _mm512_maskz_set1_epi8(weight_order->mask, 1));
 }
 
@@ -214,7 +214,7 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
                                                            const struct form form)
 {
     const struct lanes lanes = find_lanes(job);
-    const size_t weights_bytes = qk_divide_up(job->cells, LANES) * BYTES;
+    const size_t weights_bytes = qk_divide_up(job->quads, LANES) * BYTES;
     const size_t slot_bytes = job->layout->slot_bytes;
     const size_t multiplicity = job->multiplicity;
     const size_t outputs = job->channels * multiplicity;
@@ -229,7 +229,7 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
     size_t m = 0;
     for (size_t begin = 0; begin < job->channels; begin += batch) {
         const size_t end = qk_size_min(begin + batch, job->channels);
-        qk_depthwise_make_cells(job, sweeps, begin, end);
+        qk_depthwise_make_quads(job, sweeps, begin, end);
         output.slot = job->work.slots;
         for (size_t left = multiplicity; m < end * multiplicity; m++) {
             if (m % QK_DEPTHWISE_OUTPUTS == 0) {
@@ -258,13 +258,13 @@ run_slots(const struct qk_depthwise_job *job, const bool row_parts, const bool p
 {
     if (job->any_zero_point)
         run_form(job, (struct form){false, true, row_parts, padded_rows});
-    else if (job->cells == 3)
+    else if (job->quads == 3)
         run_form(job, (struct form){true, false, row_parts, padded_rows});
     else
         run_form(job, (struct form){false, false, row_parts, padded_rows});
 }
 
-static void run_cells(const struct qk_depthwise_job *job)
+static void run_quads(const struct qk_depthwise_job *job)
 {
     if (job->any_zero_point)
         make_ones(job);
@@ -293,7 +293,7 @@ static void run_unit(const struct qk_depthwise_job *job)
     left.multiplier += outputs;
     left.y += outputs * job->y_stride;
     if (left.channels > 0)
-        run_cells(&left);
+        run_quads(&left);
 }
 
 /* Adds up weights: eight output channels at a time, one in each 64-bit lane. */

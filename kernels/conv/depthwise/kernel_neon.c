@@ -27,7 +27,7 @@ static inline sums_8 add_products(sums_8 sums, bytes_32 x, taps_8 w)
 {
     const int8x16_t low = vreinterpretq_s8_u8(x.val[0]);
     const int8x16_t high = vreinterpretq_s8_u8(x.val[1]);
-    /* All cells at a time would leave too few registers for sums. */
+    /* All quads at a time would leave too few registers for sums. */
     __asm__ volatile("" : : : "memory");
     return (sums_8){{vpadalq_s16(sums.val[0], vmull_s8(vget_low_s8(low), vget_low_s8(w))),
                      vpadalq_s16(sums.val[1], vmull_high_s8(low, w)),

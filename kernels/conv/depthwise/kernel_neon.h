@@ -2,7 +2,7 @@
  * and kernel_dotprod.c, which define before they include this what kernel_8.h says of sums and
  * products, and sums_of: 4 of 8 sums.
  *
- * A weight less its zero point may need more than a byte. So where there are zero points, a cell
+ * A weight less its zero point may need more than a byte. So where there are zero points, a quad
  * meets three words: its weights, and two that make up what is subtracted from each of them. */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_NEON_H
 #define KERNELS_CONV_DEPTHWISE_KERNEL_NEON_H
@@ -11,7 +11,7 @@
 
 #include "kernels/conv/requantize_neon.h"
 
-#define HALF(slot_bytes) 0 /* all words meet the same cells */
+#define HALF(slot_bytes) 0 /* all words meet the same quads */
 
 enum { WORDS = 3 };
 
@@ -25,10 +25,10 @@ static inline bytes_16 load_16(const uint8_t *from)
 }
 
 /* In one register, which loads add constants to: the compiler would add up each address. */
-static inline const uint8_t *base_of(const uint8_t *cells)
+static inline const uint8_t *base_of(const uint8_t *quads)
 {
-    __asm__("" : "+r"(cells));
-    return cells;
+    __asm__("" : "+r"(quads));
+    return quads;
 }
 
 static inline bytes_32 load_32(const uint8_t *from)
@@ -62,7 +62,7 @@ static inline taps_8 splat_taps(int32_t taps)
     return vreinterpretq_s8_s32(vdupq_n_s32(taps));
 }
 
-static inline void store_cells(uint8_t *to, size_t half, bytes_32 bytes)
+static inline void store_quads(uint8_t *to, size_t half, bytes_32 bytes)
 {
     (void)half;
     vst1q_u8(to, bytes.val[0]);

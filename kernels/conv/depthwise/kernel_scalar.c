@@ -1,5 +1,5 @@
 /* What a depthwise kernel computes, in plain C: every other one gives these bytes. It reads x and
- * the weights as they come, and needs neither cells nor a workspace. */
+ * the weights as they come, and needs neither quads nor a workspace. */
 #include "kernels/conv/depthwise/depthwise.h"
 #include "kernels/conv/requantize.h"
 #include "kernels/conv/sizes.h"

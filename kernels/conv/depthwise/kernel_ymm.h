@@ -1,7 +1,6 @@
 /* Depthwise convolutions on vectors of 8 lanes in YMM registers. Only for kernel_avx2.c and
- * kernel_ymm_u8s8.h, which define before they include this what kernel_8.h says of cells, weights
- * and products, for __m256i and __m128i.
- */
+ * kernel_ymm_u8s8.h, which define before they include this what kernel_8.h says of quads, weights
+ * and products, for __m256i and __m128i. */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
 #define KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
 
@@ -22,9 +21,9 @@ static inline bytes_16 load_16(const uint8_t *from)
     return _mm_loadu_si128((const void *)from);
 }
 
-static inline const uint8_t *base_of(const uint8_t *cells)
+static inline const uint8_t *base_of(const uint8_t *quads)
 {
-    return cells;
+    return quads;
 }
 
 static inline bytes_32 load_32(const uint8_t *from)

@@ -13,7 +13,7 @@
 
 static const uint8_t PLACE[QK_DEPTHWISE_TAPS] = {0, 1, 2, 3};
 
-static inline void store_cells(uint8_t *to, size_t half, __m256i bytes)
+static inline void store_quads(uint8_t *to, size_t half, __m256i bytes)
 {
     (void)half;
     _mm256_storeu_si256((void *)to, bytes);

@@ -1,12 +1,12 @@
-/* Chooses what a unit of a depthwise convolution has, and how the cells of a channel lie in its
+/* Chooses what a unit of a depthwise convolution has, and how the quads of a channel lie in its
  * slot, such that the first cache holds them. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #include "kernels/conv/sizes.h"
 
-/* The cells of one channel of a unit, and the slots of a batch, stay in a core's first cache; where
- * cells are words, they stay near it. */
-#define SLOT_CELLS 6144
+/* The quads of one channel of a unit, and the slots of a batch, stay in a core's first cache; where
+ * quads are words, they stay near it. */
+#define SLOT_QUADS 6144
 #define BATCH_BYTES ((size_t)8 << 10)
 /* A part of a row has so many columns, or a multiple. */
 #define ROW_PART_COLUMNS 32
@@ -33,14 +33,14 @@ static size_t find_pitch(const struct qk_depthwise_layout *layout, size_t width)
     return width;
 }
 
-/* Lays out several whole rows; each of the row_cells has lines of its own. False: not even two rows
+/* Lays out several whole rows; each of the row_quads has lines of its own. False: not even two rows
  * fit. */
 static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                      size_t width)
 {
     const size_t height = (size_t)row->out;
     const size_t pitch = find_pitch(layout, width);
-    const size_t lines = SLOT_CELLS / layout->row_cells / layout->planes / pitch;
+    const size_t lines = SLOT_QUADS / layout->row_quads / layout->planes / pitch;
     const struct qk_slab_axis alone = qk_slab_axis_for(row, (size_t)row->kernel, false);
     const struct qk_slab_axis shared =
         qk_slab_axis_for(row, (size_t)row->kernel, qk_slab_may_share(row));
@@ -54,25 +54,25 @@ static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_ax
     layout->rows = qk_even_part(height, rows);
     layout->columns = layout->width = width;
     layout->pitch = pitch;
-    layout->arrays = layout->row_cells;
+    layout->arrays = layout->row_quads;
     return true;
 }
 
-/* How many cells further on the next of row_cells reads, where they share lines. */
+/* How many quads further on the next of row_quads reads, where they share lines. */
 static size_t find_shift(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_axis *column)
 {
     return layout->taps * (size_t)column->dilation / (size_t)column->stride;
 }
 
-/* How many cells lines get longer by sharing them. SLOT_CELLS, which no line has: they cannot be
+/* How many quads lines get longer by sharing them. SLOT_QUADS, which no line has: they cannot be
  * shared. */
 static size_t count_more(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_axis *column)
 {
     const size_t shift = find_shift(layout, column);
     const bool share = layout->taps * (size_t)column->dilation % (size_t)column->stride == 0;
-    return share && shift < SLOT_CELLS ? (layout->row_cells - 1) * shift : SLOT_CELLS;
+    return share && shift < SLOT_QUADS ? (layout->row_quads - 1) * shift : SLOT_QUADS;
 }
 
 /* Lays out parts of several rows: of at least as many as there are lines that a unit has in common
@@ -84,8 +84,8 @@ static bool fit_row_parts(struct qk_depthwise_layout *layout, const struct qk_co
     const size_t more = count_more(layout, column);
     const struct qk_slab_axis axis =
         qk_slab_axis_for(row, (size_t)row->kernel, qk_slab_may_share(row));
-    const size_t cells = SLOT_CELLS / layout->planes / axis.clusters;
-    const size_t line = cells / (axis.span + qk_size_max(qk_size_min(height, axis.span), 2));
+    const size_t quads = SLOT_QUADS / layout->planes / axis.clusters;
+    const size_t line = quads / (axis.span + qk_size_max(qk_size_min(height, axis.span), 2));
     const size_t most = line > more ? line - more : 0;
     const size_t row_parts = most < width ? most / ROW_PART_COLUMNS * ROW_PART_COLUMNS : width;
     if (height < 2 || row_parts == 0)
@@ -94,7 +94,7 @@ static bool fit_row_parts(struct qk_depthwise_layout *layout, const struct qk_co
     if (layout->columns < width)
         layout->columns = qk_divide_up(layout->columns, ROW_PART_COLUMNS) * ROW_PART_COLUMNS;
     layout->width = layout->pitch = layout->columns + more;
-    const size_t rows = qk_size_min(cells / layout->pitch - axis.span, height);
+    const size_t rows = qk_size_min(quads / layout->pitch - axis.span, height);
     layout->rows = qk_even_part(height, rows);
     layout->row = axis;
     layout->row_parts = true;
@@ -108,19 +108,19 @@ static void fit_columns(struct qk_depthwise_layout *layout, const struct qk_conv
                         const struct qk_conv_axis *column)
 {
     const size_t width = (size_t)column->out;
-    const size_t cells = SLOT_CELLS / layout->planes / (size_t)row->kernel;
+    const size_t quads = SLOT_QUADS / layout->planes / (size_t)row->kernel;
     const size_t more = count_more(layout, column);
-    const size_t alone = qk_size_min(cells / layout->row_cells, width);
-    const size_t shared = cells > more ? qk_size_min(cells - more, width) : 0;
+    const size_t alone = qk_size_min(quads / layout->row_quads, width);
+    const size_t shared = quads > more ? qk_size_min(quads - more, width) : 0;
     const bool share =
-        shared > alone || (shared == alone && shared + more <= shared * layout->row_cells);
+        shared > alone || (shared == alone && shared + more <= shared * layout->row_quads);
     const size_t columns = share ? shared : alone;
     layout->row = qk_slab_axis_for(row, (size_t)row->kernel, false);
     layout->rows = 1;
     layout->columns = qk_even_part(width, columns);
     if (layout->columns < width)
         layout->columns = qk_divide_up(layout->columns, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_LANES;
-    layout->arrays = share ? 1 : layout->row_cells;
+    layout->arrays = share ? 1 : layout->row_quads;
     layout->shift = share ? find_shift(layout, column) : 0;
     layout->width = layout->pitch = layout->columns + (share ? more : 0);
 }
@@ -140,14 +140,14 @@ static bool fit_padded_rows(struct qk_depthwise_layout *layout, const struct qk_
 {
     const size_t width = (size_t)column->out, height = (size_t)row->out;
     if (layout->load_bytes < QK_DEPTHWISE_BYTES || row->stride == 1 || layout->planes > 1 ||
-        width > QK_DEPTHWISE_LANES / 2 || height < 2 || row->in > SLOT_CELLS)
+        width > QK_DEPTHWISE_LANES / 2 || height < 2 || row->in > SLOT_QUADS)
         return false;
     const size_t pad = (size_t)column->pad, in = (size_t)column->in;
     const size_t stride = (size_t)column->stride, dilation = (size_t)column->dilation;
     const size_t seen = (width - 1) * stride + ((size_t)column->kernel - 1) * dilation + 1;
     const size_t behind = seen > pad + in ? seen - pad - in : 0;
     const size_t row_bytes = qk_size_max(seen - qk_size_min(pad, behind), in);
-    if (row_bytes > SLOT_CELLS) /* bounds the products below: less than 2^48 * 2^13 */
+    if (row_bytes > SLOT_QUADS) /* bounds the products below: less than 2^48 * 2^13 */
         return false;
     const size_t pitch = next_power(width);
     const size_t together = QK_DEPTHWISE_LANES / pitch; /* at least 2, since lines are short */
@@ -157,7 +157,7 @@ static bool fit_padded_rows(struct qk_depthwise_layout *layout, const struct qk_
         return false;
     const size_t bytes = (qk_divide_up(height, together) - 1) * together * down +
                          ((size_t)row->kernel - 1) * (size_t)row->dilation * row_bytes +
-                         (layout->row_cells - 1) * layout->taps * dilation + QK_DEPTHWISE_BYTES;
+                         (layout->row_quads - 1) * layout->taps * dilation + QK_DEPTHWISE_BYTES;
     if (bytes > BATCH_BYTES)
         return false;
     layout->padded_rows = true;
@@ -175,8 +175,8 @@ static bool fit_padded_rows(struct qk_depthwise_layout *layout, const struct qk_
     return true;
 }
 
-/* Lays out cells in the best of the ways above. */
-static void fit_cells(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
+/* Lays out quads in the best of the ways above. */
+static void fit_quads(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                       const struct qk_conv_axis *column)
 {
     const bool whole = fit_rows(layout, row, (size_t)column->out);
@@ -185,10 +185,10 @@ static void fit_cells(struct qk_depthwise_layout *layout, const struct qk_conv_a
         fit_columns(layout, row, column);
     layout->lines = layout->rows + layout->row.span;
     layout->step = QK_DEPTHWISE_BYTES;
-    /* The last vector may write fill behind the last cell; that must not be in the next slot. */
-    const size_t cells = qk_depthwise_lines(layout) * layout->pitch + QK_DEPTHWISE_LANES - 1;
+    /* The last vector may write fill behind the last quad; that must not be in the next slot. */
+    const size_t quads = qk_depthwise_lines(layout) * layout->pitch + QK_DEPTHWISE_LANES - 1;
     layout->slot_bytes =
-        qk_divide_up(cells, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES * layout->halves;
+        qk_divide_up(quads, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES * layout->halves;
     for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++)
         layout->order[i] = (uint8_t)(i / QK_DEPTHWISE_TAPS * (size_t)column->stride +
                                      i % QK_DEPTHWISE_TAPS * (size_t)column->dilation);
@@ -203,14 +203,14 @@ void qk_depthwise_lay_out(struct qk_depthwise_layout *layout,
     layout->halves = load_bytes < QK_DEPTHWISE_BYTES ? 2 : 1;
     layout->taps =
         qk_depthwise_count_taps(column->kernel, column->stride, column->dilation, load_bytes);
-    layout->row_cells = qk_divide_up((size_t)column->kernel, layout->taps);
+    layout->row_quads = qk_divide_up((size_t)column->kernel, layout->taps);
     layout->planes = depth / (size_t)(row->kernel * column->kernel);
     if (!fit_padded_rows(layout, row, column))
-        fit_cells(layout, row, column);
+        fit_quads(layout, row, column);
     layout->batch = qk_size_max(BATCH_BYTES / layout->slot_bytes, 1);
 }
 
-size_t qk_depthwise_cell(const struct qk_depthwise_layout *layout,
+size_t qk_depthwise_quad(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_geometry *geometry, size_t plane, size_t row,
                          size_t column)
 {
@@ -221,6 +221,6 @@ size_t qk_depthwise_cell(const struct qk_depthwise_layout *layout,
     const size_t cluster =
         (array * layout->planes + plane) * layout->row.clusters + row % layout->row.clusters;
     const size_t line = cluster * layout->lines + row / layout->row.clusters * layout->row.shift;
-    const size_t cell = line * layout->pitch + (layout->arrays > 1 ? 0 : column) * layout->shift;
-    return cell * QK_DEPTHWISE_TAPS;
+    const size_t quad = line * layout->pitch + (layout->arrays > 1 ? 0 : column) * layout->shift;
+    return quad * QK_DEPTHWISE_TAPS;
 }

@@ -8,12 +8,12 @@
 #include "kernels/conv/way.h"
 #include "kernels/wrap.h"
 
-/* An output channel's taps may take so many cells, so that a slot has room for some positions. */
-#define CELLS_MOST 256
-/* With more output channels for each channel of x than this, and more cells than this, igemm is
+/* An output channel's taps may take so many quads, so that a slot has room for some positions. */
+#define QUADS_MOST 256
+/* With more output channels for each channel of x than this, and more quads than this, igemm is
  * faster. */
 #define MULTIPLICITY_MOST 32
-#define MULTIPLE_CELLS_MOST 12
+#define MULTIPLE_QUADS_MOST 12
 
 /* Rough: the cycles that packing a weight takes, and all else that an output channel has. */
 #define WEIGHT_CYCLES 0.4
@@ -41,7 +41,7 @@ bool qk_conv_is_depthwise(const struct qk_conv *conv)
 {
     const struct qk_conv_desc *desc = &conv->desc;
     const bool many = desc->out_channels / desc->group > MULTIPLICITY_MOST;
-    const size_t most = many ? MULTIPLE_CELLS_MOST : CELLS_MOST;
+    const size_t most = many ? MULTIPLE_QUADS_MOST : QUADS_MOST;
     if (desc->group_channels != 1)
         return false;
     for (int i = QK_AXIS_COLUMN; i >= 0; i--) {
@@ -205,7 +205,7 @@ static size_t lay_out_workspace(struct state *state)
     const struct qk_depthwise_layout *layout = &state->layout;
     const size_t vectors = layout->slot_bytes / QK_DEPTHWISE_BYTES;
     const size_t lines = qk_depthwise_lines(layout);
-    const size_t weights = qk_divide_up(state->job.cells, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES;
+    const size_t weights = qk_divide_up(state->job.quads, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES;
     const size_t bytes[] = {
         (vectors + lines) * sizeof(struct qk_depthwise_sweep),
         QK_DEPTHWISE_OUTPUTS * weights,
@@ -220,23 +220,23 @@ static size_t lay_out_workspace(struct state *state)
     return at;
 }
 
-/* Fills, for all cells in the order of taps, where in a slot they are read, and which weights they
+/* Fills, for all quads in the order of taps, where in a slot they are read, and which weights they
  * have. */
-static void fill_cells(const struct state *state, uint32_t *offsets,
+static void fill_quads(const struct state *state, uint32_t *offsets,
                        struct qk_depthwise_weight_order *weight_orders)
 {
     const struct qk_depthwise_layout *layout = &state->layout;
     const size_t width = (size_t)state->geometry.axis[QK_AXIS_COLUMN].kernel;
     const size_t height = (size_t)state->geometry.axis[QK_AXIS_ROW].kernel;
-    for (size_t i = 0; i < state->job.cells; i++) {
-        const size_t column = i % layout->row_cells;
-        const size_t row = i / layout->row_cells % height;
-        const size_t plane = i / layout->row_cells / height;
-        offsets[i] = (uint32_t)qk_depthwise_cell(layout, &state->geometry, plane, row, column);
+    for (size_t i = 0; i < state->job.quads; i++) {
+        const size_t column = i % layout->row_quads;
+        const size_t row = i / layout->row_quads % height;
+        const size_t plane = i / layout->row_quads / height;
+        offsets[i] = (uint32_t)qk_depthwise_quad(layout, &state->geometry, plane, row, column);
 
         struct qk_depthwise_weight_order *group = weight_orders + i / QK_DEPTHWISE_LANES;
         const size_t lane = i % QK_DEPTHWISE_LANES;
-        const size_t first = i / layout->row_cells * width + column * layout->taps;
+        const size_t first = i / layout->row_quads * width + column * layout->taps;
         const size_t count = qk_size_min(width - column * layout->taps, layout->taps);
         if (lane == 0)
             *group = (struct qk_depthwise_weight_order){.from = first};
@@ -262,7 +262,7 @@ static double cut_units(struct state *state)
     const struct qk_conv_desc *desc = &state->conv->desc;
     const struct qk_depthwise_layout *layout = &state->layout;
     const double vectors = (double)qk_divide_up(layout->rows * layout->pitch, QK_DEPTHWISE_LANES);
-    const double products = (double)state->job.cells * (state->job.any_zero_point ? 1.2 : 0.6);
+    const double products = (double)state->job.quads * (state->job.any_zero_point ? 1.2 : 0.6);
     const double slower = state->conv->backend->depthwise->cycles;
     const double unit = state->conv->tuning->unit_ns * state->conv->tuning->cycles_per_ns;
     const double cycles = (20 + vectors * (3 + products)) * slower;
@@ -295,11 +295,11 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_epilogue
         qk_divide_up((size_t)state->geometry.axis[QK_AXIS_ROW].out, state->layout.rows);
     state->column_bands =
         qk_divide_up((size_t)state->geometry.axis[QK_AXIS_COLUMN].out, state->layout.columns);
-    const size_t cells =
-        conv->depth / (size_t)state->geometry.axis[QK_AXIS_COLUMN].kernel * state->layout.row_cells;
-    uint32_t *offsets = qk_conv_alloc(memory, cells, sizeof(*offsets));
+    const size_t quads =
+        conv->depth / (size_t)state->geometry.axis[QK_AXIS_COLUMN].kernel * state->layout.row_quads;
+    uint32_t *offsets = qk_conv_alloc(memory, quads, sizeof(*offsets));
     struct qk_depthwise_weight_order *weight_orders =
-        qk_conv_alloc(memory, qk_divide_up(cells, QK_DEPTHWISE_LANES), sizeof(*weight_orders));
+        qk_conv_alloc(memory, qk_divide_up(quads, QK_DEPTHWISE_LANES), sizeof(*weight_orders));
     if (!offsets || !weight_orders)
         return false;
     state->job = (struct qk_depthwise_job){
@@ -309,14 +309,14 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_epilogue
         .flip = qk_conv_x_flip(conv->x_type, conv->backend->depthwise->x_signed),
         .x_signed = conv->backend->depthwise->x_signed,
         .depth = conv->depth,
-        .cells = cells,
+        .quads = quads,
         .offsets = offsets,
         .weight_orders = weight_orders,
         .any_zero_point = conv->depthwise.any_zero_point,
         .epilogue = epilogue,
         .y_stride = geometry->positions,
     };
-    fill_cells(state, offsets, weight_orders);
+    fill_quads(state, offsets, weight_orders);
     plan->workspace_bytes = lay_out_workspace(state);
     const double cycles = cut_units(state);
     /* At most one unit for each byte of output. */

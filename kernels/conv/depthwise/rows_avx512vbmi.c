@@ -1,6 +1,6 @@
-/* Square kernels of 5 and 7, whose rows of taps have two cells, over long rows of x as they are. A
+/* Square kernels of 5 and 7, whose rows of taps have two quads, over long rows of x as they are. A
  * vector has 16 positions of a row of y; four rows of y are computed together, since they share
- * most of the rows of x that they see. No cells are laid out: each row of x is loaded and permuted
+ * most of the rows of x that they see. No quads are laid out: each row of x is loaded and permuted
  * once for all rows of taps that look at it. */
 #include "kernels/conv/depthwise/depthwise.h"
 
@@ -13,13 +13,13 @@
 
 enum { ROWS = 4, TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
 
-/* The kernel has at most so many rows, and each row of taps so many cells. */
-enum { HEIGHT = 7, CELLS = 2 };
+/* The kernel has at most so many rows, and each row of taps so many quads. */
+enum { HEIGHT = 7, QUADS = 2 };
 
 /* A tile has 16 columns of y. */
 struct tile {
-    uint8_t order[CELLS][BYTES]; /* which bytes of a load are the cells */
-    uint64_t inside[CELLS];      /* which of them look inside x */
+    uint8_t order[QUADS][BYTES]; /* which bytes of a load are the quads */
+    uint64_t inside[QUADS];      /* which of them look inside x */
     size_t offset;               /* of the load in a row of x */
     size_t column, columns;
 };
@@ -58,7 +58,7 @@ static void find_tile(const struct qk_depthwise_job *job, struct tile *tile)
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
     const int64_t first = qk_conv_look(axis, job->column + tile->column, 0);
     tile->offset = first > 0 ? (size_t)qk_size_min((size_t)first, (size_t)axis->in - 1) : 0;
-    for (size_t c = 0; c < CELLS; c++) {
+    for (size_t c = 0; c < QUADS; c++) {
         tile->inside[c] = 0;
         for (size_t i = 0; i < BYTES; i++) {
             const size_t step = i / TAPS * (size_t)axis->stride + c * TAPS + i % TAPS;
@@ -140,17 +140,17 @@ static inline __m512i load_weights(const uint8_t *from, const size_t count)
 /* Adds to the sums of four rows of a tile. `look` is the row of x that the first tap of the first
  * of them looks at; it may be before row 0. `from` is the address of the load in row 0. */
 __attribute__((always_inline)) static inline void
-add_rows(const struct view *view, const uint8_t *from, int64_t look, const __m512i orders[CELLS],
-         const __mmask64 inside[CELLS], __m512i weights[HEIGHT][CELLS], const struct form form,
+add_rows(const struct view *view, const uint8_t *from, int64_t look, const __m512i orders[QUADS],
+         const __mmask64 inside[QUADS], __m512i weights[HEIGHT][QUADS], const struct form form,
          __m512i sums[ROWS])
 {
-    /* Each cell has sums of its own, as a product has to wait for the one before that adds to the
+    /* Each quad has sums of its own, as a product has to wait for the one before that adds to the
      * same sum. */
-    __m512i of_cell[CELLS][ROWS];
+    __m512i of_quad[QUADS][ROWS];
 #pragma GCC unroll 4
     for (size_t row = 0; row < ROWS; row++) {
-        of_cell[0][row] = sums[row];
-        of_cell[1][row] = _mm512_setzero_si512();
+        of_quad[0][row] = sums[row];
+        of_quad[1][row] = _mm512_setzero_si512();
     }
 #pragma GCC unroll 16
     for (size_t i = 0; i < (ROWS - 1) * form.stride + form.height; i++) {
@@ -159,21 +159,21 @@ add_rows(const struct view *view, const uint8_t *from, int64_t look, const __m51
         __m512i loaded = _mm512_loadu_si512(line);
         if (form.flipped)
             loaded = _mm512_xor_si512(loaded, _mm512_set1_epi8((char)0x80));
-        __m512i seen[CELLS];
+        __m512i seen[QUADS];
 #pragma GCC unroll 2
-        for (size_t c = 0; c < CELLS; c++)
+        for (size_t c = 0; c < QUADS; c++)
             seen[c] = _mm512_mask_permutexvar_epi8(view->fill, inside[c], orders[c], loaded);
 #pragma GCC unroll 2
-        for (size_t c = 0; c < CELLS; c++)
+        for (size_t c = 0; c < QUADS; c++)
 #pragma GCC unroll 4
             for (size_t row = 0; row < ROWS; row++)
                 if (i >= row * form.stride && i - row * form.stride < form.height)
-                    of_cell[c][row] = _mm512_dpbusd_epi32(of_cell[c][row], seen[c],
+                    of_quad[c][row] = _mm512_dpbusd_epi32(of_quad[c][row], seen[c],
                                                           weights[i - row * form.stride][c]);
     }
 #pragma GCC unroll 4
     for (size_t row = 0; row < ROWS; row++)
-        sums[row] = _mm512_add_epi32(of_cell[0][row], of_cell[1][row]);
+        sums[row] = _mm512_add_epi32(of_quad[0][row], of_quad[1][row]);
 }
 
 __attribute__((always_inline)) static inline void store_rows(const struct view *view, uint8_t *y,
@@ -194,18 +194,18 @@ __attribute__((always_inline)) static inline void store_rows(const struct view *
 __attribute__((always_inline)) static inline void
 run_output(const struct view *view, const struct output *output, const struct form form)
 {
-    __m512i weights[HEIGHT][CELLS];
+    __m512i weights[HEIGHT][QUADS];
 #pragma GCC unroll 7
     for (size_t r = 0; r < form.height; r++)
 #pragma GCC unroll 2
-        for (size_t c = 0; c < CELLS; c++)
+        for (size_t c = 0; c < QUADS; c++)
             weights[r][c] = load_weights(output->weights + r * form.height + c * TAPS,
-                                         c + 1 < CELLS ? TAPS : form.height - c * TAPS);
+                                         c + 1 < QUADS ? TAPS : form.height - c * TAPS);
     for (const struct tile *tile = view->tiles; tile < view->tiles + view->tile_count; tile++) {
-        __m512i orders[CELLS];
-        __mmask64 inside[CELLS];
+        __m512i orders[QUADS];
+        __mmask64 inside[QUADS];
 #pragma GCC unroll 2
-        for (size_t c = 0; c < CELLS; c++) {
+        for (size_t c = 0; c < QUADS; c++) {
             orders[c] = _mm512_loadu_si512(tile->order[c]);
             inside[c] = tile->inside[c];
         }

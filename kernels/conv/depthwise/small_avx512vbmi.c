@@ -1,5 +1,5 @@
-/* Planes so small that one vector holds all of a channel: cells are permutations of that vector. So
- * a cell can have any four taps, not only neighbours, and nothing is laid out. The permutations
+/* Planes so small that one vector holds all of a channel: quads are permutations of that vector. So
+ * a quad can have any four taps, not only neighbours, and nothing is laid out. The permutations
  * (orders) are the same for all channels. */
 #include "kernels/conv/depthwise/depthwise.h"
 
@@ -35,7 +35,7 @@ bool qk_depthwise_is_small(const struct qk_depthwise_job *job)
 
 /* The row and column that the first tap of each of 64 positions looks at, clamped to what a signed
  * byte holds. Position i is in byte i / 16 * 4 + i % 16 / 4 * 16 + i % 4, from where unpacking
- * moves its cells in order. */
+ * moves its quads in order. */
 struct looks {
     __m512i row, column;
 };
@@ -151,13 +151,13 @@ __attribute__((always_inline)) static inline void run_positions(const struct qk_
                 sums[v] = broadcast_word(bias);
                 of_x[v] = _mm512_setzero_si512();
             }
-            const uint8_t *cells = orders;
-            for (size_t tap = 0; tap < depth; tap += TAPS, cells += VECTORS * QK_DEPTHWISE_BYTES) {
+            const uint8_t *quads = orders;
+            for (size_t tap = 0; tap < depth; tap += TAPS, quads += VECTORS * QK_DEPTHWISE_BYTES) {
                 const __m512i w = broadcast_word(weights + tap);
 #pragma GCC unroll 4
                 for (size_t v = 0; v < vectors; v++) {
                     const __m512i seen = _mm512_permutexvar_epi8(
-                        _mm512_load_si512(cells + v * QK_DEPTHWISE_BYTES), all);
+                        _mm512_load_si512(quads + v * QK_DEPTHWISE_BYTES), all);
                     sums[v] = _mm512_dpbusd_epi32(sums[v], seen, w);
                     if (centred)
                         of_x[v] = _mm512_dpbusd_epi32(of_x[v], seen, _mm512_set1_epi8(1));

@@ -6,9 +6,9 @@
 #include "kernels/conv/sizes.h"
 #include "kernels/wrap.h"
 
-/* Rough: the cycles that packing a weight takes, cell by cell or transposed, and all else that a
+/* Rough: the cycles that packing a weight takes, quad by quad or transposed, and all else that a
  * panel takes. */
-#define CELL_WEIGHT_CYCLES 3.2
+#define QUAD_WEIGHT_CYCLES 3.2
 #define TRANSPOSED_WEIGHT_CYCLES 0.25
 #define PANEL_CYCLES 400.0
 
@@ -20,12 +20,12 @@ struct recode {
     const int32_t *zero_points; /* for words: what is subtracted in each row, flipped alike */
 };
 
-/* Packs one cell of all rows of a panel, which are `row_bytes` apart in w. */
-QK_WRAPS static inline void pack_cell(const struct qk_igemm *igemm, struct recode recode,
+/* Packs one quad of all rows of a panel, which are `row_bytes` apart in w. */
+QK_WRAPS static inline void pack_quad(const struct qk_igemm *igemm, struct recode recode,
                                       const uint8_t *from, size_t rows, size_t row_bytes,
-                                      struct qk_slab_terms terms, uint8_t *cell)
+                                      struct qk_slab_terms terms, uint8_t *quad)
 {
-    for (size_t row = 0; row < rows; row++, from += row_bytes, cell += igemm->row_stride) {
+    for (size_t row = 0; row < rows; row++, from += row_bytes, quad += igemm->row_stride) {
         uint32_t value = 0;
         for (size_t k = 0; k < terms.count; k++) {
             const uint32_t byte = from[k * terms.stride] ^ recode.flip;
@@ -33,11 +33,11 @@ QK_WRAPS static inline void pack_cell(const struct qk_igemm *igemm, struct recod
                          ? (uint32_t)(uint16_t)(byte - (uint32_t)recode.zero_points[row]) << 16 * k
                          : byte << 8 * k;
         }
-        memcpy(cell, &value, sizeof(value));
+        memcpy(quad, &value, sizeof(value));
     }
 }
 
-/* Packs rows of weights, cell by cell, into a panel that holds zeros. */
+/* Packs rows of weights, quad by quad, into a panel that holds zeros. */
 static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *order,
                       const uint8_t *w, size_t rows, struct recode recode, uint8_t *panel)
 {
@@ -48,24 +48,24 @@ static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *or
             for (size_t i = 0; i < qk_slab_count(order, k_block); i++) {
                 const struct qk_slab_terms terms =
                     qk_slab_terms(order, &conv->desc, k_block, tap, i);
-                uint8_t *cell = panel + qk_igemm_weight_at(igemm, 0, i);
+                uint8_t *quad = panel + qk_igemm_weight_at(igemm, 0, i);
                 if (recode.words &&
-                    terms.count == 2) /* most cells of words: constants make this fast */
-                    pack_cell(igemm, (struct recode){true, recode.flip, recode.zero_points},
+                    terms.count == 2) /* most quads of words: constants make this fast */
+                    pack_quad(igemm, (struct recode){true, recode.flip, recode.zero_points},
                               w + terms.first, rows, conv->depth,
-                              (struct qk_slab_terms){0, terms.stride, 2}, cell);
+                              (struct qk_slab_terms){0, terms.stride, 2}, quad);
                 else if (!recode.words && terms.stride == 1 && terms.count == 4)
-                    pack_cell(igemm, (struct recode){false, recode.flip, NULL}, w + terms.first,
-                              rows, conv->depth, (struct qk_slab_terms){0, 1, 4}, cell);
+                    pack_quad(igemm, (struct recode){false, recode.flip, NULL}, w + terms.first,
+                              rows, conv->depth, (struct qk_slab_terms){0, 1, 4}, quad);
                 else if (!recode.words && terms.count == 4)
-                    pack_cell(igemm, (struct recode){false, recode.flip, NULL}, w + terms.first,
-                              rows, conv->depth, (struct qk_slab_terms){0, terms.stride, 4}, cell);
+                    pack_quad(igemm, (struct recode){false, recode.flip, NULL}, w + terms.first,
+                              rows, conv->depth, (struct qk_slab_terms){0, terms.stride, 4}, quad);
                 else
-                    pack_cell(igemm, recode, w + terms.first, rows, conv->depth, terms, cell);
+                    pack_quad(igemm, recode, w + terms.first, rows, conv->depth, terms, quad);
             }
 }
 
-/* Packs like pack_rows, but faster, for bytes whose cells hold channels: they are transposed into
+/* Packs like pack_rows, but faster, for bytes whose quads hold channels: they are transposed into
  * the panel, and the rows of w are read in one go, from their beginning to their end. */
 static void pack_transposed(const struct qk_conv *conv, const struct qk_slab_order *order,
                             struct qk_transpose job, uint8_t *panel)
@@ -73,7 +73,7 @@ static void pack_transposed(const struct qk_conv *conv, const struct qk_slab_ord
     const size_t channels = conv->desc.group_channels;
     job.to = panel;
     job.to_tap_stride = conv->igemm.step_bytes;
-    job.channels = order->step_slabs * order->cell_k;
+    job.channels = order->step_slabs * order->quad_k;
     job.k_blocks = channels / job.channels;
     conv->backend->slabs->transpose(&job);
     job.from += job.k_blocks * job.channels * job.taps;
@@ -84,10 +84,10 @@ static void pack_transposed(const struct qk_conv *conv, const struct qk_slab_ord
         conv->backend->slabs->transpose(&job);
 }
 
-/* Whether weights can be packed by transposing, which takes bytes, and cells that hold channels. */
+/* Whether weights can be packed by transposing, which takes bytes, and quads that hold channels. */
 static bool may_transpose(const struct qk_conv *conv, const struct qk_slab_order *order)
 {
-    return conv->backend->slabs->transpose && !order->columns_in_cells &&
+    return conv->backend->slabs->transpose && !order->columns_in_quads &&
            conv->depth / conv->desc.group_channels <= QK_TRANSPOSE_TAPS;
 }
 
@@ -108,8 +108,8 @@ QK_WRAPS static void pack_panel(const struct qk_conv *conv, const struct qk_slab
             .taps = conv->depth / conv->desc.group_channels,
             .flip = (uint8_t)centre,
             .to_row_stride = igemm->row_stride,
-            .to_cell_stride = igemm->cell_stride,
-            .cells = igemm->cell_stride == QK_IGEMM_CELL_BYTES
+            .to_quad_stride = igemm->quad_stride,
+            .quads = igemm->quad_stride == QK_IGEMM_QUAD_BYTES
                          ? QK_IGEMM_STEP_SLABS
                          : order->step_slabs + (igemm->pairs ? order->step_slabs % 2 : 0),
             .pairs = igemm->pairs,
@@ -123,7 +123,7 @@ QK_WRAPS static void pack_panel(const struct qk_conv *conv, const struct qk_slab
                                       (uint32_t)(qk_w_zero_point(conv, channel + row) - centre));
         return;
     }
-    const bool words = igemm->cell_k == 2;
+    const bool words = igemm->quad_k == 2;
     const int32_t flipped = words == is_signed ? 128 : 0;
     int32_t zero_points[QK_IGEMM_MR_MAX];
     for (size_t row = 0; row < rows; row++) {
@@ -152,7 +152,7 @@ static void mark_wide_slabs(const struct qk_conv *conv, const struct qk_slab_ord
     }
 }
 
-/* Whether two weights of a cell leave the range in which `mark_wide` keeps bytes: the positive ones
+/* Whether two weights of a quad leave the range in which `mark_wide` keeps bytes: the positive ones
  * add up to more than 128, or the negative ones to less than -128. */
 static bool is_wide_pair(int32_t a, int32_t b)
 {
@@ -161,19 +161,19 @@ static bool is_wide_pair(int32_t a, int32_t b)
     return up > 128 || down < -128;
 }
 
-/* Whether any row of a panel has a wide pair in one cell. `w` is the panel's first row. */
+/* Whether any row of a panel has a wide pair in one quad. `w` is the panel's first row. */
 static bool is_wide_slab(const struct qk_conv *conv, const uint8_t *w, size_t rows,
                          struct qk_slab_terms terms)
 {
     const int32_t centre = conv->constants.w_type == QK_INT8 ? 0 : 128;
     bool wide = false;
     for (size_t row = 0; row < rows && !wide; row++) {
-        int32_t cell[QK_IGEMM_CELL_BYTES] = {0};
+        int32_t quad[QK_IGEMM_QUAD_BYTES] = {0};
         for (size_t k = 0; k < terms.count; k++) {
             const uint8_t byte = w[row * conv->depth + terms.first + k * terms.stride];
-            cell[k] = centre == 0 ? (int8_t)byte : byte - centre;
+            quad[k] = centre == 0 ? (int8_t)byte : byte - centre;
         }
-        wide = is_wide_pair(cell[0], cell[1]) || is_wide_pair(cell[2], cell[3]);
+        wide = is_wide_pair(quad[0], quad[1]) || is_wide_pair(quad[2], quad[3]);
     }
     return wide;
 }
@@ -226,7 +226,7 @@ static bool needs_ones(const struct qk_conv *conv)
     bool any = false;
     for (size_t i = 0; i < conv->constants.w_zero_point_count; i++)
         any = any || qk_w_zero_point(conv, i) != zero_point_centre(conv);
-    return any && conv->backend->igemm->cell_k != 2;
+    return any && conv->backend->igemm->quad_k != 2;
 }
 
 static double guess_panel_cycles(const struct qk_conv *conv, const struct qk_slab_order *order,
@@ -235,7 +235,7 @@ static double guess_panel_cycles(const struct qk_conv *conv, const struct qk_sla
     const struct qk_igemm *igemm = conv->backend->igemm;
     const double weights = (double)qk_size_min(rows, igemm->mr) * (double)conv->depth;
     if (!may_transpose(conv, order))
-        return PANEL_CYCLES + CELL_WEIGHT_CYCLES * weights;
+        return PANEL_CYCLES + QUAD_WEIGHT_CYCLES * weights;
     return PANEL_CYCLES + TRANSPOSED_WEIGHT_CYCLES * weights;
 }
 

@@ -17,19 +17,19 @@
 #include "kernels/conv/sizes.h"
 #include "kernels/conv/way.h"
 
-/* A unit has at least so many cells in each slab, if it has so many positions. Where the slabs of
+/* A unit has at least so many quads in each slab, if it has so many positions. Where the slabs of
  * those do not fit into the cache, or there are too many slabs, K is taken in parts. */
-#define K_PART_CELLS 512
-/* A unit never has more cells in a slab, so that its list of strips is bounded. */
-#define UNIT_CELLS ((size_t)1 << 14)
+#define K_PART_QUADS 512
+/* A unit never has more quads in a slab, so that its list of strips is bounded. */
+#define UNIT_QUADS ((size_t)1 << 14)
 /* Units are cut so that other cores get some and a worker gives way, but no smaller than this: what
  * neighbours have in common is made in each of them. */
-#define UNIT_CELLS_LEAST 512
+#define UNIT_QUADS_LEAST 512
 /* Parts of the channels make the same slabs again, which may cost this share of the products. */
 #define SLABS_CHEAP 0.03
 /* With more than this share, making slabs on two threads would leave too little to gain. */
 #define SLABS_MOST 0.2
-/* Beginning a slab takes as long as so many pairs of 16 cells. */
+/* Beginning a slab takes as long as so many pairs of 16 quads. */
 #define SLAB_CHUNKS 0.5
 /* What takes less than so many units' time is one unit: handing over a part would not pay. */
 #define WORTH_CUTTING 1.2
@@ -72,8 +72,8 @@ static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_sla
     return overlap;
 }
 
-/* How many cells one slab has. */
-static size_t slab_cells(const struct qk_slab_layout *layout)
+/* How many quads one slab has. */
+static size_t slab_quads(const struct qk_slab_layout *layout)
 {
     return (layout->images - 1) * layout->image_pitch +
            (layout->rows + layout->row.span - 1) * layout->pitch + layout->columns +
@@ -81,28 +81,28 @@ static size_t slab_cells(const struct qk_slab_layout *layout)
 }
 
 /* Sets what follows from rows and columns. A slab has an odd number of cache lines, so that the
- * same cells of all slabs do not fall on the same few sets of the cache. */
+ * same quads of all slabs do not fall on the same few sets of the cache. */
 static void set_slab_bytes(struct qk_slab_layout *layout)
 {
-    size_t lines = qk_divide_up(slab_cells(layout), 16);
+    size_t lines = qk_divide_up(slab_quads(layout), 16);
     layout->slab_bytes = (lines | 1) * 64;
 }
 
 /* ---- Units ------------------------------------------------------------------------------- */
 
 /* Gives a unit the most rows, or else the most columns of one row, such that a slab has at most
- * `cells` cells. False: not even a strip's columns. */
+ * `quads` quads. False: not even a strip's columns. */
 static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct candidate *candidate,
-                     size_t cells)
+                     size_t quads)
 {
     struct qk_slab_layout *layout = &candidate->layout;
     const size_t height = (size_t)plan->geometry.axis[QK_AXIS_ROW].out;
     const size_t width = (size_t)plan->geometry.axis[QK_AXIS_COLUMN].out;
     const size_t span = layout->column.span;
     const size_t tall = layout->row.span;
-    if (cells > width && cells - width > span && tall < (cells - width - span)) {
+    if (quads > width && quads - width > span && tall < (quads - width - span)) {
         const size_t pitch = width + span - layout->overlap;
-        const size_t more = (cells - width - span) / pitch; /* rows behind the first */
+        const size_t more = (quads - width - span) / pitch; /* rows behind the first */
         if (more >= tall) {
             layout->rows = qk_size_min(more - tall + 1, height);
             layout->columns = width;
@@ -110,19 +110,19 @@ static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct candidate *ca
             return true;
         }
     }
-    if (tall >= cells || cells / (tall + 1) < span + QK_IGEMM_NR)
+    if (tall >= quads || quads / (tall + 1) < span + QK_IGEMM_NR)
         return false;
     layout->overlap = 0;
     layout->rows = 1;
-    layout->columns = qk_size_min(cells / (tall + 1) - span, width);
+    layout->columns = qk_size_min(quads / (tall + 1) - span, width);
     layout->pitch = layout->columns + span;
     return true;
 }
 
 /* Tiles by position end where a band does; others have whole vectors, which more places fill. */
-static size_t cells_least(const struct qk_conv_igemm_plan *plan)
+static size_t quads_least(const struct qk_conv_igemm_plan *plan)
 {
-    return plan->conv->backend->igemm->by_position ? UNIT_CELLS_LEAST / 6 : UNIT_CELLS_LEAST;
+    return plan->conv->backend->igemm->by_position ? UNIT_QUADS_LEAST / 6 : UNIT_QUADS_LEAST;
 }
 
 /* Cuts rows, or else columns, into bands of about the same size, none larger than before: at least
@@ -135,7 +135,7 @@ static void cut_bands(const struct qk_conv_igemm_plan *plan, struct candidate *c
     const size_t width = (size_t)plan->geometry.axis[QK_AXIS_COLUMN].out;
     const bool lines = layout->columns == width;
     const size_t whole = lines ? height * layout->pitch : width;
-    const size_t useful = qk_size_max(whole / cells_least(plan), 1);
+    const size_t useful = qk_size_max(whole / quads_least(plan), 1);
     const size_t wanted = qk_size_min(least, useful);
     if (lines && height > 1) {
         layout->rows = qk_size_min(layout->rows, qk_divide_up(height, qk_size_min(wanted, height)));
@@ -153,8 +153,8 @@ static void cut_bands(const struct qk_conv_igemm_plan *plan, struct candidate *c
         layout->columns = qk_divide_up(width, candidate->column_bands);
 }
 
-/* Chains images with small planes one behind the other, to units of about UNIT_CELLS_LEAST places:
- * then strips are full, and weights are read once for all of them. `most` bounds the cells of a
+/* Chains images with small planes one behind the other, to units of about UNIT_QUADS_LEAST places:
+ * then strips are full, and weights are read once for all of them. `most` bounds the quads of a
  * slab. */
 static void chain_images(const struct qk_conv_igemm_plan *plan, struct candidate *candidate,
                          size_t most)
@@ -163,7 +163,7 @@ static void chain_images(const struct qk_conv_igemm_plan *plan, struct candidate
     const size_t shared = count_overlap(&plan->geometry.axis[QK_AXIS_ROW], &layout->row);
     const size_t pitch = (layout->rows + layout->row.span - shared) * layout->pitch;
     const size_t images = plan->geometry.images;
-    const size_t fit = qk_size_min(most, UNIT_CELLS_LEAST) / pitch;
+    const size_t fit = qk_size_min(most, UNIT_QUADS_LEAST) / pitch;
     const bool whole = candidate->row_bands * candidate->column_bands == 1 &&
                        layout->k_part_bundles == layout->bundles;
     candidate->image_bands = whole && fit > 1 ? qk_divide_up(images, fit) : images;
@@ -188,8 +188,8 @@ static double dot_cycles(const struct qk_slab_order *order)
 static size_t dots_most(const struct qk_conv_igemm_plan *plan)
 {
     const struct qk_conv_backend *backend = plan->conv->backend;
-    const size_t cells = plan->order.steps * plan->order.step_slabs;
-    if (!backend->igemm->dot || cells > plan->conv->tuning->dot_bytes / QK_IGEMM_CELL_BYTES)
+    const size_t quads = plan->order.steps * plan->order.step_slabs;
+    if (!backend->igemm->dot || quads > plan->conv->tuning->dot_bytes / QK_IGEMM_QUAD_BYTES)
         return 0;
     if (backend->igemm->whole_steps)
         return 1;
@@ -269,16 +269,16 @@ static struct candidate candidate_for(const struct qk_conv_igemm_plan *plan, enu
     layout->bundles = order->steps / layout->bundle_steps;
     layout->k_part_bundles = layout->bundles;
     const size_t all_slabs = layout->bundles * layout->bundle_slabs;
-    const size_t unit_cells = plan->conv->tuning->cells_bytes / QK_IGEMM_CELL_BYTES;
-    const size_t cells = qk_size_min(unit_cells / all_slabs, UNIT_CELLS);
-    if (all_slabs > plan->conv->tuning->slabs_most || !fit_unit(plan, &candidate, cells)) {
-        if (layout->bundle_slabs > unit_cells / K_PART_CELLS ||
-            !fit_unit(plan, &candidate, K_PART_CELLS))
+    const size_t unit_quads = plan->conv->tuning->quads_bytes / QK_IGEMM_QUAD_BYTES;
+    const size_t quads = qk_size_min(unit_quads / all_slabs, UNIT_QUADS);
+    if (all_slabs > plan->conv->tuning->slabs_most || !fit_unit(plan, &candidate, quads)) {
+        if (layout->bundle_slabs > unit_quads / K_PART_QUADS ||
+            !fit_unit(plan, &candidate, K_PART_QUADS))
             return candidate;
-        layout->k_part_bundles = unit_cells / K_PART_CELLS / layout->bundle_slabs;
+        layout->k_part_bundles = unit_quads / K_PART_QUADS / layout->bundle_slabs;
     }
     cut_bands(plan, &candidate, 1);
-    chain_images(plan, &candidate, cells);
+    chain_images(plan, &candidate, quads);
     count_cycles(plan, &candidate);
     return candidate;
 }
@@ -319,7 +319,7 @@ static void cut_units(const struct qk_conv_igemm_plan *plan, struct candidate *c
     set_slab_bytes(&candidate->layout);
     if (candidate->layout.k_part_bundles < candidate->layout.bundles) {
         const struct qk_igemm *igemm = plan->conv->backend->igemm;
-        const size_t strips = qk_conv_strips_most(igemm, slab_cells(&candidate->layout));
+        const size_t strips = qk_conv_strips_most(igemm, slab_quads(&candidate->layout));
         const size_t tile = qk_igemm_tile_sums(igemm) * sizeof(int32_t);
         most = qk_size_max(plan->conv->tuning->sums_bytes / tile / strips, 1);
     }
@@ -345,25 +345,25 @@ static struct qk_conv_igemm_workspace lay_out(const struct qk_conv_igemm_plan *p
     const struct qk_slab_layout *layout = &plan->layout;
     const struct qk_igemm *igemm = plan->conv->backend->igemm;
     const size_t tile = qk_igemm_tile_sums(igemm) * sizeof(int32_t);
-    const size_t strips = qk_conv_strips_most(igemm, slab_cells(layout));
+    const size_t strips = qk_conv_strips_most(igemm, slab_quads(layout));
     const bool whole = layout->k_part_bundles == layout->bundles;
     const bool column_sums = plan->conv->igemm.ones != NULL;
-    /* Products read whole vectors, beyond the last cell, and where they take whole steps, beyond
+    /* Products read whole vectors, beyond the last quad, and where they take whole steps, beyond
      * the last slab. */
-    const size_t slack = QK_IGEMM_NR * QK_IGEMM_CELL_BYTES;
+    const size_t slack = QK_IGEMM_NR * QK_IGEMM_QUAD_BYTES;
     const size_t slabs = layout->k_part_bundles * layout->bundle_slabs +
                          (igemm->whole_steps ? plan->order.step_slabs : 0);
     struct qk_conv_igemm_workspace work;
     size_t at = 0;
-    work.cells = reserve(&at, slabs * layout->slab_bytes + slack);
+    work.quads = reserve(&at, slabs * layout->slab_bytes + slack);
     work.sums = reserve(&at, whole ? tile : plan->m_part_panels * strips * tile);
     work.column_tile = reserve(&at, column_sums ? tile : 0);
     work.column_sums =
         reserve(&at, column_sums ? (strips * igemm->nr + QK_IGEMM_VECTOR) * sizeof(int32_t) : 0);
     work.strips = reserve(&at, strips * sizeof(struct qk_conv_strip));
     work.stretches = reserve(&at, (strips + layout->images) * sizeof(struct qk_stretch));
-    const size_t dot_cells = plan->order.steps * plan->order.step_slabs;
-    work.dot_bytes = plan->dots > 0 ? dot_cells * QK_IGEMM_CELL_BYTES + QK_IGEMM_SLACK : 0;
+    const size_t dot_quads = plan->order.steps * plan->order.step_slabs;
+    work.dot_bytes = plan->dots > 0 ? dot_quads * QK_IGEMM_QUAD_BYTES + QK_IGEMM_SLACK : 0;
     work.dots = reserve(&at, plan->dots * work.dot_bytes);
     work.bytes = at;
     return work;

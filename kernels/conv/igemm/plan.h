@@ -8,13 +8,13 @@
 
 /* Where the parts of the workspace begin, in bytes; each is aligned to 64. */
 struct qk_conv_igemm_workspace {
-    size_t cells;
+    size_t quads;
     size_t sums;        /* a tile, or where K has parts, all tiles of the unit */
     size_t column_tile; /* this and column_sums are there where w has zero points */
     size_t column_sums;
     size_t strips; /* struct qk_conv_strip and qk_stretch, of a full unit */
     size_t stretches;
-    size_t dots; /* gathered cells of single positions, dot_bytes apart */
+    size_t dots; /* gathered quads of single positions, dot_bytes apart */
     size_t dot_bytes;
     size_t bytes;
 };

@@ -20,7 +20,7 @@ struct unit {
 struct work {
     const uint8_t *x;
     uint8_t *y;
-    uint8_t *cells;
+    uint8_t *quads;
     int32_t *sums;
     int32_t *column_tile;
     int32_t *column_sums;
@@ -77,7 +77,7 @@ static struct qk_slab_job slab_job(const struct qk_conv_igemm_plan *plan, const 
     };
 }
 
-/* Gathers the cells of the positions that are computed by dot products, for steps [begin, end). */
+/* Gathers the quads of the positions that are computed by dot products, for steps [begin, end). */
 static void gather_dots(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                         const struct work *work, size_t begin, size_t end)
 {
@@ -86,10 +86,10 @@ static void gather_dots(const struct qk_conv_igemm_plan *plan, const struct unit
         const size_t place = strip->first + strip->places - unit->dots + i;
         uint8_t *to = work->dots + i * plan->workspace.dot_bytes;
         for (size_t s = begin; s < end; s++) {
-            const uint8_t *from = work->cells + plan->steps[s].offset + place * QK_IGEMM_CELL_BYTES;
+            const uint8_t *from = work->quads + plan->steps[s].offset + place * QK_IGEMM_QUAD_BYTES;
             for (size_t slab = 0; slab < plan->order.step_slabs; slab++) {
-                memcpy(to, from, QK_IGEMM_CELL_BYTES);
-                to += QK_IGEMM_CELL_BYTES;
+                memcpy(to, from, QK_IGEMM_QUAD_BYTES);
+                to += QK_IGEMM_QUAD_BYTES;
                 if (slab + 1 < plan->steps[s].slabs)
                     from += plan->layout.slab_bytes;
             }
@@ -106,7 +106,7 @@ static void multiply_runs(const struct qk_conv_igemm_plan *plan, const struct qk
     args.positions = strip->run;
     for (size_t done = 0; done < strip->places; done += strip->run) {
         igemm->multiply(&args);
-        args.cells += plan->layout.pitch * QK_IGEMM_CELL_BYTES;
+        args.quads += plan->layout.pitch * QK_IGEMM_QUAD_BYTES;
         args.sums += strip->run * igemm->mr;
     }
 }
@@ -120,7 +120,7 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
     const struct qk_conv_strip *strip = &work->strips[b];
     const size_t dots = b + 1 == unit->strip_count ? unit->dots : 0;
     struct qk_igemm_args args = {
-        .cells = work->cells + strip->first * QK_IGEMM_CELL_BYTES,
+        .quads = work->quads + strip->first * QK_IGEMM_QUAD_BYTES,
         .slab_bytes = plan->layout.slab_bytes,
         .steps = plan->steps + begin,
         .step_count = end - begin,
@@ -144,7 +144,7 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
         conv->backend->igemm->multiply(&args);
     if (dots == 0)
         return;
-    args.cells = work->dots;
+    args.quads = work->dots;
     args.step_slabs = plan->order.step_slabs;
     args.position_bytes = plan->workspace.dot_bytes;
     args.positions = dots;
@@ -247,7 +247,7 @@ static void run_units(const struct qk_conv_igemm_plan *plan, size_t begin_unit, 
         const size_t bundles = qk_size_min(layout->bundles - g, layout->k_part_bundles);
         const size_t begin = g * layout->bundle_steps;
         const size_t end = begin + bundles * layout->bundle_steps;
-        qk_slabs_make(&job, g, g + bundles, work->cells);
+        qk_slabs_make(&job, g, g + bundles, work->quads);
         gather_dots(plan, &unit, work, begin, end);
         if (plan->conv->igemm.ones)
             add_column_sums(plan, &unit, work, begin, end);
@@ -265,7 +265,7 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
     const struct work work = {
         .x = qk_conv_x(inputs),
         .y = outputs[0],
-        .cells = bytes + at->cells,
+        .quads = bytes + at->quads,
         .sums = (int32_t *)(void *)(bytes + at->sums),
         .column_tile = (int32_t *)(void *)(bytes + at->column_tile),
         .column_sums = (int32_t *)(void *)(bytes + at->column_sums),

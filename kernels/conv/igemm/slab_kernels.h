@@ -1,6 +1,6 @@
 /* What a convolution by integer products needs besides the products: kernels that lay x out as
  * slabs (fill), that make y of a tile's sums (epilogues), and that pack weights (transpose). There
- * is a set for each kind of cell and each vector unit. Private to conv/. */
+ * is a set for each kind of quad and each vector unit. Private to conv/. */
 #ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_H
 #define KERNELS_CONV_IGEMM_SLAB_KERNELS_H
 
@@ -10,25 +10,25 @@
 #include "kernels/conv/window.h"
 #include "kernels/gemm/igemm.h"
 
-/* fill: makes the cells of some slabs, which differ in nothing but their planes. Cell (i, j) lies
+/* fill: makes the quads of some slabs, which differ in nothing but their planes. Quad (i, j) lies
  * at i * pitch + j and holds element (i, j) of each of its sources: a source is a window of a
- * plane, and there are as many as a cell has terms. Elements outside the plane are padding. Nothing
- * outside the planes is read. Cells between the end of a row and the next one's beginning, where
+ * plane, and there are as many as a quad has terms. Elements outside the plane are padding. Nothing
+ * outside the planes is read. Quads between the end of a row and the next one's beginning, where
  * the pitch leaves some, may become anything. */
 struct qk_slab_fill {
     size_t slabs;                       /* at least 1 */
-    size_t slab_bytes;                  /* from one slab's cells to the next one's */
+    size_t slab_bytes;                  /* from one slab's quads to the next one's */
     const uint8_t *planes[4];           /* of each source; all NULL: everything is padding */
     size_t plane_step;                  /* bytes from a source's plane to that of the next slab */
     const struct qk_window *windows[4]; /* alike, but for column_first and inside_columns */
     /* What every byte is xored with: makes x unsigned or, where the products want that, signed. For
      * words, which are x less its zero point, it makes x unsigned first. */
     uint8_t flip;
-    int32_t x_zero_point; /* what padding holds, before that; subtracted where cells are words */
-    uint8_t *cells;
+    int32_t x_zero_point; /* what padding holds, before that; subtracted where quads are words */
+    uint8_t *quads;
 };
 
-/* Whether the four sources of a cell are neighbouring bytes of one plane, so that a cell is a
+/* Whether the four sources of a quad are neighbouring bytes of one plane, so that a quad is a
  * 4-byte word of x. */
 static inline bool qk_slab_sees_words(const struct qk_slab_fill *job)
 {
@@ -39,17 +39,17 @@ static inline bool qk_slab_sees_words(const struct qk_slab_fill *job)
     return words;
 }
 
-/* Fills `count` cells that are words of x, `stride` bytes apart. Words one by one take no more time
+/* Fills `count` quads that are words of x, `stride` bytes apart. Words one by one take no more time
  * than a gather, which microcode has made slow on many a CPU. */
 static inline void qk_slab_copy_words(const uint8_t *from, int64_t stride, size_t count,
                                       uint8_t flip, uint8_t *to)
 {
     const uint32_t flips = flip * UINT32_C(0x01010101);
-    for (size_t i = 0; i < count; i++, from += stride, to += QK_IGEMM_CELL_BYTES) {
-        uint32_t cell;
-        memcpy(&cell, from, sizeof(cell));
-        cell ^= flips;
-        memcpy(to, &cell, sizeof(cell));
+    for (size_t i = 0; i < count; i++, from += stride, to += QK_IGEMM_QUAD_BYTES) {
+        uint32_t quad;
+        memcpy(&quad, from, sizeof(quad));
+        quad ^= flips;
+        memcpy(to, &quad, sizeof(quad));
     }
 }
 
@@ -72,7 +72,7 @@ struct qk_epilogue_tile {
     size_t rows;
     const int32_t *bias; /* this and the next two: [rows] */
     const float *multiplier;
-    const int32_t *w_zero_point; /* NULL: 0 for all, as always where cells are words */
+    const int32_t *w_zero_point; /* NULL: 0 for all, as always where quads are words */
     const int32_t *column_sums;  /* [positions], read where there is a w_zero_point */
     const struct qk_stretch *stretches;
     size_t stretch_count;
@@ -92,18 +92,18 @@ struct qk_transpose {
     uint8_t flip;    /* every byte is xored with it: 0x80 makes unsigned weights signed ones */
     uint8_t *to;
     size_t to_row_stride, to_tap_stride;
-    /* From one cell of a row to the next one's, and how many of each tap are written. Either the
-     * cells of a row lie together, all 16; or those of neighbouring rows do. */
-    size_t to_cell_stride, cells;
-    bool pairs;    /* of cells lie side by side, as qk_igemm has them; only for backends that do */
+    /* From one quad of a row to the next one's, and how many of each tap are written. Either the
+     * quads of a row lie together, all 16; or those of neighbouring rows do. */
+    size_t to_quad_stride, quads;
+    bool pairs;    /* of quads lie side by side, as qk_igemm has them; only for backends that do */
     int32_t *sums; /* [rows]: the sum of each row's weights is added */
 };
 
-/* Where the cells of a row lie, from its first one on. */
-static inline size_t qk_transpose_cell_at(const struct qk_transpose *job, size_t cell)
+/* Where the quads of a row lie, from its first one on. */
+static inline size_t qk_transpose_quad_at(const struct qk_transpose *job, size_t quad)
 {
-    const size_t second = job->pairs ? cell % 2 : 0;
-    return (cell - second) * job->to_cell_stride + second * QK_IGEMM_CELL_BYTES;
+    const size_t second = job->pairs ? quad % 2 : 0;
+    return (quad - second) * job->to_quad_stride + second * QK_IGEMM_QUAD_BYTES;
 }
 
 #define QK_TRANSPOSE_TAPS 64
@@ -115,12 +115,12 @@ struct qk_slab_kernels {
     void (*transpose)(const struct qk_transpose *job); /* NULL: the packer does it */
 };
 
-/* The definitions, in plain C. Cells have 4 terms or 2. */
-void qk_slab_fill_scalar(size_t cell_k, const struct qk_slab_fill *job);
+/* The definitions, in plain C. Quads have 4 terms or 2. */
+void qk_slab_fill_scalar(size_t quad_k, const struct qk_slab_fill *job);
 void qk_requantize_tile_scalar(const struct qk_epilogue_tile *tile);
 void qk_transpose_scalar(const struct qk_transpose *job);
 
-/* By what a cell holds: 2 signed 16-bit words, x less its zero point; or 4 bytes. */
+/* By what a quad holds: 2 signed 16-bit words, x less its zero point; or 4 bytes. */
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__scalar;
 extern const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2;
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2;

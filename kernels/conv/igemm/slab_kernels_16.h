@@ -5,11 +5,10 @@
  * - bytes_16: a vector of so many bytes, and load_16, store_16, splat_16; range_16: a mask of those
  *   from `begin` to before `end`; select_16: what the mask says, of two; evens_16: of 32 bytes, in
  *   two vectors, every second one from the first on;
- * - struct sources: 16 elements of each source of the cells;
- * - struct form: what a cell holds, `terms` of it, and form_for; store_cells: the first `count` of
- *   16 cells;
- * - requantize_row: bytes of a row's positions.
- */
+ * - struct sources: 16 elements of each source of the quads;
+ * - struct form: what a quad holds, `terms` of it, and form_for; store_quads: the first `count` of
+ * 16 quads;
+ * - requantize_row: bytes of a row's positions. */
 #ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_16_H
 #define KERNELS_CONV_IGEMM_SLAB_KERNELS_16_H
 
@@ -85,7 +84,7 @@ static size_t count_whole(const struct qk_slab_fill *job, size_t terms, size_t a
 }
 
 /* Where the chunk from column `at` on begins that leaves no columns behind it: further to the
- * front, if all of it then looks inside. Some cells are made twice, which takes less time than a
+ * front, if all of it then looks inside. Some quads are made twice, which takes less time than a
  * few by themselves. */
 static size_t end_with_columns(const struct qk_slab_fill *job, size_t terms, size_t at)
 {
@@ -95,16 +94,16 @@ static size_t end_with_columns(const struct qk_slab_fill *job, size_t terms, siz
     return columns - CHUNK;
 }
 
-/* Fills the first `count` cells of a chunk in some rows, `step` bytes apart in x, where its
+/* Fills the first `count` quads of a chunk in some rows, `step` bytes apart in x, where its
  * elements are `stride` apart, 1 or 2, and the plane has all that is read. `first`: the elements of
- * the first row, for each source. `padded`: some of them are padding; otherwise all cells are made.
+ * the first row, for each source. `padded`: some of them are padding; otherwise all quads are made.
  */
 __attribute__((always_inline)) static inline void
 fill_rows(const struct form *form, const struct chunk chunk[4], const uint8_t *const first[4],
           size_t count, size_t rows, int64_t step, uint8_t *to, size_t to_step,
           const int64_t stride, const bool padded)
 {
-    const struct form mine = *form; /* a copy, which cells cannot overlap: it stays in registers */
+    const struct form mine = *form; /* a copy, which quads cannot overlap: it stays in registers */
     const bytes_16 fill = chunk[0].fill;
     const uint8_t *from[4];
     bytes_16 inside[4];
@@ -123,7 +122,7 @@ fill_rows(const struct form *form, const struct chunk chunk[4], const uint8_t *c
                 bytes = evens_16(bytes, load_16(row + CHUNK));
             sources.bytes[k] = padded ? select_16(inside[k], bytes, fill) : bytes;
         }
-        store_cells(&mine, &sources, padded ? count : CHUNK, to);
+        store_quads(&mine, &sources, padded ? count : CHUNK, to);
     }
 }
 
@@ -189,7 +188,7 @@ fill_slowly(const struct form *form, const struct chunk chunk[4], size_t plane, 
         for (size_t k = 0; k < form->terms; k++)
             sources.bytes[k] =
                 load_chunk(&chunk[k], chunk[k].plane + plane, line + (int64_t)i * step);
-        store_cells(form, &sources, count, to);
+        store_quads(form, &sources, count, to);
     }
 }
 
@@ -213,7 +212,7 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
         const size_t whole = count_whole(job, form->terms, at);
         chunks = single ? qk_size_max(whole, 1) : 1;
         const size_t rows = single ? chunks : inside.end - inside.begin;
-        const size_t to_step = (single ? CHUNK : window->pitch) * QK_IGEMM_CELL_BYTES;
+        const size_t to_step = (single ? CHUNK : window->pitch) * QK_IGEMM_QUAD_BYTES;
         const int64_t line = row * window->in_columns;
         int64_t step =
             0; /* stays 0 for a single row, whose stride may be so large as to overflow */
@@ -226,8 +225,8 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
             fast.end = 0;
         for (size_t s = 0; s < job->slabs; s++) {
             const size_t plane = s * job->plane_step;
-            uint8_t *to = job->cells + s * job->slab_bytes +
-                          (inside.begin * window->pitch + at) * QK_IGEMM_CELL_BYTES;
+            uint8_t *to = job->quads + s * job->slab_bytes +
+                          (inside.begin * window->pitch + at) * QK_IGEMM_QUAD_BYTES;
             fill_slowly(form, chunk, plane, count, line, step,
                         (struct qk_window_range){0, fast.begin}, to, to_step);
             if (fast.begin < fast.end) {
@@ -244,16 +243,16 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
     }
 }
 
-/* Fills `count` cells of every slab, from cell `first` on, with padding. */
+/* Fills `count` quads of every slab, from quad `first` on, with padding. */
 static void fill_padding(const struct qk_slab_fill *job, size_t first, size_t count,
                          const struct form *form)
 {
     const bytes_16 fill = splat_16((uint8_t)job->x_zero_point);
     const struct sources sources = {{fill, fill, fill, fill}};
-    uint8_t *to = job->cells + first * QK_IGEMM_CELL_BYTES;
+    uint8_t *to = job->quads + first * QK_IGEMM_QUAD_BYTES;
     for (size_t s = 0; s < job->slabs; s++, to += job->slab_bytes)
         for (size_t i = 0; i < count; i += CHUNK)
-            store_cells(form, &sources, count - i, to + i * QK_IGEMM_CELL_BYTES);
+            store_quads(form, &sources, count - i, to + i * QK_IGEMM_QUAD_BYTES);
 }
 
 __attribute__((always_inline)) static inline void fill(const struct qk_slab_fill *job,

@@ -1,4 +1,4 @@
-/* Slab kernels on vectors of 32 bytes, for both kinds of cells: words and bytes. */
+/* Slab kernels on vectors of 32 bytes, for both kinds of quads: words and bytes. */
 #include "kernels/conv/igemm/slab_kernels.h"
 
 #ifdef __x86_64__
@@ -47,7 +47,7 @@ static inline bytes_16 evens_16(bytes_16 low, bytes_16 high)
     return _mm_packus_epi16(_mm_and_si128(low, byte), _mm_and_si128(high, byte));
 }
 
-/* What a cell holds: two words, which are x less its zero point, or four bytes. These are flipped
+/* What a quad holds: two words, which are x less its zero point, or four bytes. These are flipped
  * first, which makes an INT8 x unsigned by adding 128, so one loop serves both types. */
 struct form {
     size_t terms;
@@ -55,13 +55,13 @@ struct form {
     __m256i zero_point;
 };
 
-/* 16 elements of each source of the cells; a cell of words has only two sources. */
+/* 16 elements of each source of the quads; a quad of words has only two sources. */
 struct sources {
     __m128i bytes[4];
 };
 
-/* Sixteen cells. */
-struct cells {
+/* Sixteen quads. */
+struct quads {
     __m256i low, high;
 };
 
@@ -71,17 +71,17 @@ static inline __m256i widen(const struct form *form, __m128i bytes)
     return _mm256_sub_epi16(_mm256_cvtepu8_epi16(bytes), form->zero_point);
 }
 
-static inline struct cells word_cells(const struct form *form, const struct sources *from)
+static inline struct quads word_quads(const struct form *form, const struct sources *from)
 {
     const __m256i a = widen(form, from->bytes[0]);
     const __m256i b = widen(form, from->bytes[1]);
     const __m256i low = _mm256_unpacklo_epi16(a, b); /* positions 0..3 and 8..11 */
     const __m256i high = _mm256_unpackhi_epi16(a, b);
-    return (struct cells){_mm256_permute2x128_si256(low, high, 0x20),
+    return (struct quads){_mm256_permute2x128_si256(low, high, 0x20),
                           _mm256_permute2x128_si256(low, high, 0x31)};
 }
 
-static inline struct cells byte_cells(const struct form *form, const struct sources *from)
+static inline struct quads byte_quads(const struct form *form, const struct sources *from)
 {
     const __m256i flip = _mm256_set_m128i(form->flip, form->flip);
     const __m128i ab_low = _mm_unpacklo_epi8(from->bytes[0], from->bytes[1]);
@@ -92,24 +92,24 @@ static inline struct cells byte_cells(const struct form *form, const struct sour
         _mm256_set_m128i(_mm_unpackhi_epi16(ab_low, cd_low), _mm_unpacklo_epi16(ab_low, cd_low));
     const __m256i high = _mm256_set_m128i(_mm_unpackhi_epi16(ab_high, cd_high),
                                           _mm_unpacklo_epi16(ab_high, cd_high));
-    return (struct cells){_mm256_xor_si256(low, flip), _mm256_xor_si256(high, flip)};
+    return (struct quads){_mm256_xor_si256(low, flip), _mm256_xor_si256(high, flip)};
 }
 
-/* Stores the first `count` of 16 cells. */
-static inline void store_cells(const struct form *form, const struct sources *from, size_t count,
+/* Stores the first `count` of 16 quads. */
+static inline void store_quads(const struct form *form, const struct sources *from, size_t count,
                                uint8_t *to)
 {
-    const struct cells cells = form->terms == 2 ? word_cells(form, from) : byte_cells(form, from);
+    const struct quads quads = form->terms == 2 ? word_quads(form, from) : byte_quads(form, from);
     if (count >= CHUNK) {
-        _mm256_storeu_si256((void *)to, cells.low);
-        _mm256_storeu_si256((void *)(to + 32), cells.high);
+        _mm256_storeu_si256((void *)to, quads.low);
+        _mm256_storeu_si256((void *)(to + 32), quads.high);
         return;
     }
     const __m256i left = _mm256_set1_epi32((int)count);
     const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     const __m256i next = _mm256_add_epi32(index, _mm256_set1_epi32(8));
-    _mm256_maskstore_epi32((void *)to, _mm256_cmpgt_epi32(left, index), cells.low);
-    _mm256_maskstore_epi32((void *)(to + 32), _mm256_cmpgt_epi32(left, next), cells.high);
+    _mm256_maskstore_epi32((void *)to, _mm256_cmpgt_epi32(left, index), quads.low);
+    _mm256_maskstore_epi32((void *)(to + 32), _mm256_cmpgt_epi32(left, next), quads.high);
 }
 
 static inline struct form form_for(const struct qk_slab_fill *job, size_t terms)

@@ -1,4 +1,4 @@
-/* Slab kernels on vectors of 16 bytes, for cells of bytes. */
+/* Slab kernels on vectors of 16 bytes, for quads of bytes. */
 #include "kernels/conv/igemm/slab_kernels.h"
 
 #ifdef __aarch64__
@@ -58,16 +58,16 @@ static inline struct form form_for(const struct qk_slab_fill *job, size_t terms)
     return (struct form){terms, vdupq_n_u8(job->flip)};
 }
 
-/* 16 elements of each source of the cells. */
+/* 16 elements of each source of the quads. */
 struct sources {
     uint8x16_t bytes[4];
 };
 
-/* Stores the first `count` of 16 cells. */
-static inline void store_cells(const struct form *form, const struct sources *from, size_t count,
+/* Stores the first `count` of 16 quads. */
+static inline void store_quads(const struct form *form, const struct sources *from, size_t count,
                                uint8_t *to)
 {
-    uint8_t few[CHUNK * QK_IGEMM_CELL_BYTES];
+    uint8_t few[CHUNK * QK_IGEMM_QUAD_BYTES];
     uint8_t *const all = count >= CHUNK ? to : few;
     uint16x8_t pairs[2][2];
 #pragma GCC unroll 2
@@ -83,7 +83,7 @@ static inline void store_cells(const struct form *form, const struct sources *fr
         vst1q_u8(all + 32 * i + 16, vreinterpretq_u8_u16(vzip2q_u16(pairs[0][i], pairs[1][i])));
     }
     if (all == few)
-        memcpy(to, few, count * QK_IGEMM_CELL_BYTES);
+        memcpy(to, few, count * QK_IGEMM_QUAD_BYTES);
 }
 
 /* ---- Requantize -------------------------------------------------------------------------- */
@@ -133,28 +133,28 @@ static inline void transpose_16(uint8x16_t v[16])
 struct channels {
     size_t first, count;
     uint8x16_t there;
-    size_t cells, at[4]; /* of them; where they lie */
+    size_t quads, at[4]; /* of them; where they lie */
 };
 
 static struct channels channels_from(const struct qk_transpose *job, size_t first)
 {
-    struct channels channels = {.first = first, .cells = qk_size_min(job->cells - first / 4, 4)};
+    struct channels channels = {.first = first, .quads = qk_size_min(job->quads - first / 4, 4)};
     channels.count = first < job->channels ? qk_size_min(job->channels - first, 16) : 0;
     channels.there = range_16(0, channels.count);
     for (size_t i = 0; i < 4; i++)
-        channels.at[i] = qk_transpose_cell_at(job, first / 4 + i);
+        channels.at[i] = qk_transpose_quad_at(job, first / 4 + i);
     return channels;
 }
 
-/* Stores the cells of a tap, and adds up its weights. */
+/* Stores the quads of a tap, and adds up its weights. */
 static inline int32x4_t store_tap(const struct channels *channels, uint8x16_t tap, uint8_t flip,
                                   uint8_t *to, int32x4_t sum)
 {
     const uint8x16_t bytes = vandq_u8(veorq_u8(tap, vdupq_n_u8(flip)), channels->there);
-    uint32_t cells[4];
-    vst1q_u32(cells, vreinterpretq_u32_u8(bytes));
-    for (size_t i = 0; i < channels->cells; i++)
-        memcpy(to + channels->at[i], &cells[i], sizeof(cells[i]));
+    uint32_t quads[4];
+    vst1q_u32(quads, vreinterpretq_u32_u8(bytes));
+    for (size_t i = 0; i < channels->quads; i++)
+        memcpy(to + channels->at[i], &quads[i], sizeof(quads[i]));
     return vpadalq_s16(sum, vpaddlq_s8(vreinterpretq_s8_u8(bytes)));
 }
 
@@ -163,7 +163,7 @@ static inline int32x4_t store_tap(const struct channels *channels, uint8x16_t ta
 static uint32_t transpose_block(const struct qk_transpose *job, const uint8_t *from, uint8_t *to)
 {
     int32x4_t sum = vdupq_n_s32(0);
-    for (size_t first = 0; first < 4 * job->cells; first += 16) {
+    for (size_t first = 0; first < 4 * job->quads; first += 16) {
         const struct channels channels = channels_from(job, first);
         for (size_t tap = 0; tap < job->taps; tap += 16) {
             const size_t taps = qk_size_min(job->taps - tap, 16);

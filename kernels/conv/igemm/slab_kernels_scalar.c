@@ -8,7 +8,7 @@
 
 /* ---- Fill -------------------------------------------------------------------------------- */
 
-/* What source k of cell (row, column) of a slab sees. */
+/* What source k of quad (row, column) of a slab sees. */
 static uint8_t see(const struct qk_slab_fill *job, size_t slab, size_t k, size_t row, size_t column)
 {
     const struct qk_window *window = job->windows[k];
@@ -22,28 +22,28 @@ static uint8_t see(const struct qk_slab_fill *job, size_t slab, size_t k, size_t
     return job->planes[k][slab * job->plane_step + (size_t)(i * window->in_columns + j)];
 }
 
-/* One term of a cell: a byte, or a word, x less its zero point. */
-static void write_term(const struct qk_slab_fill *job, size_t cell_k, size_t k, uint8_t byte,
-                       uint8_t *cell)
+/* One term of a quad: a byte, or a word, x less its zero point. */
+static void write_term(const struct qk_slab_fill *job, size_t quad_k, size_t k, uint8_t byte,
+                       uint8_t *quad)
 {
     const uint8_t flipped = byte ^ job->flip;
     const int16_t word = (int16_t)(flipped - (job->x_zero_point + job->flip));
-    if (cell_k == 4)
-        cell[k] = flipped;
+    if (quad_k == 4)
+        quad[k] = flipped;
     else
-        memcpy(cell + k * sizeof(word), &word, sizeof(word));
+        memcpy(quad + k * sizeof(word), &word, sizeof(word));
 }
 
-void qk_slab_fill_scalar(size_t cell_k, const struct qk_slab_fill *job)
+void qk_slab_fill_scalar(size_t quad_k, const struct qk_slab_fill *job)
 {
     const struct qk_window *window = job->windows[0];
     for (size_t slab = 0; slab < job->slabs; slab++)
         for (size_t row = 0; row < window->rows; row++) {
-            uint8_t *cell =
-                job->cells + slab * job->slab_bytes + row * window->pitch * QK_IGEMM_CELL_BYTES;
-            for (size_t column = 0; column < window->columns; column++, cell += QK_IGEMM_CELL_BYTES)
-                for (size_t k = 0; k < cell_k; k++)
-                    write_term(job, cell_k, k, see(job, slab, k, row, column), cell);
+            uint8_t *quad =
+                job->quads + slab * job->slab_bytes + row * window->pitch * QK_IGEMM_QUAD_BYTES;
+            for (size_t column = 0; column < window->columns; column++, quad += QK_IGEMM_QUAD_BYTES)
+                for (size_t k = 0; k < quad_k; k++)
+                    write_term(job, quad_k, k, see(job, slab, k, row, column), quad);
         }
 }
 
@@ -81,12 +81,12 @@ static uint32_t transpose_block(const struct qk_transpose *job, const uint8_t *f
 {
     uint32_t sum = 0;
     for (size_t tap = 0; tap < job->taps; tap++, to += job->to_tap_stride) {
-        for (size_t i = 0; i < job->cells; i++)
-            memset(to + qk_transpose_cell_at(job, i), 0, QK_IGEMM_CELL_BYTES);
+        for (size_t i = 0; i < job->quads; i++)
+            memset(to + qk_transpose_quad_at(job, i), 0, QK_IGEMM_QUAD_BYTES);
         for (size_t channel = 0; channel < job->channels; channel++) {
             const uint8_t byte = from[channel * job->taps + tap] ^ job->flip;
             const int32_t weight = (int8_t)byte;
-            to[qk_transpose_cell_at(job, channel / 4) + channel % 4] = byte;
+            to[qk_transpose_quad_at(job, channel / 4) + channel % 4] = byte;
             sum += (uint32_t)weight;
         }
     }

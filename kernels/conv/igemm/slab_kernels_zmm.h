@@ -1,4 +1,4 @@
-/* Slab kernels of cells of four bytes, on vectors of 64 bytes; Skylake-X's instructions are enough.
+/* Slab kernels of quads of four bytes, on vectors of 64 bytes; Skylake-X's instructions are enough.
  * Only for slab_kernels_avx512bw.c and slab_kernels_avx512vbmi.c. */
 #ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_ZMM_H
 #define KERNELS_CONV_IGEMM_SLAB_KERNELS_ZMM_H
@@ -24,12 +24,12 @@ static inline uint64_t low_bits(size_t count)
 
 /* A chunk is up to 64 columns of the sources' windows: this is what all rows have in common. */
 struct chunk {
-    uintptr_t line[4]; /* the address that the first cell of each source looks at; maybe outside */
+    uintptr_t line[4]; /* the address that the first quad of each source looks at; maybe outside */
     __mmask64 inside[4][2]; /* which of the 128 bytes from there on are elements of the window */
     size_t stride;
-    size_t count;   /* of cells, 1 to 64 */
-    uint64_t cells; /* as a mask */
-    __m512i order;  /* of 4-byte groups, so that unpacking leaves the cells in order */
+    size_t count;   /* of quads, 1 to 64 */
+    uint64_t quads; /* as a mask */
+    __m512i order;  /* of 4-byte groups, so that unpacking leaves the quads in order */
     __m512i fill, flip;
 };
 
@@ -75,7 +75,7 @@ static inline __m512i load_bytes(const struct chunk *chunk, size_t k, __mmask64 
 }
 
 /* Loads 64 elements of a row, `row` bytes behind the first row, as groups of 4 in the order that
- * makes cells of them. `stride` is 1, or 0 for those above 2. */
+ * makes quads of them. `stride` is 1, or 0 for those above 2. */
 static inline __m512i load_source(const struct chunk *chunk, size_t k, uintptr_t row,
                                   const size_t stride, const bool whole)
 {
@@ -95,18 +95,18 @@ static inline __m512i load_pairs(const struct chunk *chunk, size_t k, size_t hal
                                      A_AND_B_OR_C);
 }
 
-static inline void store_cells(const struct chunk *chunk, size_t first, __m512i cells, uint8_t *to,
+static inline void store_quads(const struct chunk *chunk, size_t first, __m512i quads, uint8_t *to,
                                const bool whole)
 {
-    cells = _mm512_xor_si512(cells, chunk->flip);
+    quads = _mm512_xor_si512(quads, chunk->flip);
     if (whole)
-        _mm512_storeu_si512(to + first * QK_IGEMM_CELL_BYTES, cells);
+        _mm512_storeu_si512(to + first * QK_IGEMM_QUAD_BYTES, quads);
     else if (first < chunk->count)
-        _mm512_mask_storeu_epi32(to + first * QK_IGEMM_CELL_BYTES,
-                                 (__mmask16)(chunk->cells >> first), cells);
+        _mm512_mask_storeu_epi32(to + first * QK_IGEMM_QUAD_BYTES,
+                                 (__mmask16)(chunk->quads >> first), quads);
 }
 
-/* Fills 32 cells of one row of the chunk, whose elements are every second byte of x. */
+/* Fills 32 quads of one row of the chunk, whose elements are every second byte of x. */
 __attribute__((always_inline)) static inline void
 fill_half(const struct chunk *chunk, size_t half, uintptr_t row, uint8_t *to, const bool whole)
 {
@@ -116,12 +116,12 @@ fill_half(const struct chunk *chunk, size_t half, uintptr_t row, uint8_t *to, co
     const __m512i cd = load_pairs(chunk, 2, half, row + 64 * half, whole);
     const __m512i low = _mm512_unpacklo_epi16(ab, cd);
     const __m512i high = _mm512_unpackhi_epi16(ab, cd);
-    store_cells(chunk, 32 * half, _mm512_permutex2var_epi64(low, first, high), to, whole);
+    store_quads(chunk, 32 * half, _mm512_permutex2var_epi64(low, first, high), to, whole);
     if (whole || chunk->count > 32 * half + 16)
-        store_cells(chunk, 32 * half + 16, _mm512_permutex2var_epi64(low, second, high), to, whole);
+        store_quads(chunk, 32 * half + 16, _mm512_permutex2var_epi64(low, second, high), to, whole);
 }
 
-/* Fills one row of the chunk. `whole`: there are all 64 cells, and all their bytes are inside, so
+/* Fills one row of the chunk. `whole`: there are all 64 quads, and all their bytes are inside, so
  * no masks are needed. */
 __attribute__((always_inline)) static inline void fill_row(const struct chunk *chunk, uintptr_t row,
                                                            uint8_t *to, const size_t stride,
@@ -139,14 +139,14 @@ __attribute__((always_inline)) static inline void fill_row(const struct chunk *c
     const __m512i d = load_source(chunk, 3, row, stride, whole);
     const __m512i ab = _mm512_unpacklo_epi8(a, b);
     const __m512i cd = _mm512_unpacklo_epi8(c, d);
-    store_cells(chunk, 0, _mm512_unpacklo_epi16(ab, cd), to, whole);
-    store_cells(chunk, 16, _mm512_unpackhi_epi16(ab, cd), to, whole);
+    store_quads(chunk, 0, _mm512_unpacklo_epi16(ab, cd), to, whole);
+    store_quads(chunk, 16, _mm512_unpackhi_epi16(ab, cd), to, whole);
     if (!whole && chunk->count <= 32)
         return;
     const __m512i ab_high = _mm512_unpackhi_epi8(a, b);
     const __m512i cd_high = _mm512_unpackhi_epi8(c, d);
-    store_cells(chunk, 32, _mm512_unpacklo_epi16(ab_high, cd_high), to, whole);
-    store_cells(chunk, 48, _mm512_unpackhi_epi16(ab_high, cd_high), to, whole);
+    store_quads(chunk, 32, _mm512_unpacklo_epi16(ab_high, cd_high), to, whole);
+    store_quads(chunk, 48, _mm512_unpackhi_epi16(ab_high, cd_high), to, whole);
 }
 
 /* In which rows of which slabs a chunk is filled. */
@@ -162,7 +162,7 @@ __attribute__((always_inline)) static inline void fill_rows(const struct chunk *
                                                             uint8_t *to, const size_t stride,
                                                             const bool whole)
 {
-    /* Copies, which cells cannot overlap: they stay in registers. */
+    /* Copies, which quads cannot overlap: they stay in registers. */
     const struct chunk mine = *chunk;
     const struct repeats at = *repeats;
     uintptr_t slab = 0;
@@ -174,7 +174,7 @@ __attribute__((always_inline)) static inline void fill_rows(const struct chunk *
     }
 }
 
-/* How many cells from column `at` on are alike: all of them whole words inside the plane, or none.
+/* How many quads from column `at` on are alike: all of them whole words inside the plane, or none.
  */
 static size_t count_alike(const struct qk_slab_fill *job, size_t at, bool *words)
 {
@@ -187,7 +187,7 @@ static size_t count_alike(const struct qk_slab_fill *job, size_t at, bool *words
     return *words ? end - at : at < begin ? begin - at : SIZE_MAX;
 }
 
-/* Fills the chunk in some rows of some slabs where every cell is a word of x. */
+/* Fills the chunk in some rows of some slabs where every quad is a word of x. */
 static void copy_rows(const struct qk_slab_fill *job, const struct chunk *chunk,
                       const struct repeats *at, uint8_t *to)
 {
@@ -224,15 +224,15 @@ fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t st
         .slab_step = job->plane_step,
         .row_step = (uintptr_t)window->row_stride * (uintptr_t)window->in_columns,
         .to_slab_step = job->slab_bytes,
-        .to_row_step = window->pitch * QK_IGEMM_CELL_BYTES,
+        .to_row_step = window->pitch * QK_IGEMM_QUAD_BYTES,
     };
     const uintptr_t row =
         (uintptr_t)(window->row_first + (int64_t)inside.begin * window->row_stride);
-    uint8_t *first = job->cells + inside.begin * rows.to_row_step;
+    uint8_t *first = job->quads + inside.begin * rows.to_row_step;
     const bool may_copy = stride == 0 && qk_slab_sees_words(job);
     size_t done;
     for (size_t at = 0; at < window->columns; at += done) {
-        uint8_t *to = first + at * QK_IGEMM_CELL_BYTES;
+        uint8_t *to = first + at * QK_IGEMM_QUAD_BYTES;
         for (size_t k = 0; k < 4; k++)
             chunk->line[k] = (uintptr_t)job->planes[k] + row * (uintptr_t)window->in_columns +
                              (uintptr_t)job->windows[k]->column_first + at * chunk->stride;
@@ -244,12 +244,12 @@ fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t st
             struct repeats chunks = rows;
             chunks.rows = whole;
             chunks.row_step = 64 * stride;
-            chunks.to_row_step = 64 * QK_IGEMM_CELL_BYTES;
+            chunks.to_row_step = 64 * QK_IGEMM_QUAD_BYTES;
             fill_rows(chunk, &chunks, to, stride, true);
             done = 64 * whole;
             continue;
         }
-        chunk->cells = low_bits(chunk->count);
+        chunk->quads = low_bits(chunk->count);
         if (words) {
             copy_rows(job, chunk, &rows, to);
             continue;
@@ -260,14 +260,14 @@ fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t st
     }
 }
 
-/* Fills `count` cells of every slab, from cell `first` on, with padding. */
+/* Fills `count` quads of every slab, from quad `first` on, with padding. */
 static void fill_padding(const struct qk_slab_fill *job, size_t first, size_t count,
                          __m512i padding)
 {
-    uint8_t *to = job->cells + first * QK_IGEMM_CELL_BYTES;
+    uint8_t *to = job->quads + first * QK_IGEMM_QUAD_BYTES;
     for (size_t s = 0; s < job->slabs; s++, to += job->slab_bytes)
         for (size_t i = 0; i < count; i += 16)
-            _mm512_mask_storeu_epi32(to + i * QK_IGEMM_CELL_BYTES, (__mmask16)low_bits(count - i),
+            _mm512_mask_storeu_epi32(to + i * QK_IGEMM_QUAD_BYTES, (__mmask16)low_bits(count - i),
                                      padding);
 }
 

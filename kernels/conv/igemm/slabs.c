@@ -25,8 +25,8 @@ static double count_clusters(const struct qk_conv_desc *desc, int axis)
     return (double)(cycle < desc->kernel[axis] ? cycle : desc->kernel[axis]);
 }
 
-/* Whether it costs less to have 4 columns in a cell than 4 channels, counted for one tap of the
- * outer axes. Both the products and the making of slabs count: products of whole steps or of cells
+/* Whether it costs less to have 4 columns in a quad than 4 channels, counted for one tap of the
+ * outer axes. Both the products and the making of slabs count: products of whole steps or of quads
  * that are partly zeros take as long as full ones, while a slab, once made, serves all output
  * channels of the group. */
 static bool prefer_columns(const struct qk_conv_desc *desc, const struct qk_conv_backend *backend,
@@ -51,21 +51,21 @@ struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc,
                                        const struct qk_conv_backend *backend,
                                        const struct qk_conv_costs *costs)
 {
-    const size_t cell_k = backend->igemm->cell_k;
+    const size_t quad_k = backend->igemm->quad_k;
     const size_t width = (size_t)desc->kernel[QK_AXIS_COLUMN];
-    const size_t channel_slabs = qk_divide_up(desc->group_channels, cell_k);
-    const size_t column_cells = qk_divide_up(width, cell_k);
-    const size_t column_slabs = desc->group_channels * column_cells;
+    const size_t channel_slabs = qk_divide_up(desc->group_channels, quad_k);
+    const size_t column_quads = qk_divide_up(width, quad_k);
+    const size_t column_slabs = desc->group_channels * column_quads;
     struct qk_slab_order order = {
-        .columns_in_cells =
+        .columns_in_quads =
             width > 1 && prefer_columns(desc, backend, costs, column_slabs, channel_slabs),
-        .cell_k = cell_k,
-        .column_cells = column_cells,
+        .quad_k = quad_k,
+        .column_quads = column_quads,
         .outer_taps = 1,
         .row_taps = (size_t)desc->kernel[QK_AXIS_ROW],
     };
-    order.slabs = order.columns_in_cells ? column_slabs : channel_slabs;
-    order.column_taps = order.columns_in_cells ? 1 : width;
+    order.slabs = order.columns_in_quads ? column_slabs : channel_slabs;
+    order.column_taps = order.columns_in_quads ? 1 : width;
     for (int i = 0; i < QK_AXIS_ROW; i++)
         order.outer_taps *= (size_t)desc->kernel[i];
     order.step_slabs = qk_size_min(order.slabs, QK_IGEMM_STEP_SLABS);
@@ -80,7 +80,7 @@ void qk_slab_order_move(struct qk_slab_order *order, const struct qk_conv_geomet
     for (int i = 0; i < QK_AXIS_ROW; i++)
         order->outer_taps *= (size_t)geometry->axis[i].kernel;
     order->row_taps = (size_t)geometry->axis[QK_AXIS_ROW].kernel;
-    if (!order->columns_in_cells)
+    if (!order->columns_in_quads)
         order->column_taps = (size_t)geometry->axis[QK_AXIS_COLUMN].kernel;
 }
 
@@ -97,10 +97,10 @@ void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layou
         const size_t cluster =
             layout->fine ? 0 : r % row->clusters * column->clusters + c % column->clusters;
         const size_t slab = bundle * layout->bundle_slabs + cluster * order->step_slabs;
-        const size_t cell =
+        const size_t quad =
             r / row->clusters * row->shift * layout->pitch + c / column->clusters * column->shift;
         steps[s] = (struct qk_igemm_step){
-            .offset = (uint32_t)(slab * layout->slab_bytes + cell * QK_IGEMM_CELL_BYTES),
+            .offset = (uint32_t)(slab * layout->slab_bytes + quad * QK_IGEMM_QUAD_BYTES),
             .slabs = (uint32_t)qk_slab_count(order, s / (order->outer_taps * taps)),
         };
     }
@@ -160,23 +160,23 @@ static struct qk_window cluster_window(const struct qk_slab_job *job, size_t row
     return window;
 }
 
-/* Makes slabs whose cells hold channels. `x` is the plane of the group's first channel; NULL: the
+/* Makes slabs whose quads hold channels. `x` is the plane of the group's first channel; NULL: the
  * tap sees nothing but padding. Channels behind the last meet weights of 0, so any plane will do
  * for them; but the slabs before the last have none of those. */
 static void fill_channels(const struct qk_slab_job *job, const struct qk_window *window,
-                          const uint8_t *x, size_t first, size_t slabs, uint8_t *cells)
+                          const uint8_t *x, size_t first, size_t slabs, uint8_t *quads)
 {
-    const size_t cell_k = job->order->cell_k;
+    const size_t quad_k = job->order->quad_k;
     struct qk_slab_fill fill = {
         .slabs = slabs,
         .slab_bytes = job->layout->slab_bytes,
-        .plane_step = x ? cell_k * job->geometry->channel_size : 0,
+        .plane_step = x ? quad_k * job->geometry->channel_size : 0,
         .flip = job->flip,
         .x_zero_point = job->x_zero_point,
-        .cells = cells,
+        .quads = quads,
     };
-    for (size_t k = 0; k < cell_k; k++) {
-        const size_t channel = first * cell_k + k;
+    for (size_t k = 0; k < quad_k; k++) {
+        const size_t channel = first * quad_k + k;
         fill.planes[k] = !x                              ? NULL
                          : channel < job->group_channels ? x + channel * job->geometry->channel_size
                                                          : fill.planes[0];
@@ -185,42 +185,42 @@ static void fill_channels(const struct qk_slab_job *job, const struct qk_window 
     job->backend->slabs->fill(&fill);
 }
 
-/* Makes the slabs of one K block whose cells hold channels: those that have all of theirs in one
+/* Makes the slabs of one K block whose quads hold channels: those that have all of theirs in one
  * go. */
 static void make_of_channels(const struct qk_slab_job *job, const struct qk_window *window,
-                             const uint8_t *x, size_t first, size_t slabs, uint8_t *cells)
+                             const uint8_t *x, size_t first, size_t slabs, uint8_t *quads)
 {
-    const size_t full = qk_size_min(job->group_channels / job->order->cell_k - first, slabs);
+    const size_t full = qk_size_min(job->group_channels / job->order->quad_k - first, slabs);
     if (full > 0)
-        fill_channels(job, window, x, first, full, cells);
+        fill_channels(job, window, x, first, full, quads);
     if (full < slabs)
         fill_channels(job, window, x, first + full, slabs - full,
-                      cells + full * job->layout->slab_bytes);
+                      quads + full * job->layout->slab_bytes);
 }
 
-/* Makes the slabs of one K block whose cells hold columns of taps: those of the same columns, which
- * are `column_cells` apart, in one go. */
+/* Makes the slabs of one K block whose quads hold columns of taps: those of the same columns, which
+ * are `column_quads` apart, in one go. */
 static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const uint8_t *x,
-                            size_t first, size_t slabs, uint8_t *cells)
+                            size_t first, size_t slabs, uint8_t *quads)
 {
     const struct qk_slab_order *order = job->order;
     const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
     const size_t width = (size_t)column->kernel;
     const bool goes_on = column->dilation == 1 && qk_slab_may_share(column);
-    for (size_t n = 0; n < qk_size_min(order->column_cells, slabs); n++) {
+    for (size_t n = 0; n < qk_size_min(order->column_quads, slabs); n++) {
         const size_t i = first + n;
-        const uint8_t *plane = x ? x + i / order->column_cells * job->geometry->channel_size : NULL;
+        const uint8_t *plane = x ? x + i / order->column_quads * job->geometry->channel_size : NULL;
         struct qk_slab_fill fill = {
-            .slabs = qk_divide_up(slabs - n, order->column_cells),
-            .slab_bytes = order->column_cells * job->layout->slab_bytes,
+            .slabs = qk_divide_up(slabs - n, order->column_quads),
+            .slab_bytes = order->column_quads * job->layout->slab_bytes,
             .plane_step = x ? job->geometry->channel_size : 0,
             .flip = job->flip,
             .x_zero_point = job->x_zero_point,
-            .cells = cells + n * job->layout->slab_bytes,
+            .quads = quads + n * job->layout->slab_bytes,
         };
         struct qk_window windows[4];
-        for (size_t k = 0; k < order->cell_k; k++) {
-            const size_t tap = i % order->column_cells * order->cell_k + k;
+        for (size_t k = 0; k < order->quad_k; k++) {
+            const size_t tap = i % order->column_quads * order->quad_k + k;
             /* Columns behind the kernel's last meet weights of 0. Where the next column of x is
              * there to be read, that is the cheapest to put there. */
             windows[k] = tap < width || goes_on ? cluster_window(job, row_tap, tap) : windows[0];
@@ -231,35 +231,35 @@ static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const
     }
 }
 
-/* Makes cells of channels that have one element each, as behind a global pooling: there the 4 bytes
- * of a cell already lie side by side in x. */
+/* Makes quads of channels that have one element each, as behind a global pooling: there the 4 bytes
+ * of a quad already lie side by side in x. */
 QK_WRAPS static void make_of_elements(const struct qk_slab_job *job, const uint8_t *x, size_t first,
-                                      size_t slabs, uint8_t *cells)
+                                      size_t slabs, uint8_t *quads)
 {
-    const size_t cell_k = job->order->cell_k;
+    const size_t quad_k = job->order->quad_k;
     const uint32_t flip = job->flip;
     const uint32_t zero_point = (uint32_t)job->x_zero_point + flip;
-    for (size_t i = 0; i < slabs; i++, cells += job->layout->slab_bytes) {
-        const size_t channel = (first + i) * cell_k;
-        const size_t count = qk_size_min(job->group_channels - channel, cell_k);
+    for (size_t i = 0; i < slabs; i++, quads += job->layout->slab_bytes) {
+        const size_t channel = (first + i) * quad_k;
+        const size_t count = qk_size_min(job->group_channels - channel, quad_k);
         const uint8_t *from = x + channel;
         for (size_t n = 0; n < job->images; n++, from += job->image_stride) {
-            uint32_t cell = 0;
-            if (count == 4) { /* most, where cells hold bytes */
-                memcpy(&cell, from, sizeof(cell));
-                cell ^= flip * 0x01010101;
+            uint32_t quad = 0;
+            if (count == 4) { /* most, where quads hold bytes */
+                memcpy(&quad, from, sizeof(quad));
+                quad ^= flip * 0x01010101;
             } else
                 for (size_t k = 0; k < count; k++)
-                    cell |= cell_k == 4
+                    quad |= quad_k == 4
                                 ? (from[k] ^ flip) << 8 * k
                                 : (uint32_t)(uint16_t)((from[k] ^ flip) - zero_point) << 16 * k;
-            memcpy(cells + n * QK_IGEMM_CELL_BYTES, &cell, sizeof(cell));
+            memcpy(quads + n * QK_IGEMM_QUAD_BYTES, &quad, sizeof(quad));
         }
     }
 }
 
 static void make_cluster(const struct qk_slab_job *job, size_t k_block, size_t outer_tap,
-                         size_t row_tap, size_t column_tap, uint8_t *cells)
+                         size_t row_tap, size_t column_tap, uint8_t *quads)
 {
     const struct qk_slab_order *order = job->order;
     const size_t first = k_block * order->step_slabs;
@@ -268,35 +268,35 @@ static void make_cluster(const struct qk_slab_job *job, size_t k_block, size_t o
     const bool inside = qk_conv_find_plane(job->geometry, job->outer, outer_tap, &plane);
     const uint8_t *x = inside ? job->x + plane : NULL;
     struct qk_window window = cluster_window(job, row_tap, column_tap);
-    if (!order->columns_in_cells && qk_window_flatten(&window) && x &&
+    if (!order->columns_in_quads && qk_window_flatten(&window) && x &&
         job->geometry->channel_size == 1) {
-        make_of_elements(job, x, first, slabs, cells);
+        make_of_elements(job, x, first, slabs, quads);
         return;
     }
     for (size_t n = 0; n < job->images; n++) {
         const uint8_t *image = x ? x + n * job->image_stride : NULL;
-        uint8_t *to = cells + n * job->layout->image_pitch * QK_IGEMM_CELL_BYTES;
-        if (order->columns_in_cells)
+        uint8_t *to = quads + n * job->layout->image_pitch * QK_IGEMM_QUAD_BYTES;
+        if (order->columns_in_quads)
             make_of_columns(job, row_tap, image, first, slabs, to);
         else
             make_of_channels(job, &window, image, first, slabs, to);
     }
 }
 
-void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint8_t *cells)
+void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint8_t *quads)
 {
     const struct qk_slab_order *order = job->order;
     const struct qk_slab_layout *layout = job->layout;
     const size_t taps = order->row_taps * order->column_taps;
     const size_t cluster_bytes = order->step_slabs * layout->slab_bytes;
-    for (size_t g = begin; g < end; g++, cells += layout->bundle_slabs * layout->slab_bytes) {
+    for (size_t g = begin; g < end; g++, quads += layout->bundle_slabs * layout->slab_bytes) {
         if (layout->fine) {
             const size_t outer = g / taps;
             make_cluster(job, outer / order->outer_taps, outer % order->outer_taps,
-                         g % taps / order->column_taps, g % order->column_taps, cells);
+                         g % taps / order->column_taps, g % order->column_taps, quads);
             continue;
         }
-        uint8_t *to = cells;
+        uint8_t *to = quads;
         for (size_t r = 0; r < layout->row.clusters; r++)
             for (size_t c = 0; c < layout->column.clusters; c++, to += cluster_bytes)
                 make_cluster(job, g / order->outer_taps, g % order->outer_taps, r, c, to);

@@ -1,7 +1,7 @@
 /* How x is laid out for integer products: as slabs, which kernels/gemm/igemm.h defines. A slab is a
- * row of cells, a cell holds 4 bytes of one position: 4 channels that follow each other or, where x
+ * row of quads, a quad holds 4 bytes of one position: 4 channels that follow each other or, where x
  * has few channels, 4 columns that neighbouring taps see. The rows are padded as the convolution
- * wants it, so another tap of the kernel reads the same slab from another cell on, and no im2col
+ * wants it, so another tap of the kernel reads the same slab from another quad on, and no im2col
  * matrix is made. Private to conv/.
  *
  * A unit's positions are some rows of y, a part of one row, or the whole planes of some images one
@@ -19,8 +19,7 @@
  * Where the kernel is wide for the line, a cluster for each tap costs less: then nothing is
  * shifted, no place is dropped, and the slabs hold what an im2col matrix would.
  *
- * Axes before the last two share nothing: each of their positions and taps has slabs of its own.
- */
+ * Axes before the last two share nothing: each of their positions and taps has slabs of its own. */
 #ifndef KERNELS_CONV_IGEMM_SLABS_H
 #define KERNELS_CONV_IGEMM_SLABS_H
 
@@ -44,12 +43,12 @@ bool qk_slab_may_share(const struct qk_conv_axis *axis);
 /* The order of K: which terms each step of a sum has, and so how weights are packed. The slabs of
  * one tap are cut into K blocks of up to 16. For each K block come the taps of all axes but the
  * last two, for each of those the taps of the row axis, and for each of those the taps of the
- * column axis (a single one where cells hold columns). Each is a step. The order depends on the
+ * column axis (a single one where quads hold columns). Each is a step. The order depends on the
  * weights alone, so packing can use it before any x is known. */
 struct qk_slab_order {
-    bool columns_in_cells; /* a cell holds taps of one channel's row, not channels */
-    size_t cell_k;
-    size_t column_cells; /* with columns_in_cells: cells of one row of taps */
+    bool columns_in_quads; /* a quad holds taps of one channel's row, not channels */
+    size_t quad_k;
+    size_t column_quads; /* with columns_in_quads: quads of one row of taps */
     size_t slabs;        /* of one tap, in all K blocks together */
     size_t step_slabs;   /* of a step; those of the last K block may have fewer */
     size_t k_blocks;
@@ -72,8 +71,8 @@ static inline size_t qk_slab_count(const struct qk_slab_order *order, size_t k_b
     return left < order->step_slabs ? left : order->step_slabs;
 }
 
-/* Which weights of an output channel, as they come, meet one cell of a step: `count` of them,
- * `stride` apart, from `first` on. The rest of the cell meets weights of 0. */
+/* Which weights of an output channel, as they come, meet one quad of a step: `count` of them,
+ * `stride` apart, from `first` on. The rest of the quad meets weights of 0. */
 struct qk_slab_terms {
     size_t first, stride, count;
 };
@@ -85,19 +84,19 @@ static inline struct qk_slab_terms qk_slab_terms(const struct qk_slab_order *ord
     const size_t width = (size_t)desc->kernel[QK_AXIS_COLUMN];
     const size_t index = k_block * order->step_slabs + slab;
     const size_t taps = order->outer_taps * order->row_taps * order->column_taps;
-    if (order->columns_in_cells) {
-        const size_t channel = index / order->column_cells;
-        const size_t column = index % order->column_cells * order->cell_k;
+    if (order->columns_in_quads) {
+        const size_t channel = index / order->column_quads;
+        const size_t column = index % order->column_quads * order->quad_k;
         return (struct qk_slab_terms){.first = (channel * taps + tap) * width + column,
                                       .stride = 1,
-                                      .count = width - column < order->cell_k ? width - column
-                                                                              : order->cell_k};
+                                      .count = width - column < order->quad_k ? width - column
+                                                                              : order->quad_k};
     }
-    const size_t channel = index * order->cell_k;
+    const size_t channel = index * order->quad_k;
     const size_t left = desc->group_channels - channel;
     return (struct qk_slab_terms){.first = channel * taps + tap,
                                   .stride = taps,
-                                  .count = left < order->cell_k ? left : order->cell_k};
+                                  .count = left < order->quad_k ? left : order->quad_k};
 }
 
 /* How a unit's slabs lie in memory, one behind the other, slab_bytes apart. A bundle is what is
@@ -135,8 +134,8 @@ struct qk_slab_job {
     size_t row, column, rows, columns;
 };
 
-/* Lays out bundles [begin, end) from `cells` on. */
-void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint8_t *cells);
+/* Lays out bundles [begin, end) from `quads` on. */
+void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint8_t *quads);
 
 /* Fills steps[0, order->steps). Their offsets count from the start of the part of K that they are
  * in, since only that part is in memory. */

@@ -98,7 +98,7 @@ static uint32_t copy_block(const struct qk_transpose *job, const void *plan, con
 
 /* ---- All rows ----------------------------------------------------------------------------- */
 
-/* Transposes where the cells of a row lie together. */
+/* Transposes where the quads of a row lie together. */
 static void transpose_rows(const struct qk_transpose *job, block_fn *block, const void *plan)
 {
     for (size_t row = 0; row < job->rows; row++) {
@@ -114,8 +114,8 @@ static void transpose_rows(const struct qk_transpose *job, block_fn *block, cons
     }
 }
 
-/* Cells of 16 rows, 64 bytes each, to 16 cells of which each has its rows together. */
-static void interleave(uint8_t from[16][64], size_t rows, size_t cells, uint8_t *to,
+/* Quads of 16 rows, 64 bytes each, to 16 quads of which each has its rows together. */
+static void interleave(uint8_t from[16][64], size_t rows, size_t quads, uint8_t *to,
                        size_t to_stride)
 {
     const __mmask16 there = (__mmask16)low_bits(rows);
@@ -127,7 +127,7 @@ static void interleave(uint8_t from[16][64], size_t rows, size_t cells, uint8_t 
         a[i] = _mm512_unpacklo_epi32(even, odd);
         a[i + 1] = _mm512_unpackhi_epi32(even, odd);
     }
-    /* b[4 q + k]: of rows 4 q to 4 q + 3, cell k of each lane's four. */
+    /* b[4 q + k]: of rows 4 q to 4 q + 3, quad k of each lane's four. */
 #pragma GCC unroll 4
     for (size_t q = 0; q < 16; q += 4) {
         b[q] = _mm512_unpacklo_epi64(a[q], a[q + 2]);
@@ -148,12 +148,12 @@ static void interleave(uint8_t from[16][64], size_t rows, size_t cells, uint8_t 
     }
 #pragma GCC unroll 16
     for (size_t i = 0; i < 16; i++)
-        if (i < cells)
+        if (i < quads)
             _mm512_mask_storeu_epi32(to + i * to_stride, there, a[i]);
 }
 
 /* Transposes up to 16 rows where neighbouring rows lie together. */
-static void transpose_cells(const struct qk_transpose *job, block_fn *block, const void *plan,
+static void transpose_quads(const struct qk_transpose *job, block_fn *block, const void *plan,
                             size_t first, size_t rows)
 {
     uint8_t scratch[QK_TRANSPOSE_TAPS][16][QK_TRANSPOSE_CHANNELS];
@@ -166,7 +166,7 @@ static void transpose_cells(const struct qk_transpose *job, block_fn *block, con
                                                block(job, plan, from + row * job->from_row_stride,
                                                      scratch[0][row], tap_stride));
         for (size_t tap = 0; tap < job->taps; tap++, to += job->to_tap_stride)
-            interleave(scratch[tap], rows, job->cells, to, job->to_cell_stride);
+            interleave(scratch[tap], rows, job->quads, to, job->to_quad_stride);
         from += job->channels * job->taps;
     }
 }
@@ -174,12 +174,12 @@ static void transpose_cells(const struct qk_transpose *job, block_fn *block, con
 /* Transposes by `block`, whose plan it may be. */
 static void transpose_by(const struct qk_transpose *job, block_fn *block, const void *plan)
 {
-    if (job->to_cell_stride == QK_IGEMM_CELL_BYTES) {
+    if (job->to_quad_stride == QK_IGEMM_QUAD_BYTES) {
         transpose_rows(job, block, plan);
         return;
     }
     for (size_t row = 0; row < job->rows; row += 16)
-        transpose_cells(job, block, plan, row, qk_size_min(job->rows - row, 16));
+        transpose_quads(job, block, plan, row, qk_size_min(job->rows - row, 16));
 }
 
 static void transpose_by_lanes(const struct qk_transpose *job)

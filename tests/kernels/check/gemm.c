@@ -6,11 +6,11 @@
 #include "tests/kernels/check/check.h"
 #include "tests/kernels/check/tiers.h"
 
-enum { CELL = QK_IGEMM_CELL_BYTES, VECTOR = QK_IGEMM_VECTOR, NR = QK_IGEMM_NR, STEPS_MOST = 12 };
+enum { QUAD = QK_IGEMM_QUAD_BYTES, VECTOR = QK_IGEMM_VECTOR, NR = QK_IGEMM_NR, STEPS_MOST = 12 };
 
-/* Cells whose products are all 255 * -128 or so, after which a sum has left int32; of signed x,
+/* Quads whose products are all 255 * -128 or so, after which a sum has left int32; of signed x,
  * whose products are half of that, twice as many. */
-enum { CELLS_TO_WRAP = 16900 };
+enum { QUADS_TO_WRAP = 16900 };
 
 struct job {
     const struct qk_igemm *igemm;
@@ -69,11 +69,11 @@ static void dot_actual(void *context)
 
 /* ---- Operands ---------------------------------------------------------------------------- */
 
-/* Cells of one operand. Words are what bytes less a zero point are, or sometimes any. */
-static void fill_cells(struct check *check, const struct qk_igemm *igemm, uint8_t *to, size_t bytes)
+/* Quads of one operand. Words are what bytes less a zero point are, or sometimes any. */
+static void fill_quads(struct check *check, const struct qk_igemm *igemm, uint8_t *to, size_t bytes)
 {
     check_fill_bytes(check, to, bytes);
-    if (igemm->cell_k == 4 || check_chance(check, 8))
+    if (igemm->quad_k == 4 || check_chance(check, 8))
         return;
     const int zero_point = (int)check_below(check, 256);
     for (size_t i = 0; i + 2 <= bytes; i += 2) {
@@ -82,19 +82,19 @@ static void fill_cells(struct check *check, const struct qk_igemm *igemm, uint8_
     }
 }
 
-/* All cells the same, so that sums grow as fast as they can. */
+/* All quads the same, so that sums grow as fast as they can. */
 static void fill_alike(const struct qk_igemm *igemm, uint8_t *to, size_t bytes, int value)
 {
     const int16_t word = (int16_t)value;
     for (size_t i = 0; i + 2 <= bytes; i += 2)
-        if (igemm->cell_k == 2)
+        if (igemm->quad_k == 2)
             memcpy(to + i, &word, sizeof(word));
         else
             memset(to + i, (uint8_t)value, 2);
 }
 
-/* Cells of a step that a kernel may read. */
-static size_t step_cells(const struct job *job)
+/* Quads of a step that a kernel may read. */
+static size_t step_quads(const struct job *job)
 {
     if (job->igemm->whole_steps)
         return QK_IGEMM_STEP_SLABS;
@@ -106,11 +106,11 @@ static void clear_missing(const struct job *job, uint8_t *weights,
                           const struct qk_igemm_step *steps)
 {
     const struct qk_igemm *igemm = job->igemm;
-    const size_t rows = job->args.step_bytes / (step_cells(job) * CELL);
+    const size_t rows = job->args.step_bytes / (step_quads(job) * QUAD);
     for (size_t s = 0; s < job->args.step_count; s++, weights += job->args.step_bytes)
-        for (size_t i = steps[s].slabs; i < step_cells(job); i++)
+        for (size_t i = steps[s].slabs; i < step_quads(job); i++)
             for (size_t row = 0; row < rows; row++)
-                memset(weights + qk_igemm_weight_at(igemm, row, i), 0, CELL);
+                memset(weights + qk_igemm_weight_at(igemm, row, i), 0, QUAD);
 }
 
 /* Steps of which some are shorter, and maybe none is the longest. */
@@ -126,8 +126,8 @@ static struct qk_igemm_step *make_steps(struct check *check, struct job *job, si
         const size_t slabs = even ? job->longest : check_between(check, 1, job->longest);
         const size_t read = job->igemm->whole_steps ? job->longest : slabs;
         const size_t offset = check_is_timed(check) ? s % 9 : check_below(check, 80);
-        steps[s] = (struct qk_igemm_step){(uint32_t)(offset * CELL), (uint32_t)slabs};
-        const size_t end = offset * CELL + (read - 1) * slabs_apart;
+        steps[s] = (struct qk_igemm_step){(uint32_t)(offset * QUAD), (uint32_t)slabs};
+        const size_t end = offset * QUAD + (read - 1) * slabs_apart;
         *reach = end > *reach ? end : *reach;
     }
     job->args.steps = steps;
@@ -220,19 +220,19 @@ static void make_small(struct check *check, uint8_t *weights, size_t bytes)
             weights[i] = (uint8_t)(check_below(check, 129) - 64);
 }
 
-/* Makes pairs of weights that just stay within a saturating word with most of the cells, or just do
+/* Makes pairs of weights that just stay within a saturating word with most of the quads, or just do
  * not. */
-static void make_edges(struct check *check, uint8_t *weights, size_t weight_bytes, uint8_t *cells,
-                       size_t cell_bytes)
+static void make_edges(struct check *check, uint8_t *weights, size_t weight_bytes, uint8_t *quads,
+                       size_t quad_bytes)
 {
     const bool negative = check_chance(check, 2);
     for (size_t i = 0; i < weight_bytes; i++) {
         const int size = 62 + (int)check_below(check, 4);
         weights[i] = (uint8_t)(negative ? -size : size);
     }
-    for (size_t i = 0; i < cell_bytes; i++)
+    for (size_t i = 0; i < quad_bytes; i++)
         if (!check_chance(check, 16))
-            cells[i] = 255;
+            quads[i] = 255;
 }
 
 static void make_multiply(struct check *check, struct job *job)
@@ -245,18 +245,18 @@ static void make_multiply(struct check *check, struct job *job)
     args->positions = check_is_timed(check) ? igemm->nr : index / igemm->mr % igemm->nr + 1;
     args->slab_bytes = check_is_timed(check) ? 832 : check_between(check, 1, 12) * 64;
     struct qk_igemm_step *steps = make_steps(check, job, args->slab_bytes, &reach);
-    const size_t cell_bytes = reach + columns_of(job) * CELL;
+    const size_t quad_bytes = reach + columns_of(job) * QUAD;
     const size_t weight_bytes = args->step_count * args->step_bytes;
-    uint8_t *cells = check_buffer(check, "cells", CHECK_INPUT, cell_bytes, CELL);
+    uint8_t *quads = check_buffer(check, "quads", CHECK_INPUT, quad_bytes, QUAD);
     uint8_t *weights = check_buffer(check, "weights", CHECK_INPUT, weight_bytes, 64);
-    fill_cells(check, igemm, cells, cell_bytes);
-    fill_cells(check, igemm, weights, weight_bytes);
+    fill_quads(check, igemm, quads, quad_bytes);
+    fill_quads(check, igemm, weights, weight_bytes);
     clear_missing(job, weights, steps);
     if (igemm->mark_wide && (check_is_timed(check) || check_chance(check, 2)))
         make_small(check, weights, weight_bytes);
     else if (igemm->mark_wide && check_chance(check, 2))
-        make_edges(check, weights, weight_bytes, cells, cell_bytes);
-    args->cells = cells;
+        make_edges(check, weights, weight_bytes, quads, quad_bytes);
+    args->quads = quads;
     mark_wide(check, job, weights);
 }
 
@@ -265,7 +265,7 @@ static void make_long_multiply(struct check *check, struct job *job, bool up)
 {
     const struct qk_igemm *igemm = job->igemm;
     struct qk_igemm_args *args = &job->args;
-    const size_t step_count = CELLS_TO_WRAP * (igemm->x_signed ? 2U : 1U) / QK_IGEMM_STEP_SLABS;
+    const size_t step_count = QUADS_TO_WRAP * (igemm->x_signed ? 2U : 1U) / QK_IGEMM_STEP_SLABS;
     job->longest = QK_IGEMM_STEP_SLABS;
     args->vectors = 1;
     args->positions = igemm->nr; /* with fewer, a kernel may have several sums for each */
@@ -273,21 +273,21 @@ static void make_long_multiply(struct check *check, struct job *job, bool up)
     args->slab_bytes = 64;
     args->step_count = step_count;
     args->step_bytes = qk_igemm_step_bytes(igemm, job->longest, igemm->mr);
-    const size_t cell_bytes = args->slab_bytes * job->longest;
+    const size_t quad_bytes = args->slab_bytes * job->longest;
     const size_t weight_bytes = step_count * args->step_bytes;
     struct qk_igemm_step *steps =
         check_buffer(check, "steps", CHECK_INPUT, step_count * sizeof(*steps), sizeof(uint32_t));
-    uint8_t *cells = check_buffer(check, "cells", CHECK_INPUT, cell_bytes, CELL);
+    uint8_t *quads = check_buffer(check, "quads", CHECK_INPUT, quad_bytes, QUAD);
     uint8_t *weights = check_buffer(check, "weights", CHECK_INPUT, weight_bytes, 64);
     for (size_t s = 0; s < step_count; s++)
         steps[s] = (struct qk_igemm_step){0, QK_IGEMM_STEP_SLABS};
-    fill_alike(igemm, cells, cell_bytes, igemm->x_signed ? -128 : 255);
+    fill_alike(igemm, quads, quad_bytes, igemm->x_signed ? -128 : 255);
     fill_alike(igemm, weights, weight_bytes,
-               igemm->cell_k == 2        ? (up ? 255 : -255)
+               igemm->quad_k == 2        ? (up ? 255 : -255)
                : (up != igemm->x_signed) ? 127
                                          : -128);
     args->steps = steps;
-    args->cells = cells;
+    args->quads = quads;
     mark_wide(check, job, weights);
 }
 
@@ -307,33 +307,33 @@ static void check_multiply(struct check *check, const void *kernel)
                    args->rows, columns_of(&job), args->step_count, job.longest, args->add);
     const size_t columns = columns_of(&job);
     const double products =
-        (double)(args->rows * columns) * (double)(args->step_count * job.longest * igemm->cell_k);
+        (double)(args->rows * columns) * (double)(args->step_count * job.longest * igemm->quad_k);
     if (check_calls(check, multiply_expected, multiply_actual, &job, products, "product"))
         compare(check, &job, columns);
 }
 
 /* ---- Dot --------------------------------------------------------------------------------- */
 
-/* Gathered cells: behind each position there is what a kernel may read, and that is 0. */
-static void make_dot_cells(struct check *check, struct job *job, bool alike)
+/* Gathered quads: behind each position there is what a kernel may read, and that is 0. */
+static void make_dot_quads(struct check *check, struct job *job, bool alike)
 {
     struct qk_igemm_args *args = &job->args;
-    const size_t bytes = args->step_count * args->step_slabs * CELL;
-    args->position_bytes = bytes + QK_IGEMM_SLACK + check_below(check, 8) * CELL;
+    const size_t bytes = args->step_count * args->step_slabs * QUAD;
+    args->position_bytes = bytes + QK_IGEMM_SLACK + check_below(check, 8) * QUAD;
     const size_t all = (args->positions - 1) * args->position_bytes + bytes + QK_IGEMM_SLACK;
-    uint8_t *cells = check_buffer(check, "cells", CHECK_INPUT, all, CELL);
+    uint8_t *quads = check_buffer(check, "quads", CHECK_INPUT, all, QUAD);
     for (size_t p = 0; p < args->positions; p++) {
-        uint8_t *position = cells + p * args->position_bytes;
+        uint8_t *position = quads + p * args->position_bytes;
         if (alike)
             fill_alike(job->igemm, position, bytes, 255);
         else
-            fill_cells(check, job->igemm, position, bytes);
+            fill_quads(check, job->igemm, position, bytes);
         memset(position + bytes, 0, QK_IGEMM_SLACK);
     }
-    args->cells = cells;
+    args->quads = quads;
 }
 
-/* As many cells as make each lane of a sum leave int32: a sum has up to 16. */
+/* As many quads as make each lane of a sum leave int32: a sum has up to 16. */
 static void make_dot(struct check *check, struct job *job, bool extreme, bool up)
 {
     const struct qk_igemm *igemm = job->igemm;
@@ -344,7 +344,7 @@ static void make_dot(struct check *check, struct job *job, bool extreme, bool up
         job->longest = QK_IGEMM_STEP_SLABS;
         args->positions = 1;
         args->rows = igemm->whole_steps ? 16 : igemm->mr;
-        args->step_count = CELLS_TO_WRAP * (igemm->whole_steps ? 16U : 8U) / QK_IGEMM_STEP_SLABS;
+        args->step_count = QUADS_TO_WRAP * (igemm->whole_steps ? 16U : 8U) / QK_IGEMM_STEP_SLABS;
         args->step_bytes = qk_igemm_step_bytes(igemm, job->longest, args->rows);
     }
     args->step_slabs = job->longest;
@@ -354,13 +354,13 @@ static void make_dot(struct check *check, struct job *job, bool extreme, bool up
     if (extreme) {
         fill_alike(igemm, weights, bytes, up ? 127 : -128);
     } else {
-        fill_cells(check, igemm, weights, bytes);
+        fill_quads(check, igemm, weights, bytes);
         size_t reach;
         clear_missing(job, weights, make_steps(check, job, 64, &reach));
     }
     args->steps = NULL;
     args->weights = weights;
-    make_dot_cells(check, job, extreme);
+    make_dot_quads(check, job, extreme);
 }
 
 static void check_dot(struct check *check, const void *kernel)
@@ -373,10 +373,10 @@ static void check_dot(struct check *check, const void *kernel)
     make_dot(check, &job, extreme, index == 0);
     make_sums(check, &job);
     const struct qk_igemm_args *args = &job.args;
-    check_describe(check, "%zu rows, %zu positions, %zu steps of %zu cells, add %d", args->rows,
+    check_describe(check, "%zu rows, %zu positions, %zu steps of %zu quads, add %d", args->rows,
                    args->positions, args->step_count, args->step_slabs, args->add);
     const double products = (double)(args->rows * args->positions) *
-                            (double)(args->step_count * args->step_slabs * igemm->cell_k);
+                            (double)(args->step_count * args->step_slabs * igemm->quad_k);
     if (check_calls(check, dot_expected, dot_actual, &job, products, "product"))
         compare(check, &job, args->positions);
 }

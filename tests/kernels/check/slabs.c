@@ -7,11 +7,11 @@
 #include "tests/kernels/check/check.h"
 #include "tests/kernels/check/tiers.h"
 
-enum { CELL = QK_IGEMM_CELL_BYTES, NR = QK_IGEMM_NR, VECTOR = QK_IGEMM_VECTOR, ROWS_MOST = 32 };
+enum { QUAD = QK_IGEMM_QUAD_BYTES, NR = QK_IGEMM_NR, VECTOR = QK_IGEMM_VECTOR, ROWS_MOST = 32 };
 
 struct subject {
     const struct qk_slab_kernels *kernels;
-    size_t cell_k;
+    size_t quad_k;
 };
 
 /* ---- Fill -------------------------------------------------------------------------------- */
@@ -20,20 +20,20 @@ struct fill_job {
     const struct subject *subject;
     struct qk_slab_fill fill;
     struct qk_window windows[4];
-    struct check_pair cells;
+    struct check_pair quads;
 };
 
 static void fill_expected(void *context)
 {
     struct fill_job *job = context;
-    job->fill.cells = job->cells.expected;
-    qk_slab_fill_scalar(job->subject->cell_k, &job->fill);
+    job->fill.quads = job->quads.expected;
+    qk_slab_fill_scalar(job->subject->quad_k, &job->fill);
 }
 
 static void fill_actual(void *context)
 {
     struct fill_job *job = context;
-    job->fill.cells = job->cells.actual;
+    job->fill.quads = job->quads.actual;
     job->subject->kernels->fill(&job->fill);
 }
 
@@ -93,25 +93,25 @@ static struct qk_window timed_window(void)
                               .columns = 58};
 }
 
-/* Cells of channels see the same of several planes; those of columns several windows of one. Some
+/* Quads of channels see the same of several planes; those of columns several windows of one. Some
  * see windows of their own of several planes, which no caller wants, but the contract has. */
 static void choose_sources(struct check *check, struct fill_job *job)
 {
-    const size_t cell_k = job->subject->cell_k;
+    const size_t quad_k = job->subject->quad_k;
     const struct qk_window window = check_is_timed(check) ? timed_window() : choose_window(check);
     const bool columns = !check_is_timed(check) && check_chance(check, 2);
     const bool padding = !check_is_timed(check) && check_chance(check, 16);
     const bool together = check_chance(check, 2);
     const bool apart = check_chance(check, 3);
     const size_t plane_bytes = (size_t)(window.in_rows * window.in_columns);
-    const size_t planes = columns && !check_chance(check, 8) ? 1 : check_between(check, 1, cell_k);
+    const size_t planes = columns && !check_chance(check, 8) ? 1 : check_between(check, 1, quad_k);
     const size_t slab_bytes = together ? planes * plane_bytes : plane_bytes;
     const uint8_t *plane = NULL;
     job->fill.slabs = check_is_timed(check)    ? 4
                       : check_chance(check, 2) ? 1
                                                : check_between(check, 2, 5);
     job->fill.plane_step = slab_bytes + (check_chance(check, 2) ? 0 : check_below(check, 99));
-    for (size_t k = 0; k < cell_k; k++) {
+    for (size_t k = 0; k < quad_k; k++) {
         const int64_t shift = (int64_t)k * (apart ? (int64_t)check_below(check, 7) - 3 : 1);
         job->windows[k] = window;
         if (columns)
@@ -137,7 +137,7 @@ static size_t choose_pitch(struct check *check, const struct fill_job *job)
 {
     const size_t columns = job->windows[0].columns;
     size_t shared = columns - 1;
-    for (size_t k = 0; k < job->subject->cell_k; k++) {
+    for (size_t k = 0; k < job->subject->quad_k; k++) {
         const struct qk_window_range inside = job->fill.windows[k]->inside_columns;
         const size_t behind = columns - inside.end;
         shared = inside.begin < shared ? inside.begin : shared;
@@ -157,9 +157,9 @@ static void forget_gaps(const struct fill_job *job)
     for (size_t slab = 0; slab < job->fill.slabs; slab++)
         for (size_t row = 0; row + 1 < window->rows && window->pitch > window->columns; row++) {
             const size_t at =
-                slab * job->fill.slab_bytes + (row * window->pitch + window->columns) * CELL;
-            memcpy((char *)job->cells.actual + at, (char *)job->cells.expected + at,
-                   (window->pitch - window->columns) * CELL);
+                slab * job->fill.slab_bytes + (row * window->pitch + window->columns) * QUAD;
+            memcpy((char *)job->quads.actual + at, (char *)job->quads.expected + at,
+                   (window->pitch - window->columns) * QUAD);
         }
 }
 
@@ -168,20 +168,20 @@ static void check_fill(struct check *check, const void *kernel)
     struct fill_job job = {.subject = kernel};
     const bool is_signed = check_chance(check, 2); /* x; what is made of it is unsigned, or not */
     job.fill.flip =
-        job.subject->cell_k == 2 ? (is_signed ? 0x80 : 0) : check_chance(check, 2) * 0x80;
+        job.subject->quad_k == 2 ? (is_signed ? 0x80 : 0) : check_chance(check, 2) * 0x80;
     uint8_t zero_point;
     check_fill_bytes(check, &zero_point, 1);
     job.fill.x_zero_point = is_signed ? (int8_t)zero_point : zero_point;
     choose_sources(check, &job);
     const size_t pitch = choose_pitch(check, &job);
-    for (size_t k = 0; k < job.subject->cell_k; k++)
+    for (size_t k = 0; k < job.subject->quad_k; k++)
         job.windows[k].pitch = pitch;
     const struct qk_window *window = &job.windows[0];
     const size_t count = (window->rows - 1) * pitch + window->columns;
     const size_t slabs = job.fill.slabs;
-    job.fill.slab_bytes = (count + (check_chance(check, 2) ? 0 : check_below(check, 40))) * CELL;
-    job.cells =
-        check_outputs(check, "cells", (slabs - 1) * job.fill.slab_bytes + count * CELL, CELL);
+    job.fill.slab_bytes = (count + (check_chance(check, 2) ? 0 : check_below(check, 40))) * QUAD;
+    job.quads =
+        check_outputs(check, "quads", (slabs - 1) * job.fill.slab_bytes + count * QUAD, QUAD);
     check_describe(
         check,
         "%zu slabs of %zu rows of %zu from %lld, %lld by strides %lld, %lld in a plane of %lld by "
@@ -190,10 +190,10 @@ static void check_fill(struct check *check, const void *kernel)
         (long long)window->column_first, (long long)window->row_stride,
         (long long)window->column_stride, (long long)window->in_rows, (long long)window->in_columns,
         pitch, job.fill.x_zero_point);
-    if (!check_calls(check, fill_expected, fill_actual, &job, (double)(slabs * count), "cell"))
+    if (!check_calls(check, fill_expected, fill_actual, &job, (double)(slabs * count), "quad"))
         return;
     forget_gaps(&job);
-    check_same(check, &job.cells, CELL);
+    check_same(check, &job.quads, QUAD);
 }
 
 /* ---- Requantize -------------------------------------------------------------------------- */
@@ -369,7 +369,7 @@ static void transpose_actual(void *context)
     job->subject->kernels->transpose(&job->transpose);
 }
 
-/* What serves layouts that have cells by pairs, too. */
+/* What serves layouts that have quads by pairs, too. */
 static bool check_pairs(const struct qk_slab_kernels *kernels)
 {
 #ifdef __aarch64__
@@ -393,18 +393,18 @@ static void check_transpose(struct check *check, const void *kernel)
     transpose->flip = check_chance(check, 2) ? 0x80 : 0;
     const size_t row_bytes = transpose->k_blocks * transpose->channels * transpose->taps;
     transpose->from_row_stride = row_bytes + (check_chance(check, 2) ? 0 : check_below(check, 99));
-    const bool together = check_chance(check, 2); /* the cells of a row */
+    const bool together = check_chance(check, 2); /* the quads of a row */
     const size_t rows = transpose->rows + check_below(check, 3);
     const size_t least = (transpose->channels + 3) / 4;
-    transpose->cells = together || timed ? 16 : check_between(check, least, 16);
+    transpose->quads = together || timed ? 16 : check_between(check, least, 16);
     transpose->pairs = !together && check_pairs(job.subject->kernels) && check_chance(check, 2);
-    transpose->cells += transpose->pairs ? transpose->cells % 2 : 0;
+    transpose->quads += transpose->pairs ? transpose->quads % 2 : 0;
     transpose->to_row_stride = together           ? QK_TRANSPOSE_CHANNELS
-                               : transpose->pairs ? 2 * CELL
-                                                  : CELL;
-    transpose->to_cell_stride = together ? CELL : (rows + 1) * CELL;
+                               : transpose->pairs ? 2 * QUAD
+                                                  : QUAD;
+    transpose->to_quad_stride = together ? QUAD : (rows + 1) * QUAD;
     transpose->to_tap_stride =
-        together ? rows * QK_TRANSPOSE_CHANNELS : transpose->cells * transpose->to_cell_stride;
+        together ? rows * QK_TRANSPOSE_CHANNELS : transpose->quads * transpose->to_quad_stride;
     const size_t from_bytes = (transpose->rows - 1) * transpose->from_row_stride + row_bytes;
     uint8_t *from = check_buffer(check, "from", CHECK_INPUT, from_bytes, 1);
     check_fill_bytes(check, from, from_bytes);
@@ -412,8 +412,8 @@ static void check_transpose(struct check *check, const void *kernel)
     const size_t steps = transpose->k_blocks * transpose->taps;
     const size_t to_bytes = (steps - 1) * transpose->to_tap_stride +
                             (transpose->rows - 1) * transpose->to_row_stride +
-                            qk_transpose_cell_at(transpose, transpose->cells - 1) + CELL;
-    job.to = check_outputs(check, "to", to_bytes, together ? 64 : CELL);
+                            qk_transpose_quad_at(transpose, transpose->quads - 1) + QUAD;
+    job.to = check_outputs(check, "to", to_bytes, together ? 64 : QUAD);
     job.sums = check_outputs(check, "sums", transpose->rows * sizeof(int32_t), sizeof(int32_t));
     check_describe(check, "%zu rows of %zu blocks of %zu channels of %zu taps, flip %#x",
                    transpose->rows, transpose->k_blocks, transpose->channels, transpose->taps,
@@ -440,10 +440,10 @@ static bool check_by_position(const struct qk_slab_kernels *kernels)
 }
 
 static void check_kernels(struct check *check, const char *tier,
-                          const struct qk_slab_kernels *kernels, size_t cell_k)
+                          const struct qk_slab_kernels *kernels, size_t quad_k)
 {
-    const struct subject subject = {kernels, cell_k};
-    const bool words = cell_k == 2;
+    const struct subject subject = {kernels, quad_k};
+    const bool words = quad_k == 2;
     if (!check_tier(check, tier, check_lacks(tier)))
         return;
     check_run(check, &(struct check_subject){words ? "slabs/fill_words" : "slabs/fill_bytes",

@@ -182,7 +182,7 @@ Test(conv, sums_in_parts)
 }
 
 /* So many channels for so few positions that a slab is mostly what rounds it up to a line. */
-Test(conv, slabs_of_few_cells)
+Test(conv, slabs_of_few_quads)
 {
     for (int64_t images = 1; images <= 3; images += 2)
         for (int64_t depth = 30000; depth <= 240000; depth *= 2) {
@@ -255,7 +255,7 @@ Test(conv, positions_behind_vectors)
     conv_case_check(&gemms, &test);
 }
 
-/* Cells of neighbouring taps, far apart in x; the first and last ones see padding. */
+/* Quads of neighbouring taps, far apart in x; the first and last ones see padding. */
 Test(conv, strides_that_skip)
 {
     static const int64_t strides[] = {3, 5, 16, 31, 160};

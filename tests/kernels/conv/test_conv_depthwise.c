@@ -67,7 +67,7 @@ static void check(struct conv_case *test)
     conv_case_deinit(test);
 }
 
-/* Any width and height, and all that changes where a cell's bytes lie. Columns may not be more than
+/* Any width and height, and all that changes where a quad's bytes lie. Columns may not be more than
  * 4 apart; where the axes behind this one might be left out, neither may these. */
 static void random_axis(struct naive_conv *naive, int i, int64_t most, uint64_t *state)
 {
@@ -138,7 +138,7 @@ Test(conv_depthwise, planes_of_few_bytes)
         random_axis(&test.naive, 1, 9, &state);
         if (seed % 5 == 0) {
             random_axis(&test.naive, 0, 3, &state);
-            test.naive.dilation[2] = 1; /* or some have too many cells for some backends */
+            test.naive.dilation[2] = 1; /* or some have too many quads for some backends */
         }
         if (seed % 25 == 1)
             test.naive.pad_begin[1 + seed % 2] += 150;
@@ -151,7 +151,7 @@ Test(conv_depthwise, planes_of_few_bytes)
     }
 }
 
-/* Kernels of two cells in a row of taps, over rows of one vector and of more; the last channels of
+/* Kernels of two quads in a row of taps, over rows of one vector and of more; the last channels of
  * an image are the first of the next, or the end of x. */
 Test(conv_depthwise, large_kernels_over_long_rows)
 {
@@ -211,7 +211,7 @@ Test(conv_depthwise, large_planes)
         }
 }
 
-/* Rows of taps that are several cells, and so many rows that a unit has parts of some; with zero
+/* Rows of taps that are several quads, and so many rows that a unit has parts of some; with zero
  * points of w and without, which differ in their products. */
 Test(conv_depthwise, large_kernels)
 {

@@ -1,5 +1,5 @@
-/* Lays out the cells of a unit's channels: works out, once for all channels, by which permutations
- * loads of x become cells, and then loads, permutes and stores. */
+/* Lays out the quads of a unit's channels: works out, once for all channels, by which permutations
+ * loads of x become quads, and then loads, permutes and stores. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
@@ -14,11 +14,11 @@ enum { TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWIS
 
 /* ---- Sweeps -------------------------------------------------------------------------------- */
 
-/* A chunk is up to 16 cells of each line of an array; this is what they see of a row of x. */
+/* A chunk is up to 16 quads of each line of an array; this is what they see of a row of x. */
 struct chunk {
-    size_t cell;
-    uint64_t mask;     /* bytes of the cells that look inside x */
-    int64_t look;      /* the column that tap 0 of the first cell looks at; it may be outside */
+    size_t quad;
+    uint64_t mask;     /* bytes of the quads that look inside x */
+    int64_t look;      /* the column that tap 0 of the first quad looks at; it may be outside */
     size_t begin, end; /* columns of x that are seen */
 };
 
@@ -30,30 +30,30 @@ struct lines {
     size_t count;
 };
 
-/* A mask of cells [begin, end) of 16, with one bit for each, at its tap 0. */
-static inline uint64_t cells_between(size_t begin, size_t end)
+/* A mask of quads [begin, end) of 16, with one bit for each, at its tap 0. */
+static inline uint64_t quads_between(size_t begin, size_t end)
 {
-    const uint64_t cells = (UINT64_C(1) << end) - (UINT64_C(1) << begin);
-    return begin < end ? _pdep_u64(cells, UINT64_C(0x1111111111111111)) : 0;
+    const uint64_t quads = (UINT64_C(1) << end) - (UINT64_C(1) << begin);
+    return begin < end ? _pdep_u64(quads, UINT64_C(0x1111111111111111)) : 0;
 }
 
-static struct chunk see_chunk(const struct qk_depthwise_job *job, size_t array, size_t cell)
+static struct chunk see_chunk(const struct qk_depthwise_job *job, size_t array, size_t quad)
 {
     const struct qk_depthwise_layout *layout = job->layout;
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
     const size_t first = array * layout->taps;
     const size_t taps = qk_size_min(layout->taps, (size_t)axis->kernel - first);
-    const size_t count = qk_size_min(layout->width - cell, LANES);
-    struct chunk chunk = {.cell = cell};
-    chunk.look = qk_conv_look(axis, job->column + cell, first);
+    const size_t count = qk_size_min(layout->width - quad, LANES);
+    struct chunk chunk = {.quad = quad};
+    chunk.look = qk_conv_look(axis, job->column + quad, first);
     for (size_t t = 0; t < taps; t++) {
         struct qk_window line = {.in_columns = axis->in,
                                  .row_stride = 1,
-                                 .column_first = qk_conv_look(axis, job->column + cell, first + t),
+                                 .column_first = qk_conv_look(axis, job->column + quad, first + t),
                                  .column_stride = axis->stride,
                                  .columns = count};
         qk_window_fit(&line);
-        chunk.mask |= cells_between(line.inside_columns.begin, line.inside_columns.end) << t;
+        chunk.mask |= quads_between(line.inside_columns.begin, line.inside_columns.end) << t;
     }
     const int64_t most =
         chunk.look + (int64_t)(count - 1) * axis->stride + (int64_t)(taps - 1) * axis->dilation;
@@ -83,7 +83,7 @@ static struct qk_depthwise_sweep make_sweep(const struct qk_depthwise_job *job,
         .mask = mask,
         .offset = lines->row + chunk->begin,
         .offset_step = together * lines->row_step,
-        .to = (lines->line * pitch + chunk->cell) * TAPS,
+        .to = (lines->line * pitch + chunk->quad) * TAPS,
         .to_step = together * pitch * TAPS,
         .count = lines->count / together,
     };
@@ -216,7 +216,7 @@ static size_t find_padded_rows(const struct qk_depthwise_job *job,
     return count;
 }
 
-static size_t find_cells(const struct qk_depthwise_job *job)
+static size_t find_quads(const struct qk_depthwise_job *job)
 {
     const struct qk_depthwise_layout *layout = job->layout;
     size_t count = 0;
@@ -239,10 +239,10 @@ size_t qk_depthwise_find_sweeps(const struct qk_depthwise_job *job)
     const size_t slots = qk_size_min(layout->batch, job->channels);
     for (size_t at = 0; at < slots * layout->slot_bytes; at += BYTES)
         _mm512_store_si512(job->work.slots + at, fill);
-    return layout->padded_rows ? find_padded_rows(job, job->work.sweeps) : find_cells(job);
+    return layout->padded_rows ? find_padded_rows(job, job->work.sweeps) : find_quads(job);
 }
 
-/* ---- Cells ------------------------------------------------------------------------------- */
+/* ---- Quads ------------------------------------------------------------------------------- */
 
 /* Makes the slots of some channels. `near_end`: some loads would end behind x. */
 __attribute__((always_inline)) static inline void
@@ -278,7 +278,7 @@ make_slots(const struct qk_depthwise_job *job, size_t sweeps, const uint8_t *x, 
     }
 }
 
-void qk_depthwise_make_cells(const struct qk_depthwise_job *job, size_t sweeps, size_t begin,
+void qk_depthwise_make_quads(const struct qk_depthwise_job *job, size_t sweeps, size_t begin,
                              size_t end)
 {
     const size_t channel_size = job->geometry->channel_size;
