@@ -25,7 +25,7 @@
  * permutes the plane.
  *
  * Which bytes of x make which quads is the same for all channels of a unit, and for all lines of a
- * cluster. So it is worked out once, as a permutation by which one load of x makes 16 quads.
+ * phase. So it is worked out once, as a permutation by which one load of x makes 16 quads.
  *
  * All this is for vectors of 16 lanes. On vectors of 8 (kernels/conv/depthwise/kernel_8.h) a load
  * has 16 bytes and makes 4 quads. There lines have no gaps, strided planes are quads as all others,
@@ -45,7 +45,7 @@ enum {
     QK_DEPTHWISE_OUTPUTS = 16 /* output channels whose weights are made at a time */
 };
 
-/* How the quads of a channel lie in its slot: lines, ordered by array, plane, cluster of rows and
+/* How the quads of a channel lie in its slot: lines, ordered by array, plane, phase of rows and
  * row. */
 struct qk_depthwise_layout {
     size_t load_bytes; /* of x, which a permutation makes quads of */
@@ -61,8 +61,8 @@ struct qk_depthwise_layout {
     size_t arrays;
     size_t shift;
     size_t planes;           /* taps of the outer axes: each sees a plane of its own */
-    struct qk_slab_axis row; /* clusters of the row axis */
-    size_t lines;            /* of a cluster */
+    struct qk_slab_axis row; /* phases of the row axis */
+    size_t lines;            /* of a phase */
     size_t width;            /* quads of a line */
     size_t pitch; /* quads from one line to the next; where it is not `width`, it divides 64 */
     /* A slot has no quads, but rows of x with their padding, row_bytes apart. */
@@ -144,7 +144,7 @@ void qk_depthwise_lay_out(struct qk_depthwise_layout *layout,
 /* How many lines a slot has. */
 static inline size_t qk_depthwise_lines(const struct qk_depthwise_layout *layout)
 {
-    return layout->arrays * layout->planes * layout->row.clusters * layout->lines;
+    return layout->arrays * layout->planes * layout->row.phases * layout->lines;
 }
 
 /* Where in a slot the quads of a tap begin: of the given plane and row of the kernel, and `column`,

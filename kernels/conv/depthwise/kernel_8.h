@@ -32,7 +32,7 @@ enum {
 
 /* ---- Sweeps -------------------------------------------------------------------------------- */
 
-/* Loads of x that make 8 quads each, by the same permutation: those of each line of a cluster or,
+/* Loads of x that make 8 quads each, by the same permutation: those of each line of a phase or,
  * where there is a single line, `to_step` bytes on in that line. What a vector has behind its
  * line's last quad becomes fill. */
 struct sweep {
@@ -92,16 +92,16 @@ static bool join_sweep(const struct sweep *sweep, struct sweep *behind, size_t s
     return true;
 }
 
-/* Adds the loads of a cluster, from the last quads of lines to the first: the last ones write fill
+/* Adds the loads of a phase, from the last quads of lines to the first: the last ones write fill
  * behind their line, which the beginning of the next line then overwrites. */
-static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size_t plane,
-                          size_t cluster, size_t line, struct sweep *sweeps)
+static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t plane,
+                        size_t phase, size_t line, struct sweep *sweeps)
 {
     const struct qk_depthwise_layout *layout = job->layout;
     const struct qk_conv_axis *rows = &job->geometry->axis[QK_AXIS_ROW];
     const struct qk_conv_axis *columns = &job->geometry->axis[QK_AXIS_COLUMN];
     struct qk_window window = {.in_rows = rows->in,
-                               .row_first = qk_conv_look(rows, job->row, cluster),
+                               .row_first = qk_conv_look(rows, job->row, phase),
                                .row_stride = rows->stride,
                                .column_stride = 1,
                                .rows = job->rows + layout->row.span};
@@ -110,7 +110,7 @@ static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size
     if (inside.begin >= inside.end)
         return 0;
     const size_t lines = inside.end - inside.begin;
-    const size_t row = (size_t)qk_conv_look(rows, job->row + inside.begin, cluster);
+    const size_t row = (size_t)qk_conv_look(rows, job->row + inside.begin, phase);
     const size_t offset = plane + row * (size_t)columns->in;
     /* Whether one load has all that 8 quads see. */
     const bool one =
@@ -145,9 +145,9 @@ static size_t find_sweeps(const struct qk_depthwise_job *job, struct sweep *swee
         for (size_t p = 0; p < layout->planes; p++) {
             size_t plane;
             const bool there = qk_conv_find_plane(job->geometry, job->outer, p, &plane);
-            for (size_t c = 0; c < layout->row.clusters; c++, line += layout->lines)
+            for (size_t c = 0; c < layout->row.phases; c++, line += layout->lines)
                 if (there)
-                    count += add_cluster(job, a, plane, c, line, sweeps + count);
+                    count += add_phase(job, a, plane, c, line, sweeps + count);
         }
     return count;
 }

@@ -44,9 +44,9 @@ static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_ax
     const struct qk_slab_axis alone = qk_slab_axis_for(row, (size_t)row->kernel, false);
     const struct qk_slab_axis shared =
         qk_slab_axis_for(row, (size_t)row->kernel, qk_slab_may_share(row));
-    const size_t most = lines / alone.clusters;
+    const size_t most = lines / alone.phases;
     const size_t most_shared =
-        lines / shared.clusters > shared.span ? lines / shared.clusters - shared.span : 0;
+        lines / shared.phases > shared.span ? lines / shared.phases - shared.span : 0;
     layout->row = most_shared >= qk_size_min(most, height) ? shared : alone;
     const size_t rows = qk_size_min(qk_size_max(most, most_shared), height);
     if (rows < 2)
@@ -84,7 +84,7 @@ static bool fit_row_parts(struct qk_depthwise_layout *layout, const struct qk_co
     const size_t more = count_more(layout, column);
     const struct qk_slab_axis axis =
         qk_slab_axis_for(row, (size_t)row->kernel, qk_slab_may_share(row));
-    const size_t quads = SLOT_QUADS / layout->planes / axis.clusters;
+    const size_t quads = SLOT_QUADS / layout->planes / axis.phases;
     const size_t line = quads / (axis.span + qk_size_max(qk_size_min(height, axis.span), 2));
     const size_t most = line > more ? line - more : 0;
     const size_t row_parts = most < width ? most / ROW_PART_COLUMNS * ROW_PART_COLUMNS : width;
@@ -218,9 +218,9 @@ size_t qk_depthwise_quad(const struct qk_depthwise_layout *layout,
         return row * (size_t)geometry->axis[QK_AXIS_ROW].dilation * layout->row_bytes +
                column * layout->taps * (size_t)geometry->axis[QK_AXIS_COLUMN].dilation;
     const size_t array = layout->arrays > 1 ? column : 0;
-    const size_t cluster =
-        (array * layout->planes + plane) * layout->row.clusters + row % layout->row.clusters;
-    const size_t line = cluster * layout->lines + row / layout->row.clusters * layout->row.shift;
+    const size_t phase =
+        (array * layout->planes + plane) * layout->row.phases + row % layout->row.phases;
+    const size_t line = phase * layout->lines + row / layout->row.phases * layout->row.shift;
     const size_t quad = line * layout->pitch + (layout->arrays > 1 ? 0 : column) * layout->shift;
     return quad * QK_DEPTHWISE_TAPS;
 }

@@ -22,7 +22,7 @@ struct chunk {
     size_t begin, end; /* columns of x that are seen */
 };
 
-/* The lines of a cluster whose rows are in x. */
+/* The lines of a phase whose rows are in x. */
 struct lines {
     size_t line,
         row; /* of the first: its number in a slot, and where its row begins in a channel */
@@ -128,15 +128,15 @@ static bool join_sweep(const struct qk_depthwise_sweep *sweep, struct qk_depthwi
     return true;
 }
 
-/* Adds the loads of a cluster. Chunks go from the last to the first: the last one writes fill
- * behind its line, which the beginning of the next line then overwrites. */
-static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size_t plane,
-                          size_t cluster, size_t line, struct qk_depthwise_sweep *sweeps)
+/* Adds the loads of a phase. Chunks go from the last to the first: the last one writes fill behind
+ * its line, which the beginning of the next line then overwrites. */
+static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t plane,
+                        size_t phase, size_t line, struct qk_depthwise_sweep *sweeps)
 {
     const struct qk_conv_axis *rows = &job->geometry->axis[QK_AXIS_ROW];
     const size_t columns = (size_t)job->geometry->axis[QK_AXIS_COLUMN].in;
     struct qk_window window = {.in_rows = rows->in,
-                               .row_first = qk_conv_look(rows, job->row, cluster),
+                               .row_first = qk_conv_look(rows, job->row, phase),
                                .row_stride = rows->stride,
                                .column_stride = 1,
                                .rows = job->rows + job->layout->row.span};
@@ -147,7 +147,7 @@ static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size
     const size_t line_count = inside.end - inside.begin;
     const struct lines lines = {
         .line = line + inside.begin,
-        .row = plane + (size_t)qk_conv_look(rows, job->row + inside.begin, cluster) * columns,
+        .row = plane + (size_t)qk_conv_look(rows, job->row + inside.begin, phase) * columns,
         .row_step = line_count > 1 ? (size_t)rows->stride * columns
                                    : 0, /* of a single line it could overflow */
         .count = line_count,
@@ -225,9 +225,9 @@ static size_t find_quads(const struct qk_depthwise_job *job)
         for (size_t p = 0; p < layout->planes; p++) {
             size_t plane;
             const bool there = qk_conv_find_plane(job->geometry, job->outer, p, &plane);
-            for (size_t c = 0; c < layout->row.clusters; c++, line += layout->lines)
+            for (size_t c = 0; c < layout->row.phases; c++, line += layout->lines)
                 if (there)
-                    count += add_cluster(job, a, plane, c, line, job->work.sweeps + count);
+                    count += add_phase(job, a, plane, c, line, job->work.sweeps + count);
         }
     return count;
 }

@@ -54,7 +54,7 @@ struct candidate {
 /* ---- Slabs ------------------------------------------------------------------------------- */
 
 /* How many columns of padding behind a line can be the padding before the next line at the same
- * time, in every cluster; or, for the row axis, rows of padding behind a plane and before the next.
+ * time, in every phase; or, for the row axis, rows of padding behind a plane and before the next.
  */
 static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_slab_axis *slabs)
 {
@@ -63,7 +63,7 @@ static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_sla
                                .column_stride = axis->stride,
                                .columns = (size_t)axis->out + slabs->span};
     size_t overlap = slabs->span;
-    for (size_t c = 0; c < slabs->clusters && overlap > 0; c++) {
+    for (size_t c = 0; c < slabs->phases && overlap > 0; c++) {
         window.column_first = (int64_t)c * axis->dilation - axis->pad;
         qk_window_fit(&window);
         overlap = qk_size_min(overlap, qk_size_min(window.inside_columns.begin,
@@ -264,7 +264,7 @@ static struct candidate candidate_for(const struct qk_conv_igemm_plan *plan, enu
     layout->overlap = count_overlap(column, &layout->column);
     layout->fine = mode == SINGLE;
     layout->bundle_slabs =
-        order->step_slabs * (layout->fine ? 1 : layout->row.clusters * layout->column.clusters);
+        order->step_slabs * (layout->fine ? 1 : layout->row.phases * layout->column.phases);
     layout->bundle_steps = layout->fine ? 1 : order->row_taps * order->column_taps;
     layout->bundles = order->steps / layout->bundle_steps;
     layout->k_part_bundles = layout->bundles;

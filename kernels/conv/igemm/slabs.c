@@ -17,8 +17,8 @@ static int64_t greatest_divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* How many clusters the taps of an axis form where they share slabs. */
-static double count_clusters(const struct qk_conv_desc *desc, int axis)
+/* How many stride phases the taps of an axis form where they share slabs. */
+static double count_phases(const struct qk_conv_desc *desc, int axis)
 {
     const int64_t stride = desc->stride[axis];
     const int64_t cycle = stride / greatest_divisor(stride, desc->dilation[axis]);
@@ -38,12 +38,12 @@ static bool prefer_columns(const struct qk_conv_desc *desc, const struct qk_conv
     const double rows = (double)qk_size_max(desc->out_channels / desc->group, 4);
     const double taps = (double)desc->kernel[QK_AXIS_ROW];
     const double products = rows * taps * costs->product_cycles;
-    const double slabs = count_clusters(desc, QK_AXIS_ROW) * costs->slab_cycles;
+    const double slabs = count_phases(desc, QK_AXIS_ROW) * costs->slab_cycles;
     const double columns =
         products * (double)qk_divide_up(column_slabs, unit) + slabs * (double)column_slabs;
     const double channels = products * (double)qk_divide_up(channel_slabs, unit) *
                                 (double)desc->kernel[QK_AXIS_COLUMN] +
-                            slabs * count_clusters(desc, QK_AXIS_COLUMN) * (double)channel_slabs;
+                            slabs * count_phases(desc, QK_AXIS_COLUMN) * (double)channel_slabs;
     return columns < channels;
 }
 
@@ -94,11 +94,11 @@ void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layou
         const size_t r = s % taps / order->column_taps;
         const size_t c = s % order->column_taps;
         const size_t bundle = s / layout->bundle_steps % layout->k_part_bundles;
-        const size_t cluster =
-            layout->fine ? 0 : r % row->clusters * column->clusters + c % column->clusters;
-        const size_t slab = bundle * layout->bundle_slabs + cluster * order->step_slabs;
+        const size_t phase =
+            layout->fine ? 0 : r % row->phases * column->phases + c % column->phases;
+        const size_t slab = bundle * layout->bundle_slabs + phase * order->step_slabs;
         const size_t quad =
-            r / row->clusters * row->shift * layout->pitch + c / column->clusters * column->shift;
+            r / row->phases * row->shift * layout->pitch + c / column->phases * column->shift;
         steps[s] = (struct qk_igemm_step){
             .offset = (uint32_t)(slab * layout->slab_bytes + quad * QK_IGEMM_QUAD_BYTES),
             .slabs = (uint32_t)qk_slab_count(order, s / (order->outer_taps * taps)),
@@ -123,24 +123,24 @@ struct qk_slab_axis qk_slab_axis_for(const struct qk_conv_axis *axis, size_t tap
     const int64_t divisor = greatest_divisor(axis->stride, axis->dilation);
     const size_t cycle = (size_t)(axis->stride / divisor);
     if (!shared || taps <= cycle)
-        return (struct qk_slab_axis){.clusters = taps};
+        return (struct qk_slab_axis){.phases = taps};
     const size_t shift = (size_t)(axis->dilation / divisor);
     return (struct qk_slab_axis){cycle, shift, (taps - 1) / cycle * shift};
 }
 
 /* ---- Making them ------------------------------------------------------------------------- */
 
-/* How far behind the elements of a cluster's first tap those of its last tap begin: clusters that
- * have fewer taps are shorter. */
-static size_t cluster_span(const struct qk_slab_axis *axis, size_t taps, size_t first_tap)
+/* How far behind the elements of a phase's first tap those of its last tap begin: phases that have
+ * fewer taps are shorter. */
+static size_t phase_span(const struct qk_slab_axis *axis, size_t taps, size_t first_tap)
 {
-    return first_tap < taps ? (taps - 1 - first_tap) / axis->clusters * axis->shift : 0;
+    return first_tap < taps ? (taps - 1 - first_tap) / axis->phases * axis->shift : 0;
 }
 
-/* The window of x that the first tap of a cluster sees, with the columns and rows that the
- * cluster's other taps see behind it. */
-static struct qk_window cluster_window(const struct qk_slab_job *job, size_t row_tap,
-                                       size_t column_tap)
+/* The window of x that the first tap of a phase sees, with the columns and rows that the phase's
+ * other taps see behind it. */
+static struct qk_window phase_window(const struct qk_slab_job *job, size_t row_tap,
+                                     size_t column_tap)
 {
     const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
     const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
@@ -151,9 +151,9 @@ static struct qk_window cluster_window(const struct qk_slab_job *job, size_t row
         .column_first = qk_conv_look(column, job->column, column_tap),
         .row_stride = row->stride,
         .column_stride = column->stride,
-        .rows = job->rows + cluster_span(&job->layout->row, job->order->row_taps, row_tap),
+        .rows = job->rows + phase_span(&job->layout->row, job->order->row_taps, row_tap),
         .columns =
-            job->columns + cluster_span(&job->layout->column, job->order->column_taps, column_tap),
+            job->columns + phase_span(&job->layout->column, job->order->column_taps, column_tap),
         .pitch = job->layout->pitch,
     };
     qk_window_fit(&window);
@@ -223,7 +223,7 @@ static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const
             const size_t tap = i % order->column_quads * order->quad_k + k;
             /* Columns behind the kernel's last meet weights of 0. Where the next column of x is
              * there to be read, that is the cheapest to put there. */
-            windows[k] = tap < width || goes_on ? cluster_window(job, row_tap, tap) : windows[0];
+            windows[k] = tap < width || goes_on ? phase_window(job, row_tap, tap) : windows[0];
             fill.planes[k] = plane;
             fill.windows[k] = &windows[k];
         }
@@ -258,8 +258,8 @@ QK_WRAPS static void make_of_elements(const struct qk_slab_job *job, const uint8
     }
 }
 
-static void make_cluster(const struct qk_slab_job *job, size_t k_block, size_t outer_tap,
-                         size_t row_tap, size_t column_tap, uint8_t *quads)
+static void make_phase(const struct qk_slab_job *job, size_t k_block, size_t outer_tap,
+                       size_t row_tap, size_t column_tap, uint8_t *quads)
 {
     const struct qk_slab_order *order = job->order;
     const size_t first = k_block * order->step_slabs;
@@ -267,7 +267,7 @@ static void make_cluster(const struct qk_slab_job *job, size_t k_block, size_t o
     size_t plane;
     const bool inside = qk_conv_find_plane(job->geometry, job->outer, outer_tap, &plane);
     const uint8_t *x = inside ? job->x + plane : NULL;
-    struct qk_window window = cluster_window(job, row_tap, column_tap);
+    struct qk_window window = phase_window(job, row_tap, column_tap);
     if (!order->columns_in_quads && qk_window_flatten(&window) && x &&
         job->geometry->channel_size == 1) {
         make_of_elements(job, x, first, slabs, quads);
@@ -288,17 +288,17 @@ void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint
     const struct qk_slab_order *order = job->order;
     const struct qk_slab_layout *layout = job->layout;
     const size_t taps = order->row_taps * order->column_taps;
-    const size_t cluster_bytes = order->step_slabs * layout->slab_bytes;
+    const size_t phase_bytes = order->step_slabs * layout->slab_bytes;
     for (size_t g = begin; g < end; g++, quads += layout->bundle_slabs * layout->slab_bytes) {
         if (layout->fine) {
             const size_t outer = g / taps;
-            make_cluster(job, outer / order->outer_taps, outer % order->outer_taps,
-                         g % taps / order->column_taps, g % order->column_taps, quads);
+            make_phase(job, outer / order->outer_taps, outer % order->outer_taps,
+                       g % taps / order->column_taps, g % order->column_taps, quads);
             continue;
         }
         uint8_t *to = quads;
-        for (size_t r = 0; r < layout->row.clusters; r++)
-            for (size_t c = 0; c < layout->column.clusters; c++, to += cluster_bytes)
-                make_cluster(job, g / order->outer_taps, g % order->outer_taps, r, c, to);
+        for (size_t r = 0; r < layout->row.phases; r++)
+            for (size_t c = 0; c < layout->column.phases; c++, to += phase_bytes)
+                make_phase(job, g / order->outer_taps, g % order->outer_taps, r, c, to);
     }
 }

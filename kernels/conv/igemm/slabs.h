@@ -11,13 +11,13 @@
  * end of every row.
  *
  * With a stride, one tap sees only every stride-th column (and row) of x. Taps that see the same
- * columns, shifted by whole strides, form a cluster, and a cluster has slabs of its own:
+ * columns, shifted by whole strides, form a stride phase, and each phase has slabs of its own:
  *
  *     stride 2, kernel 3:   taps 0 and 2 see  0 2 4 6 ...   tap 2 from the second on
  *                           tap  1       sees 1 3 5 7 ...
  *
- * Where the kernel is wide for the line, a cluster for each tap costs less: then nothing is
- * shifted, no place is dropped, and the slabs hold what an im2col matrix would.
+ * Where the kernel is wide for the line, a phase for each tap costs less: then nothing is shifted,
+ * no place is dropped, and the slabs hold what an im2col matrix would.
  *
  * Axes before the last two share nothing: each of their positions and taps has slabs of its own. */
 #ifndef KERNELS_CONV_IGEMM_SLABS_H
@@ -26,17 +26,16 @@
 #include "kernels/conv/backend.h"
 #include "kernels/conv/geometry.h"
 
-/* How the taps of one axis share slabs: tap t belongs to cluster t % clusters, and reads that
- * cluster's slabs t / clusters * shift elements further on than the cluster's first tap does. */
+/* How the taps of one axis share slabs: tap t belongs to phase t % phases, and reads that phase's
+ * slabs t / phases * shift elements further on than the phase's first tap does. */
 struct qk_slab_axis {
-    size_t clusters;
+    size_t phases;
     size_t shift;
     size_t span; /* how far on the last tap reads: so much longer is a slab than the positions */
 };
 
-/* The clusters of an axis with so many taps. `shared`: taps that see the same elements share a
- * cluster, which is possible only where qk_slab_may_share says so; otherwise each tap is a cluster.
- */
+/* The stride phases of an axis with so many taps. `shared`: taps that see the same elements share a
+ * phase, which is possible only where qk_slab_may_share says so; otherwise each tap is a phase. */
 struct qk_slab_axis qk_slab_axis_for(const struct qk_conv_axis *axis, size_t taps, bool shared);
 bool qk_slab_may_share(const struct qk_conv_axis *axis);
 
