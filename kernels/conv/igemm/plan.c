@@ -165,7 +165,7 @@ static void chain_images(const struct qk_conv_igemm_plan *plan, struct candidate
     const size_t images = plan->geometry.images;
     const size_t fit = qk_size_min(most, UNIT_QUADS_LEAST) / pitch;
     const bool whole = candidate->row_bands * candidate->column_bands == 1 &&
-                       layout->k_part_bundles == layout->bundles;
+                       layout->k_part_chunks == layout->k_chunks;
     candidate->image_bands = whole && fit > 1 ? qk_divide_up(images, fit) : images;
     layout->images = qk_divide_up(images, candidate->image_bands);
     layout->image_pitch = layout->images > 1 ? pitch : SIZE_MAX;
@@ -235,7 +235,7 @@ static void count_cycles(const struct qk_conv_igemm_plan *plan, struct candidate
         (double)(igemm->by_position ? qk_divide_up(plan->rows, igemm->lanes) * igemm->lanes
                                     : plan->rows);
     const double products = count_products(&plan->order, igemm);
-    const double slabs = (double)layout->bundles * (double)layout->bundle_slabs;
+    const double slabs = (double)layout->k_chunks * (double)layout->k_chunk_slabs;
     candidate->cycles = bands * (vectors * rows * products * plan->conv->costs->product_cycles +
                                  (double)dots * rows * dot_cycles(&plan->order) +
                                  ceil((double)places / 64) * rows * 16 +
@@ -263,19 +263,19 @@ static struct candidate candidate_for(const struct qk_conv_igemm_plan *plan, enu
     layout->column = qk_slab_axis_for(column, order->column_taps, mode == SHARED);
     layout->overlap = count_overlap(column, &layout->column);
     layout->fine = mode == SINGLE;
-    layout->bundle_slabs =
+    layout->k_chunk_slabs =
         order->step_slabs * (layout->fine ? 1 : layout->row.phases * layout->column.phases);
-    layout->bundle_steps = layout->fine ? 1 : order->row_taps * order->column_taps;
-    layout->bundles = order->steps / layout->bundle_steps;
-    layout->k_part_bundles = layout->bundles;
-    const size_t all_slabs = layout->bundles * layout->bundle_slabs;
+    layout->k_chunk_steps = layout->fine ? 1 : order->row_taps * order->column_taps;
+    layout->k_chunks = order->steps / layout->k_chunk_steps;
+    layout->k_part_chunks = layout->k_chunks;
+    const size_t all_slabs = layout->k_chunks * layout->k_chunk_slabs;
     const size_t unit_quads = plan->conv->tuning->quads_bytes / QK_IGEMM_QUAD_BYTES;
     const size_t quads = qk_size_min(unit_quads / all_slabs, UNIT_QUADS);
     if (all_slabs > plan->conv->tuning->slabs_most || !fit_unit(plan, &candidate, quads)) {
-        if (layout->bundle_slabs > unit_quads / K_PART_QUADS ||
+        if (layout->k_chunk_slabs > unit_quads / K_PART_QUADS ||
             !fit_unit(plan, &candidate, K_PART_QUADS))
             return candidate;
-        layout->k_part_bundles = unit_quads / K_PART_QUADS / layout->bundle_slabs;
+        layout->k_part_chunks = unit_quads / K_PART_QUADS / layout->k_chunk_slabs;
     }
     cut_bands(plan, &candidate, 1);
     chain_images(plan, &candidate, quads);
@@ -317,7 +317,7 @@ static void cut_units(const struct qk_conv_igemm_plan *plan, struct candidate *c
     if (candidate->layout.images == 1)
         cut_bands(plan, candidate, wanted);
     set_slab_bytes(&candidate->layout);
-    if (candidate->layout.k_part_bundles < candidate->layout.bundles) {
+    if (candidate->layout.k_part_chunks < candidate->layout.k_chunks) {
         const struct qk_igemm *igemm = plan->conv->backend->igemm;
         const size_t strips = qk_conv_strips_most(igemm, slab_quads(&candidate->layout));
         const size_t tile = qk_igemm_tile_sums(igemm) * sizeof(int32_t);
@@ -346,12 +346,12 @@ static struct qk_conv_igemm_workspace lay_out(const struct qk_conv_igemm_plan *p
     const struct qk_igemm *igemm = plan->conv->backend->igemm;
     const size_t tile = qk_igemm_tile_sums(igemm) * sizeof(int32_t);
     const size_t strips = qk_conv_strips_most(igemm, slab_quads(layout));
-    const bool whole = layout->k_part_bundles == layout->bundles;
+    const bool whole = layout->k_part_chunks == layout->k_chunks;
     const bool column_sums = plan->conv->igemm.ones != NULL;
     /* Products read whole vectors, beyond the last quad, and where they take whole steps, beyond
      * the last slab. */
     const size_t slack = QK_IGEMM_NR * QK_IGEMM_QUAD_BYTES;
-    const size_t slabs = layout->k_part_bundles * layout->bundle_slabs +
+    const size_t slabs = layout->k_part_chunks * layout->k_chunk_slabs +
                          (igemm->whole_steps ? plan->order.step_slabs : 0);
     struct qk_conv_igemm_workspace work;
     size_t at = 0;
@@ -387,7 +387,7 @@ static void fit(struct qk_conv_igemm_plan *plan, double *cycles)
     plan->m_parts = best.m_parts;
     plan->m_part_panels = best.m_part_panels;
     plan->workspace = lay_out(plan);
-    const bool whole = best.layout.k_part_bundles == best.layout.bundles;
+    const bool whole = best.layout.k_part_chunks == best.layout.k_chunks;
     *cycles = (best.cycles / (double)best.m_parts +
                best.slab_cycles / (double)(whole ? best.m_parts : 1)) /
               (double)(best.row_bands * best.column_bands);

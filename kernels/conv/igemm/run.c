@@ -243,11 +243,11 @@ static void run_units(const struct qk_conv_igemm_plan *plan, size_t begin_unit, 
         qk_conv_cut_strips(plan->conv->backend->igemm, &lines, work->strips, work->stretches);
     unit.dots = qk_conv_igemm_dots(plan, qk_conv_places(&lines));
     const struct qk_slab_job job = slab_job(plan, &unit, work);
-    for (size_t g = 0; g < layout->bundles; g += layout->k_part_bundles) {
-        const size_t bundles = qk_size_min(layout->bundles - g, layout->k_part_bundles);
-        const size_t begin = g * layout->bundle_steps;
-        const size_t end = begin + bundles * layout->bundle_steps;
-        qk_slabs_make(&job, g, g + bundles, work->quads);
+    for (size_t g = 0; g < layout->k_chunks; g += layout->k_part_chunks) {
+        const size_t k_chunks = qk_size_min(layout->k_chunks - g, layout->k_part_chunks);
+        const size_t begin = g * layout->k_chunk_steps;
+        const size_t end = begin + k_chunks * layout->k_chunk_steps;
+        qk_slabs_make(&job, g, g + k_chunks, work->quads);
         gather_dots(plan, &unit, work, begin, end);
         if (plan->conv->igemm.ones)
             add_column_sums(plan, &unit, work, begin, end);
@@ -277,7 +277,7 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
         igemm->begin(state->order.step_slabs);
     /* Slabs of all of K serve every part of the output channels: units that differ in nothing else
      * follow each other, and those of one call share the slabs. */
-    const bool whole = state->layout.k_part_bundles == state->layout.bundles;
+    const bool whole = state->layout.k_part_chunks == state->layout.k_chunks;
     const size_t parts = whole ? state->m_parts : 1;
     for (size_t next; begin < end; begin = next) {
         next = qk_size_min(begin - begin % parts + parts, end);

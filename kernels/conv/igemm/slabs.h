@@ -98,11 +98,11 @@ static inline struct qk_slab_terms qk_slab_terms(const struct qk_slab_order *ord
                                   .count = left < order->quad_k ? left : order->quad_k};
 }
 
-/* How a unit's slabs lie in memory, one behind the other, slab_bytes apart. A bundle is what is
+/* How a unit's slabs lie in memory, one behind the other, slab_bytes apart. A K chunk is what is
  * laid out in one go: the slabs of one K block and one tap of the outer axes, for all taps of rows
- * and columns together or, where `fine`, for one of them. Bundles follow each other in the order of
- * steps. Where not all bundles fit into the cache at once, K is taken in parts of k_part_bundles of
- * them. */
+ * and columns together or, where `fine`, for one of them. K chunks follow each other in the order
+ * of steps. Where not all K chunks fit into the cache at once, K is taken in parts of k_part_chunks
+ * of them. */
 struct qk_slab_layout {
     struct qk_slab_axis row, column;
     bool fine;
@@ -112,10 +112,10 @@ struct qk_slab_layout {
     size_t images;      /* of a full unit: more than one only where it has whole planes */
     size_t image_pitch; /* positions from one image to the next */
     size_t slab_bytes;
-    size_t bundle_slabs;
-    size_t bundle_steps;
-    size_t bundles;
-    size_t k_part_bundles;
+    size_t k_chunk_slabs;
+    size_t k_chunk_steps;
+    size_t k_chunks;
+    size_t k_part_chunks;
 };
 
 /* What one unit sees of x, for qk_slabs_make. */
@@ -133,7 +133,7 @@ struct qk_slab_job {
     size_t row, column, rows, columns;
 };
 
-/* Lays out bundles [begin, end) from `quads` on. */
+/* Lays out K chunks [begin, end) from `quads` on. */
 void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint8_t *quads);
 
 /* Fills steps[0, order->steps). Their offsets count from the start of the part of K that they are
