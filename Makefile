@@ -134,7 +134,7 @@ KERNELS := \
     kernels/gemm/igemm_32x32_amx.c kernels/gemm/igemm_6x8_neon.c \
     kernels/gemm/igemm_6x16_dotprod.c kernels/gemm/igemm_12x8_i8mm.c \
     kernels/conv/geometry.c kernels/conv/window.c \
-    kernels/conv/igemm/slabs.c kernels/conv/igemm/strips.c kernels/conv/igemm/pack.c \
+    kernels/conv/igemm/slabs.c kernels/conv/igemm/n_tiles.c kernels/conv/igemm/pack.c \
     kernels/conv/igemm/plan.c kernels/conv/igemm/run.c \
     kernels/conv/igemm/slab_kernels_scalar.c kernels/conv/igemm/slab_kernels_avx2.c \
     kernels/conv/igemm/slab_kernels_avx512bw.c kernels/conv/igemm/slab_kernels_avx512vbmi.c \

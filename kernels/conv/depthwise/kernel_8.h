@@ -261,11 +261,11 @@ __attribute__((always_inline)) static inline void add_quad(const struct output *
     }
 }
 
-/* Does a strip: lanes [first, first + LANES * vectors). Inlined with constants, so that the
+/* Does an N tile: lanes [first, first + LANES * vectors). Inlined with constants, so that the
  * compiler keeps sums in registers. */
-__attribute__((always_inline)) static inline void run_strip(const struct output *output,
-                                                            size_t first, const size_t words,
-                                                            const size_t vectors, uint8_t *y)
+__attribute__((always_inline)) static inline void run_n_tile(const struct output *output,
+                                                             size_t first, const size_t words,
+                                                             const size_t vectors, uint8_t *y)
 {
     sums_8 sums[VECTORS];
 #pragma GCC unroll 4
@@ -286,13 +286,13 @@ __attribute__((always_inline)) static inline void run_vectors(const struct outpu
                                                               size_t vectors, uint8_t *y)
 {
     if (vectors == 4)
-        run_strip(output, first, words, 4, y);
+        run_n_tile(output, first, words, 4, y);
     else if (vectors == 3)
-        run_strip(output, first, words, 3, y);
+        run_n_tile(output, first, words, 3, y);
     else if (vectors == 2)
-        run_strip(output, first, words, 2, y);
+        run_n_tile(output, first, words, 2, y);
     else if (vectors == 1)
-        run_strip(output, first, words, 1, y);
+        run_n_tile(output, first, words, 1, y);
 }
 
 /* Does all lanes of an output channel. The last vectors end where the lanes do, and so may repeat
@@ -303,7 +303,7 @@ run_output(const struct output output, const size_t words, size_t count, uint8_t
     uint8_t few[VECTORS * LANES];
     size_t first = 0;
     for (; count - first >= VECTORS * LANES; first += VECTORS * LANES)
-        run_strip(&output, first, words, VECTORS, y + first);
+        run_n_tile(&output, first, words, VECTORS, y + first);
     const size_t vectors = qk_divide_up(count - first, LANES);
     const bool alone = vectors * LANES > count;
     first = alone ? 0 : count - vectors * LANES;

@@ -11,7 +11,7 @@
 #include "kernels/conv/requantize_avx512.h"
 #include "kernels/conv/sizes.h"
 
-/* A strip is up to VECTORS vectors of lanes, whose sums are computed together. */
+/* An N tile is up to VECTORS vectors of lanes, whose sums are computed together. */
 enum { VECTORS = 4, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
 
 /* What all output channels of a unit have in common. */
@@ -23,9 +23,9 @@ struct lanes {
     size_t count;       /* of lanes */
     size_t lines;       /* for row_parts: rows of lanes, line_step apart in a slot, y_step in y */
     size_t line_step, y_step;
-    size_t strip_bytes; /* of y: positions that a strip of 64 lanes has */
-    size_t last_bytes;  /* those of the last strip, if it is shorter; or 0 */
-    __m512i order;      /* puts packed bytes in order, without the gaps between lines */
+    size_t n_tile_bytes; /* of y: positions that an N tile of 64 lanes has */
+    size_t last_bytes;   /* those of the last N tile, if it is shorter; or 0 */
+    __m512i order;       /* puts packed bytes in order, without the gaps between lines */
     struct qk_requantize_512 to;
 };
 
@@ -103,11 +103,11 @@ add_quads(const struct lanes *lanes, const uint8_t *slot, const uint8_t *weights
         sums[v] = _mm512_add_epi32(sums[v], others[v]);
 }
 
-/* Does a strip: lanes [first, first + 16 * vectors). Inlined with constants, so that the compiler
+/* Does an N tile: lanes [first, first + 16 * vectors). Inlined with constants, so that the compiler
  * keeps sums in registers. */
 __attribute__((always_inline)) static inline void
-run_strip(const struct lanes *lanes, const struct output *output, size_t first,
-          const size_t vectors, const struct form form, uint8_t *y, uint64_t mask)
+run_n_tile(const struct lanes *lanes, const struct output *output, size_t first,
+           const size_t vectors, const struct form form, uint8_t *y, uint64_t mask)
 {
     const uint8_t *slot = output->slot + first / LANES * lanes_step(lanes, form);
     __m512i sums[VECTORS];
@@ -133,22 +133,22 @@ run_strip(const struct lanes *lanes, const struct output *output, size_t first,
 __attribute__((always_inline)) static inline void
 run_output(const struct lanes *lanes, const struct output *output, const struct form form)
 {
-    const uint64_t mask = UINT64_MAX >> (BYTES - lanes->strip_bytes);
+    const uint64_t mask = UINT64_MAX >> (BYTES - lanes->n_tile_bytes);
     const uint64_t last = (UINT64_C(1) << lanes->last_bytes) - 1;
     uint8_t *y = output->y;
     size_t first = 0;
     for (; lanes->count - first >= VECTORS * LANES;
-         first += VECTORS * LANES, y += lanes->strip_bytes)
-        run_strip(lanes, output, first, VECTORS, form, y, mask);
+         first += VECTORS * LANES, y += lanes->n_tile_bytes)
+        run_n_tile(lanes, output, first, VECTORS, form, y, mask);
     const size_t left = lanes->count - first;
     if (left > 3 * LANES)
-        run_strip(lanes, output, first, 4, form, y, last);
+        run_n_tile(lanes, output, first, 4, form, y, last);
     else if (left > 2 * LANES)
-        run_strip(lanes, output, first, 3, form, y, last);
+        run_n_tile(lanes, output, first, 3, form, y, last);
     else if (left > LANES)
-        run_strip(lanes, output, first, 2, form, y, last);
+        run_n_tile(lanes, output, first, 2, form, y, last);
     else if (left > 0)
-        run_strip(lanes, output, first, 1, form, y, last);
+        run_n_tile(lanes, output, first, 1, form, y, last);
 }
 
 __attribute__((always_inline)) static inline void
@@ -168,7 +168,7 @@ static struct lanes find_lanes(const struct qk_depthwise_job *job)
     const bool row_parts = job->layout->row_parts;
     const size_t positions = row_parts ? job->columns : job->rows * job->columns;
     const bool gaps = !row_parts && job->layout->rows > 1 && pitch != job->columns;
-    const size_t strip_bytes = gaps ? BYTES / pitch * job->columns : BYTES;
+    const size_t n_tile_bytes = gaps ? BYTES / pitch * job->columns : BYTES;
     return (struct lanes){
         .offsets = job->offsets,
         .quads = job->quads,
@@ -178,8 +178,8 @@ static struct lanes find_lanes(const struct qk_depthwise_job *job)
         .lines = job->rows,
         .line_step = pitch * QK_DEPTHWISE_TAPS,
         .y_step = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out,
-        .strip_bytes = strip_bytes,
-        .last_bytes = positions % strip_bytes,
+        .n_tile_bytes = n_tile_bytes,
+        .last_bytes = positions % n_tile_bytes,
         .order =
             gaps ? qk_requantize_order(job->columns, pitch) : qk_requantize_order(BYTES, BYTES),
         .to = qk_requantize_512_from(&job->epilogue->requantize),

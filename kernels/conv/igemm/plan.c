@@ -2,15 +2,14 @@
  *
  * A unit computes some output channels of one group (an m_part, whole panels) at some positions: a
  * band of rows, a band of columns of single rows, or the planes of several images. It makes the
- * slabs of its positions and then multiplies every panel with every strip of them, so its slabs
+ * slabs of its positions and then multiplies every panel with every N tile of them, so its slabs
  * should stay in a core's own cache beside a panel. That bounds how many positions a unit has.
  * Where even the fewest do not fit, K is taken in parts, and sums wait in the workspace from one
  * part to the next.
  *
  * Taps can share slabs in three ways (enum mode). Each is laid out, its cycles are counted, and the
  * cheapest is taken. At last it is cut further, so that units take about the time that a unit
- * should.
- */
+ * should. */
 #include <math.h>
 
 #include "kernels/conv/igemm/plan.h"
@@ -20,7 +19,7 @@
 /* A unit has at least so many quads in each slab, if it has so many positions. Where the slabs of
  * those do not fit into the cache, or there are too many slabs, K is taken in parts. */
 #define K_PART_QUADS 512
-/* A unit never has more quads in a slab, so that its list of strips is bounded. */
+/* A unit never has more quads in a slab, so that its list of N tiles is bounded. */
 #define UNIT_QUADS ((size_t)1 << 14)
 /* Units are cut so that other cores get some and a worker gives way, but no smaller than this: what
  * neighbours have in common is made in each of them. */
@@ -53,9 +52,8 @@ struct candidate {
 
 /* ---- Slabs ------------------------------------------------------------------------------- */
 
-/* How many columns of padding behind a line can be the padding before the next line at the same
- * time, in every phase; or, for the row axis, rows of padding behind a plane and before the next.
- */
+/* How many columns of padding behind a row can be the padding before the next row at the same time,
+ * in every phase; or, for the row axis, rows of padding behind a plane and before the next. */
 static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_slab_axis *slabs)
 {
     struct qk_window window = {.in_columns = axis->in,
@@ -84,14 +82,14 @@ static size_t slab_quads(const struct qk_slab_layout *layout)
  * same quads of all slabs do not fall on the same few sets of the cache. */
 static void set_slab_bytes(struct qk_slab_layout *layout)
 {
-    size_t lines = qk_divide_up(slab_quads(layout), 16);
-    layout->slab_bytes = (lines | 1) * 64;
+    size_t cache_lines = qk_divide_up(slab_quads(layout), 16);
+    layout->slab_bytes = (cache_lines | 1) * 64;
 }
 
 /* ---- Units ------------------------------------------------------------------------------- */
 
 /* Gives a unit the most rows, or else the most columns of one row, such that a slab has at most
- * `quads` quads. False: not even a strip's columns. */
+ * `quads` quads. False: not even an N tile's columns. */
 static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct candidate *candidate,
                      size_t quads)
 {
@@ -119,7 +117,8 @@ static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct candidate *ca
     return true;
 }
 
-/* Tiles by position end where a band does; others have whole vectors, which more places fill. */
+/* Tiles by position end where a band does; others have whole vectors, which more padded positions
+ * fill. */
 static size_t quads_least(const struct qk_conv_igemm_plan *plan)
 {
     return plan->conv->backend->igemm->by_position ? UNIT_QUADS_LEAST / 6 : UNIT_QUADS_LEAST;
@@ -133,11 +132,11 @@ static void cut_bands(const struct qk_conv_igemm_plan *plan, struct candidate *c
     struct qk_slab_layout *layout = &candidate->layout;
     const size_t height = (size_t)plan->geometry.axis[QK_AXIS_ROW].out;
     const size_t width = (size_t)plan->geometry.axis[QK_AXIS_COLUMN].out;
-    const bool lines = layout->columns == width;
-    const size_t whole = lines ? height * layout->pitch : width;
+    const bool whole_rows = layout->columns == width;
+    const size_t whole = whole_rows ? height * layout->pitch : width;
     const size_t useful = qk_size_max(whole / quads_least(plan), 1);
     const size_t wanted = qk_size_min(least, useful);
-    if (lines && height > 1) {
+    if (whole_rows && height > 1) {
         layout->rows = qk_size_min(layout->rows, qk_divide_up(height, qk_size_min(wanted, height)));
     } else {
         layout->columns = qk_size_min(layout->columns, qk_divide_up(width, wanted));
@@ -153,9 +152,9 @@ static void cut_bands(const struct qk_conv_igemm_plan *plan, struct candidate *c
         layout->columns = qk_divide_up(width, candidate->column_bands);
 }
 
-/* Chains images with small planes one behind the other, to units of about UNIT_QUADS_LEAST places:
- * then strips are full, and weights are read once for all of them. `most` bounds the quads of a
- * slab. */
+/* Chains images with small planes one behind the other, to units of about UNIT_QUADS_LEAST padded
+ * positions: then N tiles are full, and weights are read once for all of them. `most` bounds the
+ * quads of a slab. */
 static void chain_images(const struct qk_conv_igemm_plan *plan, struct candidate *candidate,
                          size_t most)
 {
@@ -220,17 +219,17 @@ static void count_cycles(const struct qk_conv_igemm_plan *plan, struct candidate
     const struct qk_igemm *igemm = plan->conv->backend->igemm;
     const struct qk_conv_igemm *packed = &plan->conv->igemm;
     const double bands = (double)candidate->row_bands * (double)candidate->column_bands;
-    const struct qk_conv_lines lines = {
+    const struct qk_padded_grid grid = {
         .images = layout->images,
         .rows = layout->rows,
         .columns = layout->columns,
         .image_pitch = layout->image_pitch,
         .pitch = layout->pitch,
     };
-    const size_t places = qk_conv_computed_places(igemm, &lines);
-    const size_t dots = qk_conv_igemm_dots(plan, places);
+    const size_t padded = qk_conv_computed_positions(igemm, &grid);
+    const size_t dots = qk_conv_igemm_dots(plan, padded);
     const double vectors =
-        igemm->by_position ? (double)places / 16 : (double)qk_divide_up(places - dots, 16);
+        igemm->by_position ? (double)padded / 16 : (double)qk_divide_up(padded - dots, 16);
     const double rows =
         (double)(igemm->by_position ? qk_divide_up(plan->rows, igemm->lanes) * igemm->lanes
                                     : plan->rows);
@@ -238,7 +237,7 @@ static void count_cycles(const struct qk_conv_igemm_plan *plan, struct candidate
     const double slabs = (double)layout->k_chunks * (double)layout->k_chunk_slabs;
     candidate->cycles = bands * (vectors * rows * products * plan->conv->costs->product_cycles +
                                  (double)dots * rows * dot_cycles(&plan->order) +
-                                 ceil((double)places / 64) * rows * 16 +
+                                 ceil((double)padded / 64) * rows * 16 +
                                  (double)packed->panel_count * (double)packed->panel_bytes /
                                      plan->conv->tuning->weights_per_cycle);
     candidate->slab_cycles = bands * (double)layout->images * slabs * fill_cycles(plan, layout);
@@ -319,9 +318,9 @@ static void cut_units(const struct qk_conv_igemm_plan *plan, struct candidate *c
     set_slab_bytes(&candidate->layout);
     if (candidate->layout.k_part_chunks < candidate->layout.k_chunks) {
         const struct qk_igemm *igemm = plan->conv->backend->igemm;
-        const size_t strips = qk_conv_strips_most(igemm, slab_quads(&candidate->layout));
+        const size_t n_tiles = qk_conv_n_tiles_most(igemm, slab_quads(&candidate->layout));
         const size_t tile = qk_igemm_tile_sums(igemm) * sizeof(int32_t);
-        most = qk_size_max(plan->conv->tuning->sums_bytes / tile / strips, 1);
+        most = qk_size_max(plan->conv->tuning->sums_bytes / tile / n_tiles, 1);
     }
     const size_t m_parts =
         count_m_parts(candidate, candidate->row_bands * candidate->column_bands, wanted);
@@ -345,7 +344,7 @@ static struct qk_conv_igemm_workspace lay_out(const struct qk_conv_igemm_plan *p
     const struct qk_slab_layout *layout = &plan->layout;
     const struct qk_igemm *igemm = plan->conv->backend->igemm;
     const size_t tile = qk_igemm_tile_sums(igemm) * sizeof(int32_t);
-    const size_t strips = qk_conv_strips_most(igemm, slab_quads(layout));
+    const size_t n_tiles = qk_conv_n_tiles_most(igemm, slab_quads(layout));
     const bool whole = layout->k_part_chunks == layout->k_chunks;
     const bool column_sums = plan->conv->igemm.ones != NULL;
     /* Products read whole vectors, beyond the last quad, and where they take whole steps, beyond
@@ -356,12 +355,12 @@ static struct qk_conv_igemm_workspace lay_out(const struct qk_conv_igemm_plan *p
     struct qk_conv_igemm_workspace work;
     size_t at = 0;
     work.quads = reserve(&at, slabs * layout->slab_bytes + slack);
-    work.sums = reserve(&at, whole ? tile : plan->m_part_panels * strips * tile);
+    work.sums = reserve(&at, whole ? tile : plan->m_part_panels * n_tiles * tile);
     work.column_tile = reserve(&at, column_sums ? tile : 0);
     work.column_sums =
-        reserve(&at, column_sums ? (strips * igemm->nr + QK_IGEMM_VECTOR) * sizeof(int32_t) : 0);
-    work.strips = reserve(&at, strips * sizeof(struct qk_conv_strip));
-    work.stretches = reserve(&at, (strips + layout->images) * sizeof(struct qk_stretch));
+        reserve(&at, column_sums ? (n_tiles * igemm->nr + QK_IGEMM_VECTOR) * sizeof(int32_t) : 0);
+    work.n_tiles = reserve(&at, n_tiles * sizeof(struct qk_n_tile));
+    work.segments = reserve(&at, (n_tiles + layout->images) * sizeof(struct qk_tile_segment));
     const size_t dot_quads = plan->order.steps * plan->order.step_slabs;
     work.dot_bytes = plan->dots > 0 ? dot_quads * QK_IGEMM_QUAD_BYTES + QK_IGEMM_SLACK : 0;
     work.dots = reserve(&at, plan->dots * work.dot_bytes);

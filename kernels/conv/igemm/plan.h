@@ -3,8 +3,8 @@
 #ifndef KERNELS_CONV_IGEMM_PLAN_H
 #define KERNELS_CONV_IGEMM_PLAN_H
 
+#include "kernels/conv/igemm/n_tiles.h"
 #include "kernels/conv/igemm/slabs.h"
-#include "kernels/conv/igemm/strips.h"
 
 /* Where the parts of the workspace begin, in bytes; each is aligned to 64. */
 struct qk_conv_igemm_workspace {
@@ -12,8 +12,8 @@ struct qk_conv_igemm_workspace {
     size_t sums;        /* a tile, or where K has parts, all tiles of the unit */
     size_t column_tile; /* this and column_sums are there where w has zero points */
     size_t column_sums;
-    size_t strips; /* struct qk_conv_strip and qk_stretch, of a full unit */
-    size_t stretches;
+    size_t n_tiles; /* struct qk_n_tile and qk_tile_segment, of a full unit */
+    size_t segments;
     size_t dots; /* gathered quads of single positions, dot_bytes apart */
     size_t dot_bytes;
     size_t bytes;
@@ -35,13 +35,13 @@ struct qk_conv_igemm_plan {
     size_t m_part_panels; /* in one part */
 };
 
-/* How many of a unit's `places`, the last ones, are computed by dot products: those behind whole
- * vectors. Where a product takes whole steps, which cost little beside dot products, only a place
- * that is alone. */
-static inline size_t qk_conv_igemm_dots(const struct qk_conv_igemm_plan *plan, size_t places)
+/* Returns how many of a unit's `padded` positions are a remainder that dot products compute: the
+ * last ones, behind whole vectors. Where a product takes whole steps, which cost little beside dot
+ * products, only a position that is alone. */
+static inline size_t qk_conv_igemm_dots(const struct qk_conv_igemm_plan *plan, size_t padded)
 {
-    const size_t beyond = places % QK_IGEMM_VECTOR;
-    const bool any = !plan->conv->backend->igemm->whole_steps || places == 1;
+    const size_t beyond = padded % QK_IGEMM_VECTOR;
+    const bool any = !plan->conv->backend->igemm->whole_steps || padded == 1;
     return any && beyond <= plan->dots ? beyond : 0;
 }
 

@@ -1,5 +1,5 @@
 /* Runs units of a convolution by integer products: makes a unit's slabs, multiplies each panel with
- * each strip of them, and makes y of the tiles. */
+ * each N tile of them, and makes y of the tiles. */
 #include "kernels/conv/igemm/plan.h"
 
 #include "kernels/conv/sizes.h"
@@ -12,8 +12,8 @@ struct unit {
     size_t image, images, group, outer;
     size_t row, column, rows, columns;
     size_t panel_begin, panel_end;
-    size_t strip_count;
-    size_t dots; /* the last positions of the last strip, which are not in its vectors */
+    size_t n_tile_count;
+    size_t dots; /* the last positions of the last N tile, which are not in its vectors */
 };
 
 /* What a run brings, and the parts of one worker's workspace. */
@@ -24,8 +24,8 @@ struct work {
     int32_t *sums;
     int32_t *column_tile;
     int32_t *column_sums;
-    struct qk_conv_strip *strips;
-    struct qk_stretch *stretches;
+    struct qk_n_tile *n_tiles;
+    struct qk_tile_segment *segments;
     uint8_t *dots;
 };
 
@@ -81,12 +81,13 @@ static struct qk_slab_job slab_job(const struct qk_conv_igemm_plan *plan, const 
 static void gather_dots(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                         const struct work *work, size_t begin, size_t end)
 {
-    const struct qk_conv_strip *strip = &work->strips[unit->strip_count - 1];
+    const struct qk_n_tile *n_tile = &work->n_tiles[unit->n_tile_count - 1];
     for (size_t i = 0; i < unit->dots; i++) {
-        const size_t place = strip->first + strip->places - unit->dots + i;
+        const size_t position = n_tile->first + n_tile->padded - unit->dots + i;
         uint8_t *to = work->dots + i * plan->workspace.dot_bytes;
         for (size_t s = begin; s < end; s++) {
-            const uint8_t *from = work->quads + plan->steps[s].offset + place * QK_IGEMM_QUAD_BYTES;
+            const uint8_t *from =
+                work->quads + plan->steps[s].offset + position * QK_IGEMM_QUAD_BYTES;
             for (size_t slab = 0; slab < plan->order.step_slabs; slab++) {
                 memcpy(to, from, QK_IGEMM_QUAD_BYTES);
                 to += QK_IGEMM_QUAD_BYTES;
@@ -98,37 +99,37 @@ static void gather_dots(const struct qk_conv_igemm_plan *plan, const struct unit
     }
 }
 
-/* Computes the tile of a strip run by run: neighbours of one row after those of the row before. */
-static void multiply_runs(const struct qk_conv_igemm_plan *plan, const struct qk_conv_strip *strip,
-                          struct qk_igemm_args args)
+/* Computes the tile of an N tile of whole rows, row by row. */
+static void multiply_row_by_row(const struct qk_conv_igemm_plan *plan,
+                                const struct qk_n_tile *n_tile, struct qk_igemm_args args)
 {
     const struct qk_igemm *igemm = plan->conv->backend->igemm;
-    args.positions = strip->run;
-    for (size_t done = 0; done < strip->places; done += strip->run) {
+    args.positions = n_tile->contiguous;
+    for (size_t done = 0; done < n_tile->padded; done += n_tile->contiguous) {
         igemm->multiply(&args);
         args.quads += plan->layout.pitch * QK_IGEMM_QUAD_BYTES;
-        args.sums += strip->run * igemm->mr;
+        args.sums += n_tile->contiguous * igemm->mr;
     }
 }
 
-/* Computes the tile of a panel and a strip over steps [begin, end). */
+/* Computes the tile of a panel and an N tile over steps [begin, end). */
 static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                      const struct work *work, size_t b, const uint8_t *panel, size_t rows,
                      size_t begin, size_t end, int32_t *sums)
 {
     const struct qk_conv *conv = plan->conv;
-    const struct qk_conv_strip *strip = &work->strips[b];
-    const size_t dots = b + 1 == unit->strip_count ? unit->dots : 0;
+    const struct qk_n_tile *n_tile = &work->n_tiles[b];
+    const size_t dots = b + 1 == unit->n_tile_count ? unit->dots : 0;
     struct qk_igemm_args args = {
-        .quads = work->quads + strip->first * QK_IGEMM_QUAD_BYTES,
+        .quads = work->quads + n_tile->first * QK_IGEMM_QUAD_BYTES,
         .slab_bytes = plan->layout.slab_bytes,
         .steps = plan->steps + begin,
         .step_count = end - begin,
         .weights = panel + begin * conv->igemm.step_bytes,
         .step_bytes = conv->igemm.step_bytes,
         .rows = rows,
-        .vectors = qk_divide_up(strip->places, QK_IGEMM_VECTOR) - (dots > 0),
-        .positions = strip->places,
+        .vectors = qk_divide_up(n_tile->padded, QK_IGEMM_VECTOR) - (dots > 0),
+        .positions = n_tile->padded,
         .add = begin > 0,
         .sums = sums,
     };
@@ -138,9 +139,9 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
         args.wide_weights = words + qk_igemm_wide_bytes(conv->backend->igemm, plan->order.steps) +
                             begin * conv->igemm.step_bytes;
     }
-    if (strip->run < strip->places)
-        multiply_runs(plan, strip, args);
-    else if (dots < strip->places)
+    if (n_tile->contiguous < n_tile->padded)
+        multiply_row_by_row(plan, n_tile, args);
+    else if (dots < n_tile->padded)
         conv->backend->igemm->multiply(&args);
     if (dots == 0)
         return;
@@ -158,7 +159,7 @@ static void finish(const struct qk_conv_igemm_plan *plan, const struct unit *uni
 {
     const struct qk_conv *conv = plan->conv;
     const struct qk_conv_axis *axis = plan->geometry.axis;
-    const struct qk_conv_strip *strip = &work->strips[b];
+    const struct qk_n_tile *n_tile = &work->n_tiles[b];
     const size_t width = (size_t)axis[QK_AXIS_COLUMN].out;
     const size_t channel = unit->group * plan->rows + row;
     const size_t position =
@@ -169,14 +170,14 @@ static void finish(const struct qk_conv_igemm_plan *plan, const struct unit *uni
         .epilogue = plan->epilogue,
         .sums = sums,
         .row_count = conv->backend->igemm->by_position ? conv->backend->igemm->mr : 0,
-        .positions = strip->places,
+        .positions = n_tile->padded,
         .rows = rows,
         .bias = conv->bias + channel,
         .multiplier = plan->epilogue->multiplier + channel,
         .w_zero_point = conv->igemm.ones ? conv->igemm.w_zero_point + channel : NULL,
         .column_sums = work->column_sums + b * conv->backend->igemm->nr,
-        .stretches = strip->stretches,
-        .stretch_count = strip->stretch_count,
+        .segments = n_tile->segments,
+        .segment_count = n_tile->segment_count,
         .y = work->y + first * plan->epilogue->y_bytes,
         .y_stride = plan->geometry.positions,
     });
@@ -189,7 +190,7 @@ static void add_column_sums(const struct qk_conv_igemm_plan *plan, const struct 
 {
     const struct qk_igemm *igemm = plan->conv->backend->igemm;
     const size_t stride = igemm->by_position ? igemm->mr : 1;
-    for (size_t b = 0; b < unit->strip_count; b++) {
+    for (size_t b = 0; b < unit->n_tile_count; b++) {
         int32_t *sums = work->column_sums + b * igemm->nr;
         for (size_t i = 0; i < igemm->nr; i++)
             work->column_tile[i * stride] = sums[i];
@@ -213,7 +214,7 @@ static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *
                                                          conv->igemm.panel_bytes;
         const size_t row = p * mr;
         const size_t rows = qk_size_min(plan->rows - row, mr);
-        for (size_t b = 0; b < unit->strip_count; b++) {
+        for (size_t b = 0; b < unit->n_tile_count; b++) {
             multiply(plan, unit, work, b, panel, rows, begin, end, sums);
             if (end == plan->order.steps)
                 finish(plan, unit, work, b, row, rows, sums);
@@ -231,7 +232,7 @@ static void run_units(const struct qk_conv_igemm_plan *plan, size_t begin_unit, 
     const struct qk_slab_layout *layout = &plan->layout;
     struct unit unit = locate(plan, begin_unit);
     unit.panel_end = locate(plan, end_unit - 1).panel_end;
-    const struct qk_conv_lines lines = {
+    const struct qk_padded_grid grid = {
         .images = unit.images,
         .rows = unit.rows,
         .columns = unit.columns,
@@ -239,9 +240,9 @@ static void run_units(const struct qk_conv_igemm_plan *plan, size_t begin_unit, 
         .pitch = layout->pitch,
         .image_stride = plan->conv->desc.out_channels * plan->geometry.positions,
     };
-    unit.strip_count =
-        qk_conv_cut_strips(plan->conv->backend->igemm, &lines, work->strips, work->stretches);
-    unit.dots = qk_conv_igemm_dots(plan, qk_conv_places(&lines));
+    unit.n_tile_count =
+        qk_conv_cut_n_tiles(plan->conv->backend->igemm, &grid, work->n_tiles, work->segments);
+    unit.dots = qk_conv_igemm_dots(plan, qk_conv_padded_positions(&grid));
     const struct qk_slab_job job = slab_job(plan, &unit, work);
     for (size_t g = 0; g < layout->k_chunks; g += layout->k_part_chunks) {
         const size_t k_chunks = qk_size_min(layout->k_chunks - g, layout->k_part_chunks);
@@ -269,8 +270,8 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
         .sums = (int32_t *)(void *)(bytes + at->sums),
         .column_tile = (int32_t *)(void *)(bytes + at->column_tile),
         .column_sums = (int32_t *)(void *)(bytes + at->column_sums),
-        .strips = (struct qk_conv_strip *)(void *)(bytes + at->strips),
-        .stretches = (struct qk_stretch *)(void *)(bytes + at->stretches),
+        .n_tiles = (struct qk_n_tile *)(void *)(bytes + at->n_tiles),
+        .segments = (struct qk_tile_segment *)(void *)(bytes + at->segments),
         .dots = bytes + at->dots,
     };
     if (igemm->begin)

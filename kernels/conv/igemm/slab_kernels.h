@@ -53,16 +53,16 @@ static inline void qk_slab_copy_words(const uint8_t *from, int64_t stride, size_
     }
 }
 
-/* Positions of a tile that are neighbours in y, in order, though there may be places between them
- * that are no positions: those of one image. */
-struct qk_stretch {
-    uint64_t keep; /* bit p is set where place p of the tile is one of them; not 0 */
+/* Positions of a tile that are neighbours in y, in order, though there may be padding between them:
+ * those of one image. */
+struct qk_tile_segment {
+    uint64_t keep; /* bit p is set where padded position p of the tile is one of them; not 0 */
     size_t offset; /* of the first of them, from qk_epilogue_tile.y */
 };
 
 /* epilogues: a function for each kind, which makes y of a tile of sums. A sum is sum + bias -
  * w_zero_point * column_sum, modulo 2^32; it becomes what the epilogue says, and goes to y where
- * the stretches want it. Sums and column sums behind the last position are readable, whatever they
+ * the segments want it. Sums and column sums behind the last position are readable, whatever they
  * are: QK_IGEMM_NR in all or, with row_count, up to a multiple of 4. */
 struct qk_epilogue_tile {
     const struct qk_epilogue *epilogue;
@@ -74,10 +74,10 @@ struct qk_epilogue_tile {
     const float *multiplier;
     const int32_t *w_zero_point; /* NULL: 0 for all, as always where quads are words */
     const int32_t *column_sums;  /* [positions], read where there is a w_zero_point */
-    const struct qk_stretch *stretches;
-    size_t stretch_count;
+    const struct qk_tile_segment *segments;
+    size_t segment_count;
     uint8_t *y;      /* of row 0 */
-    size_t y_stride; /* from row to row, in elements of y, as a stretch's offset is */
+    size_t y_stride; /* from row to row, in elements of y, as a segment's offset is */
 };
 
 /* transpose: turns weights from [k_blocks][channels][taps], as they come, into [k_blocks][taps][64

@@ -46,24 +46,25 @@ static struct chunk chunk_for(const struct qk_slab_fill *job, size_t k, size_t a
 
 /* Loads the elements of a chunk one by one: for wide strides, and near the ends of the plane, where
  * a whole vector would read outside of it. */
-static bytes_16 load_elements(const struct chunk *chunk, const uint8_t *plane, int64_t line)
+static bytes_16 load_elements(const struct chunk *chunk, const uint8_t *plane, int64_t row_begin)
 {
     uint8_t bytes[CHUNK];
     store_16(bytes, chunk->fill);
     for (size_t i = chunk->begin; i < chunk->end; i++)
-        bytes[i] = plane[line + chunk->column + (int64_t)i * chunk->window->column_stride];
+        bytes[i] = plane[row_begin + chunk->column + (int64_t)i * chunk->window->column_stride];
     return load_16(bytes);
 }
 
-/* Loads the chunk's 16 elements of the row that begins at `line` in the plane; a whole vector at a
- * time where the plane has it. */
-static inline bytes_16 load_chunk(const struct chunk *chunk, const uint8_t *plane, int64_t line)
+/* Loads the chunk's 16 elements of the row that begins at `row_begin` in the plane; a whole vector
+ * at a time where the plane has it. */
+static inline bytes_16 load_chunk(const struct chunk *chunk, const uint8_t *plane,
+                                  int64_t row_begin)
 {
     const struct qk_window *window = chunk->window;
-    const int64_t first = line + chunk->column;
+    const int64_t first = row_begin + chunk->column;
     const int64_t stride = window->column_stride;
     if (stride > 2 || first < 0 || first + stride * CHUNK > window->in_rows * window->in_columns)
-        return load_elements(chunk, plane, line);
+        return load_elements(chunk, plane, row_begin);
     bytes_16 bytes = load_16(plane + first);
     if (stride == 2)
         bytes = evens_16(bytes, load_16(plane + first + CHUNK));
@@ -127,16 +128,16 @@ fill_rows(const struct form *form, const struct chunk chunk[4], const uint8_t *c
 }
 
 /* Which of `rows` rows of a chunk the plane has whole vectors for; they read up to an element
- * beyond the last one. `line` is where the first row begins. */
+ * beyond the last one. `row_begin` is where the first row begins. */
 static struct qk_window_range find_readable(const struct qk_slab_fill *job, size_t terms,
-                                            const struct chunk chunk[4], size_t rows, int64_t line,
-                                            int64_t step)
+                                            const struct chunk chunk[4], size_t rows,
+                                            int64_t row_begin, int64_t step)
 {
     const struct qk_window *window = job->windows[0];
     const int64_t most = window->in_rows * window->in_columns - window->column_stride * CHUNK;
     struct qk_window_range range = {0, rows};
     for (size_t k = 0; k < terms; k++) {
-        const int64_t first = line + chunk[k].column;
+        const int64_t first = row_begin + chunk[k].column;
         while (range.begin < range.end && first + (int64_t)range.begin * step < 0)
             range.begin++;
         while (range.begin < range.end && first + (int64_t)(range.end - 1) * step > most)
@@ -180,14 +181,15 @@ fill_fast(const struct qk_slab_fill *job, const struct form *form, const struct 
 /* Fills a chunk in rows [begin, end) element by element where it has to. */
 __attribute__((always_inline)) static inline void
 fill_slowly(const struct form *form, const struct chunk chunk[4], size_t plane, size_t count,
-            int64_t line, int64_t step, struct qk_window_range rows, uint8_t *to, size_t to_step)
+            int64_t row_begin, int64_t step, struct qk_window_range rows, uint8_t *to,
+            size_t to_step)
 {
     to += rows.begin * to_step;
     for (size_t i = rows.begin; i < rows.end; i++, to += to_step) {
         struct sources sources;
         for (size_t k = 0; k < form->terms; k++)
             sources.bytes[k] =
-                load_chunk(&chunk[k], chunk[k].plane + plane, line + (int64_t)i * step);
+                load_chunk(&chunk[k], chunk[k].plane + plane, row_begin + (int64_t)i * step);
         store_quads(form, &sources, count, to);
     }
 }
@@ -213,31 +215,31 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
         chunks = single ? qk_size_max(whole, 1) : 1;
         const size_t rows = single ? chunks : inside.end - inside.begin;
         const size_t to_step = (single ? CHUNK : window->pitch) * QK_IGEMM_QUAD_BYTES;
-        const int64_t line = row * window->in_columns;
+        const int64_t row_begin = row * window->in_columns;
         int64_t step =
             0; /* stays 0 for a single row, whose stride may be so large as to overflow */
         if (rows > 1)
             step = single ? CHUNK * window->column_stride : window->row_stride * window->in_columns;
         struct qk_window_range fast = {0, rows};
         if (window->column_stride <= 2)
-            fast = find_readable(job, form->terms, chunk, rows, line, step);
+            fast = find_readable(job, form->terms, chunk, rows, row_begin, step);
         else if (!words || !look_inside(job, form->terms, at, count))
             fast.end = 0;
         for (size_t s = 0; s < job->slabs; s++) {
             const size_t plane = s * job->plane_step;
             uint8_t *to = job->quads + s * job->slab_bytes +
                           (inside.begin * window->pitch + at) * QK_IGEMM_QUAD_BYTES;
-            fill_slowly(form, chunk, plane, count, line, step,
+            fill_slowly(form, chunk, plane, count, row_begin, step,
                         (struct qk_window_range){0, fast.begin}, to, to_step);
             if (fast.begin < fast.end) {
                 const uint8_t *first[4];
                 for (size_t k = 0; k < form->terms; k++)
-                    first[k] = chunk[k].plane + plane + line + (int64_t)fast.begin * step +
+                    first[k] = chunk[k].plane + plane + row_begin + (int64_t)fast.begin * step +
                                chunk[k].column;
                 fill_fast(job, form, chunk, first, count, fast.end - fast.begin, step,
                           to + fast.begin * to_step, to_step, whole == 0);
             }
-            fill_slowly(form, chunk, plane, count, line, step,
+            fill_slowly(form, chunk, plane, count, row_begin, step,
                         (struct qk_window_range){fast.end, rows}, to, to_step);
         }
     }
@@ -296,9 +298,9 @@ static void requantize(const struct qk_epilogue_tile *tile)
     uint8_t bytes[QK_IGEMM_NR];
     for (size_t row = 0; row < tile->rows; row++) {
         requantize_row(tile, &to, row, bytes);
-        for (size_t i = 0; i < tile->stretch_count; i++)
-            store_kept(bytes, tile->stretches[i].keep,
-                       tile->y + row * tile->y_stride + tile->stretches[i].offset);
+        for (size_t i = 0; i < tile->segment_count; i++)
+            store_kept(bytes, tile->segments[i].keep,
+                       tile->y + row * tile->y_stride + tile->segments[i].offset);
     }
 }
 

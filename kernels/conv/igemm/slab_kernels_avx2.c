@@ -245,7 +245,7 @@ requantize_lanes(const struct qk_epilogue_tile *tile, const struct lanes *lanes,
     bytes[3] = _mm256_unpackhi_epi64(high_01, high_23);
 }
 
-/* How the places of a stretch that has no gaps are stored: as two parts that overlap, the first
+/* How the positions of a segment that has no gaps are stored: as two parts that overlap, the first
  * and the last 8 or 4 of them. */
 struct dense {
     size_t count;        /* 4 to 16 */
@@ -272,14 +272,14 @@ static inline void store_dense(size_t count, __m128i front, __m128i back, uint8_
     }
 }
 
-/* Stores the positions of a stretch. */
+/* Stores the positions of a segment. */
 static inline void store_lanes(const __m256i bytes[4], size_t rows,
-                               const struct qk_stretch *stretch, uint8_t *y, size_t y_stride)
+                               const struct qk_tile_segment *segment, uint8_t *y, size_t y_stride)
 {
-    const uint64_t keep = stretch->keep;
+    const uint64_t keep = segment->keep;
     const size_t skipped = (size_t)__builtin_ctzll(keep);
     const size_t count = (size_t)_mm_popcnt_u64(keep);
-    y += stretch->offset;
+    y += segment->offset;
     if (count >= 4 && keep >> skipped == (UINT64_C(1) << count) - 1) {
         const struct dense dense = dense_for(skipped, count);
 #pragma GCC unroll 4
@@ -310,8 +310,8 @@ static void requantize_positions(const struct qk_epilogue_tile *tile)
             requantize_lanes(tile, &lanes, bytes, true);
         else
             requantize_lanes(tile, &lanes, bytes, false);
-        for (size_t i = 0; i < tile->stretch_count; i++)
-            store_lanes(bytes, qk_size_min(tile->rows - row, 8), &tile->stretches[i],
+        for (size_t i = 0; i < tile->segment_count; i++)
+            store_lanes(bytes, qk_size_min(tile->rows - row, 8), &tile->segments[i],
                         tile->y + row * tile->y_stride, tile->y_stride);
     }
 }

@@ -60,13 +60,13 @@ void qk_requantize_tile_scalar(const struct qk_epilogue_tile *tile)
         const int32_t *sums = tile->sums + row * (tile->row_count > 0 ? 1 : QK_IGEMM_NR);
         const size_t step = tile->row_count > 0 ? tile->row_count : 1;
         const uint32_t zero_point = tile->w_zero_point ? (uint32_t)tile->w_zero_point[row] : 0;
-        for (size_t i = 0; i < tile->stretch_count; i++) {
-            uint8_t *y = tile->y + row * tile->y_stride + tile->stretches[i].offset;
-            for (uint64_t keep = tile->stretches[i].keep; keep != 0; keep &= keep - 1) {
-                const size_t place = (size_t)__builtin_ctzll(keep);
-                uint32_t sum = (uint32_t)sums[place * step] + (uint32_t)tile->bias[row];
+        for (size_t i = 0; i < tile->segment_count; i++) {
+            uint8_t *y = tile->y + row * tile->y_stride + tile->segments[i].offset;
+            for (uint64_t keep = tile->segments[i].keep; keep != 0; keep &= keep - 1) {
+                const size_t position = (size_t)__builtin_ctzll(keep);
+                uint32_t sum = (uint32_t)sums[position * step] + (uint32_t)tile->bias[row];
                 if (zero_point != 0)
-                    sum -= zero_point * (uint32_t)tile->column_sums[place];
+                    sum -= zero_point * (uint32_t)tile->column_sums[position];
                 *y++ = qk_requantize_one(tile->epilogue->requantize, (int32_t)sum,
                                          tile->multiplier[row]);
             }

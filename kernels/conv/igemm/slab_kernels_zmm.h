@@ -24,7 +24,8 @@ static inline uint64_t low_bits(size_t count)
 
 /* A chunk is up to 64 columns of the sources' windows: this is what all rows have in common. */
 struct chunk {
-    uintptr_t line[4]; /* the address that the first quad of each source looks at; maybe outside */
+    uintptr_t
+        address[4]; /* the address that the first quad of each source looks at; maybe outside */
     __mmask64 inside[4][2]; /* which of the 128 bytes from there on are elements of the window */
     size_t stride;
     size_t count;   /* of quads, 1 to 64 */
@@ -59,7 +60,7 @@ static inline __m512i load_elements(const struct chunk *chunk, size_t k, uintptr
         return chunk->fill;
     const size_t begin = (size_t)__builtin_ctzll(chunk->inside[k][0]);
     const size_t end = 64 - (size_t)__builtin_clzll(chunk->inside[k][0]);
-    const uint8_t *from = (const uint8_t *)(chunk->line[k] + row + begin * chunk->stride);
+    const uint8_t *from = (const uint8_t *)(chunk->address[k] + row + begin * chunk->stride);
     for (size_t i = begin; i < end; i++, from += chunk->stride)
         bytes[i] = *from;
     return _mm512_loadu_si512(bytes);
@@ -70,7 +71,7 @@ static inline __m512i load_elements(const struct chunk *chunk, size_t k, uintptr
 static inline __m512i load_bytes(const struct chunk *chunk, size_t k, __mmask64 mask, uintptr_t at,
                                  const bool whole)
 {
-    const void *from = (const void *)(chunk->line[k] + at);
+    const void *from = (const void *)(chunk->address[k] + at);
     return whole ? _mm512_loadu_si512(from) : _mm512_mask_loadu_epi8(chunk->fill, mask, from);
 }
 
@@ -191,7 +192,7 @@ static size_t count_alike(const struct qk_slab_fill *job, size_t at, bool *words
 static void copy_rows(const struct qk_slab_fill *job, const struct chunk *chunk,
                       const struct repeats *at, uint8_t *to)
 {
-    uintptr_t slab = chunk->line[0];
+    uintptr_t slab = chunk->address[0];
     for (size_t s = 0; s < at->slabs; s++, slab += at->slab_step, to += at->to_slab_step)
         for (size_t i = 0; i < at->rows; i++)
             qk_slab_copy_words((const uint8_t *)(slab + i * at->row_step), (int64_t)chunk->stride,
@@ -234,8 +235,8 @@ fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t st
     for (size_t at = 0; at < window->columns; at += done) {
         uint8_t *to = first + at * QK_IGEMM_QUAD_BYTES;
         for (size_t k = 0; k < 4; k++)
-            chunk->line[k] = (uintptr_t)job->planes[k] + row * (uintptr_t)window->in_columns +
-                             (uintptr_t)job->windows[k]->column_first + at * chunk->stride;
+            chunk->address[k] = (uintptr_t)job->planes[k] + row * (uintptr_t)window->in_columns +
+                                (uintptr_t)job->windows[k]->column_first + at * chunk->stride;
         bool words = false;
         const size_t alike = may_copy ? count_alike(job, at, &words) : SIZE_MAX;
         done = chunk->count = qk_size_min(qk_size_min(window->columns - at, 64), alike);
@@ -305,7 +306,7 @@ __attribute__((always_inline)) static inline void
 requantize_rows(const struct qk_epilogue_tile *tile, const size_t vectors)
 {
     const struct qk_requantize_512 to = qk_requantize_512_from(&tile->epilogue->requantize);
-    const struct qk_stretch first = tile->stretches[0];
+    const struct qk_tile_segment first = tile->segments[0];
     uint8_t *y = tile->y;
     for (size_t row = 0; row < tile->rows; row++, y += tile->y_stride) {
         const int32_t *from = tile->sums + row * QK_IGEMM_NR;
@@ -325,43 +326,44 @@ requantize_rows(const struct qk_epilogue_tile *tile, const size_t vectors)
         }
         const __m512i bytes = qk_requantize_64(&to, sums, tile->multiplier[row]);
         qk_store_kept(y + first.offset, bytes, first.keep);
-        for (size_t i = 1; i < tile->stretch_count; i++)
-            qk_store_kept(y + tile->stretches[i].offset, bytes, tile->stretches[i].keep);
+        for (size_t i = 1; i < tile->segment_count; i++)
+            qk_store_kept(y + tile->segments[i].offset, bytes, tile->segments[i].keep);
     }
 }
 
-/* Loads the sums of up to 16 rows at one place of a tile that lies by rows: one by one, which takes
- * less time than a gather where microcode has made these slow. */
-static __m512i load_column(const struct qk_epilogue_tile *tile, size_t row, size_t place)
+/* Loads the sums of up to 16 rows at one position of a tile that lies by rows: one by one, which
+ * takes less time than a gather where microcode has made these slow. */
+static __m512i load_column(const struct qk_epilogue_tile *tile, size_t row, size_t position)
 {
     int32_t sums[16] = {0};
     for (size_t i = 0; i < qk_size_min(tile->rows - row, 16); i++)
-        sums[i] = tile->sums[(row + i) * QK_IGEMM_NR + place];
+        sums[i] = tile->sums[(row + i) * QK_IGEMM_NR + position];
     return _mm512_loadu_si512(sums);
 }
 
-/* Requantizes one stretch where planes have one position each: then output channels are neighbours
+/* Requantizes one segment where planes have one position each: then output channels are neighbours
  * in y, so the lanes are 16 rows of the tile instead of positions. */
 static void requantize_elements(const struct qk_epilogue_tile *tile, size_t row,
-                                const struct qk_stretch *stretch)
+                                const struct qk_tile_segment *segment)
 {
     const __mmask16 there = (__mmask16)low_bits(tile->rows - row);
-    const size_t place = (size_t)__builtin_ctzll(stretch->keep);
-    __m512i sums = tile->row_count > 0
-                       ? _mm512_maskz_loadu_epi32(there, tile->sums + place * tile->row_count + row)
-                       : load_column(tile, row, place);
+    const size_t position = (size_t)__builtin_ctzll(segment->keep);
+    __m512i sums =
+        tile->row_count > 0
+            ? _mm512_maskz_loadu_epi32(there, tile->sums + position * tile->row_count + row)
+            : load_column(tile, row, position);
     sums = _mm512_add_epi32(sums, _mm512_maskz_loadu_epi32(there, tile->bias + row));
     if (tile->w_zero_point)
         sums = _mm512_sub_epi32(
             sums, _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(there, tile->w_zero_point + row),
-                                     _mm512_set1_epi32(tile->column_sums[place])));
+                                     _mm512_set1_epi32(tile->column_sums[position])));
     const __m512i scaled =
         qk_requantize_scale(sums, _mm512_maskz_loadu_ps(there, tile->multiplier + row),
                             _mm512_set1_ps(tile->epilogue->requantize.high));
     const __m256i words =
         _mm256_adds_epi16(_mm512_cvtsepi32_epi16(scaled),
                           _mm256_set1_epi16((int16_t)tile->epilogue->requantize.zero_point));
-    uint8_t *y = tile->y + row + stretch->offset;
+    uint8_t *y = tile->y + row + segment->offset;
     const __m128i bytes =
         tile->epilogue->requantize.is_signed
             ? _mm256_cvtsepi16_epi8(words)
@@ -454,13 +456,13 @@ requantize_lanes(const struct qk_epilogue_tile *tile, const struct lanes *lanes,
     _mm512_storeu_si512(bytes[3], _mm512_unpackhi_epi64(high_01, high_23));
 }
 
-/* Stores the positions of a stretch. */
+/* Stores the positions of a segment. */
 static inline void store_lanes(uint8_t bytes[4][4][16], size_t rows,
-                               const struct qk_stretch *stretch, uint8_t *y, size_t y_stride)
+                               const struct qk_tile_segment *segment, uint8_t *y, size_t y_stride)
 {
-    const __mmask16 keep = (__mmask16)stretch->keep;
+    const __mmask16 keep = (__mmask16)segment->keep;
     const __mmask16 dense = (__mmask16)low_bits((size_t)_mm_popcnt_u32(keep));
-    y += stretch->offset;
+    y += segment->offset;
     if (keep != dense || rows < 16) {
         for (size_t r = 0; r < rows; r++, y += y_stride) {
             const __m128i row = _mm_loadu_si128((const void *)bytes[r % 4][r / 4]);
@@ -485,8 +487,8 @@ static void requantize_positions(const struct qk_epilogue_tile *tile)
             requantize_lanes(tile, &lanes, bytes, true);
         else
             requantize_lanes(tile, &lanes, bytes, false);
-        for (size_t i = 0; i < tile->stretch_count; i++)
-            store_lanes(bytes, qk_size_min(tile->rows - row, 16), &tile->stretches[i],
+        for (size_t i = 0; i < tile->segment_count; i++)
+            store_lanes(bytes, qk_size_min(tile->rows - row, 16), &tile->segments[i],
                         tile->y + row * tile->y_stride, tile->y_stride);
     }
 }
@@ -495,8 +497,8 @@ static void requantize(const struct qk_epilogue_tile *tile)
 {
     if (tile->y_stride == 1)
         for (size_t row = 0; row < tile->rows; row += 16)
-            for (size_t i = 0; i < tile->stretch_count; i++)
-                requantize_elements(tile, row, &tile->stretches[i]);
+            for (size_t i = 0; i < tile->segment_count; i++)
+                requantize_elements(tile, row, &tile->segments[i]);
     else if (tile->row_count > 0)
         requantize_positions(tile);
     else if (tile->positions <= QK_IGEMM_VECTOR)

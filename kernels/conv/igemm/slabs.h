@@ -5,10 +5,10 @@
  * matrix is made. Private to conv/.
  *
  * A unit's positions are some rows of y, a part of one row, or the whole planes of some images one
- * behind the other. They are counted along one line that is padded to a pitch: position (row,
- * column) has place row * pitch + column. Places between the last column and the pitch are no
- * positions; their sums are computed for nothing and dropped, which costs less than stopping at the
- * end of every row.
+ * behind the other. They are counted along one long row, in which each row of y is padded to a
+ * pitch: position (row, column) has padded position row * pitch + column. Padded positions between
+ * the last column and the pitch are no positions; their sums are computed for nothing and dropped,
+ * which costs less than stopping at the end of every row.
  *
  * With a stride, one tap sees only every stride-th column (and row) of x. Taps that see the same
  * columns, shifted by whole strides, form a stride phase, and each phase has slabs of its own:
@@ -16,8 +16,8 @@
  *     stride 2, kernel 3:   taps 0 and 2 see  0 2 4 6 ...   tap 2 from the second on
  *                           tap  1       sees 1 3 5 7 ...
  *
- * Where the kernel is wide for the line, a phase for each tap costs less: then nothing is shifted,
- * no place is dropped, and the slabs hold what an im2col matrix would.
+ * Where the kernel is wide for the row, a phase for each tap costs less: then nothing is shifted,
+ * no padded position is dropped, and the slabs hold what an im2col matrix would.
  *
  * Axes before the last two share nothing: each of their positions and taps has slabs of its own. */
 #ifndef KERNELS_CONV_IGEMM_SLABS_H
@@ -107,7 +107,7 @@ struct qk_slab_layout {
     struct qk_slab_axis row, column;
     bool fine;
     size_t rows, columns; /* positions of a full unit */
-    size_t overlap;       /* columns of padding behind a line that are those before the next */
+    size_t overlap;       /* columns of padding behind a row that are those before the next */
     size_t pitch;
     size_t images;      /* of a full unit: more than one only where it has whole planes */
     size_t image_pitch; /* positions from one image to the next */

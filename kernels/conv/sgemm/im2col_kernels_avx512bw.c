@@ -14,26 +14,26 @@ static inline uint64_t low_bits(size_t end, size_t at)
     return end < at ? 0 : _bzhi_u64(UINT64_MAX, (uint32_t)qk_size_min(end - at, 64));
 }
 
-/* Writes a line, 16 elements at a time. Masked loads touch nothing outside the plane, where there
- * may be no memory; stores may go on behind the line. */
+/* Writes a segment, 16 elements at a time. Masked loads touch nothing outside the plane, where
+ * there may be no memory; stores may go on behind the segment. */
 __attribute__((always_inline)) static inline void
-write_line(const struct qk_im2col *job, const struct im2col_line *line, float *to)
+write_segment(const struct qk_im2col *job, const struct im2col_segment *segment, float *to)
 {
-    if (line->stride > 2) {
-        im2col_write_line(job, line, to);
+    if (segment->stride > 2) {
+        im2col_write_segment(job, segment, to);
         return;
     }
     const __m128i flip = _mm_set1_epi8((char)job->widen.flip);
     const __m512i offset = _mm512_set1_epi32(job->widen.offset);
     const __m512 padding = _mm512_set1_ps(job->fill);
-    uintptr_t from = line->from;
+    uintptr_t from = segment->from;
     uint64_t inside = 0;
-    for (size_t at = 0; at < line->count; at += 16, from += 16 * (uintptr_t)line->stride) {
-        inside =
-            at % 64 == 0 ? low_bits(line->behind, at) & ~low_bits(line->first, at) : inside >> 16;
+    for (size_t at = 0; at < segment->count; at += 16, from += 16 * (uintptr_t)segment->stride) {
+        inside = at % 64 == 0 ? low_bits(segment->behind, at) & ~low_bits(segment->first, at)
+                              : inside >> 16;
         const __mmask16 mask = (__mmask16)inside;
         __m128i bytes;
-        if (line->stride == 1)
+        if (segment->stride == 1)
             bytes = _mm_maskz_loadu_epi8(mask, (const void *)from);
         else
             bytes = _mm256_cvtepi16_epi8(
@@ -46,7 +46,7 @@ write_line(const struct qk_im2col *job, const struct im2col_line *line, float *t
 
 static void im2col(const struct qk_im2col *job)
 {
-    im2col_all(job, write_line);
+    im2col_all(job, write_segment);
 }
 
 /* Requantizes up to 64 columns of a row. */

@@ -38,7 +38,7 @@ static void requantize(const struct qk_epilogue_floats *job)
 
 static void im2col(const struct qk_im2col *job)
 {
-    im2col_all(job, im2col_write_line);
+    im2col_all(job, im2col_write_segment);
 }
 
 const struct qk_im2col_kernels qk_im2col_kernels__scalar = {

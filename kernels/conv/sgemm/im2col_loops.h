@@ -1,4 +1,4 @@
-/* The loops of im2col, which each tier includes and gives its own way to write a line. Only for
+/* The loops of im2col, which each tier includes and gives its own way to write a segment. Only for
  * im2col_kernels_*.c. */
 #ifndef KERNELS_CONV_SGEMM_IM2COL_LOOPS_H
 #define KERNELS_CONV_SGEMM_IM2COL_LOOPS_H
@@ -9,19 +9,20 @@
 #include "kernels/conv/sizes.h"
 #include "kernels/conv/window.h"
 
-/* A line is some positions of one row of the matrix. Its column i looks at the element at address
- * from + i * stride where i is in [first, behind), and at padding elsewhere. */
-struct im2col_line {
+/* A segment is some positions of one row of the matrix. Its column i looks at the element at
+ * address from + i * stride where i is in [first, behind), and at padding elsewhere. */
+struct im2col_segment {
     uintptr_t from;
     int64_t stride;
     size_t first, behind; /* in this order */
     size_t count;
 };
 
-typedef void im2col_line_fn(const struct qk_im2col *job, const struct im2col_line *line, float *to);
+typedef void im2col_segment_fn(const struct qk_im2col *job, const struct im2col_segment *segment,
+                               float *to);
 
 /* One tap of the kernel: it has a row of the matrix for each channel, and all these look at the
- * same places of their channels. */
+ * same elements of their channels. */
 struct im2col_tap {
     size_t outer;            /* of the axes before the last two */
     struct qk_window window; /* of a plane: what its positions look at */
@@ -32,14 +33,14 @@ static struct im2col_tap im2col_tap_at(const struct qk_conv_geometry *geometry, 
 {
     const struct qk_conv_axis *rows = &geometry->axis[QK_AXIS_ROW];
     const struct qk_conv_axis *columns = &geometry->axis[QK_AXIS_COLUMN];
-    const size_t lines = tap / (size_t)columns->kernel;
+    const size_t row_taps = tap / (size_t)columns->kernel;
     struct im2col_tap found = {
-        .outer = lines / (size_t)rows->kernel,
+        .outer = row_taps / (size_t)rows->kernel,
         .window =
             {
                 .in_rows = rows->in,
                 .in_columns = columns->in,
-                .row_first = qk_conv_look(rows, 0, lines % (size_t)rows->kernel),
+                .row_first = qk_conv_look(rows, 0, row_taps % (size_t)rows->kernel),
                 .column_first = qk_conv_look(columns, 0, tap % (size_t)columns->kernel),
                 .row_stride = rows->stride,
                 .column_stride = columns->stride,
@@ -70,7 +71,7 @@ static inline void im2col_take_even(const uint8_t *from, uint8_t to[QK_WIDEN_CHU
 }
 
 /* Widens `count` elements, `stride` apart. With strides of 1 or 2 it goes by chunks, and may read
- * more than count, as far as x goes on, and write more, where a later line will be written or
+ * more than count, as far as x goes on, and write more, where a later segment will be written or
  * nothing is: row_stride has room for it. */
 static inline void im2col_widen(const struct qk_im2col *job, const uint8_t *from, int64_t stride,
                                 size_t count, float *to)
@@ -91,15 +92,16 @@ static inline void im2col_widen(const struct qk_im2col *job, const uint8_t *from
         to[i] = (float)qk_widen_one(job->widen, from[(int64_t)i * stride]);
 }
 
-/* Writes a line, in plain C. Each tier's compiler flags make vector code of it. */
-static inline void im2col_write_line(const struct qk_im2col *job, const struct im2col_line *line,
-                                     float *to)
+/* Writes a segment, in plain C. Each tier's compiler flags make vector code of it. */
+static inline void im2col_write_segment(const struct qk_im2col *job,
+                                        const struct im2col_segment *segment, float *to)
 {
-    im2col_pad(job, line->first, to);
-    if (line->first < line->behind)
-        im2col_widen(job, (const uint8_t *)(line->from + line->first * (uintptr_t)line->stride),
-                     line->stride, line->behind - line->first, to + line->first);
-    im2col_pad(job, line->count - line->behind, to + line->behind);
+    im2col_pad(job, segment->first, to);
+    if (segment->first < segment->behind)
+        im2col_widen(job,
+                     (const uint8_t *)(segment->from + segment->first * (uintptr_t)segment->stride),
+                     segment->stride, segment->behind - segment->first, to + segment->first);
+    im2col_pad(job, segment->count - segment->behind, to + segment->behind);
 }
 
 static inline size_t im2col_clamp(int64_t value, size_t least, size_t most)
@@ -109,16 +111,16 @@ static inline size_t im2col_clamp(int64_t value, size_t least, size_t most)
     return value < (int64_t)most ? (size_t)value : most;
 }
 
-/* Positions [begin, end) of a tap that is a run, as one line from its first element to its last.
+/* Positions [begin, end) of a tap that is a run, as one segment from its first element to its last.
  * What should be padding within it is overwritten later, by im2col_pad_run. */
-static inline struct im2col_line im2col_run(const struct qk_window *window, const uint8_t *plane,
-                                            size_t begin, size_t end)
+static inline struct im2col_segment im2col_run(const struct qk_window *window, const uint8_t *plane,
+                                               size_t begin, size_t end)
 {
     const size_t count = end - begin;
     const int64_t from =
         (int64_t)begin + window->row_first * window->in_columns + window->column_first;
     const size_t first = im2col_clamp(-from, 0, count);
-    return (struct im2col_line){
+    return (struct im2col_segment){
         .from = (uintptr_t)plane + (uintptr_t)from,
         .stride = 1,
         .first = first,
@@ -128,18 +130,18 @@ static inline struct im2col_line im2col_run(const struct qk_window *window, cons
 }
 
 /* `count` columns of row `row`, which looks inside the plane. */
-static inline struct im2col_line im2col_line_at(const struct qk_window *window,
-                                                const uint8_t *plane, size_t row, size_t column,
-                                                size_t count)
+static inline struct im2col_segment im2col_segment_at(const struct qk_window *window,
+                                                      const uint8_t *plane, size_t row,
+                                                      size_t column, size_t count)
 {
-    const int64_t line = window->row_first + (int64_t)row * window->row_stride;
+    const int64_t x_row = window->row_first + (int64_t)row * window->row_stride;
     /* A column that is outside may be any distance away. */
-    const uintptr_t from = (uintptr_t)(line * window->in_columns) +
+    const uintptr_t from = (uintptr_t)(x_row * window->in_columns) +
                            (uintptr_t)window->column_first +
                            column * (uintptr_t)window->column_stride;
     const size_t first =
         im2col_clamp((int64_t)window->inside_columns.begin - (int64_t)column, 0, count);
-    return (struct im2col_line){
+    return (struct im2col_segment){
         .from = (uintptr_t)plane + from,
         .stride = window->column_stride,
         .first = first,
@@ -159,11 +161,11 @@ static inline void im2col_pad_run(const struct qk_im2col *job, const struct qk_w
     const size_t bottom = qk_size_min(qk_size_max(rows.end * width, top), end);
     im2col_pad(job, top - begin, to);
     im2col_pad(job, end - bottom, to + (bottom - begin));
-    const size_t line = top - top % width;
+    const size_t row_begin = top - top % width;
     for (size_t column = 0; column < width; column++) {
         if (column == columns.begin && columns.end > column)
             column = columns.end;
-        for (size_t at = line + column; column < width && at < bottom; at += width)
+        for (size_t at = row_begin + column; column < width && at < bottom; at += width)
             if (at >= top)
                 to[at - begin] = job->fill;
     }
@@ -172,32 +174,32 @@ static inline void im2col_pad_run(const struct qk_im2col *job, const struct qk_w
 /* Writes positions [begin, end) of one plane of y, for one channel and tap. */
 __attribute__((always_inline)) static inline void
 im2col_write_plane(const struct qk_im2col *job, const struct im2col_tap *tap, const uint8_t *plane,
-                   size_t begin, size_t end, im2col_line_fn *write_line, float *to)
+                   size_t begin, size_t end, im2col_segment_fn *write_segment, float *to)
 {
     const struct qk_window *window = &tap->window;
     const size_t width = window->columns;
     if (tap->run) {
-        const struct im2col_line run = im2col_run(window, plane, begin, end);
-        write_line(job, &run, to);
+        const struct im2col_segment run = im2col_run(window, plane, begin, end);
+        write_segment(job, &run, to);
         im2col_pad_run(job, window, begin, end, to);
         return;
     }
     size_t row = begin / width;
     size_t column = begin % width;
-    struct im2col_line line;
-    line.count = 0;
+    struct im2col_segment segment;
+    segment.count = 0;
     for (size_t left = end - begin; left > 0; row++, column = 0) {
         const size_t count = qk_size_min(width - column, left);
         const uintptr_t step = (uintptr_t)window->row_stride * (uintptr_t)window->in_columns;
         if (row < window->inside_rows.begin || row >= window->inside_rows.end) {
             im2col_pad(job, count, to);
-            line.count = 0;
+            segment.count = 0;
         } else {
-            if (line.count == width && count == width)
-                line.from += step;
+            if (segment.count == width && count == width)
+                segment.from += step;
             else
-                line = im2col_line_at(window, plane, row, column, count);
-            write_line(job, &line, to);
+                segment = im2col_segment_at(window, plane, row, column, count);
+            write_segment(job, &segment, to);
         }
         to += count;
         left -= count;
@@ -206,7 +208,7 @@ im2col_write_plane(const struct qk_im2col *job, const struct im2col_tap *tap, co
 
 /* Writes the matrix: tap by tap, for each of these plane by plane, and there all channels. */
 __attribute__((always_inline)) static inline void im2col_all(const struct qk_im2col *job,
-                                                             im2col_line_fn *write_line)
+                                                             im2col_segment_fn *write_segment)
 {
     const struct qk_conv_geometry *geometry = job->geometry;
     const struct qk_conv_axis *axis = geometry->axis;
@@ -225,7 +227,7 @@ __attribute__((always_inline)) static inline void im2col_all(const struct qk_im2
             for (size_t k = i; k < job->k_count; k += job->taps) {
                 if (inside)
                     im2col_write_plane(job, &tap, from + offset, at - first, next - first,
-                                       write_line, to);
+                                       write_segment, to);
                 else
                     im2col_pad(job, next - at, to);
                 from += geometry->channel_size;

@@ -202,7 +202,7 @@ struct tile_job {
     const struct subject *subject;
     struct qk_epilogue epilogue;
     struct qk_epilogue_tile tile;
-    struct qk_stretch stretches[3];
+    struct qk_tile_segment segments[3];
     struct check_pair y;
 };
 
@@ -220,7 +220,7 @@ static void tile_actual(void *context)
     job->subject->kernels->epilogues[QK_EPILOGUE_BYTES](&job->tile);
 }
 
-/* Places [begin, end) of a tile: all, rows with gaps between them, or any. */
+/* Padded positions [begin, end) of a tile: all, rows with gaps between them, or any. */
 static uint64_t choose_keep(struct check *check, size_t begin, size_t end, bool one)
 {
     const size_t columns = check_between(check, 1, 20);
@@ -235,8 +235,9 @@ static uint64_t choose_keep(struct check *check, size_t begin, size_t end, bool 
     return keep ? keep : UINT64_C(1) << begin;
 }
 
-/* Cuts the places into stretches, each of an image, and gives the bytes of y that they need. */
-static size_t choose_stretches(struct check *check, struct tile_job *job)
+/* Cuts the padded positions into segments, each of an image, and gives the bytes of y that they
+ * need. */
+static size_t choose_segments(struct check *check, struct tile_job *job)
 {
     struct qk_epilogue_tile *tile = &job->tile;
     const size_t places = tile->positions;
@@ -245,16 +246,16 @@ static size_t choose_stretches(struct check *check, struct tile_job *job)
     const size_t row_bytes = one ? 1 : NR + check_below(check, 50);
     const size_t image = tile->rows * row_bytes + check_below(check, 9);
     size_t begin = 0, end = 0;
-    tile->stretches = job->stretches;
-    tile->stretch_count = timed ? 1 : check_between(check, 1, places < 3 ? places : 3);
+    tile->segments = job->segments;
+    tile->segment_count = timed ? 1 : check_between(check, 1, places < 3 ? places : 3);
     tile->y_stride = row_bytes;
-    for (size_t i = 0; i < tile->stretch_count; i++) {
-        const size_t left = tile->stretch_count - i;
+    for (size_t i = 0; i < tile->segment_count; i++) {
+        const size_t left = tile->segment_count - i;
         const size_t most = places - left + 1;
         const size_t last = left == 1 ? places : check_between(check, begin + 1, most);
         const uint64_t keep =
             timed ? UINT64_MAX >> (NR - places) : choose_keep(check, begin, last, one);
-        job->stretches[i] = (struct qk_stretch){keep, i * image};
+        job->segments[i] = (struct qk_tile_segment){keep, i * image};
         end = i * image + (tile->rows - 1) * row_bytes + (size_t)__builtin_popcountll(keep);
         begin = last;
     }
@@ -324,10 +325,10 @@ static void check_tile(struct check *check, const void *kernel, size_t row_count
     tile->sums = sums;
     tile->bias = bias;
     tile->multiplier = multiplier;
-    job.y = check_outputs(check, "y", choose_stretches(check, &job), 1);
-    check_describe(check, "%zu rows, %zu positions, %zu stretches, first %#llx, stride %zu, %s, %s",
-                   rows, tile->positions, tile->stretch_count,
-                   (unsigned long long)tile->stretches[0].keep, tile->y_stride,
+    job.y = check_outputs(check, "y", choose_segments(check, &job), 1);
+    check_describe(check, "%zu rows, %zu positions, %zu segments, first %#llx, stride %zu, %s, %s",
+                   rows, tile->positions, tile->segment_count,
+                   (unsigned long long)tile->segments[0].keep, tile->y_stride,
                    job.epilogue.requantize.is_signed ? "INT8" : "UINT8",
                    tile->w_zero_point ? "zero points" : "none");
     if (check_calls(check, tile_expected, tile_actual, &job, (double)(rows * tile->positions),
