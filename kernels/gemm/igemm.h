@@ -58,8 +58,8 @@
 #define QK_IGEMM_NR 64     /* positions of the largest tile */
 #define QK_IGEMM_MR_MAX 32 /* rows of the largest panel, and so of the largest tile */
 #define QK_IGEMM_QUAD_BYTES 4
-#define QK_IGEMM_STEP_SLABS 16 /* at most: the rows of an AMX tile */
-#define QK_IGEMM_DOTS 3 /* at most so many positions at a time in `dot`; 1 with whole_steps */
+#define QK_IGEMM_STEP_SLABS 16   /* at most: the rows of an AMX tile */
+#define QK_IGEMM_REMAINDER_MAX 3 /* positions at a time in `dot`; 1 with whole_steps */
 #define QK_IGEMM_SLACK 192
 
 struct qk_igemm_step {
@@ -78,7 +78,7 @@ struct qk_igemm_args {
     const uint8_t *wide_weights;
     size_t rows;      /* 1 to mr */
     size_t vectors;   /* by rows: 1 to nr / QK_IGEMM_VECTOR */
-    size_t positions; /* by position: 1 to nr; dot: 1 to QK_IGEMM_DOTS */
+    size_t positions; /* by position: 1 to nr; dot: 1 to QK_IGEMM_REMAINDER_MAX */
     /* What dot reads instead of slab_bytes, the steps' offsets, and vectors: */
     size_t step_slabs;     /* of the longest step: each step has so many gathered quads */
     size_t position_bytes; /* from one position's quads to the next one's */

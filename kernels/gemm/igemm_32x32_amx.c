@@ -113,7 +113,7 @@ static void multiply(const struct qk_igemm_args *args)
     }
 }
 
-/* ---- Dots -------------------------------------------------------------------------------- */
+/* ---- Remainder --------------------------------------------------------------------------- */
 
 /* The row whose sum each lane of add_lanes has. */
 static const int32_t lane_rows[TILE_ROWS] = {0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15};

@@ -93,7 +93,7 @@ static void multiply(const struct qk_igemm_args *args)
     }
 }
 
-/* ---- Dots -------------------------------------------------------------------------------- */
+/* ---- Remainder --------------------------------------------------------------------------- */
 
 /* A panel has the quads of its six rows side by side, 6 x 4 bytes for each slab, so rows take turns
  * in the lanes of vectors loaded from it. After three vectors (48 quads: 8 slabs of 6 rows) the
@@ -109,7 +109,7 @@ __attribute__((always_inline)) static inline void dot_positions(const struct qk_
                                                                 const size_t positions)
 {
     const size_t bytes = args->step_count * args->step_bytes;
-    __m512i sums[QK_IGEMM_DOTS][TURN];
+    __m512i sums[QK_IGEMM_REMAINDER_MAX][TURN];
 #pragma GCC unroll 3
     for (size_t p = 0; p < positions; p++)
 #pragma GCC unroll 3

@@ -184,7 +184,7 @@ static double dot_cycles(const struct qk_slab_order *order)
 }
 
 /* At most how many positions dot products pay for, instead of a vector that is mostly empty. */
-static size_t dots_most(const struct qk_conv_igemm_plan *plan)
+static size_t remainder_most(const struct qk_conv_igemm_plan *plan)
 {
     const struct qk_conv_backend *backend = plan->conv->backend;
     const size_t quads = plan->order.steps * plan->order.step_slabs;
@@ -194,7 +194,7 @@ static size_t dots_most(const struct qk_conv_igemm_plan *plan)
         return 1;
     const double most = count_products(&plan->order, backend->igemm) *
                         plan->conv->costs->product_cycles / dot_cycles(&plan->order);
-    return most < QK_IGEMM_DOTS ? (size_t)most : QK_IGEMM_DOTS;
+    return most < QK_IGEMM_REMAINDER_MAX ? (size_t)most : QK_IGEMM_REMAINDER_MAX;
 }
 
 /* Cycles to make one slab of an image. It costs something to begin, and so does each row. */
@@ -227,16 +227,16 @@ static void count_cycles(const struct qk_conv_igemm_plan *plan, struct candidate
         .pitch = layout->pitch,
     };
     const size_t padded = qk_conv_computed_positions(igemm, &grid);
-    const size_t dots = qk_conv_igemm_dots(plan, padded);
+    const size_t remainder = qk_conv_igemm_remainder(plan, padded);
     const double vectors =
-        igemm->by_position ? (double)padded / 16 : (double)qk_divide_up(padded - dots, 16);
+        igemm->by_position ? (double)padded / 16 : (double)qk_divide_up(padded - remainder, 16);
     const double rows =
         (double)(igemm->by_position ? qk_divide_up(plan->rows, igemm->lanes) * igemm->lanes
                                     : plan->rows);
     const double products = count_products(&plan->order, igemm);
     const double slabs = (double)layout->k_chunks * (double)layout->k_chunk_slabs;
     candidate->cycles = bands * (vectors * rows * products * plan->conv->costs->product_cycles +
-                                 (double)dots * rows * dot_cycles(&plan->order) +
+                                 (double)remainder * rows * dot_cycles(&plan->order) +
                                  ceil((double)padded / 64) * rows * 16 +
                                  (double)packed->panel_count * (double)packed->panel_bytes /
                                      plan->conv->tuning->weights_per_cycle);
@@ -362,8 +362,8 @@ static struct qk_conv_igemm_workspace lay_out(const struct qk_conv_igemm_plan *p
     work.n_tiles = reserve(&at, n_tiles * sizeof(struct qk_n_tile));
     work.segments = reserve(&at, (n_tiles + layout->images) * sizeof(struct qk_tile_segment));
     const size_t dot_quads = plan->order.steps * plan->order.step_slabs;
-    work.dot_bytes = plan->dots > 0 ? dot_quads * QK_IGEMM_QUAD_BYTES + QK_IGEMM_SLACK : 0;
-    work.dots = reserve(&at, plan->dots * work.dot_bytes);
+    work.dot_bytes = plan->remainder > 0 ? dot_quads * QK_IGEMM_QUAD_BYTES + QK_IGEMM_SLACK : 0;
+    work.remainder = reserve(&at, plan->remainder * work.dot_bytes);
     work.bytes = at;
     return work;
 }
@@ -413,7 +413,7 @@ bool qk_conv_plan_igemm(const struct qk_conv *conv, const struct qk_epilogue *ep
         return true;
     qk_conv_geometry_squeeze(&state->geometry, 2);
     qk_slab_order_move(&state->order, &state->geometry);
-    state->dots = dots_most(state);
+    state->remainder = remainder_most(state);
     state->outer = qk_conv_outer_positions(&state->geometry);
     struct qk_igemm_step *steps = qk_conv_alloc(memory, state->order.steps, sizeof(*steps));
     if (!steps)

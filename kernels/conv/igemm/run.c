@@ -13,7 +13,7 @@ struct unit {
     size_t row, column, rows, columns;
     size_t panel_begin, panel_end;
     size_t n_tile_count;
-    size_t dots; /* the last positions of the last N tile, which are not in its vectors */
+    size_t remainder; /* the last positions of the last N tile, which are not in its vectors */
 };
 
 /* What a run brings, and the parts of one worker's workspace. */
@@ -26,7 +26,7 @@ struct work {
     int32_t *column_sums;
     struct qk_n_tile *n_tiles;
     struct qk_tile_segment *segments;
-    uint8_t *dots;
+    uint8_t *remainder;
 };
 
 static struct unit locate(const struct qk_conv_igemm_plan *plan, size_t index)
@@ -78,13 +78,13 @@ static struct qk_slab_job slab_job(const struct qk_conv_igemm_plan *plan, const 
 }
 
 /* Gathers the quads of the positions that are computed by dot products, for steps [begin, end). */
-static void gather_dots(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
-                        const struct work *work, size_t begin, size_t end)
+static void gather_remainder(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
+                             const struct work *work, size_t begin, size_t end)
 {
     const struct qk_n_tile *n_tile = &work->n_tiles[unit->n_tile_count - 1];
-    for (size_t i = 0; i < unit->dots; i++) {
-        const size_t position = n_tile->first + n_tile->padded - unit->dots + i;
-        uint8_t *to = work->dots + i * plan->workspace.dot_bytes;
+    for (size_t i = 0; i < unit->remainder; i++) {
+        const size_t position = n_tile->first + n_tile->padded - unit->remainder + i;
+        uint8_t *to = work->remainder + i * plan->workspace.dot_bytes;
         for (size_t s = begin; s < end; s++) {
             const uint8_t *from =
                 work->quads + plan->steps[s].offset + position * QK_IGEMM_QUAD_BYTES;
@@ -119,7 +119,7 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
 {
     const struct qk_conv *conv = plan->conv;
     const struct qk_n_tile *n_tile = &work->n_tiles[b];
-    const size_t dots = b + 1 == unit->n_tile_count ? unit->dots : 0;
+    const size_t remainder = b + 1 == unit->n_tile_count ? unit->remainder : 0;
     struct qk_igemm_args args = {
         .quads = work->quads + n_tile->first * QK_IGEMM_QUAD_BYTES,
         .slab_bytes = plan->layout.slab_bytes,
@@ -128,7 +128,7 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
         .weights = panel + begin * conv->igemm.step_bytes,
         .step_bytes = conv->igemm.step_bytes,
         .rows = rows,
-        .vectors = qk_divide_up(n_tile->padded, QK_IGEMM_VECTOR) - (dots > 0),
+        .vectors = qk_divide_up(n_tile->padded, QK_IGEMM_VECTOR) - (remainder > 0),
         .positions = n_tile->padded,
         .add = begin > 0,
         .sums = sums,
@@ -141,14 +141,14 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
     }
     if (n_tile->contiguous < n_tile->padded)
         multiply_row_by_row(plan, n_tile, args);
-    else if (dots < n_tile->padded)
+    else if (remainder < n_tile->padded)
         conv->backend->igemm->multiply(&args);
-    if (dots == 0)
+    if (remainder == 0)
         return;
-    args.quads = work->dots;
+    args.quads = work->remainder;
     args.step_slabs = plan->order.step_slabs;
     args.position_bytes = plan->workspace.dot_bytes;
-    args.positions = dots;
+    args.positions = remainder;
     args.sums += args.vectors * QK_IGEMM_VECTOR;
     conv->backend->igemm->dot(&args);
 }
@@ -242,14 +242,14 @@ static void run_units(const struct qk_conv_igemm_plan *plan, size_t begin_unit, 
     };
     unit.n_tile_count =
         qk_conv_cut_n_tiles(plan->conv->backend->igemm, &grid, work->n_tiles, work->segments);
-    unit.dots = qk_conv_igemm_dots(plan, qk_conv_padded_positions(&grid));
+    unit.remainder = qk_conv_igemm_remainder(plan, qk_conv_padded_positions(&grid));
     const struct qk_slab_job job = slab_job(plan, &unit, work);
     for (size_t g = 0; g < layout->k_chunks; g += layout->k_part_chunks) {
         const size_t k_chunks = qk_size_min(layout->k_chunks - g, layout->k_part_chunks);
         const size_t begin = g * layout->k_chunk_steps;
         const size_t end = begin + k_chunks * layout->k_chunk_steps;
         qk_slabs_make(&job, g, g + k_chunks, work->quads);
-        gather_dots(plan, &unit, work, begin, end);
+        gather_remainder(plan, &unit, work, begin, end);
         if (plan->conv->igemm.ones)
             add_column_sums(plan, &unit, work, begin, end);
         run_steps(plan, &unit, work, begin, end);
@@ -272,7 +272,7 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
         .column_sums = (int32_t *)(void *)(bytes + at->column_sums),
         .n_tiles = (struct qk_n_tile *)(void *)(bytes + at->n_tiles),
         .segments = (struct qk_tile_segment *)(void *)(bytes + at->segments),
-        .dots = bytes + at->dots,
+        .remainder = bytes + at->remainder,
     };
     if (igemm->begin)
         igemm->begin(state->order.step_slabs);

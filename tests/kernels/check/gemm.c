@@ -338,7 +338,7 @@ static void make_dot(struct check *check, struct job *job, bool extreme, bool up
 {
     const struct qk_igemm *igemm = job->igemm;
     struct qk_igemm_args *args = &job->args;
-    const size_t most = igemm->whole_steps ? 1 : QK_IGEMM_DOTS;
+    const size_t most = igemm->whole_steps ? 1 : QK_IGEMM_REMAINDER_MAX;
     args->positions = check_is_timed(check) ? 1 : check_index(check) / igemm->mr % most + 1;
     if (extreme) {
         job->longest = QK_IGEMM_STEP_SLABS;

@@ -273,7 +273,7 @@ Test(conv, strides_that_skip)
         }
 }
 
-/* Lanes are rows there, and the sums of a sole position dots. */
+/* Lanes are rows there, and the sums of a sole position dot products. */
 Test(conv, planes_of_one_position)
 {
     for (int64_t channels = 1; channels <= 300; channels += 1 + channels / 6)
