@@ -149,7 +149,7 @@ bool qk_conv_find_plane(const struct qk_conv_geometry *geometry, size_t position
     for (int i = QK_AXIS_ROW - 1; i >= geometry->lead; i--) {
         const struct qk_conv_axis *axis = &geometry->axis[i];
         const int64_t at =
-            qk_conv_look(axis, position % (size_t)axis->out, tap % (size_t)axis->kernel);
+            qk_conv_input_index(axis, position % (size_t)axis->out, tap % (size_t)axis->kernel);
         if (at < 0 || at >= axis->in)
             return false;
         *offset += (size_t)at * stride;

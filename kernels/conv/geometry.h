@@ -38,7 +38,8 @@ struct qk_conv_geometry {
 enum { QK_AXIS_ROW = QK_CONV_SPATIAL_MAX - 2, QK_AXIS_COLUMN = QK_CONV_SPATIAL_MAX - 1 };
 
 /* The element of the axis that tap `tap` of position `position` looks at; it may be outside. */
-static inline int64_t qk_conv_look(const struct qk_conv_axis *axis, size_t position, size_t tap)
+static inline int64_t qk_conv_input_index(const struct qk_conv_axis *axis, size_t position,
+                                          size_t tap)
 {
     return (int64_t)position * axis->stride + (int64_t)tap * axis->dilation - axis->pad;
 }

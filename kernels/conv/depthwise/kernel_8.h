@@ -59,13 +59,13 @@ static void see_half(const struct qk_depthwise_job *job, size_t array, size_t fi
     const size_t quads = quad < width ? qk_size_min(width - quad, QUADS) : 0;
     uint8_t *order = sweep->order + half * LOAD;
     uint8_t *flip = sweep->flip + half * LOAD;
-    const int64_t look = qk_conv_look(axis, job->column + first, first_tap);
-    const int64_t begin = look > 0 && look < axis->in ? look : 0;
+    const int64_t input_index = qk_conv_input_index(axis, job->column + first, first_tap);
+    const int64_t begin = input_index > 0 && input_index < axis->in ? input_index : 0;
     memset(order, 0x80, LOAD);
     memset(flip, job->fill ^ job->flip, LOAD);
     for (size_t i = 0; i < quads; i++)
         for (size_t t = 0; t < taps; t++) {
-            const int64_t at = qk_conv_look(axis, job->column + quad + i, first_tap + t);
+            const int64_t at = qk_conv_input_index(axis, job->column + quad + i, first_tap + t);
             if (at < 0 || at >= axis->in)
                 continue;
             order[i * TAPS + PLACE[t]] = (uint8_t)(at - begin);
@@ -101,7 +101,7 @@ static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t
     const struct qk_conv_axis *rows = &job->geometry->axis[QK_AXIS_ROW];
     const struct qk_conv_axis *columns = &job->geometry->axis[QK_AXIS_COLUMN];
     struct qk_window window = {.in_rows = rows->in,
-                               .row_first = qk_conv_look(rows, job->row, phase),
+                               .row_first = qk_conv_input_index(rows, job->row, phase),
                                .row_stride = rows->stride,
                                .column_stride = 1,
                                .rows = job->rows + layout->row.span};
@@ -110,7 +110,7 @@ static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t
     if (inside.begin >= inside.end)
         return 0;
     const size_t lines = inside.end - inside.begin;
-    const size_t row = (size_t)qk_conv_look(rows, job->row + inside.begin, phase);
+    const size_t row = (size_t)qk_conv_input_index(rows, job->row + inside.begin, phase);
     const size_t offset = plane + row * (size_t)columns->in;
     /* Whether one load has all that 8 quads see. */
     const bool one =

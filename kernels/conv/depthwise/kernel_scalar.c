@@ -13,7 +13,7 @@ static const uint8_t *find_line(const struct qk_depthwise_job *job, const uint8_
 {
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_ROW];
     const size_t height = (size_t)axis->kernel;
-    const int64_t at = qk_conv_look(axis, row, tap_row % height);
+    const int64_t at = qk_conv_input_index(axis, row, tap_row % height);
     size_t plane;
     if (!qk_conv_find_plane(job->geometry, job->outer, tap_row / height, &plane) || at < 0 ||
         at >= axis->in)
@@ -30,7 +30,7 @@ static void add_tap(const struct qk_depthwise_job *job, const uint8_t *line, siz
     const int32_t fill = job->fill;
     const uint64_t inside = line ? (uint64_t)axis->in : 0;
     for (size_t i = 0; i < count; i++) {
-        const uint64_t at = (uint64_t)qk_conv_look(axis, column + i, tap_column);
+        const uint64_t at = (uint64_t)qk_conv_input_index(axis, column + i, tap_column);
         const int32_t x = at < inside ? line[at] : fill;
         sums[i] += (uint32_t)((x ^ turned) * weight);
     }

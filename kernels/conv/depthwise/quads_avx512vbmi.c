@@ -17,9 +17,9 @@ enum { TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWIS
 /* A chunk is up to 16 quads of each line of an array; this is what they see of a row of x. */
 struct chunk {
     size_t quad;
-    uint64_t mask;     /* bytes of the quads that look inside x */
-    int64_t look;      /* the column that tap 0 of the first quad looks at; it may be outside */
-    size_t begin, end; /* columns of x that are seen */
+    uint64_t mask;       /* bytes of the quads that look inside x */
+    int64_t input_index; /* the column that tap 0 of the first quad looks at; it may be outside */
+    size_t begin, end;   /* columns of x that are seen */
 };
 
 /* The lines of a phase whose rows are in x. */
@@ -45,19 +45,20 @@ static struct chunk see_chunk(const struct qk_depthwise_job *job, size_t array, 
     const size_t taps = qk_size_min(layout->taps, (size_t)axis->kernel - first);
     const size_t count = qk_size_min(layout->width - quad, LANES);
     struct chunk chunk = {.quad = quad};
-    chunk.look = qk_conv_look(axis, job->column + quad, first);
+    chunk.input_index = qk_conv_input_index(axis, job->column + quad, first);
     for (size_t t = 0; t < taps; t++) {
         struct qk_window line = {.in_columns = axis->in,
                                  .row_stride = 1,
-                                 .column_first = qk_conv_look(axis, job->column + quad, first + t),
+                                 .column_first =
+                                     qk_conv_input_index(axis, job->column + quad, first + t),
                                  .column_stride = axis->stride,
                                  .columns = count};
         qk_window_fit(&line);
         chunk.mask |= quads_between(line.inside_columns.begin, line.inside_columns.end) << t;
     }
-    const int64_t most =
-        chunk.look + (int64_t)(count - 1) * axis->stride + (int64_t)(taps - 1) * axis->dilation;
-    chunk.begin = chunk.look > 0 ? (size_t)chunk.look : 0;
+    const int64_t most = chunk.input_index + (int64_t)(count - 1) * axis->stride +
+                         (int64_t)(taps - 1) * axis->dilation;
+    chunk.begin = chunk.input_index > 0 ? (size_t)chunk.input_index : 0;
     chunk.end = (size_t)(most < axis->in ? most + 1 : axis->in);
     return chunk;
 }
@@ -74,7 +75,7 @@ static struct qk_depthwise_sweep make_sweep(const struct qk_depthwise_job *job,
     uint64_t mask = 0;
     for (size_t i = 0; i < together; i++) {
         const uintptr_t shift =
-            (uintptr_t)chunk->look - chunk->begin + i * (lines->row_step - pitch * stride);
+            (uintptr_t)chunk->input_index - chunk->begin + i * (lines->row_step - pitch * stride);
         const uint64_t line = chunk->mask << i * pitch * TAPS;
         order = _mm512_mask_add_epi8(order, line, plain, _mm512_set1_epi8((char)(uint8_t)shift));
         mask |= line;
@@ -136,7 +137,7 @@ static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t
     const struct qk_conv_axis *rows = &job->geometry->axis[QK_AXIS_ROW];
     const size_t columns = (size_t)job->geometry->axis[QK_AXIS_COLUMN].in;
     struct qk_window window = {.in_rows = rows->in,
-                               .row_first = qk_conv_look(rows, job->row, phase),
+                               .row_first = qk_conv_input_index(rows, job->row, phase),
                                .row_stride = rows->stride,
                                .column_stride = 1,
                                .rows = job->rows + job->layout->row.span};
@@ -147,7 +148,7 @@ static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t
     const size_t line_count = inside.end - inside.begin;
     const struct lines lines = {
         .line = line + inside.begin,
-        .row = plane + (size_t)qk_conv_look(rows, job->row + inside.begin, phase) * columns,
+        .row = plane + (size_t)qk_conv_input_index(rows, job->row + inside.begin, phase) * columns,
         .row_step = line_count > 1 ? (size_t)rows->stride * columns
                                    : 0, /* of a single line it could overflow */
         .count = line_count,

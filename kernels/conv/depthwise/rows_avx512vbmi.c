@@ -56,7 +56,7 @@ static size_t count_channels(const struct qk_depthwise_job *job)
 static void find_tile(const struct qk_depthwise_job *job, struct tile *tile)
 {
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
-    const int64_t first = qk_conv_look(axis, job->column + tile->column, 0);
+    const int64_t first = qk_conv_input_index(axis, job->column + tile->column, 0);
     tile->offset = first > 0 ? (size_t)qk_size_min((size_t)first, (size_t)axis->in - 1) : 0;
     for (size_t c = 0; c < QUADS; c++) {
         tile->inside[c] = 0;
@@ -93,8 +93,8 @@ struct view {
     size_t plane;  /* where the plane begins in a channel */
     int64_t width; /* of x */
     uint64_t height;
-    int64_t look; /* row of x that the first tap of the first row looks at */
-    size_t rows;  /* of y, and how far apart they are: */
+    int64_t input_index; /* row of x that the first tap of the first row looks at */
+    size_t rows;         /* of y, and how far apart they are: */
     size_t y_step;
     uint8_t line[BYTES]; /* what rows outside of x hold */
     __m512i fill;
@@ -112,7 +112,7 @@ static struct view find_view(const struct qk_depthwise_job *job)
         .tile_count = count_tiles(job),
         .width = job->geometry->axis[QK_AXIS_COLUMN].in,
         .height = (uint64_t)row->in,
-        .look = qk_conv_look(row, job->row, 0),
+        .input_index = qk_conv_input_index(row, job->row, 0),
         .rows = job->rows,
         .y_step = y_step,
         .fill = _mm512_set1_epi8((char)(job->fill ^ job->flip)),
@@ -137,12 +137,12 @@ static inline __m512i load_weights(const uint8_t *from, const size_t count)
     return _mm512_set1_epi32((int32_t)(word & UINT32_MAX >> 8 * (TAPS - count)));
 }
 
-/* Adds to the sums of four rows of a tile. `look` is the row of x that the first tap of the first
- * of them looks at; it may be before row 0. `from` is the address of the load in row 0. */
+/* Adds to the sums of four rows of a tile. `input_index` is the row of x that the first tap of the
+ * first of them looks at; it may be before row 0. `from` is the address of the load in row 0. */
 __attribute__((always_inline)) static inline void
-add_rows(const struct view *view, const uint8_t *from, int64_t look, const __m512i orders[QUADS],
-         const __mmask64 inside[QUADS], __m512i weights[HEIGHT][QUADS], const struct form form,
-         __m512i sums[ROWS])
+add_rows(const struct view *view, const uint8_t *from, int64_t input_index,
+         const __m512i orders[QUADS], const __mmask64 inside[QUADS], __m512i weights[HEIGHT][QUADS],
+         const struct form form, __m512i sums[ROWS])
 {
     /* Each quad has sums of its own, as a product has to wait for the one before that adds to the
      * same sum. */
@@ -154,8 +154,8 @@ add_rows(const struct view *view, const uint8_t *from, int64_t look, const __m51
     }
 #pragma GCC unroll 16
     for (size_t i = 0; i < (ROWS - 1) * form.stride + form.height; i++) {
-        const bool there = (uint64_t)(look + (int64_t)i) < view->height;
-        const uint8_t *line = there ? from + (look + (int64_t)i) * view->width : view->line;
+        const bool there = (uint64_t)(input_index + (int64_t)i) < view->height;
+        const uint8_t *line = there ? from + (input_index + (int64_t)i) * view->width : view->line;
         __m512i loaded = _mm512_loadu_si512(line);
         if (form.flipped)
             loaded = _mm512_xor_si512(loaded, _mm512_set1_epi8((char)0x80));
@@ -214,12 +214,12 @@ run_output(const struct view *view, const struct output *output, const struct fo
         const size_t columns = tile->columns;
         for (size_t done = 0; done < view->rows; done += ROWS) {
             const size_t row = qk_size_min(done, view->rows - ROWS);
-            const int64_t look = view->look + (int64_t)(row * form.stride);
+            const int64_t input_index = view->input_index + (int64_t)(row * form.stride);
             __m512i sums[ROWS];
 #pragma GCC unroll 4
             for (size_t i = 0; i < ROWS; i++)
                 sums[i] = _mm512_set1_epi32(output->bias);
-            add_rows(view, x, look, orders, inside, weights, form, sums);
+            add_rows(view, x, input_index, orders, inside, weights, form, sums);
             const __m512i bytes = qk_requantize_pack(&view->to, sums, ROWS, output->multiplier);
             store_rows(view, to + row * view->y_step, columns,
                        _mm512_permutexvar_epi8(view->order, bytes));

@@ -36,34 +36,38 @@ bool qk_depthwise_is_small(const struct qk_depthwise_job *job)
 /* The row and column that the first tap of each of 64 positions looks at, clamped to what a signed
  * byte holds. Position i is in byte i / 16 * 4 + i % 16 / 4 * 16 + i % 4, from where unpacking
  * moves its quads in order. */
-struct looks {
+struct input_indexes {
     __m512i row, column;
 };
 
-static inline int8_t clamp(int64_t look)
+static inline int8_t clamp(int64_t input_index)
 {
-    return (int8_t)(look < INT8_MIN ? INT8_MIN : look > INT8_MAX ? INT8_MAX : look);
+    return (int8_t)(input_index < INT8_MIN   ? INT8_MIN
+                    : input_index > INT8_MAX ? INT8_MAX
+                                             : input_index);
 }
 
-static struct looks find_looks(const struct qk_depthwise_job *job, size_t first, size_t count)
+static struct input_indexes find_input_indexes(const struct qk_depthwise_job *job, size_t first,
+                                               size_t count)
 {
     const struct qk_conv_axis *axis = job->geometry->axis;
     int8_t rows[QK_DEPTHWISE_BYTES] = {0}, columns[QK_DEPTHWISE_BYTES] = {0};
     size_t row = first / job->columns, column = first % job->columns;
     for (size_t i = 0; i < count; i++) {
         const size_t at = i / 16 * 4 + i % 16 / 4 * 16 + i % 4;
-        rows[at] = clamp(qk_conv_look(&axis[QK_AXIS_ROW], job->row + row, 0));
-        columns[at] = clamp(qk_conv_look(&axis[QK_AXIS_COLUMN], job->column + column, 0));
+        rows[at] = clamp(qk_conv_input_index(&axis[QK_AXIS_ROW], job->row + row, 0));
+        columns[at] = clamp(qk_conv_input_index(&axis[QK_AXIS_COLUMN], job->column + column, 0));
         if (++column == job->columns) {
             column = 0;
             row++;
         }
     }
-    return (struct looks){_mm512_loadu_si512(rows), _mm512_loadu_si512(columns)};
+    return (struct input_indexes){_mm512_loadu_si512(rows), _mm512_loadu_si512(columns)};
 }
 
 /* Which byte of the vector tap `tap` of each position sees. */
-static __m512i see_tap(const struct qk_depthwise_job *job, const struct looks *looks, size_t tap)
+static __m512i see_tap(const struct qk_depthwise_job *job,
+                       const struct input_indexes *input_indexes, size_t tap)
 {
     const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
     const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
@@ -78,8 +82,8 @@ static __m512i see_tap(const struct qk_depthwise_job *job, const struct looks *l
     uint8_t lines[QK_DEPTHWISE_BYTES];
     for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++)
         lines[i] = (uint8_t)(plane + i * (size_t)column->in);
-    const __m512i i = _mm512_adds_epi8(looks->row, _mm512_set1_epi8(down));
-    const __m512i j = _mm512_adds_epi8(looks->column, _mm512_set1_epi8(right));
+    const __m512i i = _mm512_adds_epi8(input_indexes->row, _mm512_set1_epi8(down));
+    const __m512i j = _mm512_adds_epi8(input_indexes->column, _mm512_set1_epi8(right));
     const __mmask64 inside = _mm512_cmplt_epu8_mask(i, _mm512_set1_epi8((char)row->in)) &
                              _mm512_cmplt_epu8_mask(j, _mm512_set1_epi8((char)column->in));
     const __m512i line = _mm512_permutexvar_epi8(i, _mm512_loadu_si512(lines));
@@ -88,12 +92,12 @@ static __m512i see_tap(const struct qk_depthwise_job *job, const struct looks *l
 
 static void make_orders(const struct qk_depthwise_job *job, size_t first, size_t count)
 {
-    const struct looks looks = find_looks(job, first, count);
+    const struct input_indexes input_indexes = find_input_indexes(job, first, count);
     uint8_t *to = job->work.slots;
     for (size_t tap = 0; tap < job->depth; tap += TAPS, to += VECTORS * QK_DEPTHWISE_BYTES) {
         __m512i taps[TAPS];
         for (size_t t = 0; t < TAPS; t++)
-            taps[t] = see_tap(job, &looks, tap + t);
+            taps[t] = see_tap(job, &input_indexes, tap + t);
         for (size_t half = 0; half < 2; half++) {
             const __m512i low = half ? _mm512_unpackhi_epi8(taps[0], taps[1])
                                      : _mm512_unpacklo_epi8(taps[0], taps[1]);

@@ -147,8 +147,8 @@ static struct qk_window phase_window(const struct qk_slab_job *job, size_t row_t
     struct qk_window window = {
         .in_rows = row->in,
         .in_columns = column->in,
-        .row_first = qk_conv_look(row, job->row, row_tap),
-        .column_first = qk_conv_look(column, job->column, column_tap),
+        .row_first = qk_conv_input_index(row, job->row, row_tap),
+        .column_first = qk_conv_input_index(column, job->column, column_tap),
         .row_stride = row->stride,
         .column_stride = column->stride,
         .rows = job->rows + phase_span(&job->layout->row, job->order->row_taps, row_tap),

@@ -24,8 +24,8 @@ static float element_at(const struct qk_im2col *job, size_t k, size_t position)
     const size_t width = (size_t)column->out, height = (size_t)row->out;
     const size_t taps = (size_t)column->kernel, tap_rows = (size_t)row->kernel;
     const size_t tap = k % job->taps;
-    const int64_t i = qk_conv_look(row, position / width % height, tap / taps % tap_rows);
-    const int64_t j = qk_conv_look(column, position % width, tap % taps);
+    const int64_t i = qk_conv_input_index(row, position / width % height, tap / taps % tap_rows);
+    const int64_t j = qk_conv_input_index(column, position % width, tap % taps);
     size_t plane;
     if (!qk_conv_find_plane(job->geometry, position / width / height, tap / taps / tap_rows,
                             &plane) ||
