@@ -69,9 +69,9 @@ qk_requantize_pack(const struct qk_requantize_512 *to, const __m512i sums[], con
     return to->is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
 }
 
-/* The permutation that puts packed bytes in order, for lines of `width` positions that begin
- * `pitch` lanes apart: byte i becomes that of lane i / width * pitch + i % width. Behind the last
- * of 64 lanes bytes are anything. */
+/* The permutation that puts packed bytes in order, for rows of `width` positions that begin `pitch`
+ * lanes apart: byte i becomes that of lane i / width * pitch + i % width. Behind the last of 64
+ * lanes bytes are anything. */
 static inline __m512i qk_requantize_order(size_t width, size_t pitch)
 {
     uint8_t order[64];

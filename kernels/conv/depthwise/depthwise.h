@@ -3,33 +3,34 @@
  * that follow each other in a row of the kernel. Private to conv/.
  *
  * What a unit sees of a channel is first laid out as quads of four bytes, padding included: a quad
- * has what four taps see from one position. A line has a quad for each position of a row, and the
- * lines of all rows follow each other, so that the positions of a unit are one row of lanes, and
- * another row of taps is only an offset (as in kernels/conv/igemm/slabs.h). All quads of one
- * channel are a slot:
+ * has what four taps see from one position. A row of quads has a quad for each position of a row,
+ * and the rows of quads of all rows follow each other, so that the positions of a unit are one row
+ * of lanes, and another row of taps is only an offset (as in kernels/conv/igemm/slabs.h). All quads
+ * of one channel are a channel buffer:
  *
  *     x, 3 columns     quads of a kernel of 3 columns, pad 1     products of the first row of taps
  *     a b c            .ab abc bc.                               read from quad 0 on, of the second
  *     d e f            .de def ef.                               from quad 3 on, ...
  *
- * Lines without gaps are the rule. Where few lanes are lost by it, lines have a pitch that keeps
- * vectors of quads from crossing cache lines.
+ * Rows of quads without gaps are the rule. Where few lanes are lost by it, rows of quads have a
+ * pitch that keeps vectors of quads from crossing cache lines.
  *
  * A row of taps that is wider than a quad has several quads (row_quads). Each of these either has
- * an array of lines of its own or, where the unit is a single row or parts of rows, they share
- * lines that are longer.
+ * an array of rows of quads of its own or, where the unit is a single row or parts of rows, they
+ * share rows of quads that are longer.
  *
  * With a stride, few taps could share a quad. So small planes with a stride are laid out as rows of
  * x with their padding instead, and each product permutes what it has loaded of these into quads.
  * The smallest planes, of which a vector holds a whole one, are not laid out at all: each product
  * permutes the plane.
  *
- * Which bytes of x make which quads is the same for all channels of a unit, and for all lines of a
- * phase. So it is worked out once, as a permutation by which one load of x makes 16 quads.
+ * Which bytes of x make which quads is the same for all channels of a unit, and for all rows of
+ * quads of a phase. So it is worked out once, as a permutation by which one load of x makes 16
+ * quads.
  *
  * All this is for vectors of 16 lanes. On vectors of 8 (kernels/conv/depthwise/kernel_8.h) a load
- * has 16 bytes and makes 4 quads. There lines have no gaps, strided planes are quads as all others,
- * and where only words can be multiplied, a product takes two taps.
+ * has 16 bytes and makes 4 quads. There rows of quads have no gaps, strided planes are quads as all
+ * others, and where only words can be multiplied, a product takes two taps.
  */
 #ifndef KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
 #define KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
@@ -45,32 +46,33 @@ enum {
     QK_DEPTHWISE_OUTPUTS = 16 /* output channels whose weights are made at a time */
 };
 
-/* How the quads of a channel lie in its slot: lines, ordered by array, plane, phase of rows and
- * row. */
+/* How the quads of a channel lie in its channel buffer: rows of quads, ordered by array, plane,
+ * phase of rows and row. */
 struct qk_depthwise_layout {
     size_t load_bytes; /* of x, which a permutation makes quads of */
-    size_t halves;     /* of a slot: 2 where quads may be words; each half has every second tap */
-    /* Positions of a full unit. Several rows are whole ones, unless row_parts: then the unit has a
-     * part of each of its rows, and lanes are computed row by row. */
+    size_t halves; /* of a channel buffer: 2 where quads may be words; each half has every second
+                      tap */
+    /* Positions of a full unit. Several rows are whole ones, unless partial_rows: then the unit has
+     * a part of each of its rows, and lanes are computed row by row. */
     size_t rows, columns;
-    bool row_parts;
+    bool partial_rows;
     size_t taps;      /* of a quad, at most */
     size_t row_quads; /* of a row of taps */
-    /* Arrays of lines: one for each of row_quads, or one for all; then these are `shift` quads
-     * apart. */
+    /* Arrays of rows of quads: one for each of row_quads, or one for all; then these are `shift`
+     * quads apart. */
     size_t arrays;
     size_t shift;
     size_t planes;           /* taps of the outer axes: each sees a plane of its own */
     struct qk_slab_axis row; /* phases of the row axis */
-    size_t lines;            /* of a phase */
-    size_t width;            /* quads of a line */
-    size_t pitch; /* quads from one line to the next; where it is not `width`, it divides 64 */
-    /* A slot has no quads, but rows of x with their padding, row_bytes apart. */
+    size_t quad_rows;        /* of a phase */
+    size_t width;            /* quads of a row of quads */
+    size_t pitch;            /* quads from one row to the next; divides 64 unless it is `width` */
+    /* A channel buffer has no quads, but rows of x with their padding, row_bytes apart. */
     bool padded_rows;
     size_t row_bytes;
-    size_t step; /* bytes in a slot from one vector of lanes to the next */
-    size_t slot_bytes;
-    size_t batch; /* channels whose slots are there at a time */
+    size_t step; /* bytes in a channel buffer from one vector of lanes to the next */
+    size_t buffer_bytes;
+    size_t batch; /* channels whose buffers are there at a time */
     /* Byte 4 i + t is where tap t of quad i looks, counted from where tap 0 of quad 0 does. */
     uint8_t order[QK_DEPTHWISE_BYTES];
 };
@@ -84,10 +86,10 @@ struct qk_depthwise_weight_order {
 };
 
 /* Loads of x that make vectors of up to 16 quads by the same permutation: `count` of them,
- * offset_step bytes apart in a channel, whose quads are to_step bytes apart in its slot. Those
- * quads that `mask` leaves out, and what a vector has behind its quads, become fill. One vector may
- * overwrite what the one before it has written behind its quads. */
-struct qk_depthwise_sweep {
+ * offset_step bytes apart in a channel, whose quads are to_step bytes apart in its channel buffer.
+ * Those quads that `mask` leaves out, and what a vector has behind its quads, become fill. One
+ * vector may overwrite what the one before it has written behind its quads. */
+struct qk_depthwise_load_pattern {
     uint8_t order[QK_DEPTHWISE_BYTES];
     uint64_t mask;
     size_t offset, offset_step;
@@ -97,10 +99,10 @@ struct qk_depthwise_sweep {
 
 /* The parts of a unit's workspace. */
 struct qk_depthwise_workspace {
-    struct qk_depthwise_sweep *sweeps;
+    struct qk_depthwise_load_pattern *patterns;
     uint8_t *weights; /* [QK_DEPTHWISE_OUTPUTS] quads of output channels, in whole vectors */
     uint8_t *ones;    /* quads of an output channel whose weights are all 1; or orders of weights */
-    uint8_t *slots;   /* [batch], and room for a vector behind the last */
+    uint8_t *buffers; /* [batch], and room for a vector behind the last */
 };
 
 /* Some output channels and positions: what one unit computes. */
@@ -120,7 +122,7 @@ struct qk_depthwise_job {
     size_t multiplicity;      /* output channels for each of them */
     size_t depth;             /* taps of an output channel */
     size_t quads;
-    const uint32_t *offsets;                               /* [quads]: where in a slot to read */
+    const uint32_t *offsets; /* [quads]: where in a channel buffer to read */
     const struct qk_depthwise_weight_order *weight_orders; /* one for each 16 quads */
     const uint8_t *weights;      /* [output channels][depth], signed; QK_DEPTHWISE_BYTES more may be
                                     read */
@@ -141,14 +143,14 @@ size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation,
 void qk_depthwise_lay_out(struct qk_depthwise_layout *layout,
                           const struct qk_conv_geometry *geometry, size_t depth, size_t load_bytes);
 
-/* How many lines a slot has. */
-static inline size_t qk_depthwise_lines(const struct qk_depthwise_layout *layout)
+/* How many rows of quads a channel buffer has. */
+static inline size_t qk_depthwise_quad_rows(const struct qk_depthwise_layout *layout)
 {
-    return layout->arrays * layout->planes * layout->row.phases * layout->lines;
+    return layout->arrays * layout->planes * layout->row.phases * layout->quad_rows;
 }
 
-/* Where in a slot the quads of a tap begin: of the given plane and row of the kernel, and `column`,
- * a number of row_quads. */
+/* Where in a channel buffer the quads of a tap begin: of the given plane and row of the kernel, and
+ * `column`, a number of row_quads. */
 size_t qk_depthwise_quad(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_geometry *geometry, size_t plane, size_t row,
                          size_t column);
@@ -182,12 +184,12 @@ void qk_depthwise_run_small(const struct qk_depthwise_job *job);
  * taps have two quads, over long rows. */
 size_t qk_depthwise_run_rows(const struct qk_depthwise_job *job);
 
-/* For all other channels: works out which loads make the quads, returns how many sweeps there are,
- * and sets all slots to fill. */
-size_t qk_depthwise_find_sweeps(const struct qk_depthwise_job *job);
+/* For all other channels: works out which loads make the quads, returns how many load patterns
+ * there are, and sets all channel buffers to fill. */
+size_t qk_depthwise_find_patterns(const struct qk_depthwise_job *job);
 
-/* Makes the quads of channels [begin, end), in the slots from the first on. */
-void qk_depthwise_make_quads(const struct qk_depthwise_job *job, size_t sweeps, size_t begin,
+/* Makes the quads of channels [begin, end), in the channel buffers from the first on. */
+void qk_depthwise_make_quads(const struct qk_depthwise_job *job, size_t patterns, size_t begin,
                              size_t end);
 
 #endif

@@ -8,7 +8,7 @@
  *   none and gives 0, and xors them;
  * - taps_8: a word of 4 bytes for each lane, and splat_taps;
  * - sums_8 and splat_sum; requantize_32: bytes of four vectors of sums;
- * - store_quads: stores 8 quads in a slot whose halves are `half` bytes apart;
+ * - store_quads: stores 8 quads in a channel buffer whose halves are `half` bytes apart;
  * - store_weights: orders dense weights to those of 4 quads, each some words of 4 bytes;
  * - add_products: adds products to 8 sums; base_of: quads by an address that suits their loads. */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_8_H
@@ -30,12 +30,12 @@ enum {
     BYTES = 2 * LOAD
 };
 
-/* ---- Sweeps -------------------------------------------------------------------------------- */
+/* ---- Load patterns ------------------------------------------------------------------------- */
 
-/* Loads of x that make 8 quads each, by the same permutation: those of each line of a phase or,
- * where there is a single line, `to_step` bytes on in that line. What a vector has behind its
- * line's last quad becomes fill. */
-struct sweep {
+/* Loads of x that make 8 quads each, by the same permutation: those of each row of quads of a phase
+ * or, where there is a single row, `to_step` bytes on in that row. What a vector has behind its
+ * row's last quad becomes fill. */
+struct load_pattern {
     uint8_t order[BYTES]; /* which bytes of a load; 0x80: none, which gives 0 */
     uint8_t flip[BYTES];  /* what they are xored with: makes x unsigned, and fill of 0 */
     size_t offset[2];     /* where in a channel the two halves of a vector are loaded */
@@ -44,21 +44,21 @@ struct sweep {
     size_t count;
 };
 
-_Static_assert(sizeof(struct sweep) <= sizeof(struct qk_depthwise_sweep),
-               "sweeps share their room");
+_Static_assert(sizeof(struct load_pattern) <= sizeof(struct qk_depthwise_load_pattern),
+               "patterns share their room");
 
-/* Works out one half of a vector, whose first quad is number `quad` of its line; its load begins
+/* Works out one half of a vector, whose first quad is number `quad` of its row; its load begins
  * where the quad number `first` looks. */
 static void see_half(const struct qk_depthwise_job *job, size_t array, size_t first, size_t quad,
-                     struct sweep *sweep, size_t half)
+                     struct load_pattern *pattern, size_t half)
 {
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
     const size_t first_tap = array * job->layout->taps;
     const size_t taps = qk_size_min(job->layout->taps, (size_t)axis->kernel - first_tap);
     const size_t width = job->layout->width;
     const size_t quads = quad < width ? qk_size_min(width - quad, QUADS) : 0;
-    uint8_t *order = sweep->order + half * LOAD;
-    uint8_t *flip = sweep->flip + half * LOAD;
+    uint8_t *order = pattern->order + half * LOAD;
+    uint8_t *flip = pattern->flip + half * LOAD;
     const int64_t input_index = qk_conv_input_index(axis, job->column + first, first_tap);
     const int64_t begin = input_index > 0 && input_index < axis->in ? input_index : 0;
     memset(order, 0x80, LOAD);
@@ -71,31 +71,32 @@ static void see_half(const struct qk_depthwise_job *job, size_t array, size_t fi
             order[i * TAPS + PLACE[t]] = (uint8_t)(at - begin);
             flip[i * TAPS + PLACE[t]] = job->flip;
         }
-    sweep->offset[half] += (size_t)begin;
+    pattern->offset[half] += (size_t)begin;
 }
 
-/* Joins two sweeps of a single line, if the one behind goes on where `sweep` ends and by the same
- * permutation; false: it does not. */
-static bool join_sweep(const struct sweep *sweep, struct sweep *behind, size_t step)
+/* Joins two load patterns of a single row of quads, if the one behind goes on where `pattern` ends
+ * and by the same permutation; false: it does not. */
+static bool join_pattern(const struct load_pattern *pattern, struct load_pattern *behind,
+                         size_t step)
 {
-    if (memcmp(sweep->order, behind->order, BYTES) != 0 ||
-        memcmp(sweep->flip, behind->flip, BYTES) != 0 ||
-        sweep->offset[0] + step != behind->offset[0] ||
-        sweep->offset[1] + step != behind->offset[1])
+    if (memcmp(pattern->order, behind->order, BYTES) != 0 ||
+        memcmp(pattern->flip, behind->flip, BYTES) != 0 ||
+        pattern->offset[0] + step != behind->offset[0] ||
+        pattern->offset[1] + step != behind->offset[1])
         return false;
-    behind->offset[0] = sweep->offset[0];
-    behind->offset[1] = sweep->offset[1];
+    behind->offset[0] = pattern->offset[0];
+    behind->offset[1] = pattern->offset[1];
     behind->offset_step = step;
-    behind->to = sweep->to;
+    behind->to = pattern->to;
     behind->to_step = BYTES;
     behind->count++;
     return true;
 }
 
-/* Adds the loads of a phase, from the last quads of lines to the first: the last ones write fill
- * behind their line, which the beginning of the next line then overwrites. */
+/* Adds the loads of a phase, from the last quads of rows to the first: the last ones write fill
+ * behind their row, which the beginning of the next row then overwrites. */
 static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t plane,
-                        size_t phase, size_t line, struct sweep *sweeps)
+                        size_t phase, size_t quad_row, struct load_pattern *patterns)
 {
     const struct qk_depthwise_layout *layout = job->layout;
     const struct qk_conv_axis *rows = &job->geometry->axis[QK_AXIS_ROW];
@@ -109,7 +110,7 @@ static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t
     const struct qk_window_range inside = window.inside_rows;
     if (inside.begin >= inside.end)
         return 0;
-    const size_t lines = inside.end - inside.begin;
+    const size_t quad_rows = inside.end - inside.begin;
     const size_t row = (size_t)qk_conv_input_index(rows, job->row + inside.begin, phase);
     const size_t offset = plane + row * (size_t)columns->in;
     /* Whether one load has all that 8 quads see. */
@@ -118,36 +119,36 @@ static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t
     size_t count = 0;
     for (size_t left = qk_divide_up(layout->width, LANES); left > 0; left--) {
         const size_t quad = (left - 1) * LANES;
-        struct sweep *sweep = &sweeps[count];
-        *sweep = (struct sweep){
+        struct load_pattern *pattern = &patterns[count];
+        *pattern = (struct load_pattern){
             .offset = {offset, offset},
-            .offset_step = lines > 1 ? (size_t)(rows->stride * columns->in)
-                                     : 0, /* of a single line it could overflow */
-            .to = ((line + inside.begin) * layout->pitch + quad) * TAPS,
+            .offset_step = quad_rows > 1 ? (size_t)(rows->stride * columns->in)
+                                         : 0, /* of a single row it could overflow */
+            .to = ((quad_row + inside.begin) * layout->pitch + quad) * TAPS,
             .to_step = layout->pitch * TAPS,
-            .count = lines,
+            .count = quad_rows,
         };
-        see_half(job, array, quad, quad, sweep, 0);
-        see_half(job, array, one ? quad : quad + QUADS, quad + QUADS, sweep, 1);
-        if (lines > 1 || count == 0 ||
-            !join_sweep(sweep, sweep - 1, LANES * (size_t)columns->stride))
+        see_half(job, array, quad, quad, pattern, 0);
+        see_half(job, array, one ? quad : quad + QUADS, quad + QUADS, pattern, 1);
+        if (quad_rows > 1 || count == 0 ||
+            !join_pattern(pattern, pattern - 1, LANES * (size_t)columns->stride))
             count++;
     }
     return count;
 }
 
-static size_t find_sweeps(const struct qk_depthwise_job *job, struct sweep *sweeps)
+static size_t find_patterns(const struct qk_depthwise_job *job, struct load_pattern *patterns)
 {
     const struct qk_depthwise_layout *layout = job->layout;
     size_t count = 0;
-    size_t line = 0;
+    size_t quad_row = 0;
     for (size_t a = 0; a < layout->arrays; a++)
         for (size_t p = 0; p < layout->planes; p++) {
             size_t plane;
             const bool there = qk_conv_find_plane(job->geometry, job->outer, p, &plane);
-            for (size_t c = 0; c < layout->row.phases; c++, line += layout->lines)
+            for (size_t c = 0; c < layout->row.phases; c++, quad_row += layout->quad_rows)
                 if (there)
-                    count += add_phase(job, a, plane, c, line, sweeps + count);
+                    count += add_phase(job, a, plane, c, quad_row, patterns + count);
         }
     return count;
 }
@@ -166,56 +167,55 @@ static inline bytes_16 load_x(const uint8_t *from, const uint8_t *x_end, const b
 
 /* Makes the quads of some channels by one permutation. `one`: both halves of a vector come from the
  * same load. */
-__attribute__((always_inline)) static inline void make_lines(const struct qk_depthwise_job *job,
-                                                             const struct sweep *sweep,
-                                                             size_t begin, size_t end,
-                                                             const bool one, const bool near_end)
+__attribute__((always_inline)) static inline void
+make_quad_rows(const struct qk_depthwise_job *job, const struct load_pattern *pattern, size_t begin,
+               size_t end, const bool one, const bool near_end)
 {
     const size_t channel_size = job->geometry->channel_size;
-    const size_t slot_bytes = job->layout->slot_bytes;
-    const uint8_t *x = job->x + begin * channel_size + sweep->offset[0], *x_end = job->x_end;
-    uint8_t *slot = job->work.slots + sweep->to;
-    const bytes_32 order = load_32(sweep->order);
-    const bytes_32 flip = load_32(sweep->flip);
-    const size_t apart = sweep->offset[1] - sweep->offset[0];
-    const size_t from_step = sweep->offset_step, to_step = sweep->to_step;
-    const size_t count = sweep->count;
-    for (size_t c = begin; c < end; c++, x += channel_size, slot += slot_bytes) {
+    const size_t buffer_bytes = job->layout->buffer_bytes;
+    const uint8_t *x = job->x + begin * channel_size + pattern->offset[0], *x_end = job->x_end;
+    uint8_t *buffer = job->work.buffers + pattern->to;
+    const bytes_32 order = load_32(pattern->order);
+    const bytes_32 flip = load_32(pattern->flip);
+    const size_t apart = pattern->offset[1] - pattern->offset[0];
+    const size_t from_step = pattern->offset_step, to_step = pattern->to_step;
+    const size_t count = pattern->count;
+    for (size_t c = begin; c < end; c++, x += channel_size, buffer += buffer_bytes) {
         const uint8_t *from = x;
-        uint8_t *to = slot;
+        uint8_t *to = buffer;
         for (size_t left = count; left > 0; left--, from += from_step, to += to_step) {
             const bytes_16 low = load_x(from, x_end, near_end);
             const bytes_32 bytes =
                 one ? twice_16(low) : join_16(low, load_x(from + apart, x_end, near_end));
-            store_quads(to, slot_bytes / 2, permute_32(bytes, order, flip));
+            store_quads(to, buffer_bytes / 2, permute_32(bytes, order, flip));
         }
     }
 }
 
-/* Makes the quads of channels [begin, end), in the slots from the first on. */
-static void make_quads(const struct qk_depthwise_job *job, const struct sweep *sweeps, size_t count,
-                       size_t begin, size_t end)
+/* Makes the quads of channels [begin, end), in the channel buffers from the first on. */
+static void make_quads(const struct qk_depthwise_job *job, const struct load_pattern *patterns,
+                       size_t count, size_t begin, size_t end)
 {
     const uint8_t *x_end = job->x + end * job->geometry->channel_size;
     const bool near_end = job->x_end - x_end < LOAD;
-    for (const struct sweep *sweep = sweeps; sweep < sweeps + count; sweep++)
+    for (const struct load_pattern *pattern = patterns; pattern < patterns + count; pattern++)
         if (near_end)
-            make_lines(job, sweep, begin, end, false, true);
-        else if (sweep->offset[0] == sweep->offset[1])
-            make_lines(job, sweep, begin, end, true, false);
+            make_quad_rows(job, pattern, begin, end, false, true);
+        else if (pattern->offset[0] == pattern->offset[1])
+            make_quad_rows(job, pattern, begin, end, true, false);
         else
-            make_lines(job, sweep, begin, end, false, false);
+            make_quad_rows(job, pattern, begin, end, false, false);
 }
 
-static void fill_slots(const struct qk_depthwise_job *job)
+static void fill_buffers(const struct qk_depthwise_job *job)
 {
-    const size_t slot_bytes = job->layout->slot_bytes;
+    const size_t buffer_bytes = job->layout->buffer_bytes;
     const size_t count = qk_size_min(job->layout->batch, job->channels);
     const bytes_32 fill = splat_32(job->fill ^ job->flip);
-    for (uint8_t *slot = job->work.slots; slot < job->work.slots + count * slot_bytes;
-         slot += slot_bytes)
-        for (size_t at = 0; at < slot_bytes / 2; at += BYTES)
-            store_quads(slot + at, slot_bytes / 2, fill);
+    for (uint8_t *buffer = job->work.buffers; buffer < job->work.buffers + count * buffer_bytes;
+         buffer += buffer_bytes)
+        for (size_t at = 0; at < buffer_bytes / 2; at += BYTES)
+            store_quads(buffer + at, buffer_bytes / 2, fill);
 }
 
 /* ---- Products ---------------------------------------------------------------------------- */
@@ -225,9 +225,10 @@ static void fill_slots(const struct qk_depthwise_job *job)
 struct output {
     const uint32_t *offsets;
     size_t quads;
-    size_t half; /* bytes of a slot before the quads that the next words of weights meet */
+    size_t
+        half; /* bytes of a channel buffer before the quads that the next words of weights meet */
     struct qk_requantize requantize;
-    const uint8_t *slot, *weights;
+    const uint8_t *buffer, *weights;
     int32_t bias;
     float multiplier;
 };
@@ -248,7 +249,7 @@ __attribute__((always_inline)) static inline void add_quad(const struct output *
                                                            const size_t vectors,
                                                            sums_8 sums[VECTORS])
 {
-    const uint8_t *quads = output->slot + output->offsets[c] + first * TAPS;
+    const uint8_t *quads = output->buffer + output->offsets[c] + first * TAPS;
     const uint8_t *weights = output->weights + c * words * TAPS;
     int32_t taps;
     memcpy(&taps, weights, sizeof(taps));
@@ -342,38 +343,38 @@ static void make_weights(const struct qk_depthwise_job *job, size_t words, size_
     }
 }
 
-__attribute__((always_inline)) static inline void run_form(const struct qk_depthwise_job *job,
-                                                           const size_t words, const bool row_parts)
+__attribute__((always_inline)) static inline void
+run_form(const struct qk_depthwise_job *job, const size_t words, const bool partial_rows)
 {
     const size_t batch = job->layout->batch;
-    const size_t slot_bytes = job->layout->slot_bytes;
-    const size_t line_bytes = job->layout->pitch * TAPS;
+    const size_t buffer_bytes = job->layout->buffer_bytes;
+    const size_t quad_row_bytes = job->layout->pitch * TAPS;
     const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out;
-    const size_t lines = row_parts ? job->rows : 1; /* rows of lanes */
-    const size_t lanes = row_parts ? job->columns : job->rows * job->columns;
-    struct sweep *sweeps = (void *)job->work.sweeps;
-    const size_t sweep_count = find_sweeps(job, sweeps);
+    const size_t quad_rows = partial_rows ? job->rows : 1; /* rows of lanes */
+    const size_t lanes = partial_rows ? job->columns : job->rows * job->columns;
+    struct load_pattern *patterns = (void *)job->work.patterns;
+    const size_t sweep_count = find_patterns(job, patterns);
     struct output output = {
         .offsets = job->offsets,
         .quads = job->quads,
-        .half = HALF(slot_bytes),
+        .half = HALF(buffer_bytes),
         .requantize = job->epilogue->requantize,
         .weights = job->work.weights,
     };
     uint8_t *y = job->y;
     size_t m = 0;
-    fill_slots(job);
+    fill_buffers(job);
     make_orders(job);
     for (size_t begin = 0; begin < job->channels; begin += batch) {
         const size_t end = qk_size_min(begin + batch, job->channels);
-        make_quads(job, sweeps, sweep_count, begin, end);
+        make_quads(job, patterns, sweep_count, begin, end);
         for (size_t c = begin; c < end; c++)
             for (size_t i = 0; i < job->multiplicity; i++, m++, y += job->y_stride) {
-                output.slot = job->work.slots + (c - begin) * slot_bytes;
+                output.buffer = job->work.buffers + (c - begin) * buffer_bytes;
                 output.bias = job->bias[m];
                 output.multiplier = job->multiplier[m];
                 make_weights(job, words, m);
-                for (size_t r = 0; r < lines; r++, output.slot += line_bytes)
+                for (size_t r = 0; r < quad_rows; r++, output.buffer += quad_row_bytes)
                     run_output(output, words, lanes, y + r * width);
             }
     }
@@ -383,7 +384,7 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
 __attribute__((always_inline)) static inline void run_unit(const struct qk_depthwise_job *job,
                                                            const size_t words)
 {
-    if (job->layout->row_parts)
+    if (job->layout->partial_rows)
         run_form(job, words, true);
     else
         run_form(job, words, false);

@@ -7,7 +7,7 @@
 #include <immintrin.h>
 
 /* Where in a quad of bytes its taps are, so that the even bytes are the words of one half of the
- * slot and the odd ones those of the other. */
+ * channel buffer and the odd ones those of the other. */
 static const uint8_t PLACE[QK_DEPTHWISE_TAPS] = {0, 2, 1, 3};
 
 static inline void store_quads(uint8_t *to, size_t half, __m256i bytes)

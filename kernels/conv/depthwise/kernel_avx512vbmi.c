@@ -1,6 +1,6 @@
 /* VPDPBUSD on vectors of 16 lanes, four products to a sum: goes through a unit's channels, and
- * multiplies their slots with the weights, four vectors of lanes at a time. Quads are made in
- * quads_avx512vbmi.c; small planes and wide kernels have ways of their own beside it. */
+ * multiplies their channel buffers with the weights, four vectors of lanes at a time. Quads are
+ * made in quads_avx512vbmi.c; small planes and wide kernels have ways of their own beside it. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
@@ -21,17 +21,18 @@ struct lanes {
     size_t step;
     __m512i quad_order; /* for padded_rows: which bytes of a load are a vector's quads */
     size_t count;       /* of lanes */
-    size_t lines;       /* for row_parts: rows of lanes, line_step apart in a slot, y_step in y */
-    size_t line_step, y_step;
+    size_t quad_rows;   /* for partial_rows: rows of lanes, quad_row_step apart in a channel buffer,
+                           y_step in y */
+    size_t quad_row_step, y_step;
     size_t n_tile_bytes; /* of y: positions that an N tile of 64 lanes has */
     size_t last_bytes;   /* those of the last N tile, if it is shorter; or 0 */
-    __m512i order;       /* puts packed bytes in order, without the gaps between lines */
+    __m512i order;       /* puts packed bytes in order, without the gaps between rows */
     struct qk_requantize_512 to;
 };
 
 /* What an output channel has for itself. */
 struct output {
-    const uint8_t *slot;
+    const uint8_t *buffer;
     const uint8_t *weights, *ones;
     const int32_t *bias, *w_zero_point;
     float multiplier;
@@ -40,10 +41,10 @@ struct output {
 
 /* How output channels are computed; all of it is constant where it is used. */
 struct form {
-    bool three;       /* there are three quads, as of the common 3x3 kernel */
-    bool centred;     /* weights have a zero point */
-    bool row_parts;   /* the lanes of each row are computed by themselves */
-    bool padded_rows; /* the slot has padded rows, which are permuted into quads */
+    bool three;        /* there are three quads, as of the common 3x3 kernel */
+    bool centred;      /* weights have a zero point */
+    bool partial_rows; /* the lanes of each row are computed by themselves */
+    bool padded_rows;  /* the channel buffer has padded rows, which are permuted into quads */
 };
 
 static inline __m512i broadcast_quad(const uint8_t *quad)
@@ -53,7 +54,7 @@ static inline __m512i broadcast_quad(const uint8_t *quad)
     return _mm512_set1_epi32(word);
 }
 
-/* Bytes in a slot from a vector of lanes to the next. */
+/* Bytes in a channel buffer from a vector of lanes to the next. */
 static inline size_t lanes_step(const struct lanes *lanes, const struct form form)
 {
     return form.padded_rows ? lanes->step : BYTES;
@@ -75,14 +76,15 @@ add_quad(const struct lanes *lanes, const uint8_t *quads, const uint8_t *quad, c
 }
 
 __attribute__((always_inline)) static inline void
-add_quads(const struct lanes *lanes, const uint8_t *slot, const uint8_t *weights,
+add_quads(const struct lanes *lanes, const uint8_t *buffer, const uint8_t *weights,
           const size_t vectors, const struct form form, __m512i sums[VECTORS])
 {
     const uint32_t *offset = lanes->offsets;
     if (form.three) {
 #pragma GCC unroll 3
         for (size_t c = 0; c < 3; c++)
-            add_quad(lanes, slot + offset[c], weights + c * QK_DEPTHWISE_TAPS, vectors, form, sums);
+            add_quad(lanes, buffer + offset[c], weights + c * QK_DEPTHWISE_TAPS, vectors, form,
+                     sums);
         return;
     }
     /* Two vectors of sums instead of each one: a product has to wait for the one before that adds
@@ -93,11 +95,11 @@ add_quads(const struct lanes *lanes, const uint8_t *slot, const uint8_t *weights
         others[v] = _mm512_setzero_si512();
     const uint32_t *end = offset + lanes->quads;
     for (; end - offset >= 2; offset += 2, weights += 2 * QK_DEPTHWISE_TAPS) {
-        add_quad(lanes, slot + offset[0], weights, vectors, form, sums);
-        add_quad(lanes, slot + offset[1], weights + QK_DEPTHWISE_TAPS, vectors, form, others);
+        add_quad(lanes, buffer + offset[0], weights, vectors, form, sums);
+        add_quad(lanes, buffer + offset[1], weights + QK_DEPTHWISE_TAPS, vectors, form, others);
     }
     if (offset != end)
-        add_quad(lanes, slot + *offset, weights, vectors, form, sums);
+        add_quad(lanes, buffer + *offset, weights, vectors, form, sums);
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
         sums[v] = _mm512_add_epi32(sums[v], others[v]);
@@ -109,19 +111,19 @@ __attribute__((always_inline)) static inline void
 run_n_tile(const struct lanes *lanes, const struct output *output, size_t first,
            const size_t vectors, const struct form form, uint8_t *y, uint64_t mask)
 {
-    const uint8_t *slot = output->slot + first / LANES * lanes_step(lanes, form);
+    const uint8_t *buffer = output->buffer + first / LANES * lanes_step(lanes, form);
     __m512i sums[VECTORS];
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
         sums[v] = _mm512_set1_epi32(*output->bias);
-    add_quads(lanes, slot, output->weights, vectors, form, sums);
+    add_quads(lanes, buffer, output->weights, vectors, form, sums);
     if (form.centred) {
         const __m512i zero_point = _mm512_set1_epi32(*output->w_zero_point);
         __m512i of_x[VECTORS];
 #pragma GCC unroll 4
         for (size_t v = 0; v < vectors; v++)
             of_x[v] = _mm512_setzero_si512();
-        add_quads(lanes, slot, output->ones, vectors, form, of_x);
+        add_quads(lanes, buffer, output->ones, vectors, form, of_x);
 #pragma GCC unroll 4
         for (size_t v = 0; v < vectors; v++)
             sums[v] = _mm512_sub_epi32(sums[v], _mm512_mullo_epi32(of_x[v], zero_point));
@@ -152,22 +154,22 @@ run_output(const struct lanes *lanes, const struct output *output, const struct 
 }
 
 __attribute__((always_inline)) static inline void
-run_lines(const struct lanes *lanes, const struct output *output, const struct form form)
+run_partial_rows(const struct lanes *lanes, const struct output *output, const struct form form)
 {
-    struct output line = *output;
-    for (size_t i = 0; i < lanes->lines; i++) {
-        run_output(lanes, &line, form);
-        line.slot += lanes->line_step;
-        line.y += lanes->y_step;
+    struct output quad_row = *output;
+    for (size_t i = 0; i < lanes->quad_rows; i++) {
+        run_output(lanes, &quad_row, form);
+        quad_row.buffer += lanes->quad_row_step;
+        quad_row.y += lanes->y_step;
     }
 }
 
 static struct lanes find_lanes(const struct qk_depthwise_job *job)
 {
     const size_t pitch = job->layout->pitch;
-    const bool row_parts = job->layout->row_parts;
-    const size_t positions = row_parts ? job->columns : job->rows * job->columns;
-    const bool gaps = !row_parts && job->layout->rows > 1 && pitch != job->columns;
+    const bool partial_rows = job->layout->partial_rows;
+    const size_t positions = partial_rows ? job->columns : job->rows * job->columns;
+    const bool gaps = !partial_rows && job->layout->rows > 1 && pitch != job->columns;
     const size_t n_tile_bytes = gaps ? BYTES / pitch * job->columns : BYTES;
     return (struct lanes){
         .offsets = job->offsets,
@@ -175,8 +177,8 @@ static struct lanes find_lanes(const struct qk_depthwise_job *job)
         .step = job->layout->step,
         .quad_order = _mm512_loadu_si512(job->layout->order),
         .count = gaps ? job->rows * pitch : positions,
-        .lines = job->rows,
-        .line_step = pitch * QK_DEPTHWISE_TAPS,
+        .quad_rows = job->rows,
+        .quad_row_step = pitch * QK_DEPTHWISE_TAPS,
         .y_step = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out,
         .n_tile_bytes = n_tile_bytes,
         .last_bytes = positions % n_tile_bytes,
@@ -215,11 +217,11 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
 {
     const struct lanes lanes = find_lanes(job);
     const size_t weights_bytes = qk_divide_up(job->quads, LANES) * BYTES;
-    const size_t slot_bytes = job->layout->slot_bytes;
+    const size_t buffer_bytes = job->layout->buffer_bytes;
     const size_t multiplicity = job->multiplicity;
     const size_t outputs = job->channels * multiplicity;
     const size_t batch = job->layout->batch;
-    const size_t sweeps = qk_depthwise_find_sweeps(job);
+    const size_t patterns = qk_depthwise_find_patterns(job);
     struct output output = {
         .ones = job->work.ones,
         .bias = job->bias,
@@ -229,16 +231,16 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
     size_t m = 0;
     for (size_t begin = 0; begin < job->channels; begin += batch) {
         const size_t end = qk_size_min(begin + batch, job->channels);
-        qk_depthwise_make_quads(job, sweeps, begin, end);
-        output.slot = job->work.slots;
+        qk_depthwise_make_quads(job, patterns, begin, end);
+        output.buffer = job->work.buffers;
         for (size_t left = multiplicity; m < end * multiplicity; m++) {
             if (m % QK_DEPTHWISE_OUTPUTS == 0) {
                 make_weights(job, m, qk_size_min(outputs - m, QK_DEPTHWISE_OUTPUTS));
                 output.weights = job->work.weights;
             }
             output.multiplier = job->multiplier[m];
-            if (form.row_parts)
-                run_lines(&lanes, &output, form);
+            if (form.partial_rows)
+                run_partial_rows(&lanes, &output, form);
             else
                 run_output(&lanes, &output, form);
             output.weights += weights_bytes;
@@ -246,7 +248,7 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
             output.w_zero_point++;
             output.y += job->y_stride;
             if (--left == 0) {
-                output.slot += slot_bytes;
+                output.buffer += buffer_bytes;
                 left = multiplicity;
             }
         }
@@ -254,14 +256,14 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
 }
 
 __attribute__((always_inline)) static inline void
-run_slots(const struct qk_depthwise_job *job, const bool row_parts, const bool padded_rows)
+run_buffers(const struct qk_depthwise_job *job, const bool partial_rows, const bool padded_rows)
 {
     if (job->any_zero_point)
-        run_form(job, (struct form){false, true, row_parts, padded_rows});
+        run_form(job, (struct form){false, true, partial_rows, padded_rows});
     else if (job->quads == 3)
-        run_form(job, (struct form){true, false, row_parts, padded_rows});
+        run_form(job, (struct form){true, false, partial_rows, padded_rows});
     else
-        run_form(job, (struct form){false, false, row_parts, padded_rows});
+        run_form(job, (struct form){false, false, partial_rows, padded_rows});
 }
 
 static void run_quads(const struct qk_depthwise_job *job)
@@ -269,11 +271,11 @@ static void run_quads(const struct qk_depthwise_job *job)
     if (job->any_zero_point)
         make_ones(job);
     if (job->layout->padded_rows)
-        run_slots(job, false, true);
-    else if (job->layout->row_parts)
-        run_slots(job, true, false);
+        run_buffers(job, false, true);
+    else if (job->layout->partial_rows)
+        run_buffers(job, true, false);
     else
-        run_slots(job, false, false);
+        run_buffers(job, false, false);
 }
 
 static void run_unit(const struct qk_depthwise_job *job)

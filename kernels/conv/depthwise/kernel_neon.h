@@ -11,7 +11,7 @@
 
 #include "kernels/conv/requantize_neon.h"
 
-#define HALF(slot_bytes) 0 /* all words meet the same quads */
+#define HALF(buffer_bytes) 0 /* all words meet the same quads */
 
 enum { WORDS = 3 };
 

@@ -8,8 +8,8 @@ enum { CHUNK = 64 };
 
 /* The row of x that row `tap_row` of taps, counted over all outer taps, sees from row `row`; NULL:
  * it is outside. */
-static const uint8_t *find_line(const struct qk_depthwise_job *job, const uint8_t *channel,
-                                size_t row, size_t tap_row)
+static const uint8_t *find_x_row(const struct qk_depthwise_job *job, const uint8_t *channel,
+                                 size_t row, size_t tap_row)
 {
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_ROW];
     const size_t height = (size_t)axis->kernel;
@@ -22,16 +22,16 @@ static const uint8_t *find_line(const struct qk_depthwise_job *job, const uint8_
 }
 
 /* sums += (x ^ turned) * weight for `count` columns from `column` on. */
-static void add_tap(const struct qk_depthwise_job *job, const uint8_t *line, size_t column,
+static void add_tap(const struct qk_depthwise_job *job, const uint8_t *x_row, size_t column,
                     size_t count, size_t tap_column, int32_t turned, int32_t weight,
                     uint32_t sums[CHUNK])
 {
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
     const int32_t fill = job->fill;
-    const uint64_t inside = line ? (uint64_t)axis->in : 0;
+    const uint64_t inside = x_row ? (uint64_t)axis->in : 0;
     for (size_t i = 0; i < count; i++) {
         const uint64_t at = (uint64_t)qk_conv_input_index(axis, column + i, tap_column);
-        const int32_t x = at < inside ? line[at] : fill;
+        const int32_t x = at < inside ? x_row[at] : fill;
         sums[i] += (uint32_t)((x ^ turned) * weight);
     }
 }
@@ -49,7 +49,7 @@ static void run_chunk(const struct qk_depthwise_job *job, size_t m, size_t row, 
     uint32_t sums[CHUNK] = {0};
     for (size_t tap = 0; tap < job->depth; tap++) {
         const int32_t weight = (int8_t)weights[tap] - job->w_zero_point[m];
-        add_tap(job, find_line(job, channel, row, tap / width), column, count, tap % width,
+        add_tap(job, find_x_row(job, channel, row, tap / width), column, count, tap % width,
                 job->flip ^ sign, weight, sums);
         bias -= (uint32_t)(sign * weight);
     }

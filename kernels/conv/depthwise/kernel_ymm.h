@@ -9,7 +9,7 @@
 
 #include "kernels/conv/requantize_avx2.h"
 
-#define HALF(slot_bytes) ((slot_bytes) / 2)
+#define HALF(buffer_bytes) ((buffer_bytes) / 2)
 
 typedef __m128i bytes_16;
 typedef __m256i bytes_32;

@@ -1,15 +1,15 @@
 /* Chooses what a unit of a depthwise convolution has, and how the quads of a channel lie in its
- * slot, such that the first cache holds them. */
+ * channel buffer, such that the first cache holds them. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #include "kernels/conv/sizes.h"
 
-/* The quads of one channel of a unit, and the slots of a batch, stay in a core's first cache; where
- * quads are words, they stay near it. */
-#define SLOT_QUADS 6144
+/* The quads of one channel of a unit, and the channel buffers of a batch, stay in a core's first
+ * cache; where quads are words, they stay near it. */
+#define BUFFER_QUADS 6144
 #define BATCH_BYTES ((size_t)8 << 10)
 /* A part of a row has so many columns, or a multiple. */
-#define ROW_PART_COLUMNS 32
+#define PARTIAL_ROW_COLUMNS 32
 
 size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation, size_t load_bytes)
 {
@@ -21,8 +21,8 @@ size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation,
     return qk_size_min(qk_size_min((size_t)most, QK_DEPTHWISE_TAPS), (size_t)kernel);
 }
 
-/* The pitch of short lines: such that a line begins where a vector or half of one does, if that
- * costs few lanes. */
+/* The pitch of short rows of quads: such that a row begins where a vector or half of one does, if
+ * that costs few lanes. */
 static size_t find_pitch(const struct qk_depthwise_layout *layout, size_t width)
 {
     if (layout->load_bytes < QK_DEPTHWISE_BYTES)
@@ -33,20 +33,20 @@ static size_t find_pitch(const struct qk_depthwise_layout *layout, size_t width)
     return width;
 }
 
-/* Lays out several whole rows; each of the row_quads has lines of its own. False: not even two rows
- * fit. */
+/* Lays out several whole rows; each of the row_quads has rows of quads of its own. False: not even
+ * two rows fit. */
 static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                      size_t width)
 {
     const size_t height = (size_t)row->out;
     const size_t pitch = find_pitch(layout, width);
-    const size_t lines = SLOT_QUADS / layout->row_quads / layout->planes / pitch;
+    const size_t quad_rows = BUFFER_QUADS / layout->row_quads / layout->planes / pitch;
     const struct qk_slab_axis alone = qk_slab_axis_for(row, (size_t)row->kernel, false);
     const struct qk_slab_axis shared =
         qk_slab_axis_for(row, (size_t)row->kernel, qk_slab_may_share(row));
-    const size_t most = lines / alone.phases;
+    const size_t most = quad_rows / alone.phases;
     const size_t most_shared =
-        lines / shared.phases > shared.span ? lines / shared.phases - shared.span : 0;
+        quad_rows / shared.phases > shared.span ? quad_rows / shared.phases - shared.span : 0;
     layout->row = most_shared >= qk_size_min(most, height) ? shared : alone;
     const size_t rows = qk_size_min(qk_size_max(most, most_shared), height);
     if (rows < 2)
@@ -58,46 +58,47 @@ static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_ax
     return true;
 }
 
-/* How many quads further on the next of row_quads reads, where they share lines. */
+/* How many quads further on the next of row_quads reads, where they share rows of quads. */
 static size_t find_shift(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_axis *column)
 {
     return layout->taps * (size_t)column->dilation / (size_t)column->stride;
 }
 
-/* How many quads lines get longer by sharing them. SLOT_QUADS, which no line has: they cannot be
- * shared. */
+/* How many quads rows of quads get longer by sharing them. BUFFER_QUADS, which no row has: they
+ * cannot be shared. */
 static size_t count_more(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_axis *column)
 {
     const size_t shift = find_shift(layout, column);
     const bool share = layout->taps * (size_t)column->dilation % (size_t)column->stride == 0;
-    return share && shift < SLOT_QUADS ? (layout->row_quads - 1) * shift : SLOT_QUADS;
+    return share && shift < BUFFER_QUADS ? (layout->row_quads - 1) * shift : BUFFER_QUADS;
 }
 
-/* Lays out parts of several rows: of at least as many as there are lines that a unit has in common
- * with the next one, which are made twice. False: the parts would be too narrow. */
-static bool fit_row_parts(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
-                          const struct qk_conv_axis *column)
+/* Lays out parts of several rows: of at least as many as there are rows of quads that a unit has in
+ * common with the next one, which are made twice. False: the parts would be too narrow. */
+static bool fit_partial_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
+                             const struct qk_conv_axis *column)
 {
     const size_t height = (size_t)row->out, width = (size_t)column->out;
     const size_t more = count_more(layout, column);
     const struct qk_slab_axis axis =
         qk_slab_axis_for(row, (size_t)row->kernel, qk_slab_may_share(row));
-    const size_t quads = SLOT_QUADS / layout->planes / axis.phases;
-    const size_t line = quads / (axis.span + qk_size_max(qk_size_min(height, axis.span), 2));
-    const size_t most = line > more ? line - more : 0;
-    const size_t row_parts = most < width ? most / ROW_PART_COLUMNS * ROW_PART_COLUMNS : width;
-    if (height < 2 || row_parts == 0)
+    const size_t quads = BUFFER_QUADS / layout->planes / axis.phases;
+    const size_t quad_row = quads / (axis.span + qk_size_max(qk_size_min(height, axis.span), 2));
+    const size_t most = quad_row > more ? quad_row - more : 0;
+    const size_t partial_rows =
+        most < width ? most / PARTIAL_ROW_COLUMNS * PARTIAL_ROW_COLUMNS : width;
+    if (height < 2 || partial_rows == 0)
         return false;
-    layout->columns = qk_even_part(width, row_parts);
+    layout->columns = qk_even_part(width, partial_rows);
     if (layout->columns < width)
-        layout->columns = qk_divide_up(layout->columns, ROW_PART_COLUMNS) * ROW_PART_COLUMNS;
+        layout->columns = qk_divide_up(layout->columns, PARTIAL_ROW_COLUMNS) * PARTIAL_ROW_COLUMNS;
     layout->width = layout->pitch = layout->columns + more;
     const size_t rows = qk_size_min(quads / layout->pitch - axis.span, height);
     layout->rows = qk_even_part(height, rows);
     layout->row = axis;
-    layout->row_parts = true;
+    layout->partial_rows = true;
     layout->arrays = 1;
     layout->shift = find_shift(layout, column);
     return true;
@@ -108,7 +109,7 @@ static void fit_columns(struct qk_depthwise_layout *layout, const struct qk_conv
                         const struct qk_conv_axis *column)
 {
     const size_t width = (size_t)column->out;
-    const size_t quads = SLOT_QUADS / layout->planes / (size_t)row->kernel;
+    const size_t quads = BUFFER_QUADS / layout->planes / (size_t)row->kernel;
     const size_t more = count_more(layout, column);
     const size_t alone = qk_size_min(quads / layout->row_quads, width);
     const size_t shared = quads > more ? qk_size_min(quads - more, width) : 0;
@@ -133,24 +134,24 @@ static size_t next_power(size_t width)
     return power;
 }
 
-/* Lays out padded rows: where some whole lines together make a vector, and one load of padded rows
- * has all that they see. */
+/* Lays out padded rows: where some whole rows of quads together make a vector, and one load of
+ * padded rows has all that they see. */
 static bool fit_padded_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                             const struct qk_conv_axis *column)
 {
     const size_t width = (size_t)column->out, height = (size_t)row->out;
     if (layout->load_bytes < QK_DEPTHWISE_BYTES || row->stride == 1 || layout->planes > 1 ||
-        width > QK_DEPTHWISE_LANES / 2 || height < 2 || row->in > SLOT_QUADS)
+        width > QK_DEPTHWISE_LANES / 2 || height < 2 || row->in > BUFFER_QUADS)
         return false;
     const size_t pad = (size_t)column->pad, in = (size_t)column->in;
     const size_t stride = (size_t)column->stride, dilation = (size_t)column->dilation;
     const size_t seen = (width - 1) * stride + ((size_t)column->kernel - 1) * dilation + 1;
     const size_t behind = seen > pad + in ? seen - pad - in : 0;
     const size_t row_bytes = qk_size_max(seen - qk_size_min(pad, behind), in);
-    if (row_bytes > SLOT_QUADS) /* bounds the products below: less than 2^48 * 2^13 */
+    if (row_bytes > BUFFER_QUADS) /* bounds the products below: less than 2^48 * 2^13 */
         return false;
     const size_t pitch = next_power(width);
-    const size_t together = QK_DEPTHWISE_LANES / pitch; /* at least 2, since lines are short */
+    const size_t together = QK_DEPTHWISE_LANES / pitch; /* at least 2, since rows are short */
     const size_t down = (size_t)row->stride * row_bytes;
     const size_t last = (width - 1) * stride + (layout->taps - 1) * dilation;
     if ((together - 1) * down + last >= QK_DEPTHWISE_BYTES)
@@ -166,7 +167,7 @@ static bool fit_padded_rows(struct qk_depthwise_layout *layout, const struct qk_
     layout->columns = layout->width = width;
     layout->pitch = pitch;
     layout->step = together * down;
-    layout->slot_bytes = qk_divide_up(bytes, QK_DEPTHWISE_BYTES) * QK_DEPTHWISE_BYTES;
+    layout->buffer_bytes = qk_divide_up(bytes, QK_DEPTHWISE_BYTES) * QK_DEPTHWISE_BYTES;
     for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++) {
         const size_t lane = i / QK_DEPTHWISE_TAPS;
         layout->order[i] = (uint8_t)(lane / pitch * down + lane % pitch * stride +
@@ -181,13 +182,14 @@ static void fit_quads(struct qk_depthwise_layout *layout, const struct qk_conv_a
 {
     const bool whole = fit_rows(layout, row, (size_t)column->out);
     const bool few = !whole || layout->rows < qk_size_min(3 * layout->row.span, (size_t)row->out);
-    if (!(few && fit_row_parts(layout, row, column)) && !whole)
+    if (!(few && fit_partial_rows(layout, row, column)) && !whole)
         fit_columns(layout, row, column);
-    layout->lines = layout->rows + layout->row.span;
+    layout->quad_rows = layout->rows + layout->row.span;
     layout->step = QK_DEPTHWISE_BYTES;
-    /* The last vector may write fill behind the last quad; that must not be in the next slot. */
-    const size_t quads = qk_depthwise_lines(layout) * layout->pitch + QK_DEPTHWISE_LANES - 1;
-    layout->slot_bytes =
+    /* The last vector may write fill behind the last quad; that must not be in the next channel
+     * buffer. */
+    const size_t quads = qk_depthwise_quad_rows(layout) * layout->pitch + QK_DEPTHWISE_LANES - 1;
+    layout->buffer_bytes =
         qk_divide_up(quads, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES * layout->halves;
     for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++)
         layout->order[i] = (uint8_t)(i / QK_DEPTHWISE_TAPS * (size_t)column->stride +
@@ -207,7 +209,7 @@ void qk_depthwise_lay_out(struct qk_depthwise_layout *layout,
     layout->planes = depth / (size_t)(row->kernel * column->kernel);
     if (!fit_padded_rows(layout, row, column))
         fit_quads(layout, row, column);
-    layout->batch = qk_size_max(BATCH_BYTES / layout->slot_bytes, 1);
+    layout->batch = qk_size_max(BATCH_BYTES / layout->buffer_bytes, 1);
 }
 
 size_t qk_depthwise_quad(const struct qk_depthwise_layout *layout,
@@ -220,7 +222,9 @@ size_t qk_depthwise_quad(const struct qk_depthwise_layout *layout,
     const size_t array = layout->arrays > 1 ? column : 0;
     const size_t phase =
         (array * layout->planes + plane) * layout->row.phases + row % layout->row.phases;
-    const size_t line = phase * layout->lines + row / layout->row.phases * layout->row.shift;
-    const size_t quad = line * layout->pitch + (layout->arrays > 1 ? 0 : column) * layout->shift;
+    const size_t quad_row =
+        phase * layout->quad_rows + row / layout->row.phases * layout->row.shift;
+    const size_t quad =
+        quad_row * layout->pitch + (layout->arrays > 1 ? 0 : column) * layout->shift;
     return quad * QK_DEPTHWISE_TAPS;
 }

@@ -8,7 +8,8 @@
 #include "kernels/conv/way.h"
 #include "kernels/wrap.h"
 
-/* An output channel's taps may take so many quads, so that a slot has room for some positions. */
+/* An output channel's taps may take so many quads, so that a channel buffer has room for some
+ * positions. */
 #define QUADS_MOST 256
 /* With more output channels for each channel of x than this, and more quads than this, igemm is
  * faster. */
@@ -161,14 +162,14 @@ static void run_unit(const struct state *state, const struct unit *unit, const u
     const size_t multiplicity = conv->desc.out_channels / groups;
     const size_t m = unit->group_begin * multiplicity + unit->m_begin;
     const size_t width = (size_t)geometry->axis[QK_AXIS_COLUMN].out;
-    const size_t line = unit->outer * (size_t)geometry->axis[QK_AXIS_ROW].out + unit->row;
+    const size_t y_row = unit->outer * (size_t)geometry->axis[QK_AXIS_ROW].out + unit->row;
     const size_t *at = state->workspace_at;
     struct qk_depthwise_job job = state->job;
     job.work = (struct qk_depthwise_workspace){
-        .sweeps = (void *)(workspace + at[0]),
+        .patterns = (void *)(workspace + at[0]),
         .weights = workspace + at[1],
         .ones = workspace + at[2],
-        .slots = workspace + at[3],
+        .buffers = workspace + at[3],
     };
     job.outer = unit->outer;
     job.row = unit->row;
@@ -183,7 +184,7 @@ static void run_unit(const struct state *state, const struct unit *unit, const u
     job.w_zero_point = conv->depthwise.w_zero_point + m;
     job.bias = conv->bias + m;
     job.multiplier = job.epilogue->multiplier + m;
-    job.y = y + (unit->image * conv->desc.out_channels + m) * geometry->positions + line * width +
+    job.y = y + (unit->image * conv->desc.out_channels + m) * geometry->positions + y_row * width +
             unit->column;
     conv->backend->depthwise->run[job.epilogue->kind](&job);
 }
@@ -203,14 +204,14 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
 static size_t lay_out_workspace(struct state *state)
 {
     const struct qk_depthwise_layout *layout = &state->layout;
-    const size_t vectors = layout->slot_bytes / QK_DEPTHWISE_BYTES;
-    const size_t lines = qk_depthwise_lines(layout);
+    const size_t vectors = layout->buffer_bytes / QK_DEPTHWISE_BYTES;
+    const size_t quad_rows = qk_depthwise_quad_rows(layout);
     const size_t weights = qk_divide_up(state->job.quads, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES;
     const size_t bytes[] = {
-        (vectors + lines) * sizeof(struct qk_depthwise_sweep),
+        (vectors + quad_rows) * sizeof(struct qk_depthwise_load_pattern),
         QK_DEPTHWISE_OUTPUTS * weights,
         weights,
-        layout->batch * layout->slot_bytes + QK_DEPTHWISE_BYTES,
+        layout->batch * layout->buffer_bytes + QK_DEPTHWISE_BYTES,
     };
     size_t at = 0;
     for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
@@ -220,8 +221,8 @@ static size_t lay_out_workspace(struct state *state)
     return at;
 }
 
-/* Fills, for all quads in the order of taps, where in a slot they are read, and which weights they
- * have. */
+/* Fills, for all quads in the order of taps, where in a channel buffer they are read, and which
+ * weights they have. */
 static void fill_quads(const struct state *state, uint32_t *offsets,
                        struct qk_depthwise_weight_order *weight_orders)
 {
@@ -266,7 +267,7 @@ static double cut_units(struct state *state)
     const double slower = state->conv->backend->depthwise->cycles;
     const double unit = state->conv->tuning->unit_ns * state->conv->tuning->cycles_per_ns;
     const double cycles = (20 + vectors * (3 + products)) * slower;
-    const double made = (double)layout->slot_bytes / QK_DEPTHWISE_BYTES * 2;
+    const double made = (double)layout->buffer_bytes / QK_DEPTHWISE_BYTES * 2;
     state->m_part = take(desc->out_channels / desc->group, unit / cycles, &state->m_parts);
     const double channel = made + cycles * (double)state->m_part;
     state->unit_groups =

@@ -12,9 +12,10 @@
 
 enum { TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
 
-/* ---- Sweeps -------------------------------------------------------------------------------- */
+/* ---- Load patterns ------------------------------------------------------------------------- */
 
-/* A chunk is up to 16 quads of each line of an array; this is what they see of a row of x. */
+/* A chunk is up to 16 quads of each row of quads of an array; this is what they see of a row of x.
+ */
 struct chunk {
     size_t quad;
     uint64_t mask;       /* bytes of the quads that look inside x */
@@ -22,10 +23,10 @@ struct chunk {
     size_t begin, end;   /* columns of x that are seen */
 };
 
-/* The lines of a phase whose rows are in x. */
-struct lines {
-    size_t line,
-        row; /* of the first: its number in a slot, and where its row begins in a channel */
+/* The rows of quads of a phase whose rows are in x. */
+struct quad_rows {
+    size_t quad_row, row; /* of the first: its number in a channel buffer, and where its row begins
+                             in a channel */
     size_t row_step;
     size_t count;
 };
@@ -47,14 +48,15 @@ static struct chunk see_chunk(const struct qk_depthwise_job *job, size_t array, 
     struct chunk chunk = {.quad = quad};
     chunk.input_index = qk_conv_input_index(axis, job->column + quad, first);
     for (size_t t = 0; t < taps; t++) {
-        struct qk_window line = {.in_columns = axis->in,
-                                 .row_stride = 1,
-                                 .column_first =
-                                     qk_conv_input_index(axis, job->column + quad, first + t),
-                                 .column_stride = axis->stride,
-                                 .columns = count};
-        qk_window_fit(&line);
-        chunk.mask |= quads_between(line.inside_columns.begin, line.inside_columns.end) << t;
+        struct qk_window quad_row = {.in_columns = axis->in,
+                                     .row_stride = 1,
+                                     .column_first =
+                                         qk_conv_input_index(axis, job->column + quad, first + t),
+                                     .column_stride = axis->stride,
+                                     .columns = count};
+        qk_window_fit(&quad_row);
+        chunk.mask |= quads_between(quad_row.inside_columns.begin, quad_row.inside_columns.end)
+                      << t;
     }
     const int64_t most = chunk.input_index + (int64_t)(count - 1) * axis->stride +
                          (int64_t)(taps - 1) * axis->dilation;
@@ -63,10 +65,11 @@ static struct chunk see_chunk(const struct qk_depthwise_job *job, size_t array, 
     return chunk;
 }
 
-/* The loads that make a chunk of all lines; each load makes that of `together` lines. */
-static struct qk_depthwise_sweep make_sweep(const struct qk_depthwise_job *job,
-                                            const struct chunk *chunk, const struct lines *lines,
-                                            size_t together)
+/* The loads that make a chunk of all rows of quads; each load makes that of `together` rows. */
+static struct qk_depthwise_load_pattern make_pattern(const struct qk_depthwise_job *job,
+                                                     const struct chunk *chunk,
+                                                     const struct quad_rows *quad_rows,
+                                                     size_t together)
 {
     const size_t pitch = job->layout->pitch;
     const size_t stride = (size_t)job->geometry->axis[QK_AXIS_COLUMN].stride;
@@ -74,65 +77,67 @@ static struct qk_depthwise_sweep make_sweep(const struct qk_depthwise_job *job,
     __m512i order = _mm512_setzero_si512();
     uint64_t mask = 0;
     for (size_t i = 0; i < together; i++) {
-        const uintptr_t shift =
-            (uintptr_t)chunk->input_index - chunk->begin + i * (lines->row_step - pitch * stride);
-        const uint64_t line = chunk->mask << i * pitch * TAPS;
-        order = _mm512_mask_add_epi8(order, line, plain, _mm512_set1_epi8((char)(uint8_t)shift));
-        mask |= line;
+        const uintptr_t shift = (uintptr_t)chunk->input_index - chunk->begin +
+                                i * (quad_rows->row_step - pitch * stride);
+        const uint64_t quad_row = chunk->mask << i * pitch * TAPS;
+        order =
+            _mm512_mask_add_epi8(order, quad_row, plain, _mm512_set1_epi8((char)(uint8_t)shift));
+        mask |= quad_row;
     }
-    struct qk_depthwise_sweep sweep = {
+    struct qk_depthwise_load_pattern pattern = {
         .mask = mask,
-        .offset = lines->row + chunk->begin,
-        .offset_step = together * lines->row_step,
-        .to = (lines->line * pitch + chunk->quad) * TAPS,
+        .offset = quad_rows->row + chunk->begin,
+        .offset_step = together * quad_rows->row_step,
+        .to = (quad_rows->quad_row * pitch + chunk->quad) * TAPS,
         .to_step = together * pitch * TAPS,
-        .count = lines->count / together,
+        .count = quad_rows->count / together,
     };
-    _mm512_storeu_si512(sweep.order, order);
-    return sweep;
+    _mm512_storeu_si512(pattern.order, order);
+    return pattern;
 }
 
-/* Adds the loads of a chunk: each makes as many lines as a vector has lanes for and one load sees.
- * The last lines may be made twice. */
-static size_t add_lines(const struct qk_depthwise_job *job, const struct chunk *chunk,
-                        const struct lines *lines, struct qk_depthwise_sweep *sweeps)
+/* Adds the loads of a chunk: each makes as many rows of quads as a vector has lanes for and one
+ * load sees. The last rows may be made twice. */
+static size_t add_quad_rows(const struct qk_depthwise_job *job, const struct chunk *chunk,
+                            const struct quad_rows *quad_rows,
+                            struct qk_depthwise_load_pattern *patterns)
 {
     const size_t pitch = job->layout->pitch;
-    const size_t most = qk_size_min(qk_size_max(LANES / pitch, 1), lines->count);
+    const size_t most = qk_size_min(qk_size_max(LANES / pitch, 1), quad_rows->count);
     size_t together = 1;
-    while (together < most && together * lines->row_step + chunk->end - chunk->begin <= BYTES)
+    while (together < most && together * quad_rows->row_step + chunk->end - chunk->begin <= BYTES)
         together++;
-    sweeps[0] = make_sweep(job, chunk, lines, together);
-    if (lines->count % together == 0)
+    patterns[0] = make_pattern(job, chunk, quad_rows, together);
+    if (quad_rows->count % together == 0)
         return 1;
-    const size_t done = lines->count - together;
-    sweeps[1] = sweeps[0]; /* the last lines; some of them are made again */
-    sweeps[1].offset += done * lines->row_step;
-    sweeps[1].to += done * pitch * TAPS;
-    sweeps[1].count = 1;
+    const size_t done = quad_rows->count - together;
+    patterns[1] = patterns[0]; /* the last rows; some of them are made again */
+    patterns[1].offset += done * quad_rows->row_step;
+    patterns[1].to += done * pitch * TAPS;
+    patterns[1].count = 1;
     return 2;
 }
 
-/* Joins two sweeps of a single line, if the one behind goes on where `sweep` ends and by the same
- * permutation; false: it does not. */
-static bool join_sweep(const struct qk_depthwise_sweep *sweep, struct qk_depthwise_sweep *behind,
-                       size_t step)
+/* Joins two load patterns of a single row of quads, if the one behind goes on where `pattern` ends
+ * and by the same permutation; false: it does not. */
+static bool join_pattern(const struct qk_depthwise_load_pattern *pattern,
+                         struct qk_depthwise_load_pattern *behind, size_t step)
 {
-    if (memcmp(sweep->order, behind->order, sizeof(sweep->order)) != 0 ||
-        sweep->offset + step != behind->offset)
+    if (memcmp(pattern->order, behind->order, sizeof(pattern->order)) != 0 ||
+        pattern->offset + step != behind->offset)
         return false;
-    behind->offset = sweep->offset;
+    behind->offset = pattern->offset;
     behind->offset_step = step;
-    behind->to = sweep->to;
+    behind->to = pattern->to;
     behind->to_step = BYTES;
     behind->count++;
     return true;
 }
 
 /* Adds the loads of a phase. Chunks go from the last to the first: the last one writes fill behind
- * its line, which the beginning of the next line then overwrites. */
+ * its row, which the beginning of the next row then overwrites. */
 static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t plane,
-                        size_t phase, size_t line, struct qk_depthwise_sweep *sweeps)
+                        size_t phase, size_t quad_row, struct qk_depthwise_load_pattern *patterns)
 {
     const struct qk_conv_axis *rows = &job->geometry->axis[QK_AXIS_ROW];
     const size_t columns = (size_t)job->geometry->axis[QK_AXIS_COLUMN].in;
@@ -146,11 +151,11 @@ static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t
     if (inside.begin >= inside.end)
         return 0;
     const size_t line_count = inside.end - inside.begin;
-    const struct lines lines = {
-        .line = line + inside.begin,
+    const struct quad_rows quad_rows = {
+        .quad_row = quad_row + inside.begin,
         .row = plane + (size_t)qk_conv_input_index(rows, job->row + inside.begin, phase) * columns,
         .row_step = line_count > 1 ? (size_t)rows->stride * columns
-                                   : 0, /* of a single line it could overflow */
+                                   : 0, /* of a single row it could overflow */
         .count = line_count,
     };
     const size_t step = LANES * (size_t)job->geometry->axis[QK_AXIS_COLUMN].stride;
@@ -159,8 +164,9 @@ static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t
         const struct chunk chunk = see_chunk(job, array, i * LANES);
         if (chunk.mask == 0)
             continue;
-        const size_t added = add_lines(job, &chunk, &lines, sweeps + count);
-        if (lines.count > 1 || count == 0 || !join_sweep(&sweeps[count], &sweeps[count - 1], step))
+        const size_t added = add_quad_rows(job, &chunk, &quad_rows, patterns + count);
+        if (quad_rows.count > 1 || count == 0 ||
+            !join_pattern(&patterns[count], &patterns[count - 1], step))
             count += added;
     }
     return count;
@@ -174,10 +180,10 @@ static inline __m512i find_numbers(void)
     return _mm512_loadu_si512(numbers);
 }
 
-/* Adds the loads that make padded rows: 64 bytes of a slot at a time, which have no more bytes of x
- * than one load. */
+/* Adds the loads that make padded rows: 64 bytes of a channel buffer at a time, which have no more
+ * bytes of x than one load. */
 static size_t find_padded_rows(const struct qk_depthwise_job *job,
-                               struct qk_depthwise_sweep *sweeps)
+                               struct qk_depthwise_load_pattern *patterns)
 {
     const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
     const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
@@ -188,8 +194,8 @@ static size_t find_padded_rows(const struct qk_depthwise_job *job,
     size_t y = 0; /* row of x */
     if (!qk_conv_find_plane(job->geometry, job->outer, 0, &plane))
         return 0;
-    for (size_t to = 0; to < job->layout->slot_bytes; to += BYTES) {
-        struct qk_depthwise_sweep sweep = {.to = to, .count = 1};
+    for (size_t to = 0; to < job->layout->buffer_bytes; to += BYTES) {
+        struct qk_depthwise_load_pattern pattern = {.to = to, .count = 1};
         __m512i order = _mm512_setzero_si512();
         for (; y < (size_t)row->in; y++) {
             const size_t begin = (y + (size_t)row->pad) * row_bytes + pad;
@@ -200,19 +206,19 @@ static size_t find_padded_rows(const struct qk_depthwise_job *job,
             if (from < end) {
                 const uint64_t mask = UINT64_MAX >> (BYTES - (end - from)) << (from - to);
                 const size_t offset = plane + y * (size_t)column->in + from - begin;
-                if (sweep.mask == 0)
-                    sweep.offset = offset;
-                sweep.mask |= mask;
+                if (pattern.mask == 0)
+                    pattern.offset = offset;
+                pattern.mask |= mask;
                 order = _mm512_mask_add_epi8(
                     order, mask, numbers,
-                    _mm512_set1_epi8((char)(uint8_t)(offset - sweep.offset - (from - to))));
+                    _mm512_set1_epi8((char)(uint8_t)(offset - pattern.offset - (from - to))));
             }
             if (begin + inside > to + BYTES)
                 break;
         }
-        _mm512_storeu_si512(sweep.order, order);
-        if (sweep.mask != 0)
-            sweeps[count++] = sweep;
+        _mm512_storeu_si512(pattern.order, order);
+        if (pattern.mask != 0)
+            patterns[count++] = pattern;
     }
     return count;
 }
@@ -221,48 +227,49 @@ static size_t find_quads(const struct qk_depthwise_job *job)
 {
     const struct qk_depthwise_layout *layout = job->layout;
     size_t count = 0;
-    size_t line = 0;
+    size_t quad_row = 0;
     for (size_t a = 0; a < layout->arrays; a++)
         for (size_t p = 0; p < layout->planes; p++) {
             size_t plane;
             const bool there = qk_conv_find_plane(job->geometry, job->outer, p, &plane);
-            for (size_t c = 0; c < layout->row.phases; c++, line += layout->lines)
+            for (size_t c = 0; c < layout->row.phases; c++, quad_row += layout->quad_rows)
                 if (there)
-                    count += add_phase(job, a, plane, c, line, job->work.sweeps + count);
+                    count += add_phase(job, a, plane, c, quad_row, job->work.patterns + count);
         }
     return count;
 }
 
-size_t qk_depthwise_find_sweeps(const struct qk_depthwise_job *job)
+size_t qk_depthwise_find_patterns(const struct qk_depthwise_job *job)
 {
     const struct qk_depthwise_layout *layout = job->layout;
     const __m512i fill = _mm512_set1_epi8((char)(job->fill ^ job->flip));
-    const size_t slots = qk_size_min(layout->batch, job->channels);
-    for (size_t at = 0; at < slots * layout->slot_bytes; at += BYTES)
-        _mm512_store_si512(job->work.slots + at, fill);
-    return layout->padded_rows ? find_padded_rows(job, job->work.sweeps) : find_quads(job);
+    const size_t buffers = qk_size_min(layout->batch, job->channels);
+    for (size_t at = 0; at < buffers * layout->buffer_bytes; at += BYTES)
+        _mm512_store_si512(job->work.buffers + at, fill);
+    return layout->padded_rows ? find_padded_rows(job, job->work.patterns) : find_quads(job);
 }
 
 /* ---- Quads ------------------------------------------------------------------------------- */
 
-/* Makes the slots of some channels. `near_end`: some loads would end behind x. */
+/* Makes the channel buffers of some channels. `near_end`: some loads would end behind x. */
 __attribute__((always_inline)) static inline void
-make_slots(const struct qk_depthwise_job *job, size_t sweeps, const uint8_t *x, uint8_t *slots,
-           size_t channels, const bool flipped, const bool near_end)
+make_buffers(const struct qk_depthwise_job *job, size_t patterns, const uint8_t *x,
+             uint8_t *buffers, size_t channels, const bool flipped, const bool near_end)
 {
     const size_t channel_size = job->geometry->channel_size;
-    const size_t slot_bytes = job->layout->slot_bytes;
+    const size_t buffer_bytes = job->layout->buffer_bytes;
     const uint8_t *x_end = job->x_end;
     const __m512i fill = _mm512_set1_epi8((char)(job->fill ^ job->flip));
-    for (const struct qk_depthwise_sweep *sweep = job->work.sweeps; sweeps > 0; sweeps--, sweep++) {
-        const __m512i order = _mm512_loadu_si512(sweep->order);
-        const uint64_t mask = sweep->mask;
-        const size_t from_step = sweep->offset_step;
-        const size_t to_step = sweep->to_step;
-        const size_t count = sweep->count;
-        const uint8_t *first = x + sweep->offset;
-        uint8_t *first_to = slots + sweep->to;
-        for (size_t c = 0; c < channels; c++, first += channel_size, first_to += slot_bytes) {
+    for (const struct qk_depthwise_load_pattern *pattern = job->work.patterns; patterns > 0;
+         patterns--, pattern++) {
+        const __m512i order = _mm512_loadu_si512(pattern->order);
+        const uint64_t mask = pattern->mask;
+        const size_t from_step = pattern->offset_step;
+        const size_t to_step = pattern->to_step;
+        const size_t count = pattern->count;
+        const uint8_t *first = x + pattern->offset;
+        uint8_t *first_to = buffers + pattern->to;
+        for (size_t c = 0; c < channels; c++, first += channel_size, first_to += buffer_bytes) {
             const uint8_t *from = first;
             uint8_t *to = first_to;
             for (size_t left = count; left > 0; left--, from += from_step, to += to_step) {
@@ -279,18 +286,18 @@ make_slots(const struct qk_depthwise_job *job, size_t sweeps, const uint8_t *x, 
     }
 }
 
-void qk_depthwise_make_quads(const struct qk_depthwise_job *job, size_t sweeps, size_t begin,
+void qk_depthwise_make_quads(const struct qk_depthwise_job *job, size_t patterns, size_t begin,
                              size_t end)
 {
     const size_t channel_size = job->geometry->channel_size;
     const uint8_t *x = job->x + begin * channel_size;
     const bool near_end = job->x_end - x < (ptrdiff_t)((end - begin) * channel_size + BYTES);
     if (near_end)
-        make_slots(job, sweeps, x, job->work.slots, end - begin, job->flip != 0, true);
+        make_buffers(job, patterns, x, job->work.buffers, end - begin, job->flip != 0, true);
     else if (job->flip != 0)
-        make_slots(job, sweeps, x, job->work.slots, end - begin, true, false);
+        make_buffers(job, patterns, x, job->work.buffers, end - begin, true, false);
     else
-        make_slots(job, sweeps, x, job->work.slots, end - begin, false, false);
+        make_buffers(job, patterns, x, job->work.buffers, end - begin, false, false);
 }
 
 #endif

@@ -40,7 +40,7 @@ static bool has_rows(const struct qk_depthwise_job *job)
     return (row->kernel == 5 || row->kernel == HEIGHT) && square && row->stride <= 2 &&
            column->stride <= 2 && qk_slab_may_share(row) && qk_slab_may_share(column) &&
            job->rows >= ROWS && job->columns > LANES / 2 && job->geometry->channel_size > 0 &&
-           !job->any_zero_point && bytes <= job->layout->batch * job->layout->slot_bytes;
+           !job->any_zero_point && bytes <= job->layout->batch * job->layout->buffer_bytes;
 }
 
 /* How many of the first channels have no load that ends behind x. */
@@ -96,7 +96,7 @@ struct view {
     int64_t input_index; /* row of x that the first tap of the first row looks at */
     size_t rows;         /* of y, and how far apart they are: */
     size_t y_step;
-    uint8_t line[BYTES]; /* what rows outside of x hold */
+    uint8_t x_row[BYTES]; /* what rows outside of x hold */
     __m512i fill;
     __m512i order; /* puts packed bytes in order: short rows without gaps, otherwise 16 of each */
     struct qk_requantize_512 to;
@@ -106,7 +106,7 @@ static struct view find_view(const struct qk_depthwise_job *job)
 {
     const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
     const size_t y_step = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out;
-    struct tile *tiles = (void *)job->work.slots;
+    struct tile *tiles = (void *)job->work.buffers;
     struct view view = {
         .tiles = tiles,
         .tile_count = count_tiles(job),
@@ -121,7 +121,7 @@ static struct view find_view(const struct qk_depthwise_job *job)
     };
     if (!qk_conv_find_plane(job->geometry, job->outer, 0, &view.plane))
         view.height = 0;
-    memset(view.line, job->fill, sizeof(view.line));
+    memset(view.x_row, job->fill, sizeof(view.x_row));
     for (size_t t = 0; t < view.tile_count; t++) {
         tiles[t].column = t * LANES;
         tiles[t].columns = qk_size_min(job->columns - t * LANES, LANES);
@@ -155,8 +155,9 @@ add_rows(const struct view *view, const uint8_t *from, int64_t input_index,
 #pragma GCC unroll 16
     for (size_t i = 0; i < (ROWS - 1) * form.stride + form.height; i++) {
         const bool there = (uint64_t)(input_index + (int64_t)i) < view->height;
-        const uint8_t *line = there ? from + (input_index + (int64_t)i) * view->width : view->line;
-        __m512i loaded = _mm512_loadu_si512(line);
+        const uint8_t *x_row =
+            there ? from + (input_index + (int64_t)i) * view->width : view->x_row;
+        __m512i loaded = _mm512_loadu_si512(x_row);
         if (form.flipped)
             loaded = _mm512_xor_si512(loaded, _mm512_set1_epi8((char)0x80));
         __m512i seen[QUADS];

@@ -28,7 +28,7 @@ bool qk_depthwise_is_small(const struct qk_depthwise_job *job)
            (job->rows == 1 || (int64_t)job->columns == column->out) &&
            (row->kernel - 1) * row->dilation <= SPAN_MOST &&
            (column->kernel - 1) * column->dilation <= SPAN_MOST &&
-           orders <= job->layout->batch * job->layout->slot_bytes;
+           orders <= job->layout->batch * job->layout->buffer_bytes;
 }
 
 /* ---- Orders ------------------------------------------------------------------------------ */
@@ -79,21 +79,21 @@ static __m512i see_tap(const struct qk_depthwise_job *job,
         return _mm512_set1_epi8(ZERO);
     if (!qk_conv_find_plane(job->geometry, job->outer, tap / width / height, &plane))
         return _mm512_set1_epi8(FILL);
-    uint8_t lines[QK_DEPTHWISE_BYTES];
+    uint8_t row_starts[QK_DEPTHWISE_BYTES];
     for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++)
-        lines[i] = (uint8_t)(plane + i * (size_t)column->in);
+        row_starts[i] = (uint8_t)(plane + i * (size_t)column->in);
     const __m512i i = _mm512_adds_epi8(input_indexes->row, _mm512_set1_epi8(down));
     const __m512i j = _mm512_adds_epi8(input_indexes->column, _mm512_set1_epi8(right));
     const __mmask64 inside = _mm512_cmplt_epu8_mask(i, _mm512_set1_epi8((char)row->in)) &
                              _mm512_cmplt_epu8_mask(j, _mm512_set1_epi8((char)column->in));
-    const __m512i line = _mm512_permutexvar_epi8(i, _mm512_loadu_si512(lines));
-    return _mm512_mask_add_epi8(_mm512_set1_epi8(FILL), inside, line, j);
+    const __m512i row_start = _mm512_permutexvar_epi8(i, _mm512_loadu_si512(row_starts));
+    return _mm512_mask_add_epi8(_mm512_set1_epi8(FILL), inside, row_start, j);
 }
 
 static void make_orders(const struct qk_depthwise_job *job, size_t first, size_t count)
 {
     const struct input_indexes input_indexes = find_input_indexes(job, first, count);
-    uint8_t *to = job->work.slots;
+    uint8_t *to = job->work.buffers;
     for (size_t tap = 0; tap < job->depth; tap += TAPS, to += VECTORS * QK_DEPTHWISE_BYTES) {
         __m512i taps[TAPS];
         for (size_t t = 0; t < TAPS; t++)
@@ -142,7 +142,7 @@ __attribute__((always_inline)) static inline void run_positions(const struct qk_
     const size_t multiplicity = job->multiplicity, y_stride = job->y_stride;
     const __mmask64 there = (UINT64_C(1) << size) - 1;
     const __mmask64 stored = UINT64_MAX >> (QK_DEPTHWISE_BYTES - count);
-    const uint8_t *x = job->x, *orders = job->work.slots, *weights = job->weights;
+    const uint8_t *x = job->x, *orders = job->work.buffers, *weights = job->weights;
     const int32_t *bias = job->bias, *zero_point = job->w_zero_point;
     const float *multiplier = job->multiplier;
     uint8_t *y = job->y + first;

@@ -134,7 +134,7 @@ static void check_shuffled(struct conv_case test, size_t units_least)
     conv_case_deinit(&test);
 }
 
-/* Lines so long that they are cut, and a kernel that is as long. */
+/* Rows of quads so long that they are cut, and a kernel that is as long. */
 static struct conv_case long_case(void)
 {
     struct conv_case test = wide_case();
@@ -181,7 +181,7 @@ Test(conv, sums_in_parts)
     }
 }
 
-/* So many channels for so few positions that a slab is mostly what rounds it up to a line. */
+/* So many channels for so few positions that a slab is mostly what rounds it up to a cache line. */
 Test(conv, slabs_of_few_quads)
 {
     for (int64_t images = 1; images <= 3; images += 2)

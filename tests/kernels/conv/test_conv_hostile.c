@@ -193,8 +193,8 @@ static void check(const struct hostile *test, uint64_t seed)
 
 /* ---- Cases ----------------------------------------------------------------------------------- */
 
-/* With these the offsets of rows of taps wrapped to 0, 0x55555558 and so on, in a slot of 192
- * bytes. */
+/* With these the offsets of rows of taps wrapped to 0, 0x55555558 and so on, in a channel buffer of
+ * 192 bytes. */
 Test(conv_hostile, dilation_that_wraps_an_offset)
 {
     check(&(struct hostile){.channels = 8,
