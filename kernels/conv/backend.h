@@ -52,8 +52,8 @@ struct qk_conv_tuning {
     size_t slabs_most;   /* of a unit: a slab has a cache line, however few its quads are */
     size_t dot_bytes;    /* of one position's gathered quads: they stay in the first cache */
     double weights_per_cycle; /* bytes, from the second cache or the third */
-    /* The sgemm way: floats of each matrix that sgemm reads, which stay in a core's own cache;
-     * terms of a unit; and terms, elements of im2col and sums requantized in a nanosecond. */
+    /* For sgemm: floats of each matrix that sgemm reads, which stay in a core's own cache; terms of
+     * a unit; and terms, elements of im2col and sums requantized in a nanosecond. */
     size_t sgemm_floats;
     size_t sgemm_unit_terms;
     double sgemm_terms_per_ns, im2col_per_ns, requantized_per_ns;

@@ -2,9 +2,9 @@
 
 #include <math.h>
 
+#include "kernels/conv/algorithm.h"
 #include "kernels/conv/depthwise/depthwise.h"
 #include "kernels/conv/sizes.h"
-#include "kernels/conv/way.h"
 #include "kernels/conv/widen.h"
 #include "kernels/wrap.h"
 
@@ -16,7 +16,7 @@ void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size)
     return memory.alloc(memory.context, bytes);
 }
 
-/* ---- Which way --------------------------------------------------------------------------- */
+/* ---- Which algorithm --------------------------------------------------------------------- */
 
 /* Whether the weights would fill less than a tenth of the tiles and steps of a kernel that takes
  * whole ones, and so take ten times the time and memory that they should. */
@@ -64,15 +64,15 @@ static bool is_too_small_for_sgemm(const struct qk_conv *conv)
     return saved < depth / tuning->im2col_per_ns + rows / tuning->requantized_per_ns;
 }
 
-/* Sets the way, and the backend where there is one. Without weights there is nothing to
- * multiply, which sgemm's way does without OpenBLAS. */
-static void choose_way(struct qk_conv *conv, size_t weights)
+/* Sets the algorithm, and the backend where there is one. Without weights there is nothing to
+ * multiply, which sgemm's algorithm does without OpenBLAS. */
+static void choose_algorithm(struct qk_conv *conv, size_t weights)
 {
     const struct qk_conv_tuning *tuning = conv->tuning;
-    conv->way = QK_CONV_SGEMM;
+    conv->algorithm = QK_CONV_SGEMM;
     if (!tuning->small_tile || weights == 0)
         return;
-    conv->way = QK_CONV_DEPTHWISE;
+    conv->algorithm = QK_CONV_DEPTHWISE;
     conv->backend = tuning->depthwise;
     if (qk_conv_is_depthwise(conv))
         return;
@@ -84,7 +84,7 @@ static void choose_way(struct qk_conv *conv, size_t weights)
     if (conv->backend && conv->backend->small_m &&
         (leaves_rows_idle(conv, conv->backend) || has_wide_weights(conv, conv->backend)))
         conv->backend = conv->backend->small_m;
-    conv->way = conv->backend ? QK_CONV_IGEMM : QK_CONV_SGEMM;
+    conv->algorithm = conv->backend ? QK_CONV_IGEMM : QK_CONV_SGEMM;
 }
 
 /* ---- Prepare ----------------------------------------------------------------------------- */
@@ -104,9 +104,9 @@ static bool prepare_weights(struct qk_conv *conv, struct qk_memory memory)
 {
     double item_cycles; /* that packing one takes */
     bool prepared;
-    if (conv->way == QK_CONV_SGEMM)
+    if (conv->algorithm == QK_CONV_SGEMM)
         prepared = qk_conv_prepare_sgemm(conv, memory, &item_cycles);
-    else if (conv->way == QK_CONV_DEPTHWISE)
+    else if (conv->algorithm == QK_CONV_DEPTHWISE)
         prepared = qk_conv_prepare_depthwise(conv, memory, &item_cycles);
     else
         prepared = qk_conv_prepare_igemm(conv, memory, &item_cycles);
@@ -133,7 +133,7 @@ enum qk_status qk_conv_prepare(const struct qk_conv_desc *desc,
         .depth = depth,
         .tuning = tuning,
     };
-    choose_way(conv, constants->w_count);
+    choose_algorithm(conv, constants->w_count);
     conv->bias = qk_conv_alloc(memory, desc->out_channels, sizeof(*conv->bias));
     conv->multiplier = qk_conv_alloc(memory, desc->out_channels, sizeof(*conv->multiplier));
     if (!conv->bias || !conv->multiplier || !prepare_weights(conv, memory))
@@ -153,12 +153,12 @@ int32_t qk_conv_weight_sum(const struct qk_conv *conv, size_t channel)
 /* How much more than x - x_zp the operand is that stands for x. */
 static int32_t x_left(const struct qk_conv *conv)
 {
-    if (conv->way == QK_CONV_SGEMM)
+    if (conv->algorithm == QK_CONV_SGEMM)
         return conv->sgemm.x_fill;
-    if (conv->way == QK_CONV_IGEMM && conv->backend->igemm->quad_k == 2)
+    if (conv->algorithm == QK_CONV_IGEMM && conv->backend->igemm->quad_k == 2)
         return 0; /* words hold x - x_zp */
-    const bool x_signed = conv->way == QK_CONV_IGEMM ? conv->backend->igemm->x_signed
-                                                     : conv->backend->depthwise->x_signed;
+    const bool x_signed = conv->algorithm == QK_CONV_IGEMM ? conv->backend->igemm->x_signed
+                                                           : conv->backend->depthwise->x_signed;
     const int32_t moved = qk_conv_x_flip(conv->x_type, x_signed);
     return conv->x_zero_point + (conv->x_type == QK_INT8 ? moved : -moved);
 }
@@ -182,9 +182,9 @@ void qk_conv_pack(const struct qk_conv *conv, size_t begin, size_t end)
 {
     const size_t first = begin * conv->packing.unit_items;
     const size_t last = qk_size_min(end * conv->packing.unit_items, conv->packing.items);
-    if (conv->way == QK_CONV_SGEMM)
+    if (conv->algorithm == QK_CONV_SGEMM)
         qk_conv_pack_sgemm(conv, first, last);
-    else if (conv->way == QK_CONV_DEPTHWISE)
+    else if (conv->algorithm == QK_CONV_DEPTHWISE)
         qk_conv_pack_depthwise(conv, first, last);
     else
         qk_conv_pack_igemm(conv, first, last);
@@ -222,9 +222,9 @@ enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue
         return qk_fail(error, QK_INVALID,
                        "y: expected a size that fits in 64 bits, got a larger one");
     bool planned;
-    if (conv->way == QK_CONV_SGEMM)
+    if (conv->algorithm == QK_CONV_SGEMM)
         planned = qk_conv_plan_sgemm(conv, epilogue, openblas, im2col, &geometry, memory, plan);
-    else if (conv->way == QK_CONV_DEPTHWISE)
+    else if (conv->algorithm == QK_CONV_DEPTHWISE)
         planned = qk_conv_plan_depthwise(conv, epilogue, &geometry, memory, plan);
     else
         planned = qk_conv_plan_igemm(conv, epilogue, &geometry, memory, plan);

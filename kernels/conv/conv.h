@@ -4,8 +4,8 @@
  * y = clamp(round_half_even(fl32(fl32(acc) * multiplier[m]))) + y_zp, in the order of
  * ONNX Runtime's MlasRequantizeOutput (kernels/conv/requantize.h).
  *
- * Positions outside x hold x_zp and so add nothing. There are three ways to the sums, a folder
- * each, which give the same bits:
+ * Positions outside x hold x_zp and so add nothing. Three algorithms compute the sums, a folder
+ * each, and give the same bits:
  *
  * - igemm: integer products (kernels/gemm/igemm.h) of packed weights with slabs of x
  *   (kernels/conv/igemm/slabs.h). Bytes are multiplied as they are, u8 by s8 (an int8 x and a uint8
@@ -112,7 +112,7 @@ struct qk_conv_depthwise {
     bool any_zero_point;   /* one of them is not 0 */
 };
 
-enum qk_conv_way { QK_CONV_SGEMM, QK_CONV_IGEMM, QK_CONV_DEPTHWISE };
+enum qk_conv_algorithm { QK_CONV_SGEMM, QK_CONV_IGEMM, QK_CONV_DEPTHWISE };
 
 /* How packing is cut into units. An item is a panel or an output channel with all that belongs to
  * it: weights, zero points, sums, bias and multipliers; a unit is some items. */
@@ -133,7 +133,7 @@ struct qk_conv {
     const struct qk_conv_tuning *tuning;
     const struct qk_conv_backend *backend; /* NULL: sgemm */
     const struct qk_conv_costs *costs;     /* the backend's, for igemm */
-    enum qk_conv_way way;                  /* which of the next three is filled */
+    enum qk_conv_algorithm algorithm;      /* which of the next three is filled */
     struct qk_conv_sgemm sgemm;
     struct qk_conv_igemm igemm;
     struct qk_conv_depthwise depthwise;

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "kernels/conv/algorithm.h"
 #include "kernels/conv/sizes.h"
-#include "kernels/conv/way.h"
 #include "kernels/wrap.h"
 
 /* An output channel's taps may take so many quads, so that a channel buffer has room for some

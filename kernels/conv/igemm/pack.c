@@ -1,7 +1,7 @@
 /* Packs weights into panels, as the backend's products read them (kernels/gemm/igemm.h). */
 #include <string.h>
 
-#include "kernels/conv/way.h"
+#include "kernels/conv/algorithm.h"
 
 #include "kernels/conv/sizes.h"
 #include "kernels/wrap.h"

@@ -12,9 +12,9 @@
  * should. */
 #include <math.h>
 
+#include "kernels/conv/algorithm.h"
 #include "kernels/conv/igemm/plan.h"
 #include "kernels/conv/sizes.h"
-#include "kernels/conv/way.h"
 
 /* A unit has at least so many quads in each slab, if it has so many positions. Where the slabs of
  * those do not fit into the cache, or there are too many slabs, K is taken in parts. */

@@ -2,8 +2,8 @@
  * each N tile of them, and makes y of the tiles. */
 #include "kernels/conv/igemm/plan.h"
 
+#include "kernels/conv/algorithm.h"
 #include "kernels/conv/sizes.h"
-#include "kernels/conv/way.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Packs weights as floats, less their zero points, for convolutions by sgemm. */
-#include "kernels/conv/way.h"
+#include "kernels/conv/algorithm.h"
 #include "kernels/conv/widen.h"
 
 /* Rough: the cycles that packing a weight takes, and all else that an output channel has. */

@@ -2,9 +2,9 @@
  * has blocks, whose sums of integers are exact. */
 #include <string.h>
 
+#include "kernels/conv/algorithm.h"
 #include "kernels/conv/sgemm/im2col_kernels.h"
 #include "kernels/conv/sizes.h"
-#include "kernels/conv/way.h"
 #include "kernels/wrap.h"
 
 /* A unit is one tile: at most so many output channels by so many positions. */

@@ -4,10 +4,10 @@
  * of a kernel has its share. */
 #include <string.h>
 
+#include "kernels/conv/algorithm.h"
 #include "kernels/conv/backend.h"
 #include "kernels/conv/depthwise/depthwise.h"
 #include "kernels/conv/requantize.h"
-#include "kernels/conv/way.h"
 #include "tests/kernels/check/check.h"
 #include "tests/kernels/check/tiers.h"
 
@@ -403,7 +403,7 @@ static void check_jobs(struct check *check, const void *kernel)
     of.conv.tuning = &of.tuning;
     of.tuning.cycles_per_ns = 3;
     of.tuning.unit_ns = check_chance(check, 3) ? 1000 : 100000; /* units of few channels, too */
-    of.conv.way = QK_CONV_DEPTHWISE;
+    of.conv.algorithm = QK_CONV_DEPTHWISE;
     draw_convolution(check, subject, &of, &x);
     draw_weights(check, &of);
     uint8_t *data = check_buffer(check, "x", CHECK_INPUT, x.count, 1);

@@ -1,7 +1,7 @@
-/* What each of the three ways of a convolution gives to conv.c: how it prepares and packs
+/* What each of the three algorithms of a convolution gives to conv.c: how it prepares and packs
  * constants, and how it plans; and what they all pack with. Private to conv/. */
-#ifndef KERNELS_CONV_WAY_H
-#define KERNELS_CONV_WAY_H
+#ifndef KERNELS_CONV_ALGORITHM_H
+#define KERNELS_CONV_ALGORITHM_H
 
 #include "kernels/conv/geometry.h"
 #include "kernels/conv/igemm/slabs.h"
@@ -46,8 +46,8 @@ void qk_conv_pack_sgemm(const struct qk_conv *conv, size_t begin, size_t end);
 void qk_conv_pack_depthwise(const struct qk_conv *conv, size_t begin, size_t end);
 void qk_conv_pack_igemm(const struct qk_conv *conv, size_t begin, size_t end);
 
-/* Packs what all ways have for output channels [begin, end): bias and multiplier. conv->bias comes
- * with sum(w - w_zp) of each, modulo 2^32, unless x is laid out so that nothing is left to be
+/* Packs what all algorithms have for output channels [begin, end): bias and multiplier. conv->bias
+ * comes with sum(w - w_zp) of each, modulo 2^32, unless x is laid out so that nothing is left to be
  * multiplied with it (x_left in conv.c). */
 void qk_conv_pack_channels(const struct qk_conv *conv, size_t begin, size_t end);
 
@@ -61,8 +61,8 @@ static inline const uint8_t *qk_conv_x(const void *const *inputs)
     return inputs[0] ? inputs[0] : nothing;
 }
 
-/* Each plans in its way: fills the plan's kernel, workspace, units, run and state; its outputs are
- * there. False: no memory. */
+/* Each plans its algorithm: fills the plan's kernel, workspace, units, run and state; its outputs
+ * are there. False: no memory. */
 bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
                         const struct qk_openblas *openblas, const struct qk_im2col_kernels *im2col,
                         const struct qk_conv_geometry *geometry, struct qk_memory memory,
