@@ -35,8 +35,8 @@
 #ifndef KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
 #define KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
 
-#include "kernels/conv/geometry.h"
-#include "kernels/conv/igemm/slabs.h"
+#include "kernels/conv/backend.h"
+#include "kernels/conv/stride_phases.h"
 
 enum {
     QK_DEPTHWISE_TAPS = 4,   /* bytes of a quad */
@@ -62,11 +62,11 @@ struct qk_depthwise_layout {
      * quads apart. */
     size_t arrays;
     size_t shift;
-    size_t planes;           /* taps of the outer axes: each sees a plane of its own */
-    struct qk_slab_axis row; /* phases of the row axis */
-    size_t quad_rows;        /* of a phase */
-    size_t width;            /* quads of a row of quads */
-    size_t pitch;            /* quads from one row to the next; divides 64 unless it is `width` */
+    size_t planes;               /* taps of the outer axes: each sees a plane of its own */
+    struct qk_stride_phases row; /* phases of the row axis */
+    size_t quad_rows;            /* of a phase */
+    size_t width;                /* quads of a row of quads */
+    size_t pitch; /* quads from one row to the next; divides 64 unless it is `width` */
     /* A channel buffer has no quads, but rows of x with their padding, row_bytes apart. */
     bool padded_rows;
     size_t row_bytes;

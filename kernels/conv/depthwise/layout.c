@@ -41,9 +41,9 @@ static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_ax
     const size_t height = (size_t)row->out;
     const size_t pitch = find_pitch(layout, width);
     const size_t quad_rows = BUFFER_QUADS / layout->row_quads / layout->planes / pitch;
-    const struct qk_slab_axis alone = qk_slab_axis_for(row, (size_t)row->kernel, false);
-    const struct qk_slab_axis shared =
-        qk_slab_axis_for(row, (size_t)row->kernel, qk_slab_may_share(row));
+    const struct qk_stride_phases alone = qk_stride_phases_of(row, (size_t)row->kernel, false);
+    const struct qk_stride_phases shared =
+        qk_stride_phases_of(row, (size_t)row->kernel, qk_taps_may_share(row));
     const size_t most = quad_rows / alone.phases;
     const size_t most_shared =
         quad_rows / shared.phases > shared.span ? quad_rows / shared.phases - shared.span : 0;
@@ -82,8 +82,8 @@ static bool fit_partial_rows(struct qk_depthwise_layout *layout, const struct qk
 {
     const size_t height = (size_t)row->out, width = (size_t)column->out;
     const size_t more = count_more(layout, column);
-    const struct qk_slab_axis axis =
-        qk_slab_axis_for(row, (size_t)row->kernel, qk_slab_may_share(row));
+    const struct qk_stride_phases axis =
+        qk_stride_phases_of(row, (size_t)row->kernel, qk_taps_may_share(row));
     const size_t quads = BUFFER_QUADS / layout->planes / axis.phases;
     const size_t quad_row = quads / (axis.span + qk_size_max(qk_size_min(height, axis.span), 2));
     const size_t most = quad_row > more ? quad_row - more : 0;
@@ -116,7 +116,7 @@ static void fit_columns(struct qk_depthwise_layout *layout, const struct qk_conv
     const bool share =
         shared > alone || (shared == alone && shared + more <= shared * layout->row_quads);
     const size_t columns = share ? shared : alone;
-    layout->row = qk_slab_axis_for(row, (size_t)row->kernel, false);
+    layout->row = qk_stride_phases_of(row, (size_t)row->kernel, false);
     layout->rows = 1;
     layout->columns = qk_even_part(width, columns);
     if (layout->columns < width)

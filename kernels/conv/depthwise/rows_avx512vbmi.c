@@ -38,7 +38,7 @@ static bool has_rows(const struct qk_depthwise_job *job)
                         (int64_t)job->depth == row->kernel * column->kernel;
     const size_t bytes = count_tiles(job) * sizeof(struct tile);
     return (row->kernel == 5 || row->kernel == HEIGHT) && square && row->stride <= 2 &&
-           column->stride <= 2 && qk_slab_may_share(row) && qk_slab_may_share(column) &&
+           column->stride <= 2 && qk_taps_may_share(row) && qk_taps_may_share(column) &&
            job->rows >= ROWS && job->columns > LANES / 2 && job->geometry->channel_size > 0 &&
            !job->any_zero_point && bytes <= job->layout->batch * job->layout->buffer_bytes;
 }

@@ -54,7 +54,7 @@ struct candidate {
 
 /* How many columns of padding behind a row can be the padding before the next row at the same time,
  * in every phase; or, for the row axis, rows of padding behind a plane and before the next. */
-static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_slab_axis *slabs)
+static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_stride_phases *slabs)
 {
     struct qk_window window = {.in_columns = axis->in,
                                .row_stride = 1,
@@ -256,10 +256,10 @@ static struct candidate candidate_for(const struct qk_conv_igemm_plan *plan, enu
     const struct qk_conv_axis *column = &plan->geometry.axis[QK_AXIS_COLUMN];
     struct candidate candidate = {.layout.images = 1, .cycles = INFINITY};
     struct qk_slab_layout *layout = &candidate.layout;
-    if (mode != SINGLE && (!qk_slab_may_share(row) || !qk_slab_may_share(column)))
+    if (mode != SINGLE && (!qk_taps_may_share(row) || !qk_taps_may_share(column)))
         return candidate;
-    layout->row = qk_slab_axis_for(row, order->row_taps, mode != SINGLE);
-    layout->column = qk_slab_axis_for(column, order->column_taps, mode == SHARED);
+    layout->row = qk_stride_phases_of(row, order->row_taps, mode != SINGLE);
+    layout->column = qk_stride_phases_of(column, order->column_taps, mode == SHARED);
     layout->overlap = count_overlap(column, &layout->column);
     layout->fine = mode == SINGLE;
     layout->k_chunk_slabs =

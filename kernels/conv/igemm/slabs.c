@@ -7,21 +7,10 @@
 
 /* ---- The order of K ---------------------------------------------------------------------- */
 
-static int64_t greatest_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* How many stride phases the taps of an axis form where they share slabs. */
 static double count_phases(const struct qk_conv_desc *desc, int axis)
 {
-    const int64_t stride = desc->stride[axis];
-    const int64_t cycle = stride / greatest_divisor(stride, desc->dilation[axis]);
+    const int64_t cycle = qk_stride_cycle(desc->stride[axis], desc->dilation[axis]);
     return (double)(cycle < desc->kernel[axis] ? cycle : desc->kernel[axis]);
 }
 
@@ -87,8 +76,8 @@ void qk_slab_order_move(struct qk_slab_order *order, const struct qk_conv_geomet
 void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layout *layout,
                    struct qk_igemm_step *steps)
 {
-    const struct qk_slab_axis *row = &layout->row;
-    const struct qk_slab_axis *column = &layout->column;
+    const struct qk_stride_phases *row = &layout->row;
+    const struct qk_stride_phases *column = &layout->column;
     const size_t taps = order->row_taps * order->column_taps;
     for (size_t s = 0; s < order->steps; s++) {
         const size_t r = s % taps / order->column_taps;
@@ -106,33 +95,11 @@ void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layou
     }
 }
 
-/* ---- Axes -------------------------------------------------------------------------------- */
-
-/* Axes with larger sizes or strides do not share slabs, so that no sum of sizes can overflow. */
-#define SHARED_MOST (INT64_C(1) << 20)
-
-bool qk_slab_may_share(const struct qk_conv_axis *axis)
-{
-    return axis->in <= SHARED_MOST && axis->pad <= SHARED_MOST && axis->stride <= SHARED_MOST &&
-           axis->dilation <= SHARED_MOST && axis->kernel <= SHARED_MOST &&
-           axis->kernel * axis->dilation <= SHARED_MOST;
-}
-
-struct qk_slab_axis qk_slab_axis_for(const struct qk_conv_axis *axis, size_t taps, bool shared)
-{
-    const int64_t divisor = greatest_divisor(axis->stride, axis->dilation);
-    const size_t cycle = (size_t)(axis->stride / divisor);
-    if (!shared || taps <= cycle)
-        return (struct qk_slab_axis){.phases = taps};
-    const size_t shift = (size_t)(axis->dilation / divisor);
-    return (struct qk_slab_axis){cycle, shift, (taps - 1) / cycle * shift};
-}
-
 /* ---- Making them ------------------------------------------------------------------------- */
 
 /* How far behind the elements of a phase's first tap those of its last tap begin: phases that have
  * fewer taps are shorter. */
-static size_t phase_span(const struct qk_slab_axis *axis, size_t taps, size_t first_tap)
+static size_t phase_span(const struct qk_stride_phases *axis, size_t taps, size_t first_tap)
 {
     return first_tap < taps ? (taps - 1 - first_tap) / axis->phases * axis->shift : 0;
 }
@@ -206,7 +173,7 @@ static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const
     const struct qk_slab_order *order = job->order;
     const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
     const size_t width = (size_t)column->kernel;
-    const bool goes_on = column->dilation == 1 && qk_slab_may_share(column);
+    const bool goes_on = column->dilation == 1 && qk_taps_may_share(column);
     for (size_t n = 0; n < qk_size_min(order->column_quads, slabs); n++) {
         const size_t i = first + n;
         const uint8_t *plane = x ? x + i / order->column_quads * job->geometry->channel_size : NULL;

@@ -25,19 +25,7 @@
 
 #include "kernels/conv/backend.h"
 #include "kernels/conv/geometry.h"
-
-/* How the taps of one axis share slabs: tap t belongs to phase t % phases, and reads that phase's
- * slabs t / phases * shift elements further on than the phase's first tap does. */
-struct qk_slab_axis {
-    size_t phases;
-    size_t shift;
-    size_t span; /* how far on the last tap reads: so much longer is a slab than the positions */
-};
-
-/* The stride phases of an axis with so many taps. `shared`: taps that see the same elements share a
- * phase, which is possible only where qk_slab_may_share says so; otherwise each tap is a phase. */
-struct qk_slab_axis qk_slab_axis_for(const struct qk_conv_axis *axis, size_t taps, bool shared);
-bool qk_slab_may_share(const struct qk_conv_axis *axis);
+#include "kernels/conv/stride_phases.h"
 
 /* The order of K: which terms each step of a sum has, and so how weights are packed. The slabs of
  * one tap are cut into K blocks of up to 16. For each K block come the taps of all axes but the
@@ -104,7 +92,7 @@ static inline struct qk_slab_terms qk_slab_terms(const struct qk_slab_order *ord
  * of steps. Where not all K chunks fit into the cache at once, K is taken in parts of k_part_chunks
  * of them. */
 struct qk_slab_layout {
-    struct qk_slab_axis row, column;
+    struct qk_stride_phases row, column;
     bool fine;
     size_t rows, columns; /* positions of a full unit */
     size_t overlap;       /* columns of padding behind a row that are those before the next */
