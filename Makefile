@@ -149,7 +149,8 @@ KERNELS := \
     kernels/conv/sgemm/pack.c kernels/conv/sgemm/run.c \
     kernels/conv/sgemm/im2col_kernels_scalar.c kernels/conv/sgemm/im2col_kernels_avx2.c \
     kernels/conv/sgemm/im2col_kernels_avx512bw.c \
-    kernels/conv/stride_phases.c kernels/conv/backend.c kernels/conv/conv.c
+    kernels/conv/stride_phases.c kernels/conv/alloc.c kernels/conv/channels.c \
+    kernels/conv/choose.c kernels/conv/backend.c kernels/conv/conv.c
 
 # By rooms: each may include only itself and those that stand before it.
 SERVER := \

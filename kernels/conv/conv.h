@@ -29,6 +29,7 @@
 #include "kernels/gemm/openblas.h"
 #include "kernels/qk.h"
 
+struct qk_conv_algorithm;
 struct qk_conv_backend;
 struct qk_conv_tuning;
 struct qk_conv_costs;
@@ -112,8 +113,6 @@ struct qk_conv_depthwise {
     bool any_zero_point;   /* one of them is not 0 */
 };
 
-enum qk_conv_algorithm { QK_CONV_SGEMM, QK_CONV_IGEMM, QK_CONV_DEPTHWISE };
-
 /* How packing is cut into units. An item is a panel or an output channel with all that belongs to
  * it: weights, zero points, sums, bias and multipliers; a unit is some items. */
 struct qk_conv_packing {
@@ -131,9 +130,9 @@ struct qk_conv {
     int32_t x_zero_point;
     size_t depth; /* K: terms of one sum, group_channels * kernel volume */
     const struct qk_conv_tuning *tuning;
-    const struct qk_conv_backend *backend; /* NULL: sgemm */
-    const struct qk_conv_costs *costs;     /* the backend's, for igemm */
-    enum qk_conv_algorithm algorithm;      /* which of the next three is filled */
+    const struct qk_conv_backend *backend;     /* NULL: sgemm */
+    const struct qk_conv_costs *costs;         /* the backend's, for igemm */
+    const struct qk_conv_algorithm *algorithm; /* whose of the next three is filled */
     struct qk_conv_sgemm sgemm;
     struct qk_conv_igemm igemm;
     struct qk_conv_depthwise depthwise;

@@ -155,6 +155,9 @@ size_t qk_depthwise_quad(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_geometry *geometry, size_t plane, size_t row,
                          size_t column);
 
+/* Whether depthwise can serve this convolution on its backend. */
+bool qk_conv_is_depthwise(const struct qk_conv *conv);
+
 /* The depthwise kernel of a backend. */
 struct qk_depthwise {
     const char *kernel; /* as the answer has it */

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "kernels/conv/algorithm.h"
+#include "kernels/conv/alloc.h"
+#include "kernels/conv/channels.h"
 #include "kernels/conv/sizes.h"
 #include "kernels/wrap.h"
 
@@ -59,7 +61,7 @@ bool qk_conv_is_depthwise(const struct qk_conv *conv)
     return true;
 }
 
-bool qk_conv_prepare_depthwise(struct qk_conv *conv, struct qk_memory memory, double *item_cycles)
+static bool prepare(struct qk_conv *conv, struct qk_memory memory, double *item_cycles)
 {
     const struct qk_conv_constants *from = &conv->constants;
     const size_t channels = conv->desc.out_channels;
@@ -93,7 +95,7 @@ static void sum_weights(const struct qk_conv *conv, size_t begin, size_t end)
     }
 }
 
-QK_WRAPS void qk_conv_pack_depthwise(const struct qk_conv *conv, size_t begin, size_t end)
+QK_WRAPS static void pack(const struct qk_conv *conv, size_t begin, size_t end)
 {
     const struct qk_conv_constants *from = &conv->constants;
     const uint8_t flip = from->w_type == QK_INT8 ? 0 : 0x80;
@@ -116,7 +118,8 @@ QK_WRAPS void qk_conv_pack_depthwise(const struct qk_conv *conv, size_t begin, s
         conv->bias[m] =
             (int32_t)((uint32_t)conv->bias[m] - (uint32_t)conv->depth * (uint32_t)zero_point);
     }
-    qk_conv_pack_channels(conv, begin, end);
+    qk_conv_pack_channels(conv, qk_conv_x_offset(conv, conv->backend->depthwise->x_signed), begin,
+                          end);
 }
 
 /* ---- Run --------------------------------------------------------------------------------- */
@@ -275,10 +278,11 @@ static double cut_units(struct state *state)
     return channel * (double)state->unit_groups + made * 5;
 }
 
-bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
-                            const struct qk_conv_geometry *geometry, struct qk_memory memory,
-                            struct qk_plan *plan)
+static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory memory,
+                      struct qk_plan *plan)
 {
+    const struct qk_conv *conv = args->conv;
+    const struct qk_conv_geometry *geometry = args->geometry;
     struct state *state = qk_conv_alloc(memory, 1, sizeof(*state));
     if (!state)
         return false;
@@ -314,7 +318,7 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_epilogue
         .offsets = offsets,
         .weight_orders = weight_orders,
         .any_zero_point = conv->depthwise.any_zero_point,
-        .epilogue = epilogue,
+        .epilogue = args->epilogue,
         .y_stride = geometry->positions,
     };
     fill_quads(state, offsets, weight_orders);
@@ -326,3 +330,9 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_epilogue
     plan->unit_cost_ns = (uint64_t)(cycles / conv->tuning->cycles_per_ns) + 1;
     return true;
 }
+
+const struct qk_conv_algorithm qk_conv_algorithm_depthwise = {
+    .prepare = prepare,
+    .pack = pack,
+    .plan = make_plan,
+};

@@ -1,7 +1,9 @@
 /* Packs weights into panels, as the backend's products read them (kernels/gemm/igemm.h). */
 #include <string.h>
 
-#include "kernels/conv/algorithm.h"
+#include "kernels/conv/alloc.h"
+#include "kernels/conv/channels.h"
+#include "kernels/conv/igemm/pack.h"
 
 #include "kernels/conv/sizes.h"
 #include "kernels/wrap.h"
@@ -272,7 +274,10 @@ void qk_conv_pack_igemm(const struct qk_conv *conv, size_t begin, size_t end)
     const struct qk_conv_igemm *packed = &conv->igemm;
     const struct qk_slab_order order = qk_slab_order_for(&conv->desc, conv->backend, conv->costs);
     const size_t rows = conv->desc.out_channels / conv->desc.group;
-    const size_t mr = conv->backend->igemm->mr;
+    const struct qk_igemm *igemm = conv->backend->igemm;
+    const size_t mr = igemm->mr;
+    const int32_t x_offset = /* words hold x - x_zp */
+        igemm->quad_k == 2 ? 0 : qk_conv_x_offset(conv, igemm->x_signed);
     if (packed->ones && begin == 0) /* it belongs to no panel: the first one's unit packs it */
         pack_ones(conv, &order, packed->ones); /* so small that no kernel calls them wide */
     for (size_t i = begin; i < end; i++) {
@@ -284,6 +289,6 @@ void qk_conv_pack_igemm(const struct qk_conv *conv, size_t begin, size_t end)
         mark_wide_slabs(conv, &order, last - first, panel);
         for (size_t m = first; packed->w_zero_point && m < last; m++)
             packed->w_zero_point[m] = qk_w_zero_point(conv, m) - zero_point_centre(conv);
-        qk_conv_pack_channels(conv, first, last);
+        qk_conv_pack_channels(conv, x_offset, first, last);
     }
 }

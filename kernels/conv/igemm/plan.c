@@ -13,6 +13,8 @@
 #include <math.h>
 
 #include "kernels/conv/algorithm.h"
+#include "kernels/conv/alloc.h"
+#include "kernels/conv/igemm/pack.h"
 #include "kernels/conv/igemm/plan.h"
 #include "kernels/conv/sizes.h"
 
@@ -392,17 +394,17 @@ static void fit(struct qk_conv_igemm_plan *plan, double *cycles)
               (double)(best.row_bands * best.column_bands);
 }
 
-bool qk_conv_plan_igemm(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
-                        const struct qk_conv_geometry *geometry, struct qk_memory memory,
-                        struct qk_plan *plan)
+static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory memory,
+                      struct qk_plan *plan)
 {
+    const struct qk_conv *conv = args->conv;
     struct qk_conv_igemm_plan *state = qk_conv_alloc(memory, 1, sizeof(*state));
     if (!state)
         return false;
     *state = (struct qk_conv_igemm_plan){
         .conv = conv,
-        .epilogue = epilogue,
-        .geometry = *geometry,
+        .epilogue = args->epilogue,
+        .geometry = *args->geometry,
         .order = qk_slab_order_for(&conv->desc, conv->backend, conv->costs),
         .rows = conv->desc.out_channels / conv->desc.group,
     };
@@ -430,3 +432,9 @@ bool qk_conv_plan_igemm(const struct qk_conv *conv, const struct qk_epilogue *ep
         cycles < 1e15 ? (uint64_t)(cycles / conv->tuning->cycles_per_ns) + 1 : (uint64_t)1e15;
     return true;
 }
+
+const struct qk_conv_algorithm qk_conv_algorithm_igemm = {
+    .prepare = qk_conv_prepare_igemm,
+    .pack = qk_conv_pack_igemm,
+    .plan = make_plan,
+};

@@ -3,6 +3,7 @@
 #include "kernels/conv/igemm/plan.h"
 
 #include "kernels/conv/algorithm.h"
+#include "kernels/conv/channels.h"
 #include "kernels/conv/sizes.h"
 
 #include <string.h>

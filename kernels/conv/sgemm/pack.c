@@ -1,5 +1,9 @@
 /* Packs weights as floats, less their zero points, for convolutions by sgemm. */
-#include "kernels/conv/algorithm.h"
+#include "kernels/conv/sgemm/pack.h"
+
+#include "kernels/conv/alloc.h"
+#include "kernels/conv/backend.h"
+#include "kernels/conv/channels.h"
 #include "kernels/conv/widen.h"
 
 /* Rough: the cycles that packing a weight takes, and all else that an output channel has. */
@@ -69,5 +73,5 @@ void qk_conv_pack_sgemm(const struct qk_conv *conv, size_t begin, size_t end)
             pack_row(conv, m);
         conv->bias[m] = empty ? 0 : qk_conv_weight_sum(conv, m);
     }
-    qk_conv_pack_channels(conv, begin, end);
+    qk_conv_pack_channels(conv, conv->sgemm.x_fill, begin, end);
 }

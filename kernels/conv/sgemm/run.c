@@ -3,7 +3,10 @@
 #include <string.h>
 
 #include "kernels/conv/algorithm.h"
+#include "kernels/conv/alloc.h"
+#include "kernels/conv/backend.h"
 #include "kernels/conv/sgemm/im2col_kernels.h"
+#include "kernels/conv/sgemm/pack.h"
 #include "kernels/conv/sizes.h"
 #include "kernels/wrap.h"
 
@@ -221,20 +224,19 @@ static uint64_t guess_unit_ns(const struct state *state)
            1;
 }
 
-bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
-                        const struct qk_openblas *openblas, const struct qk_im2col_kernels *im2col,
-                        const struct qk_conv_geometry *geometry, struct qk_memory memory,
-                        struct qk_plan *plan)
+static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory memory,
+                      struct qk_plan *plan)
 {
+    const struct qk_conv *conv = args->conv;
     struct state *state = qk_conv_alloc(memory, 1, sizeof(*state));
     if (!state)
         return false;
     *state = (struct state){
         .conv = conv,
-        .epilogue = epilogue,
-        .openblas = openblas,
-        .im2col = im2col,
-        .geometry = *geometry,
+        .epilogue = args->epilogue,
+        .openblas = args->openblas,
+        .im2col = args->im2col,
+        .geometry = *args->geometry,
         .rows = conv->desc.out_channels / conv->desc.group,
     };
     qk_conv_geometry_squeeze(&state->geometry, 1);
@@ -251,3 +253,9 @@ bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_epilogue *ep
     plan->state = state;
     return true;
 }
+
+const struct qk_conv_algorithm qk_conv_algorithm_sgemm = {
+    .prepare = qk_conv_prepare_sgemm,
+    .pack = qk_conv_pack_sgemm,
+    .plan = make_plan,
+};

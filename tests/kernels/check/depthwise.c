@@ -403,7 +403,7 @@ static void check_jobs(struct check *check, const void *kernel)
     of.conv.tuning = &of.tuning;
     of.tuning.cycles_per_ns = 3;
     of.tuning.unit_ns = check_chance(check, 3) ? 1000 : 100000; /* units of few channels, too */
-    of.conv.algorithm = QK_CONV_DEPTHWISE;
+    of.conv.algorithm = &qk_conv_algorithm_depthwise;
     draw_convolution(check, subject, &of, &x);
     draw_weights(check, &of);
     uint8_t *data = check_buffer(check, "x", CHECK_INPUT, x.count, 1);
@@ -411,8 +411,8 @@ static void check_jobs(struct check *check, const void *kernel)
     plan.outputs[0].count = of.geometry.images * of.conv.desc.out_channels * of.geometry.positions;
     of.y = check_outputs(check, "y", plan.outputs[0].count, 1);
     describe(check, &of, &x);
-    if (!qk_conv_plan_depthwise(&of.conv, &of.epilogue, &of.geometry,
-                                (struct qk_memory){alloc, check}, &plan)) {
+    const struct qk_conv_plan_args args = {&of.conv, &of.epilogue, &of.geometry, NULL, NULL};
+    if (!of.conv.algorithm->plan(&args, (struct qk_memory){alloc, check}, &plan)) {
         check_that(check, false, "there is no plan");
         return;
     }

@@ -1,0 +1,37 @@
+/* What all three algorithms pack for each output channel: sums of weights, bias and multiplier.
+ * Private to conv/. */
+#ifndef KERNELS_CONV_CHANNELS_H
+#define KERNELS_CONV_CHANNELS_H
+
+#include "kernels/conv/conv.h"
+
+/* The zero point of an output channel's weights, of which there is one for all channels, or one
+ * each. */
+static inline int32_t qk_w_zero_point(const struct qk_conv *conv, size_t channel)
+{
+    const struct qk_conv_constants *constants = &conv->constants;
+    const uint8_t byte = constants->w_zero_point[constants->w_zero_point_count == 1 ? 0 : channel];
+    return constants->w_type == QK_INT8 ? (int8_t)byte : byte;
+}
+
+/* What each byte of x is xored with to become the operand of a product, which takes unsigned bytes
+ * or signed ones. */
+static inline uint8_t qk_conv_x_flip(enum qk_type x_type, bool x_signed)
+{
+    return (x_type == QK_INT8) != x_signed ? 0x80 : 0;
+}
+
+/* Returns the offset of a stored activation, stored = x - x_zero_point + offset, in an algorithm
+ * that multiplies bytes: unsigned ones or, with x_signed, signed ones. */
+int32_t qk_conv_x_offset(const struct qk_conv *conv, bool x_signed);
+
+/* Returns sum(w - w_zp) of one output channel, modulo 2^32. */
+int32_t qk_conv_weight_sum(const struct qk_conv *conv, size_t channel);
+
+/* Packs bias and multiplier of output channels [begin, end). Activations are multiplied as they are
+ * stored, so every sum is too large by x_offset times the sum of weights. This is subtracted from
+ * the bias here, once. Before the call conv->bias holds sum(w - w_zp) of each channel, modulo 2^32,
+ * unless x_offset is 0. */
+void qk_conv_pack_channels(const struct qk_conv *conv, int32_t x_offset, size_t begin, size_t end);
+
+#endif

@@ -1,0 +1,76 @@
+/* Chooses the algorithm and the backend of one convolution. kernels/choice.c has chosen before
+ * which backends a machine has at all. */
+#include "kernels/conv/algorithm.h"
+
+#include <math.h>
+
+#include "kernels/conv/depthwise/depthwise.h"
+#include "kernels/conv/igemm/pack.h"
+
+/* Whether the weights would fill less than a tenth of the tiles and steps of a kernel that takes
+ * whole ones, and so take ten times the time and memory that they should. */
+static bool leaves_tiles_empty(const struct qk_conv *conv, const struct qk_conv_backend *backend)
+{
+    const struct qk_slab_order order =
+        qk_slab_order_for(&conv->desc, backend, &conv->tuning->main_costs);
+    const double rows = (double)(conv->desc.out_channels / conv->desc.group);
+    const double tile_rows = ceil(rows / QK_IGEMM_STEP_SLABS) * QK_IGEMM_STEP_SLABS;
+    const double step_terms = (double)(QK_IGEMM_STEP_SLABS * order.quad_k);
+    return rows * (double)conv->depth < 0.1 * tile_rows * step_terms * (double)order.steps;
+}
+
+/* Whether a kernel by position, with rows that fill its vectors only in part and few slabs between
+ * the beginning and the end of a tile, would take longer than one by rows. */
+static bool leaves_rows_idle(const struct qk_conv *conv, const struct qk_conv_backend *backend)
+{
+    const struct qk_slab_order order = qk_slab_order_for(&conv->desc, backend, conv->costs);
+    const double lanes = (double)backend->igemm->lanes;
+    const double rows = (double)(conv->desc.out_channels / conv->desc.group);
+    const double tile_rows = ceil(rows / lanes) * lanes;
+    const double slabs = (double)(order.slabs * (order.steps / order.k_blocks));
+    return rows * slabs < backend->small_m_speed * tile_rows * (slabs + backend->tile_slabs);
+}
+
+/* A kernel with `mark_wide` takes 1.6 times as long for a slab of wide weights as for another, and
+ * the kernel of words, which needs no slabs of another kind, takes 1.4 times as long for any. Where
+ * kinds alternate, a branch comes on top. Measured with masked features on a Xeon of 2023. */
+#define WIDE_SHARE_MAX 0.2
+
+static bool has_wide_weights(const struct qk_conv *conv, const struct qk_conv_backend *backend)
+{
+    return backend->igemm->mark_wide && qk_conv_wide_share(conv, backend) > WIDE_SHARE_MAX;
+}
+
+/* Whether what sgemm needs before and behind costs more than its products save: x as floats, and
+ * sums from floats. */
+static bool is_too_small_for_sgemm(const struct qk_conv *conv)
+{
+    const struct qk_conv_tuning *tuning = conv->tuning;
+    const double rows = (double)(conv->desc.out_channels / conv->desc.group);
+    const double depth = (double)conv->depth;
+    const double saved =
+        rows * depth * (1 / tuning->small_tile_costs.terms_per_ns - 1 / tuning->sgemm_terms_per_ns);
+    return saved < depth / tuning->im2col_per_ns + rows / tuning->requantized_per_ns;
+}
+
+void qk_conv_choose(struct qk_conv *conv, size_t weights)
+{
+    const struct qk_conv_tuning *tuning = conv->tuning;
+    /* Without weights there is nothing to multiply, which sgemm does without OpenBLAS. */
+    conv->algorithm = &qk_conv_algorithm_sgemm;
+    if (!tuning->small_tile || weights == 0)
+        return;
+    conv->algorithm = &qk_conv_algorithm_depthwise;
+    conv->backend = tuning->depthwise;
+    if (qk_conv_is_depthwise(conv))
+        return;
+    const bool small_tile = !tuning->main ? is_too_small_for_sgemm(conv)
+                                          : tuning->main != tuning->small_tile &&
+                                                leaves_tiles_empty(conv, tuning->main);
+    conv->backend = small_tile ? tuning->small_tile : tuning->main;
+    conv->costs = small_tile ? &tuning->small_tile_costs : &tuning->main_costs;
+    if (conv->backend && conv->backend->small_m &&
+        (leaves_rows_idle(conv, conv->backend) || has_wide_weights(conv, conv->backend)))
+        conv->backend = conv->backend->small_m;
+    conv->algorithm = conv->backend ? &qk_conv_algorithm_igemm : &qk_conv_algorithm_sgemm;
+}
