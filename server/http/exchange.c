@@ -51,7 +51,7 @@ static size_t decrypted_bytes(const struct qd_connection *connection)
 static bool is_outgoing(struct qd_connection *connection)
 {
     return connection->is_http_1_1 && !connection->is_head && qd_io_hooks_has(connection) &&
-           qd_response_print(connection->request, &connection->outgoing);
+           qd_response_print(connection->request, &connection->io.outgoing);
 }
 
 static enum MHD_Result send_answer(struct qd_connection *connection)
@@ -324,7 +324,7 @@ static uint64_t end_request(struct qd_connection *connection, bool delivered)
     exchange->handler.closed(exchange->handler.context, connection->request, delivered);
     qd_refuse_end_request(exchange, connection->request);
     connection->request = NULL;
-    connection->outgoing.count = 0;
+    connection->io.outgoing.count = 0;
     return now_ns;
 }
 

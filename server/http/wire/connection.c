@@ -134,7 +134,7 @@ static void start_to_wait(struct qd_connection *connection, uint64_t now_ns)
 /* Puts it onto the epoll, or changes what it is there for. */
 static void set_watch(struct qd_connection *connection)
 {
-    const bool counts = connection->measured && connection->counts_room;
+    const bool counts = connection->pace.measured && connection->pace.counts_room;
     struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET | (counts ? EPOLLOUT : 0u),
                                 .data.ptr = connection};
     const int operation = connection->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
@@ -144,9 +144,9 @@ static void set_watch(struct qd_connection *connection)
 
 static void stop_measuring(struct qd_connection *connection)
 {
-    connection->measured = false;
-    connection->drained_bytes = 0;
-    if (connection->counts_room)
+    connection->pace.measured = false;
+    connection->pace.drained_bytes = 0;
+    if (connection->pace.counts_room)
         set_watch(connection);
 }
 
@@ -288,15 +288,15 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
     const bool goes_on = connection->state == QD_CONNECTION_NEW && to == QD_CONNECTION_HEAD;
     connection->since_ns = now_ns;
     connection->state = to;
-    connection->moved_bytes = 0;
-    if (connection->measured)
+    connection->pace.moved_bytes = 0;
+    if (connection->pace.measured)
         stop_measuring(connection);
     if (connection->wide)
         narrow(connection);
     if (to == QD_CONNECTION_HEAD)
         connection->first_byte_ns = connection->since_ns;
     else if (to == QD_CONNECTION_BODY)
-        connection->chunks = connection->waited_look = connection->continue_left = 0;
+        connection->chunks = connection->pace.waited_look = connection->io.continue_left = 0;
     else if (to == QD_CONNECTION_PROCESSING)
         forget_question(connection);
     else if (to == QD_CONNECTION_IDLE)
@@ -337,7 +337,7 @@ void qd_connection_cut(struct qd_connection *connection)
 static bool waits_for_us(const struct qd_connection *connection)
 {
     struct pollfd socket = {.fd = connection->fd, .events = POLLOUT};
-    if (connection->held || connection->placed_bytes > 0)
+    if (connection->held || connection->io.placed_bytes > 0)
         return true;
     if (connection->state == QD_CONNECTION_BODY)
         return has_unread(connection);
@@ -354,20 +354,20 @@ static uint64_t moved(struct qd_connection *connection)
     uint64_t count;
     if (connection->state == QD_CONNECTION_BODY)
         return connection->request->body.count;
-    connection->counts_room = !qd_socket_acknowledged(connection->fd, &count);
-    if (!connection->counts_room)
+    connection->pace.counts_room = !qd_socket_acknowledged(connection->fd, &count);
+    if (!connection->pace.counts_room)
         return count;
-    return UINT32_MAX + connection->drained_bytes - qd_socket_unread(connection->fd);
+    return UINT32_MAX + connection->pace.drained_bytes - qd_socket_unread(connection->fd);
 }
 
 /* An answer's first window only begins the count: most end in it, and cost no call. */
 static bool keeps_pace(struct qd_connection *connection)
 {
     const uint64_t bytes = moved(connection);
-    const uint64_t since = bytes - connection->moved_bytes;
-    connection->moved_bytes = bytes;
-    if (connection->state == QD_CONNECTION_ANSWER && !connection->measured) {
-        connection->measured = true;
+    const uint64_t since = bytes - connection->pace.moved_bytes;
+    connection->pace.moved_bytes = bytes;
+    if (connection->state == QD_CONNECTION_ANSWER && !connection->pace.measured) {
+        connection->pace.measured = true;
         set_watch(connection);
         return true;
     }
@@ -415,11 +415,11 @@ void qd_connections_look_for_stalled(struct qd_connections *all, bool rested)
         if (connection->state != QD_CONNECTION_BODY || connection->held ||
             !waits_for_us(connection))
             continue;
-        const bool waited = connection->waited_look + 1 == all->look;
-        const uint64_t waited_bytes = connection->waited_bytes;
-        connection->waited_look = all->look;
-        connection->waited_bytes = moved(connection);
-        if (waited && waited_bytes == connection->waited_bytes)
+        const bool waited = connection->pace.waited_look + 1 == all->look;
+        const uint64_t waited_bytes = connection->pace.waited_bytes;
+        connection->pace.waited_look = all->look;
+        connection->pace.waited_bytes = moved(connection);
+        if (waited && waited_bytes == connection->pace.waited_bytes)
             all->on_slow(connection);
     }
 }
@@ -446,7 +446,7 @@ void qd_connections_on_hangups(struct qd_connections *all)
     for (int i = 0; i < count; i++) {
         struct qd_connection *connection = events[i].data.ptr;
         if ((events[i].events & EPOLLOUT) != 0)
-            connection->drained_bytes += buffer_bytes(connection);
+            connection->pace.drained_bytes += buffer_bytes(connection);
         const bool ends = (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
         if (ends && connection->peer == QD_PEER_SENDS) {
             append(&all->ended, &connection->watch);
@@ -463,7 +463,7 @@ void qd_connections_on_hangups(struct qd_connections *all)
 /* All that it sent has been read. */
 static bool is_read_up(const struct qd_connection *connection)
 {
-    return connection->placed_bytes == 0 && !has_unread(connection);
+    return connection->io.placed_bytes == 0 && !has_unread(connection);
 }
 
 static bool is_doubtful(const struct qd_connection *connection, uint64_t now_ns)

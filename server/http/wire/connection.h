@@ -108,6 +108,28 @@ struct qd_connections {
     bool cutting;  /* and now everybody else, too */
 };
 
+/* What the I/O hooks keep of a connection (io_hooks.h). */
+struct qd_connection_io {
+    size_t placed_bytes; /* of the body: are in their place, and not taken yet */
+    size_t untold_bytes; /* the last of these: the library does not know of them yet */
+    /* Bytes of "100 Continue" that the socket has not taken: their last ones. Over TLS, not 0:
+     * GnuTLS keeps a record with it. The first are ours, and go before whatever is sent next. The
+     * others are the library's, which sends them itself. */
+    uint8_t interim_left;
+    uint8_t continue_left;
+    struct qd_part outgoing; /* of the answer, what is left to go out in the library's stead */
+};
+
+/* How fast its body comes, or its answer goes (--min-rate). */
+struct qd_connection_pace {
+    uint64_t moved_bytes;   /* of body or answer, when the window began */
+    uint64_t waited_look;   /* the last at which some of this body waited to be read; 0: none */
+    uint64_t waited_bytes;  /* what had been read by then */
+    uint64_t drained_bytes; /* of the socket's buffer, since they are counted */
+    bool measured;          /* a window has begun in which the answer's way is counted */
+    bool counts_room;       /* by the room in the socket's buffer: a Unix socket's, mostly */
+};
+
 struct qd_connection {
     struct qd_connections *all;
     enum qd_connection_state state;
@@ -118,20 +140,10 @@ struct qd_connection {
     uint64_t first_byte_ns; /* when the request's first line was there; 0: between requests */
     uint64_t since_ns;      /* when it came into its state */
     uint64_t deadline_ns;   /* UINT64_MAX: none */
-    uint64_t moved_bytes;   /* of body or answer, when the window began */
-    uint64_t waited_look;   /* the last at which some of this body waited to be read; 0: none */
-    uint64_t waited_bytes;  /* what had been read by then */
-    uint64_t drained_bytes; /* of its socket's buffer, since somebody counts them */
     uint64_t ended_ns;
-    uint64_t chunks;     /* of the body: pieces in which it came */
-    size_t placed_bytes; /* of the body: are in their place, and not taken yet (io_hooks.h) */
-    size_t untold_bytes; /* the last of these: the library does not know of them yet */
-    /* Bytes of "100 Continue" that the socket has not taken: their last ones. Over TLS, not 0:
-     * GnuTLS keeps a record with it. The first are ours, and go before whatever is sent next
-     * (io_hooks.h). The others are the library's, which sends them itself. */
-    uint8_t interim_left;
-    uint8_t continue_left;
-    struct qd_part outgoing;   /* of the answer, what is left to go out in the library's stead */
+    uint64_t chunks; /* of the body: pieces in which it came */
+    struct qd_connection_io io;
+    struct qd_connection_pace pace;
     struct qd_framing framing; /* of all that has come */
     uint64_t done_count;       /* requests that are answered */
     size_t target_bytes;       /* of the request's first line */
@@ -142,8 +154,6 @@ struct qd_connection {
     bool handshake_done; /* TLS's */
     bool wide;           /* its socket's buffer is, for this answer */
     bool watched;        /* is on the epoll */
-    bool measured;       /* a window has begun in which the answer's way is counted */
-    bool counts_room;    /* by the room in its socket's buffer: a Unix socket's, mostly */
     bool is_head;        /* the request is a HEAD */
     bool held;           /* in BODY, until there are pages for what the library has read of it */
     bool is_http_1_1;

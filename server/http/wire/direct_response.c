@@ -14,14 +14,14 @@ void qd_direct_response_interim(struct qd_connection *connection, void *session)
 {
     if (session != NULL) {
         if (qd_tls_send(session, QD_INTERIM, QD_INTERIM_BYTES) == QD_TLS_KEPT)
-            connection->interim_left = QD_INTERIM_BYTES;
+            connection->io.interim_left = QD_INTERIM_BYTES;
         return; /* a session that is over fails with whatever is sent next, too */
     }
     const ssize_t sent =
         send(connection->fd, QD_INTERIM, QD_INTERIM_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT);
     /* Where the socket took nothing, other bytes are on their way, which ask the same. */
     if (sent > 0)
-        connection->interim_left = (uint8_t)(QD_INTERIM_BYTES - (size_t)sent);
+        connection->io.interim_left = (uint8_t)(QD_INTERIM_BYTES - (size_t)sent);
 }
 
 static bool send_over_tls(void *session, const struct iovec *parts, size_t count)
@@ -49,8 +49,8 @@ bool qd_direct_response(struct qd_connection *connection, void *session, const c
             (struct iovec){(void *)(size_t)answer->parts[i].bytes, answer->parts[i].count};
         bytes += answer->parts[i].count;
     }
-    connection->interim_left += connection->continue_left; /* one of the two is 0 */
-    connection->continue_left = 0;
+    connection->io.interim_left += connection->io.continue_left; /* one of the two is 0 */
+    connection->io.continue_left = 0;
     if (session != NULL)
         return send_over_tls(session, parts, count);
     const struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};

@@ -20,7 +20,7 @@ bool qd_direct_response(struct qd_connection *connection, void *session, const c
  * client's system answers with a reset. So something has to be sent that no client minds, and
  * HTTP/1.1 has just that: an interim answer may come at any time. 100 (Continue) is the one that
  * every client skips; some take the 102 that was meant for it as final. What does not
- * fit into the socket goes before whatever is sent next: connection->interim_left. */
+ * fit into the socket goes before whatever is sent next: connection->io.interim_left. */
 void qd_direct_response_interim(struct qd_connection *connection, void *session);
 
 #endif

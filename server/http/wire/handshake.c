@@ -84,15 +84,15 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_send(gnutls_session
         return real_send(session, bytes, count);
     if (connection->state == QD_CONNECTION_CLOSING)
         return GNUTLS_E_PUSH_ERROR; /* the direct response is out: the library has nothing to add */
-    if (connection->interim_left > 0) {
+    if (connection->io.interim_left > 0) {
         const ssize_t result = real_send(session, NULL, 0);
         if (result < 0)
             return result;
-        connection->interim_left = 0;
+        connection->io.interim_left = 0;
     }
     const ssize_t result = real_send(session, bytes, count);
     if (connection->state == QD_CONNECTION_BODY && count <= QD_INTERIM_BYTES)
-        connection->continue_left =
+        connection->io.continue_left =
             result == GNUTLS_E_AGAIN || result == GNUTLS_E_INTERRUPTED ? (uint8_t)count : 0;
     return result;
 }

@@ -72,10 +72,10 @@ static char *find_place(const struct qd_connection *connection, size_t *room)
     if (connection->state != QD_CONNECTION_BODY || connection->handshake_done ||
         !qd_framing_is_in_body(framing) || framing->done_count != connection->done_count)
         return NULL;
-    const uint64_t ours = request->body.count + connection->placed_bytes;
+    const uint64_t ours = request->body.count + connection->io.placed_bytes;
     if (framing->body_bytes - framing->left_bytes != ours)
         return NULL;
-    const size_t there = qd_request_body_room(request, connection->placed_bytes);
+    const size_t there = qd_request_body_room(request, connection->io.placed_bytes);
     if (there == 0)
         return NULL;
     *room = there < QD_PLACED_BYTES_MAX ? there : QD_PLACED_BYTES_MAX;
@@ -85,8 +85,8 @@ static char *find_place(const struct qd_connection *connection, size_t *room)
 /* As if the library read what it does not know of yet. */
 static size_t tell(struct qd_connection *connection, size_t count)
 {
-    const size_t told = connection->untold_bytes < count ? connection->untold_bytes : count;
-    connection->untold_bytes -= told;
+    const size_t told = connection->io.untold_bytes < count ? connection->io.untold_bytes : count;
+    connection->io.untold_bytes -= told;
     return told;
 }
 
@@ -94,9 +94,9 @@ size_t qd_io_hooks_take_body(struct qd_connection *connection, const char *bytes
 {
     struct qd_request *request = connection->request;
     const uint64_t bytes_max = connection->all->config->max_body_bytes;
-    const size_t placed = connection->placed_bytes < count ? connection->placed_bytes : count;
+    const size_t placed = connection->io.placed_bytes < count ? connection->io.placed_bytes : count;
     if (placed > 0) {
-        connection->placed_bytes -= placed;
+        connection->io.placed_bytes -= placed;
         qd_request_take_body(request, request->body.bytes + request->body.count, placed, bytes_max);
     }
     if (placed == count)
@@ -135,8 +135,8 @@ ssize_t qd_io_hooks_read(struct qd_connection *connection,
             return on_fault(connection, others);
         drained = (size_t)result < room;
         if (place != NULL) {
-            connection->placed_bytes += left;
-            connection->untold_bytes += left;
+            connection->io.placed_bytes += left;
+            connection->io.untold_bytes += left;
             kept += tell(connection, count - kept);
         } else {
             kept += left;
@@ -216,16 +216,16 @@ __attribute__((visibility("default"))) ssize_t recv(int fd, void *bytes, size_t 
 /* True: nothing of an interim answer is left. False: errno says why it is. */
 static bool send_interim(struct qd_connection *connection)
 {
-    const size_t left = connection->interim_left;
+    const size_t left = connection->io.interim_left;
     if (left == 0)
         return true;
     const ssize_t sent = library_send(connection->fd, &QD_INTERIM[QD_INTERIM_BYTES - left], left,
                                       MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE);
     if (sent < 0)
         return false;
-    connection->interim_left = (uint8_t)(left - (size_t)sent);
+    connection->io.interim_left = (uint8_t)(left - (size_t)sent);
     errno = EAGAIN;
-    return connection->interim_left == 0;
+    return connection->io.interim_left == 0;
 }
 
 /* In BODY the library has nothing to send but its own interim answer. */
@@ -234,7 +234,7 @@ static ssize_t send_for_library(struct qd_connection *connection, const void *by
 {
     const ssize_t sent = library_send(connection->fd, bytes, count, flags);
     if (connection->state == QD_CONNECTION_BODY && sent >= 0 && count <= QD_INTERIM_BYTES)
-        connection->continue_left = (uint8_t)(count - (size_t)sent);
+        connection->io.continue_left = (uint8_t)(count - (size_t)sent);
     return sent;
 }
 
@@ -255,7 +255,7 @@ __attribute__((visibility("default"))) ssize_t send(int fd, const void *bytes, s
         return library_send(fd, bytes, count, flags);
     if (!send_interim(connection))
         return -1;
-    struct qd_part *outgoing = &connection->outgoing;
+    struct qd_part *outgoing = &connection->io.outgoing;
     if (outgoing->count == 0)
         return send_for_library(connection, bytes, count, flags);
     const ssize_t sent = library_send(fd, outgoing->bytes, outgoing->count, flags & ~MSG_MORE);

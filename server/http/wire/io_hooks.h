@@ -9,10 +9,10 @@
  * such a call goes to the first definition that the loader finds, which is the program's
  * (error_hook.h says more): io_hooks.c defines recv, and handshake.c gnutls_record_recv.
  *
- * The other way, a short answer goes out in the library's stead (connection->outgoing). The library
- * is given an answer without a body, and when it sends the head of that, by send, which io_hooks.c
- * defines, too, the short one is sent. As long as some of it is left, the socket is full to the
- * library; then its own head has gone.
+ * The other way, a short answer goes out in the library's stead (connection->io.outgoing). The
+ * library is given an answer without a body, and when it sends the head of that, by send, which
+ * io_hooks.c defines, too, the short one is sent. As long as some of it is left, the socket is full
+ * to the library; then its own head has gone.
  *
  * An interim answer of ours (direct_response.h) may not fit into a full socket. What is left of it
  * goes before all that is sent later, by whomever: io_hooks.c defines sendmsg, too, and handshake.c

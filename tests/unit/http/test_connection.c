@@ -256,9 +256,9 @@ Test(connection, a_body_that_is_not_taken_yet_is_not_late)
     desk_init(&desk);
     make_old(&desk);
     advance_to(&desk, QD_CONNECTION_BODY);
-    desk.connection->placed_bytes = 1;
+    desk.connection->io.placed_bytes = 1;
     expect_patience(&desk);
-    desk.connection->placed_bytes = 0;
+    desk.connection->io.placed_bytes = 0;
     cr_assert(is_cut(&desk));
     desk_deinit(&desk);
 }
@@ -330,7 +330,7 @@ Test(connection, an_answer_moves_while_its_buffer_is_full)
     cr_assert_gt(recv(desk.client, bytes, sizeof(bytes), MSG_DONTWAIT), RATE);
     let_time_pass(&desk);
     qd_connections_on_hangups(&desk.all);
-    cr_assert_eq(desk.connection->drained_bytes, 0, "there is room again");
+    cr_assert_eq(desk.connection->pace.drained_bytes, 0, "there is room again");
     qd_connections_sweep(&desk.all);
     cr_assert_eq(slow_count, 0, "it has read some");
     desk_deinit(&desk);

@@ -120,7 +120,7 @@ static void library_reads(struct desk *desk)
     cr_assert(result == -1 || (result > 0 && (size_t)result <= room), "%zd", result);
     if (result < (ssize_t)room) {
         cr_assert_not(desk->was_full, "it asks no more until something comes");
-        cr_assert_eq(desk->connection->untold_bytes, 0);
+        cr_assert_eq(desk->connection->io.untold_bytes, 0);
     }
     desk->filled += result > 0 ? (size_t)result : 0;
 }
@@ -141,8 +141,8 @@ static void end_request(struct desk *desk)
     for (size_t i = 0; i < request->body.count; i++)
         wrong += request->body.bytes[i] != value(desk->done, i);
     cr_assert_eq(wrong, 0);
-    cr_assert_eq(connection->placed_bytes, 0);
-    cr_assert_eq(connection->untold_bytes, 0);
+    cr_assert_eq(connection->io.placed_bytes, 0);
+    cr_assert_eq(connection->io.untold_bytes, 0);
     qd_request_destroy(connection->request);
     connection->request = NULL;
     connection->done_count++;
@@ -242,9 +242,9 @@ Test(io_hooks, what_is_read_ahead_has_its_bound)
     struct desk *desk = desk_in_body(16 * MIB, MIB);
     library_reads(desk);
     cr_assert_eq(desk->direct_bytes, QD_PLACED_BYTES_MAX);
-    cr_assert_eq(desk->connection->untold_bytes, QD_PLACED_BYTES_MAX - BUFFER_BYTES);
+    cr_assert_eq(desk->connection->io.untold_bytes, QD_PLACED_BYTES_MAX - BUFFER_BYTES);
     const uint64_t body_bytes = desk->connection->request->body.count;
-    while (desk->connection->untold_bytes > 0) {
+    while (desk->connection->io.untold_bytes > 0) {
         library_runs(desk);
         library_reads(desk);
         cr_assert_eq(desk->direct_bytes, QD_PLACED_BYTES_MAX);
@@ -301,7 +301,7 @@ Test(io_hooks, a_body_without_memory_goes_the_librarys_way)
         library_runs(desk);
     }
     cr_assert_eq(desk->connection->request->error.status, QD_UNAVAILABLE);
-    cr_assert_eq(desk->connection->placed_bytes, 0);
+    cr_assert_eq(desk->connection->io.placed_bytes, 0);
     qd_arena_deinit(&other);
     desk_destroy(desk);
 }
@@ -314,8 +314,8 @@ Test(io_hooks, what_finds_no_room_follows_what_is_in_its_place)
     leave_little(desk, &other);
     library_reads(desk);
     cr_assert_eq(desk->filled, BUFFER_BYTES);
-    cr_assert_gt(desk->connection->placed_bytes, 0);
-    cr_assert_lt(desk->connection->placed_bytes, BUFFER_BYTES);
+    cr_assert_gt(desk->connection->io.placed_bytes, 0);
+    cr_assert_lt(desk->connection->io.placed_bytes, BUFFER_BYTES);
     qd_arena_deinit(&other);
     run(desk);
     desk_destroy(desk);
@@ -386,7 +386,7 @@ Test(io_hooks, a_body_behind_one_in_chunks_is_not_read_into_its_place)
     cr_assert_eq(qd_io_hooks_read(desk->connection, read_stream, desk, bytes, asked),
                  (ssize_t)asked);
     cr_assert_eq(desk->direct_bytes, 0);
-    cr_assert_eq(desk->connection->placed_bytes, 0);
+    cr_assert_eq(desk->connection->io.placed_bytes, 0);
     cr_assert_eq(memcmp(bytes + asked - 15, "first, then the", 15), 0);
     desk_destroy(desk);
 }
@@ -423,7 +423,7 @@ Test(io_hooks, a_short_answer_goes_in_the_librarys_stead)
     unsigned full_count = 0;
     for (size_t i = 0; i < ANSWER_BYTES; i++)
         answer[i] = value(1, i);
-    connection->outgoing = (struct qd_part){answer, ANSWER_BYTES};
+    connection->io.outgoing = (struct qd_part){answer, ANSWER_BYTES};
     ssize_t sent;
     while ((sent = send(connection->fd, head, head_bytes, MSG_DONTWAIT)) < 0) {
         cr_assert_eq(errno, EAGAIN);
