@@ -51,7 +51,7 @@ static void check_node(const struct qk_graph_call *call, const struct qk_node *n
             assert(node->inputs[i] < call->value_count);
         } else if (tensor->type == QK_NONE) {
             assert(node->call.version->inputs[i].optional);
-        } else if (tensor->data != NULL) { /* not a late one */
+        } else if (tensor->data != NULL) { /* not a deferred constant */
             assert(qk_type_bytes(tensor->type, tensor->stored, &bytes));
             touch(tensor->data, bytes);
         }
@@ -79,8 +79,9 @@ static void check_graph(const struct qd_onnx_graph *graph)
     }
     for (size_t i = 0; i < call->node_count; i++)
         check_node(call, &call->nodes[i]);
-    for (size_t i = 0; i < graph->late_count; i++)
-        assert(graph->lates[i].node < call->node_count && graph->lates[i].port < call->input_count);
+    for (size_t i = 0; i < graph->deferred_count; i++)
+        assert(graph->deferred[i].node < call->node_count &&
+               graph->deferred[i].port < call->input_count);
     touch(graph->graph_name, strlen(graph->graph_name));
     touch(graph->producer, strlen(graph->producer));
 }
@@ -122,18 +123,18 @@ static bool make_inputs(struct run *run)
 }
 
 /* As a request does where scales and weights come with it. */
-static bool bind_lates(struct run *run, struct qk_graph_call *call)
+static bool bind_deferred(struct run *run, struct qk_graph_call *call)
 {
     *call = run->graph.call;
-    if (run->graph.late_count == 0)
+    if (run->graph.deferred_count == 0)
         return true;
     struct qk_node *nodes = qd_arena_alloc(&run->arena, call->node_count * sizeof(*nodes));
     if (nodes == NULL)
         return false;
     memcpy(nodes, call->nodes, call->node_count * sizeof(*nodes));
-    for (size_t i = 0; i < run->graph.late_count; i++) {
-        const struct qd_onnx_late *late = &run->graph.lates[i];
-        nodes[late->node].call.inputs[late->input] = run->inputs[late->port];
+    for (size_t i = 0; i < run->graph.deferred_count; i++) {
+        const struct qd_onnx_deferred *deferred = &run->graph.deferred[i];
+        nodes[deferred->node].call.inputs[deferred->input] = run->inputs[deferred->port];
     }
     call->nodes = nodes;
     return true;
@@ -174,7 +175,7 @@ static void run_graph(struct run *run)
     struct qk_graph_plan plan;
     struct qk_error refusal;
     struct qd_error error;
-    if (!make_inputs(run) || !bind_lates(run, &call) ||
+    if (!make_inputs(run) || !bind_deferred(run, &call) ||
         qk_graph_prepare(run->kernels, &call, memory, &graph, &refusal) != QK_OK)
         return;
     qk_graph_pack(graph, 0, graph->pack_unit_count);
