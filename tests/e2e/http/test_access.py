@@ -11,9 +11,8 @@ import time
 import unittest
 from pathlib import Path
 
-from quantd import (COMMAND, ONE_IO_THREAD, SLOW, Reader, Server, ServerTest, Tensor, exchange,
-                    infer_path, json_request, parse_metrics, run_threads)
-from starts import StartTest
+from quantd import (COMMAND, ONE_IO_THREAD, SLOW, Reader, Server, ServerTest, StartTest, Tensor,
+                    exchange, infer_path, json_request, parse_metrics, run_threads)
 
 MODEL = "onnx.DequantizeLinear"
 BODY = json.dumps(json_request([Tensor.of("x", "UINT8", [2], [1, 2]),

@@ -13,9 +13,8 @@ import time
 import unittest
 from pathlib import Path
 
-from quantd import (COMMAND, SLOW, Reader, Server, Tensor, binary_request, connect_unix, exchange,
-                    infer_path, raw_infer, receive_all, run_threads)
-from starts import StartTest
+from quantd import (COMMAND, SLOW, Reader, Server, StartTest, Tensor, binary_request, connect_unix,
+                    exchange, infer_path, raw_infer, receive_all, run_threads)
 from tls import BODY, MODEL, REQUEST, SCALE, TlsTest, make_certificate
 
 

@@ -10,9 +10,8 @@ import time
 import unittest
 from pathlib import Path
 
-from quantd import COMMAND, COMPILER, SANITIZED, SLOW, Server, has_ipv6
+from quantd import COMMAND, COMPILER, SANITIZED, SLOW, SOMEBODY, Server, StartTest, has_ipv6
 from shim import shim
-from starts import SOMEBODY, StartTest
 
 
 def unprivileged_ports_begin():
