@@ -8,7 +8,7 @@
  * reduce_range, are all of this kind; of weights that use all 8 bits, less than half. The weights
  * of the other slabs become words, which VPMADDWD multiplies exactly: terms 0 and 2 of all rows
  * where the quads were, terms 1 and 3 in the room for them. A layer with many such slabs does not
- * come here (conv.c).
+ * come here (kernels/conv/choose.c).
  *
  * A tile is made of parts of up to 6 positions by two vectors of rows: 12 sums stay in registers
  * over all of a part, beside one quad of x in all lanes, two products and the ones. Weights are
