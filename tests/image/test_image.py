@@ -31,7 +31,7 @@ from quantd import (SLOW, Answer, Reader, Server, Tensor, binary_request, exchan
                     infer_path, run_threads, trusting_anybody)
 from run_tests import Result  # noqa: E402
 from samples import CONV, DEQUANTIZE, DEQUANTIZED, conv_tensors, dequantize_json  # noqa: E402
-from test_tls import make_certificate  # noqa: E402
+from tls import make_certificate  # noqa: E402
 
 ENGINE, IMAGE = os.environ["ENGINE"], os.environ["IMAGE"]
 PLATFORMS = os.environ["PLATFORM"].split(",")

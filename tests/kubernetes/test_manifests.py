@@ -11,7 +11,7 @@ import manifests
 import rules
 from loading import chain_file
 from quantd import Server
-from test_tls import make_certificate
+from tls import make_certificate
 
 OVERLAYS = ("base", "production", "kserve")
 COMPONENTS = ("models", "prometheus", "tls-token")
