@@ -367,6 +367,14 @@ class Reader:
             body = self.file.read(int(headers.get("Content-Length", 0)))
         return Answer(status, headers, body)
 
+    def final_answer(self):
+        """The next answer that is not interim. A client that has shut its sending side gets 100
+        Continue while its answer takes long, as it may on a busy machine."""
+        answer = self.answer()
+        while answer is not None and answer.status == 100:
+            answer = self.answer()
+        return answer
+
     def chunks(self):
         while True:
             size = int(self.file.readline(), 16)

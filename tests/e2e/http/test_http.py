@@ -134,7 +134,7 @@ class Connections(HttpTest):
         reader = self.open()
         reader.connection.sendall(raw_request(SMALL))
         reader.connection.shutdown(socket.SHUT_WR)
-        self.assert_small(reader.answer())
+        self.assert_small(reader.final_answer())
 
     def test_post_without_a_length_is_empty(self):
         reader = self.open()

@@ -6,7 +6,7 @@ import time
 import unittest
 
 from quantd import (SLOW, Reader, Server, ServerTest, Tensor, binary_request, infer_path,
-                    json_request, raw_request, receive_all)
+                    json_request, raw_request)
 from tls import TlsTest
 
 MODEL = "onnx.DequantizeLinear"
@@ -94,11 +94,12 @@ class Plain(Cases, ServerTest):
         connection = self.server.connect()
         connection.sendall(raw_request("POST", infer_path(MODEL), body, headers))
         connection.shutdown(socket.SHUT_WR)
-        received = receive_all(connection)
-        head = received[:received.index(b"\r\n\r\n")]
-        self.assertTrue(head.startswith(b"HTTP/1.1 200 "))
-        self.assertEqual(b"Keep-Alive: " in head, b"Connection: close" not in head)
-        connection.close()
+        reader = Reader(connection)
+        answer = reader.final_answer()
+        self.assertEqual(answer.status, 200)
+        self.assertEqual("Keep-Alive" in answer.headers,
+                         answer.headers.get("Connection") != "close")
+        reader.close()
 
 
 class OverTls(Cases, TlsTest):

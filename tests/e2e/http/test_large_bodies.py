@@ -86,7 +86,7 @@ class LargeBodies(unittest.TestCase):
                     time.sleep(0.4)  # it is no longer new: whether it has left is looked at
                     connection.sendall(stream[-left:])
                     connection.shutdown(socket.SHUT_WR)
-                    self.check(reader.answer(), x)
+                    self.check(reader.final_answer(), x)
                     reader.close()
 
     def test_who_leaves_in_the_middle_holds_nothing(self):

@@ -282,7 +282,7 @@ class Tls(TlsTest):
         os_socket.shutdown(socket.SHUT_WR)
         os_socket.close()
         reader = Reader(connection)
-        answer = reader.answer()
+        answer = reader.final_answer()
         self.assertEqual(answer.status, 200)
         reader.close()
 
@@ -308,7 +308,7 @@ class Tls(TlsTest):
                 with socket.socket(fileno=os.dup(connection.fileno())) as raw:
                     raw.shutdown(socket.SHUT_WR)
                 reader = Reader(connection)
-                answer = reader.answer()
+                answer = reader.final_answer()
                 self.assertEqual(answer.status, 200, answer.body[:200])
                 self.assertEqual(len(answer.outputs()["y"][2]), 4 << 20)
                 reader.close()
