@@ -2,10 +2,11 @@
 
 #include "kernels/conv/sizes.h"
 
-/* What an N tile costs beside its padded positions, in padded positions: reading weights, and the
- * end of a tile. It is more than 2, so that qk_conv_n_tiles_most holds. */
+/* What an N tile costs beyond its padded positions, counted in padded positions: reading weights,
+ * and ending a tile. It must be more than 2, so that qk_conv_n_tiles_most holds. */
 #define N_TILE_COST 3
-/* What each further row of an N tile costs beside its positions: reading weights again. */
+/* What each further row of an N tile costs beyond its positions, in the same unit: reading the
+ * weights again. */
 #define ROW_COST 1
 
 static size_t n_tiles_of(const struct qk_igemm *igemm, size_t padded)
@@ -18,13 +19,13 @@ size_t qk_conv_n_tiles_most(const struct qk_igemm *igemm, size_t padded)
     return padded / (igemm->by_position ? N_TILE_COST : igemm->nr) + 1;
 }
 
-/* Finds which of the padded positions [begin, end), at most 64, are positions; returns how many
- * segments they make, one for each image. */
+/* Finds which of the padded positions [begin, end) are positions. There are at most 64 of them.
+ * Returns how many segments they make, one for each image. */
 static size_t find_segments(const struct qk_padded_grid *grid, size_t begin, size_t end,
                             struct qk_tile_segment *segments)
 {
     size_t count = 0;
-    size_t last = 0; /* the last segment's image */
+    size_t last = 0; /* the image of the last segment */
     for (size_t at = begin; at < end;) {
         const size_t image = at / grid->image_pitch;
         const size_t row = at % grid->image_pitch / grid->pitch;
@@ -47,7 +48,6 @@ static size_t find_segments(const struct qk_padded_grid *grid, size_t begin, siz
     return count;
 }
 
-/* A list of N tiles, to which N tiles are added. */
 struct n_tiles {
     const struct qk_padded_grid *grid;
     struct qk_n_tile *n_tiles;
@@ -59,13 +59,13 @@ static void append(struct n_tiles *to, size_t begin, size_t end)
 {
     const size_t found = find_segments(to->grid, begin, end, to->segments);
     if (found == 0)
-        return; /* all of it lies between a row's last column and a wide pitch */
+        return; /* all of it lies between the last column of a row and the next row */
     to->n_tiles[to->count++] =
         (struct qk_n_tile){begin, end - begin, end - begin, to->segments, found};
     to->segments += found;
 }
 
-/* Cuts padded positions [begin, end) into N tiles of whole vectors, `vector` positions each. */
+/* Cuts padded positions [begin, end) into N tiles of whole vectors, each of `vector` positions. */
 static void append_evenly(struct n_tiles *to, const struct qk_igemm *igemm, size_t begin,
                           size_t end, size_t vector)
 {
@@ -76,8 +76,9 @@ static void append_evenly(struct n_tiles *to, const struct qk_igemm *igemm, size
                qk_size_min(begin + vectors * (i + 1) / count * vector, end));
 }
 
-/* How many whole rows an N tile takes where N tiles end with their rows: several if a tile has room
- * for them and its kernel would not take them in one go anyway. */
+/* Returns how many whole rows an N tile has if N tiles end with their rows. An N tile has several
+ * rows only if a tile has room for them and the kernel would split such a tile into parts anyway.
+ */
 static size_t rows_of_n_tile(const struct qk_igemm *igemm, const struct qk_padded_grid *grid)
 {
     if (igemm->part == igemm->nr)
@@ -85,8 +86,8 @@ static size_t rows_of_n_tile(const struct qk_igemm *igemm, const struct qk_padde
     return qk_size_min(qk_size_max(igemm->nr / grid->columns, 1), grid->rows);
 }
 
-/* Whether N tiles that end with their rows cost less: they compute no padding, but N tiles across
- * rows may be fewer. */
+/* Returns true if N tiles that end with their rows cost less. They compute no padding, but N tiles
+ * that cross the ends of rows may be fewer. */
 static bool end_with_rows(const struct qk_igemm *igemm, const struct qk_padded_grid *grid)
 {
     if (!igemm->by_position)
@@ -106,7 +107,7 @@ size_t qk_conv_computed_positions(const struct qk_igemm *igemm, const struct qk_
                                       : qk_conv_padded_positions(grid);
 }
 
-/* Makes an N tile of whole rows of an image. */
+/* Appends an N tile of `count` whole rows of an image, from `row` on. */
 static void append_rows(struct n_tiles *to, size_t image, size_t row, size_t count)
 {
     const struct qk_padded_grid *grid = to->grid;

@@ -1,4 +1,4 @@
-/* Packs weights into panels, as the backend's products read them (kernels/gemm/igemm.h). */
+/* Packs weights into the panels that the backend's kernel reads (kernels/gemm/igemm.h). */
 #include <string.h>
 
 #include "kernels/conv/alloc.h"
@@ -8,21 +8,21 @@
 #include "kernels/conv/sizes.h"
 #include "kernels/wrap.h"
 
-/* Rough: the cycles that packing a weight takes, quad by quad or transposed, and all else that a
- * panel takes. */
+/* Rough guesses: the cycles that packing a weight takes, quad by quad or transposed, and the cycles
+ * that a panel takes besides. */
 #define QUAD_WEIGHT_CYCLES 3.2
 #define TRANSPOSED_WEIGHT_CYCLES 0.25
 #define PANEL_CYCLES 400.0
 
-/* How weights are changed as they are stored: to signed bytes, or to words less their zero point.
- */
+/* How weights are changed while they are packed: to signed bytes, or to words that are the weight
+ * less its zero point. */
 struct recode {
     bool words;
-    uint8_t flip;               /* xored with each byte: makes it signed, or for words unsigned */
-    const int32_t *zero_points; /* for words: what is subtracted in each row, flipped alike */
+    uint8_t flip;               /* xored with each byte, to make it signed, or unsigned for words */
+    const int32_t *zero_points; /* for words: the flipped zero point of each row */
 };
 
-/* Packs one quad of all rows of a panel, which are `row_bytes` apart in w. */
+/* Packs one quad of all rows of a panel. The rows are `row_bytes` apart in w. */
 QK_WRAPS static inline void pack_quad(const struct qk_igemm *igemm, struct recode recode,
                                       const uint8_t *from, size_t rows, size_t row_bytes,
                                       struct qk_slab_terms terms, uint8_t *quad)
@@ -39,7 +39,7 @@ QK_WRAPS static inline void pack_quad(const struct qk_igemm *igemm, struct recod
     }
 }
 
-/* Packs rows of weights, quad by quad, into a panel that holds zeros. */
+/* Packs rows of weights, quad by quad. The panel must hold zeros. */
 static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *order,
                       const uint8_t *w, size_t rows, struct recode recode, uint8_t *panel)
 {
@@ -52,7 +52,7 @@ static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *or
                     qk_slab_terms(order, &conv->desc, k_block, tap, i);
                 uint8_t *quad = panel + qk_igemm_weight_at(igemm, 0, i);
                 if (recode.words &&
-                    terms.count == 2) /* most quads of words: constants make this fast */
+                    terms.count == 2) /* most quads of words; constants make this fast */
                     pack_quad(igemm, (struct recode){true, recode.flip, recode.zero_points},
                               w + terms.first, rows, conv->depth,
                               (struct qk_slab_terms){0, terms.stride, 2}, quad);
@@ -67,8 +67,8 @@ static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *or
             }
 }
 
-/* Packs like pack_rows, but faster, for bytes whose quads hold channels: they are transposed into
- * the panel, and the rows of w are read in one go, from their beginning to their end. */
+/* Packs like pack_rows, but faster, and only bytes whose quads hold channels. Weights are
+ * transposed into the panel, and each row of w is read once, from its beginning to its end. */
 static void pack_transposed(const struct qk_conv *conv, const struct qk_slab_order *order,
                             struct qk_transpose job, uint8_t *panel)
 {
@@ -86,15 +86,16 @@ static void pack_transposed(const struct qk_conv *conv, const struct qk_slab_ord
         conv->backend->slabs->transpose(&job);
 }
 
-/* Whether weights can be packed by transposing, which takes bytes, and quads that hold channels. */
+/* Returns true if weights can be packed by transposing: they are packed as bytes, quads hold
+ * channels, and there are not too many taps. */
 static bool may_transpose(const struct qk_conv *conv, const struct qk_slab_order *order)
 {
     return conv->backend->slabs->transpose && !order->columns_in_quads &&
            conv->depth / conv->desc.group_channels <= QK_TRANSPOSE_TAPS;
 }
 
-/* Packs one panel: weights of `rows` output channels from `channel` on, and sum(w - w_zp) of each.
- */
+/* Packs one panel: the weights of `rows` output channels from `channel` on. Sets `sums` to sum(w -
+ * w_zp) of each of these channels, or to 0 if weights are packed as words. */
 QK_WRAPS static void pack_panel(const struct qk_conv *conv, const struct qk_slab_order *order,
                                 size_t channel, size_t rows, uint8_t *panel, int32_t *sums)
 {
@@ -130,14 +131,15 @@ QK_WRAPS static void pack_panel(const struct qk_conv *conv, const struct qk_slab
     int32_t zero_points[QK_IGEMM_MR_MAX];
     for (size_t row = 0; row < rows; row++) {
         zero_points[row] = qk_w_zero_point(conv, channel + row) + flipped;
-        /* Words hold x - x_zp, so the sum of weights has nothing to be multiplied with. */
+        /* Words of x hold x - x_zp, so no correction by the sum of weights is needed. */
         sums[row] = words ? 0 : qk_conv_weight_sum(conv, channel + row);
     }
     memset(panel, 0, conv->igemm.panel_bytes);
     pack_rows(conv, order, w, rows, (struct recode){words, flipped ? 0x80 : 0, zero_points}, panel);
 }
 
-/* Lets the kernel make what it needs of a packed panel, where it wants that. */
+/* Calls `mark_wide` for each step of a packed panel, if the kernel has it, and stores the words
+ * that it returns. */
 static void mark_wide_slabs(const struct qk_conv *conv, const struct qk_slab_order *order,
                             size_t rows, uint8_t *panel)
 {
@@ -154,8 +156,8 @@ static void mark_wide_slabs(const struct qk_conv *conv, const struct qk_slab_ord
     }
 }
 
-/* Whether two weights of a quad leave the range in which `mark_wide` keeps bytes: the positive ones
- * add up to more than 128, or the negative ones to less than -128. */
+/* Returns true if two weights of a quad leave the range in which `mark_wide` keeps bytes: the
+ * positive ones add up to more than 128, or the negative ones to less than -128. */
 static bool is_wide_pair(int32_t a, int32_t b)
 {
     const int32_t up = (a > 0 ? a : 0) + (b > 0 ? b : 0);
@@ -163,7 +165,8 @@ static bool is_wide_pair(int32_t a, int32_t b)
     return up > 128 || down < -128;
 }
 
-/* Whether any row of a panel has a wide pair in one quad. `w` is the panel's first row. */
+/* Returns true if any row of a panel has a wide pair in this quad. `w` points at the panel's first
+ * row. */
 static bool is_wide_slab(const struct qk_conv *conv, const uint8_t *w, size_t rows,
                          struct qk_slab_terms terms)
 {
@@ -182,7 +185,7 @@ static bool is_wide_slab(const struct qk_conv *conv, const uint8_t *w, size_t ro
 
 double qk_conv_wide_share(const struct qk_conv *conv, const struct qk_conv_backend *backend)
 {
-    enum { SAMPLES = 64 }; /* their share is right within some 0.06, and costs a few microseconds */
+    enum { SAMPLES = 64 }; /* the share is right within about 0.06, and takes a few microseconds */
     const struct qk_slab_order order = qk_slab_order_for(&conv->desc, backend, conv->costs);
     const size_t taps = order.outer_taps * order.row_taps * order.column_taps;
     const size_t mr = backend->igemm->mr;
@@ -190,7 +193,7 @@ double qk_conv_wide_share(const struct qk_conv *conv, const struct qk_conv_backe
     const size_t panels = qk_divide_up(group_rows, mr);
     size_t wide = 0;
     for (size_t i = 0; i < SAMPLES; i++) {
-        /* Steps of primes: samples are spread over panels, taps and slabs alike. */
+        /* Strides that are prime numbers spread the samples over panels, taps and slabs. */
         const size_t panel = i * 7 % panels;
         const size_t step = i * 13 % order.steps;
         const size_t k_block = step / taps;
@@ -203,8 +206,8 @@ double qk_conv_wide_share(const struct qk_conv *conv, const struct qk_conv_backe
     return (double)wide / SAMPLES;
 }
 
-/* Packs a panel whose first row has 1 for each term, so that its product is the sums of x's
- * columns. Terms that are not there stay 0. */
+/* Packs a panel whose first row has a 1 for each term, so that its products are the sums of x's
+ * columns. Weights of missing terms stay 0. */
 static void pack_ones(const struct qk_conv *conv, const struct qk_slab_order *order, uint8_t *panel)
 {
     const size_t taps = order->outer_taps * order->row_taps * order->column_taps;
@@ -215,14 +218,14 @@ static void pack_ones(const struct qk_conv *conv, const struct qk_slab_order *or
                    qk_slab_terms(order, &conv->desc, s / taps, s % taps, i).count);
 }
 
-/* How much zero points get smaller as weights are packed as signed bytes. */
+/* Returns how much smaller zero points become when weights are packed as signed bytes. */
 static int32_t zero_point_centre(const struct qk_conv *conv)
 {
     return conv->constants.w_type == QK_UINT8 ? 128 : 0;
 }
 
-/* Whether sums of x's columns are needed: where weights have zero points, unless they are packed as
- * words, less their zero points. */
+/* Returns true if sums of x's columns are needed: any zero point of the packed weights is not 0,
+ * and the weights are not packed as words, which are stored less their zero points. */
 static bool needs_ones(const struct qk_conv *conv)
 {
     bool any = false;
@@ -250,7 +253,8 @@ bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double
     packed->panel_count = (rows - 1) / igemm->mr + 1;
     packed->step_bytes = qk_igemm_step_bytes(igemm, order.step_slabs, rows);
     size_t bytes;
-    /* A word for each step is less than the step, and so is what `mark_wide` makes of it. */
+    /* The words after the steps cannot overflow if the steps do not, because a word is smaller than
+     * a step. What `mark_wide` makes takes as many bytes as the steps. */
     if (!qk_mul_size(packed->step_bytes, order.steps * (igemm->mark_wide ? 2 : 1),
                      &packed->panel_bytes) ||
         __builtin_add_overflow(packed->panel_bytes, qk_igemm_wide_bytes(igemm, order.steps),
@@ -276,10 +280,10 @@ void qk_conv_pack_igemm(const struct qk_conv *conv, size_t begin, size_t end)
     const size_t rows = conv->desc.out_channels / conv->desc.group;
     const struct qk_igemm *igemm = conv->backend->igemm;
     const size_t mr = igemm->mr;
-    const int32_t x_offset = /* words hold x - x_zp */
+    const int32_t x_offset = /* words of x hold x - x_zp */
         igemm->quad_k == 2 ? 0 : qk_conv_x_offset(conv, igemm->x_signed);
-    if (packed->ones && begin == 0) /* it belongs to no panel: the first one's unit packs it */
-        pack_ones(conv, &order, packed->ones); /* so small that no kernel calls them wide */
+    if (packed->ones && begin == 0)            /* the unit of the first panel packs this */
+        pack_ones(conv, &order, packed->ones); /* weights of 1 are never wide */
     for (size_t i = begin; i < end; i++) {
         const size_t row = i % packed->panel_count * mr;
         const size_t first = i / packed->panel_count * rows + row;

@@ -1,16 +1,16 @@
-/* Packing of weights for igemm. Private to conv/. */
+/* Packs weights for igemm. Private to conv/. */
 #ifndef KERNELS_CONV_IGEMM_PACK_H
 #define KERNELS_CONV_IGEMM_PACK_H
 
 #include "kernels/conv/igemm/slabs.h"
 
-/* As struct qk_conv_algorithm has them (kernels/conv/algorithm.h). */
+/* The functions of struct qk_conv_algorithm (kernels/conv/algorithm.h). */
 bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double *item_cycles);
 void qk_conv_pack_igemm(const struct qk_conv *conv, size_t begin, size_t end);
 
-/* Returns which share of the slabs of weights `mark_wide` would find to be wide
- * (kernels/gemm/igemm.h), estimated from some of them. The backend's kernel has `mark_wide`, and
- * there are weights. */
+/* Estimates from a sample which share of the slabs of weights `mark_wide` would find to be wide
+ * (kernels/gemm/igemm.h), from 0 to 1. The backend's kernel must have `mark_wide`, and there must
+ * be weights. */
 double qk_conv_wide_share(const struct qk_conv *conv, const struct qk_conv_backend *backend);
 
 #endif

@@ -1,15 +1,15 @@
-/* How a convolution by integer products is cut into units, and how each unit lays out x.
+/* Plans a convolution by integer products: cuts it into units, and says how each unit lays out x.
  *
- * A unit computes some output channels of one group (an m_part, whole panels) at some positions: a
- * band of rows, a band of columns of single rows, or the planes of several images. It makes the
- * slabs of its positions and then multiplies every panel with every N tile of them, so its slabs
- * should stay in a core's own cache beside a panel. That bounds how many positions a unit has.
- * Where even the fewest do not fit, K is taken in parts, and sums wait in the workspace from one
- * part to the next.
+ * A unit computes some output channels of one group (an m_part, made of whole panels) at some
+ * positions: a band of rows, a band of columns of single rows, or the planes of several images. A
+ * unit makes the slabs of its positions and then multiplies every panel with every N tile of these
+ * slabs. The slabs should therefore stay in the core's own cache beside a panel, which bounds the
+ * number of positions in a unit. If even the smallest number does not fit, K is taken in parts, and
+ * sums wait in the workspace from one part to the next.
  *
- * Taps can share slabs in three ways (enum mode). Each is laid out, its cycles are counted, and the
- * cheapest is taken. At last it is cut further, so that units take about the time that a unit
- * should. */
+ * Taps can share slabs in three ways (enum mode). The planner lays out x in each way, estimates the
+ * cycles, and takes the cheapest layout. It then cuts the work further, so that a unit takes about
+ * the time that the tuning asks for. */
 #include <math.h>
 
 #include "kernels/conv/algorithm.h"
@@ -18,44 +18,50 @@
 #include "kernels/conv/igemm/plan.h"
 #include "kernels/conv/sizes.h"
 
-/* A unit has at least so many quads in each slab, if it has so many positions. Where the slabs of
- * those do not fit into the cache, or there are too many slabs, K is taken in parts. */
+/* A unit has at least this many quads in each slab, if it has enough positions. If slabs of this
+ * size do not fit into the cache together, or if there are too many slabs, K is taken in parts. */
 #define K_PART_QUADS 512
-/* A unit never has more quads in a slab, so that its list of N tiles is bounded. */
+/* A unit never has more quads than this in a slab. This bounds its list of N tiles. */
 #define UNIT_QUADS ((size_t)1 << 14)
-/* Units are cut so that other cores get some and a worker gives way, but no smaller than this: what
- * neighbours have in common is made in each of them. */
+/* Units are cut so that other cores get some of them and a worker can give way to other requests.
+ * They are not cut smaller than this, because what two neighbouring units both read is laid out in
+ * each of them. */
 #define UNIT_QUADS_LEAST 512
-/* Parts of the channels make the same slabs again, which may cost this share of the products. */
+/* If the output channels are cut into parts, each part makes the same slabs again. All these slabs
+ * may cost up to this fraction of the multiplication. */
 #define SLABS_CHEAP 0.03
-/* With more than this share, making slabs on two threads would leave too little to gain. */
+/* If slabs cost more than this fraction of the multiplication, making them on two threads would
+ * leave too little to gain. */
 #define SLABS_MOST 0.2
-/* Beginning a slab takes as long as so many pairs of 16 quads. */
+/* The cost of beginning a slab, as a multiple of costs->slab_cycles. */
 #define SLAB_CHUNKS 0.5
-/* What takes less than so many units' time is one unit: handing over a part would not pay. */
+/* Work of less than this many units' time becomes one unit, because handing over a part would not
+ * pay. */
 #define WORTH_CUTTING 1.2
 
 enum mode {
-    SHARED,  /* taps share slabs along rows and along columns */
-    COLUMNS, /* along rows only: each column of taps has its own */
-    SINGLE,  /* not at all: each tap has its own */
+    SHARED,  /* taps share slabs along both axes */
+    COLUMNS, /* taps in one column share slabs; each column of taps has its own */
+    SINGLE,  /* each tap has its own slabs */
     MODE_COUNT
 };
 
-/* One way to lay out x and to cut units. */
+/* A possible layout of x and cut into units. */
 struct candidate {
     struct qk_slab_layout layout;
     size_t image_bands, row_bands, column_bands;
     size_t m_parts, m_part_panels;
-    /* To compute all bands of the images that a unit has, without slabs; INFINITY: impossible. */
+    /* The cycles of all bands of the images that a unit has, without making slabs. INFINITY if this
+     * layout is impossible. */
     double cycles;
-    double slab_cycles; /* to make all their slabs */
+    double slab_cycles; /* the cycles of making all slabs of these bands */
 };
 
 /* ---- Slabs ------------------------------------------------------------------------------- */
 
-/* How many columns of padding behind a row can be the padding before the next row at the same time,
- * in every phase; or, for the row axis, rows of padding behind a plane and before the next. */
+/* Returns how many columns of padding after a row can also be the padding before the next row, in
+ * every phase. For the row axis, returns how many rows of padding after a plane can also be the
+ * padding before the next plane. */
 static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_stride_phases *slabs)
 {
     struct qk_window window = {.in_columns = axis->in,
@@ -72,7 +78,6 @@ static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_str
     return overlap;
 }
 
-/* How many quads one slab has. */
 static size_t slab_quads(const struct qk_slab_layout *layout)
 {
     return (layout->images - 1) * layout->image_pitch +
@@ -80,8 +85,8 @@ static size_t slab_quads(const struct qk_slab_layout *layout)
            layout->column.span;
 }
 
-/* Sets what follows from rows and columns. A slab has an odd number of cache lines, so that the
- * same quads of all slabs do not fall on the same few sets of the cache. */
+/* Sets the bytes of a slab from the rows and columns of a unit. A slab has an odd number of cache
+ * lines, so that equal quads of all slabs do not share a few sets of the cache. */
 static void set_slab_bytes(struct qk_slab_layout *layout)
 {
     size_t cache_lines = qk_divide_up(slab_quads(layout), 16);
@@ -90,8 +95,8 @@ static void set_slab_bytes(struct qk_slab_layout *layout)
 
 /* ---- Units ------------------------------------------------------------------------------- */
 
-/* Gives a unit the most rows, or else the most columns of one row, such that a slab has at most
- * `quads` quads. False: not even an N tile's columns. */
+/* Gives a unit as many rows as possible, or else as many columns of one row, so that a slab has at
+ * most `quads` quads. Returns false if not even the columns of one N tile fit. */
 static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct candidate *candidate,
                      size_t quads)
 {
@@ -102,7 +107,7 @@ static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct candidate *ca
     const size_t tall = layout->row.span;
     if (quads > width && quads - width > span && tall < (quads - width - span)) {
         const size_t pitch = width + span - layout->overlap;
-        const size_t more = (quads - width - span) / pitch; /* rows behind the first */
+        const size_t more = (quads - width - span) / pitch; /* rows after the first */
         if (more >= tall) {
             layout->rows = qk_size_min(more - tall + 1, height);
             layout->columns = width;
@@ -119,15 +124,15 @@ static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct candidate *ca
     return true;
 }
 
-/* Tiles by position end where a band does; others have whole vectors, which more padded positions
- * fill. */
+/* Returns how many quads of a slab a band should at least have. Tiles by position may end where a
+ * band ends. Tiles by rows have whole vectors, and longer bands fill them better. */
 static size_t quads_least(const struct qk_conv_igemm_plan *plan)
 {
     return plan->conv->backend->igemm->by_position ? UNIT_QUADS_LEAST / 6 : UNIT_QUADS_LEAST;
 }
 
-/* Cuts rows, or else columns, into bands of about the same size, none larger than before: at least
- * `least` of them, unless they would be too small. */
+/* Cuts rows, or else columns, into bands of about the same size, none larger than before. Makes at
+ * least `least` bands, unless they would be too small. */
 static void cut_bands(const struct qk_conv_igemm_plan *plan, struct candidate *candidate,
                       size_t least)
 {
@@ -154,9 +159,9 @@ static void cut_bands(const struct qk_conv_igemm_plan *plan, struct candidate *c
         layout->columns = qk_divide_up(width, candidate->column_bands);
 }
 
-/* Chains images with small planes one behind the other, to units of about UNIT_QUADS_LEAST padded
- * positions: then N tiles are full, and weights are read once for all of them. `most` bounds the
- * quads of a slab. */
+/* Chains images with small planes, one after the other, into units of about UNIT_QUADS_LEAST padded
+ * positions. This fills N tiles, and weights are read once for all images of a unit. A slab has at
+ * most `most` quads. */
 static void chain_images(const struct qk_conv_igemm_plan *plan, struct candidate *candidate,
                          size_t most)
 {
@@ -172,20 +177,22 @@ static void chain_images(const struct qk_conv_igemm_plan *plan, struct candidate
     layout->image_pitch = layout->images > 1 ? pitch : SIZE_MAX;
 }
 
-/* How many products one row takes for 16 positions. */
+/* Returns how many products one row takes for 16 positions. */
 static double count_products(const struct qk_slab_order *order, const struct qk_igemm *igemm)
 {
     return (double)order->steps *
            (igemm->whole_steps ? 1 : (double)order->slabs / (double)order->k_blocks);
 }
 
-/* Cycles of one dot product: half as fast as from registers, and the adding up of lanes. */
+/* Returns the cycles of one dot product: 1.5 for 16 quads, half the speed of products that read
+ * registers, and 8 to add up the lanes. */
 static double dot_cycles(const struct qk_slab_order *order)
 {
     return (double)order->steps * (double)order->step_slabs / 16 * 1.5 + 8;
 }
 
-/* At most how many positions dot products pay for, instead of a vector that is mostly empty. */
+/* Returns the largest number of positions for which dot products cost less than a vector that is
+ * mostly empty. */
 static size_t remainder_most(const struct qk_conv_igemm_plan *plan)
 {
     const struct qk_conv_backend *backend = plan->conv->backend;
@@ -199,7 +206,8 @@ static size_t remainder_most(const struct qk_conv_igemm_plan *plan)
     return most < QK_IGEMM_REMAINDER_MAX ? (size_t)most : QK_IGEMM_REMAINDER_MAX;
 }
 
-/* Cycles to make one slab of an image. It costs something to begin, and so does each row. */
+/* Returns the cycles of making one slab of an image. Beginning the slab costs SLAB_CHUNKS,
+ * beginning a row costs 1, and 16 quads cost 1/2, all as multiples of costs->slab_cycles. */
 static double fill_cycles(const struct qk_conv_igemm_plan *plan,
                           const struct qk_slab_layout *layout)
 {
@@ -213,8 +221,8 @@ static double fill_cycles(const struct qk_conv_igemm_plan *plan,
     return (SLAB_CHUNKS + rows * (1 + chunks / 2)) * plan->conv->costs->slab_cycles;
 }
 
-/* Counts the cycles for all positions of the images that a unit has, of one group and one position
- * of the outer axes. */
+/* Estimates the cycles for all positions of the images that a unit has, in one group and at one
+ * position of the outer axes. */
 static void count_cycles(const struct qk_conv_igemm_plan *plan, struct candidate *candidate)
 {
     const struct qk_slab_layout *layout = &candidate->layout;
@@ -250,7 +258,8 @@ static double image_cycles(const struct candidate *candidate)
     return (candidate->cycles + candidate->slab_cycles) / (double)candidate->layout.images;
 }
 
-/* Lays out x with slabs shared as `mode` says. */
+/* Returns a layout of x in which taps share slabs as `mode` says. Its cycles are INFINITY if such a
+ * layout is impossible. */
 static struct candidate candidate_for(const struct qk_conv_igemm_plan *plan, enum mode mode)
 {
     const struct qk_slab_order *order = &plan->order;
@@ -284,8 +293,9 @@ static struct candidate candidate_for(const struct qk_conv_igemm_plan *plan, enu
     return candidate;
 }
 
-/* How many units to make of one position of the outer axes: such that each takes the time that it
- * should, and an even number, so that two threads have the same. */
+/* Returns into how many units one position of the outer axes should be cut, so that each unit takes
+ * about the tuning's unit_ns. The number is 1 or even, so that two threads get the same number of
+ * units. */
 static size_t wanted_units(const struct qk_conv_igemm_plan *plan, const struct candidate *candidate)
 {
     const struct qk_conv_tuning *tuning = plan->conv->tuning;
@@ -296,8 +306,10 @@ static size_t wanted_units(const struct qk_conv_igemm_plan *plan, const struct c
     return units < 1e6 ? qk_size_max((size_t)(units / 2 + 0.5), 1) * 2 : 1000000;
 }
 
-/* Into how many parts the channels are cut, where there are `bands` of `wanted` units. Whoever runs
- * parts makes the slabs again: more of them than two threads need must be worth that. */
+/* Returns into how many parts the output channels are cut, if there are `bands` bands and `wanted`
+ * units are wanted. Every part makes the slabs again, so SLABS_CHEAP limits the number of parts. If
+ * the number of bands is odd and slabs cost less than SLABS_MOST, the number of parts is rounded up
+ * to an even one, so that two threads have the same work. */
 static size_t count_m_parts(const struct candidate *candidate, size_t bands, size_t wanted)
 {
     const double cheap = candidate->cycles / candidate->slab_cycles * SLABS_CHEAP;
@@ -308,8 +320,8 @@ static size_t count_m_parts(const struct candidate *candidate, size_t bands, siz
                                                     : qk_size_max(parts, 1);
 }
 
-/* Cuts units to the time that they should take: first into bands, then into parts of the channels.
- */
+/* Cuts the work into units of about the tuning's unit_ns: first into bands, then into parts of the
+ * output channels. */
 static void cut_units(const struct qk_conv_igemm_plan *plan, struct candidate *candidate)
 {
     const size_t panels = plan->conv->igemm.panel_count;
@@ -333,7 +345,8 @@ static void cut_units(const struct qk_conv_igemm_plan *plan, struct candidate *c
 
 /* ---- Workspace --------------------------------------------------------------------------- */
 
-/* Reserves `bytes` of the workspace, in whole cache lines; returns where they begin. */
+/* Reserves `bytes` of the workspace, rounded up to whole cache lines. Returns the offset of the
+ * reserved bytes. */
 static size_t reserve(size_t *at, size_t bytes)
 {
     const size_t begin = *at;
@@ -349,8 +362,8 @@ static struct qk_conv_igemm_workspace lay_out(const struct qk_conv_igemm_plan *p
     const size_t n_tiles = qk_conv_n_tiles_most(igemm, slab_quads(layout));
     const bool whole = layout->k_part_chunks == layout->k_chunks;
     const bool column_sums = plan->conv->igemm.ones != NULL;
-    /* Products read whole vectors, beyond the last quad, and where they take whole steps, beyond
-     * the last slab. */
+    /* Kernels read whole vectors, which may end beyond the last quad. With whole_steps they also
+     * read beyond the last slab. */
     const size_t slack = QK_IGEMM_NR * QK_IGEMM_QUAD_BYTES;
     const size_t slabs = layout->k_part_chunks * layout->k_chunk_slabs +
                          (igemm->whole_steps ? plan->order.step_slabs : 0);
@@ -425,7 +438,7 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
     qk_slab_steps(&state->order, &state->layout, steps);
     state->steps = steps;
     plan->workspace_bytes = state->workspace.bytes;
-    /* At most one unit for each byte of output. */
+    /* This cannot overflow: there is at most one unit for each byte of output. */
     plan->unit_count = state->image_bands * conv->desc.group * state->outer * state->row_bands *
                        state->column_bands * state->m_parts;
     plan->unit_cost_ns =

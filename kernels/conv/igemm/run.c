@@ -1,5 +1,5 @@
 /* Runs units of a convolution by integer products: makes a unit's slabs, multiplies each panel with
- * each N tile of them, and makes y of the tiles. */
+ * each N tile of these slabs, and computes y from the tiles. */
 #include "kernels/conv/igemm/plan.h"
 
 #include "kernels/conv/algorithm.h"
@@ -8,16 +8,15 @@
 
 #include <string.h>
 
-/* What one unit computes. */
 struct unit {
     size_t image, images, group, outer;
     size_t row, column, rows, columns;
     size_t panel_begin, panel_end;
     size_t n_tile_count;
-    size_t remainder; /* the last positions of the last N tile, which are not in its vectors */
+    size_t remainder; /* the last positions of the last N tile, computed by dot products */
 };
 
-/* What a run brings, and the parts of one worker's workspace. */
+/* The input and output of a run, and the parts of one worker's workspace. */
 struct work {
     const uint8_t *x;
     uint8_t *y;
@@ -78,7 +77,7 @@ static struct qk_slab_job slab_job(const struct qk_conv_igemm_plan *plan, const 
     };
 }
 
-/* Gathers the quads of the positions that are computed by dot products, for steps [begin, end). */
+/* Gathers the quads of the remainder for steps [begin, end). */
 static void gather_remainder(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                              const struct work *work, size_t begin, size_t end)
 {
@@ -100,7 +99,7 @@ static void gather_remainder(const struct qk_conv_igemm_plan *plan, const struct
     }
 }
 
-/* Computes the tile of an N tile of whole rows, row by row. */
+/* Computes a tile whose N tile has several whole rows, row by row. */
 static void multiply_row_by_row(const struct qk_conv_igemm_plan *plan,
                                 const struct qk_n_tile *n_tile, struct qk_igemm_args args)
 {
@@ -154,7 +153,7 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
     conv->backend->igemm->dot(&args);
 }
 
-/* Makes y of a tile that has all its sums. */
+/* Computes y from a tile whose sums are complete. */
 static void finish(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                    const struct work *work, size_t b, size_t row, size_t rows, const int32_t *sums)
 {
@@ -184,8 +183,8 @@ static void finish(const struct qk_conv_igemm_plan *plan, const struct unit *uni
     });
 }
 
-/* Adds up x's columns over steps [begin, end), by products with a panel whose first row is 1
- * everywhere. The tile's other rows are of no use. */
+/* Adds up x's columns over steps [begin, end): multiplies them by a panel whose first row is 1
+ * everywhere. The other rows of the tile are not used. */
 static void add_column_sums(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                             const struct work *work, size_t begin, size_t end)
 {
@@ -201,7 +200,8 @@ static void add_column_sums(const struct qk_conv_igemm_plan *plan, const struct 
     }
 }
 
-/* Computes all tiles of the unit over steps [begin, end), and y of them if these are the last. */
+/* Computes all tiles of the unit over steps [begin, end). Computes y, too, if these are the last
+ * steps. */
 static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                       const struct work *work, size_t begin, size_t end)
 {
@@ -225,8 +225,8 @@ static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *
     }
 }
 
-/* Runs units [begin, end), which differ in nothing but their output channels, as if they were one.
- */
+/* Runs units [begin_unit, end_unit) as if they were one. They may differ only in their output
+ * channels. */
 static void run_units(const struct qk_conv_igemm_plan *plan, size_t begin_unit, size_t end_unit,
                       const struct work *work)
 {
@@ -277,8 +277,8 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
     };
     if (igemm->begin)
         igemm->begin(state->order.step_slabs);
-    /* Slabs of all of K serve every part of the output channels: units that differ in nothing else
-     * follow each other, and those of one call share the slabs. */
+    /* If the slabs of a unit hold all of K, they serve every part of the output channels. Units
+     * that differ only in this part follow each other, so the units of one call share the slabs. */
     const bool whole = state->layout.k_part_chunks == state->layout.k_chunks;
     const size_t parts = whole ? state->m_parts : 1;
     for (size_t next; begin < end; begin = next) {

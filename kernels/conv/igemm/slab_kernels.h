@@ -1,6 +1,6 @@
-/* What a convolution by integer products needs besides the products: kernels that lay x out as
- * slabs (fill), that make y of a tile's sums (epilogues), and that pack weights (transpose). There
- * is a set for each kind of quad and each vector unit. Private to conv/. */
+/* The kernels that a convolution by integer products needs besides the products: `fill` lays out x
+ * as slabs, `epilogues` compute y from the sums of a tile, and `transpose` packs weights. There is
+ * a set for each kind of quad and each vector unit. Private to conv/. */
 #ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_H
 #define KERNELS_CONV_IGEMM_SLAB_KERNELS_H
 
@@ -10,26 +10,26 @@
 #include "kernels/conv/window.h"
 #include "kernels/gemm/igemm.h"
 
-/* fill: makes the quads of some slabs, which differ in nothing but their planes. Quad (i, j) lies
- * at i * pitch + j and holds element (i, j) of each of its sources: a source is a window of a
- * plane, and there are as many as a quad has terms. Elements outside the plane are padding. Nothing
- * outside the planes is read. Quads between the end of a row and the next one's beginning, where
- * the pitch leaves some, may become anything. */
+/* The job of `fill`, which makes the quads of some slabs. The slabs differ only in their planes.
+ * Quad (i, j) lies at i * pitch + j and holds element (i, j) of each of its sources. A source is a
+ * window of a plane, and a quad has as many sources as terms. Elements outside the plane are
+ * padding. `fill` reads nothing outside the planes. It may write anything to quads between the end
+ * of a row and the beginning of the next one, if the pitch leaves any. */
 struct qk_slab_fill {
     size_t slabs;                       /* at least 1 */
-    size_t slab_bytes;                  /* from one slab's quads to the next one's */
-    const uint8_t *planes[4];           /* of each source; all NULL: everything is padding */
-    size_t plane_step;                  /* bytes from a source's plane to that of the next slab */
-    const struct qk_window *windows[4]; /* alike, but for column_first and inside_columns */
-    /* What every byte is xored with: makes x unsigned or, where the products want that, signed. For
-     * words, which are x less its zero point, it makes x unsigned first. */
+    size_t slab_bytes;                  /* bytes between the first quads of two slabs */
+    const uint8_t *planes[4];           /* one for each source; all NULL: everything is padding */
+    size_t plane_step;                  /* bytes between a source's planes for two slabs */
+    const struct qk_window *windows[4]; /* they differ only in column_first and inside_columns */
+    /* Every byte is xored with this, which makes x unsigned or, if the products want that, signed.
+     * Words, which are x less its zero point, are computed from unsigned bytes. */
     uint8_t flip;
-    int32_t x_zero_point; /* what padding holds, before that; subtracted where quads are words */
+    int32_t x_zero_point; /* the value of padding before `flip`; subtracted if quads are words */
     uint8_t *quads;
 };
 
-/* Whether the four sources of a quad are neighbouring bytes of one plane, so that a quad is a
- * 4-byte word of x. */
+/* Returns true if the four sources of a quad are neighbouring bytes of one plane, so that a quad is
+ * a 4-byte word of x. */
 static inline bool qk_slab_sees_words(const struct qk_slab_fill *job)
 {
     bool words = true;
@@ -39,8 +39,8 @@ static inline bool qk_slab_sees_words(const struct qk_slab_fill *job)
     return words;
 }
 
-/* Fills `count` quads that are words of x, `stride` bytes apart. Words one by one take no more time
- * than a gather, which microcode has made slow on many a CPU. */
+/* Fills `count` quads that are words of x, `stride` bytes apart. Copying word by word takes no more
+ * time than a gather, which microcode has made slow on many CPUs. */
 static inline void qk_slab_copy_words(const uint8_t *from, int64_t stride, size_t count,
                                       uint8_t flip, uint8_t *to)
 {
@@ -53,53 +53,54 @@ static inline void qk_slab_copy_words(const uint8_t *from, int64_t stride, size_
     }
 }
 
-/* Positions of a tile that are neighbours in y, in order, though there may be padding between them:
- * those of one image. */
+/* The positions of a tile that belong to one image. They follow each other in y, although there may
+ * be padding between them in the tile. */
 struct qk_tile_segment {
-    uint64_t keep; /* bit p is set where padded position p of the tile is one of them; not 0 */
-    size_t offset; /* of the first of them, from qk_epilogue_tile.y */
+    uint64_t keep; /* bit p is set if padded position p of the tile belongs to it; not 0 */
+    size_t offset; /* of the first of these positions, from qk_epilogue_tile.y */
 };
 
-/* epilogues: a function for each kind, which makes y of a tile of sums. A sum is sum + bias -
- * w_zero_point * column_sum, modulo 2^32; it becomes what the epilogue says, and goes to y where
- * the segments want it. Sums and column sums behind the last position are readable, whatever they
- * are: QK_IGEMM_NR in all or, with row_count, up to a multiple of 4. */
+/* The job of `epilogues`, a function for each kind of epilogue, which computes y from a tile of
+ * sums. It takes sum + bias - w_zero_point * column_sum, modulo 2^32, converts it as the epilogue
+ * says, and stores it at the position in y that the segments give. Sums and column sums can be read
+ * beyond the last position: QK_IGEMM_NR in all or, with row_count, up to a multiple of 4. Their
+ * values do not matter. */
 struct qk_epilogue_tile {
     const struct qk_epilogue *epilogue;
     const int32_t *sums; /* [rows][QK_IGEMM_NR], or with row_count [positions][row_count] */
     size_t row_count;    /* 0: sums lie row by row */
-    size_t positions;    /* that are wanted, or lie before one: 1 to 64, or with row_count to 16 */
+    size_t positions;    /* padded positions: 1 to 64 or, with row_count, 1 to 16 */
     size_t rows;
-    const int32_t *bias; /* this and the next two: [rows] */
+    const int32_t *bias; /* bias, multiplier and w_zero_point: [rows] */
     const float *multiplier;
-    const int32_t *w_zero_point; /* NULL: 0 for all, as always where quads are words */
-    const int32_t *column_sums;  /* [positions], read where there is a w_zero_point */
+    const int32_t *w_zero_point; /* NULL: all are 0, as always if quads are words */
+    const int32_t *column_sums;  /* [positions], read only with w_zero_point */
     const struct qk_tile_segment *segments;
     size_t segment_count;
     uint8_t *y;      /* of row 0 */
-    size_t y_stride; /* from row to row, in elements of y, as a segment's offset is */
+    size_t y_stride; /* from row to row, in elements of y, like a segment's offset */
 };
 
-/* transpose: turns weights from [k_blocks][channels][taps], as they come, into [k_blocks][taps][64
- * bytes], as steps want them, with zeros behind the channels; for each of some rows, which are
- * output channels. A K block has up to 64 channels here. */
+/* The job of `transpose`, which turns weights from the caller's [k_blocks][channels][taps] into the
+ * [k_blocks][taps][64 bytes] of steps, with zeros after the channels. It does so for each of some
+ * rows, which are output channels. A K block has up to 64 channels here. */
 struct qk_transpose {
     const uint8_t *from;
     size_t rows, from_row_stride;
     size_t k_blocks;
     size_t channels; /* 1 to 64 */
     size_t taps;     /* 1 to QK_TRANSPOSE_TAPS */
-    uint8_t flip;    /* every byte is xored with it: 0x80 makes unsigned weights signed ones */
+    uint8_t flip;    /* xored with every byte: 0x80 makes unsigned weights signed */
     uint8_t *to;
     size_t to_row_stride, to_tap_stride;
-    /* From one quad of a row to the next one's, and how many of each tap are written. Either the
-     * quads of a row lie together, all 16; or those of neighbouring rows do. */
+    /* Bytes between two quads of a row, and how many quads are written for each tap. Either all 16
+     * quads of a row lie together, or equal quads of neighbouring rows do. */
     size_t to_quad_stride, quads;
-    bool pairs;    /* of quads lie side by side, as qk_igemm has them; only for backends that do */
-    int32_t *sums; /* [rows]: the sum of each row's weights is added */
+    bool pairs;    /* quads of a pair lie side by side; only if the backend's qk_igemm has pairs */
+    int32_t *sums; /* [rows]; the sum of each row's weights is added */
 };
 
-/* Where the quads of a row lie, from its first one on. */
+/* Returns the offset of a quad from the first quad of its row, in bytes. */
 static inline size_t qk_transpose_quad_at(const struct qk_transpose *job, size_t quad)
 {
     const size_t second = job->pairs ? quad % 2 : 0;
@@ -112,15 +113,16 @@ static inline size_t qk_transpose_quad_at(const struct qk_transpose *job, size_t
 struct qk_slab_kernels {
     void (*fill)(const struct qk_slab_fill *job);
     void (*epilogues[QK_EPILOGUE_KIND_COUNT])(const struct qk_epilogue_tile *tile);
-    void (*transpose)(const struct qk_transpose *job); /* NULL: the packer does it */
+    void (*transpose)(const struct qk_transpose *job); /* NULL: weights are packed quad by quad */
 };
 
-/* The definitions, in plain C. Quads have 4 terms or 2. */
+/* The definitions in plain C. quad_k is 4 or 2. */
 void qk_slab_fill_scalar(size_t quad_k, const struct qk_slab_fill *job);
 void qk_requantize_tile_scalar(const struct qk_epilogue_tile *tile);
 void qk_transpose_scalar(const struct qk_transpose *job);
 
-/* By what a quad holds: 2 signed 16-bit words, x less its zero point; or 4 bytes. */
+/* Named by what a quad holds: 2 signed 16-bit words, which are x less its zero point, or 4 bytes.
+ */
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__scalar;
 extern const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2;
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2;

@@ -1,14 +1,15 @@
-/* Slab kernels on 16 elements of a source at a time: the loops. Only for slab_kernels_avx2.c and
- * slab_kernels_neon.c, which define before they include this:
+/* The loops of slab kernels that take 16 elements of a source at a time. Only for
+ * slab_kernels_avx2.c and slab_kernels_neon.c, which define before they include this:
  *
  * - CHUNK: 16;
- * - bytes_16: a vector of so many bytes, and load_16, store_16, splat_16; range_16: a mask of those
- *   from `begin` to before `end`; select_16: what the mask says, of two; evens_16: of 32 bytes, in
- *   two vectors, every second one from the first on;
+ * - bytes_16: a vector of 16 bytes; load_16, store_16 and splat_16 for it;
+ * - range_16: a mask of bytes [begin, end);
+ * - select_16: the bytes of `yes` where the mask is set, and those of `no` elsewhere;
+ * - evens_16: of 32 bytes in two vectors, every second one, beginning with the first;
  * - struct sources: 16 elements of each source of the quads;
- * - struct form: what a quad holds, `terms` of it, and form_for; store_quads: the first `count` of
- * 16 quads;
- * - requantize_row: bytes of a row's positions. */
+ * - struct form: what a quad holds, with `terms`, the number of its terms; form_for makes one;
+ * - store_quads: stores the first `count` of 16 quads;
+ * - requantize_row: computes the bytes of a row's positions. */
 #ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_16_H
 #define KERNELS_CONV_IGEMM_SLAB_KERNELS_16_H
 
@@ -20,13 +21,13 @@
 
 /* ---- Fill -------------------------------------------------------------------------------- */
 
-/* A chunk is 16 columns of a source's window: this is what all its rows have in common. */
+/* A chunk is 16 columns of a source's window. These are its properties that all rows share. */
 struct chunk {
     const struct qk_window *window;
     const uint8_t *plane;
-    size_t begin, end; /* which of the 16 look inside the plane */
-    int64_t column;    /* the column of the plane that the first one looks at */
-    bytes_16 inside;   /* the same as a mask */
+    size_t begin, end; /* which of the 16 columns are inside the plane */
+    int64_t column;    /* the plane's column that the first of them reads; may be outside */
+    bytes_16 inside;   /* `begin` and `end` as a mask */
     bytes_16 fill;
 };
 
@@ -44,8 +45,8 @@ static struct chunk chunk_for(const struct qk_slab_fill *job, size_t k, size_t a
     return chunk;
 }
 
-/* Loads the elements of a chunk one by one: for wide strides, and near the ends of the plane, where
- * a whole vector would read outside of it. */
+/* Loads the elements of a chunk one by one. Used for wide strides, and near the ends of the plane,
+ * because a whole vector would read outside it. */
 static bytes_16 load_elements(const struct chunk *chunk, const uint8_t *plane, int64_t row_begin)
 {
     uint8_t bytes[CHUNK];
@@ -55,8 +56,8 @@ static bytes_16 load_elements(const struct chunk *chunk, const uint8_t *plane, i
     return load_16(bytes);
 }
 
-/* Loads the chunk's 16 elements of the row that begins at `row_begin` in the plane; a whole vector
- * at a time where the plane has it. */
+/* Loads the chunk's 16 elements of the row that begins at `row_begin` in the plane. Uses whole
+ * vectors if they lie inside the plane. */
 static inline bytes_16 load_chunk(const struct chunk *chunk, const uint8_t *plane,
                                   int64_t row_begin)
 {
@@ -71,7 +72,8 @@ static inline bytes_16 load_chunk(const struct chunk *chunk, const uint8_t *plan
     return select_16(chunk->inside, bytes, chunk->fill);
 }
 
-/* How many chunks from column `at` on look inside with all their elements, in every source. */
+/* Returns how many chunks from column `at` on have all their elements inside the plane, for every
+ * source. */
 static size_t count_whole(const struct qk_slab_fill *job, size_t terms, size_t at)
 {
     size_t count = SIZE_MAX;
@@ -84,9 +86,9 @@ static size_t count_whole(const struct qk_slab_fill *job, size_t terms, size_t a
     return count;
 }
 
-/* Where the chunk from column `at` on begins that leaves no columns behind it: further to the
- * front, if all of it then looks inside. Some quads are made twice, which takes less time than a
- * few by themselves. */
+/* Returns where the chunk at column `at` should begin. The last chunk, if it is not full, begins
+ * earlier, so that it ends with the columns, provided that all of it is then inside the plane. This
+ * makes some quads twice, which takes less time than a few quads by themselves. */
 static size_t end_with_columns(const struct qk_slab_fill *job, size_t terms, size_t at)
 {
     const size_t columns = job->windows[0]->columns;
@@ -95,16 +97,16 @@ static size_t end_with_columns(const struct qk_slab_fill *job, size_t terms, siz
     return columns - CHUNK;
 }
 
-/* Fills the first `count` quads of a chunk in some rows, `step` bytes apart in x, where its
- * elements are `stride` apart, 1 or 2, and the plane has all that is read. `first`: the elements of
- * the first row, for each source. `padded`: some of them are padding; otherwise all quads are made.
- */
+/* Fills the first `count` quads of a chunk in `rows` rows. Rows of x are `step` bytes apart, and
+ * elements `stride` bytes, which is 1 or 2. All vectors that are read must lie inside the plane.
+ * `first` points at the elements of the first row, for each source. `padded`: some elements are
+ * padding. Otherwise all 16 quads are written. */
 __attribute__((always_inline)) static inline void
 fill_rows(const struct form *form, const struct chunk chunk[4], const uint8_t *const first[4],
           size_t count, size_t rows, int64_t step, uint8_t *to, size_t to_step,
           const int64_t stride, const bool padded)
 {
-    const struct form mine = *form; /* a copy, which quads cannot overlap: it stays in registers */
+    const struct form mine = *form; /* this copy cannot alias the quads, so it stays in registers */
     const bytes_16 fill = chunk[0].fill;
     const uint8_t *from[4];
     bytes_16 inside[4];
@@ -127,8 +129,9 @@ fill_rows(const struct form *form, const struct chunk chunk[4], const uint8_t *c
     }
 }
 
-/* Which of `rows` rows of a chunk the plane has whole vectors for; they read up to an element
- * beyond the last one. `row_begin` is where the first row begins. */
+/* Returns for which of a chunk's `rows` rows whole vectors lie inside the plane. With a stride of
+ * 2, vectors reach one element beyond the chunk's last one. `row_begin` is where the first row
+ * begins. */
 static struct qk_window_range find_readable(const struct qk_slab_fill *job, size_t terms,
                                             const struct chunk chunk[4], size_t rows,
                                             int64_t row_begin, int64_t step)
@@ -146,7 +149,7 @@ static struct qk_window_range find_readable(const struct qk_slab_fill *job, size
     return range;
 }
 
-/* Whether `count` columns from column `at` on look inside, in every source. */
+/* Returns true if `count` columns from column `at` on are inside the plane, for every source. */
 static bool look_inside(const struct qk_slab_fill *job, size_t terms, size_t at, size_t count)
 {
     for (size_t k = 0; k < terms; k++) {
@@ -157,8 +160,8 @@ static bool look_inside(const struct qk_slab_fill *job, size_t terms, size_t at,
     return true;
 }
 
-/* Fills a chunk in some rows: by whole vectors, or where the stride is wider by words, which must
- * all be inside. */
+/* Fills a chunk in some rows: with whole vectors, or word by word for strides above 2. The words
+ * must be inside the plane. */
 __attribute__((always_inline)) static inline void
 fill_fast(const struct qk_slab_fill *job, const struct form *form, const struct chunk chunk[4],
           const uint8_t *const first[4], size_t count, size_t rows, int64_t step, uint8_t *to,
@@ -178,7 +181,8 @@ fill_fast(const struct qk_slab_fill *job, const struct form *form, const struct 
         fill_rows(form, chunk, first, count, rows, step, to, to_step, 2, false);
 }
 
-/* Fills a chunk in rows [begin, end) element by element where it has to. */
+/* Fills a chunk in the given rows, element by element if whole vectors would read outside the
+ * plane. */
 __attribute__((always_inline)) static inline void
 fill_slowly(const struct form *form, const struct chunk chunk[4], size_t plane, size_t count,
             int64_t row_begin, int64_t step, struct qk_window_range rows, uint8_t *to,
@@ -194,8 +198,8 @@ fill_slowly(const struct form *form, const struct chunk chunk[4], size_t plane, 
     }
 }
 
-/* Fills the rows that look inside the plane, chunk by chunk, each in all rows. Where there is but
- * one row, the whole chunks of it are treated like rows. */
+/* Fills the rows that are inside the plane, chunk by chunk, each chunk in all rows. If there is
+ * only one row, its whole chunks are treated like rows. */
 __attribute__((always_inline)) static inline void fill_inside(const struct qk_slab_fill *job,
                                                               const struct form *form)
 {
@@ -216,8 +220,7 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
         const size_t rows = single ? chunks : inside.end - inside.begin;
         const size_t to_step = (single ? CHUNK : window->pitch) * QK_IGEMM_QUAD_BYTES;
         const int64_t row_begin = row * window->in_columns;
-        int64_t step =
-            0; /* stays 0 for a single row, whose stride may be so large as to overflow */
+        int64_t step = 0; /* stays 0 for a single row, because the product below could overflow */
         if (rows > 1)
             step = single ? CHUNK * window->column_stride : window->row_stride * window->in_columns;
         struct qk_window_range fast = {0, rows};
@@ -245,7 +248,7 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
     }
 }
 
-/* Fills `count` quads of every slab, from quad `first` on, with padding. */
+/* Fills `count` quads of every slab with padding, from quad `first` on. */
 static void fill_padding(const struct qk_slab_fill *job, size_t first, size_t count,
                          const struct form *form)
 {
@@ -276,7 +279,7 @@ __attribute__((always_inline)) static inline void fill(const struct qk_slab_fill
 
 /* ---- Requantize -------------------------------------------------------------------------- */
 
-/* Stores those bytes whose bit is set in `keep`, without gaps: each run of set bits is copied at
+/* Stores the bytes whose bit is set in `keep`, without gaps. Each run of set bits is copied at
  * once. */
 static void store_kept(const uint8_t bytes[QK_IGEMM_NR], uint64_t keep, uint8_t *y)
 {
@@ -294,7 +297,7 @@ static void store_kept(const uint8_t bytes[QK_IGEMM_NR], uint64_t keep, uint8_t 
 
 static void requantize(const struct qk_epilogue_tile *tile)
 {
-    const struct qk_requantize to = tile->epilogue->requantize; /* no store to y changes this */
+    const struct qk_requantize to = tile->epilogue->requantize; /* cannot alias y */
     uint8_t bytes[QK_IGEMM_NR];
     for (size_t row = 0; row < tile->rows; row++) {
         requantize_row(tile, &to, row, bytes);

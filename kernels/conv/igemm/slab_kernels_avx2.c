@@ -1,4 +1,4 @@
-/* Slab kernels on vectors of 32 bytes, for both kinds of quads: words and bytes. */
+/* Slab kernels with vectors of 32 bytes, for both kinds of quads: words and bytes. */
 #include "kernels/conv/igemm/slab_kernels.h"
 
 #ifdef __x86_64__
@@ -47,8 +47,9 @@ static inline bytes_16 evens_16(bytes_16 low, bytes_16 high)
     return _mm_packus_epi16(_mm_and_si128(low, byte), _mm_and_si128(high, byte));
 }
 
-/* What a quad holds: two words, which are x less its zero point, or four bytes. These are flipped
- * first, which makes an INT8 x unsigned by adding 128, so one loop serves both types. */
+/* What a quad holds: two words, which are x less its zero point, or four bytes. Bytes of x are
+ * flipped first. This adds 128 to an INT8 x and makes it unsigned, so one loop serves both types.
+ */
 struct form {
     size_t terms;
     __m128i flip;
@@ -60,7 +61,6 @@ struct sources {
     __m128i bytes[4];
 };
 
-/* Sixteen quads. */
 struct quads {
     __m256i low, high;
 };
@@ -120,8 +120,8 @@ static inline struct form form_for(const struct qk_slab_fill *job, size_t terms)
 
 /* ---- Requantize -------------------------------------------------------------------------- */
 
-/* Loads 8 sums of a row from position `first` on, less what the zero point of the row's weights
- * adds to them. */
+/* Loads 8 sums of a row from position `first` on, and subtracts the part that comes from the zero
+ * point of the row's weights. */
 static inline __m256i load_sums(const struct qk_epilogue_tile *tile, size_t row, size_t first)
 {
     const __m256i sums = _mm256_loadu_si256((const void *)(tile->sums + row * QK_IGEMM_NR + first));
@@ -157,16 +157,15 @@ static inline void requantize_row(const struct qk_epilogue_tile *tile,
 
 /* ---- Requantize, by position ------------------------------------------------------------- */
 
-/* What 8 rows of a tile have in common, where its sums lie position by position: then lanes are
- * rows. */
+/* The constants of 8 rows of a tile whose sums lie position by position. Each row has a lane. */
 struct lanes {
     const int32_t *sums;
     __m256i bias, w_zero_point, y_zero_point;
     __m256 multiplier, high;
-    bool saturate; /* no sum times a multiplier is beyond the integers, so `high` needs no clamp */
+    bool saturate; /* no scaled sum leaves the range of int32, so `high` needs no clamp */
 };
 
-/* Lanes behind the last row become anything. */
+/* Lanes beyond the last row get values that nothing uses. */
 static inline struct lanes load_lanes(const struct qk_epilogue_tile *tile, size_t row)
 {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -179,7 +178,8 @@ static inline struct lanes load_lanes(const struct qk_epilogue_tile *tile, size_
         .multiplier = _mm256_maskload_ps(tile->multiplier + row, there),
         .high = _mm256_set1_ps(tile->epilogue->requantize.high),
     };
-    /* Sizes of floats compare like integers. Below 1 no sum leaves the range of int32. */
+    /* Absolute values of floats compare like integers. With a multiplier below 1 no scaled sum
+     * leaves the range of int32. */
     const __m256i size =
         _mm256_and_si256(_mm256_castps_si256(lanes.multiplier), _mm256_set1_epi32(INT32_MAX));
     const __m256i large = _mm256_cmpgt_epi32(size, _mm256_set1_epi32(0x3f7fffff));
@@ -189,7 +189,8 @@ static inline struct lanes load_lanes(const struct qk_epilogue_tile *tile, size_
     return lanes;
 }
 
-/* Scales and rounds the sums of one position. `plain`: they need no more than that. */
+/* Scales and rounds the sums of one position. `plain`: they need no clamp and no correction for a
+ * zero point of weights. */
 __attribute__((always_inline)) static inline __m256i
 requantize_position(const struct qk_epilogue_tile *tile, const struct lanes *lanes, size_t position,
                     const bool plain)
@@ -205,7 +206,8 @@ requantize_position(const struct qk_epilogue_tile *tile, const struct lanes *lan
     return qk_requantize_scale_8(sums, lanes->multiplier, lanes->high);
 }
 
-/* Makes bytes of four positions from `first` on: each group of 4 bytes belongs to one row. */
+/* Computes the bytes of four positions from `first` on. Each group of 4 bytes belongs to one row.
+ */
 __attribute__((always_inline)) static inline __m256i
 requantize_four(const struct qk_epilogue_tile *tile, const struct lanes *lanes, size_t first,
                 const bool plain)
@@ -224,8 +226,8 @@ requantize_four(const struct qk_epilogue_tile *tile, const struct lanes *lanes, 
                                order);
 }
 
-/* Makes bytes of 8 rows by up to 16 positions, in whole fours: those of row r are in half r / 4 of
- * bytes[r % 4]. */
+/* Computes the bytes of 8 rows by up to 16 positions, four positions at a time. The bytes of row r
+ * are in half r / 4 of bytes[r % 4]. */
 __attribute__((always_inline)) static inline void
 requantize_lanes(const struct qk_epilogue_tile *tile, const struct lanes *lanes, __m256i bytes[4],
                  const bool plain)
@@ -245,11 +247,11 @@ requantize_lanes(const struct qk_epilogue_tile *tile, const struct lanes *lanes,
     bytes[3] = _mm256_unpackhi_epi64(high_01, high_23);
 }
 
-/* How the positions of a segment that has no gaps are stored: as two parts that overlap, the first
- * and the last 8 or 4 of them. */
+/* How the positions of a segment without gaps are stored: as two parts that may overlap, the first
+ * and the last 8 positions, or the first and the last 4 if there are fewer than 8. */
 struct dense {
     size_t count;        /* 4 to 16 */
-    __m256i front, back; /* permutations of each half that move a part to its beginning */
+    __m256i front, back; /* permutations that move a part to the beginning of each half */
 };
 
 static inline struct dense dense_for(size_t skipped, size_t count)
@@ -272,7 +274,6 @@ static inline void store_dense(size_t count, __m128i front, __m128i back, uint8_
     }
 }
 
-/* Stores the positions of a segment. */
 static inline void store_lanes(const __m256i bytes[4], size_t rows,
                                const struct qk_tile_segment *segment, uint8_t *y, size_t y_stride)
 {

@@ -1,4 +1,4 @@
-/* Slab kernels on vectors of 64 bytes, with no more than Skylake-X has. */
+/* Slab kernels with vectors of 64 bytes. Skylake-X has all instructions that they need. */
 #include "kernels/conv/igemm/transpose_zmm.h"
 
 #ifdef __x86_64__

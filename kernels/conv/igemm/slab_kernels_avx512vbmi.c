@@ -1,19 +1,20 @@
-/* Slab kernels on vectors of 64 bytes, where permutations of bytes make transposing faster. */
+/* Slab kernels with vectors of 64 bytes for CPUs that permute bytes, which makes transposing
+ * faster. */
 #include "kernels/conv/igemm/transpose_zmm.h"
 
 #ifdef __x86_64__
 
 /* ---- Transpose --------------------------------------------------------------------------- */
 
-/* With more taps, the way of transpose_zmm.h takes less time: permutations are as many as the
- * square of the taps. */
+/* With more taps than this, transpose_by_lanes (transpose_zmm.h) is faster, because the number of
+ * permutations is the square of the number of taps. */
 enum { PLAN_TAPS = 7 };
 
 /* Transposing reads `taps` vectors of 64 bytes, in which the bytes of one tap are `taps` bytes
- * apart, and picks them together. This says which of a tap's 64 bytes come from which vector, and,
- * in the low 6 bits of an index, from where in it. */
+ * apart, and gathers the bytes of each tap. The plan says which of a tap's 64 bytes come from which
+ * vector. The low 6 bits of an index say where in that vector a byte lies. */
 struct transpose_plan {
-    __m512i index; /* for tap 0; tap t lies t bytes further */
+    __m512i index; /* for tap 0; the bytes of tap t lie t bytes further on */
     __mmask64 loaded[PLAN_TAPS];
     __mmask64 part[PLAN_TAPS][PLAN_TAPS]; /* [tap][vector] */
 };
@@ -38,8 +39,8 @@ static void plan_transpose(const struct qk_transpose *job, struct transpose_plan
     }
 }
 
-/* Transposes one K block of a row and returns the sum of its weights. What is not loaded stays 0.
- */
+/* Transposes one K block of a row and returns the sum of its weights. Bytes that are not loaded
+ * stay 0. */
 static uint32_t transpose_planned(const struct qk_transpose *job, const void *planned,
                                   const uint8_t *from, uint8_t *to, size_t tap_stride)
 {

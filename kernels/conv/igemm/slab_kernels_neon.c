@@ -1,4 +1,4 @@
-/* Slab kernels on vectors of 16 bytes, for quads of bytes. */
+/* Slab kernels with vectors of 16 bytes, for quads of bytes. */
 #include "kernels/conv/igemm/slab_kernels.h"
 
 #ifdef __aarch64__
@@ -112,7 +112,7 @@ static inline void requantize_row(const struct qk_epilogue_tile *tile,
 /* ---- Transpose --------------------------------------------------------------------------- */
 
 /* Transposes 16 x 16 bytes: byte b of vector v goes to byte v of vector b. Each of the four rounds
- * moves the 8 bits of (v, b) to the left by one, the topmost to the end. */
+ * rotates the 8 bits of (v, b) to the left by one. */
 static inline void transpose_16(uint8x16_t v[16])
 {
     uint8x16_t next[16];
@@ -129,11 +129,11 @@ static inline void transpose_16(uint8x16_t v[16])
     }
 }
 
-/* 16 channels of a block, from number `first` on, of which there are `there`. */
+/* 16 channels of a K block from channel `first` on. The block has `count` of them. */
 struct channels {
     size_t first, count;
     uint8x16_t there;
-    size_t quads, at[4]; /* of them; where they lie */
+    size_t quads, at[4]; /* how many quads are written, and their offsets */
 };
 
 static struct channels channels_from(const struct qk_transpose *job, size_t first)
@@ -146,7 +146,7 @@ static struct channels channels_from(const struct qk_transpose *job, size_t firs
     return channels;
 }
 
-/* Stores the quads of a tap, and adds up its weights. */
+/* Stores the quads of a tap. Returns `sum` with the tap's weights added to its lanes. */
 static inline int32x4_t store_tap(const struct channels *channels, uint8x16_t tap, uint8_t flip,
                                   uint8_t *to, int32x4_t sum)
 {
@@ -158,8 +158,8 @@ static inline int32x4_t store_tap(const struct channels *channels, uint8x16_t ta
     return vpadalq_s16(sum, vpaddlq_s8(vreinterpretq_s8_u8(bytes)));
 }
 
-/* Transposes one K block of a row and returns the sum of its weights. It reads up to 15 bytes
- * behind the block. */
+/* Transposes one K block of a row and returns the sum of its weights. Reads up to 15 bytes beyond
+ * the block. */
 static uint32_t transpose_block(const struct qk_transpose *job, const uint8_t *from, uint8_t *to)
 {
     int32x4_t sum = vdupq_n_s32(0);
@@ -169,7 +169,7 @@ static uint32_t transpose_block(const struct qk_transpose *job, const uint8_t *f
             const size_t taps = qk_size_min(job->taps - tap, 16);
             const uint8_t *at = from + first * job->taps + tap;
             uint8x16_t v[16];
-            if (job->taps == 1) { /* which leaves channels in their order */
+            if (job->taps == 1) { /* channels are in order already */
                 v[0] = channels.count > 0 ? vld1q_u8(at) : vdupq_n_u8(0);
             } else {
                 for (size_t i = 0; i < 16; i++)
@@ -184,8 +184,8 @@ static uint32_t transpose_block(const struct qk_transpose *job, const uint8_t *f
     return (uint32_t)vaddvq_s32(sum);
 }
 
-/* What lies behind the last block may be no memory: blocks so near to it are copied before, with
- * zeros behind them. */
+/* There may be no memory beyond the last block. Blocks that end less than 15 bytes before the end
+ * are therefore copied first, with zeros after them. */
 static void transpose(const struct qk_transpose *job)
 {
     const size_t block_bytes = job->channels * job->taps;

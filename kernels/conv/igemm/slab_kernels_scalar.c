@@ -1,4 +1,4 @@
-/* What slab kernels are, in plain C: every other one gives these bytes. */
+/* Slab kernels in plain C. They are the definition: all other slab kernels give the same bytes. */
 #include "kernels/conv/igemm/slab_kernels.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 /* ---- Fill -------------------------------------------------------------------------------- */
 
-/* What source k of quad (row, column) of a slab sees. */
+/* Returns the byte of x, or of padding, that source k of quad (row, column) of a slab reads. */
 static uint8_t see(const struct qk_slab_fill *job, size_t slab, size_t k, size_t row, size_t column)
 {
     const struct qk_window *window = job->windows[k];
@@ -22,7 +22,7 @@ static uint8_t see(const struct qk_slab_fill *job, size_t slab, size_t k, size_t
     return job->planes[k][slab * job->plane_step + (size_t)(i * window->in_columns + j)];
 }
 
-/* One term of a quad: a byte, or a word, x less its zero point. */
+/* Writes one term of a quad: a byte, or a word that is x less its zero point. */
 static void write_term(const struct qk_slab_fill *job, size_t quad_k, size_t k, uint8_t byte,
                        uint8_t *quad)
 {

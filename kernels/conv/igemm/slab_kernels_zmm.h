@@ -1,11 +1,11 @@
-/* Slab kernels of quads of four bytes, on vectors of 64 bytes; Skylake-X's instructions are enough.
- * Only for slab_kernels_avx512bw.c and slab_kernels_avx512vbmi.c. */
+/* Slab kernels with vectors of 64 bytes, for quads of bytes. Skylake-X has all instructions that
+ * they need. Only for slab_kernels_avx512bw.c and slab_kernels_avx512vbmi.c. */
 #ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_ZMM_H
 #define KERNELS_CONV_IGEMM_SLAB_KERNELS_ZMM_H
 
 #include "kernels/conv/igemm/slab_kernels.h"
 
-/* Nothing but x86 sets this, and only for the files of these suffixes. */
+/* Only x86 has this macro, and only files with these suffixes get the flag that sets it. */
 #ifdef __AVX512BW__
 
 #include <immintrin.h>
@@ -14,7 +14,7 @@
 #include "kernels/conv/sizes.h"
 #include "kernels/gemm/igemm.h"
 
-/* A mask of the lowest `count` bits of 64. */
+/* Returns a mask of the lowest `count` bits. */
 static inline uint64_t low_bits(size_t count)
 {
     return count >= 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1;
@@ -22,20 +22,20 @@ static inline uint64_t low_bits(size_t count)
 
 /* ---- Fill -------------------------------------------------------------------------------- */
 
-/* A chunk is up to 64 columns of the sources' windows: this is what all rows have in common. */
+/* A chunk is up to 64 columns of the sources' windows. These are its properties that all rows
+ * share. */
 struct chunk {
-    uintptr_t
-        address[4]; /* the address that the first quad of each source looks at; maybe outside */
-    __mmask64 inside[4][2]; /* which of the 128 bytes from there on are elements of the window */
+    uintptr_t address[4];   /* of each source's byte in the first quad; may be outside */
+    __mmask64 inside[4][2]; /* which of the 128 bytes from there on are inside the plane */
     size_t stride;
     size_t count;   /* of quads, 1 to 64 */
-    uint64_t quads; /* as a mask */
-    __m512i order;  /* of 4-byte groups, so that unpacking leaves the quads in order */
+    uint64_t quads; /* `count` as a mask */
+    __m512i order;  /* of groups of 4 bytes, so that unpacking leaves quads in order */
     __m512i fill, flip;
 };
 
-/* Sets the masks of source k from the columns that look inside, for elements that are `stride`
- * bytes apart. */
+/* Sets the masks of source k from `inside`, the columns inside the plane. `at` is the chunk's first
+ * column. A bit stands for a byte or, for strides above 2, for an element. */
 static void set_inside(struct chunk *chunk, size_t k, struct qk_window_range inside, size_t at)
 {
     const size_t stride = chunk->stride <= 2 ? chunk->stride : 1;
@@ -66,8 +66,8 @@ static inline __m512i load_elements(const struct chunk *chunk, size_t k, uintptr
     return _mm512_loadu_si512(bytes);
 }
 
-/* Loads 64 bytes of source k, or those of them that `mask` has: a masked load touches nothing
- * outside the plane, where there may be no memory. */
+/* Loads 64 bytes of source k or, unless `whole`, only the bytes in `mask`. A masked load does not
+ * touch bytes outside the plane, where there may be no memory. */
 static inline __m512i load_bytes(const struct chunk *chunk, size_t k, __mmask64 mask, uintptr_t at,
                                  const bool whole)
 {
@@ -75,8 +75,8 @@ static inline __m512i load_bytes(const struct chunk *chunk, size_t k, __mmask64 
     return whole ? _mm512_loadu_si512(from) : _mm512_mask_loadu_epi8(chunk->fill, mask, from);
 }
 
-/* Loads 64 elements of a row, `row` bytes behind the first row, as groups of 4 in the order that
- * makes quads of them. `stride` is 1, or 0 for those above 2. */
+/* Loads 64 elements of a row, `row` bytes after the first row, and orders them by groups of 4 for
+ * the unpacking into quads. `stride` is 1, or 0 for strides above 2. */
 static inline __m512i load_source(const struct chunk *chunk, size_t k, uintptr_t row,
                                   const size_t stride, const bool whole)
 {
@@ -85,7 +85,8 @@ static inline __m512i load_source(const struct chunk *chunk, size_t k, uintptr_t
     return _mm512_permutexvar_epi32(chunk->order, source);
 }
 
-/* Loads 32 elements of two sources, which are every second byte, as words of one each. */
+/* Loads 32 elements of sources k and k + 1, which are every second byte. Each word of the result
+ * has an element of both. */
 static inline __m512i load_pairs(const struct chunk *chunk, size_t k, size_t half, uintptr_t row,
                                  const bool whole)
 {
@@ -107,7 +108,7 @@ static inline void store_quads(const struct chunk *chunk, size_t first, __m512i 
                                  (__mmask16)(chunk->quads >> first), quads);
 }
 
-/* Fills 32 quads of one row of the chunk, whose elements are every second byte of x. */
+/* Fills 32 quads of one row of the chunk, for a stride of 2. */
 __attribute__((always_inline)) static inline void
 fill_half(const struct chunk *chunk, size_t half, uintptr_t row, uint8_t *to, const bool whole)
 {
@@ -122,8 +123,8 @@ fill_half(const struct chunk *chunk, size_t half, uintptr_t row, uint8_t *to, co
         store_quads(chunk, 32 * half + 16, _mm512_permutex2var_epi64(low, second, high), to, whole);
 }
 
-/* Fills one row of the chunk. `whole`: there are all 64 quads, and all their bytes are inside, so
- * no masks are needed. */
+/* Fills one row of the chunk. `whole`: the chunk has all 64 quads, and all their bytes are inside
+ * the plane, so no masks are needed. */
 __attribute__((always_inline)) static inline void fill_row(const struct chunk *chunk, uintptr_t row,
                                                            uint8_t *to, const size_t stride,
                                                            const bool whole)
@@ -150,20 +151,19 @@ __attribute__((always_inline)) static inline void fill_row(const struct chunk *c
     store_quads(chunk, 48, _mm512_unpackhi_epi16(ab_high, cd_high), to, whole);
 }
 
-/* In which rows of which slabs a chunk is filled. */
+/* The rows and slabs in which a chunk is filled. */
 struct repeats {
     size_t slabs, rows;
-    uintptr_t slab_step, row_step; /* from one to the next, in bytes of x */
+    uintptr_t slab_step, row_step; /* between two slabs and between two rows, in bytes of x */
     size_t to_slab_step, to_row_step;
 };
 
-/* Fills the chunk in some rows of some slabs. */
 __attribute__((always_inline)) static inline void fill_rows(const struct chunk *chunk,
                                                             const struct repeats *repeats,
                                                             uint8_t *to, const size_t stride,
                                                             const bool whole)
 {
-    /* Copies, which quads cannot overlap: they stay in registers. */
+    /* These copies cannot alias the quads, so they stay in registers. */
     const struct chunk mine = *chunk;
     const struct repeats at = *repeats;
     uintptr_t slab = 0;
@@ -175,8 +175,8 @@ __attribute__((always_inline)) static inline void fill_rows(const struct chunk *
     }
 }
 
-/* How many quads from column `at` on are alike: all of them whole words inside the plane, or none.
- */
+/* Returns how many quads from column `at` on are of the same kind: whole words inside the plane
+ * (*words is true), or not. */
 static size_t count_alike(const struct qk_slab_fill *job, size_t at, bool *words)
 {
     size_t begin = 0, end = SIZE_MAX;
@@ -188,7 +188,7 @@ static size_t count_alike(const struct qk_slab_fill *job, size_t at, bool *words
     return *words ? end - at : at < begin ? begin - at : SIZE_MAX;
 }
 
-/* Fills the chunk in some rows of some slabs where every quad is a word of x. */
+/* Like fill_rows, for a chunk in which every quad is a word of x. */
 static void copy_rows(const struct qk_slab_fill *job, const struct chunk *chunk,
                       const struct repeats *at, uint8_t *to)
 {
@@ -199,7 +199,7 @@ static void copy_rows(const struct qk_slab_fill *job, const struct chunk *chunk,
                                chunk->count, job->flip, to + i * at->to_row_step);
 }
 
-/* How many chunks from column `at` on may be loaded without masks. */
+/* Returns how many chunks from column `at` on may be loaded without masks. */
 static inline size_t count_whole(const struct qk_slab_fill *job, size_t at, const size_t stride)
 {
     size_t count = SIZE_MAX;
@@ -212,8 +212,8 @@ static inline size_t count_whole(const struct qk_slab_fill *job, size_t at, cons
     return count;
 }
 
-/* Fills the rows that look inside the plane, chunk by chunk, each in all rows. Where there is but
- * one row, the whole chunks of it are treated like rows. `stride` is 1 or 2, or 0 for any other. */
+/* Fills the rows that are inside the plane, chunk by chunk, each chunk in all rows. If there is
+ * only one row, its whole chunks are treated like rows. `stride` is 1 or 2, or 0 for any other. */
 __attribute__((always_inline)) static inline void
 fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t stride)
 {
@@ -261,7 +261,7 @@ fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t st
     }
 }
 
-/* Fills `count` quads of every slab, from quad `first` on, with padding. */
+/* Fills `count` quads of every slab with padding, from quad `first` on. */
 static void fill_padding(const struct qk_slab_fill *job, size_t first, size_t count,
                          __m512i padding)
 {
@@ -301,7 +301,7 @@ static void fill(const struct qk_slab_fill *job)
 
 /* ---- Requantize -------------------------------------------------------------------------- */
 
-/* Requantizes each row of a tile whose positions are in one vector, or in up to four. */
+/* Requantizes a tile whose sums lie row by row, in `vectors` vectors for each row: 1 or 4. */
 __attribute__((always_inline)) static inline void
 requantize_rows(const struct qk_epilogue_tile *tile, const size_t vectors)
 {
@@ -331,8 +331,8 @@ requantize_rows(const struct qk_epilogue_tile *tile, const size_t vectors)
     }
 }
 
-/* Loads the sums of up to 16 rows at one position of a tile that lies by rows: one by one, which
- * takes less time than a gather where microcode has made these slow. */
+/* Loads the sums of up to 16 rows at one position of a tile whose sums lie row by row. Loading them
+ * one by one takes less time than a gather on CPUs whose microcode makes gathers slow. */
 static __m512i load_column(const struct qk_epilogue_tile *tile, size_t row, size_t position)
 {
     int32_t sums[16] = {0};
@@ -341,8 +341,8 @@ static __m512i load_column(const struct qk_epilogue_tile *tile, size_t row, size
     return _mm512_loadu_si512(sums);
 }
 
-/* Requantizes one segment where planes have one position each: then output channels are neighbours
- * in y, so the lanes are 16 rows of the tile instead of positions. */
+/* Requantizes one segment if planes have a single position. Output channels are then neighbours in
+ * y, so the lanes are 16 rows of the tile instead of positions. */
 static void requantize_elements(const struct qk_epilogue_tile *tile, size_t row,
                                 const struct qk_tile_segment *segment)
 {
@@ -371,14 +371,12 @@ static void requantize_elements(const struct qk_epilogue_tile *tile, size_t row,
     _mm_mask_storeu_epi8(y, there, bytes);
 }
 
-/* What 16 rows of a tile have in common, where its sums lie position by position: then lanes are
- * rows. */
+/* The constants of 16 rows of a tile whose sums lie position by position. Each row has a lane. */
 struct lanes {
     const int32_t *sums;
     __m512i bias, w_zero_point, y_zero_point;
     __m512 multiplier, high;
-    bool
-        saturate; /* no sum times a multiplier is beyond the integers, as qk_requantize_saturates */
+    bool saturate; /* as qk_requantize_saturates, for all lanes */
 };
 
 static inline struct lanes load_lanes(const struct qk_epilogue_tile *tile, size_t row)
@@ -400,8 +398,9 @@ static inline struct lanes load_lanes(const struct qk_epilogue_tile *tile, size_
     return lanes;
 }
 
-/* Scales and rounds the sums of one position to integers, which become y when the zero point is
- * added and the result is saturated to a byte. */
+/* Scales the sums of one position and rounds them to integers. Adding the zero point and saturating
+ * to a byte then gives y. `plain`: the sums need no clamp and no correction for a zero point of
+ * weights. */
 __attribute__((always_inline)) static inline __m512i
 requantize_position(const struct qk_epilogue_tile *tile, const struct lanes *lanes, size_t position,
                     const bool plain)
@@ -417,7 +416,8 @@ requantize_position(const struct qk_epilogue_tile *tile, const struct lanes *lan
     return qk_requantize_scale(sums, lanes->multiplier, lanes->high);
 }
 
-/* Makes bytes of four positions from `first` on: each group of 4 bytes belongs to one row. */
+/* Computes the bytes of four positions from `first` on. Each group of 4 bytes belongs to one row.
+ */
 __attribute__((always_inline)) static inline __m512i
 requantize_four(const struct qk_epilogue_tile *tile, const struct lanes *lanes, size_t first,
                 const bool plain)
@@ -435,8 +435,8 @@ requantize_four(const struct qk_epilogue_tile *tile, const struct lanes *lanes, 
                                order);
 }
 
-/* Makes bytes of 16 rows by up to 16 positions, in whole fours: those of row r go to bytes[r % 4][r
- * / 4]. */
+/* Computes the bytes of 16 rows by up to 16 positions, four positions at a time. The bytes of row r
+ * are in bytes[r % 4][r / 4]. */
 __attribute__((always_inline)) static inline void
 requantize_lanes(const struct qk_epilogue_tile *tile, const struct lanes *lanes,
                  uint8_t bytes[4][4][16], const bool plain)
@@ -456,7 +456,6 @@ requantize_lanes(const struct qk_epilogue_tile *tile, const struct lanes *lanes,
     _mm512_storeu_si512(bytes[3], _mm512_unpackhi_epi64(high_01, high_23));
 }
 
-/* Stores the positions of a segment. */
 static inline void store_lanes(uint8_t bytes[4][4][16], size_t rows,
                                const struct qk_tile_segment *segment, uint8_t *y, size_t y_stride)
 {

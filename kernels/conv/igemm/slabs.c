@@ -7,23 +7,23 @@
 
 /* ---- The order of K ---------------------------------------------------------------------- */
 
-/* How many stride phases the taps of an axis form where they share slabs. */
+/* Returns how many stride phases the taps of an axis form if taps share slabs. */
 static double count_phases(const struct qk_conv_desc *desc, int axis)
 {
     const int64_t cycle = qk_stride_cycle(desc->stride[axis], desc->dilation[axis]);
     return (double)(cycle < desc->kernel[axis] ? cycle : desc->kernel[axis]);
 }
 
-/* Whether it costs less to have 4 columns in a quad than 4 channels, counted for one tap of the
- * outer axes. Both the products and the making of slabs count: products of whole steps or of quads
- * that are partly zeros take as long as full ones, while a slab, once made, serves all output
+/* Returns true if quads of columns cost less than quads of channels, counted for one tap of the
+ * outer axes. Both the products and the making of slabs count. A product of a whole step, or of a
+ * quad that is partly zeros, takes as long as a full one. A slab is made once and serves all output
  * channels of the group. */
 static bool prefer_columns(const struct qk_conv_desc *desc, const struct qk_conv_backend *backend,
                            const struct qk_conv_costs *costs, size_t column_slabs,
                            size_t channel_slabs)
 {
     const size_t unit = backend->igemm->whole_steps ? QK_IGEMM_STEP_SLABS : 1;
-    /* Up to 4 rows cost the same: there most of the time goes into reading x. */
+    /* 1 to 4 rows cost the same, because most of the time goes into reading x. */
     const double rows = (double)qk_size_max(desc->out_channels / desc->group, 4);
     const double taps = (double)desc->kernel[QK_AXIS_ROW];
     const double products = rows * taps * costs->product_cycles;
@@ -97,15 +97,15 @@ void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layou
 
 /* ---- Making them ------------------------------------------------------------------------- */
 
-/* How far behind the elements of a phase's first tap those of its last tap begin: phases that have
- * fewer taps are shorter. */
+/* Returns by how many columns (or rows) of the window the last tap of a phase reads further on than
+ * the phase's first tap. Phases with fewer taps have a smaller span. */
 static size_t phase_span(const struct qk_stride_phases *axis, size_t taps, size_t first_tap)
 {
     return first_tap < taps ? (taps - 1 - first_tap) / axis->phases * axis->shift : 0;
 }
 
-/* The window of x that the first tap of a phase sees, with the columns and rows that the phase's
- * other taps see behind it. */
+/* Returns the window of x that the taps of a phase read: that of its first tap, extended by the
+ * columns and rows that only the other taps read. */
 static struct qk_window phase_window(const struct qk_slab_job *job, size_t row_tap,
                                      size_t column_tap)
 {
@@ -127,9 +127,10 @@ static struct qk_window phase_window(const struct qk_slab_job *job, size_t row_t
     return window;
 }
 
-/* Makes slabs whose quads hold channels. `x` is the plane of the group's first channel; NULL: the
- * tap sees nothing but padding. Channels behind the last meet weights of 0, so any plane will do
- * for them; but the slabs before the last have none of those. */
+/* Makes slabs from slab `first` on whose quads hold channels. `x` is the plane of the group's first
+ * channel, or NULL if the tap reads nothing but padding. Channels beyond the group's last one meet
+ * weights of 0, so any plane serves for them. Only the group's last slab has such channels, and it
+ * must be made in a call of its own. */
 static void fill_channels(const struct qk_slab_job *job, const struct qk_window *window,
                           const uint8_t *x, size_t first, size_t slabs, uint8_t *quads)
 {
@@ -152,8 +153,8 @@ static void fill_channels(const struct qk_slab_job *job, const struct qk_window 
     job->backend->slabs->fill(&fill);
 }
 
-/* Makes the slabs of one K block whose quads hold channels: those that have all of theirs in one
- * go. */
+/* Makes the slabs of one K block whose quads hold channels: first, at once, the slabs that have all
+ * their channels, then the last slab if it has fewer. */
 static void make_of_channels(const struct qk_slab_job *job, const struct qk_window *window,
                              const uint8_t *x, size_t first, size_t slabs, uint8_t *quads)
 {
@@ -165,8 +166,8 @@ static void make_of_channels(const struct qk_slab_job *job, const struct qk_wind
                       quads + full * job->layout->slab_bytes);
 }
 
-/* Makes the slabs of one K block whose quads hold columns of taps: those of the same columns, which
- * are `column_quads` apart, in one go. */
+/* Makes the slabs of one K block whose quads hold columns of taps. Slabs of the same columns are
+ * `column_quads` apart, and are made at once. */
 static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const uint8_t *x,
                             size_t first, size_t slabs, uint8_t *quads)
 {
@@ -188,8 +189,8 @@ static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const
         struct qk_window windows[4];
         for (size_t k = 0; k < order->quad_k; k++) {
             const size_t tap = i % order->column_quads * order->quad_k + k;
-            /* Columns behind the kernel's last meet weights of 0. Where the next column of x is
-             * there to be read, that is the cheapest to put there. */
+            /* Columns beyond the kernel's last one meet weights of 0. If the next column of x can
+             * be read, it is the cheapest to put there. */
             windows[k] = tap < width || goes_on ? phase_window(job, row_tap, tap) : windows[0];
             fill.planes[k] = plane;
             fill.windows[k] = &windows[k];
@@ -198,8 +199,8 @@ static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const
     }
 }
 
-/* Makes quads of channels that have one element each, as behind a global pooling: there the 4 bytes
- * of a quad already lie side by side in x. */
+/* Makes quads of channels that have one element each, as after a global pooling. The 4 bytes of
+ * such a quad are neighbours in x already. */
 QK_WRAPS static void make_of_elements(const struct qk_slab_job *job, const uint8_t *x, size_t first,
                                       size_t slabs, uint8_t *quads)
 {
@@ -212,7 +213,7 @@ QK_WRAPS static void make_of_elements(const struct qk_slab_job *job, const uint8
         const uint8_t *from = x + channel;
         for (size_t n = 0; n < job->images; n++, from += job->image_stride) {
             uint32_t quad = 0;
-            if (count == 4) { /* most, where quads hold bytes */
+            if (count == 4) { /* most quads of bytes */
                 memcpy(&quad, from, sizeof(quad));
                 quad ^= flip * 0x01010101;
             } else

@@ -1,5 +1,5 @@
-/* Transposing of weights on vectors of 64 bytes; Skylake-X's instructions are enough. Only for
- * slab_kernels_avx512bw.c and slab_kernels_avx512vbmi.c, behind slab_kernels_zmm.h. */
+/* Transposes weights with vectors of 64 bytes. Skylake-X has all instructions that it needs. Only
+ * for slab_kernels_avx512bw.c and slab_kernels_avx512vbmi.c. */
 #ifndef KERNELS_CONV_IGEMM_TRANSPOSE_ZMM_H
 #define KERNELS_CONV_IGEMM_TRANSPOSE_ZMM_H
 
@@ -9,13 +9,13 @@
 
 /* ---- One K block of a row ---------------------------------------------------------------- */
 
-/* Transposes one K block of a row to 64 bytes for each tap, tap_stride apart, and returns the sum
- * of its weights. */
+/* Transposes one K block of a row to 64 bytes for each tap, tap_stride bytes apart, and returns the
+ * sum of its weights. `plan` is the function's own. */
 typedef uint32_t block_fn(const struct qk_transpose *job, const void *plan, const uint8_t *from,
                           uint8_t *to, size_t tap_stride);
 
 /* Transposes 16 x 16 bytes in each lane: byte b of vector v goes to byte v of vector b. Each of the
- * four rounds moves the 8 bits of (v, b) to the left by one, the topmost to the end. */
+ * four rounds rotates the 8 bits of (v, b) to the left by one. */
 static inline void transpose_lanes(__m512i v[16])
 {
     __m512i next[16];
@@ -32,9 +32,10 @@ static inline void transpose_lanes(__m512i v[16])
     }
 }
 
-/* Transposes up to 16 taps of one K block of a row, from tap `first` on, and returns sums of the
- * weights, as 16 numbers. Lane l of vector i holds taps of channel 16 l + i. The loads are masked,
- * so that they may begin before their lane. `whole`: there are 64 channels. */
+/* Transposes up to 16 taps of one K block of a row, from tap `first` on. Returns 16 numbers whose
+ * sum is that of the weights. Lane l of vector i holds the taps of channel 16 l + i. A load for
+ * lane l begins 16 l bytes before that channel's taps. This is safe, because a masked load touches
+ * only the bytes in its mask. `whole`: there are 64 channels. */
 __attribute__((always_inline)) static inline __m512i transpose_taps(const struct qk_transpose *job,
                                                                     const uint8_t *from,
                                                                     uint8_t *to, size_t tap_stride,
@@ -83,7 +84,7 @@ static uint32_t transpose_block(const struct qk_transpose *job, const void *plan
     return (uint32_t)_mm512_reduce_add_epi32(sums);
 }
 
-/* The same for a single tap, which leaves the weights in their order. */
+/* Like transpose_block, for a single tap: the weights keep their order. */
 static uint32_t copy_block(const struct qk_transpose *job, const void *plan, const uint8_t *from,
                            uint8_t *to, size_t tap_stride)
 {
@@ -98,7 +99,7 @@ static uint32_t copy_block(const struct qk_transpose *job, const void *plan, con
 
 /* ---- All rows ----------------------------------------------------------------------------- */
 
-/* Transposes where the quads of a row lie together. */
+/* Transposes all rows if the quads of a row lie together. */
 static void transpose_rows(const struct qk_transpose *job, block_fn *block, const void *plan)
 {
     for (size_t row = 0; row < job->rows; row++) {
@@ -114,7 +115,8 @@ static void transpose_rows(const struct qk_transpose *job, block_fn *block, cons
     }
 }
 
-/* Quads of 16 rows, 64 bytes each, to 16 quads of which each has its rows together. */
+/* Turns 16 rows of 16 quads into 16 quads with all their rows together: from [row][quad] into
+ * [quad][row]. */
 static void interleave(uint8_t from[16][64], size_t rows, size_t quads, uint8_t *to,
                        size_t to_stride)
 {
@@ -127,7 +129,7 @@ static void interleave(uint8_t from[16][64], size_t rows, size_t quads, uint8_t 
         a[i] = _mm512_unpacklo_epi32(even, odd);
         a[i + 1] = _mm512_unpackhi_epi32(even, odd);
     }
-    /* b[4 q + k]: of rows 4 q to 4 q + 3, quad k of each lane's four. */
+    /* b[q + k]: quad k of each lane's four, of rows q to q + 3. */
 #pragma GCC unroll 4
     for (size_t q = 0; q < 16; q += 4) {
         b[q] = _mm512_unpacklo_epi64(a[q], a[q + 2]);
@@ -152,7 +154,7 @@ static void interleave(uint8_t from[16][64], size_t rows, size_t quads, uint8_t 
             _mm512_mask_storeu_epi32(to + i * to_stride, there, a[i]);
 }
 
-/* Transposes up to 16 rows where neighbouring rows lie together. */
+/* Transposes up to 16 rows if equal quads of neighbouring rows lie together. */
 static void transpose_quads(const struct qk_transpose *job, block_fn *block, const void *plan,
                             size_t first, size_t rows)
 {
@@ -171,7 +173,7 @@ static void transpose_quads(const struct qk_transpose *job, block_fn *block, con
     }
 }
 
-/* Transposes by `block`, whose plan it may be. */
+/* Transposes all rows. Calls `block` with `plan` for each K block of a row. */
 static void transpose_by(const struct qk_transpose *job, block_fn *block, const void *plan)
 {
     if (job->to_quad_stride == QK_IGEMM_QUAD_BYTES) {
