@@ -15,13 +15,14 @@ static_assert(sizeof(((struct sockaddr_un *)0)->sun_path) == QD_UNIX_PATH_BYTES,
 
 enum { HOST_BYTES = 256 };
 
-/* The path of a Unix socket; NULL: it is none. */
+/* Returns the path of a Unix socket's address, or NULL for any other address. */
 static const char *unix_path(const char *address)
 {
     return strncmp(address, "unix:", strlen("unix:")) == 0 ? address + strlen("unix:") : NULL;
 }
 
-/* @NAME is how others write an abstract socket. A file of that name is ./@NAME. */
+/* Returns whether a path may be used. @NAME is refused, because other programs write abstract
+ * sockets so. A file of that name is ./@NAME. */
 static bool valid_path(const char *path)
 {
     return *path != '\0' && *path != '@' && strlen(path) < QD_UNIX_PATH_BYTES;
@@ -39,7 +40,7 @@ static bool split(const char *address, char host[HOST_BYTES], const char **port)
         begin++;
         end--;
     } else if (memchr(begin, ':', (size_t)(end - begin)) != NULL) {
-        return false; /* IPv6 without brackets: which colon is which? */
+        return false; /* IPv6 without brackets is ambiguous */
     }
     size_t bytes = (size_t)(end - begin);
     if (bytes == 0 || bytes >= HOST_BYTES)

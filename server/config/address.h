@@ -1,5 +1,5 @@
-/* Where to listen, as the user writes it: ADDR:PORT, [ADDR6]:PORT or unix:PATH. ADDR may be a
- * host's name. */
+/* Addresses to listen on, as the user writes them: ADDR:PORT, [ADDR6]:PORT or unix:PATH. ADDR may
+ * be a host name. */
 #ifndef SERVER_CONFIG_ADDRESS_H
 #define SERVER_CONFIG_ADDRESS_H
 
@@ -8,19 +8,20 @@
 
 #include "server/base/status.h"
 
-#define QD_UNIX_PATH_BYTES 108 /* of a Unix socket, with the NUL at its end */
+#define QD_UNIX_PATH_BYTES 108 /* of a Unix socket's path, including the NUL */
 
-/* Whether it is one of the three. Looks no host up. */
+/* Returns whether the address has one of the three forms. Does not look up host names. */
 bool qd_address_valid(const char *address);
 
-/* What bind and connect take; of a host with several addresses the first. A host's name may take a
- * while. False: `error` says why, without the address. */
+/* Resolves an address for bind and connect. Takes the first address of a host with several. Looking
+ * up a host name may take a while. Returns false on failure; `error` then gives the reason, without
+ * the address. */
 bool qd_address_resolve(const char *address, struct sockaddr_storage *name, socklen_t *name_bytes,
                         struct qd_error *error);
 
 #define QD_ADDRESS_TEXT_BYTES 56
 
-/* A peer's, for people: "127.0.0.1:40000", "[::1]:40000", "unix". */
+/* Prints the address of a peer, for people: "127.0.0.1:40000", "[::1]:40000", "unix". */
 void qd_address_print(const struct sockaddr *name, char text[QD_ADDRESS_TEXT_BYTES]);
 
 #endif

@@ -39,9 +39,9 @@ struct flag {
     enum kind kind;
     size_t offset; /* in struct qd_config */
     const char *initial;
-    uint64_t min; /* seconds: in seconds */
+    uint64_t min; /* of times, in seconds */
     uint64_t max;
-    const char *value; /* in the help */
+    const char *value; /* as the help prints it */
     const char *about;
 };
 
@@ -113,7 +113,7 @@ static const struct flag flags[] = {
     {"allow-repository-links", KIND_SWITCH, AT(allow_repository_links), "off", 0, 0, "SWITCH",
      "on or off: links may lead out of the folder that contains them"},
     {.about = "Other"},
-    {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "kernels: "}, /* see print_names */
+    {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "kernels: "}, /* print_names adds the names */
     {"gemm", KIND_GEMM, AT(gemm), "auto", 0, 0, "BACKEND", "convolutions: "},
     {"worker-nice", KIND_COUNT, AT(worker_nice), "5", 0, 19, "N",
      "niceness of workers relative to the event loop"},
@@ -211,7 +211,7 @@ static bool parse_choice(const char *const *choices, const char *text, unsigned 
     return false;
 }
 
-/* One address, or several with commas between them. */
+/* Parses one address, or several separated by commas. */
 static bool parse_listen(struct qd_config *config, const char *text)
 {
     for (;;) {
@@ -230,8 +230,8 @@ static bool parse_listen(struct qd_config *config, const char *text)
     }
 }
 
-/* As a browser writes it: SCHEME://HOST or SCHEME://HOST:PORT, in small letters, no slash behind.
- */
+/* Returns whether the text is an origin as browsers write it: SCHEME://HOST or SCHEME://HOST:PORT,
+ * in small letters, without a slash at the end. */
 static bool is_origin(const char *text)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789+-.";
@@ -243,7 +243,7 @@ static bool is_origin(const char *text)
     return bytes > 0 && host[bytes] == '\0';
 }
 
-/* One origin, or several with commas between them; or none. */
+/* Parses origins separated by commas. There may be none. */
 static bool parse_origins(struct qd_config *config, const char *text)
 {
     while (*text != '\0') {
@@ -263,7 +263,7 @@ static bool parse_origins(struct qd_config *config, const char *text)
     return true;
 }
 
-/* "auto", or a name of libqk's list. */
+/* Parses "auto" or a name of libqk's list. */
 static bool parse_name(const char *(*name_at)(size_t index), const char *text, const char **name)
 {
     *name = "auto";
@@ -339,7 +339,7 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
     return false;
 }
 
-/* The names that a flag takes; they are listed where they are made. */
+/* Prints the names that a flag takes, from the lists that define them. */
 static void print_names(const struct flag *flag, char *text, size_t bytes)
 {
     *text = '\0';
@@ -409,7 +409,7 @@ static void environment_name(const struct flag *flag, char name[ENVIRONMENT_NAME
         *name = *name == '-' ? '_' : (char)toupper((unsigned char)*name);
 }
 
-/* `source` is the flag or the variable, as the user wrote it. */
+/* Sets a flag. `source` is the flag or the variable, as the user wrote it. */
 static enum qd_config_result take(const struct flag *flag, const char *source, const char *text,
                                   struct qd_config *config, struct qd_error *error)
 {
@@ -430,7 +430,7 @@ static const struct flag *find_flag(const char *name, size_t count)
     return NULL;
 }
 
-/* no-NAME, of a switch: it is off. */
+/* Finds the switch that no-NAME turns off. Returns NULL if there is none. */
 static const struct flag *find_switch_off(const char *name)
 {
     const struct flag *flag =
@@ -438,7 +438,7 @@ static const struct flag *find_switch_off(const char *name)
     return flag != NULL && flag->kind == KIND_SWITCH ? flag : NULL;
 }
 
-/* --name VALUE, --name=VALUE, or --no-name of a switch, at argv[*index]. */
+/* Takes the flag at argv[*index]: --name VALUE, --name=VALUE, or --no-name of a switch. */
 static enum qd_config_result take_argument(struct qd_config *config, int argc, char *const *argv,
                                            int *index, bool *given, struct qd_error *error)
 {
@@ -485,7 +485,7 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     return take(flag, source, text, config, error);
 }
 
-/* The defaults, and over them the environment. */
+/* Sets the defaults, then what the environment overrides. */
 static enum qd_config_result take_environment(struct qd_config *config, struct qd_error *error)
 {
     for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
@@ -494,7 +494,10 @@ static enum qd_config_result take_environment(struct qd_config *config, struct q
         char name[ENVIRONMENT_NAME_BYTES];
         environment_name(flag, name);
         const char *text = getenv(name);
-        bool given = text != NULL && *text != '\0'; /* empty is how a manifest says unset */
+        bool given =
+            text != NULL &&
+            *text !=
+                '\0'; /* an empty variable counts as unset, because manifests cannot unset one */
         enum qd_config_result result =
             take(flag, name, given ? text : flag->initial, config, error);
         if (result != QD_CONFIG_RUN)
@@ -503,7 +506,7 @@ static enum qd_config_result take_environment(struct qd_config *config, struct q
     return QD_CONFIG_RUN;
 }
 
-/* Flags that are in vain beside the others. */
+/* Refuses flags that have no effect together with the others. */
 static enum qd_config_result check_together(const struct qd_config *config, struct qd_error *error)
 {
     bool has_repository = config->model_repository[0] != '\0';
@@ -544,7 +547,7 @@ enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *
                                : QD_CONFIG_RUN;
 }
 
-/* In the form that help2man makes a page of. */
+/* Prints the help in the form that help2man reads. */
 void qd_config_print_help(FILE *file)
 {
     fputs("Usage: quantd [FLAG [VALUE]]...\n\n"

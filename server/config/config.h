@@ -1,6 +1,6 @@
-/* What the user may move. One table (config.c) makes the flags, the environment variables and the
- * help text: --max-queue is QUANTD_MAX_QUEUE. The command line wins over the environment, and that
- * over the defaults. */
+/* The settings. One table (config.c) defines the flags, the environment variables and the help
+ * text: --max-queue is QUANTD_MAX_QUEUE. The command line overrides the environment, which
+ * overrides the defaults. */
 #ifndef SERVER_CONFIG_CONFIG_H
 #define SERVER_CONFIG_CONFIG_H
 
@@ -16,47 +16,49 @@
 #define QD_LISTEN_COUNT_MAX 16
 #define QD_LISTEN_BYTES_MAX 256
 
-#define QD_LOAD_MODEL_COUNT_MAX 256 /* --load-model, each with names between commas */
+#define QD_LOAD_MODEL_COUNT_MAX \
+    256 /* how many --load-model flags, each with names separated by commas */
 
 #define QD_CORS_ORIGIN_COUNT_MAX 32
 #define QD_CORS_ORIGIN_BYTES_MAX 256
 
-/* Of threads, max_inflight_bytes, max_model_bytes and max_shared_bytes: as the machine, or the
- * container, has it. */
+/* The value of threads, max_inflight_bytes, max_model_bytes and max_shared_bytes that means: derive
+ * it from the machine or the container. */
 #define QD_AUTO 0
 
-/* Who says which models are loaded. */
+/* What decides which models are loaded. */
 enum qd_control_mode {
-    QD_CONTROL_NONE,     /* all that the repository has, at start */
-    QD_CONTROL_EXPLICIT, /* --load-model at start, and calls */
-    QD_CONTROL_POLL,     /* the repository, whenever it changes */
+    QD_CONTROL_NONE,     /* all models of the repository, at start */
+    QD_CONTROL_EXPLICIT, /* --load-model at start, then calls */
+    QD_CONTROL_POLL,     /* the repository, also when it changes */
 };
 
 struct qd_config {
     char listen[QD_LISTEN_COUNT_MAX][QD_LISTEN_BYTES_MAX]; /* ADDR:PORT, [ADDR]:PORT, unix:PATH */
     size_t listen_count;
-    uint64_t unix_mode;     /* of Unix sockets' files */
-    const char *unix_owner; /* USER, USER:GROUP or :GROUP; "": whoever runs it */
+    uint64_t unix_mode;     /* permissions of the Unix sockets' files */
+    const char *unix_owner; /* USER, USER:GROUP or :GROUP; "": the user who runs the server */
     bool healthcheck, kernels;
-    const char *tls_cert; /* both, or "" */
+    const char *tls_cert; /* tls_cert and tls_key are both set or both "" */
     const char *tls_key;
-    const char *token_file; /* "": everybody may come in */
+    const char *token_file; /* "": clients need no token */
     char cors_origins[QD_CORS_ORIGIN_COUNT_MAX][QD_CORS_ORIGIN_BYTES_MAX]; /* "*": any */
     size_t cors_origin_count;
     uint64_t threads;
-    uint64_t io_threads;                  /* that move bytes, the main one among them */
-    uint64_t worker_nice;                 /* more than the loop */
-    bool loop_computes;                   /* short jobs; false: workers do */
+    uint64_t io_threads;                  /* I/O threads, including the main one */
+    uint64_t worker_nice;                 /* how much higher than the loop's */
+    bool loop_computes;                   /* whether the loop computes short jobs itself */
     uint64_t max_connections;             /* for each listener */
-    uint64_t max_connections_per_address; /* of a client, of these; 0: all */
-    uint64_t max_queue;                   /* requests that no worker has taken yet */
+    uint64_t max_connections_per_address; /* for each client address; 0: no limit */
+    uint64_t max_queue;                   /* requests that wait for a worker */
     uint64_t max_body_bytes;
     uint64_t max_inflight_bytes;
     uint64_t max_model_bytes;
-    const char *shared_memory_prefix; /* of keys that clients may register; "": none, "*": any */
+    const char
+        *shared_memory_prefix; /* of the keys that clients may register; "": none, "*": any */
     uint64_t max_shared_bytes;
     uint64_t receive_timeout_ns;
-    uint64_t min_rate_bytes; /* a second, of a body or an answer */
+    uint64_t min_rate_bytes; /* bytes per second of a body or an answer */
     bool compress_answers;
     uint64_t idle_timeout_ns;
     uint64_t compute_timeout_ns;
@@ -69,7 +71,7 @@ struct qd_config {
     bool exit_on_error;
     bool allow_repository_links;
     bool console;    /* a page at / */
-    const char *cpu; /* this and the next two: for qk_kernels_create */
+    const char *cpu; /* cpu, gemm and measure are passed to qk_kernels_create */
     const char *gemm;
     bool measure;
     enum qd_log_level log_level;
@@ -79,21 +81,22 @@ struct qd_config {
 
 enum qd_config_result {
     QD_CONFIG_RUN,
-    QD_CONFIG_HEALTHCHECK, /* --healthcheck: all else is as for the server that it asks */
-    QD_CONFIG_KERNELS,     /* --kernels: the same */
-    QD_CONFIG_HELP,        /* --help was asked for */
+    QD_CONFIG_HEALTHCHECK, /* --healthcheck; the other flags are those of the server to ask */
+    QD_CONFIG_KERNELS,     /* --kernels; the other flags are those of the server */
+    QD_CONFIG_HELP,        /* --help */
     QD_CONFIG_VERSION,     /* --version */
-    QD_CONFIG_BAD          /* `error` names the flag, what it takes and what came */
+    QD_CONFIG_BAD          /* `error` names the flag, what was expected and what came */
 };
 
-/* argv and the environment are borrowed for as long as the config is. */
+/* Parses the command line and the environment. The config borrows from both. */
 enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *const *argv,
                                       struct qd_error *error);
 
 void qd_config_print_help(FILE *file);
 
-/* As members of a JSON object, a comma before each: what flags that count, bound or switch are,
- * auto as it was resolved. None that names a file, an address or a client. */
+/* Prints the values of flags that are numbers or switches, as members of a JSON object with a comma
+ * before each. `auto` is printed as it was resolved. Flags that name files, addresses or clients
+ * are left out. */
 void qd_config_print_limits(const struct qd_config *config, struct qd_text *text);
 
 #endif

@@ -7,7 +7,7 @@
 #include "server/base/clock.h"
 #include "server/memory/arena.h"
 
-/* For so long nobody begins beside answers that go out, where there is too little memory. */
+/* How long a request that does not fit waits for answers that are being sent to free memory. */
 #define STALL_NS QD_NS_PER_S
 
 struct qd_admission {
@@ -15,15 +15,16 @@ struct qd_admission {
     void (*on_room)(void *context);
     void *context;
 
-    pthread_mutex_t lock; /* over all below; memory's own may be taken under it */
+    pthread_mutex_t lock; /* protects the members below; the lock of qd_memory may be taken while
+                             this one is held */
     size_t bytes_spoken;
-    size_t begun_count;   /* whose memory is not back yet */
-    size_t work_count;    /* of these: whose work is not done yet */
-    size_t stalled_count; /* of these: about so many brought nothing back for STALL_NS */
-    uint64_t begun_ns;    /* when the last one began, */
-    uint64_t ended_ns;    /* when one came to its end, */
-    uint64_t back_ns;     /* or memory came back */
-    uint64_t interval_ns; /* from one end to the next, on average */
+    size_t begun_count;   /* requests that have begun and whose memory is not back yet */
+    size_t work_count;    /* of these, requests whose work is not done yet */
+    size_t stalled_count; /* of these, about how many freed no memory for STALL_NS */
+    uint64_t begun_ns;    /* when the last request began */
+    uint64_t ended_ns;    /* when the last request ended */
+    uint64_t back_ns;     /* when memory last came back */
+    uint64_t interval_ns; /* the average time from one end to the next */
 };
 
 struct qd_admission *qd_admission_create(struct qd_memory *memory)
@@ -87,7 +88,7 @@ void qd_admission_take(struct qd_admission *admission, size_t bytes)
     pthread_mutex_unlock(&admission->lock);
 }
 
-/* Time without work is left out. */
+/* Returns the time since the last end, not counting time without work. */
 static uint64_t since_last_end(const struct qd_admission *admission, uint64_t now_ns)
 {
     return now_ns -

@@ -1,19 +1,20 @@
-/* Who may begin to work, where memory is short. If all large requests that come at once began, each
- * would get a part of the memory that it needs, and all but one would be refused when most of their
- * work is done. So a request begins only if what it is expected to take fits beside what others
- * hold, and what those that have begun are still expected to take. All others wait, and hold
- * nothing but their bodies.
+/* Decides which requests may begin their work when memory is short. If all large requests that
+ * arrive at once began, each would get a part of the memory that it needs, and all but one would be
+ * refused after most of their work. A request therefore begins only if its expected memory fits
+ * beside the memory in use and the memory that the requests at work are still expected to take. All
+ * other requests wait, and hold nothing but their bodies.
  *
- * Something always goes on: where nobody is at work, the first that asks begins, however much it is
- * expected to take, and the bodies of those that wait give way to it (QD_RESERVATION_WAITING in
- * arena.h). Only where answers still go out, whose memory comes back as fast as clients read, does
- * it wait until it fits, or until a second has brought none back. Those that did not read in that
- * second are not waited for again.
+ * Some request always makes progress. If none is at work, the first one that asks begins, however
+ * much memory it is expected to take, and the bodies of waiting requests give way to it
+ * (QD_RESERVATION_WAITING in arena.h). There is one exception: while answers are still being sent,
+ * their memory comes back as fast as clients read. The request then waits until it fits, or until a
+ * second has freed nothing. Clients that did not read in that second are not waited for again.
  *
- * A request calls try_begin until that is true; take, as it gets memory; end, when its work is
- * done; and forget, when its memory is back. qd_arena_try_begin and its kin (arena.h) do so.
+ * A request calls try_begin until it returns true, take when it gets memory, end when its work is
+ * done, and forget when its memory is back. qd_arena_try_begin and its relatives (arena.h) make
+ * these calls.
  *
- * On any thread. */
+ * All functions may be called on any thread. */
 #ifndef SERVER_MEMORY_ADMISSION_H
 #define SERVER_MEMORY_ADMISSION_H
 
@@ -23,28 +24,31 @@
 struct qd_admission;
 struct qd_memory;
 
-struct qd_admission *qd_admission_create(struct qd_memory *memory); /* NULL: malloc failed */
+struct qd_admission *
+qd_admission_create(struct qd_memory *memory); /* returns NULL if malloc failed */
 void qd_admission_destroy(struct qd_admission *admission);
 
-/* What to call, on any thread, whenever somebody who had to wait may be able to begin; NULL: nobody
- * waits any more. To be set while no other thread uses it. */
+/* Sets a function that is called, on any thread, when a waiting request may be able to begin. NULL:
+ * no request waits any more. Call it while no other thread uses the admission. */
 void qd_admission_on_room(struct qd_admission *admission, void (*on_room)(void *context),
                           void *context);
 
-/* True: it has begun, and so many bytes are set aside for it. */
+/* Begins a request that is expected to take `bytes`, and sets these aside. Returns false if it has
+ * to wait. */
 bool qd_admission_try_begin(struct qd_admission *admission, size_t bytes);
-/* So many of those that were set aside have been taken, or are not wanted any more. */
+/* Tells that `bytes` of those set aside have been taken, or are no longer needed. */
 void qd_admission_take(struct qd_admission *admission, size_t bytes);
-/* Its work is done. What it holds, such as its answer, is not back yet. */
+/* Tells that a request's work is done. Its memory, such as the answer, is not back yet. */
 void qd_admission_end(struct qd_admission *admission);
-/* Now that is back, too. */
+/* Tells that the memory of a request that has ended is back, too. */
 void qd_admission_forget(struct qd_admission *admission);
-/* Some memory is back, whoever had it: a body whose answer goes out, or whose client has left. */
+/* Tells that some memory is back, such as a body whose answer is being sent or whose client has
+ * disconnected. */
 void qd_admission_room(const struct qd_admission *admission);
 
-/* In how many seconds to try again where there was no memory, at least 1: as long as all that is
- * there takes, one after another, by how fast work came to its end lately; and no less than the
- * oldest body has been there, since it may come for as long again. */
+/* Returns in how many seconds a client should try again after a refusal for lack of memory, at
+ * least 1. It is the time that all present requests need one after another, at the rate at which
+ * work ended lately, but not less than the age of the oldest body, which may need as long again. */
 unsigned qd_admission_retry_after_s(struct qd_admission *admission);
 
 #endif

@@ -8,8 +8,8 @@
 #include "server/memory/blocks.h"
 
 enum {
-    SMALL_BLOCK_BYTES = 32 << 10, /* holds everything of a request with a few KiB of tensors */
-    MODEL_BLOCK_BYTES = 4 << 10,  /* what models hold stays, and a small one has not much */
+    SMALL_BLOCK_BYTES = 32 << 10, /* holds all memory of a request with a few KiB of tensors */
+    MODEL_BLOCK_BYTES = 4 << 10,  /* models keep their memory, and a small model needs little */
 };
 
 void qd_arena_init(struct qd_arena *arena, struct qd_memory *memory)
@@ -24,7 +24,7 @@ static void count(struct qd_arena *arena, size_t bytes)
         *arena->together += bytes;
 }
 
-/* It has taken so many bytes more. */
+/* Counts bytes that the arena has taken. */
 static void count_taken(struct qd_arena *arena, size_t bytes)
 {
     const size_t spoken = bytes < arena->spoken_bytes ? bytes : arena->spoken_bytes;
@@ -81,15 +81,17 @@ bool qd_arena_hopeless(const struct qd_arena *arena)
     return arena->refused_bytes > qd_memory_max(arena->memory) - qd_arena_own_bytes(arena);
 }
 
-/* An allocation of a quarter of these gets a block of its own. */
+/* Returns the size of the arena's small blocks. An allocation of a quarter of it or more gets a
+ * block of its own. */
 static size_t small_block_bytes(const struct qd_arena *arena)
 {
     return qd_memory_is_for_models(arena->memory) ? MODEL_BLOCK_BYTES : SMALL_BLOCK_BYTES;
 }
 
-/* A class has blocks of one kind only, so which kind is the class' to say: a small block whose
- * header brings it to QD_LARGE_BLOCK_BYTES would else be kept among large ones, and be handed out
- * without the bytes of its header. */
+/* Chooses the class of a block. All blocks of a class are of one kind, so the class decides whether
+ * the block is small or large. Otherwise a small block that its header brings to
+ * QD_LARGE_BLOCK_BYTES would be kept among large blocks, and handed out without the bytes of its
+ * header. */
 static bool choose_class(const struct qd_arena *arena, size_t bytes, struct qd_block_wish *wish)
 {
     if (!qd_block_class(arena->memory, bytes + QD_BLOCK_ALIGNMENT, &wish->class_index,
@@ -102,7 +104,7 @@ static bool choose_class(const struct qd_arena *arena, size_t bytes, struct qd_b
                           &wish->class_index, &wish->class_bytes);
 }
 
-/* A block for `bytes`, linked into the arena; of a reserved one nothing counts yet. */
+/* Takes a block for `bytes` and links it into the arena. No byte of a reserved block counts yet. */
 static struct qd_block *add_block(struct qd_arena *arena, size_t bytes, bool reserved)
 {
     struct qd_block_wish wish = {.reserved = reserved};
@@ -129,7 +131,7 @@ void *qd_arena_alloc(struct qd_arena *arena, size_t bytes)
         arena->refused_bytes = SIZE_MAX;
         return NULL;
     }
-    bytes = bytes == 0 ? 1 : bytes; /* NULL means refused, and nothing else */
+    bytes = bytes == 0 ? 1 : bytes; /* so that NULL only means that the allocation failed */
     size_t rounded = qd_round_up(bytes, QD_BLOCK_ALIGNMENT);
     if (rounded <= arena->room) {
         char *result = arena->next;
@@ -161,7 +163,7 @@ void *qd_arena_calloc(struct qd_arena *arena, size_t count, size_t bytes)
     return result == NULL ? NULL : memset(result, 0, total);
 }
 
-/* NULL: `memory` is in a shared small block. */
+/* Returns the block that begins at `memory`, or NULL if `memory` is in a shared small block. */
 static struct qd_block *block_at(const struct qd_arena *arena, const void *memory)
 {
     struct qd_block *block = arena->blocks;
@@ -182,7 +184,8 @@ void *qd_arena_reserve(struct qd_arena *arena, size_t bytes)
     return block == NULL ? NULL : block->payload;
 }
 
-/* The first huge page's worth counts by small pages, as it comes. */
+/* Returns the granularity in which `bytes` count: small pages up to the size of a huge page, huge
+ * pages beyond. */
 static size_t step_bytes(size_t bytes)
 {
     return bytes <= QD_HUGE_PAGE_BYTES ? qd_round_up(bytes, QD_PAGE_BYTES)
@@ -237,7 +240,7 @@ size_t qd_arena_committed(const struct qd_arena *arena, const void *reserved)
     return block == NULL || !block->large ? SIZE_MAX : block->bytes;
 }
 
-/* The block alone holds an allocation, and has room for it to grow to so many bytes. */
+/* Grows the only allocation of a block to `bytes`. Returns false if the block has no room. */
 static bool grow_in_place(struct qd_arena *arena, struct qd_block *block, size_t bytes)
 {
     if (!block->large)
@@ -256,7 +259,8 @@ static bool grow_in_place(struct qd_arena *arena, struct qd_block *block, size_t
     return true;
 }
 
-/* The block that holds nothing but this allocation of so many bytes; NULL: it shares one. */
+/* Returns the block that holds only this allocation of `bytes`, or NULL if the allocation shares a
+ * block. */
 static struct qd_block *own_block(const struct qd_arena *arena, const void *memory, size_t bytes)
 {
     return bytes < small_block_bytes(arena) / 4 ? NULL : block_at(arena, memory);
@@ -268,7 +272,7 @@ static void take_out(struct qd_arena *arena, struct qd_block *own)
     while (*link != own)
         link = &(*link)->next;
     *link = own->next;
-    count(arena, 0 - own->bytes); /* less */
+    count(arena, 0 - own->bytes); /* subtracts */
 }
 
 static void give_back(struct qd_arena *arena, struct qd_block *own)
@@ -308,7 +312,8 @@ void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t 
 
 /* ---- Refusals ----------------------------------------------------------------------------- */
 
-/* What is missing is what an operator of the server wants to know. */
+/* Refuses memory for a model. The text says how much is missing, which the server's operator needs
+ * to know. */
 static enum qd_status refuse_model_memory(const struct qd_arena *arena, const char *what,
                                           struct qd_error *error)
 {

@@ -1,14 +1,13 @@
-/* Memory for requests: one bound for the whole process, one arena per request.
+/* Memory for requests: one bound for the whole process, one arena for each request.
  *
- * struct qd_memory hands out large blocks and takes them back. What is handed out and what is kept
- * for reuse never exceed bytes_max together (--max-inflight-bytes, --max-model-bytes). Reuse
- * matters: a fresh 64 MiB block costs 34 ms of page faults where a used one costs 8. From 256 KiB
- * on a block counts, and holds, no more than the pages that were asked for; a smaller one counts
- * whole. Safe on any thread.
+ * struct qd_memory hands out large blocks and takes them back. The blocks in use and those kept for
+ * reuse never exceed bytes_max together (--max-inflight-bytes, --max-model-bytes). Reuse matters: a
+ * fresh block of 64 MiB costs 34 ms of page faults, a used one 8 ms. A block of 256 KiB or more
+ * counts, and holds, only the pages that were asked for. A smaller block counts as a whole. All
+ * functions of qd_memory may be called on any thread.
  *
- * struct qd_arena belongs to one request and is used by one thread at a time. Everything in it goes
- * back at once. Allocations are 64-byte aligned.
- */
+ * struct qd_arena belongs to one request and is used by one thread at a time. All of its memory is
+ * freed at once. Allocations are aligned to 64 bytes. */
 #ifndef SERVER_MEMORY_ARENA_H
 #define SERVER_MEMORY_ARENA_H
 
@@ -22,41 +21,45 @@ struct qd_admission;
 struct qd_memory;
 struct qd_prefault;
 
-struct qd_memory *qd_memory_create(size_t bytes_max); /* NULL: malloc failed */
-void qd_memory_destroy(struct qd_memory *memory);     /* every arena must be gone */
+struct qd_memory *qd_memory_create(size_t bytes_max); /* returns NULL if malloc failed */
+void qd_memory_destroy(struct qd_memory *memory);     /* every arena must have been freed */
 size_t qd_memory_used(struct qd_memory *memory);      /* bytes handed out */
-size_t qd_memory_kept(struct qd_memory *memory);      /* and kept for reuse */
+size_t qd_memory_kept(struct qd_memory *memory);      /* bytes kept for reuse */
 size_t qd_memory_max(const struct qd_memory *memory);
 
-/* Says that it is the loaded models' memory, and not that of requests: refusals name
- * --max-model-bytes then, and not --max-inflight-bytes. Before other threads use it. */
+/* Marks this as the memory of loaded models instead of requests: refusals then name
+ * --max-model-bytes instead of --max-inflight-bytes. Call it before other threads use the memory.
+ */
 void qd_memory_set_for_models(struct qd_memory *memory);
 bool qd_memory_is_for_models(const struct qd_memory *memory);
 
-/* The thread that touches fresh pages for those that do not want to wait for them (prefault.h),
- * borrowed; NULL, as at first: there is none. Before other threads use the memory. */
+/* Sets the thread that prefaults fresh pages (prefault.h), borrowed. NULL, the initial value: there
+ * is none. Call it before other threads use the memory. */
 void qd_memory_set_prefault(struct qd_memory *memory, struct qd_prefault *prefault);
 struct qd_prefault *qd_memory_prefault(const struct qd_memory *memory);
 
-/* Calls each time that bodies have lost their memory (QD_RESERVATION_REVOKED): on whichever thread
- * needed it, with a lock held, so that all it may do is wake somebody. NULL, as at first: nobody is
- * told. No call is under way when it returns. */
+/* Sets a function that is called each time the memory of bodies was revoked
+ * (QD_RESERVATION_REVOKED). The thread that needs the memory calls it with a lock held, so it may
+ * do no more than wake another thread. NULL, the initial value: nothing is called. When
+ * qd_memory_set_on_lost returns, no call of the old function is running. */
 typedef void qd_memory_on_lost(void *context);
 void qd_memory_set_on_lost(struct qd_memory *memory, qd_memory_on_lost *on_lost, void *context);
 
-/* Whether so many bytes are free now, or held by bodies that come slowly: so a body of that size
- * may come, as far as one can know. */
+/* Returns whether a body of `bytes` may be received: whether that many bytes are free, or held by
+ * bodies that arrive slowly. */
 bool qd_memory_has_room(struct qd_memory *memory, size_t bytes);
-/* How many bodies there are on which no work has begun, without those that come slowly. *oldest_ns:
- * when the first of them began to come; now, if there is none. */
+/* Returns how many bodies there are on which no work has begun, without those that arrive slowly.
+ * Sets *oldest_ns to the time at which the oldest of them began to arrive, or to now if there is
+ * none. */
 size_t qd_memory_bodies(struct qd_memory *memory, uint64_t *oldest_ns);
-/* Who may begin to work (admission.h). */
+/* Returns the admission of this memory (admission.h). */
 struct qd_admission *qd_memory_admission(const struct qd_memory *memory);
 
-/* Gives back to the system the blocks that were not needed since the last call. */
+/* Frees the blocks that were not needed since the last call. */
 void qd_memory_trim(struct qd_memory *memory);
-/* The same, so many bytes of it, as a timer calls it: whole, a GiB of small pages takes the system
- * a tenth of a second. True: there is more; the next call goes on with that. */
+/* Like qd_memory_trim, but frees at most about `bytes` in one call, for a timer: freeing a GiB of
+ * small pages at once takes a tenth of a second. Returns true if there is more to free; the next
+ * call continues. */
 bool qd_memory_trim_some(struct qd_memory *memory, size_t bytes);
 
 struct qd_block;
@@ -64,82 +67,88 @@ struct qd_block;
 struct qd_arena {
     struct qd_memory *memory; /* borrowed */
     struct qd_block *blocks;  /* newest first */
-    char *next;               /* free room in the newest small block */
+    char *next;               /* free bytes in the newest small block */
     size_t room;
-    size_t bytes;         /* of all its blocks */
-    size_t refused_bytes; /* the block that it did not get, the last time */
-    size_t spoken_bytes;  /* set aside by qd_arena_try_begin, and not taken yet */
-    bool has_begun;       /* work with it has, by qd_arena_try_begin */
-    bool works;           /* and is not done */
-    size_t *together; /* the sum of `bytes` of all arenas of one job, this one among them; borrowed,
-                       * on one thread at a time; NULL: it stands alone */
+    size_t bytes;         /* the bytes of all its blocks */
+    size_t refused_bytes; /* the size of the last block that was refused */
+    size_t spoken_bytes;  /* set aside by qd_arena_try_begin and not taken yet */
+    bool has_begun;       /* qd_arena_try_begin has returned true */
+    bool works;           /* the work has begun and is not done */
+    size_t
+        *together; /* the sum of `bytes` over all arenas of one job, including this one; borrowed,
+                      used on one thread at a time; NULL: the job has only this arena */
 };
 
 void qd_arena_init(struct qd_arena *arena, struct qd_memory *memory);
 void qd_arena_deinit(struct qd_arena *arena);
 
-/* NULL: the process' bound is reached, or malloc failed. The memory is not zeroed. 0 bytes are
- * taken for 1, so NULL has no other meaning. */
+/* Allocates `bytes`, not zeroed. Returns NULL if the process' bound is reached or malloc failed. 0
+ * bytes are allocated as 1, so NULL has no other meaning. */
 void *qd_arena_alloc(struct qd_arena *arena, size_t bytes);
 void *qd_arena_calloc(struct qd_arena *arena, size_t count, size_t bytes);
 
-/* Address space for a body of so many bytes, as its client tells its size before it comes. None of
- * them counts, or may be written, before qd_arena_commit; but less than 256 KiB is allocated at
- * once, and what follows does nothing to it. NULL: the arena would not get so many even with the
- * whole memory to itself, or the system has no address space. */
+/* Reserves address space for a body whose client has told its size. No byte of it counts, or may be
+ * written, before qd_arena_commit. A body of less than 256 KiB is allocated at once instead, and
+ * the functions below do nothing to it. Returns NULL if the body would exceed the whole memory, or
+ * if the system has no address space. */
 void *qd_arena_reserve(struct qd_arena *arena, size_t bytes);
 
 /* Whether a reservation may be revoked. The memory of a body on which no work has begun is
- * revocable: if other requests need it, the body loses it, and its request is refused. First to
- * lose it are bodies that still come and have brought less than 2 MiB in their last two seconds,
- * then others that still come, then bodies that wait for work, of each kind the latest first. So
- * work that has begun comes to its end, and neither slow clients nor crowds of them hold it up. */
+ * revocable: if other requests need it, the body loses it, and its request is refused. Memory is
+ * revoked in this order: first from bodies that are still arriving and brought less than 2 MiB in
+ * the last two seconds, then from other bodies that are still arriving, then from bodies that wait
+ * for work; within each kind from the latest first. Work that has begun can therefore always
+ * finish, and slow clients cannot stop it, however many they are. */
 enum qd_reservation {
-    QD_RESERVATION_FIRM,    /* it may not; so it is at first */
-    QD_RESERVATION_COMING,  /* more of the body comes; revoked for work that has begun, and bodies
-                             * that came before */
-    QD_RESERVATION_WAITING, /* all of the body is there; revoked for work that has begun */
-    QD_RESERVATION_REVOKED, /* its bytes count no more, and mean nothing */
+    QD_RESERVATION_FIRM,   /* the initial state: it may not be revoked */
+    QD_RESERVATION_COMING, /* the body is still arriving; may be revoked for work that has begun and
+                              for older bodies */
+    QD_RESERVATION_WAITING, /* the body is complete; may be revoked for work that has begun */
+    QD_RESERVATION_REVOKED, /* revoked: its bytes no longer count and have no meaning */
 };
-/* False: it was lost before, and stays so. Only of what was reserved; on any thread. */
+/* Sets the state of something that was reserved. May be called on any thread. Returns false, and
+ * changes nothing, if the reservation was revoked before. */
 bool qd_arena_set_reservation(struct qd_arena *arena, void *reserved,
                               enum qd_reservation reservation);
 bool qd_arena_has_lost(const struct qd_arena *arena, const void *reserved);
-/* From now on the first so many bytes of it count, and may be written; at most what was reserved.
- * Beyond 2 MiB these are whole large pages, of 2 MiB. False: the process' bound is reached, or it
- * is lost, and nothing has changed. */
+/* Commits the first `bytes` of a reservation: from now on they count and may be written. `bytes` is
+ * at most what was reserved. Beyond 2 MiB it counts in whole huge pages of 2 MiB. Returns false,
+ * and changes nothing, if the process' bound is reached or the reservation was revoked. */
 bool qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes);
-/* The same. *fresh: from this byte on, up to what is committed then, no page was touched yet. */
+/* Like qd_arena_commit. Sets *fresh to the first committed byte from which on no page was ever
+ * touched. */
 bool qd_arena_commit_fresh(struct qd_arena *arena, void *reserved, size_t bytes, size_t *fresh);
-/* How many bytes of it may be written by now; SIZE_MAX: all that was reserved. */
+/* Returns how many bytes of a reservation are committed, or SIZE_MAX if all of it may be written.
+ */
 size_t qd_arena_committed(const struct qd_arena *arena, const void *reserved);
-/* Takes what was reserved, 256 KiB or more, out of the arena, for somebody who uses it for longer
- * than the arena is there. That one calls qd_block_give (blocks.h); until then its bytes count as
- * handed out. */
+/* Takes a reservation of 256 KiB or more out of the arena, for a user that outlives the arena. The
+ * user returns it with qd_block_give (blocks.h). Until then its bytes count as in use. */
 struct qd_block *qd_arena_detach(struct qd_arena *arena, void *reserved);
 
-/* Like realloc for an allocation of this arena (old_bytes: what it was made with; 0 for a NULL
- * `old`): copies old_bytes, gives a large old block back. On NULL the old one is still there. */
+/* Like realloc, for an allocation of this arena. `old_bytes` is the size with which it was made, or
+ * 0 for a NULL `old`. Copies old_bytes, and frees a large old block. If it returns NULL, the old
+ * allocation still exists. */
 void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t new_bytes);
 
-/* An allocation that nobody needs any more, made with so many bytes: a large one goes back now, a
- * small one with the arena. */
+/* Releases an allocation that was made with `bytes`. A large one is freed now, a small one together
+ * with the arena. */
 void qd_arena_release(struct qd_arena *arena, void *memory, size_t bytes);
 
-/* Begins work that will take about so many bytes more. False: it has to wait (admission.h). */
+/* Begins work that is expected to take about `bytes` more. Returns false if it has to wait
+ * (admission.h). */
 bool qd_arena_try_begin(struct qd_arena *arena, size_t bytes);
-/* The work is done, and takes no more. */
+/* Tells that the work is done and takes no more memory. */
 void qd_arena_end_work(struct qd_arena *arena);
 
-/* What it holds, with the other arenas of its job (together). */
+/* Returns how many bytes this arena and the other arenas of its job (`together`) hold. */
 size_t qd_arena_own_bytes(const struct qd_arena *arena);
 
-/* After a NULL: not even with the whole memory to itself would the arena have got the block. So
- * trying again later is in vain. */
+/* After an allocation returned NULL: returns whether the block would not even fit into the whole
+ * memory, so that trying again later is useless. */
 bool qd_arena_hopeless(const struct qd_arena *arena);
 
-/* The arena's last allocation, for `what` ("the output"), failed: QD_TOO_LARGE when it could never
- * fit, QD_UNAVAILABLE when it may fit later. */
+/* Fills `error` after the arena's last allocation, for `what` ("the output"), failed. Returns
+ * QD_TOO_LARGE if it could never fit, QD_UNAVAILABLE if it may fit later. */
 enum qd_status qd_refuse_memory(const struct qd_arena *arena, const char *what,
                                 struct qd_error *error);
 

@@ -11,34 +11,38 @@
 #include "server/base/clock.h"
 #include "server/memory/admission.h"
 
-/* While memory is short a body has to bring so many bytes in so long a time. It is half of what the
- * slowest of forty clients of a loop does that shares two CPUs with all of them. */
+/* While memory is short, a body is slow if it brings less than SLOW_BYTES in SLOW_NS. That is half
+ * the rate of the slowest of forty clients, measured with a loop that shared two CPUs with all of
+ * them. */
 #define SLOW_BYTES QD_HUGE_PAGE_BYTES
 #define SLOW_NS (2 * QD_NS_PER_S)
 
 enum {
     LEAST_BLOCK_BYTES = 1 << 10,
-    STEP_COUNT = 4,        /* sizes of blocks for each doubling: a few, as most are used again */
-    MODEL_STEP_COUNT = 16, /* of those below QD_LARGE_BLOCK_BYTES, that a class counts whole */
-    CLASS_COUNT = MODEL_STEP_COUNT * 50, /* from LEAST_BLOCK_BYTES beyond any memory */
+    STEP_COUNT = 4, /* how many block sizes there are for each doubling: few, so that most blocks
+                       are reused */
+    MODEL_STEP_COUNT =
+        16, /* the same for models' blocks below QD_LARGE_BLOCK_BYTES, which count as a whole */
+    CLASS_COUNT = MODEL_STEP_COUNT * 50, /* from LEAST_BLOCK_BYTES to more than any memory */
 };
 
 struct block_class {
-    struct qd_block *kept; /* free, for reuse */
+    struct qd_block *kept; /* free blocks, for reuse */
     size_t kept_count;
-    size_t kept_count_min; /* since the last trim: what nobody needed */
+    size_t kept_count_min; /* the least since the last trim: these blocks were not needed */
 };
 
 struct qd_memory {
     bool is_for_models;
     pthread_mutex_t lock;
     size_t bytes_max;
-    struct qd_prefault *prefault; /* NULL: nobody touches pages ahead */
-    size_t bytes_used;            /* handed out */
-    size_t bytes_kept; /* of kept blocks, and what reserved ones have touched beyond their use */
-    struct qd_block *reserved; /* who came last comes first */
+    struct qd_prefault *prefault; /* NULL: no thread prefaults pages */
+    size_t bytes_used;            /* bytes in use */
+    size_t bytes_kept; /* bytes of kept blocks, and touched bytes of reserved blocks beyond those in
+                          use */
+    struct qd_block *reserved; /* the latest first */
 
-    qd_memory_on_lost *on_lost; /* NULL: nobody is told */
+    qd_memory_on_lost *on_lost; /* NULL: nothing is called */
     void *on_lost_context;
 
     struct qd_admission *admission;
@@ -95,7 +99,8 @@ static struct qd_block *fresh_small(size_t bytes)
     return block;
 }
 
-/* Address space on a huge page's boundary, if it is as large as one. NULL: there is none. */
+/* Maps address space, aligned to a huge page if it is at least as large as one. Returns NULL if
+ * there is none. */
 static char *map(size_t bytes)
 {
     const size_t more = bytes >= QD_HUGE_PAGE_BYTES ? QD_HUGE_PAGE_BYTES : 0;
@@ -113,7 +118,8 @@ static char *map(size_t bytes)
     return aligned;
 }
 
-/* Huge pages only where all of one will be in use: of what is reserved, not the first. */
+/* Makes a fresh large block. Asks for huge pages only where all of a page will be used, which
+ * excludes the first one of a reserved block. */
 static struct qd_block *fresh_large(size_t capacity, size_t limit, bool reserved)
 {
     struct qd_large_block *large = calloc(1, sizeof(*large));
@@ -122,16 +128,16 @@ static struct qd_block *fresh_large(size_t capacity, size_t limit, bool reserved
         free(large);
         return NULL;
     }
-    struct qd_block *block = &large->block; /* the first field: free takes it for the whole */
+    struct qd_block *block = &large->block; /* the first member, so free() frees the whole struct */
     *block = (struct qd_block){.payload = payload, .large = true};
     const size_t from = reserved ? QD_HUGE_PAGE_BYTES : 0;
     const size_t to = limit / QD_HUGE_PAGE_BYTES * QD_HUGE_PAGE_BYTES;
     if (from < to)
-        madvise(payload + from, to - from, MADV_HUGEPAGE); /* a hint */
+        madvise(payload + from, to - from, MADV_HUGEPAGE); /* only a hint */
     return block;
 }
 
-/* Gives the pages beyond `bytes` back, and keeps their addresses. */
+/* Frees the pages beyond `bytes` and keeps their address space. */
 static void untouch(struct qd_block *block, size_t bytes)
 {
     if (block->touched > bytes)
@@ -172,8 +178,8 @@ static bool is_over(const struct qd_memory *memory)
            memory->bytes_kept > memory->bytes_max - memory->bytes_used;
 }
 
-/* Puts an unkept block into a list, for free_blocks. A large one keeps so many bytes, which count
- * all the while. The lock is held. */
+/* Puts a block that is no longer kept into a list for free_blocks. A large block keeps
+ * `kept_bytes`, which still count. The lock is held. */
 static void retire(struct qd_memory *memory, struct qd_block *block, size_t kept_bytes,
                    struct qd_block **retired)
 {
@@ -186,7 +192,8 @@ static void retire(struct qd_memory *memory, struct qd_block *block, size_t kept
     *retired = block;
 }
 
-/* Not under the lock: giving pages back takes the system some 100 us for each MiB of small ones. */
+/* Frees retired blocks. The lock is not held, because freeing small pages takes the system some 100
+ * us for each MiB. */
 static void free_blocks(struct qd_memory *memory, struct qd_block *retired)
 {
     while (retired != NULL) {
@@ -205,9 +212,9 @@ static void free_blocks(struct qd_memory *memory, struct qd_block *retired)
     }
 }
 
-/* Retires blocks, the largest first, until all is under the bound again, and no more of the last
- * one than that takes: who wants a little waits for a little. Then reserved ones lose what they do
- * not use yet. The lock is held. */
+/* Retires kept blocks, the largest first, until memory is under its bound. Retires only as much of
+ * the last block as needed, so that a small request waits only for a little to be freed. Then takes
+ * touched pages beyond their use from reserved blocks. The lock is held. */
 static struct qd_block *make_room(struct qd_memory *memory)
 {
     struct qd_block *idle = NULL;
@@ -248,7 +255,7 @@ static void unlist_reserved(struct qd_memory *memory, struct qd_block *block)
         block->next_reserved->previous_reserved = block->previous_reserved;
 }
 
-/* The lock is held, and `block`, which was kept, is not in its class any more. */
+/* Hands out a block that was kept and has been taken out of its class. The lock is held. */
 static void hand_out(struct qd_memory *memory, struct qd_block *block,
                      const struct qd_block_wish *wish)
 {
@@ -270,11 +277,11 @@ static bool is_slow(const struct qd_block *block, uint64_t now_ns)
     return block->reservation == QD_RESERVATION_COMING && now_ns >= large->marked_ns + SLOW_NS;
 }
 
-/* In this order. */
+/* The order in which reservations are revoked. */
 enum way { WAY_SLOW, WAY_COMING, WAY_WAITING, WAY_COUNT };
 
-/* Among whom it gives way to the taker, which is NULL or one that comes itself. is_later: it came
- * after that. WAY_COUNT: it does not. */
+/* Returns in which step the block gives way to the taker, or WAY_COUNT if it does not. The taker is
+ * NULL or a body that is still arriving. `is_later` says that the block arrived after the taker. */
 static enum way way_of(const struct qd_block *block, const struct qd_block *taker, bool is_later,
                        uint64_t now_ns)
 {
@@ -289,19 +296,19 @@ static enum way way_of(const struct qd_block *block, const struct qd_block *take
     return is_later ? WAY_COMING : WAY_COUNT;
 }
 
-/* Whoever has it may write its pages for a moment longer, 2 MiB of them at most: qd_block_give lets
- * all go. */
+/* Revokes a reservation. Its owner may write to its pages for a moment longer, to 2 MiB of them at
+ * most. qd_block_give frees them all. */
 static void lose(struct qd_memory *memory, struct qd_block *block)
 {
     memory->bytes_used -= block->bytes;
     memory->bytes_kept -= block->touched - block->bytes;
     untouch(block, 0);
-    block->touched = block->bytes; /* nothing beyond what it had is kept */
+    block->touched = block->bytes; /* keeps nothing beyond what was in use */
     block->reservation = QD_RESERVATION_REVOKED;
 }
 
-/* Goes through those that give way to the taker, until so many bytes are there. Returns how many
- * are. take: they lose them. The lock is held. */
+/* Goes through the blocks that give way to the taker until they have `bytes`. Returns how many
+ * bytes they have. If `take` is true, the blocks lose their memory. The lock is held. */
 static size_t yield(struct qd_memory *memory, size_t bytes, const struct qd_block *taker, bool take)
 {
     const uint64_t now_ns = qd_clock_ns();
@@ -321,7 +328,7 @@ static size_t yield(struct qd_memory *memory, size_t bytes, const struct qd_bloc
     return sum;
 }
 
-/* Room for so many bytes more; nobody gives way in vain. The lock is held. */
+/* Makes room for `bytes` more. Revokes nothing if that would not be enough. The lock is held. */
 static bool find_room(struct qd_memory *memory, size_t bytes, const struct qd_block *taker)
 {
     const size_t left = memory->bytes_max - memory->bytes_used;
@@ -391,7 +398,8 @@ size_t qd_memory_bodies(struct qd_memory *memory, uint64_t *oldest_ns)
             is_slow(b, now_ns))
             continue;
         count++;
-        *oldest_ns = ((const struct qd_large_block *)b)->came_ns; /* the oldest is the last */
+        *oldest_ns =
+            ((const struct qd_large_block *)b)->came_ns; /* the list ends with the oldest */
     }
     pthread_mutex_unlock(&memory->lock);
     return count;
@@ -454,9 +462,11 @@ void qd_block_give(struct qd_memory *memory, struct qd_block *block)
         block->reservation = QD_RESERVATION_FIRM;
         memory->bytes_kept -= block->touched - block->bytes;
     } else if (block->large) {
-        block->touched = block->bytes; /* who had it has written it, as far as we know */
+        block->touched = block->bytes; /* its user may have written all of it */
     }
-    const bool large = block->large; /* others may take it as soon as it is kept */
+    const bool large =
+        block
+            ->large; /* read now, because another thread may take the block as soon as it is kept */
     memory->bytes_used -= block->bytes;
     memory->bytes_kept += held_bytes(block);
     keep(memory, block);
@@ -490,7 +500,8 @@ bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t by
 
 /* ---- Giving back to the system ------------------------------------------------------------ */
 
-/* Of a class, what nobody needed, as far as that goes. False: there is more of it. */
+/* Retires blocks of a class that were not needed, within *bytes_left. Returns false if there are
+ * more. */
 static bool trim_class(struct qd_memory *memory, struct block_class *class, size_t *bytes_left,
                        struct qd_block **idle)
 {

@@ -1,6 +1,6 @@
-/* The blocks that arena.c and blocks.c share: what a process' memory for requests, or for models,
- * is handed out and kept in. arena.h is what all others see. Any thread may call; a block belongs
- * to who has taken it. */
+/* The blocks in which memory for requests, or for models, is handed out and kept. Private to
+ * arena.c and blocks.c, except for qd_block_give; everything else uses arena.h. All functions may
+ * be called on any thread. A block belongs to the thread that has taken it. */
 #ifndef SERVER_MEMORY_BLOCKS_H
 #define SERVER_MEMORY_BLOCKS_H
 
@@ -12,40 +12,43 @@
 #include "server/memory/arena.h"
 
 #define QD_BLOCK_ALIGNMENT 64
-#define QD_LARGE_BLOCK_BYTES ((size_t)256 << 10) /* from here on a block counts by its pages */
+#define QD_LARGE_BLOCK_BYTES \
+    ((size_t)256 << 10) /* blocks of this size and more count by their pages */
 #define QD_PAGE_BYTES ((size_t)4 << 10)
 #define QD_HUGE_PAGE_BYTES ((size_t)2 << 20)
 
-/* A small block is its header and its payload, of its class' size. A large one's header stands
- * alone; its payload is address space of its class' size, of which pages are taken as they are
- * wanted: so one that was used for 16 MiB serves for 18 again, and nobody pays for 20. */
+/* A small block is a header and a payload, together of its class' size. The header of a large block
+ * is allocated separately. The payload of a large block is address space of its class' size, whose
+ * pages are used as needed: a block that was used for 16 MiB can be reused for 18 MiB, without
+ * paying for the 20 MiB of its class. */
 struct qd_block {
     struct qd_block *next;
     char *payload;
-    size_t bytes;                   /* that count: a small one's, a large one's pages in use, and
-                                     * of a retired one those that it keeps */
-    size_t touched;                 /* a large one's pages that may be in memory: no less */
-    size_t limit;                   /* how far `bytes` may grow: what was asked for */
-    struct qd_block *next_reserved; /* of those that are handed out with more touched than in use */
+    size_t bytes;   /* the bytes that count: all of a small block, the pages in use of a large one,
+                       the kept pages of a retired one */
+    size_t touched; /* the bytes of a large block whose pages may be in memory, or more */
+    size_t limit;   /* how far `bytes` may grow: the size that was asked for */
+    struct qd_block
+        *next_reserved; /* list of the blocks in use whose touched bytes exceed their bytes */
     struct qd_block *previous_reserved;
     unsigned class_index;
     bool large;
     bool reserved;
-    /* enum qd_reservation, of a reserved one; set under the lock */
+    /* enum qd_reservation of a reserved block; set with the lock held */
     _Atomic unsigned char reservation;
 };
 
-/* A large one: how fast it fills. */
+/* A large block, with the rate at which a body fills it. */
 struct qd_large_block {
     struct qd_block block;
     size_t marked_bytes;
-    uint64_t marked_ns; /* when it had as many */
-    uint64_t came_ns;   /* when it began to come */
+    uint64_t marked_ns; /* when it had marked_bytes */
+    uint64_t came_ns;   /* when the body began to arrive */
 };
 static_assert(sizeof(struct qd_block) <= QD_BLOCK_ALIGNMENT,
               "the header fits before an aligned payload");
 
-/* What to take: `bytes` of it count from the start, of `limit`. */
+/* What to take: a block of `limit` bytes, of which `bytes` count at first. */
 struct qd_block_wish {
     unsigned class_index;
     size_t class_bytes;
@@ -60,17 +63,18 @@ static inline size_t qd_round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Sizes (4, 5, 6, 7) * 2^n; of models' small blocks (16 ... 31) * 2^n. False: there is no such. */
+/* Finds the smallest class for `bytes`. Classes have sizes of (4, 5, 6, 7) * 2^n, those of models'
+ * small blocks (16 ... 31) * 2^n. Returns false if there is none. */
 bool qd_block_class(const struct qd_memory *memory, size_t bytes, unsigned *class_index,
                     size_t *class_bytes);
-/* The size of the class with this index. */
+/* Returns the size of the class with this index. */
 size_t qd_block_class_bytes(const struct qd_memory *memory, unsigned class_index);
 
-/* NULL: that is beyond the memory's bound, or malloc failed. */
+/* Returns NULL if the block would exceed the memory's bound, or if malloc failed. */
 struct qd_block *qd_block_take(struct qd_memory *memory, const struct qd_block_wish *wish);
 void qd_block_give(struct qd_memory *memory, struct qd_block *block);
 
-/* As qd_arena_set_reservation. */
+/* Like qd_arena_set_reservation. */
 bool qd_block_set_reservation(struct qd_memory *memory, struct qd_block *block,
                               enum qd_reservation reservation);
 static inline bool qd_block_is_lost(const struct qd_block *block)
@@ -78,8 +82,8 @@ static inline bool qd_block_is_lost(const struct qd_block *block)
     return block->reservation == QD_RESERVATION_REVOKED;
 }
 
-/* So many bytes of a large block count from now on, more than before. False: that is beyond the
- * bound. *fresh: those from here on were never touched. */
+/* Lets `bytes` of a large block count, which is more than before. Sets *fresh to the first byte
+ * from which on no page was ever touched. Returns false if that would exceed the bound. */
 bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t bytes, size_t *fresh);
 
 #endif

@@ -12,34 +12,36 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define FOLDER "/dev/shm/" /* where the C library has such objects, on Linux */
+#define FOLDER "/dev/shm/" /* where the C library keeps such objects on Linux */
 
 /* ---- The signal --------------------------------------------------------------------------- */
 
-/* What the handler reads: no lock, no pointer to what may be freed. */
+/* What the signal handler reads: without a lock, and without pointers to memory that may be freed.
+ */
 struct qd_mapping_slot {
     atomic_bool taken;
-    atomic_uint version;     /* odd: of no pages */
-    _Atomic uintptr_t begin; /* of the pages */
+    atomic_uint version;     /* odd while the slot has no pages */
+    _Atomic uintptr_t begin; /* the address of the first page */
     _Atomic uintptr_t end;
     atomic_bool lost;
 };
 
 static struct qd_mapping_slot slots[QD_MAPPING_COUNT_MAX];
-static struct sigaction before; /* a sanitizer's own handler, or none */
-static size_t page_bytes;       /* known before: sysconf is nothing for a signal's handler */
+static struct sigaction before; /* a sanitizer's handler, or none */
+static size_t page_bytes;       /* read at start, because a signal handler may not call sysconf */
 
-/* By the bare system call: mmap is no function for a signal's handler, and the thread sanitizer,
- * which has one of its own, takes it for a write to bytes that other threads read just now. */
+/* Replaces pages, by a system call. A signal handler may not call mmap, and the thread sanitizer's
+ * mmap would report a race with other threads that read these bytes. */
 static bool replace(uintptr_t begin, size_t bytes)
 {
     return syscall(SYS_mmap, begin, bytes, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0L) != -1;
 }
 
-/* All of the pages at once, so that there is one signal and not one for each. A system that grants
- * no memory beyond what it has may refuse so many: then the one that was touched. What is touched
- * stays mapped meanwhile, so a slot that changes just now is another's. */
+/* Replaces all pages of a mapping at once, so that there is one signal instead of one for each
+ * page. A system that does not overcommit may refuse that many pages; then only the touched page is
+ * replaced. The touched page stays mapped meanwhile, so a slot that changes at the same time
+ * belongs to another mapping. */
 static bool lose(struct qd_mapping_slot *slot, uintptr_t address)
 {
     const unsigned version = atomic_load(&slot->version);
@@ -52,9 +54,9 @@ static bool lose(struct qd_mapping_slot *slot, uintptr_t address)
     return replace(begin, end - begin) || replace(address - address % page_bytes, page_bytes);
 }
 
-/* Any other SIGBUS is what it would have been: the instruction is tried again, and one that
- * somebody has sent, of which si_addr says nothing, is sent again. It comes when this one is over.
- */
+/* Handles SIGBUS. A signal for any other address keeps its normal effect: the instruction is tried
+ * again without this handler. A signal that a process has sent, whose si_addr means nothing, is
+ * sent again and arrives when this handler has returned. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     const int saved_errno = errno;
@@ -78,14 +80,14 @@ void qd_mapping_catch_loss(void)
     sigaction(SIGBUS, &action, &before);
 }
 
-/* Of no pages yet. NULL: all are taken. */
+/* Takes a slot that has no pages yet. Returns NULL if all are taken. */
 static struct qd_mapping_slot *take_slot(void)
 {
     for (size_t i = 0; i < QD_MAPPING_COUNT_MAX; i++) {
         struct qd_mapping_slot *slot = &slots[i];
         if (atomic_exchange(&slot->taken, true))
             continue;
-        if (atomic_load(&slot->version) % 2 == 0) /* it is its first time */
+        if (atomic_load(&slot->version) % 2 == 0) /* the slot is used for the first time */
             atomic_fetch_add(&slot->version, 1);
         return slot;
     }
@@ -102,7 +104,7 @@ const char *qd_mapping_name(const char *key)
     return is_name ? name : NULL;
 }
 
-/* Whose it is, for somebody who did not know that it is not the server's. */
+/* Refuses an object that the server may not open, and says whose it is. */
 static enum qd_status refuse_access(const char *name, struct qd_error *error)
 {
     char path[sizeof(FOLDER) + QD_MAPPING_KEY_BYTES];
@@ -137,7 +139,7 @@ static enum qd_status refuse_open(const char *name, struct qd_error *error)
                    name, why);
 }
 
-/* Not blocking: a pipe of that name would wait for its other end. */
+/* Opens the object without blocking, because a pipe of that name would wait for its other end. */
 static enum qd_status open_object(const char *key, int *fd, struct qd_error *error)
 {
     const char *name = qd_mapping_name(key);

@@ -1,10 +1,14 @@
-/* Another process' POSIX shared memory, mapped. Its owner may shrink it at any moment, and whoever
- * touches a page that is gone gets SIGBUS, which ends a process. Such objects cannot be sealed
- * against that (F_SEAL_SHRINK is for memfds alone), and pread and pwrite, which would only fail,
- * cost a copy. So the signal is caught: its handler puts empty memory of our own in the place of
- * the whole mapping, which is lost from then on, and whoever touched it goes on, with zeros. The
- * same where the system has no page left for it. What was computed meanwhile is worth nothing:
- * whoever has used a mapping asks afterwards whether it is lost. Safe on any thread. */
+/* Maps another process' POSIX shared memory. Its owner may shrink the object at any moment. A
+ * thread that then touches a missing page gets SIGBUS, which would end the process. Such objects
+ * cannot be sealed against shrinking (F_SEAL_SHRINK is for memfds only). pread and pwrite would
+ * only fail, but they cost a copy.
+ *
+ * The server therefore catches the signal. The handler replaces the whole mapping by empty memory
+ * of the server's own. The mapping is lost from then on, and the thread continues and reads zeros.
+ * The same happens if the system has no page left. Results computed meanwhile are worthless, so
+ * after using a mapping, the caller asks whether it was lost.
+ *
+ * All functions may be called on any thread. */
 #ifndef SERVER_MEMORY_MAPPING_H
 #define SERVER_MEMORY_MAPPING_H
 
@@ -15,15 +19,16 @@
 
 #include "server/base/status.h"
 
-/* Of the process. The kernel lets it have some 65,000; the signal's handler looks through them. */
+/* How many mappings the process may have. The kernel allows some 65,000. The signal handler
+ * searches all of them. */
 #define QD_MAPPING_COUNT_MAX 1024
 
-#define QD_MAPPING_KEY_BYTES 256 /* with the NUL at its end: it is a file's name */
+#define QD_MAPPING_KEY_BYTES 256 /* including the NUL; a key is a file name */
 
 struct qd_mapping {
-    char *bytes; /* of the object from the offset on, aligned as that is */
+    char *bytes; /* the object's bytes from the offset on, with the offset's alignment */
     size_t count;
-    dev_t device; /* these three say which bytes they are: */
+    dev_t device; /* device, inode and offset identify the bytes */
     ino_t inode;
     uint64_t offset;
 
@@ -33,21 +38,22 @@ struct qd_mapping {
     struct qd_mapping_slot *slot;
 };
 
-/* Catches SIGBUS. Before there are other threads. */
+/* Installs the handler of SIGBUS. Call it before other threads start. */
 void qd_mapping_catch_loss(void);
 
-/* The name of the object that a key means, in /dev/shm: without slashes before it, as shm_open has
- * it. NULL: there is none of that name. */
+/* Returns the name in /dev/shm of the object that a key means: the key without its leading slashes,
+ * as in shm_open. Returns NULL if a key like this cannot name an object. */
 const char *qd_mapping_name(const char *key);
 
-/* Maps count bytes, at least one, from offset on, to read and write. A failure names the field of a
- * call that registers a region. */
+/* Maps `count` bytes, at least one, from `offset` on, for reading and writing. An error names the
+ * field of the call that registers a region. */
 enum qd_status qd_mapping_open(struct qd_mapping *mapping, const char *key, uint64_t offset,
                                uint64_t count, struct qd_error *error);
-/* Nobody uses it any more. It takes some 10 ms for each 100 MiB that were touched. */
+/* Unmaps a mapping that is no longer used. Takes some 10 ms for each 100 MiB that were touched. */
 void qd_mapping_close(struct qd_mapping *mapping);
 
-/* Whether it was lost: seen by whoever has touched it, or has heard of those who have. */
+/* Returns whether the mapping was lost. A thread sees the loss if it touched the mapping itself, or
+ * synchronized with the thread that did. */
 bool qd_mapping_is_lost(const struct qd_mapping *mapping);
 
 #endif

@@ -8,15 +8,15 @@
 
 struct qd_prefault {
     pthread_t thread;
-    pthread_mutex_t lock; /* over all below */
+    pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t changed;
     struct qd_prefault_order *first;
-    struct qd_prefault_order **last_link; /* the pointer that the next one goes to */
+    struct qd_prefault_order **last_link; /* where to store the pointer to the next order */
     bool ends;
 };
 
-/* By writing, and not with madvise's MADV_POPULATE_WRITE: that holds the lock over all of the
- * process' mappings meanwhile, and who maps memory would wait for it as long. */
+/* Touches the pages by writing to them. MADV_POPULATE_WRITE is not used, because it holds the lock
+ * on the process' mappings meanwhile, and other threads that map memory would have to wait. */
 static void touch(const struct qd_prefault_order *order)
 {
     volatile char *bytes = order->start;

@@ -13,17 +13,17 @@ struct qd_prefault_order {
     char *start;
     size_t bytes;
     void (*on_prefaulted)(
-        struct qd_prefault_order *order); /* on the thread; nothing that takes long */
+        struct qd_prefault_order *order); /* called on the prefault thread; must be short */
     struct qd_prefault_order *next;       /* private */
 };
 
-struct qd_prefault *qd_prefault_create(void); /* NULL: no memory, or no thread */
+struct qd_prefault *qd_prefault_create(void); /* returns NULL if there is no memory or no thread */
 /* Returns when on_prefaulted was called for every order. The pages of orders that have not begun
  * are not touched. NULL is fine. */
 void qd_prefault_destroy(struct qd_prefault *prefault);
 
-/* Zeros are written to each page: nobody else uses them until on_prefaulted. Orders are served as
- * they came. On any thread. */
+/* Adds an order, on any thread. Orders are served in the order in which they arrive. The thread
+ * writes zeros to each page, so the pages may not be used until on_prefaulted is called. */
 void qd_prefault_add(struct qd_prefault *prefault, struct qd_prefault_order *order);
 
 #endif

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Text grows by what it already holds, within these: a small answer stays small, and a large one
- * has few pieces. */
+/* New pieces are as large as the text so far, within these bounds, so that a small answer stays
+ * small and a large one has few pieces. */
 enum { ROOM_BYTES_MIN = 4 << 10, ROOM_BYTES_MAX = 256 << 10, PARTS_MIN = 8 };
 static_assert(ROOM_BYTES_MIN >= QD_TEXT_RESERVE_MAX, "new room holds any reservation");
 
@@ -119,7 +119,7 @@ void qd_text_format(struct qd_text *text, const char *format, ...)
 char *qd_print_decimal(uint64_t number, char *at)
 {
     size_t digits = 1;
-    if (number < 10) { /* times in microseconds are mostly small */
+    if (number < 10) { /* a shortcut: times in microseconds are mostly small */
         *at = (char)('0' + number);
         return at + 1;
     }
@@ -154,7 +154,8 @@ bool qd_read_decimal(const char *text, uint64_t *number)
 
 size_t qd_utf8_length(const char *bytes, size_t count)
 {
-    static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length */
+    static const uint32_t smallest[] = {0, 0, 0x80, 0x800,
+                                        0x10000}; /* the smallest code point of each length */
     if (count == 0)
         return 0;
     unsigned char first = (unsigned char)bytes[0];
@@ -188,7 +189,7 @@ bool qd_is_control(uint32_t point)
            (point >= 0x2028 && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
 }
 
-/* One byte that may not stand in a JSON string as it is. */
+/* Appends the escape of one byte that may not appear in a JSON string. */
 static void append_escape(struct qd_text *text, unsigned char byte)
 {
     static const char names[] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
@@ -201,7 +202,8 @@ static void append_escape(struct qd_text *text, unsigned char byte)
         qd_text_format(text, "\\u%04x", byte);
 }
 
-/* How many bytes at text[at] are plain, of the next eight; of the last ones all or none. */
+/* Returns how many of the next eight bytes at text[at] are plain. Of fewer than eight last bytes,
+ * all or none count. */
 static size_t count_word(const char *text, size_t at, size_t count)
 {
     if (count - at >= 8)
@@ -209,7 +211,7 @@ static size_t count_word(const char *text, size_t at, size_t count)
     return count >= 8 && qd_json_plain_count(text + count - 8) == 8 ? count - at : 0;
 }
 
-/* Bytes that the text begins with and that may stand in a JSON string as they are. */
+/* Returns how many bytes at the begin of the text may appear in a JSON string unchanged. */
 static size_t count_plain(const char *text, size_t count)
 {
     size_t plain = 0;

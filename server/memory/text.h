@@ -1,6 +1,6 @@
-/* Growing text in an arena, in pieces that never move: answers are sent as they lie, without a
- * copy. A failed append (no memory) makes every later one a no-op; check `failed` once at the end.
- */
+/* Growing text in an arena, in pieces that never move, so that answers are sent without a copy.
+ * After an append has failed for lack of memory, all later ones do nothing. Check `failed` once at
+ * the end. */
 #ifndef SERVER_MEMORY_TEXT_H
 #define SERVER_MEMORY_TEXT_H
 
@@ -11,38 +11,40 @@
 
 #include "server/memory/arena.h"
 
-/* Bytes of an answer: text pieces, and tensors as they lie. */
+/* A part of an answer: a piece of text, or the bytes of a tensor. */
 struct qd_part {
     const void *bytes;
     size_t count;
 };
 
 struct qd_text {
-    struct qd_arena *arena; /* NULL: there is only the room that it has */
+    struct qd_arena *arena; /* NULL: the text cannot grow beyond its first piece */
     struct qd_part *parts;  /* in the arena */
     size_t part_count;
     size_t part_capacity;
-    struct qd_part *open; /* the last part, where it ends at the tail; NULL: the next is another */
-    char *tail;           /* of the last text piece: room left */
+    struct qd_part *open; /* the last part, if text can be appended to it; NULL: the next text
+                             starts a new part */
+    char *tail;           /* the free bytes of the last piece of text */
     size_t tail_room;
-    size_t bytes; /* all parts together */
+    size_t bytes; /* the bytes of all parts together */
     bool failed;
 };
 
 void qd_text_init(struct qd_text *text, struct qd_arena *arena);
-/* In so many bytes of the caller's, which become the part: what has no room there fails. */
+/* Initializes a text in `count` bytes of the caller's, which become `part`. An append that does not
+ * fit fails. */
 void qd_text_init_in(struct qd_text *text, struct qd_part *part, char *bytes, size_t count);
 
-/* Room for `bytes` (at most QD_TEXT_RESERVE_MAX) to print into, then commit what was used.
- * NULL: failed. */
+/* Returns room to print `bytes` into, at most QD_TEXT_RESERVE_MAX, or NULL if the text has failed.
+ * qd_text_commit then appends the bytes that were used. */
 #define QD_TEXT_RESERVE_MAX 1024
 char *qd_text_reserve(struct qd_text *text, size_t bytes);
 void qd_text_commit(struct qd_text *text, size_t bytes);
 
-/* As qd_text_append, which calls it where the open part has no room. */
+/* Like qd_text_append, which calls this function if the open part has no room. */
 void qd_text_append_anew(struct qd_text *text, const char *bytes, size_t count);
 
-/* Inline, so that a constant text is stored as it is: an answer has dozens of them. */
+/* Inline, so that the compiler stores constant texts directly: an answer has dozens of them. */
 static inline void qd_text_append(struct qd_text *text, const char *bytes, size_t count)
 {
     if (text->open == NULL || count > text->tail_room) {
@@ -62,20 +64,20 @@ static inline void qd_text_string(struct qd_text *text, const char *string)
 }
 
 void qd_text_format(struct qd_text *text, const char *format, ...)
-    __attribute__((format(printf, 2, 3))); /* at most QD_TEXT_RESERVE_MAX - 1 bytes a call */
+    __attribute__((format(printf, 2, 3))); /* at most QD_TEXT_RESERVE_MAX - 1 bytes in a call */
 
-/* The first of a word's eight bytes that does not stand for itself in a JSON string, as all ASCII
- * does but control characters, quotes and backslashes: its bit 7 is the lowest that is set in the
- * result, where those of bytes above it mean nothing. 0: there is none. */
+/* Finds the first of eight bytes that may not appear unchanged in a JSON string: anything but
+ * ASCII, control characters, quotes and backslashes. Bit 7 of that byte is the lowest bit set in
+ * the result. Higher bits mean nothing. Returns 0 if all eight bytes are plain. */
 static inline uint64_t qd_json_find_odd(uint64_t word)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101);
-    /* With bit 1 turned over, a quote and control characters are all that is below 0x21. */
+    /* After flipping bit 1, exactly the quote and the control characters are below 0x21. */
     return (word | ((word ^ ones * 0x02) - ones * 0x21) | ((word ^ ones * '\\') - ones)) &
            ones * 0x80;
 }
 
-/* How many of the eight bytes at `at` stand for themselves, from the first one on. */
+/* Returns how many of the eight bytes at `at`, from the first on, are plain. */
 static inline unsigned qd_json_plain_count(const char *at)
 {
     uint64_t word;
@@ -84,32 +86,32 @@ static inline unsigned qd_json_plain_count(const char *at)
     return odd == 0 ? 8 : (unsigned)__builtin_ctzll(odd) / 8;
 }
 
-/* A JSON string with its quotes. Control characters are escaped, bytes that are not UTF-8 become
- * U+FFFD: the result is always valid JSON. */
+/* Appends a JSON string with quotes. Control characters are escaped, and bytes that are not UTF-8
+ * become U+FFFD, so the result is always valid JSON. */
 void qd_text_json_string(struct qd_text *text, const char *string);
 
 void qd_text_decimal(struct qd_text *text, uint64_t number);
 
-/* Prints the number, of QD_DECIMAL_BYTES_MAX digits at most, and no end behind it. Returns where
- * its digits end. What is printed for each request is printed so: snprintf takes ten times as long.
- */
+/* Prints the number, without a NUL. Returns the end of its digits, of which there are at most
+ * QD_DECIMAL_BYTES_MAX. Use it for everything that is printed for each request: snprintf takes ten
+ * times as long. */
 #define QD_DECIMAL_BYTES_MAX 20
 char *qd_print_decimal(uint64_t number, char *at);
 
-/* Reads the decimal number that the text begins with. Returns where its digits end; NULL: there are
- * none, or the number does not fit. */
+/* Reads the decimal number at the begin of the text. Returns the end of its digits, or NULL if
+ * there are none or the number does not fit. */
 const char *qd_scan_decimal(const char *text, uint64_t *number);
-/* The same of the whole text, as in headers and URLs. */
+/* Like qd_scan_decimal, for a text that must be nothing but the number, as in headers and URLs. */
 bool qd_read_decimal(const char *text, uint64_t *number);
 
-/* Bytes of the UTF-8 character that bytes[0..count) starts with (RFC 3629: no surrogates, no
- * overlong form); 0: there is none. */
+/* Returns the length of the UTF-8 character at the begin of bytes[0..count) (RFC 3629: no
+ * surrogates, no overlong forms), or 0 if there is none. */
 size_t qd_utf8_length(const char *bytes, size_t count);
-/* The code point of such a character, which has that length. */
+/* Returns the code point of a character of this length. */
 uint32_t qd_utf8_decode(const char *bytes, size_t length);
-/* A code point that neither a log nor a name has. A terminal obeys ESC and CSI, which is U+009B,
- * and many a reader ends a line at NEL (U+0085), U+2028 and U+2029. The others turn around the
- * order in which what follows is shown. */
+/* Returns whether a code point may not appear in logs and names. Terminals obey ESC and CSI
+ * (U+009B). Many programs end a line at NEL (U+0085), U+2028 and U+2029. The others reverse the
+ * direction of the text that follows. */
 bool qd_is_control(uint32_t point);
 
 /* Appends bytes that the caller keeps alive as long as the arena: no copy. */
