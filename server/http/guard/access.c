@@ -16,7 +16,7 @@
 
 struct qd_access {
     const struct qd_config *config;
-    bool asks_tokens; /* false: everybody may come in, and there are no tokens */
+    bool asks_tokens; /* false: there are no tokens, and all requests are admitted */
     struct qd_snapshots tokens;
 };
 
@@ -42,7 +42,7 @@ static void destroy_tokens(void *tokens)
     qd_tokens_destroy(tokens);
 }
 
-/* NULL: `error` says why. */
+/* Returns NULL, with the reason in `error`, on failure. */
 static struct qd_tokens *read_tokens(const struct qd_access *access, bool *is_public,
                                      struct qd_error *error)
 {
@@ -118,7 +118,7 @@ bool qd_access_has_cors(const struct qd_access *access)
 
 /* ---- A request ---------------------------------------------------------------------------- */
 
-/* With the challenge that RFC 6750 wants. */
+/* Refuses a request, with the challenge that RFC 6750 requires. */
 static enum qd_status refuse(struct qd_request *request, enum qd_status status,
                              const char *challenge, const char *what)
 {
@@ -126,8 +126,8 @@ static enum qd_status refuse(struct qd_request *request, enum qd_status status,
     return qd_fail(&request->error, status, "header Authorization: %s", what);
 }
 
-/* Keeps the user's name of a token. No lock is held meanwhile: hashing and comparing take longer
- * than all else that a small request needs. False: it is none of ours. */
+/* Copies the name of a token's user to `user`. Returns false if the token is unknown. Holds no lock
+ * meanwhile, because hashing and comparing take longer than all other work for a small request. */
 static bool find_user(struct qd_access *access, const char *token, size_t bytes,
                       char user[QD_USER_BYTES])
 {
@@ -139,7 +139,8 @@ static bool find_user(struct qd_access *access, const char *token, size_t bytes,
     return name != NULL;
 }
 
-/* "Bearer TOKEN"; NULL: it is not that. Blanks behind it are no part of it. */
+/* Returns the token in "Bearer TOKEN", without blanks after it, and sets *bytes to its length.
+ * Returns NULL if the value has another form. */
 static const char *bearer_token(const char *value, size_t *bytes)
 {
     static const char scheme[] = "Bearer ";
@@ -175,7 +176,8 @@ static enum qd_status check_token(struct qd_access *access, const struct qd_head
     return QD_OK;
 }
 
-/* The page has no secret, and is what asks its user for the token. */
+/* Returns true for the console, which is served without a token: the page has no secret, and it
+ * asks its user for the token. */
 static bool is_console(const struct qd_access *access, const struct qd_head *head)
 {
     return access->config->console && strcmp(head->path, "/") == 0;

@@ -1,5 +1,6 @@
-/* Who may come in: bearer tokens, and which web pages may ask (CORS). On any thread, but for its
- * making and its end. */
+/* Decides which requests are admitted: checks bearer tokens, and says which web pages may send
+ * requests (CORS). All functions but qd_access_create and qd_access_destroy may be called on any
+ * thread. */
 #ifndef SERVER_HTTP_GUARD_ACCESS_H
 #define SERVER_HTTP_GUARD_ACCESS_H
 
@@ -11,19 +12,21 @@
 
 struct qd_access;
 
-/* Reads config->token_file, if there is one. NULL: `error` says why. config is borrowed. */
+/* Reads config->token_file, if there is one. Returns NULL, with the reason in `error`, on failure.
+ * `config` is borrowed. */
 struct qd_access *qd_access_create(const struct qd_config *config, struct qd_error *error);
 void qd_access_destroy(struct qd_access *access); /* NULL is fine */
 
-/* Reads the file anew. Of a bad one the log says what is wrong, and the tokens stay as they were.
- */
+/* Reads the file again, on one thread at a time. If it is invalid, the log says why, and the old
+ * tokens stay in use. */
 void qd_access_reload(struct qd_access *access);
 
-/* Web pages may ask. NULL: none may. */
+/* Returns true if web pages of some origin may send requests. NULL is fine: no page may. */
 bool qd_access_has_cors(const struct qd_access *access);
 
-/* A request's head came, and nothing of its body is read. Health is for all who ask. Fills
- * request->user and what its answer's headers need; a failure is in request->error. */
+/* Checks a request whose head has arrived, before its body is read. Requests for health need no
+ * token. Sets request->user and adds the headers that the answer needs. On failure, request->error
+ * has the reason. */
 enum qd_status qd_access_admit(struct qd_access *access, const struct qd_head *head,
                                struct qd_request *request);
 

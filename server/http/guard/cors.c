@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* How long a browser may keep what a preflight said. Chromium's own bound is two hours. */
+/* For how many seconds a browser may cache the answer to a preflight. Chromium's own bound is two
+ * hours. */
 #define MAX_AGE_S "7200"
 
 bool qd_cors_is_preflight(const struct qd_config *config, const struct qd_head *head)
@@ -10,7 +11,8 @@ bool qd_cors_is_preflight(const struct qd_config *config, const struct qd_head *
     return config->cors_origin_count > 0 && strcmp(head->method, "OPTIONS") == 0;
 }
 
-/* What the answer allows: the request's origin, or all; NULL: not this one. */
+/* Returns the origin that the answer allows: the request's, or "*" for all. NULL: the request's
+ * origin is not allowed. */
 static const char *allowed_origin(const struct qd_config *config, const char *origin)
 {
     const char *allowed = NULL;
@@ -30,7 +32,7 @@ void qd_cors_add_headers(const struct qd_config *config, const struct qd_head *h
         return;
     const char *allowed = allowed_origin(config, head->origin);
     if (allowed == NULL || strcmp(allowed, "*") != 0)
-        qd_request_add_header(request, "Vary", "Origin"); /* or a cache would mix pages up */
+        qd_request_add_header(request, "Vary", "Origin"); /* or caches would mix origins up */
     if (allowed == NULL || head->origin == NULL)
         return;
     qd_request_add_header(request, "Access-Control-Allow-Origin", allowed);

@@ -21,7 +21,7 @@ struct qd_tokens {
     struct token *all;
 };
 
-/* The words of a line, without its comment. */
+/* A word of a line; comments have no words. */
 struct word {
     const char *bytes;
     size_t count;
@@ -54,7 +54,7 @@ static bool is_token(struct word word)
     return count > 0 && word.count <= QD_TOKEN_BYTES_MAX;
 }
 
-/* It stands in log lines, and perhaps between quotes. */
+/* Returns true if the word can be a name. Log lines contain names, perhaps between quotes. */
 static bool is_name(struct word word)
 {
     for (size_t i = 0; i < word.count; i++)
@@ -63,7 +63,7 @@ static bool is_name(struct word word)
     return word.count < QD_USER_BYTES;
 }
 
-/* The line that has the same token; 0: none. */
+/* Returns the line that has the same token, or 0 if no line has it. */
 static size_t line_of(const struct qd_tokens *tokens, const struct qd_digest *digest)
 {
     for (size_t i = 0; i < tokens->count; i++)
@@ -79,7 +79,7 @@ static bool add(struct qd_tokens *tokens, size_t line, struct word word, struct 
     if (!qd_digest_of(word.bytes, word.count, &token->digest))
         return qd_fail_startup(error, "out of memory");
     size_t same = line_of(tokens, &token->digest);
-    if (same != 0) /* whoever takes one of them away means both */
+    if (same != 0) /* otherwise removing one of the two lines would not revoke the token */
         return qd_fail_startup(
             error, "line %zu: expected a token that no other line has, got that of line %zu", line,
             same);
@@ -170,7 +170,7 @@ const char *qd_tokens_find(const struct qd_tokens *tokens, const char *token, si
     if (bytes > QD_TOKEN_BYTES_MAX || !qd_digest_of(token, bytes, &digest))
         return NULL;
     const struct token *found = NULL;
-    for (size_t i = 0; i < tokens->count; i++) { /* to the last: no answer comes sooner */
+    for (size_t i = 0; i < tokens->count; i++) { /* no early exit: the time must tell nothing */
         bool equal = qd_digest_equal(&tokens->all[i].digest, &digest);
         found = equal ? &tokens->all[i] : found;
     }

@@ -5,7 +5,7 @@
 
 #include "server/memory/text.h"
 
-/* "Wed, 25 Nov 2026 23:48:26 GMT", made anew when the second is another. */
+/* Returns "Wed, 25 Nov 2026 23:48:26 GMT". Formats it again only when the second has changed. */
 static const char *date_text(void)
 {
     static _Thread_local time_t second;
@@ -20,7 +20,7 @@ static const char *date_text(void)
     return text;
 }
 
-/* A header, or none where the number is 0. */
+/* Puts a header, but none if the number is 0. */
 static bool put_number(qd_put_header *put, void *context, const char *name, uint64_t number)
 {
     char text[QD_DECIMAL_BYTES_MAX + 1];
@@ -28,7 +28,7 @@ static bool put_number(qd_put_header *put, void *context, const char *name, uint
     return number == 0 || put(context, name, text);
 }
 
-/* A header, or none where there is no text. */
+/* Puts a header, but none if there is no text. */
 static bool put_text(qd_put_header *put, void *context, const char *name, const char *text)
 {
     return text == NULL || text[0] == '\0' || put(context, name, text);

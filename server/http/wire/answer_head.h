@@ -6,13 +6,14 @@
 
 #include "server/work/request.h"
 
-/* Gives each header but Content-Length and "Connection: Keep-Alive" to `put`, in the order in which
- * they go out. False: `put` was, and has not got those behind. */
+/* Gives each header except Content-Length and "Connection: Keep-Alive" to `put`, in the order in
+ * which they are sent. Stops and returns false as soon as `put` returns false. */
 typedef bool qd_put_header(void *context, const char *name, const char *value);
 bool qd_answer_put_headers(const struct qd_request *request, qd_put_header *put, void *context);
 
-/* Prints all of it, up to the empty line behind. `reason`: of the status line. Returns where it
- * ends; NULL: it does not fit into so many bytes. */
+/* Prints the whole head, with the empty line that ends it, into `text`, which has room for
+ * QD_ANSWER_HEAD_BYTES. `reason` is the phrase of the status line. Returns the end of the head, or
+ * NULL if it does not fit. */
 #define QD_ANSWER_HEAD_BYTES 2048
 char *qd_answer_print_head(const struct qd_request *request, const char *reason, char *text);
 

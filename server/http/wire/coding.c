@@ -6,13 +6,13 @@
 
 #define BLANKS " \t"
 
-/* A text of so many bytes is the name, in letters of either size. */
+/* Returns true if the text is this name. Upper and lower case are equal. */
 static bool is(const char *text, size_t bytes, const char *name)
 {
     return strlen(name) == bytes && strncasecmp(text, name, bytes) == 0;
 }
 
-/* gzip's older name is as good (RFC 9110, 8.4.1.3). */
+/* gzip's older name means the same (RFC 9110, 8.4.1.3). */
 static bool is_gzip(const char *text, size_t bytes)
 {
     return is(text, bytes, "gzip") || is(text, bytes, "x-gzip");
@@ -43,7 +43,8 @@ void qd_accepted_init(struct qd_accepted *accepted)
     *accepted = (struct qd_accepted){-1, -1, -1, -1};
 }
 
-/* 0, 0.5, 1 or 1.000, of so many bytes, in thousandths. -1: it is none of these. */
+/* Returns a weight such as 0, 0.5, 1 or 1.000 in thousandths. Returns -1 if the text is not a
+ * weight. */
 static int read_weight(const char *text, size_t bytes)
 {
     if (bytes == 0 || bytes > 5 || (text[0] != '0' && text[0] != '1') ||
@@ -59,7 +60,8 @@ static int read_weight(const char *text, size_t bytes)
     return weight <= 1000 ? weight : -1;
 }
 
-/* What stands behind a coding's name: nothing, or ;q=WEIGHT with blanks around the semicolon. */
+/* Reads what follows a coding's name: nothing, or ;q=WEIGHT with blanks around the semicolon.
+ * Returns the weight in thousandths, or -1 if the text is neither. */
 static int read_parameter(const char *text, size_t bytes)
 {
     size_t at = 0;

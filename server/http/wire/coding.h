@@ -1,4 +1,5 @@
-/* The headers that say how a body is, or may be, compressed (RFC 9110, 8.4 and 12.5.3). Pure. */
+/* Reads the headers that say how a request is compressed, and how its answer may be (RFC 9110, 8.4
+ * and 12.5.3). Pure. */
 #ifndef SERVER_HTTP_WIRE_CODING_H
 #define SERVER_HTTP_WIRE_CODING_H
 
@@ -6,18 +7,22 @@
 
 #include "server/work/compression.h"
 
-/* Of a Content-Encoding, or of none (NULL). False: it is not one of ours, or several. */
+/* Reads the value of Content-Encoding; NULL: there is no such header. Returns false if the coding
+ * is not supported, or if there are several codings. */
 bool qd_coding_read(const char *content_encoding, enum qd_coding *coding);
 
-/* What Accept-Encoding said, in thousandths; -1: nothing. All 0 but for init. */
+/* The weights that Accept-Encoding gives, in thousandths. -1, as after qd_accepted_init: the header
+ * does not name the coding. */
 struct qd_accepted {
     int gzip, deflate, identity, any;
 };
 
 void qd_accepted_init(struct qd_accepted *accepted);
-/* Each header of that name: the list goes on. What cannot be read in it is skipped. */
+/* Reads one Accept-Encoding header. Several such headers form one list. Entries that cannot be read
+ * are skipped. */
 void qd_accepted_add(struct qd_accepted *accepted, const char *accept_encoding);
-/* The one that the client would rather have, and gzip where it is all the same to it. */
+/* Returns the coding with the highest weight. Of equal weights, gzip comes before deflate, and
+ * deflate before no coding. */
 enum qd_coding qd_accepted_choose(const struct qd_accepted *accepted);
 
 #endif

@@ -15,19 +15,21 @@
 
 enum { EVENTS_MAX = 64 };
 
-/* How long a kept connection may stay silent while we drain: its next request may be on its way. */
+/* How long a kept-alive connection may stay silent during a drain: its next request may be on its
+ * way. */
 #define DRAIN_GRACE_NS (500 * QD_NS_PER_MS)
 #define DRAIN_SWEEP_NS (20 * QD_NS_PER_MS)
 
-/* Most connections of clients that keep none are shorter, and never come onto the epoll. It is also
- * how long a client that sends no more is left in peace. */
+/* The age at which a connection is added to the epoll. Most connections of clients without
+ * keep-alive end earlier, and are never added. It is also how long nothing is done about a client
+ * that sends no more. */
 #define FRESH_NS (250 * QD_NS_PER_MS)
 
-/* What the library has to close a connection by itself, and a client that is one too many to ask
- * for what it will not get. */
+/* How long the library may take to close a connection by itself, and how long a client over quota
+ * has to send the head of a request, which is then refused. */
 #define CUT_NS (2 * QD_NS_PER_S)
 
-/* ---- Lines -------------------------------------------------------------------------------- */
+/* ---- Queues ------------------------------------------------------------------------------- */
 
 static void link_init(struct qd_link *link)
 {
@@ -119,7 +121,7 @@ static uint64_t deadline_of(const struct qd_connections *all, enum qd_wait wait,
     }
 }
 
-/* To the end of its line. */
+/* Moves the connection to the end of a queue and sets its deadline. */
 static void join_line(struct qd_connection *connection, enum qd_wait wait, uint64_t now_ns)
 {
     connection->deadline_ns = deadline_of(connection->all, wait, now_ns);
@@ -131,7 +133,7 @@ static void start_to_wait(struct qd_connection *connection, uint64_t now_ns)
     join_line(connection, wait_of(connection->state), now_ns);
 }
 
-/* Puts it onto the epoll, or changes what it is there for. */
+/* Adds the connection to the epoll, or changes the events that it waits for. */
 static void set_watch(struct qd_connection *connection)
 {
     const bool counts = connection->pace.measured && connection->pace.counts_room;
@@ -183,14 +185,15 @@ static int send_bytes(const struct qd_connection *connection)
     return connection->is_unix ? QD_UNIX_SEND_BYTES : QD_TCP_SEND_BYTES;
 }
 
-/* What the kernel makes of the size that it is told. */
+/* Returns the size that the kernel really uses: twice the size that we set. */
 static uint64_t buffer_bytes(const struct qd_connection *connection)
 {
     return 2 * (uint64_t)send_bytes(connection);
 }
 
-/* A place for one more that is wide: a free one, or that of a connection which holds no more in the
- * kernel than any other. NULL: there is none. */
+/* Returns a place for one more wide connection: a free place, or the place of a connection that is
+ * no longer wide and has no more bytes in the kernel than a narrow buffer holds. Returns NULL if
+ * there is none. */
 static struct qd_connection **find_place(struct qd_connections *all)
 {
     for (size_t i = 0; i < all->wide_max; i++) {
@@ -222,14 +225,16 @@ void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes)
     qd_connection_make_room(connection);
 }
 
-/* Without a place: it fills none of it but with that. */
+/* Needs no place, because a connection that gets its last answer sends nothing else through the
+ * wide buffer. */
 void qd_connection_make_room(struct qd_connection *connection)
 {
     connection->wide = true;
     qd_socket_set_send_bytes(connection->fd, send_bytes(connection));
 }
 
-/* What the client has not read yet stays in the kernel, and keeps its place. */
+/* Makes the buffer narrow again. The connection keeps its place, because bytes that the client has
+ * not read stay in the kernel. */
 static void narrow(struct qd_connection *connection)
 {
     connection->wide = false;
@@ -248,7 +253,7 @@ void qd_connection_close(struct qd_connection *connection)
     if (connection == NULL)
         return;
     give_up_place(connection);
-    /* A duplicate of the descriptor would keep it there, with a pointer to nothing. */
+    /* A duplicate of the descriptor would keep the entry on the epoll, with a dangling pointer. */
     if (connection->watched)
         epoll_ctl(connection->all->hangups, EPOLL_CTL_DEL, connection->fd, NULL);
     unlink_it(&connection->wait);
@@ -257,7 +262,7 @@ void qd_connection_close(struct qd_connection *connection)
     free(connection);
 }
 
-/* Whether it has left is asked once for each request. */
+/* Allows the next on_doubt, which comes once for each request. */
 static void forget_question(struct qd_connection *connection)
 {
     if (connection->peer == QD_PEER_ASKED)
@@ -284,7 +289,7 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
     };
     assert(allowed[connection->state] & (1u << to));
 #undef BIT
-    /* A first head has had its time since the accept. */
+    /* The time for a first head runs from the accept, so the first line does not restart it. */
     const bool goes_on = connection->state == QD_CONNECTION_NEW && to == QD_CONNECTION_HEAD;
     connection->since_ns = now_ns;
     connection->state = to;
@@ -305,8 +310,8 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
         start_to_wait(connection, connection->since_ns);
 }
 
-/* True: the client has sent bytes that the library has not read: they are in the socket or, over
- * TLS, decrypted already. */
+/* Returns true if the client has sent bytes that the library has not read. They are in the socket
+ * or, over TLS, already decrypted. */
 static bool has_unread(const struct qd_connection *connection)
 {
     const struct qd_connections *all = connection->all;
@@ -326,14 +331,14 @@ void qd_connection_cut(struct qd_connection *connection)
     if (connection->state != QD_CONNECTION_CLOSING)
         qd_connection_advance(connection, QD_CONNECTION_CLOSING);
     shutdown(connection->fd, SHUT_RDWR);
-    unlink_it(&connection->wait); /* once is enough */
+    unlink_it(&connection->wait); /* one shutdown is enough */
     connection->deadline_ns = UINT64_MAX;
 }
 
-/* ---- Who is late -------------------------------------------------------------------------- */
+/* ---- Late connections --------------------------------------------------------------------- */
 
-/* Whether it is we who are late, as where the loop was busy: the client's bytes are there, or there
- * is room for ours. */
+/* Returns true if the server is late, not the client, for example because the loop was busy: bytes
+ * of the client wait to be read, or the socket has room for ours. */
 static bool waits_for_us(const struct qd_connection *connection)
 {
     struct pollfd socket = {.fd = connection->fd, .events = POLLOUT};
@@ -345,10 +350,11 @@ static bool waits_for_us(const struct qd_connection *connection)
            (socket.revents & POLLOUT) != 0;
 }
 
-/* Bytes of the body, or of the answer, that have moved so far. The library tells nothing of an
- * answer's way. The kernel does, over TCP. Of a Unix socket it tells when its buffer has room
- * again, which is a quarter full then, and filled up at once; and how much there is in it, which
- * becomes less until then. Only differences count: UINT32_MAX keeps the sum above 0. */
+/* Returns how many bytes of the body or the answer have moved so far. The library does not report
+ * the progress of an answer. Over TCP the kernel does. For a Unix socket, the kernel reports when
+ * its buffer has room again. The buffer is then a quarter full, and we fill it up at once. The
+ * kernel also tells how many bytes the buffer holds, which decreases until then. Only differences
+ * of the result count. UINT32_MAX keeps the sum above 0. */
 static uint64_t moved(struct qd_connection *connection)
 {
     uint64_t count;
@@ -360,7 +366,8 @@ static uint64_t moved(struct qd_connection *connection)
     return UINT32_MAX + connection->pace.drained_bytes - qd_socket_unread(connection->fd);
 }
 
-/* An answer's first window only begins the count: most end in it, and cost no call. */
+/* Returns true if enough bytes moved in this window, or if the server is late. An answer's first
+ * window only begins the measurement: most answers end within it and cost no system call. */
 static bool keeps_pace(struct qd_connection *connection)
 {
     const uint64_t bytes = moved(connection);
@@ -408,7 +415,7 @@ void qd_connections_look_for_stalled(struct qd_connections *all, bool rested)
 {
     struct qd_links *links = &all->waits[QD_WAIT_PACE];
     struct qd_link *next;
-    all->look += rested ? 2 : 1; /* after a rest nobody has waited at the look before */
+    all->look += rested ? 2 : 1; /* after a rest, no body counts as waiting at the previous look */
     for (struct qd_link *link = links->ends.next; link != &links->ends; link = next) {
         struct qd_connection *connection = waiting(link);
         next = link->next;
@@ -437,7 +444,7 @@ void qd_connections_look_for_lost(struct qd_connections *all)
     }
 }
 
-/* ---- Who has left ------------------------------------------------------------------------- */
+/* ---- Clients that have left --------------------------------------------------------------- */
 
 void qd_connections_on_hangups(struct qd_connections *all)
 {
@@ -460,7 +467,7 @@ void qd_connections_on_hangups(struct qd_connections *all)
     }
 }
 
-/* All that it sent has been read. */
+/* Returns true if all bytes that the client sent have been read. */
 static bool is_read_up(const struct qd_connection *connection)
 {
     return connection->io.placed_bytes == 0 && !has_unread(connection);
@@ -491,7 +498,7 @@ static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
             else if (is_doubtful(connection, now_ns))
                 doubt(connection);
             break;
-        case QD_CONNECTION_ANSWER: /* it may have shut its sending side only */
+        case QD_CONNECTION_ANSWER: /* the client may have shut only its sending side */
             if (connection->peer == QD_PEER_GONE)
                 qd_connection_cut(connection);
             break;

@@ -1,15 +1,17 @@
-/* Who is connected, what the client or we have to do next, and until when.
+/* The open connections: what the client or the server has to do next on each, and until when.
  *
- * The HTTP library only knows how long a peer has been silent: one that sends a byte a second would
- * stay for ever. We therefore enforce all timeouts ourselves. A head has to be there in
- * --receive-timeout. A body or an answer has to move on: whatever its size, in each window
- * (QD_PACE_WINDOW_NS) at --min-rate.
+ * libmicrohttpd only knows how long a peer has been silent. A peer that sends one byte a second
+ * would stay for ever. We therefore enforce all timeouts ourselves. A head must arrive within
+ * --receive-timeout. A body or an answer of any size must average --min-rate in each window
+ * (QD_PACE_WINDOW_NS).
  *
- * Nothing is asked of the system for those who do nothing. Connections of one state wait for one
- * time, so a list in the order in which they came to it has those that are late in front. Who has
- * hung up is told by an epoll of our own, on which a connection is put once, and only if it lives
- * longer than most: the library looks away while a request is computed, and 0.9.75 misses an end
- * that comes together with the last bytes. */
+ * Idle connections cost no system calls. All connections in one state wait equally long, so a list
+ * in the order in which they entered the state has the late ones in front. An epoll instance of our
+ * own reports clients that hang up. A connection is added to it once, and only if it lives longer
+ * than most. We need this epoll because libmicrohttpd does not watch a socket while the request is
+ * computed, and because 0.9.75 misses an end that arrives together with the last bytes.
+ *
+ * All functions run on the connection's loop's thread. */
 #ifndef SERVER_HTTP_WIRE_CONNECTION_H
 #define SERVER_HTTP_WIRE_CONNECTION_H
 
@@ -26,51 +28,52 @@
 #include "server/work/request.h"
 
 enum qd_connection_state {
-    QD_CONNECTION_NEW,        /* accepted, and no first line yet: --receive-timeout */
+    QD_CONNECTION_NEW,        /* accepted, no first line yet: --receive-timeout */
     QD_CONNECTION_IDLE,       /* between two requests: --idle-timeout */
-    QD_CONNECTION_HEAD,       /* a first line is there: --receive-timeout */
-    QD_CONNECTION_BODY,       /* the head is there: --min-rate */
-    QD_CONNECTION_PROCESSING, /* all is there, the library is suspended: no bound for the client */
-    QD_CONNECTION_ANSWER,     /* the client takes the answer: --min-rate */
-    QD_CONNECTION_CLOSING,    /* over: what is left is to be closed by the library */
+    QD_CONNECTION_HEAD,       /* the first line has arrived: --receive-timeout */
+    QD_CONNECTION_BODY,       /* the head has arrived: --min-rate */
+    QD_CONNECTION_PROCESSING, /* the body has arrived, the library is suspended: the client has no
+                                 deadline */
+    QD_CONNECTION_ANSWER,     /* the client reads the answer: --min-rate */
+    QD_CONNECTION_CLOSING,    /* over: the library still has to close it */
     QD_CONNECTION_STATE_COUNT
 };
 
-/* What is known of the client's side. */
+/* What we know about the client's end of the connection. */
 enum qd_peer {
-    QD_PEER_SENDS, /* or may */
-    QD_PEER_ENDED, /* it sends nothing more: it has left, or waits for its answer */
-    QD_PEER_ASKED, /* and was asked which of the two, for the request at hand */
+    QD_PEER_SENDS, /* it sends, or may send */
+    QD_PEER_ENDED, /* it sends nothing more: it has left, or it waits for its answer */
+    QD_PEER_ASKED, /* like ENDED, and on_doubt was called for this request to find out which */
     QD_PEER_GONE,  /* it has left */
 };
 
-/* An answer behind which the connection is closed, although the client may still send. */
+/* An answer after which the connection is closed although the client may still send. */
 enum qd_last_answer {
     QD_LAST_NONE,
     QD_LAST_REFUSAL,    /* the library sends it */
-    QD_LAST_UNREADABLE, /* the same, to what the library could not read: when it has sent it, it
-                         * reports an error all the same */
+    QD_LAST_UNREADABLE, /* the library sends it because it could not read the request, and then
+                           reports an error although it has sent the answer */
     QD_LAST_DELIVERED,  /* sent straight to the socket, past the library (direct_response.h) */
-    QD_LAST_LOST,       /* was to be, but the socket did not take all of it */
+    QD_LAST_LOST,       /* like DELIVERED, but the socket did not take all of it */
 };
 
 struct qd_link {
     struct qd_link *next, *previous;
 };
 
-/* A line, as of people at a counter: in the order in which they came, which is that of their
- * deadlines. It is a ring: behind `ends` stands the first, before it the last. */
+/* A queue of connections in order of arrival, which is the order of their deadlines. It is a ring:
+ * ends.next is the first connection, ends.previous the last. */
 struct qd_links {
     struct qd_link ends;
 };
 
-/* The lines. All in one line have the same time to wait: */
+/* The queues. All connections in one queue wait equally long: */
 enum qd_wait {
     QD_WAIT_RECEIVE, /* --receive-timeout */
     QD_WAIT_IDLE,    /* --idle-timeout */
-    QD_WAIT_PACE,    /* a window of the pace */
-    QD_WAIT_CLOSING, /* what the library has to close them */
-    QD_WAIT_COMPUTE, /* PROCESSING, for as long as that takes: any time */
+    QD_WAIT_PACE,    /* one window of the pace */
+    QD_WAIT_CLOSING, /* CUT_NS, in which the library should close the connection */
+    QD_WAIT_COMPUTE, /* PROCESSING: no deadline */
     QD_WAIT_COUNT
 };
 
@@ -79,144 +82,157 @@ struct qd_connection;
 
 struct qd_connections {
     const struct qd_config *config;
-    /* In a sweep: in HEAD, BODY or ANSWER, and too slow. It moves it on to CLOSING. */
+    /* Is called when a connection in HEAD, BODY or ANSWER is too slow. Moves it to CLOSING. */
     void (*on_slow)(struct qd_connection *connection);
-    /* In BODY, and what came of it has lost its memory. It moves it on to CLOSING. */
+    /* Is called when a connection is in BODY and the memory of its body has been taken away. Moves
+     * it to CLOSING. */
     void (*on_lost)(struct qd_connection *connection);
-    /* The client of one that is PROCESSING has gone, for good. Perhaps more than once. */
+    /* Is called when the client of a connection in PROCESSING has gone for good. May be called more
+     * than once. */
     void (*on_gone)(struct qd_connection *connection);
-    /* It sends nothing more, for a while already, and is PROCESSING over TCP: that tells not
-     * whether it has gone. Once for each request. */
+    /* Is called once for each request, if the connection is PROCESSING over TCP and the client has
+     * sent nothing more for a while. TCP does not tell whether such a client has gone. */
     void (*on_doubt)(struct qd_connection *connection);
-    /* What it sends cannot be read (its `framing`), and all before that is answered. Moves it on to
-     * CLOSING. */
+    /* Is called when the client's bytes cannot be read (`framing` has the fault) and all requests
+     * before them have been answered. Moves the connection to CLOSING. */
     void (*on_fault)(struct qd_connection *connection);
     /* Returns how many bytes GnuTLS has decrypted that the library has not read. NULL: no
      * connection has TLS. */
     size_t (*decrypted_bytes)(const struct qd_connection *connection);
-    uint64_t window_ns; /* of the pace */
+    uint64_t window_ns; /* the window of the pace */
     uint64_t window_bytes;
     struct qd_links waits[QD_WAIT_COUNT];
     struct qd_links fresh; /* not on the epoll yet, in the order of their accept */
     struct qd_links ended; /* the client sends nothing more */
     int hangups;           /* the epoll; becomes readable when a client hangs up */
-    uint64_t look;         /* for stalled connections: counts looks, from 1 on */
-    atomic_size_t count;   /* read on any thread */
-    struct qd_connection *wide[QD_WIDE_COUNT_MAX]; /* or were so; NULL: a free place */
-    size_t wide_max;                               /* this loop's part of them */
-    bool draining; /* nobody new comes: whoever asks for nothing has to go */
-    bool cutting;  /* and now everybody else, too */
+    /* The number of the last look for stalled bodies, from 1 on. A rest skips a number. */
+    uint64_t look;
+    atomic_size_t count;                           /* of connections; may be read on any thread */
+    struct qd_connection *wide[QD_WIDE_COUNT_MAX]; /* with a wide send buffer, or with bytes of
+                                                      one left in the kernel; NULL: a free place */
+    size_t wide_max;                               /* this loop's share of the places */
+    bool draining; /* no new connection is accepted, and idle ones are closed */
+    bool cutting;  /* all other connections are closed, too */
 };
 
-/* What the I/O hooks keep of a connection (io_hooks.h). */
+/* The state of the I/O hooks for one connection (io_hooks.h). */
 struct qd_connection_io {
-    size_t placed_bytes; /* of the body: are in their place, and not taken yet */
-    size_t untold_bytes; /* the last of these: the library does not know of them yet */
-    /* Bytes of "100 Continue" that the socket has not taken: their last ones. Over TLS, not 0:
-     * GnuTLS keeps a record with it. The first are ours, and go before whatever is sent next. The
-     * others are the library's, which sends them itself. */
+    size_t placed_bytes; /* bytes of the body that are in their place but not taken yet */
+    size_t untold_bytes; /* how many of these, at their end, the library does not know of yet */
+    /* How many bytes, at the end of a "100 Continue", the socket has not taken. Over TLS, any
+     * number but 0 means that GnuTLS keeps a record with them. interim_left counts the bytes of our
+     * own interim answer, which are sent before all other bytes. continue_left counts those of the
+     * library's, which the library sends itself. */
     uint8_t interim_left;
     uint8_t continue_left;
-    struct qd_part outgoing; /* of the answer, what is left to go out in the library's stead */
+    struct qd_part outgoing; /* the rest of an answer that we send in place of the library's */
 };
 
-/* How fast its body comes, or its answer goes (--min-rate). */
+/* How fast a body arrives, or an answer leaves (--min-rate). */
 struct qd_connection_pace {
-    uint64_t moved_bytes;   /* of body or answer, when the window began */
-    uint64_t waited_look;   /* the last at which some of this body waited to be read; 0: none */
-    uint64_t waited_bytes;  /* what had been read by then */
-    uint64_t drained_bytes; /* of the socket's buffer, since they are counted */
-    bool measured;          /* a window has begun in which the answer's way is counted */
-    bool counts_room;       /* by the room in the socket's buffer: a Unix socket's, mostly */
+    uint64_t moved_bytes; /* of the body or the answer, when the window began */
+    uint64_t waited_look; /* the last look at which bytes of this body waited to be read; 0: none */
+    uint64_t waited_bytes;  /* how many bytes of the body had been read at that look */
+    uint64_t drained_bytes; /* that left the socket's buffer since measuring began */
+    bool measured;          /* a window has begun in which the answer's progress is measured */
+    bool counts_room; /* measured by the room in the socket's buffer: mostly for Unix sockets */
 };
 
 struct qd_connection {
     struct qd_connections *all;
     enum qd_connection_state state;
-    struct qd_link wait;        /* of one of all->waits */
-    struct qd_link watch;       /* of all->fresh, of all->ended, or of itself alone */
+    struct qd_link wait;        /* in one of all->waits */
+    struct qd_link watch;       /* in all->fresh, in all->ended, or in neither */
     struct qd_request *request; /* NULL between requests */
     uint64_t accepted_ns;
-    uint64_t first_byte_ns; /* when the request's first line was there; 0: between requests */
-    uint64_t since_ns;      /* when it came into its state */
+    uint64_t first_byte_ns; /* when the request's first line had arrived; 0: between requests */
+    uint64_t since_ns;      /* when the connection entered its state */
     uint64_t deadline_ns;   /* UINT64_MAX: none */
     uint64_t ended_ns;
-    uint64_t chunks; /* of the body: pieces in which it came */
+    uint64_t chunks; /* in how many pieces the library passed on the body */
     struct qd_connection_io io;
     struct qd_connection_pace pace;
-    struct qd_framing framing; /* of all that has come */
-    uint64_t done_count;       /* requests that are answered */
-    size_t target_bytes;       /* of the request's first line */
+    struct qd_framing framing; /* of all bytes that have arrived */
+    uint64_t done_count;       /* how many requests have been answered */
+    size_t target_bytes;       /* the length of the target in the request's first line */
     int fd;
     enum qd_peer peer;
     enum qd_last_answer last;
     bool is_unix;
-    bool handshake_done; /* TLS's */
-    bool wide;           /* its socket's buffer is, for this answer */
+    bool handshake_done; /* TLS: the handshake is done */
+    bool wide;           /* its send buffer is large, for this answer */
     bool watched;        /* is on the epoll */
     bool is_head;        /* the request is a HEAD */
-    bool held;           /* in BODY, until there are pages for what the library has read of it */
+    bool held;           /* in BODY: suspended until pages of the body are prefaulted */
     bool is_http_1_1;
-    bool has_ended; /* the library has read the end of what the client sends, and will close */
-    bool is_last;   /* the connection ends with the request's answer, as the client wants it */
-    bool has_own_timeout; /* the library's for it, until the request ends, is not all others' */
+    bool has_ended; /* the library has read the end of the client's bytes, and will close */
+    bool is_last;   /* the client wants the connection to end after this request's answer, or it is
+                       over quota */
+    bool has_own_timeout; /* until the request ends, the library's timeout for this connection
+                             differs from the daemon's */
     struct qd_quota_share share;
-    struct MHD_Connection *http;      /* for those who know the library */
-    struct qd_tls_identity *identity; /* that its TLS session holds; NULL: none */
+    struct MHD_Connection *http;      /* only for files that include the library's header */
+    struct qd_tls_identity *identity; /* the identity that its TLS session holds; NULL: none */
 };
 
-/* False: no descriptor, or no memory. config is borrowed. */
+/* Sets up an empty set of connections. Returns false if the epoll cannot be created, because
+ * descriptors or memory ran out. `config` is borrowed. */
 bool qd_connections_init(struct qd_connections *all, const struct qd_config *config);
 void qd_connections_deinit(struct qd_connections *all);
 
-/* In NEW. NULL: malloc failed. */
+/* Creates a connection in NEW. Returns NULL if malloc failed. */
 struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, bool is_unix,
                                          struct MHD_Connection *http);
 void qd_connection_close(struct qd_connection *connection); /* NULL is fine */
 
-/* The only way to change the state. Asserts that the step is one of those in connection.c's table,
- * and gives it its time. */
+/* Moves the connection to another state. This is the only way to change the state. Asserts that
+ * connection.c's table has the step, and sets since_ns and the deadline. */
 void qd_connection_advance(struct qd_connection *connection, enum qd_connection_state to);
 
-/* The same, of somebody who has just read the clock. */
+/* Like qd_connection_advance, for a caller that already has the time. */
 void qd_connection_advance_at(struct qd_connection *connection, enum qd_connection_state to,
                               uint64_t now_ns);
 
-/* It is to be refused: from here on its first head has no more time than QD_WAIT_CLOSING. In NEW.
- */
+/* Shortens the time for the first head to that of QD_WAIT_CLOSING, because the connection will be
+ * refused. The connection is in NEW. */
 void qd_connection_hurry(struct qd_connection *connection);
 
-/* Its answer has so many bytes: its socket gets a larger buffer for a large one, until it leaves
- * ANSWER, if there are not too many that have one. */
+/* Gives the socket a wide send buffer, if answer_bytes is large enough and not too many connections
+ * have one. The connection has it until it leaves ANSWER. */
 void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes);
 
-/* It is told a last thing: its socket has room for that behind what its client has not read. */
+/* Makes the send buffer wide for a last answer, so that the answer fits behind what the client has
+ * not read. */
 void qd_connection_make_room(struct qd_connection *connection);
 
-/* Its last answer is out, and said so, and requests have come behind that one's: where it was just
- * closed, the kernel would reset it. */
+/* Returns true if the last answer (with `Connection: close`) has been sent during a drain, but the
+ * client has already pipelined more requests. Closing the socket now would make the kernel send RST
+ * and could destroy that answer, so the caller lingers instead. */
 bool qd_connection_leaves_unread(const struct qd_connection *connection);
 
-/* Ends it for both sides: the library sees that as the peer's end. */
+/* Moves the connection to CLOSING and shuts down both directions of its socket. The library takes
+ * this for the peer's end. */
 void qd_connection_cut(struct qd_connection *connection);
 
-/* `hangups` is readable. */
+/* Reads the epoll's events. Call it when `hangups` is readable. */
 void qd_connections_on_hangups(struct qd_connections *all);
 
-/* Deals with who is late or has left. */
+/* Deals with connections that are late, or whose client has left. */
 void qd_connections_sweep(struct qd_connections *all);
-/* When the next sweep is due; UINT64_MAX: only when there is somebody new. */
+/* Returns when the next sweep is due. UINT64_MAX: not before a new connection arrives. */
 uint64_t qd_connections_next_ns(const struct qd_connections *all);
 
-/* Called while the library has had no rest for QD_RESTLESS_NS, since it began to have none (rested)
- * or since the last call. It does not read on where a chunk's line fills its buffer, and yet wants
- * to be run again at once. So a body that has not moved from one call to the next, and of which
- * more waited in the socket at both, is too slow, whatever the pace: on_slow. */
+/* Finds stalled bodies and calls on_slow for each. The caller calls it each time that the library
+ * has wanted to be run again at once for QD_RESTLESS_NS. `rested` is true if the library rested
+ * since the last call. The library stops reading if the line of a chunk's size fills its buffer,
+ * but still wants to be run again at once. A body therefore stalls if it has not moved between two
+ * calls, with no rest between them, and bytes of it waited in the socket at both. It is then too
+ * slow, whatever its pace. */
 #define QD_RESTLESS_NS (100 * QD_NS_PER_MS)
 void qd_connections_look_for_stalled(struct qd_connections *all, bool rested);
 
-/* Some bodies have lost their memory, perhaps some of these (arena.h): on_lost. One that is held
- * learns it when it is not any more. */
+/* Calls on_lost for each body whose memory has been taken away (arena.h). Skips a connection that
+ * is held. It finds out once it is no longer held. */
 void qd_connections_look_for_lost(struct qd_connections *all);
 
 #endif

@@ -15,11 +15,12 @@ void qd_direct_response_interim(struct qd_connection *connection, void *session)
     if (session != NULL) {
         if (qd_tls_send(session, QD_INTERIM, QD_INTERIM_BYTES) == QD_TLS_KEPT)
             connection->io.interim_left = QD_INTERIM_BYTES;
-        return; /* a session that is over fails with whatever is sent next, too */
+        return; /* if the session is over, the next send fails, too */
     }
     const ssize_t sent =
         send(connection->fd, QD_INTERIM, QD_INTERIM_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT);
-    /* Where the socket took nothing, other bytes are on their way, which ask the same. */
+    /* If the socket took nothing, earlier bytes are still on their way, and a closed socket answers
+     * those with a reset, too. */
     if (sent > 0)
         connection->io.interim_left = (uint8_t)(QD_INTERIM_BYTES - (size_t)sent);
 }

@@ -1,5 +1,6 @@
-/* Direct responses go straight to the socket, past the HTTP library, which takes none while it
- * reads a body. The connection is of no use afterwards. */
+/* Direct responses are written straight to the socket, past libmicrohttpd, which accepts no answer
+ * while it reads a body. A connection cannot be used after its direct response. An interim response
+ * does not end the connection. */
 #ifndef SERVER_HTTP_WIRE_DIRECT_RESPONSE_H
 #define SERVER_HTTP_WIRE_DIRECT_RESPONSE_H
 
@@ -7,20 +8,23 @@
 
 #include "server/http/wire/connection.h"
 
-/* Sends the answer of connection->request. `session`: of TLS, a gnutls_session_t; NULL: none.
- * `reason`: of the status line. What is left of an interim answer goes first, ours or the
- * library's. Returns false if not all fits into the socket's buffer, as of a client that does not
- * read, or the client has gone. */
+/* Sends the answer of connection->request. `session` is a gnutls_session_t, or NULL without TLS.
+ * `reason` is the phrase of the status line. The rest of an interim answer, ours or the library's,
+ * is sent first. Returns false if the socket's buffer does not take the whole answer, because the
+ * client does not read or has gone. */
 bool qd_direct_response(struct qd_connection *connection, void *session, const char *reason)
     __attribute__((warn_unused_result));
 
-/* Tells a client that waits for its answer that it is still being made. Of a client over TCP that
- * sends nothing more, nobody can know whether it has closed its socket, or only its sending side,
- * and reads on: that it sends no more is all that it tells. But what comes for a closed socket the
- * client's system answers with a reset. So something has to be sent that no client minds, and
- * HTTP/1.1 has just that: an interim answer may come at any time. 100 (Continue) is the one that
- * every client skips; some take the 102 that was meant for it as final. What does not
- * fit into the socket goes before whatever is sent next: connection->io.interim_left. */
+/* Tells a client that its answer is still being made, and so finds out whether the client has gone.
+ *
+ * After a TCP client has sent FIN, we cannot know whether it has closed its socket, or has shut
+ * only its sending side and still reads. But if bytes arrive for a closed socket, the client's
+ * system answers with a reset. We therefore have to send something that no client minds. HTTP/1.1
+ * has interim answers, which may come at any time. We send 100 (Continue), because every client
+ * skips it. Some clients take the 102 that was meant for this purpose as the final answer.
+ *
+ * Bytes that do not fit into the socket's buffer are sent before all later bytes
+ * (connection->io.interim_left). */
 void qd_direct_response_interim(struct qd_connection *connection, void *session);
 
 #endif

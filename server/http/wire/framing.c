@@ -6,35 +6,35 @@
 #include "server/base/limits.h"
 
 enum state {
-    BEFORE, /* the first line: empty ones are skipped */
+    BEFORE, /* before the first line of a request: empty lines are useless */
     BEFORE_LF,
     METHOD,
     METHOD_REST,
     TARGET_BEGIN,
     TARGET,
     VERSION,
-    LINE, /* the rest of one */
+    LINE, /* the rest of a line */
     LINE_LF,
     LINE_BEGIN,
     TRAILER_NAME,
-    HEAD_LF, /* of the empty line behind all */
+    HEAD_LF, /* the LF of the empty line that ends the head or the trailer */
     NAME,
-    VALUE, /* of Content-Length or Transfer-Encoding */
+    VALUE, /* blanks before the value of Content-Length or Transfer-Encoding */
     LENGTH,
     CODING,
-    VALUE_BLANKS, /* behind it: waste */
+    VALUE_BLANKS, /* blanks after the value: useless */
     VALUE_CR,
     BODY,
-    SIZE,        /* of a chunk */
-    SIZE_ZEROS,  /* behind its first digit, if that is one, too: waste */
-    SIZE_BLANKS, /* waste */
-    EXTENSION,   /* waste */
+    SIZE,        /* the size of a chunk */
+    SIZE_ZEROS,  /* zeros after a first digit that is also a zero: useless */
+    SIZE_BLANKS, /* blanks after the size: useless */
+    EXTENSION,   /* useless */
     SIZE_CR,
     SIZE_LF,
     CHUNK,
     CHUNK_CR,
     CHUNK_LF,
-    UNCLEAR, /* whoever checks the head refuses it and closes: the rest is nobody's */
+    UNCLEAR, /* qd_head_check refuses the head and the connection is closed: the rest is ignored */
 };
 
 static bool is_blank(char c)
@@ -53,9 +53,10 @@ static void fail(struct qd_framing *framing, enum qd_fault fault, char got)
     framing->got = (unsigned char)got;
 }
 
-/* The first character below `least`, or DEL, or `end`. Eight at a time: subtracting borrows into
- * the highest bit of a byte that is too low, and of others only behind such a one. (The machine is
- * little-endian.) */
+/* Returns the first character that is below `least` or DEL, or `end`. Checks eight characters at a
+ * time: subtracting `least` from each byte sets the highest bit of a byte that is too low. A borrow
+ * may also set the highest bit of bytes after it, but the first byte that is found is right. (The
+ * machine is little-endian.) */
 static inline const char *skip_from(const char *at, const char *end, unsigned char least)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101);
@@ -73,7 +74,7 @@ static inline const char *skip_from(const char *at, const char *end, unsigned ch
     return at;
 }
 
-/* Up to a line's end, behind which it goes on with `then`. */
+/* Reads up to the end of a line. The state `then` follows. */
 static const char *read_text(struct qd_framing *framing, const char *at, const char *end,
                              enum state then)
 {
@@ -112,8 +113,8 @@ static void begin_line(struct qd_framing *framing, char c)
         fail(framing, QD_FAULT_NAMELESS, c);
 }
 
-/* The rest of a line, and those behind it that are of no interest, without a state for each of
- * their ends: nearly all of a head. */
+/* Reads the rest of a line, and the lines after it that have no meaning for framing, without a
+ * change of state at each line's end. Nearly all of a head is read here. */
 static const char *read_lines(struct qd_framing *framing, const char *at, const char *end)
 {
     for (;;) {
@@ -143,7 +144,8 @@ static const char *read_trailer_name(struct qd_framing *framing, const char *at,
     return at;
 }
 
-/* It is one of the two: another of its kind makes the head unclear. */
+/* Begins the value of Content-Length or Transfer-Encoding. A second field of the same name makes
+ * the head unclear. */
 static void begin_value(struct qd_framing *framing)
 {
     uint8_t *count = framing->is_length ? &framing->length_count : &framing->coding_count;
@@ -174,7 +176,7 @@ static const char *read_name(struct qd_framing *framing, const char *at, const c
     return at + 1;
 }
 
-/* True: it is a digit, and taken. */
+/* Returns true, and takes the character, if it is a digit. */
 static bool read_length(struct qd_framing *framing, char c)
 {
     const uint64_t digit = (uint64_t)(c - '0');
@@ -191,7 +193,7 @@ static bool read_length(struct qd_framing *framing, char c)
     return false;
 }
 
-/* True: it is one more of "chunked", and taken. */
+/* Returns true, and takes the character, if it is the next of "chunked". */
 static bool read_coding(struct qd_framing *framing, char c)
 {
     static const char chunked[] = "chunked";
@@ -268,7 +270,7 @@ static int hexadecimal(char c)
     return lower(c) >= 'a' && lower(c) <= 'f' ? lower(c) - 'a' + 10 : -1;
 }
 
-/* True: it is a digit, and taken. */
+/* Returns true, and takes the character, if it is a digit. */
 static bool read_size(struct qd_framing *framing, char c)
 {
     const int digit = hexadecimal(c);
@@ -287,7 +289,8 @@ static bool read_size(struct qd_framing *framing, char c)
     return true;
 }
 
-/* A chunk's bytes pay for some waste: a signature, say. */
+/* Begins the bytes of a chunk. They pay for as many useless bytes, for example for a signature in a
+ * chunk extension. */
 static void begin_chunk(struct qd_framing *framing)
 {
     const uint64_t bytes = framing->left_bytes;
@@ -315,9 +318,9 @@ static const char *skip_body(struct qd_framing *framing, const char *at, const c
     return at + count;
 }
 
-/* ---- All of it ---------------------------------------------------------------------------- */
+/* ---- The reader --------------------------------------------------------------------------- */
 
-/* True: it is the CR that has to be here. */
+/* Returns true, and takes the character, if it is the expected CR. Otherwise reports the fault. */
 static bool read_cr(struct qd_framing *framing, char c, enum state then, enum qd_fault otherwise)
 {
     framing->state = (uint8_t)then;
@@ -342,12 +345,12 @@ static void read_lf(struct qd_framing *framing, char c)
         framing->state = BEFORE;
 }
 
-/* True: it is one more of "HEAD ", and taken. */
+/* Returns true, and takes the character, if it is the next of "HEAD ". */
 static bool read_method(struct qd_framing *framing, char c)
 {
     static const char head[] = "HEAD ";
     const bool is_next = c == head[framing->matched];
-    /* A line that ends behind "HEAD" is a fault, and its answer has no body. */
+    /* A line that ends after "HEAD" is a fault, and its answer has no body either. */
     const bool is_cut = head[framing->matched] == ' ' && (unsigned char)c < ' ';
     framing->matched += is_next;
     const bool is_whole = head[framing->matched] == '\0';
@@ -357,7 +360,7 @@ static bool read_method(struct qd_framing *framing, char c)
     return is_next;
 }
 
-/* A part of the first line, up to the blank behind it. */
+/* Reads a part of the first line, and the blank after it. */
 static const char *read_part(struct qd_framing *framing, const char *at, const char *end)
 {
     at = skip_from(at, end, ' ' + 1);
@@ -377,7 +380,8 @@ static const char *read_part(struct qd_framing *framing, const char *at, const c
     return at + 1;
 }
 
-/* True: it is one more of the version, and taken. Behind it the line ends. */
+/* Returns true, and takes the character, if it is the next of the version. After the version, the
+ * line has to end. */
 static bool read_version(struct qd_framing *framing, char c)
 {
     static const char version[] = "HTTP/1.";
@@ -389,7 +393,7 @@ static bool read_version(struct qd_framing *framing, char c)
         return true;
     }
     const bool is_whole = framing->matched > minor;
-    framing->state = LINE; /* which says what is wrong with a control character */
+    framing->state = LINE; /* which reports a control character */
     if (c == ' ')
         fail(framing, QD_FAULT_FIRST_LINE, c);
     else if (!is_whole && is_digit && version[framing->matched] == '1')
@@ -399,7 +403,8 @@ static bool read_version(struct qd_framing *framing, char c)
     return false;
 }
 
-/* A state of one character. True: it is taken, and not left to the state that comes now. */
+/* Handles the states that look at one character. Returns true if the character is taken, and false
+ * if it is left to the next state. */
 static bool read_one(struct qd_framing *framing, char c)
 {
     switch ((enum state)framing->state) {
@@ -429,7 +434,7 @@ static bool read_one(struct qd_framing *framing, char c)
         framing->state = LINE;
         if (c != '\r' && framing->is_length)
             fail(framing, QD_FAULT_LENGTH, c);
-        else if (c != '\r') /* another coding */
+        else if (c != '\r') /* another coding follows */
             framing->is_unclear = true;
         return false;
     case SIZE:
@@ -444,7 +449,8 @@ static bool read_one(struct qd_framing *framing, char c)
     }
 }
 
-/* Those that may take many at once. Returns what is left. */
+/* Handles the states that may take many characters at once. Returns the first character that is not
+ * taken. */
 static const char *read_some(struct qd_framing *framing, const char *at, const char *end)
 {
     switch ((enum state)framing->state) {
@@ -524,7 +530,8 @@ size_t qd_framing_read(struct qd_framing *framing, char *bytes, size_t count, si
     return (size_t)(kept - bytes);
 }
 
-/* What is being read: a line of the head or the trailer, or the one that says a chunk's size. */
+/* Prints which line is being read: a line of the head or the trailer, or the line of a chunk's
+ * size. */
 static void print_place(const struct qd_framing *framing, char *text, size_t size)
 {
     if (framing->state == SIZE_CR || framing->state == SIZE_LF)

@@ -1,9 +1,14 @@
-/* Where requests begin and end in the bytes of a connection (RFC 9112), found before libmicrohttpd
- * reads them. It is lenient where two readers could disagree about that: 0.9.75 takes a NUL or a
- * bare LF for a line's end, a folded line for none, a line without a name for the head's end, and
- * it waits for ever for a chunk of 2^64 bytes. What nobody needs and may come is taken out of its
- * way, and of its memory: empty lines before a request, a chunk's extensions, zeros before its
- * size, blanks behind a length, a trailer's fields. Pure. */
+/* Finds where requests begin and end in the bytes of a connection (RFC 9112), before libmicrohttpd
+ * reads the bytes.
+ *
+ * libmicrohttpd is lenient where two readers could disagree about the end of a request. 0.9.75
+ * takes a NUL or a bare LF for the end of a line, joins a folded line to the line before it, takes
+ * a line without a name for the end of the head, and waits for ever for a chunk of 2^64 bytes. All
+ * of these are refused here.
+ *
+ * Bytes that are legal but useless are removed before libmicrohttpd sees them, so they take none of
+ * its memory: empty lines before a request, chunk extensions, zeros before a chunk's size, blanks
+ * after a length, and the fields of a trailer. Pure. */
 #ifndef SERVER_HTTP_WIRE_FRAMING_H
 #define SERVER_HTTP_WIRE_FRAMING_H
 
@@ -15,60 +20,63 @@
 
 enum qd_fault {
     QD_FAULT_NONE,
-    QD_FAULT_FIRST_LINE,    /* two blanks in a row, or a third one, or its end before the version */
-    QD_FAULT_VERSION,       /* of HTTP, that is none */
-    QD_FAULT_OTHER_VERSION, /* of HTTP, but not 1 */
-    QD_FAULT_CONTROL,       /* a control character in a line of the head, or of the trailer */
-    QD_FAULT_BARE_LF,       /* a line that ends without CR */
-    QD_FAULT_BARE_CR,       /* a CR that ends no line */
+    QD_FAULT_FIRST_LINE,    /* two blanks in a row, a third blank, or no version */
+    QD_FAULT_VERSION,       /* not a version of HTTP */
+    QD_FAULT_OTHER_VERSION, /* a version of HTTP, but not HTTP/1 */
+    QD_FAULT_CONTROL,       /* a control character in a line of the head or the trailer */
+    QD_FAULT_BARE_LF,       /* a line that ends with LF alone */
+    QD_FAULT_BARE_CR,       /* a CR without LF */
     QD_FAULT_FOLD,          /* a line that begins with a blank */
-    QD_FAULT_NAMELESS,      /* a line that begins with its colon */
-    QD_FAULT_NO_COLON,      /* a line of the trailer */
-    QD_FAULT_LENGTH,        /* Content-Length is no number */
-    QD_FAULT_CHUNK_SIZE,    /* of no hexadecimal digits, or with something else behind it */
-    QD_FAULT_CHUNK_END,     /* more bytes than its size says, or less */
-    QD_FAULT_WASTE,         /* too many bytes that say nothing */
-    QD_FAULT_BEYOND_64_BITS, /* a length, or a chunk's size */
-    QD_FAULT_TOO_LARGE,      /* chunks of more than the body's bound in all */
+    QD_FAULT_NAMELESS,      /* a line that begins with a colon */
+    QD_FAULT_NO_COLON,      /* a line of the trailer without a colon */
+    QD_FAULT_LENGTH,        /* Content-Length is not a number */
+    QD_FAULT_CHUNK_SIZE,    /* a chunk's size has no hexadecimal digits, or other bytes follow it */
+    QD_FAULT_CHUNK_END,     /* no CR LF at the end that a chunk's size gives */
+    QD_FAULT_WASTE,         /* more useless bytes than QD_WASTE_BYTES_MAX */
+    QD_FAULT_BEYOND_64_BITS, /* a length or a chunk's size */
+    QD_FAULT_TOO_LARGE,      /* the chunks together exceed body_bytes_max */
 };
 
-/* libmicrohttpd may be as many requests behind. What it refuses by itself fills its memory all but
- * for 2 KiB (limits.h), which are 113 requests of 18 bytes. */
+/* For how many past requests we know whether they are HEAD requests. libmicrohttpd cannot lag
+ * behind by more. A request that it refuses by itself leaves 2 KiB of its memory free (limits.h),
+ * and these hold at most 113 requests of 18 bytes. */
 #define QD_FRAMING_HEAD_WORDS 2
 #define QD_FRAMING_HEAD_COUNT (64u * QD_FRAMING_HEAD_WORDS)
 
-/* All zero: before the first request. */
+/* The state of the reader. All zero before the first request. */
 struct qd_framing {
-    uint64_t body_bytes_max; /* of a body in chunks; given */
+    uint64_t body_bytes_max; /* the bound of a chunked body, set by the caller */
 
-    enum qd_fault fault; /* once there is one, nothing more is read */
-    uint64_t line;       /* of the head that is read, or of its trailer, from 1 on */
-    uint64_t done_count; /* requests that have ended */
-    bool is_head;        /* the request at hand is a HEAD */
-    uint64_t heads[QD_FRAMING_HEAD_WORDS]; /* a bit for each request that has ended: it is a HEAD */
+    enum qd_fault fault; /* after a fault, nothing more is read */
+    uint64_t line;       /* the current line of the head or the trailer, from 1 on */
+    uint64_t done_count; /* how many requests have ended */
+    bool is_head;        /* the current request is a HEAD request */
+    uint64_t heads[QD_FRAMING_HEAD_WORDS]; /* one bit for each request that has ended: it was a HEAD
+                                              request */
 
-    /* While it is read. */
+    /* The state while a request is read. */
     uint8_t state;
-    unsigned char got; /* with a fault: the character that should be another */
-    uint8_t matched;   /* characters of a name or a word that this may become */
+    unsigned char got; /* with a fault: the unexpected character */
+    uint8_t matched;   /* how many characters of the expected name or word have matched so far */
     bool is_trailer;
-    bool is_length;  /* the field at hand, of the two that frame a body */
-    bool is_unclear; /* lengths or codings that whoever checks the whole head will refuse */
+    bool is_length;  /* the current field is Content-Length, not Transfer-Encoding */
+    bool is_unclear; /* lengths or codings that the check of the whole head will refuse (head.h) */
     uint8_t length_count;
     uint8_t coding_count;
-    uint8_t digit_count;  /* of a length that is read: 1 from the first on */
-    uint64_t left_bytes;  /* of the body, or of its chunk */
-    uint64_t body_bytes;  /* as the head says, or of all chunks so far */
-    uint64_t waste_bytes; /* that were taken out, beyond what comes with a body's bytes */
+    uint8_t digit_count;  /* of a length or a chunk's size: 0 before the first digit, then 1 */
+    uint64_t left_bytes;  /* of the body or of its current chunk */
+    uint64_t body_bytes;  /* the length in the head, or the sum of all chunks so far */
+    uint64_t waste_bytes; /* useless bytes that the bytes of chunks have not paid for */
 };
 
-/* Reads on. Takes out of `bytes` what is not to be seen, and returns how many are left. *begun: how
- * many of these are before the last request that begins here; left as it is where none does. A
- * fault is in the last that has begun. */
+/* Reads the next `count` bytes. Removes useless bytes from `bytes` and returns how many bytes are
+ * left. Sets *begun to how many of these come before the last request that begins here, or leaves
+ * it unchanged if no request begins here. A fault is always in the last request that has begun. */
 size_t qd_framing_read(struct qd_framing *framing, char *bytes, size_t count, size_t *begun);
 
-/* Returns true if the request with that index, counted from 0 and at most done_count, is a HEAD.
- * Remembers the last QD_FRAMING_HEAD_COUNT that have ended; an older one counts as none. */
+/* Returns true if the request with this index is a HEAD request. The index counts from 0 and is at
+ * most done_count. Returns false for a request that ended more than QD_FRAMING_HEAD_COUNT requests
+ * ago. */
 static inline bool qd_framing_is_head(const struct qd_framing *framing, uint64_t index)
 {
     if (index == framing->done_count)
@@ -77,14 +85,15 @@ static inline bool qd_framing_is_head(const struct qd_framing *framing, uint64_t
            (framing->heads[index / 64 % QD_FRAMING_HEAD_WORDS] >> index % 64 & 1) != 0;
 }
 
-/* What comes next is of a body whose length its head says: left_bytes of its body_bytes. */
+/* Returns true if the next byte belongs to a body with a Content-Length. Of its body_bytes,
+ * left_bytes are still to come. */
 bool qd_framing_is_in_body(const struct qd_framing *framing);
 
-/* Returns true if the head of the request at hand has ended and its lengths or codings do not say
- * where the body ends. Who checks the whole head refuses it. */
+/* Returns true if the head of the current request has ended and its lengths or codings do not say
+ * where the body ends. The check of the whole head (qd_head_check) refuses it. */
 bool qd_framing_is_unclear(const struct qd_framing *framing);
 
-/* What the fault is, for the client. */
+/* Puts the fault into `error`, as a text for the client, and returns its status. */
 enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_error *error);
 
 #endif

@@ -1,11 +1,12 @@
-/* libmicrohttpd's handshakes without its busy wait: when one has to wait for the peer's next bytes,
- * the library (0.9.75) still takes the socket for readable, and runs again and again until they
- * come, or the deadline. It does know that a read may have to wait. So what it calls handshake is
- * put off into its first read.
+/* Keeps libmicrohttpd from waiting busily for TLS handshakes. When a handshake has to wait for the
+ * peer's next bytes, the library (0.9.75) still takes the socket for readable. It runs again and
+ * again until the bytes come, or until the deadline. A read that has to wait is handled correctly,
+ * however. We therefore let the library's call of gnutls_handshake succeed at once, and do the
+ * handshake in its first read.
  *
- * As error_hook.c does it: the library's calls go to the first definition that the loader finds,
- * and that is the program's. Sessions of our own (tls.c) have no pointer set, and are left alone.
- */
+ * The library's calls reach us as they do in error_hook.c: they go to the first definition that the
+ * loader finds, which is the program's. Sessions of our own (tls.c) have no pointer set, and are
+ * left alone. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <gnutls/gnutls.h>
@@ -31,9 +32,10 @@ __attribute__((constructor)) static void find(void)
     memcpy(&real_recv, &recv, sizeof(recv));
 }
 
-/* Of TLS 1.3 the last message is the client's, and nothing of ours carries the kernel's word that
- * they have come. It would wait 40 ms for something that does, and the client's system holds the
- * first request back meanwhile, unless it was told not to (TCP_NODELAY). */
+/* Makes the kernel acknowledge the client's last bytes at once. In TLS 1.3 the client sends the
+ * last message of the handshake, and we send nothing that could carry the acknowledgement. The
+ * kernel would wait 40 ms for such bytes. The client's system meanwhile holds back the first
+ * request, unless the client has set TCP_NODELAY. */
 static void acknowledge(gnutls_session_t session)
 {
     const int on = 1;
@@ -57,7 +59,7 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_recv(gnutls_session
         return real_recv(session, bytes, count);
     struct qd_connection *connection = gnutls_db_get_ptr(session);
     if (connection == NULL)
-        return GNUTLS_E_PULL_ERROR; /* there was no memory for it */
+        return GNUTLS_E_PULL_ERROR; /* malloc failed when the connection was opened */
     if (!connection->handshake_done) {
         int result = real_handshake(session);
         if (result < 0)
@@ -71,10 +73,10 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_recv(gnutls_session
     return result == QD_IO_HOOKS_CLOSE ? GNUTLS_E_PULL_ERROR : result;
 }
 
-/* Where the socket is full, GnuTLS keeps the record that it has made. The next call, whatever its
- * bytes are, sends that record instead of them and returns the record's size. That is right for a
- * caller that comes again with the same bytes, as the library does. A record of another's has to go
- * first: NULL asks for nothing else. */
+/* Sends the library's bytes. If the socket is full, GnuTLS keeps the record that it has made. The
+ * next call, whatever its bytes are, sends that record instead of them and returns the record's
+ * size. That is right for a caller that repeats the same bytes, as the library does. A record with
+ * our interim answer has to be sent first. A call with NULL sends only the kept record. */
 __attribute__((visibility("default"))) ssize_t gnutls_record_send(gnutls_session_t session,
                                                                   const void *bytes, size_t count)
 {
@@ -83,7 +85,8 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_send(gnutls_session
     if (connection == NULL)
         return real_send(session, bytes, count);
     if (connection->state == QD_CONNECTION_CLOSING)
-        return GNUTLS_E_PUSH_ERROR; /* the direct response is out: the library has nothing to add */
+        return GNUTLS_E_PUSH_ERROR; /* the direct response has been sent: the library may add
+                                       nothing */
     if (connection->io.interim_left > 0) {
         const ssize_t result = real_send(session, NULL, 0);
         if (result < 0)

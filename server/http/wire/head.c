@@ -11,7 +11,7 @@ void qd_head_init(struct qd_head *head, const char *method, const char *target, 
     *head = (struct qd_head){.method = method, .path = target};
     qd_accepted_init(&head->accepted);
     head->is_http_1_1 = strcmp(version, "HTTP/1.0") != 0;
-    if (target[0] != '/') { /* absolute-form, as to a proxy: http://host/path */
+    if (target[0] != '/') { /* absolute-form, as sent to a proxy: http://host/path */
         const char *authority = strstr(target, "://");
         const char *path = authority == NULL ? NULL : strchr(authority + 3, '/');
         head->path = path != NULL ? path : authority != NULL ? "/" : target;
@@ -22,7 +22,7 @@ void qd_head_init(struct qd_head *head, const char *method, const char *target, 
 static bool is_token_character(unsigned char c)
 {
     if (c == '-' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
-        return true; /* nearly all are */
+        return true; /* the fast path for nearly all characters */
     return c > ' ' && c < 0x7f && strchr("\"(),/:;<=>?@[\\]{}", c) == NULL;
 }
 
@@ -44,7 +44,7 @@ static bool is_value(const char *value, size_t bytes)
     return true;
 }
 
-/* Of a list, in letters of either size. */
+/* Returns true if the list contains the token. Upper and lower case are equal. */
 static bool has_token(const char *list, const char *token)
 {
     static const char blanks[] = " \t,";
@@ -57,7 +57,7 @@ static bool has_token(const char *list, const char *token)
     return false;
 }
 
-/* In letters of either size. Most names differ in their length already. */
+/* Compares names without regard to case, lengths first, because most names differ in length. */
 static inline bool is_named(const char *name, size_t bytes, const char *wanted)
 {
     return bytes == strlen(wanted) && strcasecmp(name, wanted) == 0;

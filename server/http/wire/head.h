@@ -1,5 +1,5 @@
-/* A request's head, held to the rules that keep two readers of one connection from disagreeing
- * about where a request ends. Pure. */
+/* Checks a request's head by the rules that keep two readers of a connection from disagreeing about
+ * where a request ends. Pure. */
 #ifndef SERVER_HTTP_WIRE_HEAD_H
 #define SERVER_HTTP_WIRE_HEAD_H
 
@@ -10,9 +10,9 @@
 #include "server/base/status.h"
 #include "server/http/wire/coding.h"
 
-#define QD_TRACESTATE_COUNT_MAX 4 /* headers of that name; more are not read */
+#define QD_TRACESTATE_COUNT_MAX 4 /* how many tracestate headers are read */
 
-/* Strings are borrowed; NULL: no such header. */
+/* The headers that the server reads. Strings are borrowed; NULL: there is no such header. */
 struct qd_head {
     const char *method;
     const char *path; /* as it came, without scheme, authority and query */
@@ -25,12 +25,12 @@ struct qd_head {
     const char *traceparent;
     const char *tracestates[QD_TRACESTATE_COUNT_MAX];
     size_t tracestate_count;
-    uint64_t content_bytes; /* 0 when chunked */
-    bool expects_continue;  /* the client waits for a word before it sends its body */
+    uint64_t content_bytes; /* 0 if the body is chunked */
+    bool expects_continue;  /* the client waits for an interim answer before it sends the body */
     bool asks_close;        /* Connection: close */
     bool asks_keep_alive;
 
-    /* While it is read. */
+    /* For the checks of the head. */
     bool is_http_1_1;
     const char *content_length;
     const char *transfer_encoding;
@@ -41,34 +41,35 @@ struct qd_head {
     unsigned json_bytes_count;
     unsigned authorization_count;
     unsigned traceparent_count;
-    size_t field_count;    /* with the cookies */
-    size_t cookie_bytes;   /* of all of them */
-    const char *bad_name;  /* of a field whose name is none; NULL: there is none */
-    const char *bad_value; /* likewise: the field's name */
+    size_t field_count;    /* of fields and cookies */
+    size_t cookie_bytes;   /* of all cookies together */
+    const char *bad_name;  /* the name of a field whose name is invalid; NULL: there is none */
+    const char *bad_value; /* the name of a field whose value is invalid; NULL: there is none */
 };
 
-/* `target` without its query. `version` as in the request line: "HTTP/1.1". */
+/* Begins a head. `target` has no query. `version` is as in the request line: "HTTP/1.1". */
 void qd_head_init(struct qd_head *head, const char *method, const char *target,
                   const char *version);
 
-/* Every header, in any order. Name and value end with a NUL, and are borrowed until the last look
- * at the head: it may name what is wrong. */
+/* Adds a header. All headers must be added, in any order. Name and value end with a NUL. They are
+ * borrowed for as long as the head is used, because error texts name them. */
 void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, const char *value,
                  size_t value_bytes);
 
-/* One of the pairs in Cookie, as the library has them. */
+/* Adds one pair of the Cookie header. The library splits the header into pairs. */
 void qd_head_add_cookie(struct qd_head *head, size_t name_bytes, size_t value_bytes);
 
-/* The head is too large: an answer may find no memory beside it. `bytes`: of all its lines, of
- * which the first has so many before its version. When all are added. */
+/* Fails if the head is so large that the library might have no memory left for an answer. `bytes`
+ * is the length of all lines, `target_bytes` that of the target. Call it after the last header. */
 enum qd_status qd_head_check_size(const struct qd_head *head, size_t bytes, size_t target_bytes,
                                   struct qd_error *error);
 
-/* The connection ends with this request's answer (RFC 9112, 9.3). When all are added. */
+/* Returns true if the connection ends after this request's answer (RFC 9112, 9.3). Call it after
+ * the last header. */
 bool qd_head_is_last(const struct qd_head *head);
 
-/* When all are added. A failure means that nobody can say where the next request begins: answer,
- * and close. */
+/* Checks the head. Call it after the last header. After a failure it is unknown where the next
+ * request begins, so the caller must answer and close. */
 enum qd_status qd_head_check(struct qd_head *head, struct qd_error *error);
 
 #endif

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#undef _FORTIFY_SOURCE /* with it recv is inline, and nobody may define it */
+#undef _FORTIFY_SOURCE /* with it, recv is inline and cannot be defined */
 #include "server/http/wire/io_hooks.h"
 
 #include <dlfcn.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* By descriptor, of connections without TLS, on each loop's thread its own. Other threads, which
- * may call recv, too, have none. */
+/* The connections without TLS, by descriptor. Each loop's thread has its own table. Other threads
+ * also may call recv, but have no table. */
 static _Thread_local struct qd_connection **hooked;
 static _Thread_local size_t hooked_count;
 
@@ -49,7 +49,8 @@ void qd_io_hooks_deinit(void)
     hooked_count = 0;
 }
 
-/* `others`: bytes of this call for requests that have to be answered first. */
+/* Handles a fault, and returns the result of qd_io_hooks_read. `others` is how many bytes of this
+ * call belong to earlier requests, which have to be answered first. */
 static ssize_t on_fault(struct qd_connection *connection, size_t others)
 {
     if (connection->framing.done_count == connection->done_count) {
@@ -61,10 +62,10 @@ static ssize_t on_fault(struct qd_connection *connection, size_t others)
 
 /* ---- Bodies in their place ---------------------------------------------------------------- */
 
-/* Where more of the body may be read to, and up to *room bytes. NULL: it goes the library's way. So
- * does a body of a request behind this one, and this one's until all that the library has read of
- * it is taken, which comes first. Over TLS, too: the library looks there only where GnuTLS says
- * that there is more. */
+/* Returns where more of the body may be read to, and sets *room to how many bytes. Returns NULL if
+ * the library has to read the bytes itself. That is so for the body of a later request, and for
+ * this body until all its bytes that the library has read are taken, because they come first. It is
+ * also so over TLS: there the library reads on only if GnuTLS says that there is more. */
 static char *find_place(const struct qd_connection *connection, size_t *room)
 {
     const struct qd_framing *framing = &connection->framing;
@@ -82,7 +83,8 @@ static char *find_place(const struct qd_connection *connection, size_t *room)
     return request->body.bytes + ours;
 }
 
-/* As if the library read what it does not know of yet. */
+/* Returns how many of the untold bytes the library is told of now, at most `count`. These bytes are
+ * then no longer untold. */
 static size_t tell(struct qd_connection *connection, size_t count)
 {
     const size_t told = connection->io.untold_bytes < count ? connection->io.untold_bytes : count;
@@ -116,10 +118,10 @@ ssize_t qd_io_hooks_read(struct qd_connection *connection,
     if (framing->fault != QD_FAULT_NONE)
         return QD_IO_HOOKS_LATER;
     size_t kept = tell(connection, count);
-    size_t others = 0; /* of the requests before the last */
+    size_t others = 0; /* bytes of the requests before the last one */
     bool drained = false;
-    /* Where some was taken out of a whole buffer, or a place was full, there may be more to read,
-     * which the library would not know. */
+    /* If bytes were removed from a full buffer, or if a place is full, there may be more to read,
+     * and the library would not know. So we read on until the socket has no more. */
     while (kept == 0 || (kept < count && !drained)) {
         size_t room = count - kept;
         size_t begun = SIZE_MAX;
@@ -151,7 +153,8 @@ typedef ssize_t receive(int fd, void *bytes, size_t count, int flags);
 typedef ssize_t deliver(int fd, const void *bytes, size_t count, int flags);
 typedef ssize_t deliver_parts(int fd, const struct msghdr *message, int flags);
 
-/* Looked up by whoever comes first: some library's start may do so before our own. */
+/* Looks up the next definition of a function, at its first call. A constructor of our own would be
+ * too late, because the start of some library may call the function before it. */
 static void *look_up(_Atomic(void *) *found, const char *name)
 {
     void *symbol = atomic_load_explicit(found, memory_order_relaxed);
@@ -199,7 +202,7 @@ static ssize_t read_socket(void *connection, void *bytes, size_t count)
     return library_recv(((struct qd_connection *)connection)->fd, bytes, count, 0);
 }
 
-/* The library's calls come here, and everybody else's. */
+/* All calls of recv in the process come here, not only the library's. */
 __attribute__((visibility("default"))) ssize_t recv(int fd, void *bytes, size_t count, int flags)
 {
     struct qd_connection *connection = hooked_at(fd);
@@ -213,7 +216,8 @@ __attribute__((visibility("default"))) ssize_t recv(int fd, void *bytes, size_t 
     return result;
 }
 
-/* True: nothing of an interim answer is left. False: errno says why it is. */
+/* Sends the rest of our interim answer. Returns true if nothing of it is left. Otherwise errno has
+ * the reason. */
 static bool send_interim(struct qd_connection *connection)
 {
     const size_t left = connection->io.interim_left;
@@ -228,7 +232,7 @@ static bool send_interim(struct qd_connection *connection)
     return connection->io.interim_left == 0;
 }
 
-/* In BODY the library has nothing to send but its own interim answer. */
+/* Sends the library's bytes. In BODY the library sends nothing except its own interim answer. */
 static ssize_t send_for_library(struct qd_connection *connection, const void *bytes, size_t count,
                                 int flags)
 {

@@ -11,7 +11,7 @@
 
 enum {
     READ_BYTES = 64 << 10,
-    READS_MAX = 16, /* an iteration of the loop: others want to be served, too */
+    READS_MAX = 16, /* in one iteration of the loop, so that other connections are served, too */
 };
 
 struct place {
@@ -67,7 +67,8 @@ static void on_readable(void *context)
     }
 }
 
-/* A free one, or that which would end first. */
+/* Returns a free place. If there is none, ends the socket with the earliest deadline and returns
+ * its place. */
 static struct place *find_place(struct qd_lingering *lingering)
 {
     struct place *first = &lingering->places[0];

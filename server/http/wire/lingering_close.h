@@ -1,10 +1,12 @@
-/* Lingering close: sockets whose connection is over, with an answer that the client may not have
- * read yet.
+/* Lingering close, for sockets whose connection is over although the client may not have read the
+ * last answer yet.
  *
- * A client that is refused may still be sending. If the socket were closed with bytes in it that
- * nobody has read, or got some afterwards, the kernel would send a reset, and the client's would
- * throw away the answer. So what comes is read and thrown away, for a while and to a bound, until
- * the client closes its end. */
+ * A client that is refused may still be sending. If a socket is closed with unread bytes in it, or
+ * if bytes arrive afterwards, the kernel sends a reset, and the client's kernel throws away the
+ * answer. We therefore read and discard what the client sends until it closes its end, for a
+ * limited time and up to a limited number of bytes.
+ *
+ * All functions run on the loop's thread. */
 #ifndef SERVER_HTTP_WIRE_LINGERING_CLOSE_H
 #define SERVER_HTTP_WIRE_LINGERING_CLOSE_H
 
@@ -15,17 +17,17 @@
 
 struct qd_lingering;
 
-/* NULL: malloc failed. */
+/* Returns NULL if malloc failed. */
 struct qd_lingering *qd_lingering_create(struct qd_loop *loop);
-void qd_lingering_destroy(struct qd_lingering *lingering); /* closes them all; NULL is fine */
+void qd_lingering_destroy(struct qd_lingering *lingering); /* closes all sockets; NULL is fine */
 
-/* Says that nothing more comes, and keeps a duplicate of fd until deadline_ns at the latest. If
- * that cannot be, fd is closed as any other. */
+/* Shuts the sending side of `fd`, and keeps a duplicate of it until deadline_ns at the latest. The
+ * caller closes `fd`. If there can be no duplicate, the socket does not linger. */
 void qd_lingering_add(struct qd_lingering *lingering, int fd, uint64_t deadline_ns);
 
-/* Closes those that are over. */
+/* Closes all sockets whose deadline is over. */
 void qd_lingering_sweep(struct qd_lingering *lingering, uint64_t now_ns);
-/* UINT64_MAX: there are none. */
+/* Returns the earliest deadline, or UINT64_MAX if no socket lingers. */
 uint64_t qd_lingering_next_ns(const struct qd_lingering *lingering);
 
 size_t qd_lingering_count(const struct qd_lingering *lingering);

@@ -10,23 +10,22 @@
 
 #include "server/base/limits.h"
 
-/* A client's address at a listener. An IPv4 address is the IPv6 one that stands for it, since a
- * listener for both sees it so. */
+/* A client's address at a listener. IPv4 addresses are stored as IPv4-mapped IPv6 addresses. */
 struct qd_quota_address {
     struct in6_addr address;
     size_t listener;
-    uint64_t count; /* that are admitted */
+    uint64_t count; /* admitted connections from this address */
 };
 
 struct counts {
     struct qd_quota_counts shown;
-    unsigned refused; /* that are connected */
+    unsigned refused; /* open connections that were refused */
 };
 
 struct qd_quota {
     const struct qd_config *config;
     pthread_mutex_t lock;
-    void *addresses; /* a tree of tsearch's, which is balanced whatever addresses clients choose */
+    void *addresses; /* a tree of tsearch, balanced whatever addresses clients choose */
     struct counts listeners[QD_LISTEN_COUNT_MAX];
 };
 
@@ -58,15 +57,16 @@ static int compare(const void *left, const void *right)
     return memcmp(&a->address, &b->address, sizeof(a->address));
 }
 
-/* A host with a global IPv6 address has a whole /64 of them, and may come from another each time.
- * Local ones stay as they are: there a /64 is many hosts. */
+/* Reduces a global IPv6 address to its /64 network. A host with such an address has a whole /64 and
+ * may connect from a new address each time. Local addresses stay as they are, because there a /64
+ * has many hosts. */
 static void keep_network(struct in6_addr *address)
 {
     if ((address->s6_addr[0] & 0xe0) == 0x20) /* 2000::/3 */
         memset(address->s6_addr + 8, 0, 8);
 }
 
-/* False: it has none that counts. */
+/* Returns false if the client has no address that is counted. */
 static bool read_address(const struct sockaddr *client, struct in6_addr *address)
 {
     struct sockaddr_in in4;
@@ -85,7 +85,7 @@ static bool read_address(const struct sockaddr *client, struct in6_addr *address
     return true;
 }
 
-/* Found or made. NULL: malloc failed. */
+/* Returns the address's entry, and creates it if needed. Returns NULL if malloc failed. */
 static struct qd_quota_address *find_address(struct qd_quota *quota,
                                              const struct qd_quota_address *wanted)
 {
@@ -102,7 +102,7 @@ static struct qd_quota_address *find_address(struct qd_quota *quota,
     return NULL;
 }
 
-/* One more than there may be. */
+/* Counts a connection beyond a bound, and returns whether it is refused or closed. */
 static enum qd_quota_result refuse(struct counts *counts)
 {
     counts->shown.refused++;
@@ -112,7 +112,7 @@ static enum qd_quota_result refuse(struct counts *counts)
     return QD_QUOTA_REFUSED;
 }
 
-/* With the lock. */
+/* Takes a share. The caller holds the lock. */
 static void take(struct qd_quota *quota, const struct qd_quota_address *client, bool has_address,
                  struct qd_quota_share *share)
 {

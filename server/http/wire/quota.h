@@ -1,10 +1,12 @@
-/* How many may be connected at a time: to each listener --max-connections, and of these from each
- * address --max-connections-per-address. Who comes beyond that is refused: it is let in all the
- * same, gets a 503 as its first answer, and is closed. QD_REFUSED_COUNT_MAX of a listener's are so
- * at a time, for a short while each; of more, those that the library still accepts are closed
- * without a word, and the rest wait in the kernel's backlog.
+/* Bounds the number of open connections: --max-connections for each listener, and of these
+ * --max-connections-per-address from each client address.
  *
- * One object counts for all loops, on any of their threads. */
+ * A connection beyond a bound is refused. It is accepted nevertheless, gets a 503 as its first
+ * answer, and is closed. At most QD_REFUSED_COUNT_MAX connections of a listener are in this state
+ * at a time, for a short while each. Beyond that, connections that the library still accepts are
+ * closed without an answer, and the rest wait in the kernel's backlog.
+ *
+ * One object counts for all loops. Its functions may be called on any of their threads. */
 #ifndef SERVER_HTTP_WIRE_QUOTA_H
 #define SERVER_HTTP_WIRE_QUOTA_H
 
@@ -20,35 +22,35 @@ struct qd_quota;
 
 enum qd_quota_result {
     QD_QUOTA_ADMITTED,
-    QD_QUOTA_REFUSED, /* to be told so */
-    QD_QUOTA_CLOSED,  /* to be closed at once */
+    QD_QUOTA_REFUSED, /* it gets a 503 */
+    QD_QUOTA_CLOSED,  /* it is closed at once */
 };
 
-/* What a connection takes of the quota. */
+/* A connection's share of the quota. */
 struct qd_quota_share {
     enum qd_quota_result result;
-    bool of_address;                  /* which of the two bounds is reached */
-    size_t listener;                  /* its index in config->listen */
-    struct qd_quota_address *address; /* NULL: it is not counted there */
+    bool of_address; /* the bound of the address is reached, not that of the listener */
+    size_t listener; /* its index in config->listen */
+    struct qd_quota_address *address; /* NULL: no address counts the connection */
 };
 
-/* NULL: malloc failed. config is borrowed. */
+/* Returns NULL if malloc failed. `config` is borrowed. */
 struct qd_quota *qd_quota_create(const struct qd_config *config);
-/* All shares are given back. NULL is fine. */
+/* All shares must have been given back. NULL is fine. */
 void qd_quota_destroy(struct qd_quota *quota);
 
-/* Somebody has connected. Clients of Unix sockets have no address that counts. */
+/* Takes a share for a new connection. Clients of Unix sockets have no address that is counted. */
 struct qd_quota_share qd_quota_take(struct qd_quota *quota, size_t listener,
                                     const struct sockaddr *client);
 void qd_quota_give_back(struct qd_quota *quota, const struct qd_quota_share *share);
 
-/* Why it is refused. */
+/* Puts the reason of a refusal into `error`, and returns its status. */
 enum qd_status qd_quota_explain(const struct qd_quota *quota, const struct qd_quota_share *share,
                                 struct qd_error *error);
 
 struct qd_quota_counts {
-    uint64_t admitted; /* that are connected */
-    uint64_t refused;  /* ever, also those that were closed */
+    uint64_t admitted; /* open connections that were admitted */
+    uint64_t refused;  /* connections refused since the start, including those closed at once */
 };
 
 struct qd_quota_counts qd_quota_count(struct qd_quota *quota, size_t listener);

@@ -32,7 +32,7 @@ static int open_socket(int family)
     return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
-/* In the user's terms where the system's are too short. */
+/* Returns the reason for an error number, in the user's terms if the system's text is too short. */
 static const char *reason(bool is_unix, int error)
 {
     static const struct {
@@ -55,7 +55,7 @@ static const char *reason(bool is_unix, int error)
     return strerror(error);
 }
 
-/* Of errno. */
+/* Closes the listener and fails with the reason that errno gives. */
 static bool close_and_fail(struct qd_socket *listener, const char *address, bool is_unix,
                            struct qd_error *error)
 {
@@ -67,10 +67,11 @@ static bool close_and_fail(struct qd_socket *listener, const char *address, bool
 
 /* ---- Unix --------------------------------------------------------------------------------- */
 
-/* Between bind and listen a socket looks like one that was left behind. So only one process at a
- * time is between them: it holds a lock on the directory, which goes with it, however it ends.
- * Returns the lock, to be closed; -1: errno is EWOULDBLOCK, or there is no right to read the
- * directory, and it goes without. */
+/* Locks the directory of a Unix socket. Between bind and listen, a socket looks like a stale one
+ * that another process would remove, so only one process at a time may be between the two calls.
+ * The lock ends with the process, however the process ends. Returns the lock, a descriptor to
+ * close. Returns -1 with EWOULDBLOCK in errno if another process keeps the lock. Returns -1 with
+ * another errno if we may not read the directory; the caller then goes on without a lock. */
 static int lock_directory(const char *path)
 {
     char directory[QD_UNIX_PATH_BYTES + 1];
@@ -91,8 +92,8 @@ static int lock_directory(const char *path)
     return -1;
 }
 
-/* Removes a socket file that a process left behind: connecting to it is refused. False: errno says
- * why not. */
+/* Removes a socket file that a process left behind, which refuses connections. Returns false, with
+ * the reason in errno, if it cannot be removed. */
 static bool remove_stale(const struct sockaddr_un *name)
 {
     struct stat file;
@@ -106,19 +107,19 @@ static bool remove_stale(const struct sockaddr_un *name)
         return false;
     int error = connect(fd, (const struct sockaddr *)name, sizeof(*name)) != 0 ? errno : EADDRINUSE;
     close(fd);
-    errno = error == EAGAIN ? EADDRINUSE : error; /* so many want to connect to it */
+    errno = error == EAGAIN ? EADDRINUSE : error; /* EAGAIN: a listener's queue is full */
     return error == ECONNREFUSED && unlink(name->sun_path) == 0;
 }
 
-/* What bind takes, and the file's owner. */
+/* The address for bind, and the file's mode and owner. */
 struct unix_name {
     const struct sockaddr_un *address;
     mode_t mode;
-    uid_t user; /* (uid_t)-1: stays */
+    uid_t user; /* (uid_t)-1: unchanged */
     gid_t group;
 };
 
-/* The file has its mode from its first moment on. */
+/* Binds with a umask that gives the file its mode from its first moment on. */
 static bool bind_unix(int fd, const struct unix_name *name)
 {
     const struct sockaddr *any = (const struct sockaddr *)name->address;
@@ -132,7 +133,7 @@ static bool bind_unix(int fd, const struct unix_name *name)
     return bound;
 }
 
-/* Of the socket that lies at the path, and of nothing that a link there may name. */
+/* Sets the owner of the socket at the path, and sets *file. Does not follow a link at the path. */
 static bool set_owner(const struct unix_name *name, struct stat *file)
 {
     int fd = open(name->address->sun_path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -171,7 +172,7 @@ static bool listen_locked(struct qd_socket *listener, const char *address,
     return true;
 }
 
-/* An account's number, or a number as it is. */
+/* Finds the number of a user or a group by its name. Takes a number as it is. */
 static bool find_id(const char *text, size_t bytes, bool is_group, unsigned *id)
 {
     char name[64];
@@ -182,7 +183,7 @@ static bool find_id(const char *text, size_t bytes, bool is_group, unsigned *id)
     if (strspn(name, "0123456789") == bytes) {
         uint64_t number;
         const bool fits =
-            qd_read_decimal(name, &number) && number < UINT_MAX; /* UINT_MAX: as it is */
+            qd_read_decimal(name, &number) && number < UINT_MAX; /* UINT_MAX: unchanged */
         *id = (unsigned)number;
         return fits;
     }
@@ -268,7 +269,7 @@ static bool set_option(int fd, int level, int option)
     return setsockopt(fd, level, option, &on, sizeof(on)) == 0;
 }
 
-/* Not bound yet. -1: errno says why. */
+/* Returns a new socket that is not bound yet, or -1 with the reason in errno. */
 static int open_tcp(int family)
 {
     const int fd = open_socket(family);
@@ -282,8 +283,9 @@ static int open_tcp(int family)
     return -1;
 }
 
-/* SO_REUSEPORT comes only after the bind, which so fails where somebody else has the address, even
- * another quantd that shares it among its own sockets. */
+/* Listens on a TCP address. SO_REUSEPORT is set only after the bind. The bind therefore fails if
+ * another process has the address, even if that is another quantd that shares the address among its
+ * own sockets. */
 static bool listen_tcp(struct qd_socket *listener, const char *address,
                        const struct sockaddr_storage *name, socklen_t name_bytes,
                        const struct qd_socket_settings *settings, struct qd_error *error)
@@ -299,7 +301,8 @@ static bool listen_tcp(struct qd_socket *listener, const char *address,
     return true;
 }
 
-/* On the accepted one: a Unix socket does not take it over from the one that listens. */
+/* Sets the size on the accepted socket, because a Unix socket does not inherit it from the
+ * listening one. */
 bool qd_socket_bound_send(int fd)
 {
     int family = AF_UNSPEC;

@@ -20,7 +20,7 @@ struct qd_tls_identity {
 
 struct qd_tls {
     const struct qd_config *config;
-    pthread_mutex_t lock; /* over `newest` */
+    pthread_mutex_t lock; /* protects `newest` */
     struct qd_tls_identity *newest;
     struct qd_file cert;
     struct qd_file key;
@@ -41,7 +41,8 @@ static gnutls_datum_t datum(const struct qd_file *file)
     return (gnutls_datum_t){(unsigned char *)file->text, (unsigned)file->bytes};
 }
 
-/* Of the first of a chain, which has to be one. Returns GnuTLS's result. */
+/* Reads the expiry of the first certificate of a chain, and so checks that it is a certificate.
+ * Returns GnuTLS's result. */
 static int read_expiry(const struct qd_file *cert, time_t *until)
 {
     gnutls_x509_crt_t parsed;
@@ -77,11 +78,13 @@ static bool refuse_cert(const struct qd_tls *tls, int result, struct qd_error *e
                            gnutls_strerror(result));
 }
 
-/* In the place of what there is. It also sees whether the two belong together. */
+/* Makes an identity of both files, and replaces the newest one with it. GnuTLS also checks that
+ * certificate and key belong together. The expiry is read first, because GnuTLS 3.7 leaks memory if
+ * it makes credentials of a text that is no certificate. */
 static bool make_identity(struct qd_tls *tls, struct qd_error *error)
 {
     time_t until;
-    int result = read_expiry(&tls->cert, &until); /* GnuTLS 3.7 loses memory for one that is none */
+    int result = read_expiry(&tls->cert, &until);
     if (result < 0)
         return refuse_cert(tls, result, error);
     struct qd_tls_identity *identity = calloc(1, sizeof(*identity));
@@ -182,7 +185,7 @@ struct qd_tls_identity *qd_tls_begin(struct qd_tls *tls, void *session,
     if (gnutls_credentials_set(own, GNUTLS_CRD_CERTIFICATE, identity->credentials) >= 0)
         return identity;
     qd_tls_end(identity);
-    return NULL; /* it has those that libmicrohttpd gave it, and these stay */
+    return NULL; /* the session keeps the credentials that libmicrohttpd gave it */
 }
 
 void qd_tls_end(struct qd_tls_identity *identity)
@@ -215,7 +218,8 @@ size_t qd_tls_decrypted_bytes(void *session)
 
 /* ---- A client ----------------------------------------------------------------------------- */
 
-/* A negative result of GnuTLS's ends it. */
+/* Sends the question and reads the answer. Returns the answer's length, or a negative result of
+ * GnuTLS. */
 static ssize_t exchange(gnutls_session_t session, const char *question, char *answer, size_t room)
 {
     ssize_t result;
@@ -225,7 +229,7 @@ static ssize_t exchange(gnutls_session_t session, const char *question, char *an
     if (result < 0)
         return result;
     size_t count = 0;
-    do { /* the same bytes again, where a signal came between */
+    do { /* the same bytes again, if a signal interrupted the call */
         result = gnutls_record_send(session, question, strlen(question));
     } while (result < 0 && gnutls_error_is_fatal((int)result) == 0);
     while (result >= 0 && count < room) {
