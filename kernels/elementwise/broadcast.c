@@ -47,8 +47,9 @@ static bool is_whole(const struct qk_broadcast_axis *axis)
     return axis->scale_stride == 0 && axis->zero_point_stride == 0;
 }
 
-/* Merges `inner` into `outer`, if stepping through `inner` arrives where one step of `outer` does,
- * and the parameters either repeat within `inner` or go on. */
+/* Merges `inner` into `outer`, if stepping through all of `inner` arrives where one step of `outer`
+ * does, and the parameters either stay the same within `inner` or go on in `outer`. Returns false
+ * if they cannot be merged. */
 static bool merge(struct qk_broadcast_axis *outer, const struct qk_broadcast_axis *inner)
 {
     const size_t blocks = inner->size / inner->block;
@@ -72,7 +73,7 @@ static bool merge(struct qk_broadcast_axis *outer, const struct qk_broadcast_axi
 
 void qk_broadcast_simplify(struct qk_broadcast *broadcast)
 {
-    uint32_t rank = 0; /* of the simple axes, which take the place of the others from the front */
+    uint32_t rank = 0; /* of the simplified axes, which replace the others from the front */
     for (uint32_t i = 0; i < broadcast->rank; i++) {
         struct qk_broadcast_axis axis = broadcast->axes[i];
         if (axis.size == 1)
@@ -93,7 +94,7 @@ void qk_broadcast_simplify(struct qk_broadcast *broadcast)
 
 static size_t block_at(const struct qk_broadcast_axis *axis, size_t index)
 {
-    return axis->block == 1 ? index : index / axis->block; /* a division costs more than all else */
+    return axis->block == 1 ? index : index / axis->block; /* a division costs more than the rest */
 }
 
 /* Moves along an axis from one index to a later one. */
@@ -116,7 +117,7 @@ static void rewind_row(struct qk_row_segment *row, const struct qk_broadcast_axi
     row->zero_point -= blocks * axis->zero_point_stride;
 }
 
-/* Finds the row that the indices of all outer axes name. */
+/* Finds the row at the cursor's indices on the outer axes. */
 static void find_row(struct qk_broadcast_cursor *cursor)
 {
     const struct qk_broadcast *broadcast = cursor->broadcast;

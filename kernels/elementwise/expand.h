@@ -1,23 +1,23 @@
-/* Expands parameters: writes them out for each element, where too few elements share a block for a
- * call of a kernel. Gathers elements that strides lay apart. */
+/* Expands parameters: writes them out for each element, if blocks are too short for a kernel call
+ * each. Gathers elements that are strides apart. */
 #ifndef KERNELS_ELEMENTWISE_EXPAND_H
 #define KERNELS_ELEMENTWISE_EXPAND_H
 
 #include "kernels/elementwise/broadcast.h"
 
-/* So many elements are expanded at a time: they stay in the first cache. */
+/* How many elements are expanded at a time; they stay in the first cache. */
 #define QK_EXPAND_COUNT 1024
 
-/* The parameters of all blocks: words of 32 bits, of which only the kernel knows what they are.
- * NULL: there are none. */
+/* The parameters of all blocks, as 32-bit words whose meaning only the kernel knows. NULL: there
+ * are none. */
 struct qk_parameters {
     const uint32_t *scales;
     const uint32_t *zeros;
-    const uint32_t *offsets; /* as many as scales, in the same places */
+    const uint32_t *offsets; /* one for each scale, at the same index */
 };
 
-/* Writes `count` words, and up to QK_REPEAT_SLACK - 1 behind them: from[0] as often as a block has
- * elements, less `done` of them, then from[stride], and so on. */
+/* Writes `count` words, and up to QK_REPEAT_SLACK - 1 words behind them: from[0] `block - done`
+ * times, then from[stride] `block` times, and so on. */
 typedef void (*qk_repeat_fn)(uint32_t *to, size_t count, const uint32_t *from, size_t stride,
                              size_t block, size_t done);
 
@@ -30,13 +30,13 @@ struct qk_expanded {
     uint32_t *offsets;
 };
 
-/* Writes the parameters of each element of a segment from element `at` on, and up to
- * QK_REPEAT_SLACK - 1 elements behind the last one. */
+/* Writes the parameters of each element of a segment, from index `at` on. Writes up to
+ * QK_REPEAT_SLACK - 1 words behind the last one. */
 void qk_expand_parameters(qk_repeat_fn repeat, const struct qk_parameters *parameters,
                           const struct qk_row_segment *segment, const struct qk_expanded *to,
                           size_t at);
 
-/* Copies a segment's elements of 1, 2 or 4 `bytes` to `to`. */
+/* Copies a segment's elements, of `bytes` bytes each (1, 2 or 4), to `to`. */
 void qk_gather_elements(const void *x, size_t bytes, const struct qk_row_segment *segment,
                         void *to);
 

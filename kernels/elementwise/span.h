@@ -1,36 +1,35 @@
-/* A span is what a traversal hands to an element-wise operator, whether that makes floats of
- * integers or integers of floats: elements one behind the other, and where the parameters of each
- * are. */
+/* A span is what a traversal passes to a kernel in one call: consecutive elements, and where the
+ * parameters of each element are. Dequantizers and quantizers both take spans. */
 #ifndef KERNELS_ELEMENTWISE_SPAN_H
 #define KERNELS_ELEMENTWISE_SPAN_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Element i < count of y is made of element i of x and of the parameters q,
+/* Element i < count of y is made of element i of x and of the parameters with index
  *
  *   q = p + (done + i) / block, modulo the period if there is one */
 struct qk_span {
-    const void *x; /* no alignment */
+    const void *x; /* may have any alignment */
     void *y;       /* aligned as its type is; overlaps nothing else */
-    /* Where the span begins in x and y: indices, since 2- and 4-bit elements need not begin a
-     * byte. */
+    /* Indices of the span's first element in x and y. They are not part of the pointers, because
+     * elements of 2 or 4 bits need not begin at a byte. */
     size_t x_first;
     size_t y_first;
     size_t count;
-    size_t block;  /* elements that share their parameters; SIZE_MAX: all */
-    size_t done;   /* elements of the first block that come before this span's */
-    size_t period; /* behind the parameters of so many blocks come the first again; 0: never */
-    size_t p;      /* of the first block; 0 where there is no period */
-    /* A word of 32 bits for each block, whatever a kernel says that it is; 4-byte aligned. */
+    size_t block;  /* how many elements share their parameters; SIZE_MAX: all */
+    size_t done;   /* how many elements of the first block come before the span */
+    size_t period; /* after how many blocks the parameters begin again; 0: never */
+    size_t p;      /* index of the first block's parameters; 0 if there is no period */
+    /* One 32-bit word for each block, 4-byte aligned. Each kernel's contract says what it is. */
     const void *scales;
     const void *zeros;   /* NULL: none */
     const void *offsets; /* NULL: none */
-    bool stream;         /* past the caches, where y is 64-byte aligned */
+    bool stream;         /* write past the caches where y is 64-byte aligned */
 };
 
-/* Vector kernels take blocks of so many elements or more, and of 1 without a period: what a
- * vector's lanes want are then the parameters of one or two blocks, or as many in a row. */
+/* Vector kernels take blocks of at least this many elements, and blocks of 1 without a period. The
+ * lanes of a vector then need the parameters of one or two blocks, or consecutive parameters. */
 #define QK_BLOCK_MIN ((size_t)16)
 
 static inline bool qk_span_takes_blocks(const struct qk_span *span)
@@ -38,11 +37,11 @@ static inline bool qk_span_takes_blocks(const struct qk_span *span)
     return span->block >= QK_BLOCK_MIN || (span->block == 1 && span->period == 0);
 }
 
-/* The part of a span that has its elements [begin, end). */
+/* Returns the part of a span that has its elements [begin, end). */
 struct qk_span qk_span_part(const struct qk_span *span, size_t begin, size_t end);
 
-/* How many bytes lie before those in which element `*first` begins; of `*first`, what is within a
- * byte is left. */
+/* Returns how many bytes lie before the byte in which element `*first` begins, and reduces `*first`
+ * to the element's index within that byte. */
 static inline size_t qk_span_take_bytes(size_t *first, unsigned bits)
 {
     const size_t index = *first;
@@ -50,9 +49,9 @@ static inline size_t qk_span_take_bytes(size_t *first, unsigned bits)
     return bits < 8 ? index / 8 * bits + index % 8 * bits / 8 : index * (bits / 8);
 }
 
-/* The same span, whose x and y are the bytes in which its elements begin. Each field is copied
- * alone: who calls a kernel has just written some of them, and a copy of the whole would wait for
- * that. */
+/* Returns the same span with x and y moved to the bytes in which its elements begin. Each field is
+ * copied by itself: the caller of a kernel has just written some of them, and a copy of the whole
+ * struct would wait for that. */
 static inline struct qk_span qk_span_moved(const struct qk_span *span, unsigned x_bits,
                                            unsigned y_bits)
 {

@@ -8,22 +8,23 @@
 
 #define UNIT_ELEMENTS_MIN ((size_t)4096)
 #define UNIT_ELEMENTS_MAX ((size_t)1 << 18)
-/* Rough: of a call; of expanding an element's parameters; and of finding a segment of elements that
- * share some, for each axis. */
+/* Rough costs in cycles: a kernel call; expanding the parameters of one element; and finding a
+ * segment of elements that share parameters, for each axis. */
 #define CALL_CYCLES 400.0
 #define EXPAND_CYCLES 0.6
 #define SEGMENT_CYCLES 24.0
 
-/* A row, or a block, is worth a call of the kernel if it has so many elements. A call may begin and
- * end with single elements, where a byte of x or a cache line of y has others, too. */
+/* A row or a block with at least this many elements is worth a kernel call. The call may begin and
+ * end with single elements, if a byte of x or a cache line of y has elements of other calls, too.
+ */
 #define ROW_MIN 512
 
-/* Elements of a call whose parameters the plan has expanded: more than are expanded for one call,
- * since a call costs as much as some 50 of them. Two kinds of parameters stay in a first cache of
- * 32 KiB, unless the period is one of the longest. */
+/* How many elements a call has if the plan has expanded their parameters. They are more than are
+ * expanded for a single call, because a call costs as much as some 50 elements. Two kinds of
+ * parameters stay in a first cache of 32 KiB, unless the period is one of the longest. */
 #define PERIOD_CALL ((size_t)2048)
 
-/* Parameters of blocks with fewer elements cost less when they are expanded. */
+/* Blocks with fewer elements cost less if their parameters are expanded. */
 #define SHORT_BLOCK 64
 
 struct state;
@@ -34,17 +35,19 @@ struct state {
     traverse_fn *traverse;
     struct qk_span span; /* what all calls have in common */
     size_t count;
-    size_t unit; /* elements */
+    size_t unit; /* elements of a unit */
     bool joined; /* a call takes all blocks of a row */
-    bool packed; /* element i of y is element i of x */
+    bool packed; /* element i of y is made of element i of x */
     size_t period;
-    struct qk_expanded repeated; /* parameters from any phase on as far as a call reaches */
+    /* The parameters of a period, repeated so far that a call may begin anywhere in the period. */
+    struct qk_expanded repeated;
     struct qk_broadcast broadcast;
 };
 
-/* ---- The traversals: elements [begin, end), of which span.x and span.y have the first of all  */
+/* ---- Traversals: elements [begin, end); span.x and span.y point at the whole tensors --------- */
 
-/* Calls the kernel for `count` elements of x from `first` on, and moves on in y. */
+/* Calls the kernel for `count` elements of x from `first` on, and moves the span behind them in y.
+ */
 static void call(const struct state *state, struct qk_span *span, size_t first, size_t count)
 {
     span->x_first = first;
@@ -63,7 +66,8 @@ static void set_parameters(struct qk_span *span, const struct qk_parameters *par
         span->offsets = parameters->offsets + scale;
 }
 
-/* One call for all: the parameters go on, or begin again, with nothing between. */
+/* Makes one call for all elements: the parameters of blocks are consecutive, and begin again after
+ * a period if there is one. */
 static void traverse_blocks(const struct state *state, struct qk_span span, size_t begin,
                             size_t end)
 {
@@ -74,8 +78,8 @@ static void traverse_blocks(const struct state *state, struct qk_span span, size
     call(state, &span, begin, end - begin);
 }
 
-/* A call for each row, where those are long; or for each block, where the parameters of a row are
- * not side by side. */
+/* Makes a call for each row, if rows are long, or for each block, if the parameters of a row are
+ * not consecutive. */
 static void traverse_rows(const struct state *state, struct qk_span span, size_t begin, size_t end)
 {
     struct qk_broadcast_cursor cursor;
@@ -102,7 +106,7 @@ static void set_expanded(const struct qk_expanded *expanded, size_t at, struct q
     span->offsets = expanded->offsets ? expanded->offsets + at : NULL;
 }
 
-/* Calls with parameters that the plan has expanded, once for all. */
+/* Makes calls with parameters that the plan has expanded once for all calls. */
 static void traverse_period(const struct state *state, struct qk_span span, size_t begin,
                             size_t end)
 {
@@ -116,7 +120,8 @@ static void traverse_period(const struct state *state, struct qk_span span, size
     }
 }
 
-/* Calls with parameters that are expanded just before, of as many segments as there is room for. */
+/* Makes calls with parameters that are expanded just before each call, for as many segments as
+ * there is room for. */
 static void traverse_expanded(const struct state *state, struct qk_span span, size_t begin,
                               size_t end)
 {
@@ -178,8 +183,9 @@ static bool is_packed(const struct qk_broadcast *broadcast)
     return true;
 }
 
-/* After how many elements the parameters begin again; 0: never, or too late, or it cannot be used:
- * parameters that are yet to be packed cannot be expanded. */
+/* Returns after how many elements the parameters begin again. Returns 0 if they never do, or only
+ * after too many elements. Also returns 0 if the elements of x are not consecutive, or if the
+ * parameters are not packed yet and so cannot be expanded. */
 static size_t period_of(const struct state *state)
 {
     const struct qk_broadcast *broadcast = &state->broadcast;
@@ -192,7 +198,7 @@ static size_t period_of(const struct state *state)
     return period <= QK_ELEMENTWISE_PERIOD_MAX && period < state->count ? period : 0;
 }
 
-/* Repeats the first `count` words until there are `room` of them. */
+/* Repeats the first `count` words until there are `room` words. `words` may be NULL. */
 static void repeat_words(uint32_t *words, size_t count, size_t room)
 {
     while (words && count < room) {
@@ -203,7 +209,7 @@ static void repeat_words(uint32_t *words, size_t count, size_t room)
 }
 
 /* Expands the parameters of one period, and repeats them for as many elements as a call may have.
- */
+ * Returns false if memory has run out. */
 static bool repeat(struct state *state, struct qk_memory memory)
 {
     const size_t reach = state->period + PERIOD_CALL;
@@ -228,7 +234,7 @@ static bool repeat(struct state *state, struct qk_memory memory)
     return true;
 }
 
-/* Whether one call may take all blocks of a row. */
+/* Returns whether one call may take all blocks of a row. */
 static bool joins(const struct state *state, const struct qk_broadcast_axis *inner)
 {
     const bool steps = inner->scale_stride == 1 &&
@@ -236,8 +242,8 @@ static bool joins(const struct state *state, const struct qk_broadcast_axis *inn
     return steps && (inner->block == 1 || inner->block >= QK_BLOCK_MIN);
 }
 
-/* After how many blocks of a packed x the parameters begin again; 0: never, or what begins again is
- * not side by side. */
+/* Returns after how many blocks of a packed x the parameters begin again. Returns 0 if they never
+ * do, or if the parameters that repeat are not one row of whole blocks. */
 static size_t blocks_of(const struct qk_broadcast *broadcast)
 {
     const struct qk_broadcast_axis *outer = &broadcast->axes[0];
@@ -275,7 +281,8 @@ static void choose(struct state *state)
     state->span.block = 1;
 }
 
-/* How many neighbours share parameters, or are found together. */
+/* Returns how many elements a segment has: those of a block or, if blocks have one element or are
+ * whole rows, those of a row. */
 static size_t segment_elements(const struct qk_broadcast *broadcast)
 {
     const struct qk_broadcast_axis *inner = &broadcast->axes[broadcast->rank - 1];
@@ -284,7 +291,8 @@ static size_t segment_elements(const struct qk_broadcast *broadcast)
     return count > 0 ? count : 1; /* an empty tensor has none */
 }
 
-/* Cuts units: the largest power of two of elements that takes no longer than a unit should. */
+/* Cuts the tensor into units. A unit has the largest power of two of elements that takes no longer
+ * than a unit should, but at least UNIT_ELEMENTS_MIN and at most UNIT_ELEMENTS_MAX. */
 static void set_units(struct state *state, const struct qk_elementwise_tuning *tuning,
                       struct qk_plan *plan)
 {
@@ -321,7 +329,8 @@ static enum qk_status set_output(const struct qk_instance *instance, const struc
     return QK_OK;
 }
 
-/* Without zero points nothing steps through them. */
+/* Copies and simplifies the strides. If there are no zero points, their strides become 0, so that
+ * more axes can be merged. */
 static void copy_broadcast(struct qk_broadcast *to, const struct qk_broadcast *from, bool has_zeros)
 {
     to->rank = from->rank;
@@ -357,7 +366,7 @@ enum qk_status qk_elementwise_plan(const struct qk_elementwise *elementwise,
     const size_t x_bytes = x->count / 8 * elementwise->x_bits;
     const size_t y_bytes = plan->output_bytes[0];
     const bool stream = x_bytes >= tuning->stream_bytes || y_bytes >= tuning->stream_bytes;
-    memset(state, 0, offsetof(struct state, broadcast)); /* which is large, and mostly not used */
+    memset(state, 0, offsetof(struct state, broadcast)); /* all but `broadcast`, which is large */
     state->count = x->count;
     state->span.stream = stream;
     state->elementwise = *elementwise;

@@ -1,5 +1,5 @@
-/* Applies an element-wise operator to a whole tensor by few, long calls of its kernel, each with a
- * span, whatever the granularity is. */
+/* Applies an element-wise operator to a whole tensor in few, long calls of its kernel, each with a
+ * span, for every granularity. */
 #ifndef KERNELS_ELEMENTWISE_TRAVERSAL_H
 #define KERNELS_ELEMENTWISE_TRAVERSAL_H
 
@@ -7,38 +7,39 @@
 #include "kernels/elementwise/expand.h"
 #include "kernels/elementwise/span.h"
 
-/* Where parameters repeat after at most so many elements, they are expanded once for all. */
+/* If parameters repeat after at most this many elements, they are expanded once for all calls. */
 #define QK_ELEMENTWISE_PERIOD_MAX 2048
 
-/* What was chosen for a machine (kernels/choice.h). */
+/* What is chosen for a machine (kernels/choice.h). */
 struct qk_elementwise_tuning {
-    size_t stream_bytes; /* outputs go past the caches where x or they have so many */
-    double unit_ns;      /* that a unit should take */
+    size_t stream_bytes; /* outputs go past the caches if x or y has at least this many bytes */
+    double unit_ns;      /* how long a unit should take */
     double cycle_ns;
-    double byte_ns; /* to move a byte to or from memory */
+    double byte_ns; /* how long it takes to move a byte to or from memory */
 };
 
-/* An element-wise operator, as a traversal sees it: the kernel for its spans, and all that it
- * needs. */
+/* An element-wise operator for a traversal: its kernel, and all that the kernel needs. */
 struct qk_elementwise {
     const char *name;
     void (*run)(const void *context, const struct qk_span *span);
     const void *context;  /* outlives the plan */
-    void (*finish)(void); /* after the last streaming span of a run, before others may read y */
+    void (*finish)(void); /* after the last streaming span of a run, before y is read */
     qk_repeat_fn repeat;
-    double element_cycles; /* a rough guess for one element, in a cache */
-    unsigned x_bits;       /* of an element; with less than 8, x has no strides */
+    double element_cycles; /* rough: cycles for one element, in a cache */
+    unsigned x_bits;       /* of an element; with less than 8 bits, x has no strides */
     unsigned y_bits;
     struct qk_parameters parameters; /* outlive the plan */
-    bool whole;                      /* parameters are there already: a plan may read them */
+    bool whole; /* the parameters are packed already, so a plan may read them */
 };
 
-/* Memory for `count` words of 32 bits, at least for one, so that NULL always means that there is
- * none. */
+/* Allocates `count` 32-bit words, and at least one, so that NULL always means that memory has run
+ * out. */
 void *qk_alloc_words(size_t count, struct qk_memory memory);
 
-/* Fills the plan's first output, of this type and the shape of x, which is the instance's first
- * input, and its units, kernel, run and state. `elementwise` and `broadcast` are copied. */
+/* Fills the plan's first output, and its units, kernel, run and state. The output has type y_type
+ * and the shape of x, which is the instance's first input. `elementwise` and `broadcast` are
+ * copied. Returns QK_INVALID if the output is too large for memory, and QK_NO_MEMORY if `memory`
+ * has run out. */
 enum qk_status qk_elementwise_plan(const struct qk_elementwise *elementwise,
                                    const struct qk_instance *instance, const struct qk_tensor *x,
                                    enum qk_type y_type, const struct qk_broadcast *broadcast,

@@ -1,5 +1,5 @@
-/* Eight floats in two vectors of NEON, and what both element-wise cores do with them. Two at a
- * time, so that the loops that both share have as many elements in a chunk, and as little around
+/* Eight floats in two NEON vectors, and what both element-wise cores do with them. With two vectors
+ * at a time, the loops that both cores share have as many elements in a chunk, and as little around
  * it, as with AVX2. Only for dequantize_neon.c and quantize_neon.c. */
 #ifndef KERNELS_ELEMENTWISE_VECTOR_NEON_H
 #define KERNELS_ELEMENTWISE_VECTOR_NEON_H
@@ -16,7 +16,7 @@ typedef float32x4x2_t vector; /* of 8 floats */
 typedef uint32x4x2_t words;   /* of 8 integers */
 typedef uint8x16x2_t octets;  /* of 32 bytes */
 
-/* The same operation on both halves. */
+/* A pair of vectors, of which each argument is a half. */
 #define EACH(type, ...) ((type){{__VA_ARGS__}})
 
 INLINE vector splat(float value)
@@ -60,14 +60,14 @@ INLINE vector multiply(vector a, vector b)
     return EACH(vector, a.val[0] * b.val[0], a.val[1] * b.val[1]);
 }
 
-/* `yes` where a bit of the condition is set, and `no` where it is not. */
+/* Returns, for each bit, `yes` if the condition's bit is set, and otherwise `no`. */
 INLINE words choose(words condition, words yes, words no)
 {
     return EACH(words, vbslq_u32(condition.val[0], yes.val[0], no.val[0]),
                 vbslq_u32(condition.val[1], yes.val[1], no.val[1]));
 }
 
-/* The first `count` elements of `before` and the others of `after`. */
+/* Returns the first `count` elements of `before` and the remaining elements of `after`. */
 INLINE vector mix_one(vector before, vector after, size_t count)
 {
     static const uint32_t places[8] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -77,8 +77,8 @@ INLINE vector mix_one(vector before, vector after, size_t count)
     return vector_of_words(choose(is_before, words_of_vector(before), words_of_vector(after)));
 }
 
-/* FP16 from FP32 and back, by the conversions that every Armv8-A has. Payloads of NaNs stay, as far
- * as there is room. */
+/* Converts FP32 to FP16 and back, by the conversions that every Armv8-A has. Payloads of NaNs stay,
+ * as far as there is room. */
 INLINE uint16x8_t fp16_of_vector(vector v)
 {
     return vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(v.val[0]), v.val[1]));
@@ -98,8 +98,9 @@ INLINE vector vector_of_bf16(uint16x8_t halves)
                 vreinterpretq_f32_u16(vzip2q_u16(none, halves)));
 }
 
-/* Bits to which 0x7fff may be added to round to BF16: with the lowest bit that stays added before,
- * ties go to even. A test gives -1 where it is set; of shifts these CPUs do fewer at once. */
+/* Returns bits to which 0x7fff may be added to round to BF16. The lowest bit that stays is added
+ * here, so that ties go to even. A test gives -1 if that bit is set. A shift would do the same, but
+ * these CPUs do fewer shifts than tests at once. */
 INLINE uint32x4_t with_lowest_bf16(uint32x4_t bits)
 {
     return vsubq_u32(bits, vtstq_u32(bits, vdupq_n_u32(0x10000)));

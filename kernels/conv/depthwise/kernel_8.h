@@ -1,16 +1,19 @@
-/* Depthwise convolutions on vectors of 8 lanes, as kernels/conv/depthwise/depthwise.h has them: the
- * loops. Only for kernel_ymm.h and kernel_neon.h, which define before they include this:
+/* The loops of depthwise convolutions on vectors of 8 lanes (kernels/conv/depthwise/depthwise.h).
+ * Only for kernel_ymm.h and kernel_neon.h. When they include this file, these are defined:
  *
- * - PLACE: where in a quad its taps are while it is bytes;
- * - HALF: from the quads that the first word of weights meets to those of the next one;
+ * - PLACE[t]: which byte of a quad tap t gets, until store_quads stores the quad;
+ * - HALF(buffer_bytes): how many bytes lie between the quads that the first word of weights is
+ *   multiplied by and those of the next word;
  * - bytes_16 and load_16; bytes_32, load_32 and splat_32; twice_16 and join_16, which make
- *   one of them of the other; permute_32, which takes both halves by an order, in which 0x80 is
- *   none and gives 0, and xors them;
- * - taps_8: a word of 4 bytes for each lane, and splat_taps;
- * - sums_8 and splat_sum; requantize_32: bytes of four vectors of sums;
- * - store_quads: stores 8 quads in a channel buffer whose halves are `half` bytes apart;
- * - store_weights: orders dense weights to those of 4 quads, each some words of 4 bytes;
- * - add_products: adds products to 8 sums; base_of: quads by an address that suits their loads. */
+ *   bytes_32 of bytes_16; permute_32, which permutes each half by an order, in which 0x80 gives 0,
+ *   and xors the result;
+ * - taps_8, a word of 4 bytes for each lane, and splat_taps;
+ * - sums_8 and splat_sum; requantize_32, which makes bytes of four vectors of sums;
+ * - store_quads, which stores 8 quads in a channel buffer whose halves are `half` bytes apart;
+ * - store_weights, which permutes dense weights into the weights of 4 quads, each of some words of
+ *   4 bytes;
+ * - add_products, which adds products to 8 sums; base_of, which returns the address of quads in a
+ *   form that suits their loads. */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_8_H
 #define KERNELS_CONV_DEPTHWISE_KERNEL_8_H
 
@@ -24,21 +27,21 @@
 enum {
     TAPS = QK_DEPTHWISE_TAPS,
     LOAD = QK_DEPTHWISE_LOAD_8,
-    QUADS = LOAD / TAPS, /* of a load */
-    LANES = 2 * QUADS,   /* a load for each half of a vector */
-    VECTORS = 4,         /* at a time */
+    QUADS = LOAD / TAPS, /* quads of a load */
+    LANES = 2 * QUADS,   /* a vector has one load for each half */
+    VECTORS = 4,         /* vectors of an N tile */
     BYTES = 2 * LOAD
 };
 
 /* ---- Load patterns ------------------------------------------------------------------------- */
 
-/* Loads of x that make 8 quads each, by the same permutation: those of each row of quads of a phase
- * or, where there is a single row, `to_step` bytes on in that row. What a vector has behind its
- * row's last quad becomes fill. */
+/* Loads of x that the same permutation turns into 8 quads each. Each load makes the same quads of
+ * another row of a phase or, if there is a single row, quads `to_step` bytes further on in that
+ * row. Bytes of a vector behind the last quad of its row become fill. */
 struct load_pattern {
-    uint8_t order[BYTES]; /* which bytes of a load; 0x80: none, which gives 0 */
-    uint8_t flip[BYTES];  /* what they are xored with: makes x unsigned, and fill of 0 */
-    size_t offset[2];     /* where in a channel the two halves of a vector are loaded */
+    uint8_t order[BYTES]; /* which bytes of a load; 0x80 gives 0 */
+    uint8_t flip[BYTES];  /* xored with these bytes: turns x into operands, and 0 into fill */
+    size_t offset[2];     /* bytes of a channel at which the two halves of a vector are loaded */
     size_t offset_step;
     size_t to, to_step;
     size_t count;
@@ -47,8 +50,8 @@ struct load_pattern {
 _Static_assert(sizeof(struct load_pattern) <= sizeof(struct qk_depthwise_load_pattern),
                "patterns share their room");
 
-/* Works out one half of a vector, whose first quad is number `quad` of its row; its load begins
- * where the quad number `first` looks. */
+/* Works out one half of a vector. Its first quad is number `quad` of its row, and its load begins
+ * at the element that quad number `first` reads. */
 static void see_half(const struct qk_depthwise_job *job, size_t array, size_t first, size_t quad,
                      struct load_pattern *pattern, size_t half)
 {
@@ -74,8 +77,9 @@ static void see_half(const struct qk_depthwise_job *job, size_t array, size_t fi
     pattern->offset[half] += (size_t)begin;
 }
 
-/* Joins two load patterns of a single row of quads, if the one behind goes on where `pattern` ends
- * and by the same permutation; false: it does not. */
+/* Merges `pattern` into `behind`, which makes the next quads of the same single row, if both have
+ * the same permutation and the load of `behind` begins `step` bytes further on. Returns false if
+ * they cannot be merged. */
 static bool join_pattern(const struct load_pattern *pattern, struct load_pattern *behind,
                          size_t step)
 {
@@ -93,8 +97,8 @@ static bool join_pattern(const struct load_pattern *pattern, struct load_pattern
     return true;
 }
 
-/* Adds the loads of a phase, from the last quads of rows to the first: the last ones write fill
- * behind their row, which the beginning of the next row then overwrites. */
+/* Adds the load patterns of a phase, and returns how many. The last quads of rows come first: these
+ * loads write fill behind their row, which the beginning of the next row then overwrites. */
 static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t plane,
                         size_t phase, size_t quad_row, struct load_pattern *patterns)
 {
@@ -113,7 +117,7 @@ static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t
     const size_t quad_rows = inside.end - inside.begin;
     const size_t row = (size_t)qk_conv_input_index(rows, job->row + inside.begin, phase);
     const size_t offset = plane + row * (size_t)columns->in;
-    /* Whether one load has all that 8 quads see. */
+    /* True if one load has all bytes of 8 quads. */
     const bool one =
         (LANES - 1) * columns->stride + (int64_t)(layout->taps - 1) * columns->dilation < LOAD;
     size_t count = 0;
@@ -123,7 +127,7 @@ static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t
         *pattern = (struct load_pattern){
             .offset = {offset, offset},
             .offset_step = quad_rows > 1 ? (size_t)(rows->stride * columns->in)
-                                         : 0, /* of a single row it could overflow */
+                                         : 0, /* for a single row it could overflow */
             .to = ((quad_row + inside.begin) * layout->pitch + quad) * TAPS,
             .to_step = layout->pitch * TAPS,
             .count = quad_rows,
@@ -155,7 +159,7 @@ static size_t find_patterns(const struct qk_depthwise_job *job, struct load_patt
 
 /* ---- Quads ------------------------------------------------------------------------------- */
 
-/* Loads 16 bytes of x, or what there is of them before the end of x. */
+/* Loads 16 bytes of x. With near_end, bytes behind the end of x are not read, but 0. */
 static inline bytes_16 load_x(const uint8_t *from, const uint8_t *x_end, const bool near_end)
 {
     uint8_t bytes[LOAD] = {0};
@@ -165,8 +169,8 @@ static inline bytes_16 load_x(const uint8_t *from, const uint8_t *x_end, const b
     return load_16(bytes);
 }
 
-/* Makes the quads of some channels by one permutation. `one`: both halves of a vector come from the
- * same load. */
+/* Makes the quads of a load pattern for channels [begin, end). `one`: both halves of a vector come
+ * from the same load. `near_end`: some loads would end behind x. */
 __attribute__((always_inline)) static inline void
 make_quad_rows(const struct qk_depthwise_job *job, const struct load_pattern *pattern, size_t begin,
                size_t end, const bool one, const bool near_end)
@@ -192,7 +196,7 @@ make_quad_rows(const struct qk_depthwise_job *job, const struct load_pattern *pa
     }
 }
 
-/* Makes the quads of channels [begin, end), in the channel buffers from the first on. */
+/* Makes the quads of channels [begin, end) in the channel buffers, from the first buffer on. */
 static void make_quads(const struct qk_depthwise_job *job, const struct load_pattern *patterns,
                        size_t count, size_t begin, size_t end)
 {
@@ -220,20 +224,19 @@ static void fill_buffers(const struct qk_depthwise_job *job)
 
 /* ---- Products ---------------------------------------------------------------------------- */
 
-/* What an output channel needs. It is passed by value, so that the compiler can see that storing y
- * does not change it. */
+/* The parameters of an output channel. They are passed by value, so that the compiler can see that
+ * storing y does not change them. */
 struct output {
     const uint32_t *offsets;
     size_t quads;
-    size_t
-        half; /* bytes of a channel buffer before the quads that the next words of weights meet */
+    size_t half; /* bytes from the quads of one word of weights to those of the next */
     struct qk_requantize requantize;
     const uint8_t *buffer, *weights;
     int32_t bias;
     float multiplier;
 };
 
-/* Adds the products of a word of weights. */
+/* Adds the products of one word of weights. */
 __attribute__((always_inline)) static inline void
 add_word(const uint8_t *quads, int32_t taps, const size_t vectors, sums_8 sums[VECTORS])
 {
@@ -257,12 +260,12 @@ __attribute__((always_inline)) static inline void add_quad(const struct output *
 #pragma GCC unroll 2
     for (size_t p = 1; p < words; p++) {
         memcpy(&taps, weights + p * TAPS, sizeof(taps));
-        if (taps != 0) /* or the quad has so few taps, or its channel no zero point */
+        if (taps != 0) /* 0 if the quad has too few taps, or its channel no zero point */
             add_word(quads + p * output->half, taps, vectors, sums);
     }
 }
 
-/* Does an N tile: lanes [first, first + LANES * vectors). Inlined with constants, so that the
+/* Computes an N tile: lanes [first, first + LANES * vectors). Inlined with constants, so that the
  * compiler keeps sums in registers. */
 __attribute__((always_inline)) static inline void run_n_tile(const struct output *output,
                                                              size_t first, const size_t words,
@@ -276,7 +279,7 @@ __attribute__((always_inline)) static inline void run_n_tile(const struct output
         add_quad(output, c, first, words, vectors, sums);
 #pragma GCC unroll 4
     for (size_t v = vectors; v < VECTORS; v++)
-        sums[v] = sums[0]; /* the compiler sees that it has requantized these */
+        sums[v] = sums[0]; /* the compiler sees that these are requantized already */
     uint8_t lanes[BYTES];
     requantize_32(&output->requantize, sums, output->multiplier, lanes);
     memcpy(y, lanes, vectors * LANES);
@@ -296,8 +299,8 @@ __attribute__((always_inline)) static inline void run_vectors(const struct outpu
         run_n_tile(output, first, words, 1, y);
 }
 
-/* Does all lanes of an output channel. The last vectors end where the lanes do, and so may repeat
- * some of those before them. */
+/* Computes all lanes of an output channel or, with partial_rows, of one of its rows. The last
+ * vectors end with the last lane, so they may compute some lanes again. */
 __attribute__((always_inline)) static inline void
 run_output(const struct output output, const size_t words, size_t count, uint8_t *y)
 {
@@ -313,8 +316,8 @@ run_output(const struct output output, const size_t words, size_t count, uint8_t
         memcpy(y, few, count);
 }
 
-/* Works out which dense weights become those of each 4 quads, counted from the first of them; 0x80:
- * none. */
+/* Works out which dense weights become the weights of each 4 quads, counted from the first of these
+ * weights. 0x80: none. */
 static void make_orders(const struct qk_depthwise_job *job)
 {
     for (size_t i = 0; i < qk_divide_up(job->quads, QUADS) * LOAD; i++) {
@@ -380,7 +383,7 @@ run_form(const struct qk_depthwise_job *job, const size_t words, const bool part
     }
 }
 
-/* `words`: of the weights of a quad. */
+/* Runs a unit. `words`: how many words the weights of a quad have. */
 __attribute__((always_inline)) static inline void run_unit(const struct qk_depthwise_job *job,
                                                            const size_t words)
 {

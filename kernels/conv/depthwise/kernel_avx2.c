@@ -1,13 +1,14 @@
-/* VPMADDWD: words of x, and weights less their zero point, two products to a sum. None of these
- * saturates (kernels/gemm/igemm_6x16_avx2.c). */
+/* Depthwise convolutions with VPMADDWD, which multiplies words and adds two products to a sum. The
+ * words are x, and weights less their zero point. No sum of two products saturates
+ * (kernels/gemm/igemm_6x16_avx2.c). */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
 
 #include <immintrin.h>
 
-/* Where in a quad of bytes its taps are, so that the even bytes are the words of one half of the
- * channel buffer and the odd ones those of the other. */
+/* The byte of a quad that each tap gets. The even bytes become the words of one half of the channel
+ * buffer, the odd bytes those of the other half. */
 static const uint8_t PLACE[QK_DEPTHWISE_TAPS] = {0, 2, 1, 3};
 
 static inline void store_quads(uint8_t *to, size_t half, __m256i bytes)

@@ -1,6 +1,7 @@
-/* VPDPBUSD on vectors of 16 lanes, four products to a sum: goes through a unit's channels, and
- * multiplies their channel buffers with the weights, four vectors of lanes at a time. Quads are
- * made in quads_avx512vbmi.c; small planes and wide kernels have ways of their own beside it. */
+/* Depthwise convolutions with VPDPBUSD on vectors of 16 lanes. It adds four products to a sum. This
+ * file goes through a unit's channels and multiplies their channel buffers by the weights, four
+ * vectors of lanes at a time. quads_avx512vbmi.c makes the quads. Small planes are computed by
+ * small_avx512vbmi.c, and wide kernels by rows_avx512vbmi.c. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
@@ -19,18 +20,18 @@ struct lanes {
     const uint32_t *offsets;
     size_t quads;
     size_t step;
-    __m512i quad_order; /* for padded_rows: which bytes of a load are a vector's quads */
-    size_t count;       /* of lanes */
-    size_t quad_rows;   /* for partial_rows: rows of lanes, quad_row_step apart in a channel buffer,
-                           y_step in y */
+    __m512i quad_order; /* for padded_rows: the permutation that turns a load into quads */
+    size_t count;       /* how many lanes */
+    size_t quad_rows;   /* for partial_rows: how many rows of lanes; they are quad_row_step bytes
+                           apart in a channel buffer, and y_step bytes apart in y */
     size_t quad_row_step, y_step;
-    size_t n_tile_bytes; /* of y: positions that an N tile of 64 lanes has */
-    size_t last_bytes;   /* those of the last N tile, if it is shorter; or 0 */
+    size_t n_tile_bytes; /* bytes of y, which are positions, in an N tile of 64 lanes */
+    size_t last_bytes;   /* bytes of y in the last N tile, if it is shorter; otherwise 0 */
     __m512i order;       /* puts packed bytes in order, without the gaps between rows */
     struct qk_requantize_512 to;
 };
 
-/* What an output channel has for itself. */
+/* The parameters of one output channel. */
 struct output {
     const uint8_t *buffer;
     const uint8_t *weights, *ones;
@@ -39,9 +40,9 @@ struct output {
     uint8_t *y;
 };
 
-/* How output channels are computed; all of it is constant where it is used. */
+/* How output channels are computed. The functions that take a form are inlined with constants. */
 struct form {
-    bool three;        /* there are three quads, as of the common 3x3 kernel */
+    bool three;        /* an output channel has three quads, as with the common 3x3 kernel */
     bool centred;      /* weights have a zero point */
     bool partial_rows; /* the lanes of each row are computed by themselves */
     bool padded_rows;  /* the channel buffer has padded rows, which are permuted into quads */
@@ -54,13 +55,13 @@ static inline __m512i broadcast_quad(const uint8_t *quad)
     return _mm512_set1_epi32(word);
 }
 
-/* Bytes in a channel buffer from a vector of lanes to the next. */
+/* Returns how many bytes further on the next vector of lanes begins in a channel buffer. */
 static inline size_t lanes_step(const struct lanes *lanes, const struct form form)
 {
     return form.padded_rows ? lanes->step : BYTES;
 }
 
-/* Adds the products of one quad of weights with the vectors of quads from `quads` on. */
+/* Adds the products of one quad of weights and the vectors of quads from `quads` on. */
 __attribute__((always_inline)) static inline void
 add_quad(const struct lanes *lanes, const uint8_t *quads, const uint8_t *quad, const size_t vectors,
          const struct form form, __m512i sums[VECTORS])
@@ -87,8 +88,8 @@ add_quads(const struct lanes *lanes, const uint8_t *buffer, const uint8_t *weigh
                      sums);
         return;
     }
-    /* Two vectors of sums instead of each one: a product has to wait for the one before that adds
-     * to the same sum. */
+    /* Two vectors of sums instead of one, because a product has to wait for the product before it
+     * that adds to the same sum. */
     __m512i others[VECTORS];
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
@@ -105,8 +106,8 @@ add_quads(const struct lanes *lanes, const uint8_t *buffer, const uint8_t *weigh
         sums[v] = _mm512_add_epi32(sums[v], others[v]);
 }
 
-/* Does an N tile: lanes [first, first + 16 * vectors). Inlined with constants, so that the compiler
- * keeps sums in registers. */
+/* Computes an N tile: lanes [first, first + 16 * vectors). Inlined with constants, so that the
+ * compiler keeps sums in registers. */
 __attribute__((always_inline)) static inline void
 run_n_tile(const struct lanes *lanes, const struct output *output, size_t first,
            const size_t vectors, const struct form form, uint8_t *y, uint64_t mask)
@@ -188,7 +189,7 @@ static struct lanes find_lanes(const struct qk_depthwise_job *job)
     };
 }
 
-/* Makes quads of the dense weights of `count` output channels from m on. */
+/* Lays out the dense weights of `count` output channels, from channel m on, as quads. */
 static inline void make_weights(const struct qk_depthwise_job *job, size_t m, size_t count)
 {
     const size_t bytes = qk_divide_up(job->quads, LANES) * BYTES;
@@ -298,7 +299,7 @@ static void run_unit(const struct qk_depthwise_job *job)
         run_quads(&left);
 }
 
-/* Adds up weights: eight output channels at a time, one in each 64-bit lane. */
+/* Adds up the weights of eight output channels at a time, one in each 64-bit lane. */
 static void sum_weights(const uint8_t *weights, size_t channels, size_t depth, int32_t *sums)
 {
     const __m512i ones = _mm512_set1_epi8(1);

@@ -1,4 +1,5 @@
-/* AVX-512's VPDPBUSD on vectors of 8 lanes, four products to a sum. */
+/* Depthwise convolutions with AVX-512's VPDPBUSD on vectors of 8 lanes. It adds four products to a
+ * sum. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__

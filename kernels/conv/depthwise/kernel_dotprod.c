@@ -1,11 +1,11 @@
-/* SDOT, four products to a sum. */
+/* Depthwise convolutions with SDOT, which adds four products to a sum. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __aarch64__
 
 #include <arm_neon.h>
 
-#define SUMS 2 /* registers of 8 sums */
+#define SUMS 2 /* registers that hold 8 sums */
 
 typedef uint8x16x2_t bytes_32;
 typedef int8x16_t taps_8;
@@ -34,7 +34,7 @@ const struct qk_depthwise qk_depthwise_s8s8_1x32__dotprod = {
     .kernel = "conv_depthwise_dotprod",
     .load_bytes = LOAD,
     .x_signed = true,
-    .cycles = 3, /* the same */
+    .cycles = 3, /* of Neoverse N1, in the model of tests/bench/RESULTS.md */
     .run = {[QK_EPILOGUE_BYTES] = run_bytes},
     .sum = sum_weights,
 };

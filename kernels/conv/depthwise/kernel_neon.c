@@ -1,12 +1,12 @@
-/* SMULL and SADALP: each sum has two lanes, which are added up in the end
- * (kernels/gemm/igemm_6x8_neon.c). */
+/* Depthwise convolutions with SMULL and SADALP. Each sum has two lanes, which are added up at the
+ * end (kernels/gemm/igemm_6x8_neon.c). */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __aarch64__
 
 #include <arm_neon.h>
 
-#define SUMS 4 /* registers of 8 sums */
+#define SUMS 4 /* registers that hold 8 sums */
 
 typedef uint8x16x2_t bytes_32;
 typedef int8x16_t taps_8;
@@ -27,7 +27,8 @@ static inline sums_8 add_products(sums_8 sums, bytes_32 x, taps_8 w)
 {
     const int8x16_t low = vreinterpretq_s8_u8(x.val[0]);
     const int8x16_t high = vreinterpretq_s8_u8(x.val[1]);
-    /* All quads at a time would leave too few registers for sums. */
+    /* Keeps the compiler from loading all quads at the same time, which would leave too few
+     * registers for sums. */
     __asm__ volatile("" : : : "memory");
     return (sums_8){{vpadalq_s16(sums.val[0], vmull_s8(vget_low_s8(low), vget_low_s8(w))),
                      vpadalq_s16(sums.val[1], vmull_high_s8(low, w)),

@@ -1,9 +1,10 @@
-/* Depthwise convolutions on vectors of 8 lanes in pairs of NEON's registers. Only for kernel_neon.c
- * and kernel_dotprod.c, which define before they include this what kernel_8.h says of sums and
- * products, and sums_of: 4 of 8 sums.
+/* Depthwise convolutions on vectors of 8 lanes, in pairs of NEON registers. Only for kernel_neon.c
+ * and kernel_dotprod.c. Before they include this file, they define bytes_32, taps_8, sums_8,
+ * splat_sum and add_products (kernel_8.h), SUMS, and sums_of, which returns 4 of 8 sums.
  *
- * A weight less its zero point may need more than a byte. So where there are zero points, a quad
- * meets three words: its weights, and two that make up what is subtracted from each of them. */
+ * A weight less its zero point may need more than a byte. If there are zero points, a quad is
+ * therefore multiplied by three words: its weights, and two words that add up to the negative zero
+ * point of each weight. */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_NEON_H
 #define KERNELS_CONV_DEPTHWISE_KERNEL_NEON_H
 
@@ -11,7 +12,7 @@
 
 #include "kernels/conv/requantize_neon.h"
 
-#define HALF(buffer_bytes) 0 /* all words meet the same quads */
+#define HALF(buffer_bytes) 0 /* all words are multiplied by the same quads */
 
 enum { WORDS = 3 };
 
@@ -24,7 +25,8 @@ static inline bytes_16 load_16(const uint8_t *from)
     return vld1q_u8(from);
 }
 
-/* In one register, which loads add constants to: the compiler would add up each address. */
+/* Keeps the address in one register, to which loads add constants. Otherwise the compiler would
+ * compute each address by itself. */
 static inline const uint8_t *base_of(const uint8_t *quads)
 {
     __asm__("" : "+r"(quads));
@@ -74,7 +76,7 @@ static inline void store_weights(uint8_t *to, bytes_16 dense, bytes_16 order, si
 {
     const bytes_16 weights = vqtbl1q_u8(dense, order);
     const bytes_16 there = vcltq_u8(order, vdupq_n_u8(16));
-    const int second = zero_point == INT8_MIN ? 1 : 0; /* 128 is no signed byte */
+    const int second = zero_point == INT8_MIN ? 1 : 0; /* 128 does not fit in a signed byte */
     if (words == 1) {
         vst1q_u8(to, weights);
         return;

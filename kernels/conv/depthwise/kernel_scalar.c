@@ -1,13 +1,13 @@
-/* What a depthwise kernel computes, in plain C: every other one gives these bytes. It reads x and
- * the weights as they come, and needs neither quads nor a workspace. */
+/* The reference of all depthwise kernels, in plain C: every other kernel gives the same bytes. It
+ * reads x and the weights as they are stored, and needs neither quads nor a workspace. */
 #include "kernels/conv/depthwise/depthwise.h"
 #include "kernels/conv/requantize.h"
 #include "kernels/conv/sizes.h"
 
 enum { CHUNK = 64 };
 
-/* The row of x that row `tap_row` of taps, counted over all outer taps, sees from row `row`; NULL:
- * it is outside. */
+/* Returns the row of x that row `tap_row` of taps reads for row `row` of y, or NULL if it is
+ * outside x. `tap_row` counts over all outer taps. */
 static const uint8_t *find_x_row(const struct qk_depthwise_job *job, const uint8_t *channel,
                                  size_t row, size_t tap_row)
 {
@@ -21,7 +21,8 @@ static const uint8_t *find_x_row(const struct qk_depthwise_job *job, const uint8
     return channel + plane + at * job->geometry->axis[QK_AXIS_COLUMN].in;
 }
 
-/* sums += (x ^ turned) * weight for `count` columns from `column` on. */
+/* Adds (x ^ turned) * weight to the sums of `count` columns from `column` on. x_row is NULL if the
+ * tap reads only padding. */
 static void add_tap(const struct qk_depthwise_job *job, const uint8_t *x_row, size_t column,
                     size_t count, size_t tap_column, int32_t turned, int32_t weight,
                     uint32_t sums[CHUNK])
@@ -36,8 +37,8 @@ static void add_tap(const struct qk_depthwise_job *job, const uint8_t *x_row, si
     }
 }
 
-/* Up to CHUNK columns of a row of output channel m. Bytes that are signed have their sign bits
- * turned, and what that adds to them is subtracted in the end. */
+/* Computes up to CHUNK columns of a row of output channel m. Signed operands have their sign bits
+ * flipped, which adds 128 to each. The products of these 128 are subtracted from the bias. */
 static void run_chunk(const struct qk_depthwise_job *job, size_t m, size_t row, size_t column,
                       size_t count, uint8_t *y)
 {

@@ -1,10 +1,10 @@
-/* Depthwise convolutions on vectors of 8 lanes in YMM registers. Only for kernel_avx2.c and
- * kernel_ymm_u8s8.h, which define before they include this what kernel_8.h says of quads, weights
- * and products, for __m256i and __m128i. */
+/* Depthwise convolutions on vectors of 8 lanes, in YMM registers. Only for kernel_avx2.c and
+ * kernel_ymm_u8s8.h. PLACE, store_quads, store_weights and add_products (kernel_8.h) must be
+ * defined before this file is included, for __m256i and __m128i. */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
 #define KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
 
-/* Nothing but x86 sets this, and only for the files of these suffixes. */
+/* Only x86 defines this macro, and only for files with these suffixes. */
 #ifdef __AVX2__
 
 #include "kernels/conv/requantize_avx2.h"
@@ -74,7 +74,7 @@ static void sum_weights(const uint8_t *weights, size_t channels, size_t depth, i
     const __m128i index = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m128i flip = _mm_set1_epi8((char)0x80);
     for (size_t m = 0; m < channels; m++, weights += depth) {
-        __m128i sum = _mm_setzero_si128(); /* of weights that were made unsigned */
+        __m128i sum = _mm_setzero_si128(); /* of weights made unsigned */
         for (size_t i = 0; i < depth; i += sizeof(sum)) {
             const size_t left = qk_size_min(depth - i, sizeof(sum));
             const __m128i there = _mm_cmpgt_epi8(_mm_set1_epi8((char)left), index);

@@ -1,12 +1,12 @@
-/* Depthwise convolutions on vectors of 8 lanes whose products take four bytes. Only for
- * kernel_avxvnni.c and kernel_avx512vnni.c, which define `add_products` before they include this.
- */
+/* Depthwise convolutions on vectors of 8 lanes, with products of four bytes. Only for
+ * kernel_avxvnni.c and kernel_avx512vnni.c, which define `add_products` before they include this
+ * file. */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_YMM_U8S8_H
 #define KERNELS_CONV_DEPTHWISE_KERNEL_YMM_U8S8_H
 
 #include "kernels/conv/depthwise/depthwise.h"
 
-/* Nothing but x86 sets this, and only for the files of these suffixes. */
+/* Only x86 defines this macro, and only for files with these suffixes. */
 #ifdef __AVX2__
 
 #include <immintrin.h>
@@ -28,7 +28,8 @@ static inline void store_weights(uint8_t *to, __m128i dense, __m128i order, size
 
 #include "kernels/conv/depthwise/kernel_ymm.h"
 
-/* A weight less its zero point may need more than a byte: such weights are multiplied as words. */
+/* A weight less its zero point may need more than a byte. Such weights are multiplied as words, by
+ * the AVX2 kernel. */
 static void run_bytes(const struct qk_depthwise_job *job)
 {
     if (job->any_zero_point)

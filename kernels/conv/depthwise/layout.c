@@ -1,14 +1,15 @@
-/* Chooses what a unit of a depthwise convolution has, and how the quads of a channel lie in its
- * channel buffer, such that the first cache holds them. */
+/* Chooses the rows and columns of a unit of a depthwise convolution, and the layout of a channel
+ * buffer, such that the quads of a channel stay in the first cache. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #include "kernels/conv/sizes.h"
 
-/* The quads of one channel of a unit, and the channel buffers of a batch, stay in a core's first
- * cache; where quads are words, they stay near it. */
+/* The most quads that a unit has of one channel, and the most bytes that the channel buffers of a
+ * batch have. Both stay in a core's first cache. Quads of words take twice as many bytes, and stay
+ * near the first cache. */
 #define BUFFER_QUADS 6144
 #define BATCH_BYTES ((size_t)8 << 10)
-/* A part of a row has so many columns, or a multiple. */
+/* A part of a row has a multiple of this number of columns. */
 #define PARTIAL_ROW_COLUMNS 32
 
 size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation, size_t load_bytes)
@@ -21,8 +22,8 @@ size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation,
     return qk_size_min(qk_size_min((size_t)most, QK_DEPTHWISE_TAPS), (size_t)kernel);
 }
 
-/* The pitch of short rows of quads: such that a row begins where a vector or half of one does, if
- * that costs few lanes. */
+/* Returns the pitch of rows of quads. Short rows begin where a vector or half of one begins, if
+ * that costs few lanes. Otherwise rows have no gaps. */
 static size_t find_pitch(const struct qk_depthwise_layout *layout, size_t width)
 {
     if (layout->load_bytes < QK_DEPTHWISE_BYTES)
@@ -33,8 +34,8 @@ static size_t find_pitch(const struct qk_depthwise_layout *layout, size_t width)
     return width;
 }
 
-/* Lays out several whole rows; each of the row_quads has rows of quads of its own. False: not even
- * two rows fit. */
+/* Lays out several whole rows. Each of the row_quads has an array of rows of quads of its own.
+ * Returns false if not even two rows fit. */
 static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                      size_t width)
 {
@@ -58,15 +59,16 @@ static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_ax
     return true;
 }
 
-/* How many quads further on the next of row_quads reads, where they share rows of quads. */
+/* Returns how many quads further on each of the row_quads reads than the one before, if they share
+ * rows of quads. */
 static size_t find_shift(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_axis *column)
 {
     return layout->taps * (size_t)column->dilation / (size_t)column->stride;
 }
 
-/* How many quads rows of quads get longer by sharing them. BUFFER_QUADS, which no row has: they
- * cannot be shared. */
+/* Returns how many quads longer a row of quads becomes if all row_quads share it. Returns
+ * BUFFER_QUADS, which leaves no room for positions, if they cannot share it. */
 static size_t count_more(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_axis *column)
 {
@@ -75,8 +77,9 @@ static size_t count_more(const struct qk_depthwise_layout *layout,
     return share && shift < BUFFER_QUADS ? (layout->row_quads - 1) * shift : BUFFER_QUADS;
 }
 
-/* Lays out parts of several rows: of at least as many as there are rows of quads that a unit has in
- * common with the next one, which are made twice. False: the parts would be too narrow. */
+/* Lays out parts of several rows. A unit and the next one have some rows of quads in common, which
+ * both make, so a unit has at least as many rows as these are. Returns false if y has only one row,
+ * or if the parts would be too narrow. */
 static bool fit_partial_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                              const struct qk_conv_axis *column)
 {
@@ -134,8 +137,8 @@ static size_t next_power(size_t width)
     return power;
 }
 
-/* Lays out padded rows: where some whole rows of quads together make a vector, and one load of
- * padded rows has all that they see. */
+/* Lays out padded rows, if some whole rows of quads together make a vector and one load of padded
+ * rows has all bytes of that vector. Otherwise returns false. */
 static bool fit_padded_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                             const struct qk_conv_axis *column)
 {
@@ -151,7 +154,7 @@ static bool fit_padded_rows(struct qk_depthwise_layout *layout, const struct qk_
     if (row_bytes > BUFFER_QUADS) /* bounds the products below: less than 2^48 * 2^13 */
         return false;
     const size_t pitch = next_power(width);
-    const size_t together = QK_DEPTHWISE_LANES / pitch; /* at least 2, since rows are short */
+    const size_t together = QK_DEPTHWISE_LANES / pitch; /* at least 2, because rows are short */
     const size_t down = (size_t)row->stride * row_bytes;
     const size_t last = (width - 1) * stride + (layout->taps - 1) * dilation;
     if ((together - 1) * down + last >= QK_DEPTHWISE_BYTES)
@@ -176,7 +179,8 @@ static bool fit_padded_rows(struct qk_depthwise_layout *layout, const struct qk_
     return true;
 }
 
-/* Lays out quads in the best of the ways above. */
+/* Lays out quads of whole rows. If too few rows fit, tries parts of several rows. If neither fits,
+ * lays out one row or a part of one. */
 static void fit_quads(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                       const struct qk_conv_axis *column)
 {
@@ -186,8 +190,8 @@ static void fit_quads(struct qk_depthwise_layout *layout, const struct qk_conv_a
         fit_columns(layout, row, column);
     layout->quad_rows = layout->rows + layout->row.span;
     layout->step = QK_DEPTHWISE_BYTES;
-    /* The last vector may write fill behind the last quad; that must not be in the next channel
-     * buffer. */
+    /* The last vector may write fill behind the last quad. The room for it keeps this fill out of
+     * the next channel buffer. */
     const size_t quads = qk_depthwise_quad_rows(layout) * layout->pitch + QK_DEPTHWISE_LANES - 1;
     layout->buffer_bytes =
         qk_divide_up(quads, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES * layout->halves;

@@ -1,5 +1,5 @@
-/* A depthwise convolution, from weights to units: which convolutions are one, how it packs weights
- * and cuts its work, and how a unit runs on the kernel of its backend. */
+/* Plans and runs depthwise convolutions: decides which convolutions are depthwise, packs their
+ * weights, cuts their work into units, and runs a unit on the kernel of its backend. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #include <string.h>
@@ -10,15 +10,15 @@
 #include "kernels/conv/sizes.h"
 #include "kernels/wrap.h"
 
-/* An output channel's taps may take so many quads, so that a channel buffer has room for some
+/* The most quads that an output channel's taps may take, so that a channel buffer has room for some
  * positions. */
 #define QUADS_MOST 256
-/* With more output channels for each channel of x than this, and more quads than this, igemm is
- * faster. */
+/* igemm is faster if each channel of x has more than MULTIPLICITY_MOST output channels, and each of
+ * these has more than MULTIPLE_QUADS_MOST quads. */
 #define MULTIPLICITY_MOST 32
 #define MULTIPLE_QUADS_MOST 12
 
-/* Rough: the cycles that packing a weight takes, and all else that an output channel has. */
+/* Rough costs in cycles: packing one weight, and all else that packing an output channel takes. */
 #define WEIGHT_CYCLES 0.4
 #define CHANNEL_CYCLES 6.0
 
@@ -28,18 +28,18 @@ struct state {
     struct qk_depthwise_layout layout;
     struct qk_depthwise_job job; /* what all units have in common */
     size_t outer;                /* positions of the outer axes */
-    /* What a unit has besides the layout's rows and columns, and how many units that makes: */
+    /* Groups and output channels of a unit, and how many parts this makes of all of them: */
     size_t unit_groups, group_parts; /* groups */
-    size_t m_part, m_parts;          /* output channels of each; with several parts, a unit has
-                                        one group */
+    size_t m_part, m_parts; /* output channels of each group; if there are several parts, a unit has
+                               one group */
     size_t row_bands, column_bands;
     size_t workspace_at[5];
 };
 
 /* ---- Weights ----------------------------------------------------------------------------- */
 
-/* Which axis becomes that of columns is known only with x: the last one that has more than one
- * element. So it has to fit for every axis that this can be. */
+/* The column axis is known only with x: it is the last axis that has more than one element. Every
+ * axis that can become it must therefore fit. */
 bool qk_conv_is_depthwise(const struct qk_conv *conv)
 {
     const struct qk_conv_desc *desc = &conv->desc;
@@ -65,7 +65,7 @@ static bool prepare(struct qk_conv *conv, struct qk_memory memory, double *item_
 {
     const struct qk_conv_constants *from = &conv->constants;
     const size_t channels = conv->desc.out_channels;
-    const uint8_t zero = from->w_type == QK_INT8 ? 0 : 0x80; /* as packed weights have it */
+    const uint8_t zero = from->w_type == QK_INT8 ? 0 : 0x80; /* packing turns it into 0 */
     struct qk_conv_depthwise *packed = &conv->depthwise;
     packed->weights = qk_conv_alloc(memory, from->w_count + QK_DEPTHWISE_BYTES, 1);
     packed->w_zero_point = qk_conv_alloc(memory, channels, sizeof(*packed->w_zero_point));
@@ -76,8 +76,9 @@ static bool prepare(struct qk_conv *conv, struct qk_memory memory, double *item_
     return packed->weights && packed->w_zero_point;
 }
 
-/* Sums of output channels [begin, end), whose weights are packed. The kernel reads beyond the last
- * one: the channels there may be another unit's, so those near the end are summed without it. */
+/* Adds up the weights of output channels [begin, end), which are packed already. The kernel reads
+ * behind the last weight. The channels there may belong to another unit, so channels near the end
+ * are summed without the kernel. */
 static void sum_weights(const struct qk_conv *conv, size_t begin, size_t end)
 {
     const uint8_t *weights = conv->depthwise.weights + begin * conv->depth;
@@ -88,7 +89,7 @@ static void sum_weights(const struct qk_conv *conv, size_t begin, size_t end)
     if (count > 0)
         conv->backend->depthwise->sum(weights, count, conv->depth, sums);
     for (size_t i = count; i < end - begin; i++) {
-        int32_t sum = 0; /* of few bytes */
+        int32_t sum = 0; /* does not overflow: the bytes are few */
         for (size_t k = 0; k < conv->depth; k++)
             sum += (int8_t)weights[i * conv->depth + k];
         sums[i] = sum;
@@ -105,7 +106,7 @@ QK_WRAPS static void pack(const struct qk_conv *conv, size_t begin, size_t end)
     memcpy(weights, from->w + first, count);
     size_t at = 0;
     for (; flip && count - at >= QK_DEPTHWISE_BYTES; at += QK_DEPTHWISE_BYTES)
-        for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++) /* a constant length becomes vector code */
+        for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++) /* a constant length is vectorized */
             weights[at + i] ^= flip;
     for (; flip && at < count; at++)
         weights[at] ^= flip;
@@ -127,7 +128,7 @@ QK_WRAPS static void pack(const struct qk_conv *conv, size_t begin, size_t end)
 struct unit {
     size_t image, outer;
     size_t group_begin, group_end;
-    size_t m_begin, m_end; /* of each group's output channels */
+    size_t m_begin, m_end; /* output channels of each group */
     size_t row, rows;
     size_t column, columns;
 };
@@ -224,8 +225,8 @@ static size_t lay_out_workspace(struct state *state)
     return at;
 }
 
-/* Fills, for all quads in the order of taps, where in a channel buffer they are read, and which
- * weights they have. */
+/* Fills in where in a channel buffer each quad is read, and which weights it has, for all quads in
+ * the order of taps. */
 static void fill_quads(const struct state *state, uint32_t *offsets,
                        struct qk_depthwise_weight_order *weight_orders)
 {
@@ -251,8 +252,8 @@ static void fill_quads(const struct state *state, uint32_t *offsets,
     }
 }
 
-/* Takes as many of `count` as `wanted` says, at least one, but so that all units have about as
- * many; `units` becomes how many units that makes. */
+/* Returns how many of `count` items a unit takes: at most `wanted`, at least one, and about as many
+ * in each unit. Sets *units to the number of units that this makes. */
 static size_t take(size_t count, double wanted, size_t *units)
 {
     const size_t most = wanted < (double)count ? qk_size_max((size_t)wanted, 1) : count;
@@ -260,7 +261,7 @@ static size_t take(size_t count, double wanted, size_t *units)
     return qk_divide_up(count, *units);
 }
 
-/* Cuts channels into units, and returns the cycles of the largest unit. */
+/* Cuts channels into units, and returns how many cycles the largest unit takes. */
 static double cut_units(struct state *state)
 {
     const struct qk_conv_desc *desc = &state->conv->desc;
@@ -324,7 +325,7 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
     fill_quads(state, offsets, weight_orders);
     plan->workspace_bytes = lay_out_workspace(state);
     const double cycles = cut_units(state);
-    /* At most one unit for each byte of output. */
+    /* There is at most one unit for each byte of output, so the product does not overflow. */
     plan->unit_count = geometry->images * state->group_parts * state->m_parts * state->outer *
                        state->row_bands * state->column_bands;
     plan->unit_cost_ns = (uint64_t)(cycles / conv->tuning->cycles_per_ns) + 1;

@@ -1,5 +1,5 @@
-/* Lays out the quads of a unit's channels: works out, once for all channels, by which permutations
- * loads of x become quads, and then loads, permutes and stores. */
+/* Lays out the quads of a unit's channels. Finds once, for all channels, which permutations turn
+ * loads of x into quads. Then loads, permutes and stores. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
@@ -14,24 +14,24 @@ enum { TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWIS
 
 /* ---- Load patterns ------------------------------------------------------------------------- */
 
-/* A chunk is up to 16 quads of each row of quads of an array; this is what they see of a row of x.
- */
+/* A chunk: up to 16 quads of each row of quads of an array, and what they read of a row of x. */
 struct chunk {
     size_t quad;
-    uint64_t mask;       /* bytes of the quads that look inside x */
-    int64_t input_index; /* the column that tap 0 of the first quad looks at; it may be outside */
-    size_t begin, end;   /* columns of x that are seen */
+    uint64_t mask;       /* bytes of the quads that lie inside x */
+    int64_t input_index; /* the column that tap 0 of the first quad reads; it may be outside x */
+    size_t begin, end;   /* columns of x that are read */
 };
 
-/* The rows of quads of a phase whose rows are in x. */
+/* The rows of quads of a phase that read rows inside x. */
 struct quad_rows {
-    size_t quad_row, row; /* of the first: its number in a channel buffer, and where its row begins
-                             in a channel */
+    size_t quad_row, row; /* of the first: its number in a channel buffer, and the element of a
+                             channel at which the row that it reads begins */
     size_t row_step;
     size_t count;
 };
 
-/* A mask of quads [begin, end) of 16, with one bit for each, at its tap 0. */
+/* Returns a mask of quads [begin, end) of 16, with one bit for each quad, at the byte of its tap 0.
+ */
 static inline uint64_t quads_between(size_t begin, size_t end)
 {
     const uint64_t quads = (UINT64_C(1) << end) - (UINT64_C(1) << begin);
@@ -65,7 +65,8 @@ static struct chunk see_chunk(const struct qk_depthwise_job *job, size_t array, 
     return chunk;
 }
 
-/* The loads that make a chunk of all rows of quads; each load makes that of `together` rows. */
+/* Returns the loads that make a chunk of all rows of quads. Each load makes the chunk of `together`
+ * rows; a remainder of rows is left out. */
 static struct qk_depthwise_load_pattern make_pattern(const struct qk_depthwise_job *job,
                                                      const struct chunk *chunk,
                                                      const struct quad_rows *quad_rows,
@@ -96,8 +97,8 @@ static struct qk_depthwise_load_pattern make_pattern(const struct qk_depthwise_j
     return pattern;
 }
 
-/* Adds the loads of a chunk: each makes as many rows of quads as a vector has lanes for and one
- * load sees. The last rows may be made twice. */
+/* Adds the load patterns of a chunk, and returns how many. Each load makes as many rows of quads as
+ * a vector has lanes for and one load can read. The last rows may be made twice. */
 static size_t add_quad_rows(const struct qk_depthwise_job *job, const struct chunk *chunk,
                             const struct quad_rows *quad_rows,
                             struct qk_depthwise_load_pattern *patterns)
@@ -118,8 +119,9 @@ static size_t add_quad_rows(const struct qk_depthwise_job *job, const struct chu
     return 2;
 }
 
-/* Joins two load patterns of a single row of quads, if the one behind goes on where `pattern` ends
- * and by the same permutation; false: it does not. */
+/* Merges `pattern` into `behind`, which makes the next quads of the same single row, if both have
+ * the same permutation and the load of `behind` begins `step` bytes further on. Returns false if
+ * they cannot be merged. */
 static bool join_pattern(const struct qk_depthwise_load_pattern *pattern,
                          struct qk_depthwise_load_pattern *behind, size_t step)
 {
@@ -134,8 +136,9 @@ static bool join_pattern(const struct qk_depthwise_load_pattern *pattern,
     return true;
 }
 
-/* Adds the loads of a phase. Chunks go from the last to the first: the last one writes fill behind
- * its row, which the beginning of the next row then overwrites. */
+/* Adds the load patterns of a phase, and returns how many. Chunks go from the last to the first:
+ * the last chunk writes fill behind its row, which the beginning of the next row then overwrites.
+ */
 static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t plane,
                         size_t phase, size_t quad_row, struct qk_depthwise_load_pattern *patterns)
 {
@@ -155,7 +158,7 @@ static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t
         .quad_row = quad_row + inside.begin,
         .row = plane + (size_t)qk_conv_input_index(rows, job->row + inside.begin, phase) * columns,
         .row_step = line_count > 1 ? (size_t)rows->stride * columns
-                                   : 0, /* of a single row it could overflow */
+                                   : 0, /* for a single row it could overflow */
         .count = line_count,
     };
     const size_t step = LANES * (size_t)job->geometry->axis[QK_AXIS_COLUMN].stride;
@@ -180,8 +183,8 @@ static inline __m512i find_numbers(void)
     return _mm512_loadu_si512(numbers);
 }
 
-/* Adds the loads that make padded rows: 64 bytes of a channel buffer at a time, which have no more
- * bytes of x than one load. */
+/* Adds the load patterns that make padded rows, and returns how many. Each makes 64 bytes of a
+ * channel buffer, which have no more bytes of x than one load. */
 static size_t find_padded_rows(const struct qk_depthwise_job *job,
                                struct qk_depthwise_load_pattern *patterns)
 {
@@ -251,7 +254,8 @@ size_t qk_depthwise_find_patterns(const struct qk_depthwise_job *job)
 
 /* ---- Quads ------------------------------------------------------------------------------- */
 
-/* Makes the channel buffers of some channels. `near_end`: some loads would end behind x. */
+/* Makes the channel buffers of `channels` channels. `flipped`: the sign bits of x are flipped.
+ * `near_end`: some loads would end behind x. */
 __attribute__((always_inline)) static inline void
 make_buffers(const struct qk_depthwise_job *job, size_t patterns, const uint8_t *x,
              uint8_t *buffers, size_t channels, const bool flipped, const bool near_end)

@@ -1,7 +1,7 @@
-/* Square kernels of 5 and 7, whose rows of taps have two quads, over long rows of x as they are. A
- * vector has 16 positions of a row of y; four rows of y are computed together, since they share
- * most of the rows of x that they see. No quads are laid out: each row of x is loaded and permuted
- * once for all rows of taps that look at it. */
+/* Square kernels of 5 and 7, whose rows of taps have two quads, over long rows of x as it is
+ * stored. A vector has 16 positions of a row of y. Four rows of y are computed together, because
+ * they share most of the rows of x that they read. No quads are laid out: each row of x is loaded
+ * and permuted once for all rows of taps that read it. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
@@ -13,14 +13,14 @@
 
 enum { ROWS = 4, TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
 
-/* The kernel has at most so many rows, and each row of taps so many quads. */
+/* The most rows that the kernel has, and how many quads each row of taps has. */
 enum { HEIGHT = 7, QUADS = 2 };
 
-/* A tile has 16 columns of y. */
+/* A tile: up to 16 columns of y. */
 struct tile {
-    uint8_t order[QUADS][BYTES]; /* which bytes of a load are the quads */
-    uint64_t inside[QUADS];      /* which of them look inside x */
-    size_t offset;               /* of the load in a row of x */
+    uint8_t order[QUADS][BYTES]; /* permutations that turn a load into quads */
+    uint64_t inside[QUADS];      /* bytes of the quads that lie inside x */
+    size_t offset;               /* column of x at which the load begins */
     size_t column, columns;
 };
 
@@ -43,7 +43,7 @@ static bool has_rows(const struct qk_depthwise_job *job)
            !job->any_zero_point && bytes <= job->layout->batch * job->layout->buffer_bytes;
 }
 
-/* How many of the first channels have no load that ends behind x. */
+/* Returns how many of the first channels have no load that ends behind x. */
 static size_t count_channels(const struct qk_depthwise_job *job)
 {
     const size_t left = (size_t)(job->x_end - job->x);
@@ -51,8 +51,8 @@ static size_t count_channels(const struct qk_depthwise_job *job)
                         : 0;
 }
 
-/* Works out a tile's permutations. What is seen by taps behind the kernel's last, and by columns
- * behind y's last, does not matter. */
+/* Works out a tile's permutations. Taps behind the kernel's last and columns behind y's last may
+ * get any bytes. */
 static void find_tile(const struct qk_depthwise_job *job, struct tile *tile)
 {
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
@@ -74,13 +74,14 @@ static void find_tile(const struct qk_depthwise_job *job, struct tile *tile)
 
 struct output {
     const uint8_t *x;
-    const uint8_t *weights; /* as they are packed: densely */
+    const uint8_t *weights; /* dense, as they are packed */
     int32_t bias;
     float multiplier;
     uint8_t *y;
 };
 
-/* What kernel it is; all of it is constant where it is used. */
+/* The shape of the kernel, and whether the sign bits of x are flipped. The functions that take a
+ * form are inlined with constants. */
 struct form {
     size_t height, stride;
     bool flipped;
@@ -90,15 +91,16 @@ struct form {
 struct view {
     const struct tile *tiles;
     size_t tile_count;
-    size_t plane;  /* where the plane begins in a channel */
-    int64_t width; /* of x */
+    size_t plane;  /* element of a channel at which the plane begins */
+    int64_t width; /* columns of x */
     uint64_t height;
-    int64_t input_index; /* row of x that the first tap of the first row looks at */
-    size_t rows;         /* of y, and how far apart they are: */
+    int64_t input_index; /* row of x that the first tap of the first row of y reads */
+    size_t rows;         /* rows of y, which are y_step bytes apart */
     size_t y_step;
-    uint8_t x_row[BYTES]; /* what rows outside of x hold */
+    uint8_t x_row[BYTES]; /* padding, read instead of rows outside x */
     __m512i fill;
-    __m512i order; /* puts packed bytes in order: short rows without gaps, otherwise 16 of each */
+    __m512i order; /* puts packed bytes in order: short rows without gaps, otherwise 16 bytes of
+                      each row */
     struct qk_requantize_512 to;
 };
 
@@ -137,15 +139,16 @@ static inline __m512i load_weights(const uint8_t *from, const size_t count)
     return _mm512_set1_epi32((int32_t)(word & UINT32_MAX >> 8 * (TAPS - count)));
 }
 
-/* Adds to the sums of four rows of a tile. `input_index` is the row of x that the first tap of the
- * first of them looks at; it may be before row 0. `from` is the address of the load in row 0. */
+/* Adds the products of all taps to the sums of four rows of a tile. `input_index` is the row of x
+ * that the first tap of the first of these rows reads; it may be before row 0. `from` is the
+ * address of the load in row 0. */
 __attribute__((always_inline)) static inline void
 add_rows(const struct view *view, const uint8_t *from, int64_t input_index,
          const __m512i orders[QUADS], const __mmask64 inside[QUADS], __m512i weights[HEIGHT][QUADS],
          const struct form form, __m512i sums[ROWS])
 {
-    /* Each quad has sums of its own, as a product has to wait for the one before that adds to the
-     * same sum. */
+    /* Each quad has sums of its own, because a product has to wait for the product before it that
+     * adds to the same sum. */
     __m512i of_quad[QUADS][ROWS];
 #pragma GCC unroll 4
     for (size_t row = 0; row < ROWS; row++) {

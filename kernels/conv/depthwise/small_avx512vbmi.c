@@ -1,6 +1,6 @@
-/* Planes so small that one vector holds all of a channel: quads are permutations of that vector. So
- * a quad can have any four taps, not only neighbours, and nothing is laid out. The permutations
- * (orders) are the same for all channels. */
+/* Planes so small that one vector holds all of a channel. Quads are permutations of that vector. A
+ * quad can therefore have any four taps, not only neighbours, and nothing is laid out. The
+ * permutations (orders) are the same for all channels. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
@@ -12,11 +12,11 @@
 
 enum { VECTORS = 4, TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES };
 
-/* Two bytes of the vector, behind those of x, hold fill for padding and 0 for taps that are not
- * there. */
+/* Two bytes of the vector, behind those of x, hold fill for padding and 0 for taps that do not
+ * exist. */
 enum { FILL = 62, ZERO = 63, CHANNEL_BYTES = FILL };
 
-/* How far the last tap may be from the first, and how many taps there may be. */
+/* How far the last tap of an axis may be from its first, and how many taps there may be. */
 enum { SPAN_MOST = 63, TAPS_MOST = 64 };
 
 bool qk_depthwise_is_small(const struct qk_depthwise_job *job)
@@ -33,8 +33,8 @@ bool qk_depthwise_is_small(const struct qk_depthwise_job *job)
 
 /* ---- Orders ------------------------------------------------------------------------------ */
 
-/* The row and column that the first tap of each of 64 positions looks at, clamped to what a signed
- * byte holds. Position i is in byte i / 16 * 4 + i % 16 / 4 * 16 + i % 4, from where unpacking
+/* The row and column of x that the first tap of each of 64 positions reads, clamped to the range of
+ * a signed byte. Position i is in byte i / 16 * 4 + i % 16 / 4 * 16 + i % 4: from there, unpacking
  * moves its quads in order. */
 struct input_indexes {
     __m512i row, column;
@@ -65,7 +65,7 @@ static struct input_indexes find_input_indexes(const struct qk_depthwise_job *jo
     return (struct input_indexes){_mm512_loadu_si512(rows), _mm512_loadu_si512(columns)};
 }
 
-/* Which byte of the vector tap `tap` of each position sees. */
+/* Returns, for each position, which byte of the vector tap `tap` reads. */
 static __m512i see_tap(const struct qk_depthwise_job *job,
                        const struct input_indexes *input_indexes, size_t tap)
 {
@@ -119,8 +119,8 @@ static inline __m512i broadcast_word(const void *from)
     return _mm512_set1_epi32(word);
 }
 
-/* What the bytes of the vector are xored with: `flip` for x as it is stored, and fill and 0 behind
- * it, where 0 has been loaded. */
+/* Returns what the bytes of the vector are xored with: `flip` for x as it is stored. The bytes
+ * behind x are loaded as 0; they become fill and 0. */
 static __m512i find_flips(const struct qk_depthwise_job *job)
 {
     uint8_t bytes[QK_DEPTHWISE_BYTES] = {0};
@@ -129,8 +129,8 @@ static __m512i find_flips(const struct qk_depthwise_job *job)
     return _mm512_loadu_si512(bytes);
 }
 
-/* Does positions [first, first + count) of all channels. Inlined with constants. A load of the last
- * weights reads some of the next channel's; these meet zeros. */
+/* Computes positions [first, first + count) of all channels. Inlined with constants. A load of a
+ * channel's last weights reads some of the next channel's, which are multiplied by zeros. */
 __attribute__((always_inline)) static inline void run_positions(const struct qk_depthwise_job *job,
                                                                 size_t first, size_t count,
                                                                 const size_t vectors,
