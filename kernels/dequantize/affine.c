@@ -57,14 +57,14 @@ float qk_affine_zero(enum qk_type x_type, float zero)
 
 /* ---- Prepare and pack -------------------------------------------------------------------- */
 
-/* Whether kernels may read floats or int32s where they lie. */
+/* Returns whether kernels may read floats or int32s at this address. */
 static bool is_aligned(const void *data)
 {
     return (uintptr_t)data % sizeof(int32_t) == 0;
 }
 
-/* Zero points of 32 bits stay as they are. All others are exact as floats, and a kernel makes them
- * so. */
+/* Returns whether zero points stay as they are, as those of 32 bits do. All others are exact as
+ * floats, and a kernel converts them. */
 static bool keeps_zeros(enum qk_type x_type)
 {
     return qk_type_info(x_type)->bits == 32;
@@ -114,7 +114,7 @@ static size_t count_in(size_t begin, size_t end, size_t all)
     return begin < last ? last - begin : 0;
 }
 
-/* Parameters [begin, end), as far as there are so many. */
+/* Makes parameters [begin, end), as far as they exist. */
 static void make(const struct qk_affine *affine, size_t begin, size_t end)
 {
     const struct qk_affine_source *source = &affine->source;
@@ -139,14 +139,14 @@ static const struct qk_code_table *make_table(enum qk_type type, struct qk_memor
     return table;
 }
 
-/* Borrows scales and zeros, or makes room for them. False: no memory. */
+/* Borrows scales and zeros, or allocates memory for them. Returns false if there is no memory. */
 static bool take_parameters(struct qk_affine *affine, bool has_zeros, bool constants_stay,
                             struct qk_memory memory)
 {
     struct qk_affine_source *source = &affine->source;
     affine->scales = source->scale_data;
     affine->zeros = has_zeros ? source->zero_data : NULL;
-    /* A kernel wants the NaNs of scales canonical where y has 16 bits. */
+    /* If y has 16 bits, kernels need canonical NaNs, so the scales are copied. */
     if (!constants_stay || source->scale_type != QK_FP32 || affine->y_type != QK_FP32 ||
         source->scale_count == 0 || !is_aligned(source->scale_data))
         affine->scales = source->scales = qk_alloc_words(source->scale_count, memory);
@@ -189,7 +189,7 @@ enum qk_status qk_affine_prepare(struct qk_affine *affine,
 
 /* ---- Plan -------------------------------------------------------------------------------- */
 
-/* What is the same in all calls of a plan. */
+/* What is the same for all calls of a plan. */
 struct context {
     const struct qk_dequantize_kernels *kernels;
     struct qk_dequantize_args args;

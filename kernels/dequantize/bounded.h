@@ -1,5 +1,5 @@
-/* Whether the results of float8s can be looked up by parts (struct qk_float8_parts). Only for
- * dequantize_avx2.c and dequantize_avx512bw.c. */
+/* Checks whether the results of float8s can be looked up by parts (struct qk_float8_parts). Only
+ * for dequantize_avx2.c and dequantize_avx512bw.c. */
 #ifndef KERNELS_DEQUANTIZE_BOUNDED_H
 #define KERNELS_DEQUANTIZE_BOUNDED_H
 
@@ -7,7 +7,8 @@
 
 #include "kernels/dequantize/dequantize.h"
 
-/* True if all results of s >= 16 are normal numbers of FP32 and of y_type. False for a NaN. */
+/* Returns true if all results of s >= 16 are normal numbers of FP32 and of y_type. Returns false
+ * for a NaN. */
 static inline bool qk_scale_is_bounded(const struct qk_float8_parts *parts, enum qk_type y_type,
                                        float scale)
 {
@@ -16,13 +17,13 @@ static inline bool qk_scale_is_bounded(const struct qk_float8_parts *parts, enum
     return fabsf(parts->least * scale) >= low && fabsf(parts->most * scale) <= high;
 }
 
-/* True if all scales of a span are. */
+/* Returns true if all scales of a span are bounded. */
 static inline bool qk_scales_are_bounded(const struct qk_dequantize_args *args)
 {
     const struct qk_span *span = &args->span;
     const struct qk_float8_parts *parts = &args->table->parts;
     const float *scales = span->scales;
-    const size_t last = (span->done + span->count - 1) / span->block; /* block, from the first on */
+    const size_t last = (span->done + span->count - 1) / span->block; /* blocks after the first */
     const bool around = span->period > 0 && span->p + last >= span->period;
     const size_t begin = around ? 0 : span->p;
     const size_t end = around ? span->period : span->p + last + 1;

@@ -14,13 +14,15 @@ static float decode(enum qk_type type, uint32_t code)
     return (float)(((int32_t)code ^ sign) - sign);
 }
 
-/* Of values[0] to [127], whose sign is +. A byte less its step wraps: kernels add the step. */
+/* Fills the parts from values[0] to values[127], whose sign is +. A byte minus its step may wrap.
+ * Kernels add the step again. */
 QK_WRAPS static void init_parts(struct qk_float8_parts *parts, enum qk_type type,
                                 const float *values)
 {
-    const bool wide = type == QK_FP8E5M2 || type == QK_FP8E5M2FNUZ; /* 5 bits of exponent, else 4 */
-    /* FP8E4M3FN: its NaN. Of the wide ones the greatest binade, without which FP16 holds them times
-     * any scale from 1/2 to 2; FP8E5M2: infinities and NaNs as well. */
+    const bool wide = type == QK_FP8E5M2 || type == QK_FP8E5M2FNUZ; /* 5 bits of exponent, not 4 */
+    /* The turn brings these codes to s < 16: of FP8E4M3FN the NaN; of both wide types the greatest
+     * binade, without which FP16 holds their values times any scale from 1/2 to 2; of FP8E5M2 also
+     * infinities and NaNs. */
     parts->turn = type == QK_FP8E4M3FN ? 1 : type == QK_FP8E5M2 ? 8 : wide ? 4 : 0;
     parts->shift = wide ? 3 : 4;
     parts->least = values[(16 - parts->turn) & 127];
@@ -49,7 +51,7 @@ void qk_code_table_init(struct qk_code_table *table, enum qk_type type)
     init_parts(&table->parts, type, table->values);
 }
 
-/* ---- What a tier's kernels leave over ---------------------------------------------------- */
+/* ---- Calls of a tier's kernels ----------------------------------------------------------- */
 
 unsigned qk_dequantize_bits(enum qk_code code)
 {
@@ -67,8 +69,8 @@ static unsigned y_bits(const struct qk_dequantize_args *args)
     return args->y_type == QK_FP32 ? 32 : 16;
 }
 
-/* How many elements come before x begins a byte, and y a cache line where y is stored past the
- * caches. */
+/* Returns how many elements come before the first one at which x begins a byte and, if y is stored
+ * past the caches, y begins a cache line. If no element does both, only x counts. */
 static size_t count_to_alignment(const struct qk_dequantize_args *args, size_t per_byte)
 {
     const struct qk_span *span = &args->span;
@@ -79,8 +81,9 @@ static size_t count_to_alignment(const struct qk_dequantize_args *args, size_t p
     return span->stream && (to_line & (per_byte - 1)) == to_byte ? to_line : to_byte;
 }
 
-/* How many elements come behind the last whole byte of x, or cache line of y. A line that is stored
- * past the caches in part, or twice, costs as much as hundreds of elements. */
+/* Returns how many elements come after the last whole byte of x or, if y is stored past the caches
+ * from the beginning of a cache line on, after the last whole line. Storing a part of a line past
+ * the caches, or a line twice, costs as much as hundreds of elements. */
 static size_t count_behind(const struct qk_dequantize_args *args, size_t per_byte, size_t begin)
 {
     const struct qk_span *span = &args->span;
@@ -97,8 +100,8 @@ static void run_scalar(const struct qk_dequantize_args *args, size_t begin, size
     qk_dequantize_scalar(&part);
 }
 
-/* Does elements [begin, end) by the tier's kernel, and what is before and behind them by the scalar
- * one. */
+/* Computes elements [begin, end) with the tier's kernel, and the elements before and after them
+ * with the scalar kernel. */
 static void run_parts(const struct qk_dequantize_kernels *kernels,
                       const struct qk_dequantize_args *args, size_t begin, size_t end)
 {

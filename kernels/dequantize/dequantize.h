@@ -3,26 +3,26 @@
  *
  *   y[i] = round(fl32(fl32(x[i] - zeros[q]) * scales[q]) + offsets[q])
  *
- * One rounding to FP32 for each written operation, never fused, and one more to the type of y. A
- * tier has a kernel for each way to read x; all give the same bits, but for the sign and payload of
- * a NaN that is made of two. */
+ * Each written operation is rounded once to FP32 and never fused with another. One more rounding
+ * makes the type of y. A tier has a kernel for each way to read x. All tiers give the same bits,
+ * except for the sign and payload of a NaN that is made of two NaNs. */
 #ifndef KERNELS_DEQUANTIZE_DEQUANTIZE_H
 #define KERNELS_DEQUANTIZE_DEQUANTIZE_H
 
 #include "kernels/elementwise/traversal.h"
 #include "kernels/qk.h"
 
-/* How x is read, and what a zero point is. The differences of integers of up to 16 bits are exact
- * as floats, and floats have no zero point; so only 32-bit integers come in more than one way. */
+/* How x is read, and what zeros are. Only 32-bit integers are read in more than one way, because
+ * differences of integers of up to 16 bits are exact as floats, and floats have no zero points. */
 enum qk_code {
-    QK_CODE_U8, /* zeros are floats plus the magic number, see below */
+    QK_CODE_U8, /* zeros are floats plus the magic number (see below) up to S16 */
     QK_CODE_S8,
     QK_CODE_U16,
     QK_CODE_S16,
     /* zeros are floats from here on */
     QK_CODE_BITS2,       /* a table's entries */
     QK_CODE_BITS4,       /* a table's entries */
-    QK_CODE_FLOAT8,      /* a table's entries, the upper half of which is the lower one, negative */
+    QK_CODE_FLOAT8,      /* a table's entries; entry 128 + i is entry i, negated */
     QK_CODE_S32,         /* fl32(x) */
     QK_CODE_S32_RECAST,  /* fl32(x), where 2^31 overflows to -2^31 */
     QK_CODE_S32_WRAPPED, /* zeros are int32; fl32 of the difference modulo 2^32 */
@@ -31,86 +31,94 @@ enum qk_code {
     QK_CODE_COUNT
 };
 
-/* The magic-number conversion is the fastest way to make floats of small integers: the integer
- * becomes the lowest bits of 2^23, with its sign bit flipped where it has one. That adds a magic
- * number to x. It is added to zeros, too, so that the difference is x - zero. */
+/* The magic-number conversion is the fastest way to convert small integers to floats. The integer
+ * is put into the lowest bits of the float 2^23, with its sign bit flipped if it has one. The
+ * result is x plus a magic number. The same number is added to zeros, so that the difference does
+ * not contain it. */
 #define QK_MAGIC_U8 0x1p23F
 #define QK_MAGIC_S8 (0x1p23F + 0x1p7F)
 #define QK_MAGIC_U16 0x1p23F
 #define QK_MAGIC_S16 (0x1p23F + 0x1p15F)
 
-/* A float8 for machines that look up only 16 bytes at a time. Let s be
+/* A table of float8s for machines that look up only 16 bytes at a time. Let s be
  *
- *   s = (code + turn) mod 128, that is without its sign
+ *   s = (code + turn) mod 128
  *
- * The turn brings infinities, NaNs and, with 5 bits of exponent, the greatest numbers beside the
- * subnormals: all codes of s < 16 are looked up. Those of 16 <= s have the value of s mod 16 times
- * two to the power of what is above the mantissa; so the upper half of any code's FP32 is
+ * which has no sign. The turn moves infinities, NaNs and, with 5 bits of exponent, the greatest
+ * numbers beside the subnormals, so that s < 16 holds for all of them. These codes are looked up
+ * one by one. For s >= 16, adding 1 to the bits of s above the mantissa and the lowest bit of the
+ * exponent adds 2 to the exponent, which adds 1 to the upper byte of an FP32. The upper half of any
+ * code's FP32 is therefore
  *
  *   parts[s < 16][s mod 16] + ((s >> shift) << 8)
  *
- * where `shift` leaves out the mantissa and the lowest bit of the exponent. Times a scale the same
- * holds of results as BF16, as long as those of 16 <= s stay among its normal numbers. It holds of
- * results as FP16, too, but that the upper byte then has 3 bits of the exponent less: it grows by
- * (s >> shift) << 3 (kernels/dequantize/bounded.h). */
+ * where `shift` leaves out the mantissa and the lowest bit of the exponent. The same holds for
+ * results as BF16, which are values times a scale, if all results of s >= 16 are normal numbers
+ * (kernels/dequantize/bounded.h). It also holds for results as FP16, with one difference: an FP16
+ * has 3 bits of exponent less, so its upper byte grows by (s >> shift) << 3. */
 struct qk_float8_parts {
-    uint8_t turn;            /* added to a code */
-    uint8_t shift;           /* bits of s below those that are added to the upper byte */
-    uint8_t bytes[2][2][16]; /* of each of `parts` its lower bytes and its upper ones */
-    float values[2][16];     /* of s in [48, 64), and of s < 16 */
-    uint8_t steps[2][16];    /* s >> shift of these */
-    float least, most;       /* of 16 <= s */
+    uint8_t turn;  /* to be added to a code */
+    uint8_t shift; /* how many bits of s lie below those that are added to the upper byte */
+    uint8_t bytes[2][2][16]; /* the lower bytes, then the upper bytes, of each of `parts` */
+    float values[2][16];     /* for s in [48, 64), and for s < 16 */
+    uint8_t steps[2][16];    /* s >> shift for the same s */
+    float least, most;       /* the least and the greatest value of s >= 16 */
 };
 
 /* What the codes of BITS2, BITS4 and FLOAT8 mean. NaNs are canonical (qk_float_decode). */
 struct qk_code_table {
-    float values[256];      /* of a byte's lowest bits; all of it is filled for each width */
-    uint8_t halves[2][128]; /* FLOAT8: the upper halves of values[0] to [127], which hold all of
-                               them; the lower byte of each first. Code 128 may be a NaN */
+    float values[256];      /* indexed by a whole byte, of which only the bits of the code count */
+    uint8_t halves[2][128]; /* FLOAT8: the lower bytes, then the upper bytes, of the upper halves of
+                               values[0] to [127]. The lower halves are 0. Code 128 may be a NaN */
     struct qk_float8_parts parts; /* FLOAT8 */
 };
 
 /* Fills the table for a type of 2, 4 or 8 bits. */
 void qk_code_table_init(struct qk_code_table *table, enum qk_type type);
 
-#define QK_DEQUANTIZE_CHUNK ((size_t)64) /* elements; tiers go by so many */
+#define QK_DEQUANTIZE_CHUNK ((size_t)64) /* elements; the largest chunk of all tiers */
 
 struct qk_dequantize_args {
     enum qk_code code;
     enum qk_type y_type; /* FP32, FP16 or BF16 */
     const struct qk_code_table *table;
-    struct qk_span span; /* scales and offsets are floats, and zeros what the code says */
+    struct qk_span span; /* scales and offsets are floats; `code` says what zeros are */
 };
 
-/* NaN scales and offsets are canonical where y has 16 bits. Zeros that are floats are integers of
- * up to 17 bits, as they come, or plus the magic number, and are then within the type of x. A
- * tier's: both firsts are 0, `count` is at least QK_DEQUANTIZE_CHUNK, of whole bytes of x and,
- * where that is streamed, whole cache lines of y, and qk_span_takes_blocks. */
+/* A kernel. NaNs among scales and offsets are canonical if y has 16 bits. Zeros that are floats are
+ * integers of up to 17 bits. If the magic number is added to them, they are within the type of x.
+ *
+ * The caller of a tier's kernel guarantees that both firsts are 0 and that `count` is at least
+ * QK_DEQUANTIZE_CHUNK and fills whole bytes of x. If y is streamed, `count` fills whole cache lines
+ * of y. qk_span_takes_blocks is true. */
 typedef void (*qk_dequantize_fn)(const struct qk_dequantize_args *args);
 
 struct qk_dequantize_kernels {
-    const char *name; /* of the tier that fills the table: "dequantize_avx2" */
+    const char *name; /* the name of the tier that filled the table: "dequantize_avx2" */
     qk_dequantize_fn run[QK_CODE_COUNT];
-    void (*finish)(void); /* after the last streaming call, before others may read y */
+    /* To be called after the last streaming call, before another thread reads y. */
+    void (*finish)(void);
     qk_repeat_fn repeat;
-    /* qk_float_decode of each element, but that NaNs may become quiet. `from`: FP16, BF16 or
-     * FP8E8M0, no alignment. */
+    /* Decodes each element like qk_float_decode, but may make NaNs quiet. `type` is FP16, BF16 or
+     * FP8E8M0. `from` needs no alignment. */
     void (*widen)(float *to, enum qk_type type, const void *from, size_t count);
     double element_cycles; /* a rough guess for one element, in a cache */
 };
 
-/* Bits of an element of x. */
+/* Returns how many bits an element of x has. */
 unsigned qk_dequantize_bits(enum qk_code code);
 
-/* Any count from any element on: by the tier's kernel, and what that cannot take by scalar. */
+/* Dequantizes any count of elements, from any element on. Uses the tier's kernel, and the scalar
+ * kernel for what the tier's cannot take. */
 void qk_dequantize(const struct qk_dequantize_kernels *kernels,
                    const struct qk_dequantize_args *args);
 
-/* The scalar kernel, which is the reference, takes all codes, every `first` and every count. */
+/* The scalar kernels take every span, and every type and count. They are the reference for all
+ * tiers. */
 void qk_dequantize_scalar(const struct qk_dequantize_args *args);
 void qk_widen_scalar(float *to, enum qk_type type, const void *from, size_t count);
 
-/* Each fills the entries that its tier has. */
+/* Each function fills the entries that its tier has. */
 void qk_dequantize_init_scalar(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_avx2(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_avx512bw(struct qk_dequantize_kernels *kernels);
@@ -119,7 +127,8 @@ void qk_dequantize_init_neon(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_fp16(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_sve(struct qk_dequantize_kernels *kernels);
 
-/* What ARM's tiers leave to the tier below: of integers of 8 and 16 bits, and of 8 alone. */
+/* The kernels to which ARM's higher tiers leave what they cannot take: for integers of 8 and 16
+ * bits, and for integers of 8 bits only. */
 void qk_dequantize_small__neon(const struct qk_dequantize_args *args);
 void qk_dequantize_bytes__fp16(const struct qk_dequantize_args *args);
 

@@ -1,20 +1,20 @@
-/* Dequantize kernels on vectors of 8 floats: how these compute and store a chunk; read_avx2.h
- * reads it, and loops.h goes through a span. */
+/* Dequantize kernels on vectors of 8 floats: how they compute and store a chunk. read_avx2.h reads
+ * the chunk, and loops.h has the loops over a span. */
 #include "kernels/dequantize/bounded.h"
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/dequantize/read_avx2.h"
 
-/* Nothing but x86 sets this, and only for the files of this suffix. */
+/* The Makefile sets this on x86 only, for files with this suffix. */
 #ifdef __AVX2__
 
 #include <immintrin.h>
 #include <math.h>
 #include <string.h>
 
-/* Elements that loops take at a time. */
+/* How many elements a loop takes at a time. */
 #define CHUNK ((size_t)32)
 
-/* From blocks of so many elements on, making a table of a float8 block's results takes less time
+/* If a float8 block has at least this many elements, making a table of its results takes less time
  * than it saves. */
 #define FLOAT8_BLOCK_MIN 64
 #define FLOAT8_FP16_BLOCK_MIN 128
@@ -77,7 +77,7 @@ INLINE __m256d high_doubles(__m256 integers)
     return _mm256_cvtepi32_pd(_mm256_extracti128_si256(_mm256_castps_si256(integers), 1));
 }
 
-/* Doubles hold the difference of two 32-bit integers exactly; it is rounded once, to a float. */
+/* Doubles hold the difference of two 32-bit integers exactly. It is rounded once, to a float. */
 INLINE __m256 subtract_s32(__m256 value, __m256 zero)
 {
     const __m128 low = _mm256_cvtpd_ps(_mm256_sub_pd(low_doubles(value), low_doubles(zero)));
@@ -85,8 +85,8 @@ INLINE __m256 subtract_s32(__m256 value, __m256 zero)
     return _mm256_set_m128(high, low);
 }
 
-/* Flipping the top bits subtracts 2^31 from both as signed numbers, which does not change the
- * difference. */
+/* Flips the top bits, which subtracts 2^31 from both numbers and makes them signed. The difference
+ * stays the same. */
 INLINE __m256 subtract_u32(__m256 value, __m256 zero)
 {
     const __m256 sign = _mm256_set1_ps(-0.0F);
@@ -95,9 +95,9 @@ INLINE __m256 subtract_u32(__m256 value, __m256 zero)
 
 /* ---- Rounding and storing y ----------------------------------------------------------------- */
 
-/* Rounds 16 floats to BF16, the upper half of a float. Those of a become the lower 16 bits of each
- * lane, those of b the upper ones. An upper half grows by 1 where the lower one is more than
- * 0x8000, or is 0x8000 and the upper one is odd. NaNs are canonical already. */
+/* Rounds 16 floats to BF16, the upper half of a float. The results of a become the lower 16 bits of
+ * each lane, those of b the upper 16 bits. An upper half grows by 1 if the lower half is more than
+ * 0x8000, or if it is 0x8000 and the upper half is odd. NaNs are canonical already. */
 INLINE __m256i rounded_halves(__m256 a, __m256 b)
 {
     const __m256i p = _mm256_castps_si256(a);
@@ -108,7 +108,7 @@ INLINE __m256i rounded_halves(__m256 a, __m256 b)
     return _mm256_add_epi16(high, _mm256_srli_epi16(_mm256_subs_epu16(low, is_even), 15));
 }
 
-/* With `pairs`, those of a are the even ones. */
+/* Packs 16 floats as BF16. With `pairs`, a has the even elements and b the odd ones. */
 INLINE __m256i pack_bf16(__m256 a, __m256 b, bool pairs)
 {
     const __m256i halves = rounded_halves(a, b);
@@ -118,7 +118,8 @@ INLINE __m256i pack_bf16(__m256 a, __m256 b, bool pairs)
                  : _mm256_permute4x64_epi64(_mm256_shuffle_epi8(halves, even_then_odd), 0xd8);
 }
 
-/* NaNs stay canonical. With `pairs`, those of a are the even ones. */
+/* Packs 16 floats as FP16. NaNs stay canonical. With `pairs`, a has the even elements and b the odd
+ * ones. */
 INLINE __m256i pack_fp16(__m256 a, __m256 b, bool pairs)
 {
     const __m128i p = _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT);
@@ -128,14 +129,15 @@ INLINE __m256i pack_fp16(__m256 a, __m256 b, bool pairs)
 }
 
 /* How a chunk is stored: past the caches or not, and how much of it the chunk before has stored
- * already (begin_early of loops.h). */
+ * already (begin_early in loops.h). */
 struct how {
     bool stream;
-    size_t stored; /* bytes of y at the chunk's beginning */
+    size_t stored; /* how many bytes of y at the chunk's beginning are stored already */
 };
 
 /* Keeps the compiler from reordering stores. The CPU merges two stores to a cache line only if one
- * follows the other: with stores out of order, FP32 of a last axis took 1.6 times as long. */
+ * directly follows the other. With stores out of order, FP32 results with parameters along the last
+ * axis took 1.6 times as long. */
 INLINE void keep_order(void)
 {
     __asm__ volatile("" : : : "memory");
@@ -150,7 +152,8 @@ INLINE void store_256(char *y, size_t at, __m256i v, struct how how)
     keep_order();
 }
 
-/* Only a store of such a vector becomes part of the conversion, which then needs no permutation. */
+/* The compiler merges the conversion with a store only if a vector of this type is stored. The
+ * conversion then needs no permutation. */
 typedef short halves_8 __attribute__((vector_size(16), aligned(1), may_alias));
 
 INLINE void store_fp16(char *y, size_t at, __m256 a, __m256 b, struct how how)
@@ -163,26 +166,27 @@ INLINE void store_fp16(char *y, size_t at, __m256 a, __m256 b, struct how how)
     }
 }
 
-/* What must be done to the values of a chunk before they are y. */
+/* How the values of a chunk are converted to y. */
 enum result {
     RESULT_FP32,
     RESULT_FP16,
     RESULT_BF16,
     RESULT_BF16_PAIRS,
-    RESULT_WORDS /* nothing: they are results of 16 bits already */
+    RESULT_WORDS /* nothing: the values are 16-bit results already */
 };
 
 struct form {
     unsigned bits; /* of x */
     bool pairs;
-    bool finished; /* a table of codes holds results */
+    bool finished; /* the table of codes has results */
     enum qk_type y_type;
     size_t y_bytes;
     enum result result;
 };
 
-/* Values in pairs (see struct values) cost less to pack as BF16. They cannot be used where
- * parameters differ by element, in order, nor for codes of less than 8 bits. */
+/* Returns how a chunk is computed and stored. Values in pairs (see struct values) cost less to pack
+ * as BF16. They cannot be used if parameters are loaded element by element, in order, nor for codes
+ * of less than 8 bits. */
 INLINE struct form form_of(unsigned bits, enum qk_type y_type, bool finished, bool can_pair)
 {
     struct form form = {bits, false, finished, y_type, y_type == QK_FP32 ? 4 : 2, RESULT_FP32};
@@ -222,7 +226,7 @@ INLINE void store(char *y, struct values v, enum result result, struct how how)
 
 INLINE void store_chunk(char *y, struct values v, struct form form, struct how how)
 {
-    if (__builtin_expect(how.stream, false)) /* then memory sets the pace */
+    if (__builtin_expect(how.stream, false)) /* memory limits the speed then */
         store(y, v, form.result, (struct how){true, how.stored});
     else
         store(y, v, form.result, (struct how){false, 0});
@@ -230,7 +234,7 @@ INLINE void store_chunk(char *y, struct values v, struct form form, struct how h
 
 /* ---- Chunks of two blocks -------------------------------------------------------------------- */
 
-/* The first `count` elements of `before` and the others of `after`. */
+/* Returns the first `count` elements of `before` and the other elements of `after`. */
 INLINE vector mix_one(vector before, vector after, size_t count)
 {
     const __m256i places = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
@@ -246,7 +250,8 @@ INLINE vector mix_words(vector before, vector after, size_t count)
         _mm256_blendv_epi8(_mm256_castps_si256(after), _mm256_castps_si256(before), is_before));
 }
 
-/* The same for a chunk, in whatever order its values are; `count` is less than CHUNK. */
+/* Like mix_one, for a chunk whose values are in any of their three orders. `count` is less than
+ * CHUNK. */
 INLINE struct values mix(struct values before, struct values after, size_t count, struct form form)
 {
     const size_t low = count < 16 ? count : 16;
@@ -265,7 +270,7 @@ INLINE struct values mix(struct values before, struct values after, size_t count
 
 /* ---- Results of codes ----------------------------------------------------------------------- */
 
-/* The odd ones of 16 floats, or the even ones. In pairs they cost less to pack as BF16. */
+/* Returns the odd or the even elements of 16 floats. In pairs they cost less to pack as BF16. */
 INLINE __m256 every_other(const float *values, bool odd)
 {
     const __m256 a = load_vector(values);
@@ -309,7 +314,8 @@ INLINE struct codes load_codes(const struct qk_code_table *table, unsigned bits)
     };
 }
 
-/* The bytes of 16 results of 16 bits; with `pairs`, a has the even ones and b the odd ones. */
+/* Splits 16 results of 16 bits into their lower and upper bytes. With `pairs`, a has the even
+ * elements and b the odd ones. */
 INLINE void split_results(__m256 a, __m256 b, enum qk_type y_type, bool pairs, __m256i *low,
                           __m256i *high)
 {
@@ -320,7 +326,7 @@ INLINE void split_results(__m256 a, __m256 b, enum qk_type y_type, bool pairs, _
     *high = _mm256_permute4x64_epi64(bytes, 0xdd); /* quarters 1, 3, 1, 3 */
 }
 
-/* Makes a table of a block's results. Of float8s the scale is bounded. */
+/* Makes a table of a block's results. For float8s, the scale is bounded. */
 INLINE struct codes finish_codes(const struct codes *codes, vector zero, vector scale,
                                  vector offset, struct form form)
 {
@@ -371,7 +377,7 @@ INLINE bool finishes_float8(const struct qk_dequantize_args *args)
            qk_scales_are_bounded(args);
 }
 
-/* finish_codes does it. */
+/* Returns false: finish_codes makes the tables of results. */
 INLINE bool take_float8(const struct qk_code_table *table, const struct codes *codes,
                         const uint8_t *x, char *y, size_t chunks, float scale, struct form form,
                         struct how how)
@@ -380,7 +386,7 @@ INLINE bool take_float8(const struct qk_code_table *table, const struct codes *c
     return false;
 }
 
-/* How many bytes ahead x is fetched where y is stored past the caches. */
+/* How many bytes ahead x is prefetched if y is stored past the caches. */
 #define PREFETCH_BYTES 2048
 
 #include "kernels/dequantize/widen_avx2.h"

@@ -1,50 +1,50 @@
-/* Dequantize kernels on vectors of 16 floats without VBMI, as Skylake-X and Cascade Lake have them:
- * bytes move within 128-bit lanes only, and tables of bytes have 16 entries. */
+/* Dequantize kernels on vectors of 16 floats without VBMI, for Skylake-X and Cascade Lake. Bytes
+ * move only within 128-bit lanes, and tables of bytes have 16 entries. */
 #include "kernels/dequantize/bounded.h"
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/dequantize/read_avx512.h"
 #include "kernels/dequantize/write_avx512.h"
 
-/* Nothing but x86 sets this, and only for the files of this suffix. */
+/* The Makefile sets this on x86 only, for files with this suffix. */
 #ifdef __AVX512BW__
 
 #include <immintrin.h>
 #include <math.h>
 
-/* From blocks of so many elements on, making a table of a float8 block's results takes less time
+/* If a float8 block has at least this many elements, making a table of its results takes less time
  * than it saves. */
 #define FLOAT8_BLOCK_MIN 128
 #define FLOAT8_FP16_BLOCK_MIN 256
 
 /* What codes mean. Tables of bytes have the same 16 entries in each lane. */
 struct codes {
-    __m512 values;                     /* of each 4-bit code; FLOAT8: of parts.values[0] */
-    __m512 special_values;             /* FLOAT8: of parts.values[1] */
-    __m512i low, high;                 /* bytes of 16-bit results; FLOAT8: parts.bytes[0] */
+    __m512 values;         /* the float of each 4-bit code; FLOAT8: parts.values[0] */
+    __m512 special_values; /* FLOAT8: parts.values[1] */
+    __m512i low, high;     /* lower and upper bytes of 16-bit results; FLOAT8: parts.bytes[0] */
     __m512i special_low, special_high; /* FLOAT8: parts.bytes[1] */
-    __m512i turn, shift, steps;        /* FLOAT8: turn in each byte, shift in each word; steps as
-                                          finish_float8 needs them */
+    __m512i turn, shift, steps;        /* FLOAT8: parts.turn in each byte; parts.shift in each word;
+                                          parts.steps in the order that finish_float8 needs */
     bool code_128_is_nan;
 };
 
 /* ---- Reading x ------------------------------------------------------------------------------ */
 
-/* Puts dword 4 * k + j of a vector where dword 4 * j + k is: lane j has the j-th four bytes of each
- * 16. */
+/* Moves dword 4 * k + j of a vector to position 4 * j + k, so that 128-bit lane j gets the j-th
+ * four bytes of each 16 bytes. */
 INLINE __m512i transpose(__m512i v)
 {
     return _mm512_permutexvar_epi32(
         _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0), v);
 }
 
-/* Lane j gets the j-th eight bytes of each half. */
+/* Moves the j-th eight bytes of each half to 128-bit lane j. */
 INLINE __m512i interleave_halves(__m512i v)
 {
     return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0), v);
 }
 
-/* 2^23 + x as floats (see `magic` in read_avx2.h): four bytes of each lane, from number `first` on
- * and `step` apart, become the lowest bits. */
+/* Returns 2^23 + x as floats (see `magic` in read_avx2.h). x is four bytes of each 128-bit lane,
+ * from index `first` on and `step` apart. */
 INLINE __m512 magic_bytes(__m512i bytes, int first, int step)
 {
     const __m512i places = _mm512_broadcast_i32x4(
@@ -53,7 +53,7 @@ INLINE __m512 magic_bytes(__m512i bytes, int first, int step)
         _mm512_mask_shuffle_epi8(_mm512_set1_epi32(0x4b000000), 0x1111111111111111, bytes, places));
 }
 
-/* The same for 16-bit words; `first` and `step` count bytes. */
+/* Like magic_bytes, for 16-bit words. `first` and `step` count bytes. */
 INLINE __m512 magic_words(__m512i words, int first, int step)
 {
     const int all = 0x0101 * first + 0x0100;
@@ -118,8 +118,8 @@ INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool 
                            _mm512_xor_si512(_mm512_loadu_si512(x + 64), sign), pairs);
 }
 
-/* Four bytes of x in each lane of the lower half and the next four in those of the upper half,
- * shifted so that each lane's code is in its lowest bits. */
+/* Returns four bytes of x in each lane of the lower half and the next four bytes in each lane of
+ * the upper half, shifted right so that each lane's code is in its lowest bits. */
 INLINE __m512i shifted_64(const uint8_t *x)
 {
     const __m512i distances =
@@ -144,8 +144,8 @@ INLINE struct values read_bits2(const struct codes *codes, const uint8_t *x, boo
     return look_up_bits2(codes->values, x);
 }
 
-/* 64 codes of 4 bits, each in the lower half of a byte. Lane j has the j-th eight codes of each
- * half. */
+/* Returns 64 codes of 4 bits, each in the lower half of a byte. 128-bit lane j has the j-th eight
+ * codes of each half. */
 INLINE __m512i nibbles(const uint8_t *x)
 {
     const __m256i places = _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0);
@@ -156,7 +156,7 @@ INLINE __m512i nibbles(const uint8_t *x)
                                      0xa8); /* (a | b) & c */
 }
 
-/* The same of 2 bits, in the lowest bits of a byte. */
+/* Like nibbles, for codes of 2 bits, each in the lowest bits of a byte. */
 INLINE __m512i crumbs(const uint8_t *x)
 {
     const __m128i places = _mm_set_epi64x(0x0f0e07060d0c0504, 0x0b0a030209080100);
@@ -165,15 +165,17 @@ INLINE __m512i crumbs(const uint8_t *x)
     return _mm512_ternarylogic_epi32(b, _mm512_slli_epi32(b, 6), _mm512_set1_epi8(3), 0xa8);
 }
 
-/* Puts 64 elements' lower and upper bytes together, in the order in which nibbles has them. */
+/* Joins the lower and upper bytes of 64 elements to words. If the bytes are in the order of
+ * nibbles, the words come out in order. */
 INLINE void join_bytes(__m512i low, __m512i high, __m512i words[2])
 {
     words[0] = _mm512_unpacklo_epi8(low, high);
     words[1] = _mm512_unpackhi_epi8(low, high);
 }
 
-/* The upper halves of what 64 float8s mean, or their 16-bit results (struct qk_float8_parts). Each
- * 128-bit lane keeps its elements: words[0] has the first eight of each, words[1] the others. */
+/* Looks up the upper halves of the floats of 64 float8s, or their 16-bit results (struct
+ * qk_float8_parts). Each 128-bit lane keeps its elements: words[0] has the first eight elements of
+ * each lane, words[1] the other eight. */
 INLINE void look_up_float8(const struct codes *codes, __m512i x, enum qk_type y_type,
                            __m512i words[2])
 {
@@ -197,8 +199,8 @@ INLINE void look_up_float8(const struct codes *codes, __m512i x, enum qk_type y_
     join_bytes(low, high, words);
 }
 
-/* Before bytes become words and these floats: where each goes in a lane of a transposed vector so
- * that the floats come out in order. */
+/* Reorders bytes so that the floats come out in order after bytes have become words, and words
+ * floats. */
 INLINE __m512i order_plain(__m512i bytes)
 {
     const __m512i places =
@@ -254,22 +256,22 @@ INLINE struct codes load_codes(const struct qk_code_table *table, unsigned bits)
                           isnan(table->values[128])};
 }
 
-/* The dwords number `first`, of each lane, one after the other: in each lane. */
+/* Returns dword `first` of each 128-bit lane, one after the other, in each lane. */
 INLINE __m512i collect_dwords(__m512i v, int first)
 {
     const __m512i places = _mm512_broadcast_i32x4(_mm_set_epi32(12, 8, 4, 0));
     return _mm512_permutexvar_epi32(_mm512_add_epi32(places, _mm512_set1_epi32(first)), v);
 }
 
-/* The upper 16 bits of rounded floats, or 16 bits as they are converted to. */
+/* Returns 16-bit results, each in a dword: floats converted to FP16 or rounded to BF16. */
 INLINE __m512i result_words(__m512 values, enum qk_type y_type)
 {
     return y_type == QK_FP16 ? _mm512_cvtepu16_epi32(_mm512_cvtps_ph(values, NEAREST))
                              : _mm512_srli_epi32(round_bf16(values), 16);
 }
 
-/* The lower bytes of 16-bit results p and q, and their upper bytes: lane j has four of each of
- * these, in this order. */
+/* Splits 16-bit results p and q into bytes. Each 128-bit lane gets four lower bytes of p, four of
+ * q, and then the upper bytes in the same way. */
 INLINE __m512i split_words(__m512i p, __m512i q)
 {
     const __m512i words = _mm512_packus_epi32(p, q);
@@ -337,7 +339,7 @@ INLINE bool finishes_float8(const struct qk_dequantize_args *args)
            qk_scales_are_bounded(args);
 }
 
-/* finish_codes does it. */
+/* Returns false: finish_codes makes the tables of results. */
 INLINE bool take_float8(const struct qk_code_table *table, const struct codes *from,
                         const uint8_t *x, char *y, size_t chunks, float scale, struct form form,
                         struct how how)

@@ -1,24 +1,26 @@
-/* Dequantize kernels on vectors of 16 floats with VBMI: permutations of bytes read x, and look up
- * float8s in tables of 128 entries. What VBMI does not make faster is AVX-512BW's. */
+/* Dequantize kernels on vectors of 16 floats with VBMI. Permutations of bytes read x, and look up
+ * float8s in tables of 128 entries. What VBMI does not make faster is left to the AVX-512BW
+ * kernels. */
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/dequantize/read_avx512.h"
 #include "kernels/dequantize/write_avx512.h"
 
-/* Nothing but x86 sets this, and only for the files of this suffix. */
+/* The Makefile sets this on x86 only, for files with this suffix. */
 #ifdef __AVX512VBMI__
 
 #include <immintrin.h>
 #include <math.h>
 
-/* From so many chunks on, making a table of a float8 block's results takes less time than it saves.
- */
+/* If a float8 block has at least this many chunks, making a table of its results takes less time
+ * than it saves. */
 #define FLOAT8_CHUNKS_MIN 8
 
 /* ---- Reading x ------------------------------------------------------------------------------ */
 
-/* What codes mean, as reading needs it. For FLOAT8: the low and high bytes of each upper half. */
+/* What codes mean. low and high are for FLOAT8 only: the lower and upper bytes of the upper halves
+ * of floats, or of results. */
 struct codes {
-    __m512 values; /* of each 4-bit code */
+    __m512 values; /* the float of each 4-bit code */
     __m512i words; /* 16-bit results of the codes; for BF16 each twice, side by side */
     __m512i low[2];
     __m512i high[2];
@@ -27,8 +29,8 @@ struct codes {
     bool code_128_is_nan;
 };
 
-/* 2^23 + x as floats (see `magic` in read_avx2.h). Takes 16 bytes of `bytes`, from number `first`
- * on and `step` apart, and puts them in the lowest bits. */
+/* Returns 2^23 + x as floats (see `magic` in read_avx2.h). x is 16 of `bytes`, from index `first`
+ * on and `step` apart. */
 INLINE __m512 magic_bytes(__m512i bytes, int first, int step)
 {
     const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
@@ -38,7 +40,7 @@ INLINE __m512 magic_bytes(__m512i bytes, int first, int step)
                                                             0x1111111111111111, places, bytes));
 }
 
-/* The same for 16-bit words. */
+/* Like magic_bytes, for 16-bit words. `first` and `step` count bytes. */
 INLINE __m512 magic_words(__m512i words, int first, int step)
 {
     const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
@@ -93,8 +95,8 @@ INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool 
                            _mm512_xor_si512(_mm512_loadu_si512(x + 64), sign), pairs);
 }
 
-/* 8 bytes of x in every lane, shifted right by that lane's distance, so that its code is in the
- * lowest bits. */
+/* Returns the bits of 8 bytes of x in every lane, shifted right by the lane's distance, so that the
+ * lane's code is in the lowest bits. */
 INLINE __m512i shifted_64(const uint8_t *x, __m512i distances)
 {
     int64_t bits;
@@ -119,9 +121,10 @@ INLINE struct values read_bits2(const struct codes *codes, const uint8_t *x, boo
     return look_up_bits2(codes->values, x);
 }
 
-/* Looks up the 16-bit results of 32 codes. A permutation reads 5 bits of each word: a code and,
- * above it, bits of the next code, for which the table repeats; or, where each result is in the
- * table twice, one bit of the code before, below it. */
+/* Looks up the 16-bit results of 32 codes. A permutation reads 5 bits of each word. Without `pairs`
+ * they are a code and, above it, bits of the next code, so the table repeats its entries. With
+ * `pairs` each result is in the table twice, side by side, and the lowest of the 5 bits is one of
+ * the code before. */
 INLINE __m512 look_up_words(const struct codes *codes, const uint8_t *x, unsigned bits, bool pairs)
 {
     const __m512i lanes = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
@@ -137,9 +140,10 @@ INLINE __m512 look_up_words(const struct codes *codes, const uint8_t *x, unsigne
     return _mm512_castsi512_ps(_mm512_permutexvar_epi16(indices, codes->words));
 }
 
-/* Where each byte of x goes before two tables of bytes are unpacked to words. For pairs, so that
- * the words come out in order; for floats in order, so that each 32-bit lane has an element in its
- * lower word and the one 16 elements further in its upper word. */
+/* The order of the bytes of x before two tables of bytes are unpacked to words. order_pairs makes
+ * the words come out in order, as values in pairs need them. order_plain puts an element into the
+ * lower word of each 32-bit lane and the element 16 further on into the upper word, as floats in
+ * order need them. */
 static const uint8_t order_pairs[64] = {
     0,  1,  2,  3,  4,  5,  6,  7,  32, 33, 34, 35, 36, 37, 38, 39, 8,  9,  10, 11, 12, 13,
     14, 15, 40, 41, 42, 43, 44, 45, 46, 47, 16, 17, 18, 19, 20, 21, 22, 23, 48, 49, 50, 51,
@@ -149,9 +153,9 @@ static const uint8_t order_plain[64] = {
     7,  23, 36, 52, 37, 53, 38, 54, 39, 55, 8,  24, 9,  25, 10, 26, 11, 27, 40, 56, 41, 57,
     42, 58, 43, 59, 12, 28, 13, 29, 14, 30, 15, 31, 44, 60, 45, 61, 46, 62, 47, 63};
 
-/* Looks up two bytes for each of 64 codes and puts them together to words: in order, or, without
- * `in_order`, each beside the one that is 16 elements further. Seven bits of a code find its bytes;
- * the eighth is the sign. */
+/* Looks up two bytes for each of 64 codes and joins them to words. With `in_order` the words are in
+ * order. Otherwise each word is beside the word of the element 16 further on. Seven bits of a code
+ * find its bytes. The eighth bit is the sign. */
 INLINE void look_up_bytes(const struct codes *codes, const uint8_t *x, bool in_order,
                           __m512i words[2])
 {
@@ -180,8 +184,8 @@ INLINE struct values read_float8(const struct codes *codes, const uint8_t *x, bo
 
 /* ---- Results of codes ----------------------------------------------------------------------- */
 
-/* Sets the members one by one: clearing the whole struct first, as an initializer with fewer
- * members would, has to wait for stores past the caches to end. */
+/* Sets the members one by one. An initializer with fewer members would clear the whole struct
+ * first, which would have to wait until stores past the caches end. */
 INLINE struct codes load_codes(const struct qk_code_table *table, unsigned bits)
 {
     const __m512i none = _mm512_setzero_si512();
@@ -199,7 +203,7 @@ INLINE struct codes load_codes(const struct qk_code_table *table, unsigned bits)
                           isnan(table->values[128])};
 }
 
-/* The rounded upper half of each float, twice. */
+/* Returns the rounded upper half of each float, twice. */
 INLINE __m512i double_bf16(__m512 value)
 {
     const __m512i rounded = round_bf16(value);
@@ -238,8 +242,9 @@ INLINE __m256i finish_16(const float *values, float scale, enum qk_type y_type)
                              : _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_bf16(y), 16));
 }
 
-/* Makes a table of the 16-bit results of float8s: of 128 codes, since those of negative codes
- * differ only in the sign. The scale must be normal, so that no code but a NaN's becomes a NaN. */
+/* Makes a table of the 16-bit results of float8s. The table has 128 codes, because results of
+ * negative codes differ only in the sign. The scale must be normal, so that no code but a NaN's
+ * becomes a NaN. */
 INLINE struct codes finish_float8(const struct codes *from, const struct qk_code_table *table,
                                   float scale, enum qk_type y_type)
 {
@@ -262,7 +267,8 @@ INLINE struct codes finish_float8(const struct codes *from, const struct qk_code
     return codes;
 }
 
-/* Does chunks of float8s by a table of their results, where that is worth it; false: it is not. */
+/* Dequantizes chunks of float8s by a table of their results. Returns false if the table would not
+ * save time or if the scale is not normal. The caller then computes the chunks without it. */
 INLINE bool take_float8(const struct qk_code_table *table, const struct codes *from,
                         const uint8_t *x, char *y, size_t chunks, float scale, struct form form,
                         struct how how)
@@ -281,14 +287,14 @@ INLINE bool take_float8(const struct qk_code_table *table, const struct codes *f
     return true;
 }
 
-/* Tables of few entries, as AVX-512BW has them, would not be faster. */
+/* Returns false: tables of few entries, as AVX-512BW has them, would not be faster. */
 INLINE bool finishes_float8(const struct qk_dequantize_args *args)
 {
     (void)args;
     return false;
 }
 
-/* 32-bit elements have no bytes to permute. */
+/* Permutations of bytes would not help with 32-bit elements. */
 #define SMALL_CODES_ONLY
 
 #include "kernels/dequantize/kernels.h"

@@ -1,9 +1,9 @@
-/* Bytes to FP16 by arithmetic in half precision, which Armv8.2-A has: eight results at a time, and
- * nothing is converted.
+/* Kernels that dequantize bytes to FP16 by the half-precision arithmetic of Armv8.2-A: eight
+ * results at a time, without conversions.
  *
- * A difference of bytes has 9 bits, and a scale that is an FP16 has 11: in single precision their
- * product is exact, so that the one rounding is that to FP16, and in half precision that is the
- * multiplication's own. For BF16 there is no such arithmetic. */
+ * A difference of bytes has 9 bits, and a scale that fits into FP16 has 11 bits. In single
+ * precision their product is exact, so the only rounding is that to FP16. In half precision, the
+ * multiplication itself does this rounding. There is no such arithmetic for BF16. */
 #include "kernels/dequantize/dequantize.h"
 
 #ifdef __aarch64__
@@ -11,10 +11,11 @@
 #include <arm_neon.h>
 #include <string.h>
 
-/* How a byte becomes the lowest bits of 2^10, as it does those of 2^23 in single precision. */
+/* How a byte is put into the lowest bits of 2^10 in half precision, as into those of 2^23 in single
+ * precision. */
 struct code {
     size_t x_bytes, y_bytes;
-    float magic, magic_halves; /* what that adds to x, in both precisions */
+    float magic, magic_halves; /* the number that this adds to x, in single and half precision */
     bool is_signed;
 };
 
@@ -73,7 +74,8 @@ INLINE void take(const uint8_t *x, char *y, size_t count, float zero, float scal
     }
 }
 
-/* Whether all scales of the span are FP16. A NaN, which is equal to nothing, is none here. */
+/* Returns whether FP16 holds all scales of the span exactly. Returns false for a NaN, which is
+ * equal to nothing. */
 static bool has_halves(const struct qk_span *span)
 {
     const float *scales = span->scales;

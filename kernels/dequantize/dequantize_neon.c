@@ -1,7 +1,8 @@
-/* Dequantize kernels on pairs of NEON vectors: how these read, compute and store a chunk; loops.h
- * goes through a span.
+/* Dequantize kernels on pairs of NEON vectors: how they read, compute and store a chunk. loops.h
+ * has the loops over a span.
  *
- * Nothing is stored past the caches: these CPUs see themselves that lines are written whole. */
+ * Nothing is stored past the caches: ARM CPUs detect by themselves that whole cache lines are
+ * written. */
 #include "kernels/dequantize/dequantize.h"
 
 #ifdef __aarch64__
@@ -11,26 +12,26 @@
 
 #include "kernels/elementwise/vector_neon.h"
 
-/* Elements that loops take at a time. */
+/* How many elements a loop takes at a time. */
 #define CHUNK ((size_t)32)
 
-/* From so many chunks on, making a table of a float8 block's results takes less time than it saves.
- */
+/* If a float8 block has at least this many chunks, making a table of its results takes less time
+ * than it saves. */
 #define FLOAT8_CHUNKS_MIN 16
 
-/* A chunk's elements, 8 in each vector, in order; or as results of 16 bits, 16 of them in a and 16
- * in c. */
+/* A chunk's elements in order, 8 in each vector. As 16-bit results: 16 in a and 16 in c. */
 struct values {
     vector a, b, c, d;
 };
 
-/* What codes mean, as reading needs it: tables of bytes, each for one byte of what is looked up. */
+/* What codes mean, as tables of bytes. Each table has one byte of every float or result that is
+ * looked up. */
 struct codes {
-    struct values values; /* of codes of less than 8 bits: 16 in a and b */
-    uint8x16_t planes[4]; /* the bytes of each of these, or of their 16-bit results */
-    uint8x16x4_t low[2];  /* FLOAT8: the bytes of upper halves, by 7 bits of a code */
+    struct values values; /* the floats of codes of less than 8 bits, 16 of them in a and b */
+    uint8x16_t planes[4]; /* the bytes of these floats, or of their 32-bit or 16-bit results */
+    uint8x16x4_t low[2];  /* FLOAT8: the bytes of upper halves, indexed by 7 bits of a code */
     uint8x16x4_t high[2];
-    uint8_t nan_low; /* and where the eighth alone is a NaN, those of this */
+    uint8_t nan_low; /* the bytes of code 128, if that is a NaN */
     uint8_t nan_high;
     bool code_128_is_nan;
 };
@@ -39,7 +40,7 @@ typedef vector subtract_fn(vector value, vector zero);
 
 /* ---- Reading x ------------------------------------------------------------------------------ */
 
-/* 2^23 + x as floats: see `magic` in read_avx2.h. */
+/* Returns 2^23 + x as floats: see `magic` in read_avx2.h. */
 INLINE vector magic(uint16x8_t integers)
 {
     const uint16x8_t exponent = vdupq_n_u16(0x4b00);
@@ -58,7 +59,7 @@ INLINE struct values read_u8(const struct codes *codes, const uint8_t *x, bool p
                            magic(vreinterpretq_u16_u8(vzip2q_u8(q, none)))};
 }
 
-/* 128 + x, of eight. */
+/* Returns 2^23 + 128 + x as floats, for eight integers. */
 INLINE vector magic_s8(int8x8_t integers)
 {
     return magic(vreinterpretq_u16_s16(vaddw_s8(vdupq_n_s16(0x80), integers)));
@@ -92,7 +93,8 @@ INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool 
                            magic(load_halves(x + 32) ^ sign), magic(load_halves(x + 48) ^ sign)};
 }
 
-/* The two halves of a vector's 16-bit lanes that two tables of bytes give, in order. */
+/* Returns the first eight of 16 words in order, made of their lower and upper bytes. high_halves
+ * returns the other eight. */
 INLINE uint16x8_t low_halves(uint8x16_t low, uint8x16_t high)
 {
     return vreinterpretq_u16_u8(vzip1q_u8(low, high));
@@ -109,7 +111,7 @@ INLINE vector join_halves(uint16x8_t low, uint16x8_t high)
                 vreinterpretq_f32_u16(vzip2q_u16(low, high)));
 }
 
-/* Looks up the 32-bit results of 16 codes, one byte after the other. */
+/* Looks up the 32-bit results of 16 codes, byte by byte. */
 INLINE void look_up_floats(const struct codes *codes, uint8x16_t indices, vector *a, vector *b)
 {
     const uint8x16_t p = vqtbl1q_u8(codes->planes[0], indices);
@@ -120,7 +122,7 @@ INLINE void look_up_floats(const struct codes *codes, uint8x16_t indices, vector
     *b = join_halves(high_halves(p, q), high_halves(r, s));
 }
 
-/* The same for 16-bit results. */
+/* Like look_up_floats, for 16-bit results. */
 INLINE vector look_up_halves(const struct codes *codes, uint8x16_t indices)
 {
     const uint8x16_t p = vqtbl1q_u8(codes->planes[0], indices);
@@ -129,8 +131,8 @@ INLINE vector look_up_halves(const struct codes *codes, uint8x16_t indices)
                 vreinterpretq_f32_u16(high_halves(p, q)));
 }
 
-/* The codes of a chunk, a byte each. Tables repeat for shorter codes, so what is above them, as far
- * as 4 bits go, does not matter. */
+/* Returns the codes of a chunk, one in each byte. Only the lowest 4 bits of a byte may be set. The
+ * table repeats its entries for shorter codes, so the bits above such a code do not matter. */
 INLINE octets split_4(uint8x16_t bytes)
 {
     const uint8x16_t low = bytes & vdupq_n_u8(15);
@@ -169,14 +171,15 @@ INLINE struct values read_bits2(const struct codes *codes, const uint8_t *x, boo
     return look_up_all_floats(codes, codes_at(x, 2));
 }
 
-/* Looks up 7 bits: 64 bytes at a time, where an index beyond them gives 0. */
+/* Looks up bytes by indices of 7 bits, in two tables of 64 bytes. An index beyond a table gives 0.
+ */
 INLINE uint8x16_t look_up_128(const uint8x16x4_t table[2], uint8x16_t indices)
 {
     return vqtbl4q_u8(table[0], indices) | vqtbl4q_u8(table[1], indices ^ vdupq_n_u8(64));
 }
 
-/* Looks up 16 bits for each of 16 float8s. Seven bits of a code find its bytes; the eighth is the
- * sign. */
+/* Looks up 16 bits for each of 16 float8s. Seven bits of a code find its bytes. The eighth bit is
+ * the sign. */
 INLINE vector look_up_float8(const struct codes *codes, const uint8_t *x)
 {
     const uint8x16_t bytes = vld1q_u8(x);
@@ -206,8 +209,8 @@ INLINE struct values read_float8(const struct codes *codes, const uint8_t *x, bo
                            float8_of(q.val[1])};
 }
 
-/* 32-bit integers as they are, in vectors of floats; subtracting a zero point makes floats of them.
- */
+/* Returns 32-bit integers as they are, in vectors of floats. Subtracting a zero point converts
+ * them. */
 INLINE struct values read_32(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes, (void)pairs;
@@ -263,7 +266,7 @@ INLINE vector subtract_wrapping(vector value, vector zero)
     return float_of_s32(vector_of_words(EACH(words, a.val[0] - b.val[0], a.val[1] - b.val[1])));
 }
 
-/* Doubles hold the difference of two 32-bit integers exactly; it is rounded once, to a float. */
+/* Doubles hold the difference of two 32-bit integers exactly. It is rounded once, to a float. */
 INLINE float32x4_t float_of_differences(int64x2_t low, int64x2_t high)
 {
     return vcvt_high_f32_f64(vcvt_f32_f64(vcvtq_f64_s64(low)), vcvtq_f64_s64(high));
@@ -281,8 +284,8 @@ INLINE vector subtract_s32(vector value, vector zero)
                 subtract_4_s32(value.val[1], zero.val[1]));
 }
 
-/* Flipping the top bits subtracts 2^31 from both as signed numbers, which does not change the
- * difference. */
+/* Flips the top bits, which subtracts 2^31 from both numbers and makes them signed. The difference
+ * stays the same. */
 INLINE vector subtract_u32(vector value, vector zero)
 {
     const uint32x4_t sign = vdupq_n_u32(0x80000000);
@@ -293,8 +296,9 @@ INLINE vector subtract_u32(vector value, vector zero)
 
 /* ---- Rounding and storing y ----------------------------------------------------------------- */
 
-/* Rounds to BF16. NaNs are canonical already, so BFCVTN would give the same bits, by two operations
- * less of three; it is left to dequantize_sve.c, for CPUs of servers that have it have SVE, too. */
+/* Rounds to BF16. NaNs are canonical already, so BFCVTN would give the same bits with one operation
+ * instead of three. It is left to dequantize_sve.c, because server CPUs that have BFCVTN also have
+ * SVE. */
 INLINE uint16x8_t bf16_of_vector(vector v)
 {
     const uint32x4_t half = vdupq_n_u32(0x7fff);
@@ -308,7 +312,7 @@ INLINE uint16x8_t halves_of_vector(vector v, enum qk_type type)
     return type == QK_FP16 ? fp16_of_vector(v) : bf16_of_vector(v);
 }
 
-/* How a chunk is stored: see dequantize_avx2.c. Here it makes no difference. */
+/* How a chunk is stored (see dequantize_avx2.c). NEON stores every chunk in the same way. */
 struct how {
     bool stream;
     size_t stored;
@@ -316,7 +320,7 @@ struct how {
 
 struct form {
     bool pairs;    /* never: values are in order */
-    bool finished; /* a table of codes holds results */
+    bool finished; /* the table of codes has results */
     enum qk_type y_type;
     size_t y_bytes;
 };
@@ -327,7 +331,7 @@ INLINE struct form form_of(unsigned bits, enum qk_type y_type, bool finished, bo
     return (struct form){false, finished, y_type, y_type == QK_FP32 ? 4 : 2};
 }
 
-/* Whether the values of a chunk are results of 16 bits already. */
+/* Returns whether the values of a chunk are 16-bit results already. */
 INLINE bool are_halves(struct form form)
 {
     return form.finished && form.y_bytes == 2;
@@ -362,7 +366,7 @@ INLINE float32x4_t mix_4_halves(float32x4_t before, float32x4_t after, const uin
         vbslq_u16(is_before, vreinterpretq_u16_f32(before), vreinterpretq_u16_f32(after)));
 }
 
-/* The first `count` of 16 results of `before`, and the others of `after`. */
+/* Returns the first `count` of 16 results of `before` and the other results of `after`. */
 INLINE vector mix_halves(vector before, vector after, size_t count)
 {
     static const uint16_t places[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -370,7 +374,7 @@ INLINE vector mix_halves(vector before, vector after, size_t count)
                 mix_4_halves(before.val[1], after.val[1], places + 8, count));
 }
 
-/* The same for the four vectors of a chunk. */
+/* Like mix_halves or mix_one, for the four vectors of a chunk. */
 INLINE struct values mix(struct values before, struct values after, size_t count, struct form form)
 {
     if (are_halves(form))
@@ -384,7 +388,7 @@ INLINE struct values mix(struct values before, struct values after, size_t count
 
 /* ---- Results of codes ----------------------------------------------------------------------- */
 
-/* Takes 16 results of 16 bits apart, into bytes. */
+/* Splits 16 results of 16 bits into their lower and upper bytes. */
 INLINE void set_planes(uint8x16_t planes[2], uint16x8_t a, uint16x8_t b)
 {
     planes[0] = vuzp1q_u8(vreinterpretq_u8_u16(a), vreinterpretq_u8_u16(b));
@@ -462,8 +466,9 @@ INLINE uint16x8_t finish_8(const float *values, float scale, enum qk_type y_type
     return halves_of_vector(multiply(load_vector(values), splat(scale)), y_type);
 }
 
-/* Makes a table of the 16-bit results of float8s: of 128 codes, since those of negative codes
- * differ only in the sign. The scale must be normal, so that no code but a NaN's becomes a NaN. */
+/* Makes a table of the 16-bit results of float8s. The table has 128 codes, because results of
+ * negative codes differ only in the sign. The scale must be normal, so that no code but a NaN's
+ * becomes a NaN. */
 INLINE void finish_float8(struct codes *codes, const struct qk_code_table *table, float scale,
                           enum qk_type y_type)
 {
@@ -479,7 +484,8 @@ INLINE void finish_float8(struct codes *codes, const struct qk_code_table *table
     codes->nan_high = y_type == QK_FP16 ? 0xfe : 0xff;
 }
 
-/* Does chunks of float8s by a table of their results, where that is worth it; false: it is not. */
+/* Dequantizes chunks of float8s by a table of their results. Returns false if the table would not
+ * save time or if the scale is not normal. The caller then computes the chunks without it. */
 INLINE bool take_float8(const struct qk_code_table *table, const struct codes *from,
                         const uint8_t *x, char *y, size_t chunks, float scale, struct form form,
                         struct how how)
@@ -496,14 +502,14 @@ INLINE bool take_float8(const struct qk_code_table *table, const struct codes *f
     return true;
 }
 
-/* take_float8 makes tables of results. */
+/* Returns false: take_float8 makes the tables of results. */
 INLINE bool finishes_float8(const struct qk_dequantize_args *args)
 {
     (void)args;
     return false;
 }
 
-/* Eight scales as FP32. */
+/* Returns eight scales as FP32. */
 INLINE vector widened(enum qk_type type, const uint8_t *from)
 {
     if (type == QK_FP16)
@@ -511,8 +517,8 @@ INLINE vector widened(enum qk_type type, const uint8_t *from)
     if (type == QK_BF16)
         return vector_of_bf16(load_halves(from));
     const uint8x8_t codes = vld1_u8(from);
-    /* Upper halves: exponents, and the highest bit below them where that is a NaN or the least,
-     * 2^-127, which is subnormal. */
+    /* In the upper halves, a code is the exponent. The highest bit of the mantissa is set for the
+     * NaN and for the least number, 2^-127, which is subnormal. */
     const uint8x8_t is_special = vceqz_u8((codes + 1) & 0xfe);
     return vector_of_bf16(vshll_n_u8(codes, 7) | vmovl_u8(is_special & 0x40));
 }
@@ -522,12 +528,12 @@ INLINE void store_widened(float *to, enum qk_type type, const uint8_t *from)
     store_vector(to, widened(type, from));
 }
 
-/* Nothing was stored past the caches. */
+/* Nothing to do: nothing was stored past the caches. */
 INLINE void end_streaming(void)
 {
 }
 
-/* How many bytes ahead x is fetched where x or y is too large for the caches. */
+/* How many bytes ahead x is prefetched if x or y is too large for the caches. */
 #define PREFETCH_BYTES 2048
 
 #include "kernels/dequantize/kernels.h"

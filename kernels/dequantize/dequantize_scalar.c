@@ -1,4 +1,4 @@
-/* What dequantize kernels are, in plain C: every other one gives these bits. */
+/* The reference of the dequantize kernels, in plain C. Every tier gives the same bits. */
 #include "kernels/dequantize/dequantize.h"
 
 #include <float.h>
@@ -8,8 +8,8 @@
 
 _Static_assert(FLT_EVAL_METHOD == 0, "float operations round to float, each of them");
 
-/* Reads element i of x and subtracts zeros[p]. There is one of these for each code, and the loop
- * below is compiled once for each of them. */
+/* Reads element i of x and subtracts zeros[p]. There is one such function for each code, and the
+ * loop below is compiled once for each function. */
 typedef float difference_fn(const struct qk_dequantize_args *args, size_t i, size_t p);
 
 static inline float zero(const struct qk_dequantize_args *args, size_t p)
@@ -86,7 +86,7 @@ static inline float s32(const struct qk_dequantize_args *args, size_t i, size_t 
     return minus_zero(args, (float)qk_load_i32(args->span.x, args->span.x_first + i), p);
 }
 
-/* fl32(x) is 2^31 for x from 2147483584 on; as an int32 that overflows to -2^31. */
+/* fl32(x) is 2^31 if x is 2147483584 or more. As an int32, 2^31 overflows to -2^31. */
 static inline float s32_recast(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     const float value = (float)qk_load_i32(args->span.x, args->span.x_first + i);

@@ -1,29 +1,32 @@
-/* Integers of up to 16 bits to FP32 and BF16 by SVE, whose loads put each into a lane of its own:
- * that is a third of what NEON does in registers. Vectors have any length. It is for CPUs
- * that have its conversion to BF16, as Neoverse V1, N2 and V2; of canonical NaNs that is exact.
+/* Kernels that dequantize integers of up to 16 bits to FP32 and BF16 by SVE. SVE's loads put each
+ * integer into a lane of its own, which is a third of what NEON does in registers. Vectors have any
+ * length. The kernels are for CPUs that also have SVE's conversion to BF16, such as Neoverse V1, N2
+ * and V2. That conversion is exact for canonical NaNs.
  *
- * By the model in tests/bench/RESULTS.md it is 1.4 times as fast as NEON on a V1, whose vectors
- * have 256 bits, and 1.1 on a V2, where they have 128; to BF16 1.7 and 1.4; and where no zero point
- * is subtracted 2.0 and 1.5. All other loops stay NEON's: codes of fewer bits by tables, floats and
- * 32-bit integers by conversions, of which there are no more at a time here, and integer products,
- * since a V1 does two of 256 bits or four of 128 in a cycle, and a V2 four of 128. */
+ * By the model in tests/bench/RESULTS.md, these kernels are 1.4 times as fast as NEON's on a V1,
+ * whose vectors have 256 bits, and 1.1 times on a V2, whose vectors have 128 bits. To BF16 they are
+ * 1.7 and 1.4 times as fast. If no zero point is subtracted, they are 2.0 and 1.5 times as fast.
+ *
+ * All other loops stay NEON's. Codes of fewer bits take tables. Floats and 32-bit integers take
+ * conversions. SVE does no more of either at a time. Integer products stay NEON's because a V1 does
+ * two of 256 bits or four of 128 bits per cycle, and a V2 four of 128 bits. */
 #include "kernels/dequantize/dequantize.h"
 
 #ifdef __aarch64__
 
 #include <arm_sve.h>
 
-/* How x becomes the lowest bits of 2^23: see `magic` in read_avx2.h. */
+/* How x is put into the lowest bits of 2^23: see `magic` in read_avx2.h. */
 struct code {
     size_t x_bytes, y_bytes;
-    float magic;     /* what that adds to x */
-    uint32_t turned; /* the bits of 2^23, and x's sign bit */
+    float magic;     /* the number that this adds to x */
+    uint32_t turned; /* the bits to flip: those of 2^23, and the sign bit of x */
 };
 
 #define RUN_MIN ((size_t)64)
 #include "kernels/dequantize/runs.h"
 
-/* Vector number `v` of x, and of y. */
+/* Loads vector `v` of x, each element in a lane of its own. */
 INLINE svuint32_t load(svbool_t lanes, const void *x, int64_t v, size_t x_bytes)
 {
     return x_bytes == 1 ? svld1ub_vnum_u32(lanes, x, v) : svld1uh_vnum_u32(lanes, x, v);
@@ -68,10 +71,10 @@ INLINE void take_all(const uint8_t *x, char *y, size_t count, const struct code 
                     code, p);
 }
 
-/* Where the zero point is 0 and x unsigned, one operation less: (2^23 + x) * scale - 2^23 * scale,
- * rounded once, is x * scale, rounded once, since the second product is exact. Were the scale
- * negative, or -0, a 0 would lack its sign. NEON has no multiplication and addition that would
- * leave alone what it adds. */
+/* Dequantizes a run. If x is unsigned and the zero point is 0, one operation is saved:
+ * (2^23 + x) * scale - 2^23 * scale, rounded once, is x * scale, rounded once, because the second
+ * product is exact. With a negative scale, or -0, a 0 would lack its sign. NEON's fused
+ * multiplication and addition would not help, because it overwrites the number to which it adds. */
 INLINE void take(const uint8_t *x, char *y, size_t count, float zero, float scale,
                  const struct code code)
 {
@@ -81,7 +84,7 @@ INLINE void take(const uint8_t *x, char *y, size_t count, float zero, float scal
         take_all(x, y, count, code, (struct parameters){zero, scale, false});
 }
 
-/* FP16 is the business of the tier below. */
+/* Leaves FP16, and spans without long runs, to the tier below. */
 INLINE void run(const struct qk_dequantize_args *args, size_t x_bytes, float magic, uint32_t turned,
                 qk_dequantize_fn below)
 {

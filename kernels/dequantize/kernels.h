@@ -1,6 +1,7 @@
-/* The kernels of the vector tiers, made of their loops: one for each code, and those that repeat
- * and widen parameters. dequantize_avx2.c, dequantize_avx512bw.c, dequantize_avx512vbmi.c and
- * dequantize_neon.c include this, and only they, behind all that loops.h wants to be defined. */
+/* The kernels of the vector tiers: one for each code, made of the loops of loops.h, and those that
+ * repeat and widen parameters. A tier's file includes this after it has defined all that loops.h
+ * needs. Only for dequantize_avx2.c, dequantize_avx512bw.c, dequantize_avx512vbmi.c and
+ * dequantize_neon.c. */
 #ifndef KERNELS_DEQUANTIZE_KERNELS_H
 #define KERNELS_DEQUANTIZE_KERNELS_H
 
@@ -39,7 +40,8 @@ static void bits4(const struct qk_dequantize_args *args)
     loops(args, (struct kernel){4, 0, read_bits4, subtract, true, false});
 }
 
-/* Float8s whose blocks get tables of results: only long ones, without offsets. */
+/* Dequantizes float8s by a table of results for each block. Only for long blocks without offsets.
+ */
 INLINE void loops_of_results(const struct qk_dequantize_args *args, enum qk_type y_type)
 {
     struct qk_dequantize_args copy = *args;
@@ -69,7 +71,7 @@ static void float8(const struct qk_dequantize_args *args)
     loops(args, (struct kernel){8, 0, read_float8, subtract_none, false, false});
 }
 
-/* A tier may leave what follows to the one below. */
+/* A tier that defines SMALL_CODES_ONLY takes the other kernels from the tier below. */
 #ifndef SMALL_CODES_ONLY
 
 static void s32(const struct qk_dequantize_args *args)
@@ -97,7 +99,8 @@ static void u32_exact(const struct qk_dequantize_args *args)
     loops(args, (struct kernel){32, 0, read_32, subtract_u32, false, true});
 }
 
-/* Stores whole vectors; what one writes beyond its block is overwritten by the next block. */
+/* Repeats parameters by storing whole vectors. If a vector reaches beyond its block, the next block
+ * overwrites that part. */
 static void repeat(uint32_t *to, size_t count, const uint32_t *from, size_t stride, size_t block,
                    size_t done)
 {

@@ -4,37 +4,36 @@
  * points, `struct form` and the stores. Only for dequantize_avx2.c, dequantize_avx512bw.c,
  * dequantize_avx512vbmi.c and dequantize_neon.c.
  *
- * Everything is inlined with constants: which code x has, which type y has, how parameters change.
- * So each combination becomes a loop of its own.
- */
+ * All functions are inlined with constants for the code of x, the type of y and the way in which
+ * parameters change. Each combination therefore becomes a loop of its own. */
 #ifndef KERNELS_DEQUANTIZE_LOOPS_H
 #define KERNELS_DEQUANTIZE_LOOPS_H
 
 /* Nothing here compiles without a tier's file around it. */
 #ifdef CHUNK
 
-/* In blocks of up to so many chunks that get no table of results, the parameters are loaded anew
- * for each chunk. */
+/* If blocks have up to this many chunks and get no table of results, their parameters are loaded
+ * again for each chunk. */
 #define CHUNKS_MAX 4
 
-/* How a kernel reads x and subtracts zero points. All of it is constant where it is used. */
+/* How a kernel reads x and subtracts zero points. All members are constants where they are used. */
 struct kernel {
     unsigned bits;
-    float magic; /* what reading adds to x: QK_MAGIC_U8 and such */
+    float magic; /* the number that reading adds to x, such as QK_MAGIC_U8 */
     struct values (*read)(const struct codes *codes, const uint8_t *x, bool pairs);
     subtract_fn *minus;
-    bool finishes; /* for each long block it makes a table that gives the result of each code */
-    bool rare;     /* it gets fewer special loops, so that compiling takes less time */
+    bool finishes; /* makes a table of results, indexed by code, for each long block */
+    bool rare;     /* has fewer special loops, so that compiling takes less time */
 };
 
 /* The parameters of one block, each in all lanes of a vector. */
 struct parameters {
-    vector zero; /* where there are no zero points, what reading has added to x */
+    vector zero; /* if there are no zero points, the number that reading has added to x */
     vector scale;
     vector offset;
 };
 
-/* A span's parameters from number p on, where they are floats. */
+/* Returns a pointer to parameter p of a span. If zeros are integers, the floats have their bits. */
 INLINE const float *floats_at(const void *from, size_t p)
 {
     return (const float *)from + p;
@@ -74,16 +73,17 @@ INLINE struct values compute(struct values v, const struct varied *p, subtract_f
                            compute_one(v.d, p->zero.d, p->scale.d, p->offset.d, minus, has_offset)};
 }
 
-/* Fetches what the loop will read from x soon, since the processor's own prefetching ends with each
- * page. `x` may be near the end of its tensor: a prefetch of what is not there does nothing. */
+/* Prefetches what the loop will read from x soon, because the CPU's own prefetching ends with each
+ * page. `x` may be near the end of its tensor: prefetching an address that is not mapped does
+ * nothing. */
 INLINE void prefetch(const uint8_t *x, unsigned bits)
 {
     for (size_t k = 0; k < CHUNK * bits / 8; k += 64)
         __builtin_prefetch((const char *)x + PREFETCH_BYTES + k);
 }
 
-/* What makes the results of a block's elements: its parameters or, where `form.finished`, a table
- * that gives the result of each code. */
+/* What the results of a block's elements are made from: its parameters or, if `form.finished`, a
+ * table that has the result of each code. */
 struct block {
     struct parameters parameters;
     struct codes codes;
@@ -100,7 +100,7 @@ INLINE struct block block_at(const struct qk_dequantize_args *args, size_t p,
     return block;
 }
 
-/* The results of a chunk that belongs to one block. */
+/* Returns the results of a chunk that belongs to one block. */
 INLINE struct values results_of(const uint8_t *x, const struct codes *codes,
                                 const struct block *block, const struct kernel kernel,
                                 struct form form, bool has_offset)
@@ -112,8 +112,8 @@ INLINE struct values results_of(const uint8_t *x, const struct codes *codes,
     return compute(kernel.read(codes, x, form.pairs), &same, kernel.minus, has_offset);
 }
 
-/* The results of a chunk whose first `count` elements belong to `block` and the others to `next`.
- */
+/* Returns the results of a chunk whose first `count` elements belong to `block` and the other
+ * elements to `next`. */
 INLINE struct values mixed_results_of(const uint8_t *x, const struct codes *codes,
                                       const struct block *block, const struct block *next,
                                       size_t count, const struct kernel kernel, struct form form,
@@ -130,16 +130,16 @@ INLINE struct values mixed_results_of(const uint8_t *x, const struct codes *code
     return compute(kernel.read(codes, x, form.pairs), &mixed, kernel.minus, has_offset);
 }
 
-/* Where a loop through blocks is. */
+/* The position of a loop over blocks. */
 struct place {
-    size_t i;    /* the element */
-    size_t p;    /* its block's parameters */
-    size_t left; /* elements of its block that are still to do, itself included */
+    size_t i;    /* index of the element */
+    size_t p;    /* index of its block's parameters */
+    size_t left; /* how many elements of its block are left, including it */
 };
 
-/* The last chunk of a call is a whole one, too: it begins `back` elements early and makes some
- * results again. Stores past the caches leave out what has been stored already, since storing it
- * twice costs much. */
+/* Returns how many elements early the last chunk of a call begins. It is a whole chunk, so it
+ * computes some results again. Sets `how` so that stores past the caches skip the results that are
+ * stored already, because storing them twice takes long. */
 INLINE size_t begin_early(const struct qk_dequantize_args *args, size_t i, size_t y_bytes,
                           struct how *how)
 {
@@ -148,7 +148,7 @@ INLINE size_t begin_early(const struct qk_dequantize_args *args, size_t i, size_
     return back;
 }
 
-/* Moves a place back by `back` elements, perhaps into blocks before its own. */
+/* Moves a place back by `back` elements, possibly into an earlier block. */
 INLINE void go_back(const struct qk_dequantize_args *args, size_t back, struct place *at)
 {
     at->i -= back;
@@ -159,7 +159,7 @@ INLINE void go_back(const struct qk_dequantize_args *args, size_t back, struct p
     }
 }
 
-/* Does as many chunks as belong to this block alone. */
+/* Dequantizes as many chunks as lie completely in this block. */
 INLINE void take_whole_chunks(const struct qk_dequantize_args *args, const struct codes *codes,
                               const struct block *block, const struct kernel kernel,
                               struct form form, struct how how, struct place *at)
@@ -185,8 +185,8 @@ INLINE void take_whole_chunks(const struct qk_dequantize_args *args, const struc
     }
 }
 
-/* Does the last elements of a block, or of a call, of which a chunk has more: as a chunk that
- * begins early, with elements of the same block that are done already. */
+/* Dequantizes the last `count` elements of a block or of a call, which are less than a chunk. The
+ * chunk begins early, with elements of the same block that are done already. */
 INLINE void take_last_chunk(const struct qk_dequantize_args *args, const struct codes *codes,
                             const struct block *block, const struct kernel kernel, struct form form,
                             struct how how, size_t count, struct place *at)
@@ -199,7 +199,7 @@ INLINE void take_last_chunk(const struct qk_dequantize_args *args, const struct 
                 results_of(x, codes, block, kernel, form, args->span.offsets), form, how);
 }
 
-/* Does the chunk in which this block ends and the next one begins. */
+/* Dequantizes the chunk in which this block ends and the next block begins. */
 INLINE void take_mixed_chunk(const struct qk_dequantize_args *args, const struct codes *codes,
                              const struct block *block, const struct block *next,
                              const struct kernel kernel, struct form form, struct how how,
@@ -214,16 +214,17 @@ INLINE void take_mixed_chunk(const struct qk_dequantize_args *args, const struct
                 how);
 }
 
-/* Whether the last chunk of a block begins early. Where a chunk belongs to two blocks instead, zero
- * points and scales are mixed, which costs more than results of 16 bits that cross cache lines, but
- * less than others that do. What is stored past the caches is not stored twice. */
+/* Returns whether the last chunk of a block begins early, so that its results may cross cache
+ * lines. Otherwise a chunk belongs to two blocks, whose zero points and scales are mixed. Mixing
+ * costs more than 16-bit results that cross cache lines, but less than other results that do. If y
+ * is stored past the caches, no result is stored twice. */
 INLINE bool ends_early(const struct kernel kernel, struct form form, struct how how)
 {
     return kernel.minus == subtract && kernel.bits >= 8 && kernel.bits <= 16 && form.y_bytes == 2 &&
            !how.stream;
 }
 
-/* The loop for blocks of CHUNK or more elements: a chunk belongs to one block or to two. */
+/* The loop for blocks of CHUNK elements or more. Each chunk belongs to one block or two. */
 INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct codes *codes,
                         const struct kernel kernel, enum qk_type y_type)
 {
@@ -256,14 +257,16 @@ INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct code
     }
 }
 
-/* Whether blocks, and what the call has of the first and the last one, are whole chunks. */
+/* Returns whether all blocks have whole chunks only, including the parts of the first and the last
+ * block that belong to the call. */
 INLINE bool has_whole_chunks(const struct qk_dequantize_args *args)
 {
     return args->span.block % CHUNK == 0 && args->span.done % CHUNK == 0 &&
            args->span.count % CHUNK == 0;
 }
 
-/* The loop for these where each block gets a table. One table at a time stays in registers. */
+/* The loop for blocks of whole chunks if each block gets a table. It keeps one table at a time, in
+ * registers. */
 INLINE void loop_whole_blocks(const struct qk_dequantize_args *args, const struct codes *codes,
                               const struct kernel kernel, enum qk_type y_type)
 {
@@ -278,7 +281,7 @@ INLINE void loop_whole_blocks(const struct qk_dequantize_args *args, const struc
     }
 }
 
-/* How long blocks are: a number of elements, or some whole chunks, or any length shorter than a
+/* How long blocks are: this number of elements, some whole chunks, or any length shorter than a
  * chunk. */
 enum blocks {
     BLOCKS_OF_CHUNKS = 0,
@@ -288,11 +291,12 @@ enum blocks {
     BLOCKS_OF_32 = 32
 };
 
-/* The blocks that the four vectors of a chunk belong to; each vector has elements of one block or
+/* The blocks that the four vectors of a chunk belong to. Each vector has elements of one block or
  * two. */
 struct parts {
     size_t before[4], after[4];
-    size_t count[4]; /* elements that `before` has from the vector's first on; maybe beyond it */
+    size_t count[4]; /* how many elements, from the vector's first on, belong to `before`; may be
+                        more than the vector has */
 };
 
 INLINE void take_part(const struct qk_dequantize_args *args, struct place *at, struct parts *parts,
@@ -301,7 +305,7 @@ INLINE void take_part(const struct qk_dequantize_args *args, struct place *at, s
     const size_t n = CHUNK / 4;
     const size_t next = at->p + 1 == args->span.period ? 0 : at->p + 1;
     parts->before[v] = at->p;
-    parts->after[v] = at->left < n ? next : at->p; /* the last block may have no next one */
+    parts->after[v] = at->left < n ? next : at->p; /* the last block may have no next block */
     parts->count[v] = at->left;
     at->p = at->left <= n ? next : at->p;
     at->left += (at->left <= n ? args->span.block : 0) - n;
@@ -312,8 +316,8 @@ INLINE vector load_part(const float *from, const struct parts *parts, size_t v)
     return mix_one(splat(from[parts->before[v]]), splat(from[parts->after[v]]), parts->count[v]);
 }
 
-/* Loads one kind of parameter for a chunk. `from` points at that of the chunk's first element; for
- * BLOCKS_SHORT, at that of the first block of all. */
+/* Loads one kind of parameter for a chunk. `from` points at the parameter of the chunk's first
+ * element, or, for BLOCKS_SHORT, at parameter 0. */
 INLINE struct values load(const float *from, enum blocks blocks, const struct parts *parts)
 {
     const size_t n = CHUNK / 4;
@@ -340,8 +344,8 @@ INLINE struct values compute_varied(struct values v, const struct qk_dequantize_
     return compute(v, &varied, kernel.minus, span->offsets);
 }
 
-/* The results of a chunk by tables, one for each half of the chunk, which may belong to different
- * blocks. */
+/* Returns the results of a chunk by tables, one for each half of the chunk. The two halves may
+ * belong to different blocks. */
 INLINE struct values look_up_varied(const uint8_t *x, const struct qk_dequantize_args *args,
                                     const struct codes *codes, const struct kernel kernel,
                                     struct form form, size_t p, enum blocks blocks)
@@ -355,8 +359,8 @@ INLINE struct values look_up_varied(const uint8_t *x, const struct qk_dequantize
     return (struct values){v.a, v.b, w.c, w.d};
 }
 
-/* The loop for parameters that change within a chunk at fixed places, or after one chunk or a few.
- */
+/* The loop for parameters that change at fixed positions within a chunk, or after one chunk or a
+ * few. */
 INLINE void loop_varied(const struct qk_dequantize_args *args, const struct codes *codes,
                         const struct kernel kernel, enum qk_type y_type, enum blocks blocks)
 {
@@ -386,7 +390,8 @@ INLINE void loop_varied(const struct qk_dequantize_args *args, const struct code
     }
 }
 
-/* The loop for blocks of 16 to CHUNK elements: a vector belongs to one block or to two. */
+/* The loop for blocks of 16 elements or more, but less than CHUNK. Each vector belongs to one block
+ * or two. */
 INLINE void loop_short(const struct qk_dequantize_args *args, const struct codes *codes,
                        const struct kernel kernel, enum qk_type y_type)
 {
@@ -413,14 +418,15 @@ INLINE void loop_short(const struct qk_dequantize_args *args, const struct codes
     }
 }
 
-/* Chooses the loop by how parameters change. `common`: the special loops of common cases are
+/* Chooses the loop by how parameters change. `common`: the special loops for common cases are
  * compiled, too. */
 INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel kernel,
                      enum qk_type y_type, const bool common)
 {
     const struct codes codes = load_codes(args->table, kernel.bits);
+    /* Only used for blocks of 16 and 32 elements. */
     const bool whole = args->span.period == 0 && args->span.done == 0 &&
-                       (args->span.count & (args->span.block - 1)) == 0; /* of 16 or 32 */
+                       (args->span.count & (args->span.block - 1)) == 0;
     if (args->span.block == 1)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_1);
     else if (common && args->span.block == 16 && whole)
@@ -437,9 +443,9 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
         loop_blocks(args, &codes, kernel, y_type);
 }
 
-/* Chooses between loops for the common case, which neither stores past the caches nor adds offsets,
- * and loops for all. The arguments are copied, so that the compiler can see that storing y does not
- * change them. */
+/* Chooses between loops for the common case, in which y is not stored past the caches and has no
+ * offsets, and loops for all cases. Copies the arguments, so that the compiler can see that storing
+ * y does not change them. */
 INLINE void loops_for(const struct qk_dequantize_args *args, const struct kernel kernel,
                       enum qk_type y_type)
 {

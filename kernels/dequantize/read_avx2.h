@@ -1,8 +1,8 @@
-/* How the AVX2 kernels read x: 32 elements as floats. Only for dequantize_avx2.c. */
+/* How the AVX2 kernels read 32 elements of x as floats. Only for dequantize_avx2.c. */
 #ifndef KERNELS_DEQUANTIZE_READ_AVX2_H
 #define KERNELS_DEQUANTIZE_READ_AVX2_H
 
-/* Nothing but x86 sets this, and only for the files of this suffix. */
+/* The Makefile sets this on x86 only, for files with this suffix. */
 #ifdef __AVX2__
 
 #include <immintrin.h>
@@ -13,24 +13,24 @@
 #define INLINE static inline __attribute__((always_inline))
 
 /* A chunk's 32 elements, in one of three orders. In order: 8 in each vector. In pairs: a has the
- * even and b the odd ones of the first 16, c and d those of the others. As 16-bit results: 16 in a
- * and 16 in c. */
+ * even and b the odd elements of the first 16, c and d have those of the other 16. As 16-bit
+ * results: 16 in a and 16 in c. */
 struct values {
     __m256 a, b, c, d;
 };
 
 /* What codes mean. Tables of bytes have the same 16 entries in both lanes. */
 struct codes {
-    __m256 values[2];                  /* of each 4-bit code; FLOAT8: the even ones of
-                                          parts.values[0], and the odd ones */
-    __m256 special_values[2];          /* the same of parts.values[1] */
-    __m256i low, high;                 /* bytes of 16-bit results; before there are some, of the
-                                          upper halves of values; FLOAT8: parts.bytes[0] */
+    __m256 values[2]; /* the float of each 4-bit code; FLOAT8: the even elements of parts.values[0],
+                         then the odd ones */
+    __m256 special_values[2]; /* FLOAT8: the same of parts.values[1] */
+    __m256i low, high; /* lower and upper bytes of 16-bit results, or of the upper halves of values
+                          until there are results; FLOAT8: parts.bytes[0] */
     __m256i special_low, special_high; /* FLOAT8: parts.bytes[1] */
     __m256i steps, special_steps;      /* FLOAT8: parts.steps */
-    __m256i turn;                      /* FLOAT8: in each byte */
-    __m256i factor;                    /* FLOAT8: what multiplies a word so that the upper half of
-                                          the product is the word shifted right */
+    __m256i turn;                      /* FLOAT8: parts.turn in each byte */
+    __m256i factor; /* FLOAT8: in each word, 2^(16 - parts.shift): the upper half of a word's
+                       product with it is the word shifted right */
     bool code_128_is_nan;
 };
 
@@ -39,25 +39,26 @@ INLINE __m256i load_words(const uint8_t *x)
     return _mm256_loadu_si256((const __m256i *)x);
 }
 
-/* 2^23 + x as a float. From 2^23 on the last bit of a float is worth 1, so a small integer becomes
- * a float by being its lowest bits. Signed integers have their sign bit, `sign`, flipped first,
- * which adds its worth. */
+/* Returns 2^23 + x as floats. From 2^23 on, the last bit of a float is worth 1, so putting a small
+ * integer into the lowest bits adds it. Signed integers have their sign bit, `sign`, flipped first,
+ * which adds the worth of that bit. */
 INLINE __m256 magic(__m256i integers, int sign)
 {
     return _mm256_castsi256_ps(_mm256_xor_si256(integers, _mm256_set1_epi32(0x4b000000 | sign)));
 }
 
-/* 16 bytes of x in both lanes. */
+/* Returns 16 bytes of x in both 128-bit lanes. */
 INLINE __m256i bytes_in_each_lane(const uint8_t *x)
 {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)x));
 }
 
-/* Eight bytes of those 16, from number `first` on and `step` apart, each as a lane's lowest bits.
- * Newer CPUs shuffle within 128-bit lanes on two ports, and extend bytes on one. */
+/* Returns eight of these 16 bytes, from index `first` on and `step` apart, each in the lowest bits
+ * of a 32-bit lane. Newer CPUs shuffle within 128-bit lanes on two ports, but extend bytes on only
+ * one port. */
 INLINE __m256i extend_bytes(__m256i bytes, int first, int step)
 {
-    const int none = -0x100; /* zeros in the bytes above */
+    const int none = -0x100; /* makes the bytes above 0 */
     const __m256i lanes = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
     const __m256i places = _mm256_add_epi32(_mm256_mullo_epi32(lanes, _mm256_set1_epi32(step)),
                                             _mm256_set1_epi32(none + first));
@@ -75,7 +76,7 @@ INLINE struct values magic_bytes(const uint8_t *x, int sign, bool pairs)
         magic(extend_bytes(q, 0, step), sign), magic(extend_bytes(q, next, step), sign)};
 }
 
-/* Lane j gets the j-th eight bytes of each half. */
+/* Moves the j-th eight bytes of each half to 128-bit lane j. */
 INLINE __m256i interleave_halves(__m256i v)
 {
     return _mm256_permute4x64_epi64(v, 0xd8);
@@ -88,7 +89,7 @@ INLINE __m256 magic_even_words(__m256i words, int sign)
     return magic(_mm256_blend_epi16(words, _mm256_setzero_si256(), 0xaa), sign);
 }
 
-/* Turns the bits of `sign` in each word. */
+/* Flips the bits of `sign` in each word. */
 INLINE __m256i flip(__m256i words, int sign)
 {
     return sign ? _mm256_xor_si256(words, _mm256_set1_epi16((short)sign)) : words;
@@ -135,8 +136,8 @@ INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool 
     return magic_words(x, 0x8000, pairs);
 }
 
-/* Looks up what eight 4-bit codes mean, any floats. A permutation looks up 3 bits in a table of 8;
- * bit 3 chooses between two tables. */
+/* Looks up the floats of eight 4-bit codes, which may be any floats. A permutation looks up 3 bits
+ * in a table of 8 entries. Bit 3 chooses between two tables. */
 INLINE __m256 look_up_4(const struct codes *codes, const uint8_t *x)
 {
     const __m256i distances = _mm256_set_epi32(28, 24, 20, 16, 12, 8, 4, 0);
@@ -170,8 +171,8 @@ INLINE struct values read_bits2(const struct codes *codes, const uint8_t *x, boo
                            look_up_2(codes, x + 6)};
 }
 
-/* 32 codes of 4 bits, each in the lower half of a byte. Lane j has the j-th eight codes of each
- * half. */
+/* Returns 32 codes of 4 bits, each in the lower half of a byte. 128-bit lane j has the j-th eight
+ * codes of each half. */
 INLINE __m256i nibbles(const uint8_t *x)
 {
     const __m128i bytes = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)x), 0xd8);
@@ -180,7 +181,7 @@ INLINE __m256i nibbles(const uint8_t *x)
                             _mm256_set1_epi8(0x0f));
 }
 
-/* The same of 2 bits, in the lowest bits of a byte. */
+/* Like nibbles, for codes of 2 bits, each in the lowest bits of a byte. */
 INLINE __m256i crumbs(const uint8_t *x)
 {
     const __m128i bytes = _mm_shufflelo_epi16(_mm_loadl_epi64((const __m128i *)x), 0xd8);
@@ -189,18 +190,18 @@ INLINE __m256i crumbs(const uint8_t *x)
     return _mm256_and_si256(_mm256_or_si256(b, _mm256_slli_epi32(b, 6)), _mm256_set1_epi8(3));
 }
 
-/* Puts 32 elements' lower and upper bytes together, in the order in which nibbles has them. */
+/* Joins the lower and upper bytes of 32 elements to words. If the bytes are in the order of
+ * nibbles, the words come out in order. */
 INLINE void join_bytes(__m256i low, __m256i high, __m256i joined[2])
 {
     joined[0] = _mm256_unpacklo_epi8(low, high);
     joined[1] = _mm256_unpackhi_epi8(low, high);
 }
 
-/* The upper halves of what 32 float8s mean, or their results of type y_type (struct
- * qk_float8_parts). Each 128-bit lane keeps its elements: joined[0] has the first eight of each,
- * joined[1] the others. A shuffle makes zero where an index has its highest bit set, as one of the
- * two has for each code.
- */
+/* Looks up the upper halves of the floats of 32 float8s, or their results of type y_type (struct
+ * qk_float8_parts). Each 128-bit lane keeps its elements: joined[0] has the first eight elements of
+ * each lane, joined[1] the other eight. A shuffle returns 0 for an index whose highest bit is set.
+ * For each code, one of the two indices has that bit set. */
 INLINE void look_up_float8(const struct codes *codes, __m256i x, enum qk_type y_type,
                            __m256i joined[2])
 {
@@ -216,7 +217,7 @@ INLINE void look_up_float8(const struct codes *codes, __m256i x, enum qk_type y_
     __m256i high = _mm256_or_si256(_mm256_shuffle_epi8(codes->high, common),
                                    _mm256_shuffle_epi8(codes->special_high, special));
     high = _mm256_xor_si256(_mm256_add_epi8(high, steps), _mm256_and_si256(x, sign));
-    if (codes->code_128_is_nan) { /* so far it is -0 */
+    if (codes->code_128_is_nan) { /* so far the result of code 128 is -0 */
         const __m256i is_nan = _mm256_cmpeq_epi8(x, sign);
         if (y_type == QK_FP16) {
             high = _mm256_or_si256(high, _mm256_and_si256(is_nan, _mm256_set1_epi8((char)0xfe)));
@@ -228,8 +229,9 @@ INLINE void look_up_float8(const struct codes *codes, __m256i x, enum qk_type y_
     join_bytes(low, high, joined);
 }
 
-/* Before bytes become words and these floats: where each goes so that the floats come out in order.
- * Lane j gets the j-th four bytes of each eight, the first and the second such four interleaved. */
+/* Reorders bytes so that the floats come out in order after bytes have become words, and words
+ * floats. 128-bit lane j gets the j-th four bytes of each eight bytes. There the first and the
+ * second four are interleaved, and so are the third and the fourth. */
 INLINE __m256i order_plain(__m256i bytes)
 {
     const __m256i fours = _mm256_set_epi32(7, 5, 3, 1, 6, 4, 2, 0);
@@ -238,7 +240,8 @@ INLINE __m256i order_plain(__m256i bytes)
     return _mm256_shuffle_epi8(_mm256_permutevar8x32_epi32(bytes, fours), places);
 }
 
-/* The floats whose upper halves are the lower 16 bits of each lane, or the upper ones. */
+/* Returns floats whose upper halves are the lower 16 bits of each lane. high_half takes the upper
+ * 16 bits. */
 INLINE __m256 low_half(__m256i v)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16));
@@ -249,8 +252,9 @@ INLINE __m256 high_half(__m256i v)
     return _mm256_castsi256_ps(_mm256_blend_epi16(v, _mm256_setzero_si256(), 0x55));
 }
 
-/* 32 codes of 4 bits, each in the lower half of a byte, in the order of order_plain: of each 16
- * bytes of x, lane j has pairs 2 * j, 2 * j + 4, 2 * j + 8 and so on, and those behind them. */
+/* Returns 32 codes of 4 bits, each in the lower half of a byte, in the order of order_plain.
+ * 128-bit lane j has the codes of bytes 2 * j, 2 * j + 4, 2 * j + 8 and 2 * j + 12 of x, and those
+ * of the byte after each. */
 INLINE __m256i nibbles_plain(const uint8_t *x)
 {
     const __m256i places = _mm256_set_epi8(15, 11, 15, 11, 14, 10, 14, 10, 7, 3, 7, 3, 6, 2, 6, 2,
@@ -260,7 +264,7 @@ INLINE __m256i nibbles_plain(const uint8_t *x)
                             _mm256_set1_epi8(0x0f));
 }
 
-/* What 4-bit codes mean has no more than the upper half of a float. */
+/* Looks up only the upper halves of floats, because the lower halves are 0 for all 4-bit codes. */
 INLINE struct values read_bits4(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     const __m256i v = nibbles_plain(x);
@@ -280,8 +284,8 @@ INLINE struct values read_float8(const struct codes *codes, const uint8_t *x, bo
                            high_half(joined[1])};
 }
 
-/* 32-bit integers as they are, in vectors of floats; subtracting a zero point makes floats of them.
- */
+/* Returns 32-bit integers as they are, in vectors of floats. Subtracting a zero point converts
+ * them. */
 INLINE struct values read_32(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)pairs;

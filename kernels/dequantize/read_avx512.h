@@ -1,9 +1,9 @@
-/* How both AVX-512 tiers read x: 64 elements as floats. What one of them does better by its own
- * instructions is in its file. Only for dequantize_avx512bw.c and dequantize_avx512vbmi.c. */
+/* How both AVX-512 tiers read 64 elements of x as floats. What a tier does better by instructions
+ * of its own is in its file. Only for dequantize_avx512bw.c and dequantize_avx512vbmi.c. */
 #ifndef KERNELS_DEQUANTIZE_READ_AVX512_H
 #define KERNELS_DEQUANTIZE_READ_AVX512_H
 
-/* Nothing but x86 sets this, and only for the files of these suffixes. */
+/* The Makefile sets this on x86 only, for files with these suffixes. */
 #ifdef __AVX512BW__
 
 #include <immintrin.h>
@@ -14,8 +14,8 @@
 #define INLINE static inline __attribute__((always_inline))
 
 /* A chunk's 64 elements, in one of three orders. In order: 16 in each vector. In pairs: a has the
- * even and b the odd ones of the first 32, c and d those of the others. As 16-bit results: 32 in a
- * and 32 in c. */
+ * even and b the odd elements of the first 32, c and d have those of the other 32. As 16-bit
+ * results: 32 in a and 32 in c. */
 struct values {
     __m512 a, b, c, d;
 };
@@ -37,8 +37,8 @@ INLINE __m512 look_up(__m512 values, __m512i indices)
     return _mm512_permutexvar_ps(indices, values);
 }
 
-/* 4 bytes of x in every lane, shifted right by that lane's distance, so that its code is in the
- * lowest bits. */
+/* Returns 4 bytes of x in every lane, shifted right by the lane's distance, so that the lane's code
+ * is in the lowest bits. */
 INLINE __m512i shifted_32(const uint8_t *x, __m512i distances)
 {
     int32_t bits;
@@ -56,7 +56,8 @@ INLINE struct values look_up_bits2(__m512 values, const uint8_t *x)
                            look_up(values, shifted_32(x + 12, distances))};
 }
 
-/* The floats whose upper halves are the lower 16 bits of each lane, or the upper ones. */
+/* Returns floats whose upper halves are the lower 16 bits of each lane. high_half takes the upper
+ * 16 bits. */
 INLINE __m512 low_half(__m512i words)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
@@ -67,10 +68,10 @@ INLINE __m512 high_half(__m512i words)
     return _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-0x10000)));
 }
 
-struct codes; /* what codes mean, as a tier's reading needs it */
+struct codes; /* what codes mean; each tier defines its own */
 
-/* 32-bit integers as they are, in vectors of floats; subtracting a zero point makes floats of them.
- */
+/* Returns 32-bit integers as they are, in vectors of floats. Subtracting a zero point converts
+ * them. */
 INLINE struct values read_32(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;

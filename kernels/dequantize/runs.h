@@ -1,7 +1,7 @@
-/* How the tiers that have a few kernels more than NEON's go through a span: by runs of elements
- * that share their parameters. A tier's file includes this after it has defined `struct code`: how
- * many bytes x and y have, what reading adds to x, and what else it wants to know of a code. Only
- * for dequantize_fp16.c and dequantize_sve.c. */
+/* How the tiers that add a few kernels to NEON's go through a span: by runs of elements that share
+ * their parameters. A tier's file includes this after it has defined RUN_MIN and `struct code`,
+ * which says how many bytes an element of x and of y has, which number reading adds to x, and what
+ * else the tier needs to know about a code. Only for dequantize_fp16.c and dequantize_sve.c. */
 #ifndef KERNELS_DEQUANTIZE_RUNS_H
 #define KERNELS_DEQUANTIZE_RUNS_H
 
@@ -13,7 +13,8 @@
 typedef void take_run_fn(const uint8_t *x, char *y, size_t count, float zero, float scale,
                          const struct code code);
 
-/* In blocks of less than RUN_MIN the beginning of a run takes more time than its elements save. */
+/* Returns whether to go through a span by runs. In blocks of less than RUN_MIN elements, the
+ * beginning of a run takes more time than its elements save. */
 INLINE bool has_runs(const struct qk_dequantize_args *args)
 {
     return args->span.block >= RUN_MIN && !args->span.offsets;

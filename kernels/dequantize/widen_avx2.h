@@ -1,12 +1,12 @@
-/* What AVX2 and AVX-512 do alike, eight floats at a time: widen scales, and end streaming. Only for
- * dequantize_avx2.c and dequantize_avx512bw.c. */
+/* What the AVX2 and AVX-512 kernels share: how they widen scales, eight at a time, and end
+ * streaming. Only for dequantize_avx2.c and dequantize_avx512bw.c. */
 #ifndef KERNELS_DEQUANTIZE_WIDEN_AVX2_H
 #define KERNELS_DEQUANTIZE_WIDEN_AVX2_H
 
-/* Nothing but x86 sets this, and only for the files of these suffixes. */
+/* The Makefile sets this on x86 only, for files with these suffixes. */
 #ifdef __AVX2__
 
-/* Eight scales as FP32. */
+/* Returns eight scales as FP32. */
 INLINE __m256 widened(enum qk_type type, const uint8_t *from)
 {
     if (type == QK_FP16)
@@ -28,7 +28,7 @@ INLINE void store_widened(float *to, enum qk_type type, const uint8_t *from)
     _mm256_storeu_ps(to, widened(type, from));
 }
 
-/* Others may read what was stored past the caches. */
+/* Makes what was stored past the caches visible to other threads. */
 INLINE void end_streaming(void)
 {
     _mm_sfence();

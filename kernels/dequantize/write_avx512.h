@@ -1,15 +1,15 @@
-/* How both AVX-512 tiers compute with vectors of 16 floats, and round and store a chunk. Only for
- * dequantize_avx512bw.c and dequantize_avx512vbmi.c. */
+/* How both AVX-512 tiers compute with vectors of 16 floats, and how they round and store a chunk.
+ * Only for dequantize_avx512bw.c and dequantize_avx512vbmi.c. */
 #ifndef KERNELS_DEQUANTIZE_WRITE_AVX512_H
 #define KERNELS_DEQUANTIZE_WRITE_AVX512_H
 
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/dequantize/read_avx512.h"
 
-/* Nothing but x86 sets this, and only for the files of these suffixes. */
+/* The Makefile sets this on x86 only, for files with these suffixes. */
 #ifdef __AVX512BW__
 
-/* How many bytes ahead x is fetched where y is stored past the caches. */
+/* How many bytes ahead x is prefetched if y is stored past the caches. */
 #define PREFETCH_BYTES 2048
 
 #define CHUNK QK_DEQUANTIZE_CHUNK
@@ -72,7 +72,7 @@ INLINE __m256i high_words(__m512 value)
     return _mm512_extracti64x4_epi64(_mm512_castps_si512(value), 1);
 }
 
-/* Doubles hold the difference of two 32-bit integers exactly; it is rounded once, to a float. */
+/* Doubles hold the difference of two 32-bit integers exactly. It is rounded once, to a float. */
 INLINE __m512 difference(__m512d a, __m512d b, __m512d zero_a, __m512d zero_b)
 {
     const __m256 low = _mm512_cvtpd_ps(_mm512_sub_pd(a, zero_a));
@@ -96,9 +96,9 @@ INLINE __m512 subtract_u32(__m512 value, __m512 zero)
 
 #ifdef __AVX512VNNI__
 
-/* Rounds to BF16, the upper half of a float: bits + 0x7fff + the lowest bit that stays, which makes
- * ties go to even, computed by one multiplication of 16-bit halves. Never by VCVTNEPS2BF16, which
- * makes zeros of subnormals. NaNs are canonical already. */
+/* Rounds to BF16, the upper half of a float. Adds 0x7fff and the lowest bit that stays, which makes
+ * ties go to even, by one multiplication of 16-bit halves. VCVTNEPS2BF16 cannot be used, because it
+ * turns subnormals into zeros. NaNs are canonical already. */
 INLINE __m512i round_bf16(__m512 value)
 {
     const __m512i bits = _mm512_castps_si512(value);
@@ -109,8 +109,9 @@ INLINE __m512i round_bf16(__m512 value)
 
 #else
 
-/* The same without VNNI. The lowest bit that stays is or-ed into bit 0 instead of being added:
- * where bit 0 is set already there is no tie, and one more would not change the upper half. */
+/* The same function without VNNI. The lowest bit that stays is or-ed into bit 0 instead of being
+ * added. If bit 0 is set already, there is no tie, and adding 1 more would not change the upper
+ * half. */
 INLINE __m512i round_bf16(__m512 value)
 {
     const __m512i bits = _mm512_castps_si512(value);
@@ -121,7 +122,8 @@ INLINE __m512i round_bf16(__m512 value)
 
 #endif
 
-/* The upper halves of a beside those of b: the lower and the upper 16 bits of each lane. */
+/* Returns the upper halves of a in the lower 16 bits of each lane, and those of b in the upper 16
+ * bits. */
 INLINE __m512i upper_halves(__m512i a, __m512i b)
 {
     const __m512i upper = _mm512_broadcast_i32x4(_mm_set_epi32(0x0f0e, 0x0b0a, 0x0706, 0x0302));
@@ -137,8 +139,8 @@ INLINE __m512i rounded_halves(__m512 a, __m512 b)
 
 #else
 
-/* Rounds the halves of both vectors at once, as words: an upper half grows by 1 where the lower one
- * is more than 0x8000, or is 0x8000 and the upper one is odd. */
+/* Rounds both vectors at once, as 16-bit words. An upper half grows by 1 if the lower half is more
+ * than 0x8000, or if it is 0x8000 and the upper half is odd. */
 INLINE __m512i rounded_halves(__m512 a, __m512 b)
 {
     const __m512i p = _mm512_castps_si512(a);
@@ -157,18 +159,18 @@ static const uint16_t even_then_odd[32] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 1
                                            22, 24, 26, 28, 30, 1,  3,  5,  7,  9,  11,
                                            13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
 
-/* The rounded upper halves of 32 floats; with `pairs`, those of a are the even ones. */
+/* Packs 32 floats as BF16. With `pairs`, a has the even elements and b the odd ones. */
 INLINE __m512i pack_bf16(__m512 a, __m512 b, bool pairs)
 {
     const __m512i words = rounded_halves(a, b);
     return pairs ? words : _mm512_permutexvar_epi16(_mm512_loadu_si512(even_then_odd), words);
 }
 
-/* How a chunk is stored. Stores past the caches leave out what the chunk before has stored, in
- * whole cache lines, since storing a line twice costs much. */
+/* How a chunk is stored. Stores past the caches skip what the chunk before has stored, in whole
+ * cache lines, because storing a line twice takes long. */
 struct how {
     bool stream;
-    size_t stored; /* bytes of y at the chunk's beginning */
+    size_t stored; /* how many bytes of y at the chunk's beginning are stored already */
 };
 
 INLINE void store_512(char *y, size_t at, __m512i v, struct how how)
@@ -179,11 +181,12 @@ INLINE void store_512(char *y, size_t at, __m512i v, struct how how)
         _mm512_stream_si512((__m512i *)(y + at), v);
 }
 
-/* Only a store of such a vector becomes part of the conversion, which then needs no permutation. */
+/* The compiler merges the conversion with a store only if a vector of this type is stored. The
+ * conversion then needs no permutation. */
 typedef short halves_16 __attribute__((vector_size(32), aligned(1), may_alias));
 
-/* NaNs stay canonical. Storing two halves costs less than putting them together first, but not past
- * the caches. */
+/* Stores 32 floats as FP16. NaNs stay canonical. Storing two halves costs less than joining them
+ * first, but not past the caches. */
 INLINE void store_fp16(char *y, size_t at, __m512 a, __m512 b, struct how how)
 {
     const __m256i low = _mm512_cvtps_ph(a, NEAREST);
@@ -196,26 +199,27 @@ INLINE void store_fp16(char *y, size_t at, __m512 a, __m512 b, struct how how)
     }
 }
 
-/* What must be done to the values of a chunk before they are y. */
+/* How the values of a chunk are converted to y. */
 enum result {
     RESULT_FP32,
     RESULT_FP16,
     RESULT_BF16,
     RESULT_BF16_PAIRS,
-    RESULT_WORDS /* nothing: they are results of 16 bits already */
+    RESULT_WORDS /* nothing: the values are 16-bit results already */
 };
 
 struct form {
     unsigned bits; /* of x */
     bool pairs;
-    bool finished; /* a table of codes holds results */
+    bool finished; /* the table of codes has results */
     enum qk_type y_type;
     size_t y_bytes;
     enum result result;
 };
 
-/* Values in pairs (see struct values) cost less to pack as BF16. They cannot be used where
- * parameters differ by element, in order, nor for codes of less than 8 bits. */
+/* Returns how a chunk is computed and stored. Values in pairs (see struct values) cost less to pack
+ * as BF16. They cannot be used if parameters are loaded element by element, in order, nor for codes
+ * of less than 8 bits. */
 INLINE struct form form_of(unsigned bits, enum qk_type y_type, bool finished, bool can_pair)
 {
     struct form form = {bits, false, finished, y_type, y_type == QK_FP32 ? 4 : 2, RESULT_FP32};
@@ -255,7 +259,7 @@ INLINE void store(char *y, struct values v, enum result result, struct how how)
 
 INLINE void store_chunk(char *y, struct values v, struct form form, struct how how)
 {
-    if (__builtin_expect(how.stream, false)) /* then memory sets the pace */
+    if (__builtin_expect(how.stream, false)) /* memory limits the speed then */
         store(y, v, form.result, (struct how){true, how.stored});
     else
         store(y, v, form.result, (struct how){false, 0});
@@ -263,7 +267,7 @@ INLINE void store_chunk(char *y, struct values v, struct form form, struct how h
 
 /* ---- Chunks of two blocks -------------------------------------------------------------------- */
 
-/* The first `count` elements of `before` and the others of `after`. */
+/* Returns the first `count` elements of `before` and the other elements of `after`. */
 INLINE vector mix_one(vector before, vector after, size_t count)
 {
     return _mm512_mask_mov_ps(after, (__mmask16)_bzhi_u32(0xffff, (unsigned)count), before);
@@ -276,7 +280,8 @@ INLINE vector mix_words(vector before, vector after, size_t count)
                                                      _mm512_castps_si512(before)));
 }
 
-/* The same for a chunk, in whatever order its values are; `count` is less than CHUNK. */
+/* Like mix_one, for a chunk whose values are in any of their three orders. `count` is less than
+ * CHUNK. */
 INLINE struct values mix(struct values before, struct values after, size_t count, struct form form)
 {
     const size_t low = count < 32 ? count : 32;
