@@ -35,44 +35,44 @@
 #include "server/work/scheduler/scheduler.h"
 
 #define INFLIGHT_AUTO_BYTES_MAX (UINT64_C(2) << 30)
-#define MODEL_AUTO_BYTES (UINT64_C(1) << 30)  /* where nobody knows how much memory there is */
-#define SHARED_AUTO_BYTES (UINT64_C(2) << 30) /* the same */
+#define MODEL_AUTO_BYTES (UINT64_C(1) << 30)  /* if the size of the memory is unknown */
+#define SHARED_AUTO_BYTES (UINT64_C(2) << 30) /* likewise */
 
 enum {
     EXIT_USAGE = 2,
-    TRIM_MS = 10000,                /* idle memory goes back after 10 to 20 s, */
-    ROOM_MS = 1000,                 /* a call that looks whether somebody waits for memory */
-    TRIM_STEP_MS = 2,               /* where it is much, at least so far apart: */
-    TRIM_STEP_BYTES = 8 << 20,      /* a ms of small pages; nobody is answered */
-    MMAP_THRESHOLD_BYTES = 1 << 20, /* from here on a free gives it back to the system */
+    TRIM_MS = 10000,  /* idle memory is returned to the system after 10 to 20 s */
+    ROOM_MS = 1000,   /* between two looks whether a request that waits for memory may start */
+    TRIM_STEP_MS = 2, /* between two steps, if there is much idle memory */
+    TRIM_STEP_BYTES = 8 << 20, /* in one step, which stops the loop for 1 ms if pages are small */
+    MMAP_THRESHOLD_BYTES = 1 << 20, /* free returns blocks of this size and more to the system */
     OTHER_FILES_MAX = 64,
-    LOOP_FILES_MAX = 8 + 3 * QD_LISTEN_COUNT_MAX, /* a loop's own, and for each address */
-    LOAD_FILES_MAX = 128, /* a load holds up to QD_SOURCES_FILE_COUNT_MAX open, and folders */
+    LOOP_FILES_MAX = 8 + 3 * QD_LISTEN_COUNT_MAX, /* of a loop, and of each address */
+    LOAD_FILES_MAX = 128, /* a load holds up to QD_SOURCES_FILE_COUNT_MAX files open, and folders */
 };
 
 struct process {
     struct qd_config config;
-    struct qd_error error; /* why it cannot start */
+    struct qd_error error; /* why the process cannot start */
     struct qk_kernels *kernels;
     struct qd_loop *loop;
     struct qd_prefault *prefault;
     struct qd_memory *memory;
     struct qd_memory *model_memory;
-    struct qd_regions *regions; /* of shared memory; NULL: clients may have none */
+    struct qd_regions *regions; /* of shared memory; NULL: clients may register none */
     struct qd_metrics *metrics;
     struct qd_models *models;
     struct qd_repository *repository;
     struct qd_scheduler *scheduler;
     struct qd_loader *loader;
-    bool models_failed;  /* at start, and --exit-on-error is on */
-    bool loader_stopped; /* it does nothing more by itself */
-    bool drained;        /* no request is there any more */
+    bool models_failed;  /* a model failed at start, and --exit-on-error is on */
+    bool loader_stopped; /* the loader has nothing under way, and begins nothing more */
+    bool drained;        /* no connection is left */
     struct qd_access *access;
     struct qd_console *console; /* NULL: none */
     struct qd_tls *tls;         /* NULL: none */
     struct qd_quota *quota;
-    struct qd_background_task reload; /* of tokens and certificate */
-    bool reload_waits;                /* until somebody is listened to */
+    struct qd_background_task reload; /* reads the tokens and the certificate again */
+    bool reload_waits;                /* SIGHUP came before the server listened */
     struct qd_server server;
     struct qd_io_threads *io_threads;
     struct qd_log_file *access_log; /* NULL: none */
@@ -84,7 +84,7 @@ struct process {
     struct qd_handle *drain_timer;
 };
 
-/* Returns the exit status. */
+/* Prints the error. Returns the exit status. */
 static int give_up(const struct qd_error *error, int status)
 {
     fprintf(stderr, "quantd: %s\n", error->text);
@@ -101,7 +101,8 @@ static void on_loader_stopped(void *context)
         qd_loop_stop(process->loop);
 }
 
-/* Nobody waits for a load that is still under way: it ends with its next unit. */
+/* Ends the loop if the loader has stopped, too. Otherwise abandons the load that is still under
+ * way, because no client waits for it. The load ends with its next unit. */
 static void on_drained(void *context)
 {
     struct process *process = context;
@@ -135,7 +136,7 @@ static void on_stop_signal(void *context)
            qd_scheduler_queue_count(process->scheduler));
     atomic_store(&process->server.draining, true);
     qd_loader_stop(process->loader, on_loader_stopped, process);
-    if (process->io_threads == NULL) { /* models are still loaded for the start */
+    if (process->io_threads == NULL) { /* the models for the start are still being loaded */
         on_drained(process);
         return;
     }
@@ -143,7 +144,7 @@ static void on_stop_signal(void *context)
     qd_io_threads_drain(process->io_threads, on_drained, process);
 }
 
-/* On a thread of its own: a file system may take its time. */
+/* Runs on a thread of its own, because a file system may be slow. */
 static void reload(void *context)
 {
     struct process *process = context;
@@ -152,8 +153,9 @@ static void reload(void *context)
         qd_tls_reload(process->tls);
 }
 
-/* Before anybody is listened to, nothing is read anew: the listeners still want the texts of the
- * certificate and its key as they are. */
+/* Reopens the access log, and has the tokens and the certificate read again. Before the server
+ * listens, reading waits, because the listeners still need the present texts of the certificate and
+ * its key. */
 static void on_reload_signal(void *context)
 {
     struct process *process = context;
@@ -164,7 +166,8 @@ static void on_reload_signal(void *context)
         qd_log(QD_LOG_ERROR, "SIGHUP: no thread to read the files again", "%s", "");
 }
 
-/* Also by a timer: who has waited long enough may start (admission.h). */
+/* Starts requests that waited for memory, if they may. A timer calls this, too, because a request
+ * that has waited long enough may start (admission.h). */
 static void on_room(void *context)
 {
     struct process *process = context;
@@ -179,12 +182,14 @@ static void on_trim(void *context)
         qd_timer_start(process->trim_timer, TRIM_STEP_MS, TRIM_MS);
         return;
     }
-    malloc_trim(0); /* connections' buffers: under 0.3 ms, 3 ms after a thousand have gone */
+    malloc_trim(0); /* buffers of connections: under 0.3 ms, or 3 ms after a thousand connections
+                       have closed */
 }
 
 /* ---- Start and end ------------------------------------------------------------------------ */
 
-/* Half of the memory, because a process is more than its requests. */
+/* Replaces each "auto" by a number. Requests get half of the memory, because a process is more than
+ * its requests. */
 static void resolve_auto(struct qd_config *config)
 {
     if (config->threads == QD_AUTO)
@@ -211,8 +216,9 @@ static void resolve_auto(struct qd_config *config)
     }
 }
 
-/* Where the caller has closed some: the first sockets would get their numbers, the log would go to
- * a client, and libuv ends the process when it closes one of these. */
+/* Opens /dev/null for each standard stream that the parent process has closed. Otherwise the first
+ * sockets would get the numbers of these streams, the log would go to a client, and libuv would end
+ * the process when it closes one of them. */
 static void open_standard_streams(void)
 {
     int fd;
@@ -223,7 +229,8 @@ static void open_standard_streams(void)
         close(fd);
 }
 
-/* A descriptor for each connection. False: not even enough for the loop, which would abort. */
+/* Raises the limit of descriptors, so that each connection gets one. Returns false if there are not
+ * even enough for the loop, which would abort. */
 static bool raise_file_limit(struct process *process)
 {
     const struct qd_config *config = &process->config;
@@ -249,8 +256,9 @@ static bool raise_file_limit(struct process *process)
     return true;
 }
 
-/* Until somebody heeds them, one that comes waits. The first process of a container would never see
- * it otherwise, and whoever started us may have held them, too. */
+/* Blocks or unblocks SIGTERM and SIGINT. Until the loop handles them, a signal that comes has to
+ * wait: the first process of a container would otherwise never see it. They are unblocked
+ * explicitly, because the parent process may have blocked them. */
 static void hold_stop_signals(bool hold)
 {
     sigset_t stop;
@@ -260,7 +268,8 @@ static void hold_stop_signals(bool hold)
     pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &stop, NULL);
 }
 
-/* Returns false. What the kernels say of what they are told begins with their own word for it. */
+/* Fills the error, and returns false. If the error is about the tier or the backend, its text
+ * begins with libqk's word for that, which is replaced by the flag. */
 static bool fail_for_kernels(struct process *process, const struct qk_error *error)
 {
     const bool of_tier = strncmp(error->text, "tier: ", 6) == 0;
@@ -270,7 +279,7 @@ static bool fail_for_kernels(struct process *process, const struct qk_error *err
                               : qd_fail_startup(&process->error, "%s", error->text);
 }
 
-/* Before any other thread starts: it may set the environment. */
+/* Must be called before any other thread starts, because it may set environment variables. */
 static bool create_kernels(struct process *process)
 {
     const struct qd_config *config = &process->config;
@@ -281,7 +290,7 @@ static bool create_kernels(struct process *process)
            fail_for_kernels(process, &error);
 }
 
-/* For --kernels. */
+/* Prints the kernels, for --kernels. Returns the exit status. */
 static int print_kernels(struct process *process)
 {
     if (!create_kernels(process))
@@ -308,7 +317,7 @@ static bool start_kernels(struct process *process)
     const char *mask = qk_kernels_mask(process->kernels);
     if (strcmp(mask, "none") != 0)
         qd_log(QD_LOG_WARN, "QK_CPU hides features of this CPU: it may be slow", "QK_CPU=%s", mask);
-    const char *asked = getenv("OPENBLAS_CORETYPE"); /* the user, or qk_kernels_create */
+    const char *asked = getenv("OPENBLAS_CORETYPE"); /* set by the user or by qk_kernels_create */
     if (asked != NULL && strcmp(core, "none") != 0 && strcasecmp(asked, core) != 0) {
         qd_log(QD_LOG_WARN, "OpenBLAS runs another core than asked: it may be slow",
                "asked=%s runs=%s", asked, core);
@@ -338,7 +347,7 @@ static bool create_tls(struct process *process)
     return process->tls != NULL;
 }
 
-/* False: there should be an access log, and there cannot. */
+/* Returns false if an access log is asked for and cannot be opened. */
 static bool open_access_log(struct process *process)
 {
     const struct qd_config *config = &process->config;
@@ -444,7 +453,8 @@ static void on_models_loaded(void *context, const struct qd_error *error)
     qd_loop_stop(process->loop);
 }
 
-/* Before anybody can ask for them. False: not all are there, and that is an error. */
+/* Loads the models before any client can ask for them. Returns false if not all could be loaded and
+ * that is an error (--exit-on-error). */
 static bool load_models(struct process *process)
 {
     if (!create_loader(process))
@@ -507,7 +517,7 @@ static void deinit(struct process *process)
     const bool reloads = !qd_background_end(&process->reload);
     qd_prefault_destroy(process->prefault); /* first: qd_loop_destroy calls its last posts */
     qd_io_threads_destroy(process->io_threads);
-    if (process->memory != NULL) /* what comes back from here on is for nobody */
+    if (process->memory != NULL) /* no request waits for memory any more */
         qd_admission_on_room(qd_memory_admission(process->memory), NULL, NULL);
     qd_quota_destroy(process->quota);
     qd_log_file_destroy(process->access_log);
@@ -557,7 +567,7 @@ int main(int argc, char **argv)
     }
     open_standard_streams();
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGHUP, SIG_IGN); /* until there is something to read anew */
+    signal(SIGHUP, SIG_IGN); /* until there are files to read again */
     hold_stop_signals(true);
     mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
     qd_log_set_level(process.config.log_level);
@@ -575,7 +585,7 @@ int main(int argc, char **argv)
         qd_log(QD_LOG_INFO, "quantd ends", "%s", "");
     }
     if (!ready)
-        qd_log_stop(); /* its lines go before the last one */
+        qd_log_stop(); /* so that its lines come before the error's */
     const int status = ready ? EXIT_SUCCESS : give_up(&process.error, EXIT_FAILURE);
     deinit(&process);
     qd_log_stop();

@@ -14,11 +14,12 @@
 
 enum {
     BACKLOG = 1024,
-    RUNS_MAX = 8, /* MHD_run moves one buffer a connection: more runs batch better */
+    RUNS_MAX = 8, /* MHD_run moves one buffer for each connection, so several runs batch better */
     PAUSE_MS = 100,
 };
 
-/* The query is cut off already; what is left is decoded in route.c, part by part. */
+/* Leaves the escapes in place, because path.c decodes the path segment by segment. The query is
+ * already cut off. */
 static size_t keep_escapes(void *context, struct MHD_Connection *mhd, char *text)
 {
     (void)context;
@@ -26,7 +27,7 @@ static size_t keep_escapes(void *context, struct MHD_Connection *mhd, char *text
     return strlen(text);
 }
 
-/* The library only reads it. */
+/* The cast that drops const is safe, because libmicrohttpd only reads the text. */
 static struct MHD_OptionItem text_option(enum MHD_OPTION option, const char *text)
 {
     return (struct MHD_OptionItem){.option = option, .ptr_value = (void *)(uintptr_t)text};
@@ -48,9 +49,9 @@ static struct MHD_Daemon *start_daemon(const struct qd_endpoint *endpoint,
                                        const struct qd_endpoint_settings *settings)
 {
     const struct qd_config *config = settings->config;
-    /* Those that quota.h admits or refuses; more wait in the backlog. */
+    /* The connections that quota.h admits or refuses. Further ones wait in the backlog. */
     const unsigned connections_max = (unsigned)config->max_connections + QD_REFUSED_COUNT_MAX;
-    /* Answers say their Date themselves (answer_head.h), which costs a fraction of it. */
+    /* answer_head.h adds Date for a fraction of what it costs in libmicrohttpd. */
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
                      MHD_USE_SUPPRESS_DATE_NO_CLOCK;
     struct MHD_OptionItem tls[] = {{.option = MHD_OPTION_END}, {0}, {0}, {0}};
@@ -72,7 +73,8 @@ static struct MHD_Daemon *start_daemon(const struct qd_endpoint *endpoint,
         MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, settings->context, MHD_OPTION_END);
 }
 
-/* Of a socket that other hosts may reach. */
+/* Warns if other hosts can reach the socket and the server asks for no tokens, or tokens come
+ * unencrypted. */
 static void warn_of_strangers(const struct qd_endpoint *endpoint,
                               const struct qd_endpoint_settings *settings)
 {
@@ -87,7 +89,7 @@ static void warn_of_strangers(const struct qd_endpoint *endpoint,
     }
 }
 
-/* ---- Without descriptors ------------------------------------------------------------------ */
+/* ---- Out of descriptors ------------------------------------------------------------------- */
 
 static bool watch(struct qd_endpoint *endpoint)
 {
@@ -106,7 +108,8 @@ static void resume(void *context)
         qd_timer_start(endpoint->pause_timer, PAUSE_MS, 0);
 }
 
-/* Somebody waits in the socket, although the library has just accepted whom it could. */
+/* Returns true if a client still waits in the socket after libmicrohttpd has accepted all that it
+ * could, and a new descriptor cannot be had. The reason is in errno. */
 static bool cannot_accept(const struct qd_endpoint *endpoint)
 {
     struct pollfd waiting = {.fd = endpoint->socket.fd, .events = POLLIN};
@@ -118,8 +121,9 @@ static bool cannot_accept(const struct qd_endpoint *endpoint)
     return probe < 0;
 }
 
-/* With a connection, the library accepts nobody until one has gone. With none there is nothing to
- * wait for, and it tries again and again, at once. So nothing of it runs for a while. */
+/* Stops running libmicrohttpd for PAUSE_MS if it cannot accept, and returns true then. While a
+ * connection is open, libmicrohttpd waits until one has closed before it accepts again. Without any
+ * open connection it would try again at once, over and over. */
 static bool pauses(struct qd_endpoint *endpoint)
 {
     if (endpoint->connection_count > 0) {
@@ -197,7 +201,8 @@ uint64_t qd_endpoint_run(struct qd_endpoint *endpoint)
     return ms;
 }
 
-/* Who has connected is to be answered: the kernel would reset those in its backlog. */
+/* Clients that have already connected get an answer: the kernel would reset those that are still in
+ * its backlog when the socket closes. */
 void qd_endpoint_drain(struct qd_endpoint *endpoint)
 {
     struct pollfd waiting = {.fd = endpoint->socket.fd, .events = POLLIN};

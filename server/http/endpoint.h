@@ -1,5 +1,5 @@
-/* One address to listen on, for one loop: its socket, and libmicrohttpd's daemon on it. There is
- * one daemon for each socket: the library knows no other way. */
+/* An endpoint is an address that a loop listens on: its socket, and libmicrohttpd's daemon for it.
+ * Each socket has a daemon of its own, because a daemon listens on one socket only. */
 #ifndef SERVER_HTTP_ENDPOINT_H
 #define SERVER_HTTP_ENDPOINT_H
 
@@ -18,41 +18,42 @@ struct qd_endpoint {
     struct MHD_Daemon *mhd;
     struct qd_loop *loop;
     qd_callback *on_ready;
-    void *context;           /* of on_ready */
-    struct qd_handle *watch; /* NULL: it pauses */
+    void *context;           /* passed to on_ready */
+    struct qd_handle *watch; /* NULL while the endpoint is paused */
     struct qd_handle *pause_timer;
     size_t connection_count;
     bool is_https;
-    bool short_of_files; /* that has been told, and nobody was accepted since */
+    bool short_of_files; /* logged, and no connection was accepted since */
 };
 
-/* What all of them share. */
+/* The settings that all endpoints of a loop share. */
 struct qd_endpoint_settings {
     const struct qd_config *config;
-    struct qd_tls *tls; /* for TCP; NULL: none */
+    struct qd_tls *tls; /* for TCP addresses; NULL without TLS */
     struct qd_loop *loop;
-    unsigned silence_s; /* after which the library closes a connection; 0: never */
+    unsigned silence_s; /* libmicrohttpd closes a connection that was silent this long; 0: never */
     MHD_AccessHandlerCallback on_access;
     MHD_NotifyConnectionCallback on_connection;
     MHD_RequestCompletedCallback on_completed;
     void *(*on_request_line)(void *context, const char *line, struct MHD_Connection *connection);
-    qd_callback *on_ready; /* qd_endpoint_run has something to do */
-    void *context;         /* of all of them */
+    qd_callback *on_ready; /* called when qd_endpoint_run has something to do */
+    void *context;         /* passed to all of these callbacks */
 };
 
-/* `first`: another loop's, of the same address; NULL: it is the first. False: `error` says why,
- * and there is nothing to close. */
+/* Opens an endpoint. `first` is another loop's endpoint for the same address, or NULL if this is
+ * the first one. On failure, returns false with the reason in `error`, and there is nothing to
+ * close. */
 bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
                       const struct qd_endpoint *first, const struct qd_endpoint_settings *settings,
                       struct qd_error *error);
-/* No connection is suspended. */
+/* Closes an endpoint. No connection may be suspended. */
 void qd_endpoint_close(struct qd_endpoint *endpoint);
 
-/* Runs the library while it has something to do. Its time until a timeout, in ms; UINT64_MAX: none.
- */
+/* Runs libmicrohttpd a few times while it has something to do. Returns in how many milliseconds it
+ * wants to run again, or UINT64_MAX if only an event makes that necessary. */
 uint64_t qd_endpoint_run(struct qd_endpoint *endpoint);
 
-/* Takes those who have connected already, and then nobody any more. */
+/* Accepts the clients that have already connected, and then closes the socket. */
 void qd_endpoint_drain(struct qd_endpoint *endpoint);
 
 #endif

@@ -12,7 +12,7 @@ static enum MHD_Result (*library_queue)(struct MHD_Connection *connection, unsig
                                         struct MHD_Response *response);
 static enum MHD_Result (*hook)(struct MHD_Connection *connection, unsigned http_status);
 
-/* The library's calls come here. */
+/* libmicrohttpd's own calls come here, instead of to its own function. */
 __attribute__((visibility("default"))) enum MHD_Result
 MHD_queue_response(struct MHD_Connection *connection, unsigned http_status,
                    struct MHD_Response *response)
@@ -83,8 +83,8 @@ static enum MHD_Result never(void *context, struct MHD_Connection *connection, c
     return MHD_NO;
 }
 
-/* A daemon without a socket that is given one end of a pair, with a head in it that every version
- * refuses. */
+/* Gives the daemon, which has no socket, one end of a socket pair. The other end has sent a head
+ * that every version of libmicrohttpd refuses. */
 static void try_out(struct MHD_Daemon *daemon)
 {
     static const char head[] = "GET / HTTP/9.9\r\n\r\n";
@@ -93,7 +93,7 @@ static void try_out(struct MHD_Daemon *daemon)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
         return;
     bool sent = write(ends[1], head, strlen(head)) == (ssize_t)strlen(head);
-    /* It owns that end from here on, whatever it says. */
+    /* The daemon owns ends[0] from here on, even if the call fails. */
     MHD_add_connection(daemon, ends[0], (const struct sockaddr *)&nobody, sizeof(nobody));
     for (unsigned i = 0; sent && !caught && i < 8; i++)
         MHD_run(daemon);
@@ -104,7 +104,8 @@ bool qd_error_hook_start(enum MHD_Result (*callback)(struct MHD_Connection *conn
                                                      unsigned http_status))
 {
     void *symbol = dlsym(RTLD_NEXT, "MHD_queue_response");
-    memcpy(&library_queue, &symbol, sizeof(symbol)); /* ISO C has no such cast */
+    /* ISO C has no cast from void * to a function pointer. */
+    memcpy(&library_queue, &symbol, sizeof(symbol));
     struct MHD_Daemon *daemon = MHD_start_daemon(MHD_USE_NO_LISTEN_SOCKET | MHD_USE_EPOLL, 0, NULL,
                                                  NULL, never, NULL, MHD_OPTION_END);
     caught = false;

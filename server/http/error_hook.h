@@ -1,13 +1,15 @@
-/* Answers that libmicrohttpd gives by itself, to what it cannot read: HTML, and three of them with
- * their head twice (0.9.75). No option of any version makes them ours.
+/* Replaces the answers that libmicrohttpd gives by itself to requests that it cannot read. They are
+ * HTML, and 0.9.75 sends three of them with their head twice. No version has an option to replace
+ * them.
  *
- * It sends them as anybody would, with MHD_queue_response. That is an exported function, and a
- * library calls its own exported functions through a table that the loader fills with the first
- * definition there is: the program's, before any library's. So error_hook.c defines it once more,
- * and whatever comes there was not queued by us: we call the library's. Debian's 0.9.75 and 1.0.1
- * are both built so; a static library or one linked with -Bsymbolic is not, and qd_error_hook_start
- * tries it out. The other ways were worse: what the library logs before such an answer does not say
- * on which connection. */
+ * libmicrohttpd sends such an answer by calling MHD_queue_response. That is an exported function. A
+ * shared library calls its own exported functions through a table that the loader fills with the
+ * first definition that it finds, and the program's definitions come before any library's.
+ * error_hook.c therefore defines MHD_queue_response again. Our own code never calls that
+ * definition, so every call of it comes from libmicrohttpd. Debian's 0.9.75 and 1.0.1 are both
+ * built so that this works. A static library, or one linked with -Bsymbolic, is not, so
+ * qd_error_hook_start tries it out. The alternatives were worse: what libmicrohttpd logs before
+ * such an answer does not say on which connection. */
 #ifndef SERVER_HTTP_ERROR_HOOK_H
 #define SERVER_HTTP_ERROR_HOOK_H
 
@@ -16,22 +18,24 @@
 
 #include "server/base/status.h"
 
-/* Before the first daemon starts. `callback` is called instead of sending http_status and HTML; it
- * returns MHD_YES if it has queued an answer, and MHD_NO to have the connection closed. False: such
- * answers cannot be had, and go out as they are. */
+/* Sets the callback that is called instead of sending http_status and HTML. The callback returns
+ * MHD_YES if it has queued an answer, and MHD_NO to have the connection closed. Must be called
+ * before any daemon runs. Returns false if the hook does not work; then these answers go out
+ * unchanged. */
 bool qd_error_hook_start(enum MHD_Result (*callback)(struct MHD_Connection *connection,
                                                      unsigned http_status));
 
-/* What the request did that libmicrohttpd answers with http_status, as far as it can be known from
- * outside. in_head, in_body: its first line, its head were fine. */
+/* Fills `error` with what is wrong with a request that libmicrohttpd answers with http_status, as
+ * far as it can be known from outside. in_head: its first line was fine. in_body: its head was
+ * fine. */
 void qd_error_hook_explain(unsigned http_status, bool in_head, bool in_body,
                            struct qd_error *error);
 
-/* libmicrohttpd before 1.0 goes on after it has refused what a head says of the body, and would put
- * a second head behind the first. */
+/* Returns true if libmicrohttpd would send a second head after the first. Versions before 1.0 do so
+ * after they have refused what a head says about the body. */
 bool qd_error_hook_would_repeat(struct MHD_Connection *connection, bool in_body);
 
-/* The library's MHD_queue_response. */
+/* Calls libmicrohttpd's own MHD_queue_response. */
 enum MHD_Result qd_error_hook_queue(struct MHD_Connection *connection, unsigned http_status,
                                     struct MHD_Response *response);
 

@@ -17,7 +17,7 @@
 #include "server/http/wire/socket.h"
 #include "server/telemetry/log.h"
 
-enum { SUSPENDED_SILENCE_S = 30 }; /* longer than the pace lets anybody be silent; see suspend */
+enum { SUSPENDED_SILENCE_S = 30 }; /* longer than --min-rate allows any silence; see suspend */
 
 static struct qd_connection *connection_of(struct MHD_Connection *mhd)
 {
@@ -47,7 +47,8 @@ static size_t decrypted_bytes(const struct qd_connection *connection)
 
 /* ---- The answer --------------------------------------------------------------------------- */
 
-/* io_hooks.c sends it, and `outgoing`. */
+/* Prints a short answer into io.outgoing, from where io_hooks.c sends it. Returns false if the
+ * answer has to go through libmicrohttpd. */
 static bool is_outgoing(struct qd_connection *connection)
 {
     return connection->is_http_1_1 && !connection->is_head && qd_io_hooks_has(connection) &&
@@ -67,7 +68,7 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
         response = qd_response_create(connection->request,
                                       connection->is_http_1_1 && !connection->is_head);
     if (response == NULL)
-        return MHD_NO; /* malloc failed: all that is left is to close */
+        return MHD_NO; /* malloc failed, so the connection is closed */
     if (connection->state != QD_CONNECTION_ANSWER)
         qd_connection_advance_at(connection, QD_CONNECTION_ANSWER, connection->request->since_ns);
     qd_connection_widen(connection, answer->bytes);
@@ -84,13 +85,13 @@ void qd_exchange_answer(struct qd_request *request)
     if (connection->state != QD_CONNECTION_PROCESSING)
         return; /* it was computed inline: on_body_complete sends it */
     qd_connection_advance(connection, QD_CONNECTION_ANSWER);
-    qd_exchange_of(connection)->pump_needed = true; /* a resume by itself wakes nothing */
+    qd_exchange_of(connection)->pump_needed = true; /* a resume does not wake the loop */
     MHD_resume_connection(connection->http);
 }
 
 /* ---- Refusals ----------------------------------------------------------------------------- */
 
-/* The library takes the answer, and closes behind it. */
+/* Refuses the request through libmicrohttpd, which closes the connection after the answer. */
 static enum MHD_Result refuse(struct qd_connection *connection, enum qd_last_answer last)
 {
     connection->last = last;
@@ -109,9 +110,9 @@ static enum MHD_Result collect_header(void *context, enum MHD_ValueKind kind, co
     return MHD_YES;
 }
 
-/* Libmicrohttpd 1.0 refuses a Transfer-Encoding other than chunked by itself, with a 400, before
- * on_head() sees the head. The fields are there already. Returns false if qd_head_check() finds
- * nothing wrong. */
+/* Fills the error with what qd_head_check finds wrong in the head. libmicrohttpd 1.0 refuses a
+ * Transfer-Encoding other than chunked by itself, with a 400, before on_head sees the head, but the
+ * head's fields are already there. Returns false if nothing is wrong with them. */
 static bool explain_by_head(struct qd_connection *connection)
 {
     struct qd_head head;
@@ -124,9 +125,9 @@ static bool explain_by_head(struct qd_connection *connection)
     return qd_head_check(&head, &connection->request->error) != QD_OK;
 }
 
-/* The library has found something that it cannot read. It does not tell the method, and does not
- * know it itself while the first line has no end. framing.c does, so that an answer to HEAD goes
- * past the library, which might send a body. */
+/* Answers a request that libmicrohttpd cannot read. libmicrohttpd does not tell the method, and
+ * does not know it while the first line is incomplete. framing.c knows it. An answer to HEAD is
+ * sent past libmicrohttpd, which might otherwise send a body. */
 static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned http_status)
 {
     struct qd_connection *connection = connection_of(mhd);
@@ -147,9 +148,10 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
 
 /* ---- The request -------------------------------------------------------------------------- */
 
-/* The earliest that we see of a request: its first line is there. It hides the query, which nothing
- * of ours reads: the library makes a record of each argument, and 0.9.75 neither answers nor closes
- * when they are more than it has memory for. The line is in its own buffer. */
+/* Called when a request's first line is complete, which is the first that we see of a request. Cuts
+ * off the query, which none of our code reads: libmicrohttpd makes a record of each argument, and
+ * 0.9.75 neither answers nor closes if the records need more memory than it has. `uri` lies in
+ * libmicrohttpd's own buffer, so it may be written. */
 void *qd_exchange_on_request_line(void *context, const char *uri, struct MHD_Connection *mhd)
 {
     (void)context;
@@ -175,7 +177,8 @@ static void check_size(const struct qd_connection *connection, const struct qd_h
     }
 }
 
-/* Who may not come in learns that first. */
+/* Refuses a request beyond the quota, unless it asks for health. Comes after `admit`, so that a
+ * client without access learns that first. */
 static enum qd_status check_quota(const struct qd_connection *connection,
                                   const struct qd_head *head)
 {
@@ -185,13 +188,14 @@ static enum qd_status check_quota(const struct qd_connection *connection,
                             &connection->request->error);
 }
 
-/* Its last byte has come with its first line: nobody waits for its body. */
+/* Returns true if the request's last byte came together with its first line, so that there is no
+ * body to wait for. */
 static bool is_all_here(const struct qd_connection *connection)
 {
     return connection->framing.done_count > connection->done_count;
 }
 
-/* What it has of the library's memory. */
+/* Refuses a head that takes too much of libmicrohttpd's memory. */
 static enum qd_status check_head_size(struct qd_connection *connection, const struct qd_head *head)
 {
     const union MHD_ConnectionInfo *info =
@@ -227,19 +231,19 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     if (request->error.status == QD_OK)
         exchange->handler.begin(exchange->handler.context, &head, request);
     const bool has_body = head.content_bytes > 0 || head.transfer_encoding != NULL;
-    /* The body is not read to its end: the client waits for our word before it sends it, or it is
-     * too much, or the connection is one too many. */
+    /* A refused body is not read to its end if the client waits for "100 Continue" before it sends
+     * the body, if the body is too large, or if the connection is beyond the quota. */
     const bool stops_reading = head.expects_continue || head.content_bytes > QD_DRAIN_BYTES_MAX ||
                                (has_body && qd_refuse_is_over_quota(connection));
     if (request->error.status != QD_OK && stops_reading)
-        return refuse(connection, QD_LAST_REFUSAL); /* before the client sends it all in vain */
+        return refuse(connection, QD_LAST_REFUSAL); /* before the whole body is sent in vain */
     return MHD_YES;
 }
 
-/* With a timeout that differs from the daemon's, silence_s, until the request ends: libmicrohttpd
- * looks at such a connection first when it is resumed, and takes our answer, or offers what it has
- * of the body, before it reads. Otherwise it would read the end of a client that has shut its
- * sending side, and close. */
+/* Suspends the connection, and gives it a timeout that differs from the daemon's (silence_s) until
+ * the request ends. When libmicrohttpd resumes a connection with a timeout of its own, it first
+ * takes our answer, or offers the bytes that it has of the body, and only then reads. Otherwise it
+ * would read first, find the end of a client that has shut down its sending side, and close. */
 static void suspend(struct qd_connection *connection)
 {
     MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT,
@@ -248,7 +252,7 @@ static void suspend(struct qd_connection *connection)
     MHD_suspend_connection(connection->http);
 }
 
-/* Suspends it until on_room: pages of its body are prefaulted. */
+/* Suspends the connection until on_room is called, while pages of its body are prefaulted. */
 static enum MHD_Result hold(struct qd_connection *connection)
 {
     connection->held = true;
@@ -256,8 +260,9 @@ static enum MHD_Result hold(struct qd_connection *connection)
     return MHD_YES;
 }
 
-/* The body is dropped from where it is refused on. One that is refused for what its head says is
- * read to its end, so that the connection can be kept. */
+/* Takes bytes of the body, and leaves in *count how many were not taken. From a refusal on, the
+ * body is dropped. If the request was refused because of its head, the body is read to its end, so
+ * that the connection can stay open. */
 static enum MHD_Result on_body(struct qd_connection *connection, const char *bytes, size_t *count)
 {
     struct qd_request *request = connection->request;
@@ -284,7 +289,7 @@ static enum MHD_Result on_body_complete(struct qd_connection *connection)
     struct qd_exchange *exchange = qd_exchange_of(connection);
     struct qd_request *request = connection->request;
     if (request->body.prefault != NULL)
-        return hold(connection); /* in READING until pages are prefaulted (body_prefault.h) */
+        return hold(connection); /* stays in READING until pages are prefaulted (body_prefault.h) */
     if (request->error.status != QD_OK || qd_request_end_body(request) != QD_OK) {
         qd_refuse_make(connection);
     } else if (!exchange->handler.end(exchange->handler.context, request)) {
@@ -296,8 +301,8 @@ static enum MHD_Result on_body_complete(struct qd_connection *connection)
 }
 
 /* libmicrohttpd calls this when the head is complete, for each piece of the body, at the body's
- * end, and after a resume. It can take an answer in the first of these (and then it closes) and in
- * the last two. */
+ * end, and after a resume. It accepts an answer in the first case, after which it closes, and in
+ * the last two cases. */
 enum MHD_Result qd_exchange_on_access(void *context, struct MHD_Connection *mhd, const char *target,
                                       const char *method, const char *version, const char *bytes,
                                       size_t *count, void **request_slot)
@@ -305,7 +310,7 @@ enum MHD_Result qd_exchange_on_access(void *context, struct MHD_Connection *mhd,
     (void)context, (void)request_slot;
     struct qd_connection *connection = connection_of(mhd);
     if (connection == NULL || connection->state == QD_CONNECTION_CLOSING)
-        return MHD_NO; /* malloc failed in qd_exchange_open, or it is over */
+        return MHD_NO; /* malloc failed in qd_exchange_open, or the connection is over */
     if (connection->request == NULL)
         return on_head(connection, target, method, version);
     if (*count > 0)
@@ -315,7 +320,7 @@ enum MHD_Result qd_exchange_on_access(void *context, struct MHD_Connection *mhd,
     return on_body_complete(connection);
 }
 
-/* Returns the time at which it ended. */
+/* Ends the request. Returns the time at which it ended. */
 static uint64_t end_request(struct qd_connection *connection, bool delivered)
 {
     struct qd_exchange *exchange = qd_exchange_of(connection);
@@ -352,7 +357,8 @@ void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **
     if (connection->state != QD_CONNECTION_CLOSING)
         qd_connection_advance_at(connection, sent ? QD_CONNECTION_IDLE : QD_CONNECTION_CLOSING,
                                  now_ns);
-    /* What cannot be read comes next, and all before it is answered now. */
+    /* If bytes that cannot be read come next, they are answered now, because all requests before
+     * them have been answered. */
     const struct qd_framing *framing = &connection->framing;
     if (connection->state == QD_CONNECTION_IDLE && !closes && framing->fault != QD_FAULT_NONE &&
         framing->done_count == connection->done_count)
@@ -361,7 +367,7 @@ void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **
 
 /* ---- The connection ----------------------------------------------------------------------- */
 
-/* Of the quota. */
+/* Counts the connection for the quota. A connection beyond the quota is refused or closed. */
 static void take_share(struct qd_connection *connection, size_t listener)
 {
     const union MHD_ConnectionInfo *info =
@@ -395,7 +401,8 @@ struct qd_connection *qd_exchange_open(struct qd_exchange *exchange, struct MHD_
 
 void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *connection)
 {
-    exchange->pump_needed = true; /* it accepts again below its limit: at its next run only */
+    /* Below its limit libmicrohttpd accepts again, but only in its next run. */
+    exchange->pump_needed = true;
     if (connection == NULL)
         return;
     if (connection->last != QD_LAST_NONE || qd_connection_leaves_unread(connection)) {
@@ -405,14 +412,16 @@ void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *conne
     qd_io_hooks_remove(connection);
     qd_tls_end(connection->identity);
     qd_quota_give_back(exchange->quota, &connection->share);
-    if (connection->request != NULL) /* refused before its first line: on_completed never came */
+    /* The request was refused before its first line was there, so on_completed was not called. */
+    if (connection->request != NULL)
         end_request(connection, connection->state == QD_CONNECTION_ANSWER ||
                                     connection->last == QD_LAST_DELIVERED);
     qd_connection_close(connection);
 }
 
-/* 0, for none, where the pace ends all silence: the library would read the clock and take a lock at
- * each step of each request. */
+/* Returns libmicrohttpd's timeout in seconds. Returns 0, for none, if --min-rate ends every silence
+ * anyway: with a timeout, libmicrohttpd would read the clock and take a lock at each step of each
+ * request. */
 static unsigned silence_s(const struct qd_config *config, uint64_t window_bytes)
 {
     uint64_t ns = config->receive_timeout_ns > config->idle_timeout_ns ? config->receive_timeout_ns
@@ -420,8 +429,8 @@ static unsigned silence_s(const struct qd_config *config, uint64_t window_bytes)
     return window_bytes > 0 ? 0 : (unsigned)(ns / QD_NS_PER_S) + 2;
 }
 
-/* Prints the time once for all answers. A time under a second is not told: 0 would mean that the
- * connection closes at once. */
+/* Prints the value of Keep-Alive once for all answers. A time under a second is not sent, because 0
+ * would mean that the connection closes at once. */
 static void set_keep_alive(struct qd_exchange *exchange)
 {
     char *text = exchange->keep_alive_text;

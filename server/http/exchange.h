@@ -1,5 +1,5 @@
-/* Requests and their answers, on the connections of all that is listened on: what libmicrohttpd
- * calls, and what it is told. */
+/* Requests and their answers on all connections of a loop: the callbacks of libmicrohttpd, and the
+ * calls that give it answers. */
 #ifndef SERVER_HTTP_EXCHANGE_H
 #define SERVER_HTTP_EXCHANGE_H
 
@@ -18,31 +18,32 @@ struct qd_exchange {
     struct qd_memory *memory;
     const struct qd_config *config;
     struct qd_quota *quota;
-    struct qd_tls *tls; /* NULL: none */
+    struct qd_tls *tls; /* NULL without TLS */
     struct qd_handler handler;
     struct qd_lingering *lingering;
-    unsigned silence_s;            /* libmicrohttpd's own timeout, behind our deadlines; 0: none */
-    struct qd_request *spare;      /* memory for the next request; NULL: there is none */
-    struct MHD_Response *stand_in; /* without a body, for answers that io_hooks.c sends */
-    const char *keep_alive;        /* what Keep-Alive says; NULL: it is not sent */
+    unsigned silence_s;       /* libmicrohttpd's own timeout, longer than our deadlines; 0: none */
+    struct qd_request *spare; /* memory for the next request; may be NULL */
+    struct MHD_Response *stand_in; /* an empty response, for answers that io_hooks.c sends */
+    const char *keep_alive;        /* the value of Keep-Alive; NULL: not sent */
     char keep_alive_text[40];
-    bool pump_needed; /* the library has something to do that no event tells of */
+    bool pump_needed; /* libmicrohttpd has something to do that no event announces */
 };
 
-/* The exchange of a connection, and its TLS session (NULL: it has none). */
+/* Return a connection's exchange and its TLS session (gnutls_session_t; NULL without TLS). */
 struct qd_exchange *qd_exchange_of(const struct qd_connection *connection);
 void *qd_exchange_session_of(const struct qd_connection *connection);
 
-/* False: no memory or no descriptor; deinit is fine all the same. */
+/* Returns false if there is no memory or no descriptor. qd_exchange_deinit may be called in any
+ * case. */
 bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
                       const struct qd_listener_settings *settings);
 void qd_exchange_deinit(struct qd_exchange *exchange);
 
-/* A connection has come, to the listener of that index in config->listen: its context. NULL: malloc
- * failed, and its first request closes it. */
+/* Opens the context of a new connection, which the listener with that index in config->listen has
+ * accepted. Returns NULL if malloc failed; then the connection is closed at its first request. */
 struct qd_connection *qd_exchange_open(struct qd_exchange *exchange, struct MHD_Connection *mhd,
                                        size_t listener, bool is_https);
-/* The library forgets it now, and then closes the socket. NULL is fine. */
+/* Closes the context of a connection. libmicrohttpd closes the socket afterwards. NULL is fine. */
 void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *connection);
 
 /* Callbacks for MHD_start_daemon; their context is the exchange. */

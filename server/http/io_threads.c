@@ -4,33 +4,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A loop with its listener, and what is asked of it by posts. */
+/* A loop with its listener, and the posts by which another thread asks it to do something. */
 struct io_thread {
     struct qd_io_threads *all;
-    struct qd_loop *loop; /* of the first, borrowed */
+    struct qd_loop *loop; /* borrowed in the first entry */
     struct qd_listener *listener;
-    pthread_t thread; /* of all but the first */
+    pthread_t thread; /* not used in the first entry */
     bool has_thread;
     struct qd_post drain;
     struct qd_post cut;
     struct qd_post stop;
-    struct qd_post drained; /* to the first */
+    struct qd_post drained; /* posted to the main loop */
 };
 
 struct qd_io_threads {
-    struct qd_memory *memory; /* borrowed: it tells when bodies have lost theirs */
+    struct qd_memory *memory; /* borrowed; calls on_lost when bodies have lost their memory */
     qd_callback *on_drained;
     void *on_drained_context;
     size_t undrained_count;
-    pthread_mutex_t gate; /* held until all threads are there */
-    bool serves;          /* they are: set with the gate held, and then for good */
+    pthread_mutex_t gate; /* held until all threads have been created */
+    bool serves; /* all threads have been created; set with the gate held, constant afterwards */
     size_t count;
     struct io_thread threads[QD_IO_THREAD_COUNT_MAX];
 };
 
 /* ---- Posts -------------------------------------------------------------------------------- */
 
-/* On the main loop. */
+/* Called on the main loop when a thread's listener has drained. */
 static void on_drained(void *context)
 {
     const struct io_thread *thread = context;
@@ -78,7 +78,7 @@ void qd_io_threads_cut(struct qd_io_threads *all)
         qd_loop_post(all->threads[i].loop, &all->threads[i].cut);
 }
 
-/* On any thread. */
+/* Called on any thread when bodies have lost their memory. */
 static void on_lost(void *context)
 {
     const struct qd_io_threads *all = context;
@@ -88,7 +88,8 @@ static void on_lost(void *context)
 
 /* ---- Life --------------------------------------------------------------------------------- */
 
-/* False: `error` says why; what there is of it goes with all others. */
+/* Adds an entry with its listener. Returns false on failure, with the reason in `error`.
+ * qd_io_threads_destroy then also frees what was made for this entry. */
 static bool open_thread(struct qd_io_threads *all, struct qd_loop *loop,
                         const struct qd_listener_settings *settings, struct qd_error *error)
 {
@@ -132,8 +133,9 @@ struct qd_io_threads *qd_io_threads_create(struct qd_loop *loop,
     return all;
 }
 
-/* Serves nobody until it is clear that all will: a request may look at every thread's listener. The
- * listener ends where it ran: some of what it has is its thread's. */
+/* Serves no client before all threads have been created, because a request may look at every
+ * thread's listener. Destroys the listener on this thread, because part of its state is
+ * thread-local. */
 static void *run(void *context)
 {
     struct io_thread *thread = context;
@@ -179,7 +181,7 @@ void qd_io_threads_destroy(struct qd_io_threads *all)
     free(all);
 }
 
-/* ---- Looking ------------------------------------------------------------------------------ */
+/* ---- Queries ------------------------------------------------------------------------------ */
 
 const char *qd_io_threads_name(const struct qd_io_threads *all, size_t index)
 {

@@ -1,7 +1,7 @@
-/* All loops that move bytes (--io-threads): the main one, and others on threads of their own. Each
- * has a listener of its own (listener.h), and a connection stays with the loop that accepted it.
+/* All loops that move bytes (--io-threads): the main loop, and others on threads of their own. Each
+ * loop has its own listener (listener.h), and a connection stays with the loop that accepted it.
  *
- * On the main loop's thread, but where it says otherwise. */
+ * All functions must be called on the main loop's thread, unless their comment says otherwise. */
 #ifndef SERVER_HTTP_IO_THREADS_H
 #define SERVER_HTTP_IO_THREADS_H
 
@@ -10,33 +10,35 @@
 
 struct qd_io_threads;
 
-/* As qd_listener_create, for config->io_threads loops, of which `loop` is the first. The kernel
- * takes connections from then on; they wait there until qd_io_threads_start, and until `loop` runs.
- * The texts of settings->tls are forgotten: libmicrohttpd has read them. */
+/* Like qd_listener_create, for config->io_threads loops, of which `loop` is the first. From then on
+ * the kernel takes connections, which wait until qd_io_threads_start is called and `loop` runs. The
+ * texts of settings->tls are forgotten, because libmicrohttpd has read them. */
 struct qd_io_threads *qd_io_threads_create(struct qd_loop *loop,
                                            const struct qd_listener_settings *settings,
                                            struct qd_error *error);
 
-/* Starts the other loops' threads. False: the system does not let us have them, and none serves. */
+/* Starts the threads of the other loops. Returns false if the system refuses a thread; then none of
+ * the threads serves. */
 bool qd_io_threads_start(struct qd_io_threads *all);
 
-/* Ends them. Those that serve are drained. NULL is fine. */
+/* Ends the threads and frees everything. Loops that serve must have been drained. NULL is fine. */
 void qd_io_threads_destroy(struct qd_io_threads *all);
 
-/* As qd_listener_name. */
+/* Like qd_listener_name. */
 const char *qd_io_threads_name(const struct qd_io_threads *all, size_t index);
 
-/* These three on any thread. */
+/* These three functions may be called on any thread. The first returns how many connections are
+ * open. */
 size_t qd_io_threads_connection_count(const struct qd_io_threads *all);
-/* The same by thread. Returns how many there are. */
+/* Fills `counts` with the open connections of each thread. Returns how many threads there are. */
 size_t qd_io_threads_connections(const struct qd_io_threads *all,
                                  uint64_t counts[QD_IO_THREAD_COUNT_MAX]);
-/* The same by address: as qd_listener_gauges. */
+/* Like qd_listener_gauges. */
 size_t qd_io_threads_gauges(const struct qd_io_threads *all,
                             struct qd_listener_gauge gauges[QD_LISTEN_COUNT_MAX]);
 
-/* As qd_listener_drain and qd_listener_cut, for all of them. Once each, and no cut after
- * `on_drained`. */
+/* Like qd_listener_drain and qd_listener_cut, for all loops. Each may be called once, and
+ * qd_io_threads_cut not after the call of `on_drained`. */
 void qd_io_threads_drain(struct qd_io_threads *all, qd_callback *on_drained, void *context);
 void qd_io_threads_cut(struct qd_io_threads *all);
 

@@ -12,9 +12,7 @@
 #include "server/http/endpoint.h"
 #include "server/http/exchange.h"
 
-enum {
-    PUMP_RUNS_MAX = 8
-}; /* so many short jobs the loop computes itself before it looks at timers */
+enum { PUMP_RUNS_MAX = 8 }; /* how many short jobs the loop computes before it looks at timers */
 
 #define DRAIN_LINGER_NS (500 * QD_NS_PER_MS)
 
@@ -26,10 +24,10 @@ struct qd_listener {
     struct qd_handle *sweep_timer;
     struct qd_handle *hangups;
     struct qd_handle *lost;
-    uint64_t restless_ns; /* since then the library wants to be run again at once; 0: it does not */
-    bool rested;          /* since somebody last looked for stalled connections */
-    uint64_t sweep_ns;    /* when the timer ends; UINT64_MAX: it does not run */
-    qd_callback *on_drained; /* NULL: not asked for, or called */
+    uint64_t restless_ns; /* since when libmicrohttpd wants to run again at once; 0: it rests */
+    bool rested;          /* libmicrohttpd has rested since the last look for stalled connections */
+    uint64_t sweep_ns;    /* when sweep_timer fires; UINT64_MAX: it does not run */
+    qd_callback *on_drained; /* NULL: no drain was asked for, or already called */
     void *on_drained_context;
     size_t endpoint_count;
     struct qd_endpoint endpoints[QD_LISTEN_COUNT_MAX];
@@ -84,7 +82,9 @@ void qd_listener_tell_lost(struct qd_listener *listener)
     qd_async_send(listener->lost);
 }
 
-/* While we drain, an answer that went out this long ago has been read. */
+/* Returns by how many nanoseconds the deadlines of lingering sockets are advanced. While the server
+ * drains, we take an answer that was sent DRAIN_LINGER_NS ago for read. When connections are cut,
+ * we do not wait at all. */
 static uint64_t linger_hurry_ns(const struct qd_exchange *exchange)
 {
     const uint64_t time_ns = exchange->config->receive_timeout_ns;
@@ -107,7 +107,7 @@ static void on_sweep(void *context)
     }
 }
 
-/* The timer runs only for what is due, and is left alone while that comes later than before. */
+/* Starts the sweep timer for the next deadline. A timer that fires earlier is left alone. */
 static void plan_sweep(struct qd_listener *listener)
 {
     uint64_t next_ns = qd_connections_next_ns(&listener->exchange.connections);
@@ -135,7 +135,7 @@ static void on_pump_timer(void *context)
     listener->exchange.pump_needed = true;
 }
 
-/* As qd_endpoint_run, for all of them. */
+/* Like qd_endpoint_run, for all endpoints. */
 static uint64_t pump(struct qd_listener *listener)
 {
     uint64_t wait_ms = UINT64_MAX;
@@ -147,8 +147,9 @@ static uint64_t pump(struct qd_listener *listener)
     return wait_ms;
 }
 
-/* The library rests when it can do nothing before an event or a timeout. Where it wants to be run
- * again at once, and again, one connection may be why: connection.h says which. */
+/* Notes whether libmicrohttpd rests, which means that it can do nothing before an event or a
+ * timeout. If it has wanted to run again at once for QD_RESTLESS_NS, a stalled connection may be
+ * the reason: qd_connections_look_for_stalled finds it. */
 static void mind_rest(struct qd_listener *listener, bool rests)
 {
     listener->rested = listener->rested || rests;
@@ -166,8 +167,8 @@ static void mind_rest(struct qd_listener *listener, bool rests)
     listener->restless_ns = now_ns;
 }
 
-/* One pump an iteration of the loop serves all that became ready in it, and one more what was
- * answered since: that may be all that there is to do. */
+/* Runs libmicrohttpd once for everything that became ready in this iteration of the loop, and again
+ * for the answers that were computed meanwhile: sending them may be all that is left to do. */
 static void on_before_sleep(void *context)
 {
     struct qd_listener *listener = context;

@@ -1,13 +1,14 @@
-/* HTTP, behind a thin face. Of each request the handler is told opened, admit, begin, end and
- * closed, in this order; between end and closed it answers. That the HTTP is libmicrohttpd's, only
- * listener.c, endpoint, exchange, response and error_hook know. There is one listener for each loop
- * that has connections (io_threads.h), and all of it is on that loop's thread, but for what is said
- * to be on any. So the handler is called on the threads of all loops.
+/* HTTP, behind a small interface. For each request the listener calls the handler's opened, admit,
+ * begin, end and closed, in this order. The handler answers between end and closed. Only
+ * listener.c, endpoint, exchange, refuse, response and error_hook know that libmicrohttpd does the
+ * HTTP. There is one listener for each loop that has connections (io_threads.h). Its functions must
+ * be called on that loop's thread, except for those that may be called on any. The handler is
+ * therefore called on the threads of all loops.
  *
- * What the handler never sees: bodies that are too large or too slow, heads that two readers could
- * take for different requests, connections beyond their quota. A refused body is read and thrown
- * away where that is cheap, so that the client gets to read why.
- */
+ * The handler need not deal with bodies that are too large or too slow, with heads that two readers
+ * could take for different requests, or with connections beyond their quota: the listener refuses
+ * all of these. It reads and discards a refused body if that is cheap, so that the client gets to
+ * read why. */
 #ifndef SERVER_HTTP_LISTENER_H
 #define SERVER_HTTP_LISTENER_H
 
@@ -27,70 +28,77 @@
 struct qd_listener;
 
 struct qd_handler {
-    /* Before all others, also of a head that is refused then. Only where one cannot be read at all,
-     * it is not called. */
+    /* Called first, also for a head that is refused afterwards. It is not called for a head that
+     * cannot be read at all. */
     void (*opened)(void *context, const struct qd_head *head, struct qd_request *request);
-    /* The head is there, and held to its rules. Whether its sender may come in at all: a failure is
-     * in request->error, and `begin` is not called then. */
+    /* Called when the head is complete and follows the rules. Decides whether the client has
+     * access. On failure, request->error says why, and `begin` is not called. */
     enum qd_status (*admit)(void *context, const struct qd_head *head, struct qd_request *request);
-    /* The head is there, and its body still to come. Calls qd_request_reserve_body if it wants
-     * the body. A failure is in request->error; `end` is not called then. */
+    /* Called when the head is complete and the body has yet to come. Calls qd_request_reserve_body
+     * if it wants the body. On failure, request->error says why, and `end` is not called. */
     enum qd_status (*begin)(void *context, const struct qd_head *head, struct qd_request *request);
-    /* The body is complete. True: the request is in REPLYING. False: it will be, and
-     * qd_listener_answer is called then. */
+    /* Called when the body is complete. Returns true if the request is in REPLYING. Returns false
+     * if it will be later; qd_listener_answer is called then. */
     bool (*end)(void *context, struct qd_request *request);
-    /* The request goes. `delivered`: all of its answer was sent. */
+    /* Called when the request ends. `delivered`: the whole answer was sent. */
     void (*closed)(void *context, const struct qd_request *request, bool delivered);
-    /* All is read and sent that can be, and this loop would sleep now. True: it has computed
-     * something meanwhile, so perhaps there are answers to send. */
+    /* Called when everything that can be read and sent has been, and this loop would sleep. Returns
+     * true if it has computed something, so that there may be answers to send. */
     bool (*idle)(void *context, struct qd_loop *loop);
-    /* When a request that is refused for want of room should come again. */
+    /* Returns in how many seconds a client should try again whose request is refused for lack of
+     * room. */
     unsigned (*retry_after_s)(void *context);
     void *context;
 };
 
-/* What all loops' listeners share. All but the handler is borrowed. */
+/* The settings that the listeners of all loops share. The handler is copied, and everything else is
+ * borrowed. */
 struct qd_listener_settings {
     struct qd_memory *memory;
     const struct qd_config *config;
     struct qd_quota *quota;
-    struct qd_tls *tls; /* for all that is TCP; NULL: none */
+    struct qd_tls *tls; /* for TCP addresses; NULL without TLS */
     struct qd_handler handler;
 };
 
-/* Listens on all of config->listen, beside `first`, that of another loop; NULL: it is the first.
- * NULL: `error` says why. The loop does not run yet. */
+/* Creates a listener on all addresses of config->listen. `first` is another loop's listener on the
+ * same addresses, or NULL if this is the first one. The loop must not run yet. Returns NULL on
+ * failure, with the reason in `error`. */
 struct qd_listener *qd_listener_create(struct qd_loop *loop,
                                        const struct qd_listener_settings *settings,
                                        const struct qd_listener *first, struct qd_error *error);
 
-/* Cuts what is open. No request is between `end` and its answer. */
+/* Cuts all open connections off. No request may be between `end` and its answer. NULL is fine. */
 void qd_listener_destroy(struct qd_listener *listener);
 
-/* The real address: "http://127.0.0.1:8000"; NULL beyond the last. */
+/* Returns the real address with that index, such as "http://127.0.0.1:8000", or NULL beyond the
+ * last one. */
 const char *qd_listener_name(const struct qd_listener *listener, size_t index);
 
-/* On any thread. */
+/* Returns how many connections are open. May be called on any thread. */
 size_t qd_listener_connection_count(const struct qd_listener *listener);
-/* The same by address, of all loops. Returns how many addresses there are. */
+/* Fills a gauge for each address, over all loops. Returns how many addresses there are. May be
+ * called on any thread. */
 size_t qd_listener_gauges(const struct qd_listener *listener,
                           struct qd_listener_gauge gauges[QD_LISTEN_COUNT_MAX]);
 
-/* Bodies have lost their memory (arena.h): those of this loop are told. On any thread. */
+/* Makes the loop refuse its requests whose bodies have lost their memory (arena.h). May be called
+ * on any thread. */
 void qd_listener_tell_lost(struct qd_listener *listener);
 
-/* The client's address, for people. */
+/* Prints the client's address, for people. */
 void qd_listener_print_client(const struct qd_request *request, char text[QD_ADDRESS_TEXT_BYTES]);
 
-/* Sends the answer of a request that is in REPLYING since `end` returned false. */
+/* Sends the answer of a request that is in REPLYING after `end` has returned false. */
 void qd_listener_answer(struct qd_request *request);
-/* The same, on any thread. */
+/* Like qd_listener_answer, on any thread. */
 void qd_listener_post_answer(struct qd_request *request);
 
-/* Accepts nobody any more, answers who is there, then calls back, once. */
+/* Stops accepting, answers the clients that have connected, and then calls on_drained, once. */
 void qd_listener_drain(struct qd_listener *listener, qd_callback *on_drained, void *context);
 
-/* While it drains: cuts every connection off, those with an answer to come as soon as it came. */
+/* Cuts every connection off while the listener drains. A connection whose request is being
+ * processed is cut as soon as its answer is ready. */
 void qd_listener_cut(struct qd_listener *listener);
 
 #endif

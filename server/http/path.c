@@ -9,7 +9,7 @@ static int hex_digit(char c)
     return found == NULL ? -1 : (int)(found - digits);
 }
 
-/* Decodes one escape at `at`; 0: it is none, or stands for NUL. */
+/* Decodes the escape at `at`. Returns 0 if it is broken, or stands for NUL. */
 static char decode_escape(const char *at)
 {
     int high = hex_digit(at[1]);
@@ -17,7 +17,7 @@ static char decode_escape(const char *at)
     return low < 0 ? '\0' : (char)(high * 16 + low);
 }
 
-/* A segment, where it lies. Returns the escape that is none; NULL: all were. */
+/* Decodes a segment in place. Returns its first broken escape, or NULL if there is none. */
 static const char *decode_segment(char *segment)
 {
     char *to = segment;
@@ -36,7 +36,7 @@ static const char *decode_segment(char *segment)
 enum qd_status qd_path_split(const char *text, struct qd_path *path, struct qd_error *error)
 {
     const size_t bytes = strlen(text);
-    path->count = 0; /* the rest is read only as far as it is written: it is long */
+    path->count = 0; /* the rest, which is large, is read only as far as it is written */
     if (text[0] != '/' || bytes >= QD_PATH_BYTES_MAX)
         return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
     memcpy(path->bytes, text, bytes + 1);

@@ -1,4 +1,4 @@
-/* A request's path in pieces: "/v2/models/a%20b" is "v2", "models", "a b". Pure. */
+/* Splits a request's path into segments: "/v2/models/a%20b" becomes "v2", "models", "a b". Pure. */
 #ifndef SERVER_HTTP_PATH_H
 #define SERVER_HTTP_PATH_H
 
@@ -7,7 +7,7 @@
 
 #include "server/base/status.h"
 
-/* The longest one that means something is a third of it, escaped. */
+/* The longest path that means something has a third of this length, and escapes triple it. */
 #define QD_PATH_BYTES_MAX 1024
 #define QD_PATH_SEGMENT_COUNT_MAX 8
 
@@ -15,19 +15,21 @@ struct qd_path {
     char bytes[QD_PATH_BYTES_MAX];
     const char *segments[QD_PATH_SEGMENT_COUNT_MAX];
     size_t count;
-    const char *model; /* what {m} and {v} stand for; NULL: not there */
+    const char *model; /* what {m} and {v} stand for; NULL: not in the path */
     const char *version;
 };
 
-/* Splits first and decodes then, so that an escaped slash is part of a name. QD_INVALID: a broken
- * escape, or one that stands for NUL. QD_NOT_FOUND: longer than any path that means something. */
+/* Splits the path before it decodes the segments, so that an escaped slash is part of a name.
+ * Returns QD_INVALID for an escape that is broken or stands for NUL. Returns QD_NOT_FOUND for a
+ * path that begins without a slash or is longer than any path that means something. */
 enum qd_status qd_path_split(const char *text, struct qd_path *path, struct qd_error *error);
 
-/* "/v2/models/{m}/versions/{v}": {m} and {v} take any segment that is not empty. */
+/* Returns true if the path matches a pattern such as "/v2/models/{m}/versions/{v}", and fills
+ * path->model and path->version. {m} and {v} match any segment that is not empty. */
 bool qd_path_matches(struct qd_path *path, const char *pattern);
 
-/* Of a path as it came: whether the server lives, or is ready. That is answered to all who ask,
- * also without a token, and where there are too many already. */
+/* Returns true if the path, as the client sent it, asks whether the server lives or is ready. That
+ * is answered to all clients, also without a token and beyond the quota. */
 bool qd_path_is_health(const char *text);
 
 #endif

@@ -28,10 +28,11 @@ enum MHD_Result qd_refuse_past_library(struct qd_connection *connection)
                            MHD_get_reason_phrase_for(request->answer.http_status));
     connection->last = delivered ? QD_LAST_DELIVERED : QD_LAST_LOST;
     qd_connection_advance(connection, QD_CONNECTION_CLOSING);
-    return MHD_NO; /* the library closes it */
+    return MHD_NO; /* libmicrohttpd closes the connection */
 }
 
-/* In the memory of one that has ended, if there is some. NULL: malloc failed. */
+/* Creates a request, in the memory of one that has ended if there is any. Returns NULL if malloc
+ * failed. */
 static struct qd_request *create_request(struct qd_exchange *exchange, uint64_t first_byte_ns)
 {
     struct qd_request *request = exchange->spare;
@@ -52,7 +53,7 @@ void qd_refuse_end_request(struct qd_exchange *exchange, struct qd_request *requ
     exchange->spare = request;
 }
 
-/* More can be taken of its body. */
+/* Resumes the connection if it is held, because more of its body can be taken. */
 static void on_room(struct qd_request *request)
 {
     struct qd_connection *connection = request->connection;
@@ -86,17 +87,18 @@ bool qd_refuse_is_over_quota(const struct qd_connection *connection)
     return connection->share.result == QD_QUOTA_REFUSED;
 }
 
-/* Its error was sent directly, with no call of the library's by which that would close it: so its
- * client's end does, or next byte, or a second. Shutting both sides here would have the kernel
- * reset a client that still sends, and throw the answer away. */
+/* Ends a connection whose error was written straight to the socket, so that libmicrohttpd does not
+ * know that it must close. libmicrohttpd closes when the client closes, when the client sends
+ * another byte, or after one second. If we shut down both sides here, the kernel would reset a
+ * client that still sends, and destroy the answer. */
 static void end_our_side(struct qd_connection *connection)
 {
-    if (qd_exchange_session_of(connection) == NULL) /* TLS would take it for an attacker's */
+    if (qd_exchange_session_of(connection) == NULL) /* a TLS client would take it for an attack */
         shutdown(connection->fd, SHUT_WR);
     MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
 }
 
-/* Refuses what still comes, between two calls of the library's. */
+/* Refuses a request whose body still comes. Called outside libmicrohttpd's callbacks. */
 static void end_in_body(struct qd_connection *connection)
 {
     qd_refuse_past_library(connection);
@@ -104,8 +106,9 @@ static void end_in_body(struct qd_connection *connection)
     qd_exchange_of(connection)->pump_needed = true;
 }
 
-/* It sends, or reads, too slowly. Whoever sends is told; whoever does not read would not read that,
- * either, and what the kernel still has for it goes, too. */
+/* Ends a connection whose client sends or reads too slowly. A client that sends is told. A client
+ * that does not read would not read that, either, so its connection is reset, which also frees what
+ * the kernel still holds for it. */
 static void on_slow(struct qd_connection *connection)
 {
     const struct qd_config *config = connection->all->config;
@@ -119,7 +122,8 @@ static void on_slow(struct qd_connection *connection)
         return;
     }
     if (connection->request->error.status != QD_OK) {
-        /* It was refused already, and is read on only so that it can be told. */
+        /* The request was refused already. Its body is read only so that the client gets the
+         * refusal. */
     } else if (qd_refuse_is_over_quota(connection)) {
         qd_quota_explain(qd_exchange_of(connection)->quota, &connection->share,
                          &connection->request->error);
@@ -138,15 +142,16 @@ static void on_slow(struct qd_connection *connection)
     end_in_body(connection);
 }
 
-/* Nothing of it is left that what still comes would belong to: its client is told now, and not with
- * its next byte, which it may keep for long. */
+/* Refuses a request whose body has lost its memory, because the rest of the body is of no use. The
+ * client is told now and not with its next byte, which may take long to come. */
 static void on_lost(struct qd_connection *connection)
 {
-    qd_request_end_body(connection->request); /* says so */
+    qd_request_end_body(connection->request); /* fills the error */
     end_in_body(connection);
 }
 
-/* What comes after it is nobody's request. */
+/* Refuses bytes that cannot be read, and closes, because no request can be found in what follows
+ * them. */
 static void on_fault(struct qd_connection *connection)
 {
     const bool is_fine = connection->request == NULL || connection->request->error.status == QD_OK;
@@ -165,7 +170,7 @@ void qd_refuse_what_follows(struct qd_connection *connection)
     end_our_side(connection);
 }
 
-/* It waits for an answer that nobody will read. */
+/* Abandons the inference, because its client has disconnected. */
 static void on_gone(struct qd_connection *connection)
 {
     qd_infer_abandon(connection->request);

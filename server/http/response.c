@@ -10,8 +10,8 @@
 
 enum {
     JOINED_BYTES_MAX = 64 << 10, /* copying more costs more than it saves */
-    SHORT_BYTES_MAX = 8 << 10,   /* the same of what would else be one piece already */
-    VECTOR_PARTS_MAX = 64,       /* see make_body; binary outputs are half as many */
+    SHORT_BYTES_MAX = 8 << 10,   /* likewise for an answer that may already be one piece */
+    VECTOR_PARTS_MAX = 64,       /* see make_body; at most half as many outputs are binary */
     READER_BYTES = 256 << 10,
 };
 
@@ -25,7 +25,8 @@ static bool add_header(void *response, const char *name, const char *value)
     return MHD_add_response_header(response, name, value) == MHD_YES;
 }
 
-/* The parts of a short answer in one piece; NULL: it is none, or there is no memory. */
+/* Returns the parts of a short answer in one piece. Returns NULL if the answer is empty or not
+ * short, or there is no memory. */
 static const char *join_parts(struct qd_request *request)
 {
     const struct qd_answer *answer = &request->answer;
@@ -42,12 +43,12 @@ static const char *join_parts(struct qd_request *request)
     return joined;
 }
 
-/* Of a request: the parts that the library has not fetched yet. */
+/* Reads the parts of a request's answer that libmicrohttpd has not fetched yet. */
 static ssize_t read_parts(void *context, uint64_t position, char *bytes, size_t count)
 {
     struct qd_answer *answer = &((struct qd_request *)context)->answer;
     size_t read = 0;
-    (void)position; /* it fetches all in order */
+    (void)position; /* libmicrohttpd fetches everything in order */
     while (read < count && answer->part_count > 0) {
         const struct qd_part part = *answer->parts;
         const size_t here = part.count - answer->taken_bytes;
@@ -64,7 +65,7 @@ static ssize_t read_parts(void *context, uint64_t position, char *bytes, size_t 
     return read > 0 ? (ssize_t)read : MHD_CONTENT_READER_END_OF_STREAM;
 }
 
-/* Of a request: what its stream prints next. */
+/* Reads what a request's stream prints next. */
 static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t count)
 {
     struct qd_request *request = context;
@@ -74,8 +75,9 @@ static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t
     return read > 0 ? (ssize_t)read : MHD_CONTENT_READER_END_OF_STREAM;
 }
 
-/* A text that ends in the stream's room is sent as any other answer. Nobody knows how long a longer
- * one gets. It goes in chunks or, where it may not, until the connection's end. */
+/* Makes the response of a stream. A text that fits into the stream's room is sent like any other
+ * answer. The length of a longer one is not known in advance. It is sent in chunks or, if may_chunk
+ * is false, until the connection's end. */
 static struct MHD_Response *make_streamed(struct qd_request *request, bool may_chunk)
 {
     struct qd_stream *stream = request->stream;
@@ -93,13 +95,14 @@ static struct MHD_Response *make_streamed(struct qd_request *request, bool may_c
     return MHD_create_response_from_buffer(stream->end, stream->room, MHD_RESPMEM_PERSISTENT);
 }
 
-/* What it sends stays in the request's arena until on_completed. libmicrohttpd sends one piece with
- * the head before it, in one call, but parts in a second one, after which the client has been woken
- * for nothing.
+/* Makes the response. Its bytes stay in the request's arena until on_completed. libmicrohttpd sends
+ * a body of one piece in the same call as the head. It sends parts in a second call, so the first
+ * call wakes the client for nothing.
  *
- * It copies the vector of the parts into the connection's memory, behind the request's head. Where
- * that has no room, 0.9.75 unlocks a mutex that it had not locked, and aborts the process some time
- * later. So many parts, of large answers in JSON, are copied into its buffer instead. */
+ * libmicrohttpd copies the vector of the parts into the connection's memory, behind the request's
+ * head. If there is no room, 0.9.75 unlocks a mutex that it had not locked, and aborts the process
+ * some time later. The parts of an answer that has too many of them, which is a large one in JSON,
+ * are therefore copied into libmicrohttpd's buffer instead. */
 static struct MHD_Response *make_body(struct qd_request *request, bool may_chunk)
 {
     const struct qd_answer *answer = &request->answer;

@@ -7,7 +7,7 @@
 #include "server/http/api/trace.h"
 #include "server/telemetry/log.h"
 
-/* Of each value, as it is printed: together with the rest they fit a line. */
+/* How many bytes of each value are printed. Together with the rest they fit into a line. */
 enum {
     SHORT_BYTES = 48,
     NAME_BYTES = 256,
@@ -21,7 +21,8 @@ bool qd_access_log_is_read(const struct qd_access_log *log)
     return log->file != NULL || qd_log_enabled(QD_LOG_DEBUG);
 }
 
-/* Several headers are one, with commas between them. */
+/* Keeps the request's tracestate. Several headers are joined to one, with commas between them.
+ * Keeps nothing if one of them is invalid, or together they are too long. */
 static void keep_states(const struct qd_head *head, struct qd_log_record *record)
 {
     char joined[QD_LOG_RECORD_STATE_BYTES] = "";
@@ -51,7 +52,7 @@ void qd_access_log_open(const struct qd_access_log *log, const struct qd_head *h
     struct qd_log_record *record = qd_log_record_create();
     request->log_record = record;
     if (record == NULL)
-        return; /* the line comes without it */
+        return; /* the line is written without the record */
     qd_log_record_copy(record->method, sizeof(record->method), head->method);
     qd_log_record_copy(record->path, sizeof(record->path), head->path);
     if (traced)
@@ -60,7 +61,7 @@ void qd_access_log_open(const struct qd_access_log *log, const struct qd_head *h
 
 /* ---- The line ----------------------------------------------------------------------------- */
 
-/* What there is of it. */
+/* Adds a field, unless its value is empty. */
 static void put(struct qd_line *line, const char *key, const char *value, size_t bytes_max)
 {
     if (*value != '\0')
@@ -137,7 +138,7 @@ void qd_access_log_close(const struct qd_access_log *log, const struct qd_reques
     struct qd_line line;
     if (request->log_record != NULL && request->error.status == QD_OK)
         qd_log_record_note_call(request->log_record,
-                                &request->asked); /* or qd_request_refuse has done it */
+                                &request->asked); /* otherwise qd_request_refuse has done it */
     if (log->file != NULL)
         qd_line_begin(&line, log->format, "info", message);
     else

@@ -1,5 +1,5 @@
-/* A line for each request, when it is over: into the access log, or, where there is none and the
- * log has everything, into that. */
+/* Writes a line for each request when it ends: into the access log or, if there is none, into the
+ * log if that has the level debug. */
 #ifndef SERVER_HTTP_API_ACCESS_LOG_H
 #define SERVER_HTTP_API_ACCESS_LOG_H
 
@@ -10,20 +10,21 @@
 #include "server/work/request.h"
 
 struct qd_access_log {
-    struct qd_log_file *file; /* NULL: there is no access log */
+    struct qd_log_file *file; /* NULL without an access log */
     enum qd_line_format format;
 };
 
-/* The head came, right or wrong: keeps of it what the line will say, and answers its trace. */
+/* Keeps what the line will say of the request's head, and adds the answer's header if the request
+ * is part of a trace. Called when the head has come, even if it is refused. */
 void qd_access_log_open(const struct qd_access_log *log, const struct qd_head *head,
                         struct qd_request *request);
 
-/* `client`: its address. `delivered`: all of the answer was sent. */
+/* Writes the line. `client` is the client's address. `delivered`: the whole answer was sent. */
 void qd_access_log_close(const struct qd_access_log *log, const struct qd_request *request,
                          const char *client, bool delivered,
                          const uint64_t stage_ns[QD_STAGE_COUNT]);
 
-/* Whether anybody will see what is given to the two. */
+/* Returns true if the lines are written to any log. */
 bool qd_access_log_is_read(const struct qd_access_log *log);
 
 #endif

@@ -11,7 +11,7 @@
         text, sizeof(text) - 1 \
     }
 
-/* Health needs no memory, and so does not depend on who else holds it. */
+/* Takes no memory, so that health does not depend on how much other requests hold. */
 enum qd_status qd_answer_live(const struct qd_request_context *context)
 {
     static const struct qd_part live = CONSTANT("{\"live\":true}");
@@ -40,7 +40,8 @@ enum qd_status qd_answer_server(const struct qd_request_context *context)
     return qd_context_answer_text(context->request, &text);
 }
 
-/* Those that the path means: all of the name, or one. */
+/* Returns the versions that the path means: all versions of the name, or one. Returns NULL if there
+ * is no memory. */
 static uint64_t *list_versions(const struct qd_request_context *context, size_t *count)
 {
     const struct qd_signature *signature = &context->request->model->signature;

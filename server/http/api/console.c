@@ -34,12 +34,12 @@ struct qd_console {
 
 /* ---- The page ----------------------------------------------------------------------------- */
 
-/* Begins behind the first `mark` in the text. */
+/* Returns the part of the text that begins after the first `mark`. */
 static struct qd_part behind(struct qd_part text, const char *mark)
 {
     const char *found = memmem(text.bytes, text.count, mark, strlen(mark));
     if (found == NULL)
-        abort(); /* index.html lacks a place that it must have */
+        abort(); /* index.html lacks a mark that it must have */
     const char *begin = found + strlen(mark);
     const char *end = (const char *)text.bytes + text.count;
     return (struct qd_part){begin, (size_t)(end - begin)};
@@ -70,7 +70,9 @@ static void print_base64(const struct qd_digest *digest, char text[HASH_BYTES + 
     *text = '\0';
 }
 
-/* What a browser may do for this page: run this script, show this style, ask this server. */
+/* Prints the page's ETag and its Content-Security-Policy, by which a browser may run only this
+ * script, show only this style, and ask only this server. Returns false if a digest cannot be
+ * computed. */
 static bool print_headers(struct qd_console *console, struct qd_part style, struct qd_part script)
 {
     struct qd_digest of_style, of_script, of_page;
@@ -139,13 +141,14 @@ void qd_console_destroy(struct qd_console *console)
 
 /* ---- A request ---------------------------------------------------------------------------- */
 
-/* If-None-Match, a list of tags, weak or not. */
+/* Returns true if If-None-Match, which is a list of tags, weak or not, contains the tag. */
 static bool has_tag(const char *list, const char *tag)
 {
     return list != NULL && (strcmp(list, "*") == 0 || strstr(list, tag) != NULL);
 }
 
-/* When its body, which no GET needs, is over: a refusal of that is no page. */
+/* Adds the page's headers when the request's body has ended, so that the refusal of a body, which
+ * no GET needs, does not get them. */
 static bool end_page(void *context, struct qd_request *request)
 {
     const struct qd_console *console = ((const struct qd_server *)context)->console;
@@ -170,7 +173,7 @@ enum qd_status qd_answer_console(const struct qd_request_context *context)
     qd_context_answer_constant(request, QD_OK, &console->page);
     request->answer.content_type = "text/html; charset=utf-8";
     if (has_tag(context->head->if_none_match, console->tag)) {
-        request->answer.http_status = 304; /* of the page the library sends the length alone */
+        request->answer.http_status = 304; /* libmicrohttpd sends only the page's length */
         request->answer.content_type = NULL;
     }
     return QD_OK;

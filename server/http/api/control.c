@@ -5,7 +5,7 @@
 #include "server/json/tree.h"
 #include "server/memory/arena.h"
 
-/* A flag of an object that may have it. */
+/* Reads a flag of an object. A flag that is absent is false. */
 static enum qd_status read_flag(struct qd_request *request, const struct qd_json_value *object,
                                 const char *path, const char *key, bool *flag)
 {
@@ -20,7 +20,7 @@ static enum qd_status read_flag(struct qd_request *request, const struct qd_json
     return status;
 }
 
-/* The body may ask for {"ready": true}. */
+/* Reads the body, which is empty or an object such as {"ready": true}. */
 static enum qd_status read_index_body(struct qd_request *request, bool *only_ready)
 {
     const struct qd_json_value *tree;
@@ -79,8 +79,8 @@ enum qd_status qd_begin_load(const struct qd_request_context *context)
     return qd_context_reserve(context);
 }
 
-/* {"parameters": {"unload_dependents": false}}, as Triton's client sends it: nothing depends on
- * anything here, so both values are the same. */
+/* Checks the body, which Triton's client sends as {"parameters": {"unload_dependents": false}}. No
+ * model depends on another here, so both values mean the same. */
 static enum qd_status check_unload_body(struct qd_request *request)
 {
     const struct qd_json_value *tree;

@@ -1,8 +1,8 @@
-/* Files that are part of the program, so that it needs none beside it.
+/* Embeds files in the program, so that it needs no file beside it.
  *
- * The assembler puts them in, as C17 has no #embed. It looks for them where make runs, at the root
- * of the repository; the Makefile knows that an object depends on them. ".section .rodata" needs no
- * type, whose spelling differs between machines. */
+ * The assembler embeds them, because C17 has no #embed. It looks for them where make runs, at the
+ * root of the repository. The Makefile knows that an object depends on them. ".section .rodata" is
+ * written without a type, because the spelling of a type differs between machines. */
 #ifndef SERVER_HTTP_API_EMBED_H
 #define SERVER_HTTP_API_EMBED_H
 
@@ -10,7 +10,7 @@
 
 #include "server/memory/text.h"
 
-/* Declares name_begin and name_end, for QD_EMBEDDED. */
+/* Embeds a file, and declares name_begin and name_end for QD_EMBEDDED. */
 #define QD_EMBED(name, file)                                                  \
     __asm__(".pushsection .rodata\n"                                          \
             ".globl " #name "_begin\n.hidden " #name "_begin\n"               \
@@ -21,7 +21,7 @@
     extern const char name##_begin[] __attribute__((visibility("hidden")));   \
     extern const char name##_end[] __attribute__((visibility("hidden")))
 
-/* The file, as a struct qd_part. */
+/* The embedded file as a struct qd_part. */
 #define QD_EMBEDDED(name)                                             \
     (struct qd_part)                                                  \
     {                                                                 \

@@ -1,12 +1,12 @@
-/* The handlers of the paths in route.c's table. Each fills the answer of a request whose head has
- * come, or says how its body is to be taken and what happens then. QD_OK, or why the request is
- * refused. All run on the connection's loop. */
+/* The handlers of the paths in route.c's table. A handler is called when a request's head has come.
+ * It fills the answer, or it decides how the body is taken and what happens after that. It returns
+ * QD_OK, or why the request is refused. All handlers run on the connection's loop. */
 #ifndef SERVER_HTTP_API_HANDLERS_H
 #define SERVER_HTTP_API_HANDLERS_H
 
 #include "server/http/api/request_context.h"
 
-/* answers.c: what there is, and how it is. Answered at once. */
+/* answers.c: what the server and its models are, and whether they are ready. Answered at once. */
 enum qd_status qd_answer_live(const struct qd_request_context *context);
 enum qd_status qd_answer_ready(const struct qd_request_context *context);
 enum qd_status qd_answer_server(const struct qd_request_context *context);
@@ -16,27 +16,27 @@ enum qd_status qd_answer_config(const struct qd_request_context *context);
 enum qd_status qd_answer_schema_yaml(const struct qd_request_context *context);
 enum qd_status qd_answer_schema_json(const struct qd_request_context *context);
 
-/* scrape.c: the answers that grow with the number of models, metrics and statistics. They are
- * printed while they are sent (stream.h), and the first QD_SCRAPE_SPARE_COUNT at a time take no
- * memory of requests: when that is at its bound, one wants to see it. */
+/* scrape.c: metrics and statistics, the answers that grow with the number of models. They are
+ * printed while they are sent (stream.h). The first QD_SCRAPE_SPARE_COUNT at a time use no memory
+ * of requests, because operators want to see them when that memory is at its bound. */
 enum qd_status qd_answer_stats(const struct qd_request_context *context);
 enum qd_status qd_answer_metrics(const struct qd_request_context *context);
 
-/* console.c: GET /; 404 where the server has no console. */
+/* console.c: GET /. Answers 404 if the server has no console. */
 enum qd_status qd_answer_console(const struct qd_request_context *context);
 
-/* control.c: calls about models, which there are, to load one, to unload one. */
+/* control.c: calls that list the models, load one, or unload one. */
 enum qd_status qd_begin_index(const struct qd_request_context *context);
 enum qd_status qd_begin_load(const struct qd_request_context *context);
 enum qd_status qd_begin_unload(const struct qd_request_context *context);
 
-/* logging.c: Triton's logging extension. What the log has, and in which form, is seen and changed
- * by calls. The access log is not touched by them. */
+/* logging.c: Triton's logging extension. Calls show and change which events are logged, and in
+ * which format. They do not affect the access log. */
 enum qd_status qd_answer_logging(const struct qd_request_context *context);
 enum qd_status qd_begin_logging(const struct qd_request_context *context);
 
-/* shared_memory.c: Triton's calls that register shared memory; what they do is in oip/regions.h. Of
- * CUDA's there is never any. */
+/* shared_memory.c: Triton's calls that register shared memory (oip/regions.h). There is never any
+ * of CUDA's. */
 enum qd_status qd_answer_regions(const struct qd_request_context *context);
 enum qd_status qd_begin_register(const struct qd_request_context *context);
 enum qd_status qd_answer_unregister(const struct qd_request_context *context);

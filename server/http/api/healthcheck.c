@@ -20,14 +20,15 @@ static const char good[] = "HTTP/1.1 200 ";
 
 enum { ANSWER_BYTES_MAX = 4096, SHOWN_BYTES_MAX = 60 };
 
-/* For the alarm, which may come while a host's name is looked up: nothing else ends that. */
+/* The text that the alarm's handler prints. The alarm may come while the name of a host is looked
+ * up, which nothing else can end. */
 static char too_late[QD_LISTEN_BYTES_MAX + 64];
 
 static void on_alarm(int signal)
 {
     (void)signal;
     ssize_t written = write(STDERR_FILENO, too_late, strlen(too_late));
-    (void)written; /* nobody to tell */
+    (void)written; /* a failure cannot be reported */
     _exit(EXIT_FAILURE);
 }
 
@@ -35,20 +36,21 @@ static void set_deadline(void)
 {
     struct sigaction action = {.sa_handler = on_alarm};
     sigaction(SIGALRM, &action, NULL);
-    sigset_t alarms; /* whoever starts us may have blocked it */
+    sigset_t alarms; /* the parent process may have blocked SIGALRM */
     sigemptyset(&alarms);
     sigaddset(&alarms, SIGALRM);
     sigprocmask(SIG_UNBLOCK, &alarms, NULL);
     alarm(QD_HEALTHCHECK_S);
 }
 
-/* Returns false. */
+/* Fills `error`, and returns false. */
 static bool refuse(const char *address, const char *what, struct qd_error *error)
 {
     return qd_fail_startup(error, "not ready: %s: %s", address, what);
 }
 
-/* Nobody is at "every address of this host", and nobody at the port that port 0 became. */
+/* Replaces "every address of this host", which no client can connect to, by loopback. Returns false
+ * for port 0, because the port that the instance got in its place is unknown. */
 static bool aim(struct sockaddr_storage *name)
 {
     if (name->ss_family == AF_INET) {
@@ -66,7 +68,8 @@ static bool aim(struct sockaddr_storage *name)
     return true;
 }
 
-/* Until the peer closes, or the answer is full. False: errno says why. */
+/* Reads until the peer closes or the answer is full. Returns false, with the reason in errno, if
+ * reading fails before the first byte. */
 static bool receive(int fd, char answer[ANSWER_BYTES_MAX])
 {
     size_t count = 0;
@@ -79,7 +82,8 @@ static bool receive(int fd, char answer[ANSWER_BYTES_MAX])
     return got >= 0 || count > 0;
 }
 
-/* Fails with the answer's first line, fit for a terminal. */
+/* Returns true if the answer says that the instance is ready. An error shows the answer's first
+ * line, with bytes that do not fit a terminal replaced. */
 static bool judge(const char *address, char *answer, struct qd_error *error)
 {
     if (strncmp(answer, good, strlen(good)) == 0) {
@@ -96,7 +100,7 @@ static bool judge(const char *address, char *answer, struct qd_error *error)
     return refuse(address, what, error);
 }
 
-/* True: there is an answer. */
+/* Asks over TLS. Returns true if an answer has come. */
 static bool ask_tls(const char *address, int fd, char answer[ANSWER_BYTES_MAX],
                     struct qd_error *error)
 {

@@ -1,5 +1,4 @@
-/* quantd --healthcheck: asks a running instance whether it is ready, as a container's probe does.
- */
+/* quantd --healthcheck: asks a running instance if it is ready, as a container probe does. */
 #ifndef SERVER_HTTP_API_HEALTHCHECK_H
 #define SERVER_HTTP_API_HEALTHCHECK_H
 
@@ -9,10 +8,11 @@
 
 #define QD_HEALTHCHECK_S 2
 
-/* GET /v2/health/ready on each of config->listen, one after the other; where that is every address
- * of the host, on loopback. True: all said 200 and "ready":true. False: `error` names the first
- * that did not. It blocks, and ends the process with such a line on standard error where
- * QD_HEALTHCHECK_S are over. */
+/* Sends GET /v2/health/ready to each address of config->listen, one after the other. An address
+ * that stands for every address of the host is replaced by loopback. Returns true if every answer
+ * is 200 with "ready":true. Otherwise returns false, and `error` names the first address without
+ * that answer. Blocks. If the answers take longer than QD_HEALTHCHECK_S, prints such an error to
+ * standard error and ends the process. */
 bool qd_healthcheck(const struct qd_config *config, struct qd_error *error);
 
 #endif

@@ -21,7 +21,7 @@ static const char verbose_key[] = "log_verbose_level";
 static const char format_key[] = "log_format";
 static const char file_key[] = "log_file";
 
-/* What a call asks for; NULL: it does not. */
+/* The values that a call sets; NULL: not set. */
 struct change {
     const struct qd_json_value *switches[SWITCH_COUNT];
     const struct qd_json_value *verbose;
@@ -76,7 +76,7 @@ static enum qd_status check_keys(const struct qd_json_value *tree, struct qd_err
 
 static const char *const formats[] = {"default", "ISO8601", "json"};
 
-/* One of `formats`; NULL: none. */
+/* Returns the entry of `formats` that the value names, or NULL. */
 static const char *find_format(const struct qd_json_value *value)
 {
     const char *text = qd_json_string(value);

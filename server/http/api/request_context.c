@@ -39,7 +39,8 @@ enum qd_status qd_context_find_model(const struct qd_request_context *context)
                           &request->model, &request->error);
 }
 
-/* Without blanks behind it: they are no part of a value, but libmicrohttpd leaves them. */
+/* Returns the length of a header's value without the blanks after it. They are not part of the
+ * value, but libmicrohttpd does not remove them. */
 static size_t value_bytes(const char *value)
 {
     size_t bytes = strlen(value);

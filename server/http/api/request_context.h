@@ -1,4 +1,4 @@
-/* A request at its path: what each handler of route.c's table is given, and what several need. */
+/* What each handler of route.c's table is given, and functions that several handlers need. */
 #ifndef SERVER_HTTP_API_REQUEST_CONTEXT_H
 #define SERVER_HTTP_API_REQUEST_CONTEXT_H
 
@@ -17,30 +17,33 @@ struct qd_request_context {
     struct qd_request *request;
 };
 
-/* The answer to a request that goes well: JSON that never changes, or that was just made. */
+/* Fill the answer with JSON: a constant one with the HTTP code of `status`, or a text that was just
+ * made, with 200. qd_context_answer_text fails if the text ran out of memory. */
 enum qd_status qd_context_answer_constant(struct qd_request *request, enum qd_status status,
                                           const struct qd_part *part);
 enum qd_status qd_context_answer_text(struct qd_request *request, const struct qd_text *text);
 
-/* The model that the path names; the request holds it. */
+/* Finds the model that the path names. The request gets a reference to it. */
 enum qd_status qd_context_find_model(const struct qd_request_context *context);
 
-/* Keeps the name that the path has for {m}, as request->name. */
+/* Copies the name that the path has for {m} into the request's arena, as request->name. */
 enum qd_status qd_context_keep_name(const struct qd_request_context *context);
 
 /* Refuses a compressed body. */
 enum qd_status qd_context_check_encoding(const struct qd_request_context *context);
 
-/* How an inference's body is compressed, if it is. */
+/* Reads how an inference's body is compressed, if it is. Refuses a coding that is unknown. */
 enum qd_status qd_context_read_encoding(const struct qd_request_context *context);
 
-/* Keeps the body, with room for what comes, if it is known how much that is. */
+/* Keeps the body, with room for all of it if its size is known, and the value of
+ * Inference-Header-Content-Length. */
 enum qd_status qd_context_reserve(const struct qd_request_context *context);
 
-/* The same of a call that brings no tensors; any larger body is refused before it comes. */
+/* Like qd_context_reserve, for a call without tensors. Refuses a body larger than
+ * QD_CONTROL_BODY_BYTES_MAX, before it comes if its size is known. */
 enum qd_status qd_context_reserve_small(const struct qd_request_context *context);
 
-/* Parses it: a JSON object, or nothing (NULL). */
+/* Parses the body, which must be a JSON object or empty. *tree is NULL if it is empty. */
 enum qd_status qd_context_read_body(struct qd_request *request, const struct qd_json_value **tree);
 
 #endif

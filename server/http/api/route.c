@@ -22,7 +22,8 @@ static bool end_infer(void *context, struct qd_request *request)
     return request->inference == NULL; /* refused, or computed inline */
 }
 
-/* Only inferences: Triton's asyncio client asks for gzip everywhere, and inflates nothing else. */
+/* Chooses the coding of an inference's answer. No other answer is compressed, because Triton's
+ * asyncio client asks for gzip everywhere but inflates only answers of inferences. */
 static void choose_answer_coding(const struct qd_request_context *context)
 {
     if (!context->server->compress_answers)
@@ -31,7 +32,7 @@ static void choose_answer_coding(const struct qd_request_context *context)
     qd_request_add_header(context->request, "Vary", "Accept-Encoding");
 }
 
-/* Whatever can be refused now is refused now: the client has not sent its tensors yet. */
+/* Refuses all that can be refused now, before the client has sent its tensors. */
 static enum qd_status begin_infer(const struct qd_request_context *context)
 {
     struct qd_request *request = context->request;
@@ -50,7 +51,7 @@ static enum qd_status begin_infer(const struct qd_request_context *context)
 
 /* ---- The table ---------------------------------------------------------------------------- */
 
-/* The first that matches; most requests ask for the first ones. */
+/* The first entry that matches counts. Most requests ask for the first ones. */
 static const struct route routes[] = {
     {"POST", "/v2/models/{m}/infer", begin_infer},
     {"POST", "/v2/models/{m}/versions/{v}/infer", begin_infer},
@@ -87,7 +88,7 @@ static const struct route routes[] = {
     {"GET", "/openapi.json", qd_answer_schema_json},
 };
 
-/* Allow, of a path that has some of these. */
+/* Returns the value of Allow for a path with these methods. */
 static const char *methods(bool get, bool post, bool cors)
 {
     static const char *const texts[] = {"POST",

@@ -1,6 +1,6 @@
-/* The description of the interface, api_schema/openapi.yaml, and the same as JSON: part of the
- * program, so that a running server describes itself without a file beside it. Constant; any
- * thread may read it. */
+/* The description of the interface: api_schema/openapi.yaml, and the same as JSON. Both are part of
+ * the program, so that a running server describes itself without a file beside it. They are
+ * constant, so any thread may read them. */
 #ifndef SERVER_HTTP_API_SCHEMA_H
 #define SERVER_HTTP_API_SCHEMA_H
 

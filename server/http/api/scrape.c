@@ -9,12 +9,13 @@
 #include "server/telemetry/log.h"
 
 struct scrape {
-    struct qd_stream stream; /* first, so that its functions know what it is part of */
+    struct qd_stream stream; /* first, so that a pointer to it is also one to the scrape */
     struct qd_server *server;
-    bool is_spare; /* beside the request's memory, and one of so many */
+    bool is_spare; /* allocated by malloc, as one of QD_SCRAPE_SPARE_COUNT, and not in the request's
+                      arena */
     struct qd_metrics_cursor cursor;
-    bool counters_are_over; /* all units of metrics.h's are printed, and of the gauges so many: */
-    unsigned gauge_units;
+    bool counters_are_over; /* all units of counters (metrics.h) are printed; the gauges follow */
+    unsigned gauge_units;   /* how many units of the gauges are printed */
     struct qd_gauges gauges;
     struct qd_listener_gauge listeners[QD_LISTEN_COUNT_MAX];
     uint64_t connections[QD_IO_THREAD_COUNT_MAX];
@@ -30,7 +31,8 @@ static void close_scrape(struct qd_stream *stream)
     }
 }
 
-/* NULL: there is none, or malloc failed. */
+/* Returns a scrape outside the memory of requests, or NULL if all of these are in use or malloc
+ * failed. */
 static struct scrape *take_spare(struct qd_server *server)
 {
     struct scrape *scrape = NULL;
@@ -41,7 +43,7 @@ static struct scrape *take_spare(struct qd_server *server)
     return scrape;
 }
 
-/* The request's, and its answer. NULL: there is no memory. */
+/* Begins the request's stream and its answer. Returns NULL if there is no memory. */
 static struct scrape *begin(const struct qd_request_context *context, const char *content_type,
                             bool (*print)(struct qd_stream *stream, struct qd_text *text))
 {

@@ -1,4 +1,4 @@
-/* The server's context: what the handlers of all paths use. One serves all loops. */
+/* The server's context, which the handlers of all paths use. One object serves all loops. */
 #ifndef SERVER_HTTP_API_SERVER_H
 #define SERVER_HTTP_API_SERVER_H
 
@@ -14,9 +14,9 @@
 #include "server/work/infer.h"
 #include "server/work/loader.h"
 
-/* Everything is borrowed. */
+/* All pointers are borrowed. */
 struct qd_server {
-    const struct qd_config *config; /* for what it says of itself; NULL: nothing */
+    const struct qd_config *config; /* shown in the metadata of the server; NULL: not shown */
     struct qd_infer_tools tools;
     struct qd_memory *memory;
     struct qd_metrics *metrics;
@@ -24,15 +24,15 @@ struct qd_server {
     struct qd_memory *model_memory;
     struct qd_loader *loader;
     struct qd_access *access;
-    struct qd_regions *regions;             /* of shared memory; NULL: clients may have none */
+    struct qd_regions *regions;             /* of shared memory; NULL: clients may register none */
     const struct qd_console *console;       /* the page at /; NULL: none */
-    const struct qd_io_threads *io_threads; /* to count their connections; NULL: none */
-    atomic_uint spare_scrape_count;         /* scrape.c */
+    const struct qd_io_threads *io_threads; /* for the gauges of connections; may be NULL */
+    atomic_uint spare_scrape_count;         /* how many are in use (scrape.c) */
     bool compress_answers;
     struct qd_access_log access_log;
     enum qd_line_format log_format_initial; /* --log-format */
-    _Atomic(const char *) log_format;       /* as a call has set it; NULL: none has */
-    atomic_bool draining;                   /* then it is not ready any more */
+    _Atomic(const char *) log_format;       /* the format that a call has set; NULL: no call has */
+    atomic_bool draining;                   /* the server answers that it is not ready */
 };
 
 #endif

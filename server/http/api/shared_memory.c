@@ -4,7 +4,8 @@
 #include "server/oip/regions.h"
 #include "server/telemetry/log.h"
 
-/* perf_analyzer unregisters all regions before and after each run, of both kinds. */
+/* Answers with an empty list, and not with an error, because perf_analyzer unregisters all regions,
+ * of both kinds, before and after each run. */
 enum qd_status qd_answer_no_regions(const struct qd_request_context *context)
 {
     static const struct qd_part none = {"[]", 2};
@@ -21,7 +22,7 @@ enum qd_status qd_answer_regions(const struct qd_request_context *context)
 {
     struct qd_request *request = context->request;
     struct qd_regions *regions = context->server->regions;
-    const char *name = context->path->model; /* NULL: all of them */
+    const char *name = context->path->model; /* NULL: all regions */
     struct qd_text text;
     if (regions == NULL && name == NULL)
         return qd_answer_no_regions(context);

@@ -20,7 +20,8 @@ enum {
     STATE_VALUE_BYTES_MAX = 256,
 };
 
-/* Lower case only, as the specification has it. */
+/* Returns true if the text begins with `count` hexadecimal digits. The specification allows only
+ * lower case. */
 static bool is_hex(const char *text, size_t count)
 {
     return strspn(text, "0123456789abcdef") >= count;
@@ -41,7 +42,8 @@ static void begin_spans(void)
     atomic_store(&span_state, state);
 }
 
-/* Any 64 bits but zero that no other request has: a start by chance, then steps that visit all. */
+/* Returns 64 bits that are not zero and that no other request has: from a random start, the steps
+ * visit all numbers. */
 static uint64_t next_span(void)
 {
     static const uint64_t step = UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
@@ -57,7 +59,8 @@ static uint64_t next_span(void)
     return mixed;
 }
 
-/* A later version may have more behind the four fields that all have. */
+/* Returns true if the text is a valid traceparent. A later version may have more after the four
+ * fields that all versions have. */
 static bool is_parent(const char *text)
 {
     if (strnlen(text, VERSION_0_BYTES) < VERSION_0_BYTES || !is_hex(text + VERSION_AT, 2) ||
@@ -67,7 +70,8 @@ static bool is_parent(const char *text)
         return false;
     const bool first = memcmp(text, "00", 2) == 0;
     const char *behind = text + VERSION_0_BYTES;
-    behind += strspn(behind, " \t"); /* libmicrohttpd leaves them, but they are no part of it */
+    /* libmicrohttpd leaves trailing blanks, which are not part of the value. */
+    behind += strspn(behind, " \t");
     return memcmp(text, "ff", 2) != 0 && !is_zero(text + TRACE_AT, 32) &&
            !is_zero(text + PARENT_AT, 16) && (*behind == '\0' || (!first && *behind == '-'));
 }
@@ -94,7 +98,7 @@ bool qd_trace_read(const char *traceparent, struct qd_trace *trace)
 
 /* ---- tracestate --------------------------------------------------------------------------- */
 
-/* "vendor", "tenant@system". */
+/* Returns true for a valid key, such as "vendor" or "tenant@system". */
 static bool is_key(const char *text, size_t count)
 {
     if (count == 0 || count > STATE_KEY_BYTES_MAX ||

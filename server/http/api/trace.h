@@ -1,4 +1,5 @@
-/* W3C Trace Context (Recommendation of 2021), of a request that is part of a distributed trace. */
+/* Reads the W3C Trace Context (Recommendation of 2021) of a request that is part of a distributed
+ * trace. */
 #ifndef SERVER_HTTP_API_TRACE_H
 #define SERVER_HTTP_API_TRACE_H
 
@@ -7,12 +8,12 @@
 
 #include "server/work/request.h"
 
-/* traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01". False, and nothing is
- * filled: it is not valid, and so is to be ignored, with its tracestate. Otherwise the request has
- * a span of its own in that trace. */
+/* Reads a traceparent such as "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", and gives
+ * the request a span of its own in that trace. Returns false, and fills nothing, if the traceparent
+ * is invalid. It is then ignored, together with its tracestate. */
 bool qd_trace_read(const char *traceparent, struct qd_trace *trace);
 
-/* A header tracestate, which may be one of several. */
+/* Returns true if a header tracestate is valid. A request may have several of them. */
 bool qd_trace_is_state(const char *tracestate);
 
 #endif
