@@ -131,8 +131,9 @@ static const struct qk_conv_backend backends[COUNT] = {
             .slab_cycles = 12,
         },
 #elif defined(__aarch64__)
-    /* Cycles of slabs are twice those of 16 quads, as they are for AVX-512, by the model in
-       tests/bench/RESULTS.md: 8.2 on a Neoverse N1, and 3.7 and 4.2 on V1 and V2. */
+    /* slab_cycles are twice the cycles that the model in tests/bench/RESULTS.md has for 16 quads:
+     * 8.2 on a Neoverse N1, 3.7 on a V1, and 4.2 on a V2. For AVX-512 they are twice the model's
+     * cycles, too. */
     [NEON] =
         {
             .name = "neon",

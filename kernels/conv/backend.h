@@ -1,4 +1,5 @@
-/* What can multiply the integers of a convolution besides OpenBLAS. Private to kernels/. */
+/* The backends that multiply integers in convolutions: all but OpenBLAS, which multiplies floats.
+ * Private to kernels/. */
 #ifndef KERNELS_CONV_BACKEND_H
 #define KERNELS_CONV_BACKEND_H
 
@@ -9,51 +10,59 @@
 struct qk_depthwise;
 
 struct qk_conv_backend {
-    const char *name;   /* as --gemm has it */
-    const char *kernel; /* as the answer has it */
-    uint32_t cpu_flags; /* QK_CPU_* that it needs */
+    const char *name;   /* as --gemm names it */
+    const char *kernel; /* as answers name it */
+    uint32_t cpu_flags; /* the features that it needs, QK_CPU_* */
     const struct qk_igemm *igemm;
-    /* What serves convolutions that would fill less than a tenth of this one's tiles (and so take
-     * ten times the time and memory that they should); NULL: this one. */
+    /* The backend for convolutions that would fill less than a tenth of this backend's tiles, and
+     * would therefore take ten times the time and memory that they should. NULL: this backend
+     * itself. */
     const struct qk_conv_backend *small_tile;
-    /* With tiles of fewer rows: what serves convolutions with few rows or terms and, where this
-     * one's kernel has `mark_wide`, those with many wide weights; NULL: this one. */
+    /* A backend with tiles of fewer rows, for convolutions with few rows or terms and, if this
+     * backend's kernel has `mark_wide`, for convolutions with many wide weights. NULL: this backend
+     * itself. */
     const struct qk_conv_backend *small_m;
-    double small_m_speed; /* of its products, as a share of this one's in full tiles */
-    double tile_slabs;    /* slabs that take as long as beginning and ending a tile of this one */
+    double small_m_speed; /* the speed of small_m's products, as a share of this backend's speed in
+                             full tiles */
+    double tile_slabs;    /* how many slabs take as long as beginning and ending a tile */
     const struct qk_slab_kernels *slabs;
     const struct qk_depthwise *depthwise; /* for groups of one channel */
-    double slab_cycles;                   /* rough: to make 16 quads of a slab */
-    enum qk_product product;              /* as the machine's profile has it */
+    double slab_cycles;                   /* a rough guess: to make 16 quads of a slab */
+    enum qk_product product;              /* the product whose speed the machine's profile has */
 };
 
-/* From the slowest to the fastest; the first runs everywhere. */
+/* Returns all backends, from the slowest to the fastest, and sets *count to their number. The first
+ * backend runs on every machine. */
 const struct qk_conv_backend *qk_conv_backends(size_t *count);
 
-/* What a backend's work costs on a machine: rough, and there to compare plans. Cycles are a core's.
- */
+/* What a backend's work costs on a machine. The numbers are rough and serve to compare plans.
+ * Cycles are those of one core. */
 struct qk_conv_costs {
-    double product_cycles; /* of 16 positions: of one row and a slab or, with whole_steps, a step */
+    double product_cycles; /* to multiply 16 positions by one row of a slab or, with whole_steps, of
+                              a step */
     double slab_cycles;    /* to make 16 quads of a slab */
-    double terms_per_ns;   /* products and additions in a full tile */
+    double terms_per_ns;   /* products, each with its addition, in a full tile */
 };
 
-/* What was chosen for a machine (kernels/choice.h). */
+/* What kernels/choice.c has chosen for a machine. */
 struct qk_conv_tuning {
-    /* What multiplies convolutions in general, NULL: sgemm; those that would fill little of its
-     * tiles or of sgemm's; and groups of one channel. All of them NULL: sgemm for all. */
+    /* The backend of most convolutions (NULL: sgemm computes them), the backend of convolutions
+     * that would leave the tiles of `main` or of sgemm mostly empty, and the backend of groups of
+     * one channel. If all three are NULL, sgemm computes all convolutions. */
     const struct qk_conv_backend *main, *small_tile, *depthwise;
     struct qk_conv_costs main_costs, small_tile_costs;
     double cycles_per_ns;
-    double pack_unit_ns; /* that a unit of packing should take */
-    double unit_ns;      /* that a unit should take */
-    size_t quads_bytes;  /* of a unit's slabs: they stay in a core's own cache with the weights */
-    size_t sums_bytes;   /* of sums that wait there, where K has parts */
-    size_t slabs_most;   /* of a unit: a slab has a cache line, however few its quads are */
-    size_t dot_bytes;    /* of one position's gathered quads: they stay in the first cache */
-    double weights_per_cycle; /* bytes, from the second cache or the third */
-    /* For sgemm: floats of each matrix that sgemm reads, which stay in a core's own cache; terms of
-     * a unit; and terms, elements of im2col and sums requantized in a nanosecond. */
+    double pack_unit_ns; /* how long a unit of packing should take */
+    double unit_ns;      /* how long a unit of a run should take */
+    size_t quads_bytes;  /* size of a unit's slabs, which stay in the core's L2 cache beside the
+                            weights */
+    size_t sums_bytes;   /* size of the sums that wait in the L2 cache if K is taken in parts */
+    size_t slabs_most;   /* how many slabs a unit may have: each takes a cache line or more */
+    size_t dot_bytes;    /* size of one position's gathered quads, which stay in the L1 cache */
+    double weights_per_cycle; /* bytes of weights that a cycle reads from the L2 or L3 cache */
+    /* For sgemm: how many floats each matrix that sgemm reads may have, so that it stays in the
+     * core's L2 cache; how many terms a unit should have; and how many terms, elements of im2col
+     * and requantized sums a core computes in a nanosecond. */
     size_t sgemm_floats;
     size_t sgemm_unit_terms;
     double sgemm_terms_per_ns, im2col_per_ns, requantized_per_ns;

@@ -1,12 +1,12 @@
-/* What all three algorithms pack for each output channel: sums of weights, bias and multiplier.
- * Private to conv/. */
+/* Packs the numbers that each output channel has in all three algorithms: sum of weights, bias and
+ * multiplier. Private to conv/. */
 #ifndef KERNELS_CONV_CHANNELS_H
 #define KERNELS_CONV_CHANNELS_H
 
 #include "kernels/conv/conv.h"
 
-/* The zero point of an output channel's weights, of which there is one for all channels, or one
- * each. */
+/* Returns the zero point of an output channel's weights. All channels share one zero point, or each
+ * channel has its own. */
 static inline int32_t qk_w_zero_point(const struct qk_conv *conv, size_t channel)
 {
     const struct qk_conv_constants *constants = &conv->constants;
@@ -14,8 +14,8 @@ static inline int32_t qk_w_zero_point(const struct qk_conv *conv, size_t channel
     return constants->w_type == QK_INT8 ? (int8_t)byte : byte;
 }
 
-/* What each byte of x is xored with to become the operand of a product, which takes unsigned bytes
- * or signed ones. */
+/* Returns the byte that each byte of x is xored with to become the operand of a product. The
+ * product takes unsigned bytes or, with x_signed, signed bytes. */
 static inline uint8_t qk_conv_x_flip(enum qk_type x_type, bool x_signed)
 {
     return (x_type == QK_INT8) != x_signed ? 0x80 : 0;

@@ -1,5 +1,5 @@
-/* Chooses the algorithm and the backend of one convolution. kernels/choice.c has chosen before
- * which backends a machine has at all. */
+/* Chooses the algorithm and the backend of one convolution, among the backends that
+ * kernels/choice.c has chosen for the machine. */
 #include "kernels/conv/algorithm.h"
 
 #include <math.h>
@@ -7,8 +7,9 @@
 #include "kernels/conv/depthwise/depthwise.h"
 #include "kernels/conv/igemm/pack.h"
 
-/* Whether the weights would fill less than a tenth of the tiles and steps of a kernel that takes
- * whole ones, and so take ten times the time and memory that they should. */
+/* Returns true if the weights would fill less than a tenth of the tiles and steps of a kernel that
+ * takes only whole ones. The convolution would then take ten times the time and memory that it
+ * should. */
 static bool leaves_tiles_empty(const struct qk_conv *conv, const struct qk_conv_backend *backend)
 {
     const struct qk_slab_order order =
@@ -19,8 +20,9 @@ static bool leaves_tiles_empty(const struct qk_conv *conv, const struct qk_conv_
     return rows * (double)conv->depth < 0.1 * tile_rows * step_terms * (double)order.steps;
 }
 
-/* Whether a kernel by position, with rows that fill its vectors only in part and few slabs between
- * the beginning and the end of a tile, would take longer than one by rows. */
+/* Returns true if a kernel by position would take longer than a kernel by rows, because the rows
+ * fill its vectors only in part, or because there are few slabs between the beginning and the end
+ * of a tile. */
 static bool leaves_rows_idle(const struct qk_conv *conv, const struct qk_conv_backend *backend)
 {
     const struct qk_slab_order order = qk_slab_order_for(&conv->desc, backend, conv->costs);
@@ -31,9 +33,10 @@ static bool leaves_rows_idle(const struct qk_conv *conv, const struct qk_conv_ba
     return rows * slabs < backend->small_m_speed * tile_rows * (slabs + backend->tile_slabs);
 }
 
-/* A kernel with `mark_wide` takes 1.6 times as long for a slab of wide weights as for another, and
- * the kernel of words, which needs no slabs of another kind, takes 1.4 times as long for any. Where
- * kinds alternate, a branch comes on top. Measured with masked features on a Xeon of 2023. */
+/* The largest share of slabs with wide weights for which a kernel with `mark_wide` is chosen. This
+ * kernel takes 1.6 times as long for a slab with wide weights as for another slab, and a branch
+ * adds to that if both kinds of slabs alternate. The kernel of words, which multiplies all slabs
+ * alike, takes 1.4 times as long for each. Measured with masked features on a Xeon of 2023. */
 #define WIDE_SHARE_MAX 0.2
 
 static bool has_wide_weights(const struct qk_conv *conv, const struct qk_conv_backend *backend)
@@ -41,8 +44,8 @@ static bool has_wide_weights(const struct qk_conv *conv, const struct qk_conv_ba
     return backend->igemm->mark_wide && qk_conv_wide_share(conv, backend) > WIDE_SHARE_MAX;
 }
 
-/* Whether what sgemm needs before and behind costs more than its products save: x as floats, and
- * sums from floats. */
+/* Returns true if the conversions around sgemm (x to floats before it, sums from floats after it)
+ * cost more than its products save. */
 static bool is_too_small_for_sgemm(const struct qk_conv *conv)
 {
     const struct qk_conv_tuning *tuning = conv->tuning;
@@ -56,7 +59,7 @@ static bool is_too_small_for_sgemm(const struct qk_conv *conv)
 void qk_conv_choose(struct qk_conv *conv, size_t weights)
 {
     const struct qk_conv_tuning *tuning = conv->tuning;
-    /* Without weights there is nothing to multiply, which sgemm does without OpenBLAS. */
+    /* Without weights nothing is multiplied, and the sgemm algorithm never calls OpenBLAS. */
     conv->algorithm = &qk_conv_algorithm_sgemm;
     if (!tuning->small_tile || weights == 0)
         return;

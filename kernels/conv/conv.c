@@ -20,7 +20,7 @@ static void cut_packing(struct qk_conv *conv, double item_cycles)
 
 static bool prepare_weights(struct qk_conv *conv, struct qk_memory memory)
 {
-    double item_cycles; /* that packing one takes */
+    double item_cycles; /* how many cycles packing one item takes */
     if (!conv->algorithm->prepare(conv, memory, &item_cycles))
         return false;
     cut_packing(conv, item_cycles);
@@ -64,7 +64,7 @@ void qk_conv_pack(const struct qk_conv *conv, size_t begin, size_t end)
 
 /* ---- Plan -------------------------------------------------------------------------------- */
 
-/* Sets y's dims: N, M, and the positions of each axis that the caller has. */
+/* Sets y's dims to N, M, and the number of positions on each of the caller's axes. */
 static void set_output_dims(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
                             struct qk_tensor *output)
 {

@@ -1,26 +1,26 @@
-/* Quantized convolution: geometry, exact integer sums, requantize.
+/* Quantized convolution: geometry, exact integer sums, requantization.
  *
  * acc[m][p] = sum_k (x[k][p] - x_zp) * (w[m][k] - w_zp[m]) + bias[m], modulo 2^32, as int32.
  * y = clamp(round_half_even(fl32(fl32(acc) * multiplier[m]))) + y_zp, in the order of
  * ONNX Runtime's MlasRequantizeOutput (kernels/conv/requantize.h).
  *
- * Positions outside x hold x_zp and so add nothing. Three algorithms compute the sums, a folder
- * each, and give the same bits:
+ * Positions outside x hold x_zp and so add nothing. Three algorithms compute the sums. Each has a
+ * folder, and all give the same bits:
  *
- * - igemm: integer products (kernels/gemm/igemm.h) of packed weights with slabs of x
- *   (kernels/conv/igemm/slabs.h). Bytes are multiplied as they are, u8 by s8 (an int8 x and a uint8
- *   w have their top bit flipped), and zero points come in afterwards:
+ * - igemm computes integer products (kernels/gemm/igemm.h) of packed weights and slabs of x
+ *   (kernels/conv/igemm/slabs.h). Bytes are multiplied as they are, u8 by s8; an int8 x and a uint8
+ *   w have their top bit flipped. Zero points are applied afterwards:
  *
  *       sum (x - x_zp)(w - w_zp) = sum x w - w_zp sum x - x_zp sum (w - w_zp)
  *
- *   The last term is one number for each m and goes into the bias; the middle one takes sums of x's
- *   columns, made only where a w_zp is not 0. All of it wraps modulo 2^32.
- * - depthwise: the same products, for one channel in a group, straight from x
+ *   The last term is one number for each m and goes into the bias. The middle term needs the sums
+ *   of x's columns, which are computed only if a w_zp is not 0. Everything wraps modulo 2^32.
+ * - depthwise computes the same products for groups of one channel, straight from x
  *   (kernels/conv/depthwise/depthwise.h).
- * - sgemm: weights less their zero point, |w| <= 255, and x centred to signed 8 bit, |x| <= 128, as
- *   floats, in K blocks so short that no partial sum passes 2^24, up to where floats hold every
- *   integer. K blocks are added in int32, modulo 2^32. What centring leaves of x's zero point goes
- *   into the bias.
+ * - sgemm multiplies floats: weights less their zero point, |w| <= 255, and x centred to signed
+ *   8 bits, |x| <= 128. K blocks are so short that no partial sum exceeds 2^24, up to which floats
+ *   hold every integer. The sums of K blocks are added in int32, modulo 2^32. The part of x's zero
+ *   point that centring leaves goes into the bias.
  */
 #ifndef KERNELS_CONV_CONV_H
 #define KERNELS_CONV_CONV_H
@@ -35,12 +35,13 @@ struct qk_conv_tuning;
 struct qk_conv_costs;
 struct qk_im2col_kernels;
 
-/* At most so many spatial axes. Nobody convolves as many; a bound keeps loops and structs plain. */
+/* The largest number of spatial axes. No real convolution has as many. The bound keeps loops and
+ * structs simple. */
 #define QK_CONV_SPATIAL_MAX 6
 
-/* The largest kernel, stride, dilation or pad of an axis, and the largest group. No network has a
- * number that 32 bits do not hold, and the product of two of these fits in 62 bits.
- * kernels/conv/geometry.h has the arithmetic that rests on this. */
+/* The largest kernel, stride, dilation or pad of an axis, and the largest group. In every real
+ * network these numbers fit in 32 bits. The product of two of them fits in 62 bits. The arithmetic
+ * that relies on this bound is described in kernels/conv/geometry.h. */
 #define QK_CONV_NUMBER_MAX INT32_MAX
 
 /* The longest axis of x. */
@@ -49,32 +50,32 @@ struct qk_im2col_kernels;
 enum qk_conv_padding {
     QK_CONV_PAD_EXPLICIT,
     QK_CONV_PAD_VALID,
-    QK_CONV_PAD_SAME_UPPER, /* of an odd number of pads, the last one is behind */
-    QK_CONV_PAD_SAME_LOWER  /* or before */
+    QK_CONV_PAD_SAME_UPPER, /* if the number of pads is odd, the last one is at the end */
+    QK_CONV_PAD_SAME_LOWER  /* if the number of pads is odd, the last one is at the beginning */
 };
 
 /* What is known without x: the attributes, and the shape of the weights. There are always
- * QK_CONV_SPATIAL_MAX axes; where the caller has fewer, those in front have kernel 1, stride 1 and
- * no pads, so that one loop serves all. */
+ * QK_CONV_SPATIAL_MAX axes, so that one loop handles any rank. If the caller has fewer, the first
+ * axes have kernel 1, stride 1 and no pads. */
 struct qk_conv_desc {
-    uint32_t spatial_rank; /* at least 1, as the caller sees it */
+    uint32_t spatial_rank; /* the caller's number of spatial axes, at least 1 */
     size_t out_channels;   /* M, a multiple of group */
     size_t group_channels; /* C / group */
-    /* This and the next three: from 1 to QK_CONV_NUMBER_MAX. */
+    /* group, kernel, stride and dilation: from 1 to QK_CONV_NUMBER_MAX. */
     size_t group;
     int64_t kernel[QK_CONV_SPATIAL_MAX];
     int64_t stride[QK_CONV_SPATIAL_MAX];
     int64_t dilation[QK_CONV_SPATIAL_MAX];
-    /* From 0 to QK_CONV_NUMBER_MAX; read for QK_CONV_PAD_EXPLICIT only. */
+    /* From 0 to QK_CONV_NUMBER_MAX. Read only if `padding` is QK_CONV_PAD_EXPLICIT. */
     int64_t pad_begin[QK_CONV_SPATIAL_MAX];
     int64_t pad_end[QK_CONV_SPATIAL_MAX];
     enum qk_conv_padding padding;
 };
 
-/* The constant inputs. What it points at has no alignment, and is borrowed until the last unit of
- * packing is done. */
+/* The constant inputs. The data that this struct points at has no alignment, and is borrowed until
+ * the last unit of packing is done. */
 struct qk_conv_constants {
-    enum qk_type x_type; /* QK_UINT8 or QK_INT8, as w_type */
+    enum qk_type x_type; /* QK_UINT8 or QK_INT8; so is w_type */
     int32_t x_zero_point;
     float x_scale;
     float y_scale;
@@ -82,84 +83,87 @@ struct qk_conv_constants {
     const uint8_t *w; /* [M, C/group, k1..kn] */
     size_t w_count;   /* elements of w */
     const uint8_t *w_scale;
-    size_t w_scale_count; /* 1 or M, as of w_zero_point */
+    size_t w_scale_count; /* 1 or M; so is w_zero_point_count */
     const uint8_t *w_zero_point;
     size_t w_zero_point_count;
     const uint8_t *bias; /* INT32, M elements; NULL: absent */
 };
 
-/* What sgemm keeps: weights as floats. */
+/* The packed weights of sgemm, as floats. */
 struct qk_conv_sgemm {
-    int32_t x_centre; /* taken from x, so that |x| <= 128 */
-    int32_t x_fill;   /* x's zero point, centred: what padding holds */
-    size_t k_block;   /* terms in one sgemm; the last K block may be shorter */
-    float *weights;   /* w - w_zp. Each group: its K blocks; each: [M/group][terms] */
+    int32_t x_centre; /* subtracted from x, so that |x| <= 128 */
+    int32_t x_fill;   /* the value of padding: x's zero point less x_centre */
+    size_t k_block;   /* terms of one K block; the last K block may have fewer */
+    float *weights;   /* w - w_zp: for each group, for each of its K blocks, [M/group][terms] */
 };
 
-/* What igemm keeps: weights in panels (kernels/gemm/igemm.h). */
+/* The packed weights of igemm, in panels (kernels/gemm/igemm.h). */
 struct qk_conv_igemm {
     size_t panel_count; /* of each group */
     size_t step_bytes;
     size_t panel_bytes;    /* of one panel */
     uint8_t *weights;      /* [group][panel] */
     uint8_t *ones;         /* a panel whose first row is 1 for each term; NULL: not needed */
-    int32_t *w_zero_point; /* [M], as the packed weights have it; NULL: all are 0 */
+    int32_t *w_zero_point; /* [M], the zero points of the packed weights; NULL: all are 0 */
 };
 
-/* What depthwise keeps (kernels/conv/depthwise/depthwise.h). */
+/* The packed weights of depthwise (kernels/conv/depthwise/depthwise.h). */
 struct qk_conv_depthwise {
     uint8_t *weights;      /* [M][depth], signed, and QK_DEPTHWISE_BYTES more */
-    int32_t *w_zero_point; /* [M], as these weights have it */
-    bool any_zero_point;   /* one of them is not 0 */
+    int32_t *w_zero_point; /* [M], the zero points of these weights */
+    bool any_zero_point;   /* true if at least one zero point is not 0 */
 };
 
-/* How packing is cut into units. An item is a panel or an output channel with all that belongs to
- * it: weights, zero points, sums, bias and multipliers; a unit is some items. */
+/* How packing is cut into units. An item is a panel or an output channel, with its weights, zero
+ * points, sums, biases and multipliers. A unit has unit_items items; the last unit may have fewer.
+ */
 struct qk_conv_packing {
     size_t items, unit_items;
     size_t unit_count;
     uint64_t unit_cost_ns;
 };
 
-/* A convolution, ready for any x once its units are packed. Immutable then; shared by threads. */
+/* A convolution. Once all units are packed, it can be planned and run for any x, is immutable, and
+ * may be shared by threads. */
 struct qk_conv {
     struct qk_conv_desc desc;
-    struct qk_conv_constants constants; /* for packing alone */
+    struct qk_conv_constants constants; /* read only until packing is done */
     struct qk_conv_packing packing;
     enum qk_type x_type;
     int32_t x_zero_point;
     size_t depth; /* K: terms of one sum, group_channels * kernel volume */
     const struct qk_conv_tuning *tuning;
     const struct qk_conv_backend *backend;     /* NULL: sgemm */
-    const struct qk_conv_costs *costs;         /* the backend's, for igemm */
-    const struct qk_conv_algorithm *algorithm; /* whose of the next three is filled */
+    const struct qk_conv_costs *costs;         /* of the backend; set only for igemm */
+    const struct qk_conv_algorithm *algorithm; /* says which of the next three members is set */
     struct qk_conv_sgemm sgemm;
     struct qk_conv_igemm igemm;
     struct qk_conv_depthwise depthwise;
-    int32_t *bias;     /* [M], with what x's zero point makes of the weights */
+    int32_t *bias;     /* [M], less the offset of x times the sum of weights (channels.h) */
     float *multiplier; /* [M], fl32(fl32(x_scale * w_scale) / y_scale) */
 };
 
-/* Takes the memory for the packed constants, and chooses how they are packed. `desc` and
- * `constants` hold what their comments promise: the operator has checked it. `tuning`: what shall
- * multiply, and how; it outlives the convolution. QK_NO_MEMORY, or QK_INVALID where sizes overflow.
- */
+/* Chooses the algorithm and takes memory for the packed constants. The operator must have checked
+ * that `desc` and `constants` hold what their comments promise. `tuning` says which backends
+ * multiply, and how; it must outlive the convolution. Returns QK_NO_MEMORY, or QK_INVALID if sizes
+ * overflow. */
 enum qk_status qk_conv_prepare(const struct qk_conv_desc *desc,
                                const struct qk_conv_constants *constants,
                                const struct qk_conv_tuning *tuning, struct qk_memory memory,
                                struct qk_conv *conv, struct qk_error *error);
 
-/* Packs units [begin, end): each once, on any threads. */
+/* Packs units [begin, end). Each unit must be packed exactly once, on any thread. */
 void qk_conv_pack(const struct qk_conv *conv, size_t begin, size_t end);
 
-/* The workspace of one worker never exceeds this, whatever the shapes. */
+/* The largest workspace of one worker, for all shapes. */
 #define QK_CONV_WORKSPACE_MAX ((size_t)3 << 20)
 
-/* Fits the convolution to x, whose rank and type the operator has checked; it reads nothing that is
- * packed, and borrows the convolution, the epilogue and the kernels for as long as the plan is
- * used. A unit is a part of the positions and output channels of one group, in one image or some
- * small ones, of about the tuning's unit_ns or, with sgemm, sgemm_unit_terms. QK_INVALID: x and the
- * attributes do not fit together. */
+/* Plans the convolution for x, whose rank and type the operator must have checked. This function
+ * reads nothing that is packed. The plan borrows the convolution, the epilogue and the kernels for
+ * as long as it is used. A unit is a part of the positions and output channels of one group, in one
+ * image or in a few small images. It takes about the tuning's unit_ns or, with sgemm, has about
+ * sgemm_unit_terms terms. Returns QK_INVALID if x and the attributes do not fit together or y is
+ * too large, and QK_NO_MEMORY. */
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
                             const struct qk_openblas *openblas,
                             const struct qk_im2col_kernels *im2col, const struct qk_tensor *x,

@@ -6,8 +6,9 @@ struct pads {
     int64_t begin, end;
 };
 
-/* Pads of SAME_UPPER and SAME_LOWER: what ceil(in / stride) positions need beyond x. Never
- * negative: onnx's defs.cc clamps where ONNX Runtime would skip leading elements. */
+/* Returns the pads of SAME_UPPER or SAME_LOWER: the elements beyond x that ceil(in / stride)
+ * positions read. The pads are never negative: onnx's defs.cc clamps them to 0, while ONNX Runtime
+ * would skip leading elements. */
 static struct pads same_pads(const struct qk_conv_axis *axis, int64_t span, bool upper)
 {
     int64_t out = axis->in == 0 ? 0 : (axis->in - 1) / axis->stride + 1;
@@ -18,8 +19,8 @@ static struct pads same_pads(const struct qk_conv_axis *axis, int64_t span, bool
     return (struct pads){begin, total - begin};
 }
 
-/* Works out axis->out and axis->pad from the other members. `number` is the axis as the caller
- * counts, for the error text. */
+/* Sets axis->out and axis->pad from the other members. `number` is the caller's number of the axis,
+ * for the error text. Returns QK_INVALID if the pads are too large or no window fits. */
 static enum qk_status fit_axis(struct qk_conv_axis *axis, struct pads pads,
                                enum qk_conv_padding padding, uint32_t number,
                                struct qk_error *error)
@@ -91,13 +92,14 @@ static bool is_single(const struct qk_conv_axis *axis)
     return axis->in == 1 && axis->out == 1 && axis->kernel == 1 && axis->pad == 0;
 }
 
-/* Whether each position sees the element of its own number, and nothing else. */
+/* Returns true if each position reads the element with its own index, and nothing else. */
 static bool is_plain(const struct qk_conv_axis *axis)
 {
     return axis->in == axis->out && axis->kernel == 1 && axis->stride == 1 && axis->pad == 0;
 }
 
-/* Makes one axis of two neighbours, where both are plain and their product is not too long. */
+/* Merges two neighbouring axes into `both`. Returns false if one of them is not plain, or if their
+ * product is too long. */
 static bool merge(const struct qk_conv_axis *a, const struct qk_conv_axis *b,
                   struct qk_conv_axis *both)
 {
@@ -123,11 +125,11 @@ void qk_conv_geometry_squeeze(struct qk_conv_geometry *geometry, int least)
             for (int j = i; j > to; j--)
                 axis[j] = axis[j - 1];
             to++;
-            i++; /* what was before it lies there now */
+            i++; /* the axis before it has moved to i */
         }
     for (int i = 0; i < to; i++)
         axis[i] = (struct qk_conv_axis){.in = 1, .out = 1, .kernel = 1, .stride = 1, .dilation = 1};
-    geometry->lead = to < QK_CONV_SPATIAL_MAX ? to : QK_AXIS_COLUMN; /* one is always there */
+    geometry->lead = to < QK_CONV_SPATIAL_MAX ? to : QK_AXIS_COLUMN; /* one axis always counts */
 }
 
 size_t qk_conv_outer_positions(const struct qk_conv_geometry *geometry)

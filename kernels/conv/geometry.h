@@ -1,66 +1,70 @@
-/* Which element of x each output position and tap of the kernel look at, axis by axis. Private to
+/* Which element of x each output position and tap of the kernel read, axis by axis. Private to
  * conv/. */
 #ifndef KERNELS_CONV_GEOMETRY_H
 #define KERNELS_CONV_GEOMETRY_H
 
 #include "kernels/conv/conv.h"
 
-/* Position o and tap k look at element o * stride + k * dilation - pad, outside x unless it is in
- * [0, in).
+/* Position o and tap k read element o * stride + k * dilation - pad, which is outside x unless it
+ * is in [0, in).
  *
- * No sum or product of these numbers overflows an int64_t or a size_t, because each of them is
+ * No sum or product of these numbers overflows an int64_t or a size_t, because each number is
  * bounded where it enters: kernel, stride, dilation and both pads are less than 2^31, and `in` is
- * less than 2^47. (The operator checks what it reads; qk_conv_geometry_init checks `in` and the
+ * less than 2^47. (The operator checks the attributes; qk_conv_geometry_init checks `in` and the
  * pads of SAME_UPPER and SAME_LOWER.) It follows that:
  *
- * - the span of a window, (kernel - 1) * dilation + 1, is less than 2^62 before it is known to fit;
- * - the padded axis, in + pads, is less than 2^48. So are `out`, the span of a window that fits,
- *   and every o * stride + k * dilation of a position o < out and a tap k < kernel: it lies in the
- *   padded axis.
- * - One of these times a number of quads or bytes that a unit keeps in a cache, which are less than
- * 2^15, is less than 2^63. Code that multiplies by a row of any length must bound the row first.
- * - A stride or dilation times a number of taps of a vector, which are at most 16, is small. */
+ * - The span of a window, (kernel - 1) * dilation + 1, is less than 2^62 before the window is known
+ *   to fit.
+ * - The padded axis, in + pads, is less than 2^48. So are `out`, the span of a window that fits,
+ *   and o * stride + k * dilation for every position o < out and tap k < kernel, because this
+ *   element is in the padded axis.
+ * - One of these numbers times a number of quads or bytes that a unit keeps in a cache, which is
+ *   less than 2^15, is less than 2^63. Code that multiplies by the length of a row must bound that
+ *   length first.
+ * - A stride or dilation times a number of taps of a vector, at most 16, is small. */
 struct qk_conv_axis {
     int64_t in, out, kernel, stride, dilation;
-    int64_t pad; /* before the axis; the one behind it has only had a say in `out` */
+    int64_t pad; /* elements of padding before the axis; padding after it only adds to `out` */
 };
 
 struct qk_conv_geometry {
     struct qk_conv_axis axis[QK_CONV_SPATIAL_MAX];
-    int lead;      /* the first axis that counts: those before it have one element, kernel 1 */
-    size_t images; /* N */
-    size_t channel_size; /* elements of one channel of x; 0 when x is empty */
+    int lead; /* the first axis that counts: all axes before it have one element and kernel 1 */
+    size_t images;       /* N */
+    size_t channel_size; /* elements of one channel of x; 0 if x is empty */
     size_t positions;    /* output elements of one channel */
 };
 
-/* A plane is what the last two axes have: rows and columns that lie together in x. The axes before
- * those, the outer ones, count planes. */
+/* A plane is the last two axes of one channel: rows and columns, contiguous in x. The axes before
+ * these two, the outer axes, count planes. */
 enum { QK_AXIS_ROW = QK_CONV_SPATIAL_MAX - 2, QK_AXIS_COLUMN = QK_CONV_SPATIAL_MAX - 1 };
 
-/* The element of the axis that tap `tap` of position `position` looks at; it may be outside. */
+/* Returns the input index: which element of the axis tap `tap` of position `position` reads. It may
+ * be outside the axis. */
 static inline int64_t qk_conv_input_index(const struct qk_conv_axis *axis, size_t position,
                                           size_t tap)
 {
     return (int64_t)position * axis->stride + (int64_t)tap * axis->dilation - axis->pad;
 }
 
-/* Makes axes fewer and longer, which leaves less to loop over. Axes of one element and one tap go
- * before `lead`. Where more than `least` axes are left, neighbours with one tap that see x as it is
- * become one axis, unless that would be longer than QK_CONV_AXIS_MAX. Positions and taps keep their
- * order, and a last axis with several taps stays the last. */
+/* Makes axes fewer and longer, so that there are fewer loops. Axes with one element and one tap
+ * move before `lead`. If more than `least` axes are left, neighbouring axes with one tap that read
+ * x unchanged are merged, unless the merged axis would be longer than QK_CONV_AXIS_MAX. Positions
+ * and taps keep their order. A last axis with several taps stays the last. */
 void qk_conv_geometry_squeeze(struct qk_conv_geometry *geometry, int least);
 
-/* How many positions the outer axes have together; for a y that is not empty. */
+/* Returns how many positions the outer axes have together. y must not be empty. */
 size_t qk_conv_outer_positions(const struct qk_conv_geometry *geometry);
 
-/* Finds the plane that tap `tap` of the outer axes sees from their position `position`: `offset`
- * elements behind the channel's first. False: it sees padding. */
+/* Finds the plane that tap `tap` of the outer axes reads for their position `position`. Sets
+ * *offset to the number of elements between the channel's first element and the plane's. Returns
+ * false if the tap reads padding. */
 bool qk_conv_find_plane(const struct qk_conv_geometry *geometry, size_t position, size_t tap,
                         size_t *offset);
 
-/* x: [N, C, D1..Dn] with n = desc->spatial_rank. QK_INVALID: an axis holds no window, is longer
- * than QK_CONV_AXIS_MAX, or needs SAME pads of more than QK_CONV_NUMBER_MAX; or y has more
- * positions than 64 bits count. */
+/* Fits the axes to x, which is [N, C, D1..Dn] with n = desc->spatial_rank. Returns QK_INVALID if an
+ * axis holds no window, is longer than QK_CONV_AXIS_MAX, or needs SAME pads of more than
+ * QK_CONV_NUMBER_MAX, or if y has more positions than 64 bits count. */
 enum qk_status qk_conv_geometry_init(struct qk_conv_geometry *geometry,
                                      const struct qk_conv_desc *desc, const struct qk_tensor *x,
                                      struct qk_error *error);

@@ -1,13 +1,13 @@
-/* Sums to bytes, in the step order of ONNX Runtime's MlasRequantizeOutput: convert the sum to
- * float, multiply, clamp in float to [qmin - zp, qmax - zp] (NaN gives the lower bound), round to
- * nearest even, then add zp. Private to conv/. */
+/* Converts sums to bytes, with the steps of ONNX Runtime's MlasRequantizeOutput in the same order:
+ * convert the sum to float, multiply, clamp in float to [qmin - zp, qmax - zp] (NaN gives the lower
+ * bound), round to nearest even, then add zp. Private to conv/. */
 #ifndef KERNELS_CONV_REQUANTIZE_H
 #define KERNELS_CONV_REQUANTIZE_H
 
 #include "kernels/conv/epilogue.h"
 #include "kernels/element/round.h"
 
-/* The range and zero point of y, whose `type` is QK_UINT8 or QK_INT8. */
+/* Returns the constants for y, whose `type` is QK_UINT8 or QK_INT8. */
 static inline struct qk_requantize qk_requantize_for(enum qk_type type, int32_t zero_point)
 {
     const struct qk_type_info *info = qk_type_info(type);
@@ -19,8 +19,8 @@ static inline struct qk_requantize qk_requantize_for(enum qk_type type, int32_t 
     };
 }
 
-/* One sum, with the bias: the definition. The low byte is y for both types, for the clamp has left
- * a value in the type's range. */
+/* Requantizes one sum, which includes the bias. This is the definition: the vector code gives the
+ * same bits. The low byte is y for both types, because the clamped value is in the type's range. */
 static inline uint8_t qk_requantize_one(struct qk_requantize to, int32_t sum, float multiplier)
 {
     float value = (float)sum * multiplier;

@@ -1,4 +1,4 @@
-/* Requantizing 32 sums at a time (kernels/conv/requantize.h); for files that are compiled for AVX2.
+/* Requantizes 32 sums at a time (kernels/conv/requantize.h). For files that are compiled for AVX2.
  * Private to conv/. */
 #ifndef KERNELS_CONV_REQUANTIZE_AVX2_H
 #define KERNELS_CONV_REQUANTIZE_AVX2_H
@@ -9,10 +9,10 @@
 
 #include <immintrin.h>
 
-/* Scales 8 sums and rounds them to integers, which become y when the zero point is added and the
- * result is saturated to a byte. Saturation does what the lower clamp of requantize.h would: below
- * the range, and for NaN, the conversion gives the least integer. Only values above `high` are
- * clamped here, since the conversion gives the least integer for these, too. The order of min's
+/* Scales 8 sums and rounds them to integers. Adding the zero point and saturating the result to a
+ * byte then gives y. Saturation replaces the lower clamp of requantize.h: the conversion gives the
+ * least integer for values below its range, and for NaN. The conversion gives the least integer for
+ * values above its range, too, so values above `high` must be clamped here. The order of min's
  * operands keeps a NaN. */
 static inline __m256i qk_requantize_scale_8(__m256i sums, __m256 multiplier, __m256 high)
 {
@@ -20,8 +20,8 @@ static inline __m256i qk_requantize_scale_8(__m256i sums, __m256 multiplier, __m
     return _mm256_cvtps_epi32(_mm256_min_ps(high, value));
 }
 
-/* Makes bytes of 32 sums, which include the bias. Packing works within each 16-byte half of a
- * vector; the permutation puts the bytes in order again. */
+/* Requantizes 32 sums, which include the bias. Packing works within each 16-byte half of a vector,
+ * so a permutation puts the bytes back in order. */
 static inline __m256i qk_requantize_32(const struct qk_requantize *to, const __m256i sums[4],
                                        float multiplier)
 {

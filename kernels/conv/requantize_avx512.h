@@ -1,4 +1,4 @@
-/* Requantizing 64 sums at a time (kernels/conv/requantize.h); for files that are compiled for
+/* Requantizes 64 sums at a time (kernels/conv/requantize.h). For files that are compiled for
  * AVX-512. Private to conv/. */
 #ifndef KERNELS_CONV_REQUANTIZE_AVX512_H
 #define KERNELS_CONV_REQUANTIZE_AVX512_H
@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-/* What is the same for all elements of y, in vectors. */
+/* The constants of all elements of y, in vectors. */
 struct qk_requantize_512 {
     __m512 high;
     __m512i zero_point;
@@ -26,27 +26,28 @@ static inline struct qk_requantize_512 qk_requantize_512_from(const struct qk_re
     };
 }
 
-/* Scales 16 sums and rounds them to integers, as qk_requantize_scale_8 of requantize_avx2.h does
- * for 8, which says why only `high` is clamped. */
+/* Scales 16 sums and rounds them to integers. The comment of qk_requantize_scale_8 in
+ * requantize_avx2.h says why only `high` is clamped. */
 static inline __m512i qk_requantize_scale(__m512i sums, __m512 multiplier, __m512 high)
 {
     __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), multiplier);
     return _mm512_cvtps_epi32(_mm512_min_ps(high, value));
 }
 
-/* Whether the multiplier is so small that no scaled sum leaves the range of int32. Then even `high`
- * needs no clamp, since saturation does the same. */
+/* Returns true if the multiplier is so small that no scaled sum leaves the range of int32. Then not
+ * even `high` needs a clamp, because saturation does the same. */
 static inline bool qk_requantize_saturates(float multiplier)
 {
     uint32_t bits;
     memcpy(&bits, &multiplier, sizeof(bits));
     return (bits & 0x7fffffff) <
-           0x3f800000; /* |multiplier| < 1, compared as integers: float units are busy */
+           0x3f800000; /* |multiplier| < 1, compared as integers because the float units are busy */
 }
 
-/* Makes bytes of up to four vectors of sums, which include the bias. Packing works within each
- * 16-byte lane of a vector: afterwards lane q has the q-th quarter of each vector of sums, and the
- * caller has to permute. Where there are fewer than four vectors, the other bytes are anything. */
+/* Requantizes up to four vectors of sums, which include the bias. Packing works within each 16-byte
+ * lane of a vector: afterwards lane q has the q-th quarter of each vector of sums, and the caller
+ * has to permute the bytes. If there are fewer than four vectors, the other bytes may be anything.
+ */
 __attribute__((always_inline)) static inline __m512i
 qk_requantize_pack(const struct qk_requantize_512 *to, const __m512i sums[], const size_t vectors,
                    float multiplier)
@@ -69,9 +70,9 @@ qk_requantize_pack(const struct qk_requantize_512 *to, const __m512i sums[], con
     return to->is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
 }
 
-/* The permutation that puts packed bytes in order, for rows of `width` positions that begin `pitch`
- * lanes apart: byte i becomes that of lane i / width * pitch + i % width. Behind the last of 64
- * lanes bytes are anything. */
+/* Returns the permutation that puts packed bytes in order, for rows of `width` positions that begin
+ * `pitch` lanes apart. Byte i of the result is that of lane i / width * pitch + i % width. If this
+ * is not one of the 64 lanes, the byte may be anything. */
 static inline __m512i qk_requantize_order(size_t width, size_t pitch)
 {
     uint8_t order[64];
@@ -82,7 +83,7 @@ static inline __m512i qk_requantize_order(size_t width, size_t pitch)
     return _mm512_loadu_si512(order);
 }
 
-/* Makes bytes of four vectors of sums, in order. */
+/* Requantizes four vectors of sums, and returns the bytes in order. */
 static inline __m512i qk_requantize_64(const struct qk_requantize_512 *to, const __m512i sums[4],
                                        float multiplier)
 {
@@ -90,7 +91,7 @@ static inline __m512i qk_requantize_64(const struct qk_requantize_512 *to, const
     return _mm512_permutexvar_epi32(order, qk_requantize_pack(to, sums, 4, multiplier));
 }
 
-/* Stores those bytes whose bit is set in `keep`, one behind the other without gaps. */
+/* Stores the bytes whose bit is set in `keep`, one after the other without gaps. */
 static inline void qk_store_kept(uint8_t *y, __m512i bytes, uint64_t keep)
 {
 #ifdef __AVX512VBMI2__
@@ -100,8 +101,8 @@ static inline void qk_store_kept(uint8_t *y, __m512i bytes, uint64_t keep)
         bytes = _mm512_maskz_compress_epi8(keep, bytes);
     _mm512_mask_storeu_epi8(y, dense, bytes);
 #else
-    /* Stores each run of set bits by itself: a masked store from so far before y that the run's
-     * first byte falls on its place. It touches no other bytes. */
+    /* Each run of set bits takes a masked store of its own. The store begins so far before y that
+     * the first byte of the run lands in its place. It writes no other bytes. */
     for (uintptr_t to = (uintptr_t)y; keep != 0;) {
         const uint64_t first = keep & -keep;
         const uint64_t run = keep & ~(keep + first);

@@ -1,5 +1,5 @@
-/* Bytes less an offset, as floats or added up: the inner loops of im2col and of packing weights.
- * Private to conv/. */
+/* Subtracts an offset from bytes, and converts them to floats or adds them up: the inner loops of
+ * im2col and of packing weights. Private to conv/. */
 #ifndef KERNELS_CONV_WIDEN_H
 #define KERNELS_CONV_WIDEN_H
 
@@ -13,7 +13,7 @@ struct qk_widen {
     int32_t offset;
 };
 
-/* Elements of `type` (QK_UINT8 or QK_INT8) less `zero_point`. */
+/* Returns how to read elements of `type` (QK_UINT8 or QK_INT8) less `zero_point`. */
 static inline struct qk_widen qk_widen_from(enum qk_type type, int32_t zero_point)
 {
     return type == QK_INT8 ? (struct qk_widen){0x80, zero_point + 128}
@@ -25,7 +25,7 @@ static inline int32_t qk_widen_one(struct qk_widen widen, uint8_t byte)
     return (byte ^ widen.flip) - widen.offset;
 }
 
-/* Inner loops of a constant length are what every compiler makes vector code of at -O2. */
+/* Every compiler vectorizes inner loops of a constant length at -O2. */
 #define QK_WIDEN_CHUNK 16
 
 static inline void qk_widen_chunk(struct qk_widen widen, const uint8_t *restrict from,
@@ -35,8 +35,8 @@ static inline void qk_widen_chunk(struct qk_widen widen, const uint8_t *restrict
         to[j] = (float)qk_widen_one(widen, from[j]);
 }
 
-/* Widens a row. The last chunk ends where the row does, and so may repeat some of the one before
- * it. */
+/* Converts a row to floats. The last chunk ends with the row, so it may repeat elements of the
+ * chunk before it. */
 static inline void qk_widen_row(struct qk_widen widen, const uint8_t *restrict from, size_t count,
                                 float *restrict to)
 {
@@ -51,7 +51,7 @@ static inline void qk_widen_row(struct qk_widen widen, const uint8_t *restrict f
     qk_widen_chunk(widen, from + last, to + last);
 }
 
-/* The sum of a row, modulo 2^32. */
+/* Returns the sum of a row, modulo 2^32. */
 QK_WRAPS static inline uint32_t qk_widen_sum(struct qk_widen widen, const uint8_t *from,
                                              size_t count)
 {

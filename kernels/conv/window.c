@@ -1,6 +1,6 @@
 #include "kernels/conv/window.h"
 
-/* The first i >= 0 with first + i * stride >= bound, at most `count`. */
+/* Returns the first i >= 0 with first + i * stride >= bound, but at most `count`. */
 static size_t first_reaching(int64_t first, int64_t stride, int64_t bound, size_t count)
 {
     if (first >= bound)

@@ -1,6 +1,7 @@
-/* SMMLA: two rows of 8 weights times two positions of 8 bytes of x, s8 times s8, are added to 2 by
- * 2 sums, modulo 2^32. That is twice what SDOT does in the same time. The 8 are the quads of two
- * neighbouring slabs: weights are packed so; of x, two loads are zipped, once for all rows. */
+/* SMMLA multiplies two rows of 8 weights by two positions of 8 bytes of x, s8 by s8, and adds the
+ * products to 2 by 2 sums, modulo 2^32. These are twice as many products as SDOT computes in the
+ * same time. The 8 bytes are the quads of two neighbouring slabs. Weights are packed that way. The
+ * quads of x come from two loads that are zipped, once for all rows. */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __aarch64__
@@ -11,8 +12,8 @@
 #define POSITIONS 8
 #define SLABS 2
 
-/* x[2 v + i]: both quads of positions 4 v + 2 i and the next. The last slab of an odd number of
- * them has zeros beside it, whatever its weights have. */
+/* x[2 v + i] has both quads of position 4 v + 2 i and of the position after it. If the number of
+ * slabs is odd, zeros stand beside the last slab, whatever weights they meet. */
 __attribute__((always_inline)) static inline void
 add_products(const uint8_t *quads, size_t slab_bytes, const uint8_t *weights, const size_t units,
              const bool single, int32x4_t sums[][4])
@@ -28,7 +29,8 @@ add_products(const uint8_t *quads, size_t slab_bytes, const uint8_t *weights, co
     }
 #pragma GCC unroll 6
     for (size_t u = 0; u < units; u++) {
-        /* Weights of all units at a time would leave too few registers for sums. */
+        /* Keeps the compiler from loading the weights of all units at once, which would leave too
+         * few registers for sums. */
         __asm__ volatile("" : : : "memory");
         const int8x16_t w = vreinterpretq_s8_u8(vld1q_u8(weights + u * sizeof(w)));
 #pragma GCC unroll 4

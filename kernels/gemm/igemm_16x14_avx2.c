@@ -1,18 +1,19 @@
-/* VPMADDUBSW on vectors of 8 rows: u8 times s8, two products to a word, which saturates; VPMADDWD
- * by ones then adds the two words of a sum. That is three instructions for 32 products, where words
- * (igemm_6x16_avx2.c) take four.
+/* VPMADDUBSW on vectors of 8 rows multiplies u8 by s8 and adds two products to a word, which
+ * saturates. VPMADDWD by ones then adds the two words of a sum. With the addition to the sum, these
+ * are three instructions for 32 products. Products of words (igemm_6x16_avx2.c) take four.
  *
- * The word never saturates if the two weights of a pair that are positive add up to 128 at most,
- * and those that are negative to -128 at least, since x is at most 255. `mark_wide` looks at each
- * slab of a panel once. Weights of 7 bits, as ONNX Runtime's quantizer makes them with
- * reduce_range, are all of this kind; of weights that use all 8 bits, less than half. The weights
- * of the other slabs become words, which VPMADDWD multiplies exactly: terms 0 and 2 of all rows
- * where the quads were, terms 1 and 3 in the room for them. A layer with many such slabs does not
- * come here (kernels/conv/choose.c).
+ * The word never saturates if the positive weights of a pair add up to at most 128, and the
+ * negative weights to at least -128, because x is at most 255. `mark_wide` looks at each slab of a
+ * panel once. Weights of 7 bits, as ONNX Runtime's quantizer makes them with reduce_range, are all
+ * of this kind. Of weights that use all 8 bits, less than half are. The weights of the other slabs
+ * become words, which VPMADDWD multiplies exactly: terms 0 and 2 of all rows replace the quads, and
+ * terms 1 and 3 go to the room behind the panel. Layers with many of these slabs use another kernel
+ * (kernels/conv/choose.c).
  *
- * A tile is made of parts of up to 6 positions by two vectors of rows: 12 sums stay in registers
- * over all of a part, beside one quad of x in all lanes, two products and the ones. Weights are
- * operands in memory, in whole halves of a cache line; x is read by 4 bytes that cross no line. */
+ * A tile is made of parts of up to 6 positions by two vectors of rows. The 12 vectors of sums stay
+ * in registers until the part is done, beside one quad of x in all lanes, two products and the
+ * ones. Weights are operands in memory, in whole halves of a cache line. x is read by 4 bytes that
+ * cross no line. */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __x86_64__
@@ -30,8 +31,8 @@ static inline __m256i broadcast_quad(const uint8_t *quad)
     return _mm256_set1_epi32(word);
 }
 
-/* VPMADDUBSW and VPMADDWD with weights from memory. Compilers would rather load them once, for
- * which there is no register left. */
+/* Multiply by weights in memory, with VPMADDUBSW and VPMADDWD. Compilers would load the weights
+ * into a register once, but none is free. */
 static inline __m256i multiply_bytes(__m256i x, const uint8_t *weights)
 {
     __m256i pairs;
@@ -52,7 +53,7 @@ static inline __m256i multiply_words(__m256i x, const uint8_t *weights)
 
 /* ---- Products ---------------------------------------------------------------------------- */
 
-/* Adds the products of one slab whose pairs stay within a word. */
+/* Adds the products of one slab that has no wide weights. */
 __attribute__((always_inline)) static inline void
 multiply_pairs(const uint8_t *quads, const uint8_t *weights, __m256i sums[PART][NV],
                const size_t positions, const size_t vectors)
@@ -69,7 +70,7 @@ multiply_pairs(const uint8_t *quads, const uint8_t *weights, __m256i sums[PART][
     }
 }
 
-/* Adds those of any slab, whose weights `mark_wide` has made words. */
+/* Adds the products of one slab whose weights `mark_wide` has turned into words. */
 __attribute__((always_inline)) static inline void
 multiply_wide(const uint8_t *quads, const uint8_t *even, const uint8_t *odd, __m256i sums[PART][NV],
               const size_t positions, const size_t vectors)
@@ -88,8 +89,8 @@ multiply_wide(const uint8_t *quads, const uint8_t *even, const uint8_t *odd, __m
     }
 }
 
-/* Adds those of a step in which the slabs of `wide` are words: first of all others, so that no
- * branch depends on the order. */
+/* Adds the products of a step that has slabs with wide weights. The slabs without wide weights come
+ * first, so that no branch depends on the order of the slabs. */
 __attribute__((always_inline)) static inline void
 multiply_mixed(const struct qk_igemm_args *args, size_t step, const uint8_t *quads,
                const uint8_t *weights, __m256i sums[PART][NV], const size_t positions,
@@ -120,8 +121,8 @@ multiply_mixed(const struct qk_igemm_args *args, size_t step, const uint8_t *qua
     }
 }
 
-/* The sums of a part of a tile, from position `first` on. Inlined with constants, so that the
- * compiler keeps `sums` in registers. */
+/* Computes the sums of a part of a tile, from position `first` on. Inlined with constants, so that
+ * the compiler keeps `sums` in registers. */
 __attribute__((always_inline)) static inline void multiply_part(const struct qk_igemm_args *args,
                                                                 size_t first,
                                                                 const size_t positions,
@@ -168,7 +169,7 @@ multiply_positions(const struct qk_igemm_args *args, size_t first, const size_t 
         multiply_part(args, first, positions, 1);
 }
 
-/* Parts of a tile are of about the same size. */
+/* Cuts a tile into parts of about the same size. */
 static void multiply(const struct qk_igemm_args *args)
 {
     size_t parts = (args->positions + PART - 1) / PART;
@@ -199,12 +200,13 @@ static void multiply(const struct qk_igemm_args *args)
 
 /* ---- Wide weights ------------------------------------------------------------------------ */
 
-/* Whether a pair of weights, each a byte of a word, may leave a word when it meets 255. */
+/* Returns a mask of the words whose two weights may leave a 16-bit word when both meet 255. */
 static inline __m256i find_wide(__m256i quads)
 {
     const __m256i zero = _mm256_setzero_si256();
     const __m256i twos = _mm256_set1_epi8(1);
-    /* Negative weights as their size, so that -128 is 128; VPMADDUBSW adds two unsigned bytes. */
+    /* Negative weights are negated, so that -128 becomes an unsigned 128. VPMADDUBSW adds two
+     * unsigned bytes. */
     const __m256i up = _mm256_maddubs_epi16(_mm256_max_epi8(quads, zero), twos);
     const __m256i down =
         _mm256_maddubs_epi16(_mm256_sub_epi8(zero, _mm256_min_epi8(quads, zero)), twos);
@@ -212,15 +214,15 @@ static inline __m256i find_wide(__m256i quads)
     return _mm256_or_si256(_mm256_cmpgt_epi16(up, most), _mm256_cmpgt_epi16(down, most));
 }
 
-/* The lanes of a vector that are rows of the panel. */
+/* Returns a mask of the lanes of vector `v` that are rows of the panel. */
 static inline __m256i rows_there(size_t rows, size_t v)
 {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)rows - (int)(v * LANES)), lane);
 }
 
-/* Finds the slabs whose products may leave a word, and makes words of their weights. Rows that the
- * panel lacks count for nothing, since what is there may be anything. */
+/* Finds the slabs whose products may leave a word, and turns their weights into words. Rows that
+ * the panel lacks are ignored, because their weights may be anything. */
 static uint32_t mark_wide(uint8_t *weights, size_t slabs, size_t rows, uint8_t *wide_weights)
 {
     uint32_t found = 0;

@@ -1,8 +1,8 @@
-/* VPDPBUSD on vectors of 16 rows: u8 times s8, four products to a sum, modulo 2^32 (the form
- * without saturation). A tile is two vectors of rows by 14 positions: 28 sums stay in registers
- * over all of a sum, beside two vectors of weights and one quad of x in all lanes. So weights are
- * read in whole cache lines, x by 4 bytes that cross none, and a tile may begin and end at any
- * position. */
+/* VPDPBUSD on vectors of 16 rows multiplies u8 by s8 and adds four products to a sum, modulo 2^32
+ * (the form without saturation). A tile is two vectors of rows by 14 positions. Its 28 vectors of
+ * sums stay in registers until all steps are done, beside two vectors of weights and one quad of x
+ * in all lanes. Weights are read in whole cache lines, and x by 4 bytes that cross no line. A tile
+ * may begin and end at any position. */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __x86_64__
@@ -37,10 +37,10 @@ multiply_slab(const uint8_t *quads, const uint8_t *weights, __m512i sums[NR][NV]
     }
 }
 
-/* The sums of a tile. Inlined with constants, so that the compiler keeps `sums` in registers. Where
- * a tile has so few sums that each would wait for its last product, neighbouring slabs take turns
- * with `chains` sets of them. The loop takes two slabs at a time at least: products want every
- * cycle of the units that the loop's own counting needs, too. */
+/* Computes the sums of a tile. Inlined with constants, so that the compiler keeps `sums` in
+ * registers. In a tile with few sums, each product would wait for the product before it, so
+ * neighbouring slabs use `chains` sets of sums in turn. The loop takes at least two slabs at a
+ * time: the products need every cycle of the execution units that the loop counter uses, too. */
 __attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
                                                                 const size_t positions,
                                                                 const size_t vectors,
@@ -90,8 +90,8 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
         }
 }
 
-/* Takes as many sets of sums as keep the CPU busy: a product takes four or five cycles, and two may
- * begin in each. */
+/* Picks the number of sets of sums that keeps the CPU busy: a product takes four or five cycles,
+ * and two products may begin in each cycle. */
 __attribute__((always_inline)) static inline void
 multiply_positions(const struct qk_igemm_args *args, const size_t positions)
 {

@@ -1,8 +1,8 @@
-/* AMX: one instruction multiplies 16 rows by 16 positions by 64 terms, u8 times s8, and adds to
- * int32 sums, modulo 2^32. A step is one AMX tile of x, and 16 slabs of 16 quads lie in memory just
- * as the instruction wants them; an AMX tile of weights has 16 rows. Four AMX tiles of sums, 32
- * rows by 32 positions, share the tiles of x and weights, so that each is loaded for two products.
- */
+/* One AMX instruction multiplies 16 rows by 16 positions by 64 terms, u8 by s8, and adds the
+ * products to int32 sums, modulo 2^32. A step is one AMX tile of x: 16 slabs of 16 quads lie in
+ * memory exactly as the instruction needs them. An AMX tile of weights has 16 rows. Four AMX tiles
+ * of sums, 32 rows by 32 positions, share the tiles of x and weights, so that each tile that is
+ * loaded serves two products. */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __x86_64__
@@ -11,8 +11,8 @@
 
 enum { TILE_ROWS = 16, TILE_ROW_BYTES = 64, MR = 2 * TILE_ROWS };
 
-/* What each AMX tile register is for: 0 to 3 hold sums, [rows][positions]; 4 and 5 hold weights; 6
- * and 7 hold quads. */
+/* The configuration of the AMX tile registers. Registers 0 to 3 hold sums, [rows][positions]; 4 and
+ * 5 hold weights; 6 and 7 hold quads. */
 struct config {
     uint8_t palette;
     uint8_t start_row;
@@ -21,7 +21,7 @@ struct config {
     uint8_t rows[16];
 };
 
-/* Configures the tiles: those of x and weights are as deep as the longest step. */
+/* Configures the AMX tiles. The tiles of x and weights are as deep as the longest step. */
 static void begin(size_t step_slabs)
 {
     struct config config = {.palette = 1};
@@ -31,7 +31,7 @@ static void begin(size_t step_slabs)
     }
     config.row_bytes[4] = config.row_bytes[5] = (uint16_t)(step_slabs * QK_IGEMM_QUAD_BYTES);
     config.rows[6] = config.rows[7] = (uint8_t)step_slabs;
-    /* GCC 12 believes that the instruction reads 8 bytes, and would leave the others out. */
+    /* GCC 12 assumes that the instruction reads only 8 bytes, and would not store the others. */
     __asm__ volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
 }
@@ -53,8 +53,8 @@ static inline int32_t *second_rows(int32_t *sums)
 
 static const size_t sums_stride = QK_IGEMM_NR * sizeof(int32_t);
 
-/* The sums of 16 or, with `rows`, 32 rows, by 16 or, with `vectors`, 32 positions. Inlined with
- * constants. */
+/* Computes the sums of 16 or, with `rows`, 32 rows by 16 or, with `vectors`, 32 positions. Inlined
+ * with constants. */
 __attribute__((always_inline)) static inline void
 multiply_tiles(const struct qk_igemm_args *args, size_t vector, const bool rows, const bool vectors)
 {
@@ -115,11 +115,11 @@ static void multiply(const struct qk_igemm_args *args)
 
 /* ---- Remainder --------------------------------------------------------------------------- */
 
-/* The row whose sum each lane of add_lanes has. */
+/* The row whose sum each lane of add_lanes's result has. */
 static const int32_t lane_rows[TILE_ROWS] = {0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15};
 
-/* Adds up the lanes of each of 16 vectors; the 16 results are the lanes of one vector, in the order
- * of lane_rows. */
+/* Adds up the lanes of each of 16 vectors. Returns the 16 sums as the lanes of one vector, in the
+ * order of lane_rows. */
 static inline __m512i add_lanes(__m512i sums[TILE_ROWS])
 {
 #pragma GCC unroll 8
@@ -138,7 +138,8 @@ static inline __m512i add_lanes(__m512i sums[TILE_ROWS])
                             _mm512_shuffle_i32x4(sums[0], sums[1], 0xdd));
 }
 
-/* The sums of 16 rows for one position: here a vector is one row's weights of one step. */
+/* Returns the sums of 16 rows for one position. Here a vector holds one row's weights of one step.
+ */
 static inline __m512i dot_rows(const struct qk_igemm_args *args, const uint8_t *weights)
 {
     const uint8_t *quads = args->quads;

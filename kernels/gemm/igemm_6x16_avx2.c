@@ -1,6 +1,6 @@
-/* VPMADDWD on vectors of 8 positions: words of x and weights, both less their zero points, two
- * products to a sum. A product is at most 255 * 255, so a pair of them stays far from saturating;
- * sums wrap modulo 2^32. */
+/* VPMADDWD on vectors of 8 positions multiplies words of x by words of weights, both less their
+ * zero points, and adds two products to a sum. A product is at most 255 * 255, so a pair of
+ * products is far from saturating. Sums wrap modulo 2^32. */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __x86_64__

@@ -1,5 +1,5 @@
-/* VPDPBUSD on vectors of 8 positions, as CPUs have it that lack AVX-512: u8 times s8, four products
- * to a sum, modulo 2^32 (the form without saturation). */
+/* VPDPBUSD on vectors of 8 positions, for CPUs that have AVX-VNNI but not AVX-512. It multiplies u8
+ * by s8 and adds four products to a sum, modulo 2^32 (the form without saturation). */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __x86_64__

@@ -1,5 +1,6 @@
-/* SDOT on vectors of 4 positions: s8 times s8, four products to a sum, modulo 2^32. The 4 bytes of
- * a weight quad meet all lanes, which the instruction takes from a register of four such quads. */
+/* SDOT on vectors of 4 positions multiplies s8 by s8 and adds four products to a sum, modulo 2^32.
+ * All lanes meet the same quad of weights, which the instruction takes from a register of four
+ * quads. */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __aarch64__
@@ -10,7 +11,7 @@
 #define POSITIONS 16
 #define SLABS 1
 
-/* The lane has to be a constant of the source's. */
+/* Multiplies by quad `lane` of w. The intrinsic accepts only a literal constant. */
 static inline int32x4_t dot_lane(int32x4_t sum, int8x16_t x, int8x16_t w, size_t lane)
 {
     switch (lane) {

@@ -1,7 +1,7 @@
-/* VPDPBUSD on vectors of 16 positions: u8 times s8, four products to a sum, modulo 2^32 (the form
- * without saturation). The 4 bytes of a weight quad are broadcast to all lanes, which the
- * instruction does itself as it reads them. A tile's 24 vectors of sums stay in registers until all
- * steps are done. */
+/* VPDPBUSD on vectors of 16 positions multiplies u8 by s8 and adds four products to a sum, modulo
+ * 2^32 (the form without saturation). The instruction itself broadcasts a quad of weights to all
+ * lanes while it reads the quad from memory. A tile's 24 vectors of sums stay in registers until
+ * all steps are done. */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __x86_64__
@@ -18,8 +18,8 @@ static inline __m512i broadcast_quad(const uint8_t *weights)
     return _mm512_set1_epi32(quad);
 }
 
-/* The sums of a tile. Inlined with constant `rows` and `vectors`, so that the compiler keeps `sums`
- * in registers. */
+/* Computes the sums of a tile. Inlined with constant `rows` and `vectors`, so that the compiler
+ * keeps `sums` in registers. */
 __attribute__((always_inline)) static inline void
 multiply_tile(const struct qk_igemm_args *args, const size_t rows, const size_t vectors)
 {
@@ -62,7 +62,7 @@ multiply_tile(const struct qk_igemm_args *args, const size_t rows, const size_t 
         }
 }
 
-/* Rows go by twos: computing one row for nothing costs less than twice as many copies of the loop.
+/* Computes an even number of rows: one wasted row costs less than twice as many copies of the loop.
  */
 __attribute__((always_inline)) static inline void multiply_vectors(const struct qk_igemm_args *args,
                                                                    const size_t vectors)
@@ -95,16 +95,17 @@ static void multiply(const struct qk_igemm_args *args)
 
 /* ---- Remainder --------------------------------------------------------------------------- */
 
-/* A panel has the quads of its six rows side by side, 6 x 4 bytes for each slab, so rows take turns
- * in the lanes of vectors loaded from it. After three vectors (48 quads: 8 slabs of 6 rows) the
- * turn is over, and each lane has the row that it began with. So three vectors of sums serve for
- * all of K, and are added up by rows in the end. */
+/* A panel has the quads of its six rows side by side, 6 x 4 bytes for each slab. A vector that is
+ * loaded from the panel therefore has rows in its lanes one after the other, and the next vector
+ * goes on with the next row. After three vectors (48 quads: 8 slabs of 6 rows), which make a turn,
+ * each lane has the row that it began with. Three vectors of sums therefore serve for all of K. At
+ * the end they are added up by rows. */
 enum { TURN = 3, TURN_BYTES = TURN * 64, TURN_QUADS = TURN * 16 };
 
 _Static_assert(TURN_QUADS % MR == 0 && TURN_BYTES <= QK_IGEMM_SLACK, "whole turns");
 
-/* The sums of some positions. `rows` are permutations that give each lane the quad of the slab that
- * its weights belong to. Inlined with a constant number of positions. */
+/* Computes the sums of `positions` positions. `rows` are permutations that give each lane the quad
+ * of the slab that the lane's weights belong to. Inlined with a constant number of positions. */
 __attribute__((always_inline)) static inline void dot_positions(const struct qk_igemm_args *args,
                                                                 const size_t positions)
 {

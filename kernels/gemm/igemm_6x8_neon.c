@@ -1,6 +1,6 @@
-/* SMULL and SADALP, which every Armv8-A has: s8 times s8 to words, of which pairs are added to a
- * sum, modulo 2^32. A word has room for one product only: two of -128 times -128 would leave it. So
- * each sum has two lanes, which are added up in the end. */
+/* SMULL multiplies s8 by s8 to words, and SADALP adds pairs of words to a sum, modulo 2^32. Every
+ * Armv8-A CPU has both. A word has room for only one product: two products of -128 and -128 would
+ * leave it. Each sum therefore has two lanes, which are added up at the end. */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __aarch64__
@@ -22,7 +22,8 @@ add_products(const uint8_t *quads, size_t slab_bytes, const uint8_t *weights, co
         x[v] = vreinterpretq_s8_u8(vld1q_u8(quads + v * sizeof(x[v])));
 #pragma GCC unroll 6
     for (size_t u = 0; u < units; u++) {
-        /* Weights of all rows at a time would leave too few registers for sums. */
+        /* Keeps the compiler from loading the weights of all rows at once, which would leave too
+         * few registers for sums. */
         __asm__ volatile("" : : : "memory");
         const void *quad = weights + u * QK_IGEMM_QUAD_BYTES;
         const int8x16_t w = vreinterpretq_s8_u32(vld1q_dup_u32(quad));

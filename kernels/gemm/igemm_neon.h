@@ -1,23 +1,23 @@
 /* The loops of products on vectors of 4 sums. Only for igemm_6x8_neon.c, igemm_6x16_dotprod.c and
- * igemm_12x8_i8mm.c, which define before they include this:
+ * igemm_12x8_i8mm.c, which define these names before they include this file:
  *
- * - UNIT_ROWS: rows that share a unit, four vectors of sums;
- * - POSITIONS: of a pass, whose sums these are;
- * - SLABS: so many at a time, 1 or 2;
- * - add_products: adds those of so many slabs to the sums of some units, or with `single` those of
- *   one slab;
- * - row_sums: the sums of a row of a unit for 4 positions.
+ * - UNIT_ROWS: how many rows a unit has, which is four vectors of sums;
+ * - POSITIONS: how many positions a unit has, which are computed in one pass;
+ * - SLABS: how many slabs add_products takes at a time, 1 or 2;
+ * - add_products: adds the products of SLABS slabs or, with `single`, of one slab to the sums of
+ *   some units;
+ * - row_sums: returns the sums of one row of a unit for 4 positions.
  */
 #ifndef KERNELS_GEMM_IGEMM_NEON_H
 #define KERNELS_GEMM_IGEMM_NEON_H
 
 #ifdef UNIT_ROWS
 
-/* 24 registers of sums, and eight for x, weights and products, are the 32 that there are. */
+/* 24 registers of sums and 8 registers of x, weights and products are all 32 registers. */
 enum { UNITS = 6, MR = UNITS * UNIT_ROWS, LANES = 4 };
 
-/* The sums of some units for some positions. Inlined with constant `units`, so that the compiler
- * keeps `sums` in registers. */
+/* Computes the sums of `units` units, for POSITIONS positions from `first` on. Inlined with
+ * constant `units`, so that the compiler keeps `sums` in registers. */
 __attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
                                                                 size_t first, const size_t units)
 {
@@ -54,7 +54,8 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
             }
 }
 
-/* Units go by twos: computing one for nothing costs less than twice as many copies of the loop. */
+/* Computes an even number of units: one wasted unit costs less than twice as many copies of the
+ * loop. */
 static void multiply(const struct qk_igemm_args *args)
 {
     for (size_t first = 0; first < args->vectors * QK_IGEMM_VECTOR; first += POSITIONS)
@@ -66,7 +67,7 @@ static void multiply(const struct qk_igemm_args *args)
             multiply_tile(args, first, 2);
 }
 
-/* What all of them are. */
+/* The struct qk_igemm of each file that includes this one. */
 #define IGEMM_NEON                                                            \
     {                                                                         \
         .quad_k = 4, .x_signed = true, .mr = MR, .nr = QK_IGEMM_NR,           \

@@ -1,13 +1,14 @@
-/* What a product is, in plain C: every other kernel gives these bits. It takes any layout, so that
- * each tier is compared with it on that tier's own packed weights, and it is a backend with a
- * layout of its own for machines that have no other. */
+/* The definition of a product, in plain C: all other kernels give the same bits. The functions
+ * accept any layout, so that tests can compare each tier with them on the tier's own packed
+ * weights. They are also a backend with a layout of its own, for machines that have no other
+ * backend. */
 #include "kernels/gemm/igemm.h"
 
 #include <string.h>
 
 enum { QUAD_BYTES = QK_IGEMM_QUAD_BYTES, VECTOR = QK_IGEMM_VECTOR };
 
-/* All are inlined, so that loops over one of them become vector code. */
+/* All functions of this type are inlined, so that compilers vectorize the loops that call them. */
 typedef uint32_t product_fn(const uint8_t *x, const uint8_t *w);
 
 static inline uint32_t multiply_bytes(const uint8_t *x, const uint8_t *w)
@@ -42,7 +43,8 @@ static inline uint32_t multiply_quad(const struct qk_igemm *layout, const uint8_
     return layout->x_signed ? multiply_signed_bytes(x, w) : multiply_bytes(x, w);
 }
 
-/* A weight meets the 16 positions of a vector; a loop of constant length becomes vector code. */
+/* Adds the products of one quad of weights with the 16 positions of a vector. Compilers vectorize
+ * the loop because its length is constant. */
 __attribute__((always_inline)) static inline void
 add_vector(const uint8_t *quads, const uint8_t *weight, product_fn *product, uint32_t sums[VECTOR])
 {
@@ -50,7 +52,7 @@ add_vector(const uint8_t *quads, const uint8_t *weight, product_fn *product, uin
         sums[i] += product(quads + i * QUAD_BYTES, weight);
 }
 
-/* The sums of one row and one vector of positions. */
+/* Computes the sums of one row and one vector of positions. */
 __attribute__((always_inline)) static inline void multiply_row(const struct qk_igemm *layout,
                                                                const struct qk_igemm_args *args,
                                                                size_t row, size_t vector,
@@ -68,7 +70,7 @@ __attribute__((always_inline)) static inline void multiply_row(const struct qk_i
         to[i] = (int32_t)(sums[i] + (args->add ? (uint32_t)to[i] : 0));
 }
 
-/* The sum of one row and position, where a tile lies by position. */
+/* Computes the sum of one row and position, for a kernel by position. */
 static void multiply_one(const struct qk_igemm *layout, const struct qk_igemm_args *args,
                          size_t row, size_t position)
 {

@@ -1,15 +1,15 @@
-/* The loops of products on vectors of 8 positions, over an `add_products` that whoever includes
- * this has defined. Only for igemm_6x16_avx2.c and igemm_6x16_avxvnni.c. */
+/* The loops of products on vectors of 8 positions. They call `add_products`, which a file has to
+ * define before it includes this one. Only for igemm_6x16_avx2.c and igemm_6x16_avxvnni.c. */
 #ifndef KERNELS_GEMM_IGEMM_YMM_H
 #define KERNELS_GEMM_IGEMM_YMM_H
 
-/* Nothing but x86 sets this, and only for the files of these suffixes. */
+/* Defined only on x86, and only for files with the suffixes of these two. */
 #ifdef __AVX2__
 
 #include <string.h>
 
-/* A tile is two vectors by six rows: 12 registers of sums, two of x, one weight and one product are
- * the 16 that there are. */
+/* A tile is two vectors by six rows. It takes all 16 registers: 12 for sums, two for x, one for a
+ * quad of weights, and one for a product. */
 enum { MR = 6, NV = 2, LANES = 8 };
 
 static inline __m256i broadcast_quad(const uint8_t *weights)
@@ -24,8 +24,8 @@ static inline __m256i load(const void *from)
     return _mm256_loadu_si256(from);
 }
 
-/* The sums of some rows for 16 positions. Inlined with constant `rows`, so that the compiler keeps
- * `sums` in registers. */
+/* Computes the sums of `rows` rows for 16 positions. Inlined with constant `rows`, so that the
+ * compiler keeps `sums` in registers. */
 __attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
                                                                 size_t vector, const size_t rows)
 {
@@ -64,7 +64,7 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
         }
 }
 
-/* Rows go by twos: computing one row for nothing costs less than twice as many copies of the loop.
+/* Computes an even number of rows: one wasted row costs less than twice as many copies of the loop.
  */
 static void multiply(const struct qk_igemm_args *args)
 {

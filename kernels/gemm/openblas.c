@@ -12,13 +12,13 @@
 
 #define LIBRARY "libopenblas.so.0"
 
-/* A core that needs more than qk_cpu_flags can tell (BF16, AMX, FMA4, 3DNow!) never fits. Nor does
- * one of AArch64 that is not listed: those need SVE. */
+/* For cores that need more than qk_cpu_flags can tell (BF16, AMX, FMA4, 3DNow!) and therefore never
+ * fit. The cores of AArch64 that are not listed need SVE and never fit, either. */
 #define MORE UINT32_MAX
 
 struct core {
     const char *name;
-    uint32_t cpu_flags; /* what it needs */
+    uint32_t cpu_flags; /* the features that it needs */
 };
 
 /* The cores of OpenBLAS for x86-64, and some for AArch64 (corename in its driver/others/dynamic.c
@@ -40,7 +40,8 @@ static const struct core cores[] = {
     {"cortexa73", QK_CPU_NEON},  {"neoversen1", QK_CPU_FP16},
 };
 
-/* OpenBLAS itself does not care for case. */
+/* Finds a core by its name. Ignores case, as OpenBLAS does. Returns NULL if the table lacks the
+ * name. */
 static const struct core *find_core(const char *name)
 {
     for (size_t i = 0; i < sizeof(cores) / sizeof(cores[0]); i++)
@@ -62,13 +63,14 @@ const char *qk_openblas_core(uint32_t cpu_flags, const char *wanted)
         return "Sandybridge";
     if (cpu_flags & QK_CPU_SSE42)
         return "Nehalem";
-    /* An AArch64 chooses by itself, where nothing fitting is wanted. Of other machines, a name that
-     * the table lacks may be a core. */
+    /* On AArch64, OpenBLAS chooses by itself unless the wanted core fits. On other machines, a name
+     * that the table lacks may still be a core. */
     return known || cpu_flags & QK_CPU_NEON ? NULL : wanted;
 }
 
-/* Looks `name` up into `function`, a pointer to a pointer to a function: ISO C has no cast for
- * this, POSIX says that the bytes are the same. */
+/* Looks up `name` and stores its address in `function`, which is a pointer to a pointer to a
+ * function. ISO C has no cast for this, but POSIX says that the bytes are the same. Fails with
+ * QK_UNAVAILABLE if the library lacks the name. */
 static enum qk_status find_symbol(void *library, const char *name, void *function,
                                   struct qk_error *error)
 {
@@ -84,10 +86,11 @@ static enum qk_status find_symbol(void *library, const char *name, void *functio
 #define BUFFER_MIB 128
 #define BUFFER_BYTES ((size_t)BUFFER_MIB << 20)
 
-/* Room for the library and those that it needs: 38 MiB in Debian 12, 41 MiB in Debian 13. */
+/* Address space for the library and its dependencies: 38 MiB in Debian 12, 41 MiB in Debian 13. */
 #define LIBRARY_BYTES ((size_t)64 << 20)
 
-/* Whether so many more buffers can be mapped: maps them, as OpenBLAS does, and unmaps them. */
+/* Returns true if `count` more buffers can be mapped. Maps them, as OpenBLAS does, and unmaps them
+ * again. `buffers` has room for `count` pointers. */
 static bool has_room(void **buffers, size_t count)
 {
     size_t mapped = 0;
@@ -111,8 +114,8 @@ static enum qk_status no_room(size_t count, struct qk_error *error)
                    BUFFER_MIB, count);
 }
 
-/* Checks for room before OpenBLAS is loaded: 0.3.29 maps a buffer while it loads, and tries for
- * ever if there is no room for it. */
+/* Checks for room before OpenBLAS is loaded: version 0.3.29 maps a buffer while it loads, and
+ * retries forever if there is no room for one. */
 static enum qk_status check_room_to_load(void **buffers, size_t count, struct qk_error *error)
 {
     void *library = mmap(NULL, LIBRARY_BYTES, PROT_READ | PROT_WRITE,
@@ -124,7 +127,8 @@ static enum qk_status check_room_to_load(void **buffers, size_t count, struct qk
     return fits ? QK_OK : no_room(count, error);
 }
 
-/* Takes a buffer for each thread, and gives them back: OpenBLAS keeps them mapped. */
+/* Takes a buffer from OpenBLAS for each thread, and gives all of them back. OpenBLAS keeps them
+ * mapped. */
 static enum qk_status map_buffers(const struct qk_openblas *openblas, void **buffers, size_t count,
                                   struct qk_error *error)
 {

@@ -1,23 +1,22 @@
-/* OpenBLAS, loaded at start where it may be chosen (kernels/dispatch.c), after its environment is
- * set.
+/* Loads OpenBLAS at start if it may be chosen (kernels/dispatch.c), after setting its environment.
  *
- * Debian 12's OpenBLAS 0.3.21 does not know newer Intel CPUs and falls back to its Prescott kernels
- * there, silently, at a fifth of the speed. It reads OPENBLAS_CORETYPE only while it is being
- * loaded, before main() of a program that links it: so this file loads it with dlopen, after
- * choosing a core by CPUID that the CPU has. One BLAS thread a call: parallelism comes from the
- * caller's pool.
+ * Debian 12's OpenBLAS 0.3.21 does not know newer Intel CPUs. On them it silently falls back to its
+ * Prescott kernels, at a fifth of the speed. OpenBLAS reads OPENBLAS_CORETYPE only while it is
+ * being loaded, which is before main() in a program that links it. This file therefore first
+ * chooses, by CPUID, a core that the CPU has, and then loads OpenBLAS with dlopen. Each call uses
+ * one BLAS thread, because the caller's pool runs calls in parallel.
  *
  * Each call needs a buffer of 128 MiB of address space, of which little is ever touched. OpenBLAS
- * maps it when none is free, and where it cannot, it tries again for ever. So a buffer for each
- * thread is mapped at the start, where there still is an answer to that.
- */
+ * maps a buffer if none is free, and retries forever if it cannot. A buffer for each thread is
+ * therefore mapped at start, when a failure can still be reported. */
 #ifndef KERNELS_GEMM_OPENBLAS_H
 #define KERNELS_GEMM_OPENBLAS_H
 
 #include "kernels/qk.h"
 
-/* C[m x n] = A[m x k] * B[k x n], all row-major with leading dimensions lda, ldb, ldc; beta is 0,
- * so C is written, never read. m, n and k are above 0. */
+/* The arguments of C[m x n] = A[m x k] * B[k x n]. All matrices are row-major, with leading
+ * dimensions lda, ldb and ldc. beta is 0, so C is written and never read. m, n and k are above 0.
+ */
 struct qk_sgemm_args {
     int m, n, k;
     const float *a;
@@ -32,21 +31,23 @@ struct qk_openblas {
     char core[32]; /* the core that OpenBLAS says it runs */
 };
 
-/* Sums of products of operands in [-128, 127] stay within 2^24 for this many terms, where every
- * integer has a float: 1024 * 128 * 128 = 2^24. In any order, so sgemm may add as it likes. */
+/* The number of terms up to which sums of products of operands in [-128, 127] stay within 2^24,
+ * where floats hold every integer: 1024 * 128 * 128 = 2^24. This holds for any order of additions,
+ * so sgemm may add in any order. */
 #define QK_SGEMM_EXACT_K 1024
 
-/* The core for a CPU, as OPENBLAS_CORETYPE names it; NULL: let OpenBLAS choose. `wanted` is the
- * user's own OPENBLAS_CORETYPE or NULL: kept if it is known to fit the CPU. A name that is not
- * known is replaced: OpenBLAS takes a default core for a name that it does not know, Prescott in
- * some versions, and in others one that needs AVX-512. */
+/* Returns the core for a CPU, as OPENBLAS_CORETYPE names it, or NULL to let OpenBLAS choose.
+ * `wanted` is the user's own OPENBLAS_CORETYPE or NULL. It is kept if it is known to fit the CPU. A
+ * name that is not known is replaced, because OpenBLAS then takes a default core: Prescott in some
+ * versions, and in others one that needs AVX-512. */
 const char *qk_openblas_core(uint32_t cpu_flags, const char *wanted);
 
-/* Call before other threads start (setenv); so many may then multiply at once. QK_UNAVAILABLE: the
- * library is missing or not whole, or there is no address space for its buffers. */
+/* Loads OpenBLAS for `threads` threads that multiply at the same time. Must be called before other
+ * threads start, because it calls setenv. Fails with QK_UNAVAILABLE if the library is missing or
+ * incomplete, or if there is no address space for its buffers, and with QK_NO_MEMORY. */
 enum qk_status qk_openblas_init(struct qk_openblas *openblas, uint32_t cpu_flags, size_t threads,
                                 struct qk_error *error);
-/* Also of one that is not loaded: all zeros. */
+/* Unloads OpenBLAS. A struct of zeros, which is not loaded, is allowed, too. */
 void qk_openblas_deinit(struct qk_openblas *openblas);
 
 void qk_openblas_sgemm(const struct qk_openblas *openblas, const struct qk_sgemm_args *args);

@@ -1,36 +1,37 @@
-/* What a convolution by sgemm needs besides the product: kernels that lay x out as an im2col matrix
- * of floats, and that make y of the sums. Private to conv/. */
+/* The kernels that a convolution by sgemm needs besides the product: they lay x out as an im2col
+ * matrix of floats, and make y from the sums. Private to conv/. */
 #ifndef KERNELS_CONV_SGEMM_IM2COL_KERNELS_H
 #define KERNELS_CONV_SGEMM_IM2COL_KERNELS_H
 
 #include "kernels/conv/geometry.h"
 #include "kernels/conv/widen.h"
 
-/* im2col: makes the matrix that sgemm multiplies the weights with. It has a row for each k and a
- * column for each output position; only one K block of it exists at a time. */
+/* The arguments of im2col, which makes the matrix that sgemm multiplies the weights by. The matrix
+ * has a row for each term k and a column for each output position. Only one K block of it exists at
+ * a time. */
 struct qk_im2col {
     const struct qk_conv_geometry *geometry;
-    const uint8_t *x_end; /* behind the last image's last channel */
+    const uint8_t *x_end; /* the end of the last channel of the last image */
     const uint8_t *x;     /* the first channel of the image and group */
     struct qk_widen widen;
-    float fill;  /* positions outside x */
+    float fill;  /* the value of positions outside x */
     size_t taps; /* of the kernel; term k is channel k / taps and tap k % taps */
     size_t k_begin, k_count;
     size_t position_begin, position_count;
-    float *matrix;     /* [k_count][row_stride], of which position_count are written */
-    size_t row_stride; /* at least position_count and QK_IM2COL_SLACK */
+    float *matrix;     /* [k_count][row_stride]; position_count floats of each row are wanted */
+    size_t row_stride; /* at least position_count + QK_IM2COL_SLACK */
 };
 
-/* im2col may write so many floats behind the end of a row. */
+/* How many floats im2col may write beyond the position_count of a row. */
 #define QK_IM2COL_SLACK QK_WIDEN_CHUNK
 
-/* epilogues: make y of a tile of sums. A sum is the sum of `sums`, `carried` and `bias`, modulo
- * 2^32; it becomes what the epilogue says. */
+/* The arguments of an epilogue, which makes y from a tile of sums. Each sum is `sums` + `carried` +
+ * `bias`, modulo 2^32. The kind of epilogue says what the sum becomes. */
 struct qk_epilogue_floats {
     const struct qk_epilogue *epilogue;
     size_t rows, columns;
     const float *sums;      /* [rows][stride]: integers, |sum| <= 2^24 */
-    const int32_t *carried; /* as sums, of earlier K blocks; NULL: there were none */
+    const int32_t *carried; /* like sums, of earlier K blocks; NULL: there are none */
     size_t stride;
     const int32_t *bias;     /* [rows] */
     const float *multiplier; /* [rows] */

@@ -8,14 +8,14 @@
 #include "kernels/conv/requantize_avx512.h"
 #include "kernels/conv/sgemm/im2col_loops.h"
 
-/* A mask of the positions from `at` on, 64 at most, that are before `end`. */
+/* Returns a mask of the positions that are before `end`, of the 64 positions from `at` on. */
 static inline uint64_t low_bits(size_t end, size_t at)
 {
     return end < at ? 0 : _bzhi_u64(UINT64_MAX, (uint32_t)qk_size_min(end - at, 64));
 }
 
-/* Writes a segment, 16 elements at a time. Masked loads touch nothing outside the plane, where
- * there may be no memory; stores may go on behind the segment. */
+/* Writes a segment, 16 elements at a time. Masked loads read nothing outside the plane, because
+ * there may be no memory. Stores may go beyond the end of the segment. */
 __attribute__((always_inline)) static inline void
 write_segment(const struct qk_im2col *job, const struct im2col_segment *segment, float *to)
 {

@@ -1,12 +1,12 @@
-/* What im2col kernels are, in plain C: every other one gives these bits. */
+/* The definition of the im2col kernels, in plain C. All other tiers give the same bits. */
 #include "kernels/conv/requantize.h"
 #include "kernels/conv/sgemm/im2col_loops.h"
 
-/* Compilers make vector code at -O2 only of inner loops whose length is a constant. */
+/* At -O2 compilers vectorize only inner loops of a constant length. */
 #define CHUNK 16
 
-/* Requantizes `count` columns of a row. Inlined into both callers, of which one has a constant
- * count. */
+/* Requantizes `count` columns of a row. Inlined into both callers, because one of them has a
+ * constant count. */
 __attribute__((always_inline)) static inline void
 requantize_span(const struct qk_epilogue_floats *job, size_t row, size_t begin, size_t count)
 {

@@ -1,5 +1,5 @@
-/* The loops of im2col, which each tier includes and gives its own way to write a segment. Only for
- * im2col_kernels_*.c. */
+/* The loops of im2col. Each tier includes them, and passes its own function that writes a segment.
+ * Only for im2col_kernels_*.c. */
 #ifndef KERNELS_CONV_SGEMM_IM2COL_LOOPS_H
 #define KERNELS_CONV_SGEMM_IM2COL_LOOPS_H
 
@@ -9,24 +9,24 @@
 #include "kernels/conv/sizes.h"
 #include "kernels/conv/window.h"
 
-/* A segment is some positions of one row of the matrix. Its column i looks at the element at
- * address from + i * stride where i is in [first, behind), and at padding elsewhere. */
+/* A segment is some positions of one row of the matrix. Column i reads the byte at from + i *
+ * stride if i is in [first, behind), and padding otherwise. */
 struct im2col_segment {
     uintptr_t from;
     int64_t stride;
-    size_t first, behind; /* in this order */
+    size_t first, behind; /* first <= behind <= count */
     size_t count;
 };
 
 typedef void im2col_segment_fn(const struct qk_im2col *job, const struct im2col_segment *segment,
                                float *to);
 
-/* One tap of the kernel: it has a row of the matrix for each channel, and all these look at the
+/* One tap of the kernel. The matrix has a row of this tap for each channel. All these rows read the
  * same elements of their channels. */
 struct im2col_tap {
-    size_t outer;            /* of the axes before the last two */
-    struct qk_window window; /* of a plane: what its positions look at */
-    bool run; /* each position looks one element behind the one before it, across rows, too */
+    size_t outer;            /* the tap of the outer axes */
+    struct qk_window window; /* the elements of a plane that the tap reads */
+    bool run;                /* positions read consecutive elements, across rows, too */
 };
 
 static struct im2col_tap im2col_tap_at(const struct qk_conv_geometry *geometry, size_t tap)
@@ -61,7 +61,7 @@ static inline void im2col_pad(const struct qk_im2col *job, size_t count, float *
         to[i] = job->fill;
 }
 
-/* Takes every second of 32 bytes. Written with words, as compilers make vector code of that. */
+/* Takes every second of 32 bytes. Written with words, because compilers vectorize that. */
 static inline void im2col_take_even(const uint8_t *from, uint8_t to[QK_WIDEN_CHUNK])
 {
     uint16_t words[QK_WIDEN_CHUNK];
@@ -70,9 +70,10 @@ static inline void im2col_take_even(const uint8_t *from, uint8_t to[QK_WIDEN_CHU
         to[i] = (uint8_t)(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? words[i] : words[i] >> 8);
 }
 
-/* Widens `count` elements, `stride` apart. With strides of 1 or 2 it goes by chunks, and may read
- * more than count, as far as x goes on, and write more, where a later segment will be written or
- * nothing is: row_stride has room for it. */
+/* Converts `count` elements, `stride` apart, to floats. With a stride of 1 or 2 it works in chunks.
+ * A chunk may read beyond `count` elements, up to the end of x. It may also write beyond `count`
+ * floats, into a later segment, which is written afterwards, or into the slack of the row, for
+ * which row_stride has room. */
 static inline void im2col_widen(const struct qk_im2col *job, const uint8_t *from, int64_t stride,
                                 size_t count, float *to)
 {
@@ -80,7 +81,7 @@ static inline void im2col_widen(const struct qk_im2col *job, const uint8_t *from
         qk_widen_row(job->widen, from, count, to);
         return;
     }
-    const int64_t chunk = stride <= 2 ? QK_WIDEN_CHUNK * stride : INT64_MAX; /* no chunk at all */
+    const int64_t chunk = stride <= 2 ? QK_WIDEN_CHUNK * stride : INT64_MAX; /* no chunks */
     for (; count > 0 && job->x_end - from >= chunk; from += chunk, to += QK_WIDEN_CHUNK) {
         uint8_t even[QK_WIDEN_CHUNK];
         if (stride == 2)
@@ -92,7 +93,7 @@ static inline void im2col_widen(const struct qk_im2col *job, const uint8_t *from
         to[i] = (float)qk_widen_one(job->widen, from[(int64_t)i * stride]);
 }
 
-/* Writes a segment, in plain C. Each tier's compiler flags make vector code of it. */
+/* Writes a segment, in plain C that compilers vectorize with the flags of each tier. */
 static inline void im2col_write_segment(const struct qk_im2col *job,
                                         const struct im2col_segment *segment, float *to)
 {
@@ -111,8 +112,8 @@ static inline size_t im2col_clamp(int64_t value, size_t least, size_t most)
     return value < (int64_t)most ? (size_t)value : most;
 }
 
-/* Positions [begin, end) of a tap that is a run, as one segment from its first element to its last.
- * What should be padding within it is overwritten later, by im2col_pad_run. */
+/* Returns positions [begin, end) of a tap that is a run, as one segment from the first element to
+ * the last. Some elements in it should be padding: im2col_pad_run overwrites them later. */
 static inline struct im2col_segment im2col_run(const struct qk_window *window, const uint8_t *plane,
                                                size_t begin, size_t end)
 {
@@ -129,13 +130,13 @@ static inline struct im2col_segment im2col_run(const struct qk_window *window, c
     };
 }
 
-/* `count` columns of row `row`, which looks inside the plane. */
+/* Returns `count` columns of row `row` as a segment. The row must be inside the plane. */
 static inline struct im2col_segment im2col_segment_at(const struct qk_window *window,
                                                       const uint8_t *plane, size_t row,
                                                       size_t column, size_t count)
 {
     const int64_t x_row = window->row_first + (int64_t)row * window->row_stride;
-    /* A column that is outside may be any distance away. */
+    /* Unsigned, because a column that is outside may be any distance away. */
     const uintptr_t from = (uintptr_t)(x_row * window->in_columns) +
                            (uintptr_t)window->column_first +
                            column * (uintptr_t)window->column_stride;
@@ -150,8 +151,8 @@ static inline struct im2col_segment im2col_segment_at(const struct qk_window *wi
     };
 }
 
-/* Writes the padding among positions [begin, end) of a tap that is a run: rows above and below,
- * then columns left and right. */
+/* Writes the padding among positions [begin, end) of a tap that is a run: the rows above and below
+ * the plane first, then the columns left and right of it. */
 static inline void im2col_pad_run(const struct qk_im2col *job, const struct qk_window *window,
                                   size_t begin, size_t end, float *to)
 {
@@ -206,7 +207,8 @@ im2col_write_plane(const struct qk_im2col *job, const struct im2col_tap *tap, co
     }
 }
 
-/* Writes the matrix: tap by tap, for each of these plane by plane, and there all channels. */
+/* Writes the matrix: tap by tap, for each tap plane by plane, and for each plane channel by
+ * channel. */
 __attribute__((always_inline)) static inline void im2col_all(const struct qk_im2col *job,
                                                              im2col_segment_fn *write_segment)
 {

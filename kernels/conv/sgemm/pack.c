@@ -6,19 +6,21 @@
 #include "kernels/conv/channels.h"
 #include "kernels/conv/widen.h"
 
-/* Rough: the cycles that packing a weight takes, and all else that an output channel has. */
+/* Rough guesses of the cycles that packing one weight takes, and of those for everything else of an
+ * output channel. */
 #define WEIGHT_CYCLES 0.8
 #define CHANNEL_CYCLES 8.0
 
-/* What is subtracted from x, so that |x| <= 128. */
+/* Returns the number that is subtracted from x, so that |x| <= 128. */
 static int32_t centre_of(enum qk_type type)
 {
     return type == QK_UINT8 ? 128 : 0;
 }
 
-/* The length of a K block: as many terms of |x| <= 128 times |w - w_zp| as floats add exactly,
- * evened out over the K blocks. It looks at the zero points that are in memory, not at the number
- * of channels: without weights that is whatever a shape says. */
+/* Returns the length of a K block. Floats add up the terms of a K block exactly, even if each |x|
+ * is 128 and each |w - w_zp| is the largest possible. K is cut into as few K blocks as possible, of
+ * about the same length. The loop goes over the zero points that are in memory, not over the output
+ * channels: if there are no weights, a shape may claim any number of channels. */
 static size_t choose_k_block(const struct qk_conv *conv)
 {
     const struct qk_type_info *info = qk_type_info(conv->constants.w_type);
@@ -50,7 +52,7 @@ bool qk_conv_prepare_sgemm(struct qk_conv *conv, struct qk_memory memory, double
     return conv->sgemm.weights != NULL;
 }
 
-/* Packs the weights of one output channel: a row in each K block of its group. */
+/* Packs the weights of one output channel, which are a row in each K block of its group. */
 static void pack_row(const struct qk_conv *conv, size_t m)
 {
     const size_t k_block = conv->sgemm.k_block;

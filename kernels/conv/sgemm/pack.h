@@ -1,5 +1,5 @@
-/* Packing of weights for sgemm, as struct qk_conv_algorithm has it (kernels/conv/algorithm.h).
- * Private to conv/. */
+/* Packs weights for sgemm. These are functions of struct qk_conv_algorithm
+ * (kernels/conv/algorithm.h). Private to conv/. */
 #ifndef KERNELS_CONV_SGEMM_PACK_H
 #define KERNELS_CONV_SGEMM_PACK_H
 

@@ -1,5 +1,5 @@
-/* A convolution by sgemm: cuts y into tiles, and computes each by as many products of floats as K
- * has blocks, whose sums of integers are exact. */
+/* Plans and runs convolutions by sgemm. y is cut into tiles. Each tile takes one product of floats
+ * for each K block, whose sums are exact integers. */
 #include <string.h>
 
 #include "kernels/conv/algorithm.h"
@@ -10,16 +10,17 @@
 #include "kernels/conv/sizes.h"
 #include "kernels/wrap.h"
 
-/* A unit is one tile: at most so many output channels by so many positions. */
+/* A unit is one tile, which usually has at most this many output channels and positions. */
 #define TILE_ROWS 256
 #define TILE_COLUMNS 2048
-/* Each part of the workspace has at most the tuning's sgemm_floats. The parts are a K block of the
- * im2col matrix, its sums, and the sums of all K blocks before. */
+/* Each part of the workspace has at most the tuning's sgemm_floats. The parts are one K block of
+ * the im2col matrix, the sums of this K block, and the sums of all K blocks before it. */
 
-/* Rows of floats begin on cache lines. */
+/* The floats of a cache line. Rows of floats begin on cache lines. */
 #define LINE_FLOATS 16
 
-/* sgemm slows down on fewer columns than these, however small a unit should be. */
+/* y is not cut into tiles of fewer columns than this, even for short units, because sgemm slows
+ * down with fewer. */
 #define TILE_COLUMNS_LEAST 96
 
 struct state {
@@ -29,8 +30,8 @@ struct state {
     const struct qk_im2col_kernels *im2col;
     struct qk_conv_geometry geometry;
     size_t rows;         /* output channels of a group */
-    size_t tile_rows;    /* of a full tile; the last may have fewer */
-    size_t tile_columns; /* positions; a multiple of LINE_FLOATS, as stride is */
+    size_t tile_rows;    /* output channels of a full tile; the last tile may have fewer */
+    size_t tile_columns; /* positions of a full tile; a multiple of LINE_FLOATS, as stride is */
     size_t stride;       /* floats from one row to the next */
     size_t row_tiles;    /* tiles of one image and group */
     size_t column_tiles;
@@ -42,7 +43,8 @@ struct tile {
     size_t position_begin, position_count;
 };
 
-/* What a run brings, and the parts of a workspace; `carried` only where K has several blocks. */
+/* The tensors of a run, and the parts of the workspace. `carried` is NULL if K has only one block.
+ */
 struct work {
     const uint8_t *x;
     uint8_t *y;
@@ -89,7 +91,7 @@ static void multiply_k_block(const struct state *state, const struct tile *tile,
         .row_stride = stride,
     });
     const float *group = conv->sgemm.weights + tile->group * state->rows * conv->depth;
-    /* Every number here is at most QK_SGEMM_EXACT_K or a tile's side: an int holds it. */
+    /* All numbers here are at most QK_SGEMM_EXACT_K or a side of a tile, so they fit in an int. */
     qk_openblas_sgemm(state->openblas,
                       &(struct qk_sgemm_args){
                           .m = (int)tile->row_count,
@@ -109,8 +111,8 @@ QK_WRAPS static inline void carry_one(float sum, int32_t *carried)
     *carried = (int32_t)((uint32_t)*carried + (uint32_t)(int32_t)sum);
 }
 
-/* carried[i] += sums[i], modulo 2^32. Compilers make vector code at -O2 of an inner loop whose
- * length is a constant. */
+/* Adds sums to `carried`, modulo 2^32. At -O2 compilers vectorize only inner loops of a constant
+ * length. */
 static void carry(const float *restrict sums, size_t count, int32_t *restrict carried)
 {
     size_t i = 0;
@@ -127,14 +129,14 @@ static void run_tile(const struct state *state, const struct tile *tile, const s
     const size_t stride = state->stride;
     const size_t channel = tile->group * state->rows + tile->row_begin;
 
-    if (conv->depth == 0) /* no channels: the sums are empty */
+    if (conv->depth == 0) /* there are no channels to add up */
         memset(work->sums, 0, tile->row_count * stride * sizeof(*work->sums));
     if (work->carried)
         memset(work->carried, 0, tile->row_count * stride * sizeof(*work->carried));
     for (size_t k = 0; k < conv->depth; k += conv->sgemm.k_block) {
         multiply_k_block(state, tile, work, k, qk_size_min(conv->depth - k, conv->sgemm.k_block));
         if (conv->depth - k <= conv->sgemm.k_block)
-            break; /* the last K block is added while requantizing */
+            break; /* the epilogue adds the last K block */
         for (size_t row = 0; row < tile->row_count; row++)
             carry(work->sums + row * stride, tile->position_count, work->carried + row * stride);
     }
@@ -155,7 +157,7 @@ static void run_tile(const struct state *state, const struct tile *tile, const s
     });
 }
 
-/* Sizes in floats; carried sums take as much room as sums. */
+/* The sizes of the parts of a workspace, in floats. Carried sums take as much room as sums. */
 static size_t matrix_floats(const struct state *state)
 {
     return state->conv->sgemm.k_block * state->stride;
@@ -191,8 +193,8 @@ static void choose_tiles(struct state *state)
     const size_t unit_terms = conv->tuning->sgemm_unit_terms;
     const size_t floats = conv->tuning->sgemm_floats;
     const size_t positions = qk_size_max(state->geometry.positions, 1);
-    /* Where there are few positions, a tile has more rows than TILE_ROWS, since each tile makes its
-     * im2col matrix again. */
+    /* If there are few positions, a tile may have more rows than TILE_ROWS, because each tile makes
+     * its im2col matrix again. */
     const size_t few = qk_divide_up(qk_size_min(positions, TILE_COLUMNS_LEAST), LINE_FLOATS);
     const size_t quick_rows = unit_terms / qk_size_max(conv->depth, 1) / (few * LINE_FLOATS);
     const size_t fit_rows = floats / (few * LINE_FLOATS + QK_IM2COL_SLACK);
@@ -209,7 +211,8 @@ static void choose_tiles(struct state *state)
     state->column_tiles = qk_divide_up(state->geometry.positions, state->tile_columns);
 }
 
-/* Without output channels there are no units, and a depth that nothing in memory bounds. */
+/* Returns a rough guess of the time of one unit. Returns 0 if there are no output channels: then
+ * there are no units, and nothing in memory bounds the depth. */
 static uint64_t guess_unit_ns(const struct state *state)
 {
     if (state->rows == 0)
@@ -244,7 +247,7 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
     plan->kernel = "conv_sgemm";
     plan->workspace_bytes =
         (matrix_floats(state) + sum_floats(state) * (carries(state) ? 2 : 1)) * sizeof(float);
-    /* At most one unit for each byte of output. */
+    /* This cannot overflow: there is at most one unit for each byte of output. */
     plan->unit_count = plan->outputs[0].count == 0 ? 0
                                                    : state->geometry.images * conv->desc.group *
                                                          state->row_tiles * state->column_tiles;
