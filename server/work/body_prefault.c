@@ -5,18 +5,18 @@
 #include "server/memory/blocks.h"
 #include "server/memory/prefault.h"
 
-/* A body of less has no huge page that would be waited for: blocks.c has the first 2 MiB of small
- * ones, and what is left behind the last whole one. */
+/* A smaller body has no huge page to wait for: blocks.c uses small pages for the first 2 MiB, and
+ * for what follows the last whole huge page. */
 #define BODY_BYTES_LEAST (2 * QD_HUGE_PAGE_BYTES)
-/* Pages are made only once so many bytes have come: a head alone gets none. */
+/* How many bytes must have come before pages are prefaulted. A head alone gets none. */
 #define BYTES_LEAST (QD_HUGE_PAGE_BYTES / 2)
 
 struct qd_body_prefault {
     struct qd_prefault_order order;
     struct qd_post post;
     struct qd_loop *loop;
-    size_t from;                /* of the body */
-    struct qd_request *request; /* NULL: it has ended, and left this memory's block: */
+    size_t from;                /* offset in the body */
+    struct qd_request *request; /* NULL if it has ended and left `block` of `memory` */
     struct qd_memory *memory;
     struct qd_block *block;
 };
@@ -28,7 +28,7 @@ size_t qd_body_prefault_end(const struct qd_request *request)
                : qd_arena_committed(&request->arena, request->body.bytes);
 }
 
-/* On the loop. */
+/* On the loop's thread, when the pages are there. */
 static void on_there(void *context)
 {
     struct qd_body_prefault *prefault = context;
@@ -48,7 +48,8 @@ static void on_prefaulted(struct qd_prefault_order *order)
     qd_loop_post(prefault->loop, &prefault->post);
 }
 
-/* NULL: malloc failed, and the loop touches the pages when it writes there. */
+/* Orders the pages in [from, to) of the body. Returns NULL if malloc failed; the loop then touches
+ * the pages when it writes. */
 static struct qd_body_prefault *make(struct qd_request *request, size_t from, size_t to)
 {
     struct qd_body_prefault *prefault = malloc(sizeof(*prefault));
@@ -68,7 +69,7 @@ static struct qd_body_prefault *make(struct qd_request *request, size_t from, si
     return prefault;
 }
 
-/* A huge page at a time: bytes come into the one before while it is prefaulted. */
+/* Orders one huge page at a time, so that bytes can come into the page before it meanwhile. */
 void qd_body_prefault_go_on(struct qd_request *request, size_t bytes)
 {
     struct qd_arena *arena = &request->arena;

@@ -4,15 +4,16 @@
 
 #include "server/memory/arena.h"
 
-/* ISA-L inflates twice as fast as zlib, and deflates five times as fast as zlib's fastest level,
- * and smaller (tensors of each kind, on Zen 4). */
+/* ISA-L inflates twice as fast as zlib. It deflates five times as fast as zlib's fastest level, and
+ * to fewer bytes (tensors of each kind, on Zen 4). */
 enum {
-    /* Either is 100 us at most: 16 KiB may also be hundreds of empty blocks' code tables. */
+    /* Either of the first two takes 100 us at most. 16 KiB may also be the code tables of hundreds
+     * of empty blocks. */
     INFLATE_IN_BYTES = 16 << 10,
     INFLATE_OUT_BYTES = 64 << 10,
     DEFLATE_IN_BYTES = 32 << 10,
     GZIP_RESERVED_FLAGS = 0xe0,
-    LEVEL = 1, /* the higher ones take longer, for no less */
+    LEVEL = 1, /* higher levels take longer, and save no bytes */
     LEVEL_BYTES = ISAL_DEF_LVL1_MEDIUM,
 };
 
@@ -36,8 +37,8 @@ static size_t least(size_t a, size_t b)
 struct qd_inflater {
     struct inflate_state state;
     enum qd_coding coding;
-    uint32_t wrapper; /* what ISA-L calls crc_flag */
-    bool in_head;     /* of one of gzip's members */
+    uint32_t wrapper; /* ISA-L's crc_flag */
+    bool in_head;     /* reading the head of a gzip member */
     struct isal_gzip_header head;
     struct qd_arena *arena;
     struct qd_error *error;
@@ -46,13 +47,14 @@ struct qd_inflater {
     size_t taken;
     uint8_t *out;
     size_t out_bytes;
-    size_t capacity;    /* of `out`: one more than it may become, so that more can be seen */
-    uint64_t bytes_max; /* that it may become because of a flag */
+    size_t capacity;    /* of `out`: one more than allowed, to notice if there are more */
+    uint64_t bytes_max; /* the bound of --max-body-bytes */
     bool done;
 };
 
-/* Zlib's two bytes are a multiple of 31 that names the method and its window. Bare data cannot
- * begin so: it would be a stored block with a bit set that has to be 0. */
+/* Returns whether data begins like zlib's: two bytes that are a multiple of 31 and name the method
+ * and its window. Bare data cannot begin so: it would be a stored block with a bit set that has to
+ * be 0. */
 static bool is_zlib(const uint8_t *bytes, size_t count)
 {
     return count < 2 ||
@@ -66,7 +68,7 @@ static uint32_t choose_wrapper(const struct qd_inflater *inflater)
     return is_zlib(inflater->bytes, inflater->count) ? ISAL_ZLIB : ISAL_DEFLATE;
 }
 
-/* As address space: only what is written counts. */
+/* Reserves address space for the inflated bytes. Only memory that is written counts. */
 static bool reserve_room(struct qd_inflater *inflater)
 {
     struct qd_arena *arena = inflater->arena;
@@ -81,8 +83,8 @@ static bool reserve_room(struct qd_inflater *inflater)
     return inflater->out != NULL;
 }
 
-/* Gzip's head is read by a call of its own: isal_inflate forgets between two calls which checksum
- * it has had so far. */
+/* Prepares to read a member. Gzip's head is read by a call of its own, because isal_inflate forgets
+ * the checksum so far between two calls if it reads the head itself. */
 static void begin_member(struct qd_inflater *inflater)
 {
     inflater->state.crc_flag = inflater->wrapper;
@@ -121,7 +123,7 @@ size_t qd_inflater_step_count(const struct qd_inflater *inflater)
     return inflater->count / INFLATE_IN_BYTES + 1;
 }
 
-/* All of `out` is full. */
+/* Refuses the body because `out` is full. */
 static enum qd_status refuse_size(struct qd_inflater *inflater)
 {
     if (inflater->out_bytes > inflater->bytes_max) {
@@ -134,7 +136,7 @@ static enum qd_status refuse_size(struct qd_inflater *inflater)
     return qd_refuse_memory(inflater->arena, "the inflated body", inflater->error);
 }
 
-/* ISA-L takes some bytes before it needs them. */
+/* Returns how many bytes were used. ISA-L reads some bytes before it needs them. */
 static size_t used_bytes(const struct qd_inflater *inflater)
 {
     const int32_t bits = inflater->state.read_in_length;
@@ -165,7 +167,7 @@ static enum qd_status refuse_end(struct qd_inflater *inflater)
                    qd_coding_name(inflater->coding), inflater->count);
 }
 
-/* Of a member, which may be the last one. */
+/* Ends a member, and begins the next one if there is one. */
 static enum qd_status end_member(struct qd_inflater *inflater)
 {
     const size_t used = used_bytes(inflater);
@@ -186,14 +188,14 @@ static enum qd_status end_member(struct qd_inflater *inflater)
     return QD_OK;
 }
 
-/* The head, and then what is behind it. */
+/* Reads the head, and then the data. */
 static int read_on(struct qd_inflater *inflater)
 {
     int code = ISAL_DECOMP_OK;
     if (inflater->in_head) {
         code = isal_read_gzip_header(&inflater->state, &inflater->head);
         if (code == ISAL_DECOMP_OK && (inflater->head.flags & GZIP_RESERVED_FLAGS) != 0)
-            code = ISAL_UNSUPPORTED_METHOD; /* RFC 1952, 2.3.1.2: something unknown follows */
+            code = ISAL_UNSUPPORTED_METHOD; /* RFC 1952, 2.3.1.2: an unknown field follows */
         inflater->in_head = code != ISAL_DECOMP_OK;
     }
     return inflater->in_head ? code : isal_inflate(&inflater->state);
@@ -240,11 +242,11 @@ bool qd_inflater_end(const struct qd_inflater *inflater, const char **bytes, siz
 struct qd_deflater {
     struct isal_zstream stream;
     struct qd_arena *arena;
-    const struct qd_part *parts; /* what is left of them: of the first, what is behind `taken` */
+    const struct qd_part *parts; /* the remaining parts; `taken` bytes of the first are done */
     size_t part_count;
     size_t taken;
-    size_t bytes;      /* of all of them */
-    size_t left_bytes; /* that are not taken yet */
+    size_t bytes;      /* of all parts */
+    size_t left_bytes; /* not taken yet */
     uint8_t *out;
     size_t out_bytes;
     size_t capacity; /* less than `bytes` */
@@ -284,7 +286,8 @@ size_t qd_deflater_step_count(const struct qd_deflater *deflater)
     return deflater->bytes / DEFLATE_IN_BYTES + 1;
 }
 
-/* Some bytes of the first part that has some; none: all are taken. */
+/* Returns how many bytes to take from deflater->parts, after skipping parts that are done. 0 if all
+ * bytes are taken. */
 static size_t next_bytes(struct qd_deflater *deflater, size_t bytes_max)
 {
     while (deflater->part_count > 0 && deflater->taken == deflater->parts->count) {
@@ -297,7 +300,8 @@ static size_t next_bytes(struct qd_deflater *deflater, size_t bytes_max)
     return least(deflater->parts->count - deflater->taken, bytes_max);
 }
 
-/* How many bytes it took. It fails where they do not become fewer. */
+/* Deflates some bytes. Returns how many it took. Sets `failed` if compression does not make the
+ * bytes fewer. */
 static size_t deflate_some(struct qd_deflater *deflater, size_t bytes_max)
 {
     struct isal_zstream *stream = &deflater->stream;
@@ -307,11 +311,12 @@ static size_t deflate_some(struct qd_deflater *deflater, size_t bytes_max)
         room == 0 || !qd_arena_commit(deflater->arena, deflater->out, deflater->out_bytes + room);
     if (deflater->failed)
         return 0;
-    if (in > 0) /* which it only reads */
+    if (in > 0) /* ISA-L only reads it */
         stream->next_in = (uint8_t *)(uintptr_t)deflater->parts->bytes + deflater->taken;
     stream->avail_in = (uint32_t)in;
-    /* Told so with the last bytes and not after them, it finds in short data what repeats: of 16 KB
-     * of numbers in three parts it made 189 bytes, and 4700 if it was told later. */
+    /* ISA-L must learn of the end together with the last bytes and not after them. Only then it
+     * finds repetitions in short data: 16 KB of numbers in three parts became 189 bytes, and 4700
+     * bytes if ISA-L learned of the end later. */
     stream->end_of_stream = in == deflater->left_bytes;
     stream->next_out = deflater->out + deflater->out_bytes;
     stream->avail_out = (uint32_t)room;

@@ -14,15 +14,16 @@
 #include "server/work/outputs.h"
 
 enum {
-    /* What takes some 10 us at a time: JSON to read, numbers to print, constants to look at, nodes
-     * to plan. */
+    /* Bounds of work that takes some 10 us: JSON to read, numbers to print, constants to look at,
+     * nodes to plan. */
     INLINE_JSON_BYTES_MAX = 4 << 10,
     INLINE_NUMBERS_MAX = 512,
     INLINE_CONSTANT_BYTES_MAX = 1 << 20,
     INLINE_NODES_MAX = 8,
-    /* And some 100 us with its numbers: read in one go, without a phase of its own. */
+    /* JSON that takes some 100 us with its numbers. It is read in one go, without a phase of its
+     * own. */
     SHORT_JSON_BYTES = 32 << 10,
-    READ_STEP_NS = 100000, /* for QD_JSON_PIECE_BYTES, which may be less or more (reader.h) */
+    READ_STEP_NS = 100000, /* for QD_JSON_PIECE_BYTES, sometimes less or more (reader.h) */
 };
 
 static struct qd_inference *inference_of(struct qd_job *job)
@@ -57,16 +58,17 @@ static size_t json_bytes(const struct qd_request *request)
     return bytes < request->message.body_bytes ? (size_t)bytes : request->message.body_bytes;
 }
 
-/* ---- Memory that it is expected to take ---------------------------------------------------- */
+/* ---- Expected memory ---------------------------------------------------------------------- */
 
 enum {
-    GROWTH = 4,          /* to FP32 from 8 bits, or to JSON from JSON with its numbers between */
-    DEFLATED_RATIO = 16, /* of a body that does not say what it becomes */
-    SMALL_PART = 256,    /* of the bound: so many begin at once, without a look at others */
+    GROWTH = 4,          /* from 8 bits to FP32, or from JSON to JSON with the numbers between */
+    DEFLATED_RATIO = 16, /* of a body that does not tell its inflated size */
+    SMALL_PART = 256,    /* small is 1/256 of the bound: that many fit at once, unchecked */
 };
 
-/* As many bytes as its body has, before it was compressed. Gzip says so, of its last member alone,
- * and anybody may lie: so no less than what came, and no more than that can become. */
+/* Returns how many bytes the body has after inflating, as far as can be known. Gzip tells the size,
+ * but only that of its last member, and a client may lie. So the result is at least the body's
+ * size, and at most what a body of that size can become. */
 static uint64_t plain_bytes(const struct qd_inference *inference)
 {
     const struct qd_request *request = inference->request;
@@ -75,7 +77,7 @@ static uint64_t plain_bytes(const struct qd_inference *inference)
     if (request->coding == QD_CODING_IDENTITY)
         return bytes;
     if (request->coding == QD_CODING_GZIP && bytes > sizeof(uint32_t)) {
-        uint32_t isize; /* little-endian, as we are */
+        uint32_t isize; /* little-endian, as this machine */
         memcpy(&isize, request->message.body + bytes - sizeof(isize), sizeof(isize));
         const uint64_t plain_max = bytes * (uint64_t)QD_INFLATE_RATIO_MAX;
         plain = isize < plain_max ? isize : plain_max;
@@ -84,7 +86,7 @@ static uint64_t plain_bytes(const struct qd_inference *inference)
     return plain < inference->tools->max_body_bytes ? plain : inference->tools->max_body_bytes;
 }
 
-/* About as many bytes as it will take beyond its body. */
+/* Returns about how many bytes the inference will take in addition to its body. */
 static size_t expected_bytes(const struct qd_inference *inference)
 {
     const unsigned times = inference->request->coding == QD_CODING_IDENTITY ? GROWTH : GROWTH + 1;
@@ -97,8 +99,9 @@ bool qd_inference_is_small(const struct qd_inference *inference)
     return expected_bytes(inference) <= qd_memory_max(inference->arena->memory) / SMALL_PART;
 }
 
-/* The may_start of all that are not small, by what they are expected to take (memory/admission.h).
- * From then on nobody takes the body; an inference that has lost it starts, and is told. */
+/* The may_start of all inferences that are not small. It depends on the memory that the inference
+ * is expected to take (memory/admission.h). From the start on, the body is not revocable. An
+ * inference that has already lost its body starts, and is refused then. */
 static bool may_start(struct qd_job *job, bool others_wait)
 {
     const struct qd_inference *inference = inference_of(job);
@@ -119,11 +122,11 @@ unsigned qd_infer_retry_after_s(struct qd_scheduler *scheduler, struct qd_memory
     return seconds < QD_RETRY_AFTER_MAX_S ? seconds : QD_RETRY_AFTER_MAX_S;
 }
 
-/* ---- Phases -------------------------------------------------------------------------------- */
+/* ---- Phases ------------------------------------------------------------------------------- */
 
 typedef void run_units(struct qd_job *job, void *workspace, size_t begin, size_t end);
 
-/* True, as a `then` says that it has set a phase. */
+/* Sets the job's next phase. Returns true, as a `then` does that has set a phase. */
 static bool set_phase(struct qd_inference *inference, run_units *run,
                       bool (*then)(struct qd_job *job), size_t unit_count, uint64_t unit_cost_ns,
                       size_t slot_count)
@@ -139,13 +142,13 @@ static bool set_phase(struct qd_inference *inference, run_units *run,
     return true;
 }
 
-/* How many workers may be at so many units. */
+/* Returns how many workers may share the units. */
 static size_t shares(const struct qd_inference *inference, size_t unit_count, uint64_t unit_cost_ns)
 {
     return qd_scheduler_shares(unit_count, unit_cost_ns, inference->tools->thread_count);
 }
 
-/* The request is a worker's alone. */
+/* Sets the request's state. Only this worker has the request. */
 static void enter(struct qd_inference *inference, enum qd_request_state state)
 {
     inference->doing = state;
@@ -177,7 +180,8 @@ static enum qd_status refuse_wait(struct qd_request *request)
         (unsigned long long)request->asked.timeout_us);
 }
 
-/* The next step, of some QD_JSON_PIECE_BYTES; at the end, what the JSON says about the wait. */
+/* Reads some QD_JSON_PIECE_BYTES. After the last ones, applies what the JSON says about the wait.
+ */
 static enum qd_status read_step(struct qd_inference *inference)
 {
     const enum qd_status status = qd_oip_reader_step(inference->reader, &inference->read);
@@ -209,7 +213,7 @@ static void run_read(struct qd_job *job, void *workspace, size_t begin, size_t e
         read_step(inference);
 }
 
-/* It takes as many steps as it takes: then there is another phase of them. */
+/* Repeats the phase if reading takes more steps than estimated. */
 static bool after_read(struct qd_job *job)
 {
     struct qd_inference *inference = inference_of(job);
@@ -232,7 +236,7 @@ static bool read_at_once(struct qd_inference *inference)
     return after_convert(&inference->job);
 }
 
-/* Reads the body, as it was before it was compressed. */
+/* Begins to read the body, which is not compressed or already inflated. */
 static bool read_json(struct qd_inference *inference)
 {
     inference->reader = qd_oip_reader_create(&inference->request->message, inference->arena,
@@ -252,7 +256,7 @@ static void run_inflate(struct qd_job *job, void *workspace, size_t begin, size_
         qd_inflater_step(inference_of(job)->inflater);
 }
 
-/* What was inflated takes the place of what came. */
+/* Replaces the body by the inflated bytes. */
 static bool after_inflate(struct qd_job *job)
 {
     struct qd_inference *inference = inference_of(job);
@@ -261,12 +265,12 @@ static bool after_inflate(struct qd_job *job)
     if (inference->error->status != QD_OK)
         return false;
     if (!qd_inflater_end(inference->inflater, &message->body, &message->body_bytes))
-        return true; /* another phase of them, as after_read */
+        return true; /* another phase of steps, as in after_read */
     qd_request_drop_body(request);
     return read_json(inference);
 }
 
-/* Inflates the body. Then it is read. */
+/* Begins to inflate the body, which is then read. */
 static bool inflate(struct qd_inference *inference)
 {
     const struct qd_request *request = inference->request;
@@ -295,7 +299,7 @@ static bool start(struct qd_job *job)
 
 /* ---- 2. Planning -------------------------------------------------------------------------- */
 
-/* Room for what comes out, and for what nodes hand on to one another. */
+/* Takes memory for the outputs, and for the tensors between the nodes. */
 static enum qd_status take_outputs(struct qd_inference *inference)
 {
     const struct qk_graph_plan *plan = inference->plan;
@@ -309,7 +313,8 @@ static enum qd_status take_outputs(struct qd_inference *inference)
                                       : refuse_memory(inference, "the intermediate tensors");
 }
 
-/* A request that brings constants makes a graph of its own, which is not packed yet. */
+/* Plans a request that brings constants. Such a request makes a graph of its own, which is not
+ * packed yet. */
 static enum qk_status plan_own(struct qd_inference *inference, struct qk_error *error)
 {
     const struct qd_deferred_graph *deferred = inference->request->model->deferred;
@@ -338,7 +343,7 @@ static enum qk_status plan_loaded(struct qd_inference *inference, struct qk_erro
     return status;
 }
 
-/* Inputs that are looked at before anything runs. */
+/* Returns the inputs, as bits, whose values are read before any unit runs. */
 static uint32_t constant_inputs(const struct qd_inference *inference)
 {
     const struct qd_model *model = inference->request->model;
@@ -363,7 +368,8 @@ static enum qd_status plan(struct qd_inference *inference)
     return take_outputs(inference);
 }
 
-/* Workspaces for as many workers as a phase is worth, as far as there is memory; one is enough. */
+/* Makes workspaces for as many workers as any phase is worth, as far as there is memory. One is
+ * enough. */
 static enum qd_status make_workspaces(struct qd_inference *inference)
 {
     const struct qk_graph_plan *plan = inference->plan;
@@ -386,7 +392,7 @@ static enum qd_status make_workspaces(struct qd_inference *inference)
     return inference->slot_count > 0 ? QD_OK : refuse_memory(inference, "the workspace");
 }
 
-/* The phase for which there are workspaces. */
+/* Sets a phase whose units use the workspaces. */
 static bool set_wide_phase(struct qd_inference *inference, run_units *run,
                            bool (*then)(struct qd_job *job), size_t unit_count,
                            uint64_t unit_cost_ns)
@@ -410,15 +416,17 @@ static uint64_t compute_ns(const struct qk_graph_plan *plan)
     return sum_ns;
 }
 
-/* The loop would compute only the beginning of large tensors, which a short job has in shared
- * memory alone, and leave the rest to workers: so they get all of it at once. */
+/* Returns whether the loop should begin the computation. Of large tensors the loop would compute
+ * only the beginning, and leave the rest to workers, so the workers get all of it at once. A job
+ * with little JSON has such tensors only in shared memory. */
 static bool is_worth_beginning(const struct qd_inference *inference)
 {
     return qd_outputs_request_bytes(inference->request) <= INLINE_CONSTANT_BYTES_MAX ||
            compute_ns(inference->plan) <= QD_QUANTUM_NS;
 }
 
-/* All that computing needs memory for comes first: what fails later is only the answer's text. */
+/* Takes all memory that computing needs before it begins. Later, only the answer's text may fail
+ * for lack of memory. */
 static bool after_plan(struct qd_job *job)
 {
     struct qd_inference *inference = inference_of(job);
@@ -453,7 +461,8 @@ static size_t constant_bytes(const struct qd_inference *inference)
     return sum;
 }
 
-/* A phase of its own where much is looked at: to give way before it. */
+/* Plans the request. If large constants have to be read, planning is a phase of its own, so that
+ * the job can give way before it. */
 static bool plan_all(struct qd_inference *inference)
 {
     if (constant_bytes(inference) > INLINE_CONSTANT_BYTES_MAX) {
@@ -473,7 +482,7 @@ static void run_node(struct qd_job *job, void *workspace, size_t begin, size_t e
 {
     const struct qd_inference *inference = inference_of(job);
     if (qd_shm_tensors_are_lost(inference->asked))
-        return; /* it would write memory that nobody asked for; write_answer says so */
+        return; /* it would write memory that no bound counts; write_answer refuses the request */
     qk_graph_run(inference->plan, inference->node, inference->inputs, inference->outputs,
                  inference->scratch, workspace, begin, end);
 }
@@ -536,8 +545,8 @@ static bool after_deflate(struct qd_job *job)
     return false;
 }
 
-/* The answer stands. It is compressed as the client would have it, where it gains something, and
- * goes. Without memory it goes as it is. */
+/* Compresses the answer if the client accepts that and it saves something, and advances to
+ * REPLYING. Without memory the answer is sent uncompressed. */
 static bool reply(struct qd_inference *inference)
 {
     const enum qd_coding coding = inference->request->answer_coding;
@@ -609,7 +618,8 @@ static void run_copy(struct qd_job *job, void *workspace, size_t begin, size_t e
                                inference->plan->output_bytes[output], begin, end);
 }
 
-/* Of outputs in shared memory those that could not be computed there. */
+/* Copies the outputs that must be in shared memory but could not be computed there, one after
+ * another. */
 static bool copy_outputs(struct qd_inference *inference)
 {
     if (inference->copied_outputs == 0)
@@ -622,7 +632,8 @@ static bool copy_outputs(struct qd_inference *inference)
 
 /* ---- The job ------------------------------------------------------------------------------ */
 
-/* Before it computes, it waits no longer than it wants. */
+/* Updates the request's state. Sets how long a request may wait that has a `timeout` and has not
+ * begun to compute. */
 static void on_running(struct qd_job *job, bool running)
 {
     const struct qd_inference *inference = inference_of(job);
@@ -662,8 +673,8 @@ static void cancel(struct qd_job *job)
                 inference->abandoned ? "the client has gone" : "the server shuts down");
 }
 
-/* The scheduler has no hand in it any more, and no worker. A refusal clears the arena, and the
- * inference with it. */
+/* Ends the inference, which neither the scheduler nor a worker uses any more. A refusal clears the
+ * arena, which has the inference. */
 static void done(struct qd_job *job)
 {
     struct qd_inference *inference = inference_of(job);
@@ -680,13 +691,13 @@ static void done(struct qd_job *job)
     if (request->error.status != QD_OK)
         qd_request_refuse(request);
     else
-        qd_request_drop_body(request); /* sending may take long, and the answer is complete */
+        qd_request_drop_body(request); /* the answer is complete, and sending may take long */
     request->on_answered(request);
 }
 
-/* ---- On its loop -------------------------------------------------------------------------- */
+/* ---- On the request's loop ---------------------------------------------------------------- */
 
-/* Returns false. */
+/* Refuses the request because the queue is full. Returns false. */
 static bool refuse_full(struct qd_scheduler *scheduler, struct qd_request *request)
 {
     request->retry_after_s = qd_infer_retry_after_s(scheduler, request->arena.memory);
@@ -706,7 +717,7 @@ bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *re
     return qd_scheduler_has_room(scheduler) || refuse_full(scheduler, request);
 }
 
-/* Whether all that is before the first unit ends before another thread would begin. */
+/* Returns whether everything before the first unit ends before another thread would begin. */
 static bool may_run_inline(const struct qd_request *request)
 {
     const struct qd_model *model = request->model;
@@ -749,7 +760,7 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
                             may_run_inline(request) ? request->since_ns : 0,
                             request->since_ns + tools->compute_timeout_ns))
         return true;
-    request->inference = NULL; /* another loop has taken the room meanwhile */
+    request->inference = NULL; /* another loop has filled the queue meanwhile */
     return refuse_full(tools->scheduler, request);
 }
 

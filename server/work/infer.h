@@ -1,36 +1,36 @@
-/* What becomes of an inference between its body's last byte and its answer. It is a job of these
- * phases, in this order; infer.c has them. Each has
- * a function run_*, for its units, and after_*, which sets the next phase. A slot is what a
- * worker needs at a phase (scheduler.h).
+/* Computes inferences, from the body's last byte to the answer. An inference is a job of these
+ * phases, in this order (infer.c). Each phase has a function run_*, for its units, and after_*,
+ * which sets the next phase. A slot is what a worker needs at a phase (scheduler.h).
  *
  *   state     phase    units                            slots
  *   QUEUED             waits, in arrival order          none
- *   DECODING  inflate  a step each, of what is gzip     one
- *                      or deflate
+ *   DECODING  inflate  one step each, of a body with    one
+ *                      gzip or deflate
  *             read     64 KiB of JSON each              one
- *             convert  a piece of the tensors' numbers  as many as it is worth
+ *             convert  a piece of the tensors' numbers  as many as the phase is worth
  *             plan     one: call, graph, plan, memory   one
- *   RUNNING   pack     as the kernels cut it            as many as it is worth
- *             compute  the same, for each node          as many as it is worth
- *             copy     256 KiB of an output that has    as many as it is worth
- *                      to be in shared memory, but
- *                      could not be computed there
- *   ENCODING  print    2048 numbers each                as many as it is worth
- *             deflate  32 KiB each, where it is wanted  one
+ *   RUNNING   pack     as the kernels divide it         as many as the phase is worth
+ *             compute  the same, for each node          as many as the phase is worth
+ *             copy     256 KiB of an output that must   as many as the phase is worth
+ *                      be in shared memory, but could
+ *                      not be computed there
+ *   ENCODING  print    2048 numbers each                as many as the phase is worth
+ *             deflate  32 KiB each, if asked for        one
  *   REPLYING
  *
  * Waiting requests come first: between two batches of units, and before a phase, a worker gives way
- * when its time slice is over. Then the request is QUEUED again, and goes on from there
- * (scheduler.h). From the end of `read` on it waits by its `priority`: 1 is first, 0 and 3 are the
- * same, 5 and all above are last. Its `timeout` is looked at then, before any number is converted,
- * and whenever it is taken from the queue until it computes.
+ * if its time slice is over. Then the request is QUEUED again, and goes on from there
+ * (scheduler.h). From the end of `read` on, the request waits by its `priority`: 1 is first, 0 and
+ * 3 are the same, 5 and all above are last. Its `timeout` is checked then, before any number is
+ * converted, and whenever the request is taken from the queue until it computes.
  *
- * A small request has no such phases: what is short is read and planned in `start`, what is small
- * is printed at the end, and only the operators' units are left.
+ * A small request has fewer phases: short JSON is read and planned in `start`, a small answer is
+ * printed at the end, and only the operators' units are left.
  *
- * One deadline (--compute-timeout) is over all of it, from the body's last byte. It, a client that
- * has gone (qd_infer_abandon) and the server's end (qd_scheduler_abandon) end the request before
- * its next unit or phase. All memory is the request's arena, and bounded with it. */
+ * One deadline (--compute-timeout) bounds all of it, from the body's last byte. The deadline, a
+ * client that has gone (qd_infer_abandon) and the server's end (qd_scheduler_abandon) end the
+ * request before its next unit or phase. All memory is in the request's arena, and bounded with it.
+ */
 #ifndef SERVER_WORK_INFER_H
 #define SERVER_WORK_INFER_H
 
@@ -38,30 +38,32 @@
 #include "server/work/request.h"
 #include "server/work/scheduler/scheduler.h"
 
-/* What all inferences share. All borrowed. */
+/* What all inferences share. All pointers are borrowed. */
 struct qd_infer_tools {
     const struct qk_kernels *kernels;
     struct qd_scheduler *scheduler;
-    unsigned thread_count; /* that may compute one inference */
+    unsigned thread_count; /* how many may compute one inference */
     uint64_t compute_timeout_ns;
-    uint64_t max_body_bytes; /* of what a compressed body becomes */
+    uint64_t max_body_bytes; /* bound of a compressed body after inflating */
 };
 
-/* When it is worth to try again, by the queue and by who waits for memory: at least 1 and at most
- * QD_RETRY_AFTER_MAX_S. On any thread. */
+/* Returns after how many seconds a refused client should try again, from 1 to QD_RETRY_AFTER_MAX_S.
+ * It depends on the queue and on the requests that wait for memory. On any thread. */
 unsigned qd_infer_retry_after_s(struct qd_scheduler *scheduler, struct qd_memory *memory);
 
-/* False: the queue is full, or the server shuts down; request->error says so. */
+/* Returns false if the queue is full or the server shuts down; request->error says which. */
 bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *request);
 
-/* request->message but its body, and on_answered, are set. on_answered comes when the request is in
- * REPLYING. False: as above, or there is no memory. The tools are used until then. */
+/* Submits an inference. The caller has set on_answered and all of request->message but its body.
+ * on_answered is called when the request is in REPLYING; `tools` is borrowed until then. Returns
+ * false if the queue is full, the server shuts down, or there is no memory; request->error says
+ * which. */
 bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *request);
 
-/* The client has gone: the work for it ends, in the queue at once and else with its next unit, as
- * qd_scheduler_cancel has it. on_answered follows as ever, later, and the memory is free by then.
- * On its loop's thread, at any time and as often as you like: without an inference on its way, it
- * does nothing. */
+/* Ends the work for a client that has gone: at once if the inference is in the queue, otherwise
+ * before its next unit, as qd_scheduler_cancel does. on_answered is called as usual, later, and the
+ * memory is free by then. May be called at any time, and repeatedly. Does nothing if the request
+ * has no inference. On the request's loop's thread. */
 void qd_infer_abandon(struct qd_request *request);
 
 #endif

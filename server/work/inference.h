@@ -1,4 +1,4 @@
-/* An inference on its way, for infer.c and its tests. */
+/* The state of an inference, for infer.c and its tests. */
 #ifndef SERVER_WORK_INFERENCE_H
 #define SERVER_WORK_INFERENCE_H
 
@@ -6,36 +6,37 @@
 #include "server/work/compression.h"
 #include "server/work/infer.h"
 
-/* One on its way from its body's last byte to its answer. It lies in the request's arena. */
+/* An inference, from the last byte of its body to its answer. It lies in the request's arena. */
 struct qd_inference {
     struct qd_job job;
     const struct qd_infer_tools *tools;
     struct qd_request *request;
-    struct qd_arena *arena; /* these three are the request's */
+    struct qd_arena *arena; /* this and the next two belong to the request */
     struct qd_error *error;
     struct qd_oip_asked *asked;
-    enum qd_request_state doing; /* the request's state when a worker has it */
-    bool abandoned;              /* nobody waits for the answer any more; the loop's */
+    enum qd_request_state doing; /* the request's state while a worker has it */
+    bool abandoned;              /* the client has gone; used by the loop only */
     struct qd_inflater *inflater;
     struct qd_oip_reader *reader;
-    bool read; /* all of the JSON, but for tensors' numbers */
+    bool read; /* all JSON is read, except the tensors' numbers */
 
-    struct qk_graph *graph;                      /* packed for this request; NULL: a loaded one */
-    struct qk_graph_plan own_plan;               /* of that graph */
-    struct qd_pin pin;                           /* a loaded model's plan */
-    const struct qk_graph_plan *plan;            /* one of the two */
-    const void *inputs[QK_GRAPH_PORT_COUNT_MAX]; /* the data of the variable ones */
+    struct qk_graph *graph;           /* packed for this request; NULL for a loaded model */
+    struct qk_graph_plan own_plan;    /* of `graph` */
+    struct qd_pin pin;                /* holds a loaded model's plan */
+    const struct qk_graph_plan *plan; /* &own_plan or pin.plan */
+    const void *inputs[QK_GRAPH_PORT_COUNT_MAX]; /* the data of variable inputs */
     void *outputs[QK_GRAPH_PORT_COUNT_MAX];
-    uint32_t copied_outputs; /* bit i: still to be copied to shared memory */
+    uint32_t copied_outputs; /* bit i: output i is still to be copied to shared memory */
     void *scratch;
     struct qd_worker_slot *slots; /* the same for all phases */
-    size_t slot_count;            /* that have a workspace */
-    size_t node;                  /* of the plan, that is computed now */
-    struct qd_oip_writer *writer; /* from its first unit on; NULL: there is none */
-    struct qd_deflater *deflater; /* NULL: the answer is not compressed */
+    size_t slot_count;            /* how many slots have a workspace */
+    size_t node;                  /* the plan's node that is computed now */
+    struct qd_oip_writer *writer; /* NULL until the answer is printed */
+    struct qd_deflater *deflater; /* NULL if the answer is not compressed */
 };
 
-/* It is expected to take so little memory that it never waits for some. */
+/* Returns whether the inference is expected to take so little memory that it never waits for
+ * memory. */
 bool qd_inference_is_small(const struct qd_inference *inference);
 
 #endif

@@ -35,7 +35,7 @@ struct qd_load *qd_load_create(const struct qd_load_tools *tools, const char *na
     return load;
 }
 
-/* What is needed only while it is made. */
+/* Gives back what is needed only while loading. */
 static void clear(struct qd_load *load)
 {
     qd_sources_close(&load->sources);
@@ -55,16 +55,16 @@ void qd_load_destroy(struct qd_load *load)
 
 /* ---- Steps, on a worker ------------------------------------------------------------------- */
 
-/* Each returns true when it has set the next phase, and false when the load is done. */
+/* Each step returns true if it has set the next phase, and false if the load is done. */
 static bool fetch(struct qd_load *load, bool (*then)(struct qd_load *load));
 static bool begin_version(struct qd_load *load);
 static bool take_version(struct qd_load *load);
 static bool prepare_version(struct qd_load *load);
 static bool end_version(struct qd_load *load);
 
-/* Memory that nobody holds goes back to the system at once, and not when a timer comes: a load
- * takes much, and the next one may be far away. A little is kept for it, as fresh pages take a
- * third of a small load's time. */
+/* Gives unused memory back to the system at once, and not when a timer expires: a load takes much,
+ * and the next load may come much later. A little is kept for the next load, because fresh pages
+ * take a third of a small load's time. */
 static void give_back(struct qd_load *load)
 {
     if (qd_memory_kept(load->tools->memory) <= KEPT_BYTES_MAX)
@@ -77,13 +77,13 @@ static void give_back(struct qd_load *load)
 static bool end(struct qd_load *load)
 {
     for (size_t i = 0; i < load->model_count; i++)
-        load->models[i]->arena.together = NULL; /* they outlive it */
+        load->models[i]->arena.together = NULL; /* the models outlive the load */
     clear(load);
     give_back(load);
     return false;
 }
 
-/* Fails, with the name of the file before a text that does not say it. */
+/* Fails. Puts the file's name before an error text that does not have it. */
 static bool fail_in_file(struct qd_load *load)
 {
     struct qd_error inner = load->error;
@@ -119,7 +119,7 @@ static void run_fetch(struct qd_job *job, void *workspace, size_t begin, size_t 
     qd_sources_fetch(&load_of(job)->sources, begin, end);
 }
 
-/* One slot keeps the order of the units. */
+/* Begins to fetch. With one slot, units are fetched in order. */
 static bool fetch(struct qd_load *load, bool (*next_step)(struct qd_load *load))
 {
     const struct qd_sources *sources = &load->sources;
@@ -137,7 +137,8 @@ static bool begin_version(struct qd_load *load)
     return fetch(load, take_version);
 }
 
-/* Parses what came. An ONNX file may name external data, to be fetched before anyone looks. */
+/* Parses what was fetched. An ONNX file may name external data, which is fetched before anything
+ * else. */
 static bool take_version(struct qd_load *load)
 {
     struct qd_source source;
@@ -154,7 +155,7 @@ static bool take_version(struct qd_load *load)
     if (qd_build_read(&load->build, &source, &load->error) != QD_OK)
         return fail_in_file(load);
     if (source.kind == QD_SOURCE_ONNX)
-        qd_arena_deinit(&load->file_arena); /* what was parsed is a copy; weights take its place */
+        qd_arena_deinit(&load->file_arena); /* the parsed model is a copy; weights take its place */
     return fetch(load, prepare_version);
 }
 
@@ -172,7 +173,7 @@ static bool prepare_version(struct qd_load *load)
     if (qd_build_prepare(&load->build, &model, &load->graph, &load->error) != QD_OK)
         return fail_in_file(load);
     load->models[load->model_count++] = model;
-    give_back(load); /* before weights fill what they have got */
+    give_back(load); /* before weights fill their memory */
     const struct qk_graph *graph = load->graph;
     if (graph == NULL)
         return end_version(load);

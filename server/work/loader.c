@@ -14,35 +14,35 @@ enum {
     RETRY_MS = 100, /* the scheduler's queue was full */
 };
 
-/* A model of the repository, as it was when it was last looked at. */
+/* A model of the repository, as the last scan found it. */
 struct folder {
     char name[QD_MODEL_NAME_BYTES_MAX + 1];
-    uint64_t fingerprint; /* of what was loaded last, or cannot be; 0: neither, so look again */
-    bool wanted;          /* to be loaded */
+    uint64_t fingerprint; /* of what was last loaded, or failed to load; 0: load again */
+    bool wanted;          /* must be loaded */
 };
 
 struct qd_loader {
     struct qd_loader_settings settings;
-    struct qd_handle *wake; /* a call waits: its loop goes on */
+    struct qd_handle *wake; /* tells the loop that a call waits */
 
-    pthread_mutex_t lock;   /* over all below, and the loads that wait */
-    struct folder *folders; /* by name */
+    pthread_mutex_t lock;   /* protects all below, and the loads that wait */
+    struct folder *folders; /* sorted by name */
     size_t folder_count;
-    size_t wanted_from;      /* no folder before it is wanted */
-    struct qd_load *current; /* on the workers, or NULL */
-    bool dropped;            /* whatever becomes of it */
+    size_t wanted_from;      /* index; no folder before it is wanted */
+    struct qd_load *current; /* the load on the workers, or NULL */
+    bool dropped;            /* the current load's models are not installed */
     uint64_t begun_ns;
-    struct qd_load *waiting; /* calls, the first first */
+    struct qd_load *waiting; /* load calls, in order */
     size_t waiting_count;
     struct qd_scan scan;
     bool scanning;
-    struct qd_handle *timer; /* to the next scan, or to try again */
+    struct qd_handle *timer; /* until the next scan or the next try */
     bool stopping;
 
-    void (*on_started)(void *context, const struct qd_error *error); /* NULL: it has been called */
+    void (*on_started)(void *context, const struct qd_error *error); /* NULL if it was called */
     void *started_context;
-    struct qd_error error;   /* what went wrong first, while it starts */
-    qd_callback *on_stopped; /* NULL: not asked for, or called */
+    struct qd_error error;   /* the first error while the loader starts */
+    qd_callback *on_stopped; /* NULL before qd_loader_stop, and after the call */
     void *stopped_context;
 };
 
@@ -78,7 +78,7 @@ void qd_loader_destroy(struct qd_loader *loader)
     free(loader);
 }
 
-/* Keeps what goes wrong first, while it starts: `what`, and why. */
+/* Keeps the first error while the loader starts: `what`, and why. */
 static void keep_failure(struct qd_loader *loader, const char *what, const char *why)
 {
     if (loader->on_started != NULL && loader->error.status == QD_OK)
@@ -99,7 +99,7 @@ static struct folder *find_folder(const struct qd_loader *loader, const char *na
                                                sizeof(*loader->folders), compare_name);
 }
 
-/* Tells the index what becomes of a name. */
+/* Sets the state of a name in the index. */
 static void note(struct qd_loader *loader, const char *name, enum qd_model_state state,
                  const char *reason)
 {
@@ -107,7 +107,7 @@ static void note(struct qd_loader *loader, const char *name, enum qd_model_state
         qd_log(QD_LOG_WARN, "no memory to note a model's state", "model=\"%s\"", name);
 }
 
-/* Compares a folder with what it was. */
+/* Updates a folder from a scan. `before`: what the scan before found; NULL if nothing. */
 static void update_folder(struct qd_loader *loader, struct folder *folder,
                           const struct folder *before, const struct qd_scan_entry *entry)
 {
@@ -136,7 +136,7 @@ static void update_folder(struct qd_loader *loader, struct folder *folder,
         note(loader, folder->name, QD_MODEL_LOADING, "");
 }
 
-/* What is not there any more goes out of service. */
+/* Takes models out of service whose folders are gone. */
 static void remove_gone(struct qd_loader *loader, const struct qd_scan *scan)
 {
     size_t at = 0;
@@ -171,7 +171,7 @@ static void take_scan(struct qd_loader *loader, const struct qd_scan *scan)
     loader->wanted_from = 0;
 }
 
-/* --load-model: marks the folders of a list of names. */
+/* Marks the folders of a list of names, a value of --load-model, as wanted. */
 static void want_names(struct qd_loader *loader, const char *names)
 {
     while (*names != '\0') {
@@ -221,7 +221,7 @@ static void begin_scan(struct qd_loader *loader)
 
 /* ---- One load after the other ------------------------------------------------------------- */
 
-/* Success is an empty body, as Triton's. */
+/* Answers a call. A success has an empty body, as with Triton. */
 static void answer(struct qd_request *request, const struct qd_error *error)
 {
     if (error->status != QD_OK) {
@@ -234,7 +234,8 @@ static void answer(struct qd_request *request, const struct qd_error *error)
     request->on_answered(request);
 }
 
-/* Refuses calls that have not begun: those for a name, or, for NULL, all. */
+/* Refuses load calls for a name, or for any name if it is NULL, whose loads have not begun. Returns
+ * whether there were any. */
 static bool refuse_waiting(struct qd_loader *loader, const char *name, const char *why)
 {
     bool any = false;
@@ -254,7 +255,7 @@ static bool refuse_waiting(struct qd_loader *loader, const char *name, const cha
     return any;
 }
 
-/* Puts what was made into service. */
+/* Puts the loaded models into service. */
 static void install(struct qd_loader *loader, struct qd_load *load)
 {
     if (loader->dropped) {
@@ -272,10 +273,11 @@ static void install(struct qd_loader *loader, struct qd_load *load)
            load->name, (unsigned long long)load->models[load->model_count - 1]->signature.version,
            load->model_count, bytes,
            (unsigned long long)((qd_clock_ns() - loader->begun_ns) / QD_NS_PER_MS));
-    load->model_count = 0; /* they are the table's now */
+    load->model_count = 0; /* they belong to the table now */
 }
 
-/* A name that is nowhere but in a call that failed is kept for a while. */
+/* Logs the failure and sets the name's state. A name that is neither in service nor in the
+ * repository is kept in the index for a while. */
 static void note_failure(struct qd_loader *loader, const struct qd_load *load)
 {
     const bool in_service = qd_models_has(loader->settings.models, load->name);
@@ -298,7 +300,7 @@ static void on_loaded(struct qd_load *load)
     if (load->error.status != QD_OK)
         note_failure(loader, load);
     if (folder != NULL && load->error.status == QD_UNAVAILABLE)
-        folder->fingerprint = 0; /* it may work next time: models may have made room */
+        folder->fingerprint = 0; /* the next try may succeed: other models may have been unloaded */
     else if (folder != NULL && load->from_repository)
         folder->fingerprint = load->fingerprint;
     if (load->request != NULL)
@@ -330,8 +332,8 @@ static struct qd_load *make_load(struct qd_loader *loader, const char *name)
     return load;
 }
 
-/* A model for which the table has no room is not made: its load fails at once. False: the
- * scheduler has no room for it just now. */
+/* Begins a load. If the table has no room for the model, the load fails at once. Returns false if
+ * the scheduler has no room now, or there was no memory for the load; a timer then tries again. */
 static bool try_begin(struct qd_loader *loader, struct qd_load *load)
 {
     if (load != NULL) {
@@ -382,7 +384,8 @@ static bool polls(const struct qd_loader *loader)
     return loader->settings.mode == QD_CONTROL_POLL && !loader->stopping;
 }
 
-/* Begins what is next, or says that nothing is left. On the loop, whose timer it is. */
+/* Begins the next load, or calls on_started and on_stopped if there is none. Under the lock, and on
+ * the loop's thread, because of the timer. */
 static void go_on(struct qd_loader *loader)
 {
     if (loader->current != NULL || loader->scanning)
@@ -409,7 +412,7 @@ static void go_on(struct qd_loader *loader)
     }
 }
 
-/* The time for a scan, unless something waits for room. */
+/* Begins a scan, or goes on with loads that wait for room. */
 static void on_timer(void *context)
 {
     struct qd_loader *loader = context;
@@ -431,7 +434,7 @@ static void on_wake(void *context)
     pthread_mutex_unlock(&loader->lock);
 }
 
-/* ---- What others ask for ------------------------------------------------------------------ */
+/* ---- The interface ------------------------------------------------------------------------ */
 
 void qd_loader_start(struct qd_loader *loader,
                      void (*on_started)(void *context, const struct qd_error *error), void *context)

@@ -1,10 +1,11 @@
-/* Who is loaded when: at start, by a call, or because the repository has changed. It runs on the
- * main loop, and takes calls on any thread; the work itself is jobs (load.h).
+/* Decides which model is loaded when: at start, by a call, or because the repository has changed.
+ * It runs on the main loop, and takes calls on any thread. The loading itself is done in jobs
+ * (load.h).
  *
- * One load is made at a time, so that no two hold their files in memory together; it uses all
- * workers that have nothing else to do. Calls come before what the repository asks for, in their
- * order, and a bounded number of them waits. So two loads of one name come one after the other, and
- * an unload takes back those that are not done. */
+ * One load is made at a time, so that no two loads hold their files in memory together. A load uses
+ * all workers that have nothing else to do. Calls come before the loads that the repository asks
+ * for, in the order of the calls, and a bounded number of calls waits. So two loads of one name
+ * come one after the other, and an unload cancels loads of its name that are not done. */
 #ifndef SERVER_WORK_LOADER_H
 #define SERVER_WORK_LOADER_H
 
@@ -20,55 +21,55 @@
 
 #define QD_LOADER_WAITING_MAX 16 /* load calls */
 
-/* Everything is borrowed. */
+/* All pointers are borrowed. */
 struct qd_loader_settings {
     struct qd_models *models;
     struct qd_load_tools tools;
     enum qd_control_mode mode;
-    const char *const *load_models; /* as --load-model has them: names, with commas between some */
+    const char *const *load_models; /* values of --load-model: names, some separated by commas */
     size_t load_model_count;
     uint64_t poll_ns;
-    uint64_t load_timeout_ns; /* for calls; 0: none */
+    uint64_t load_timeout_ns; /* for calls; 0: no timeout */
 };
 
 struct qd_loader;
 
-/* NULL: out of memory or descriptors. */
+/* Returns NULL if memory or descriptors have run out. */
 struct qd_loader *qd_loader_create(const struct qd_loader_settings *settings);
-/* When it has stopped, or never started. NULL is fine. */
+/* Called when the loader has stopped, or was never started. NULL is fine. */
 void qd_loader_destroy(struct qd_loader *loader);
 
-/* On the main loop, as all before. Loads what the mode and --load-model ask for, then calls
- * `on_started`, once, which may not call the loader. `error` NULL: all is in service; otherwise it
- * is what went wrong first, and the rest is in service. */
+/* Loads what the mode and --load-model ask for, then calls `on_started` once, which must not call
+ * the loader. Its `error` is NULL if all models are in service. Otherwise it is the first error,
+ * and the other models are in service. On the main loop, as are the functions above. */
 void qd_loader_start(struct qd_loader *loader,
                      void (*on_started)(void *context, const struct qd_error *error),
                      void *context);
 
-/* On any thread, as the next four. Whether a call may load or unload `name` at all, before its body
- * has come. */
+/* Checks, before the body comes, whether a call may load or unload `name` at all. On any thread, as
+ * are the next four functions. */
 enum qd_status qd_loader_check(const struct qd_loader *loader, const char *name,
                                struct qd_error *error);
-/* The same, and that there is room for one more. */
+/* Like qd_loader_check, and also checks whether there is room for one more load. */
 enum qd_status qd_loader_try_room(struct qd_loader *loader, const char *name,
                                   struct qd_error *error);
 
-/* Calls that wait for their turn; at most QD_LOADER_WAITING_MAX. */
+/* Returns how many load calls wait, at most QD_LOADER_WAITING_MAX. */
 size_t qd_loader_waiting_count(struct qd_loader *loader);
 
-/* Takes a request whose body has come, until it is in REPLYING and its on_answered is called, on
- * any thread and soon, perhaps before this returns; it calls nothing of this. A failure is in
- * request->error, and nothing happened. */
+/* Takes a request whose body is complete. When the request is in REPLYING, calls its on_answered,
+ * on any thread, perhaps before this function returns. on_answered must return soon and must not
+ * call the loader. If the function fails, the error is in request->error, and there is no other
+ * effect. */
 enum qd_status qd_loader_load(struct qd_loader *loader, const char *name,
                               struct qd_request *request);
 
-/* Takes a name out of service, and loads of it that are not done. */
+/* Takes a name out of service, and cancels loads of it that are not done. */
 enum qd_status qd_loader_unload(struct qd_loader *loader, const char *name, struct qd_error *error);
 
-/* On the main loop. Begins nothing more of its own, but makes what calls asked for. `on_stopped`
- * comes when nothing is under way, perhaps at once; it calls nothing of this. What still is by then
- * ends sooner if the scheduler is abandoned.
- */
+/* Stops the loader: it begins no loads of its own any more, but still makes those of calls. Calls
+ * `on_stopped` when no load is left, perhaps at once; on_stopped must not call the loader. The
+ * remaining loads end sooner if the scheduler is abandoned. On the main loop. */
 void qd_loader_stop(struct qd_loader *loader, qd_callback *on_stopped, void *context);
 
 #endif

@@ -30,7 +30,7 @@ void qd_log_record_copy(char *to, size_t bytes, const char *from)
     to[count] = '\0';
 }
 
-/* A text with a bound; once something did not fit, nothing more does. */
+/* A text with a bound. After something did not fit, nothing is added any more. */
 struct list {
     char *bytes;
     size_t count;

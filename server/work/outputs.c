@@ -10,9 +10,10 @@ uint64_t qd_outputs_request_bytes(const struct qd_request *request)
     return request->message.body_bytes + qd_shm_tensors_input_bytes(&request->asked);
 }
 
-/* What comes out, for which nobody has asked for memory yet, against what came. A loaded model does
- * what its owner chose, and an operator what the request says. In shared memory there may be as
- * much as the client has made room for. */
+/* Compares the size of the outputs, whose memory is not taken yet, with that of the request. A
+ * built-in operator's outputs depend on what the request says. A loaded model does what its owner
+ * chose, so only the bound of an answer holds. Outputs in shared memory are not counted, because
+ * the client has provided the room. */
 static enum qd_status check_bytes(struct qd_request *request, const struct qk_graph_plan *plan)
 {
     const bool built_in = request->model->graph == NULL;
@@ -38,8 +39,8 @@ static enum qd_status check_bytes(struct qd_request *request, const struct qk_gr
                    bytes_max, QD_GROWTH_BYTES_MIN >> 20, QD_GROWTH_MAX, bytes);
 }
 
-/* What can be no answer is not computed. Numbers are not known yet, so one that is too long by a
- * little is refused when it has been printed. */
+/* Refuses an output that is too long for an answer, before it is computed. The numbers are not
+ * known yet, so an answer that is too long by a little is refused after it was printed. */
 static enum qd_status check_answer(struct qd_request *request, const struct qk_graph_plan *plan)
 {
     const size_t bytes = qd_oip_least_answer_bytes(&request->asked, plan->outputs);

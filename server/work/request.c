@@ -14,13 +14,13 @@
 #include "server/work/body_prefault.h"
 
 enum {
-    GROWING_BODY_BYTES = 64 << 10, /* of a body that does not say its size */
-    FIRST_BODY_BYTES = 16 << 10,   /* of one that does: more than most have, little for a promise */
+    GROWING_BODY_BYTES = 64 << 10, /* the first room of a body that does not tell its size */
+    FIRST_BODY_BYTES = 16 << 10,   /* of a body that does; most bodies have less */
 };
 
 void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint64_t first_byte_ns)
 {
-    /* The inputs behind are most of it, and cleared by whoever reads some. */
+    /* The inputs at the end are most of the struct. The code that reads inputs clears them. */
     memset(request, 0, offsetof(struct qd_request, asked.call.inputs));
     request->error.status = QD_OK;
     request->error.reason = QD_REASON_OTHER;
@@ -32,7 +32,7 @@ void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint6
     qd_arena_init(&request->arena, memory);
 }
 
-/* All of its arena goes, and with it the body, and the stream that may lie there. */
+/* Frees the arena, and with it the body and the stream that may lie there. */
 static void empty_arena(struct qd_request *request)
 {
     if (request->stream != NULL)
@@ -102,7 +102,8 @@ enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes)
         bytes = FIRST_BODY_BYTES;
     }
     request->body.bytes = qd_arena_reserve(arena, bytes);
-    /* What does not count yet would be refused later, after it was sent in vain. */
+    /* Checks now whether there is room for bytes that do not count yet. Otherwise they would be
+     * refused later, after the client has sent them in vain. */
     if (request->body.bytes != NULL && bytes > qd_arena_committed(arena, request->body.bytes) &&
         !qd_memory_has_room(arena->memory, bytes)) {
         arena->refused_bytes = bytes;
@@ -115,9 +116,10 @@ enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes)
     return QD_OK;
 }
 
-/* A small block counts whole, so a head that promises one gets the first of it, and all of it when
- * that is full. A body that nobody has said the size of gets some room first, too, and then all
- * that there may be, of which only what comes counts. So a body is copied once at most. */
+/* Grows the body's room. A small block counts as a whole, so a head that promises a small body
+ * first gets FIRST_BODY_BYTES, and all of it when they are full. A body of unknown size gets some
+ * room first, too. Then it gets as much as there may be, of which only the bytes that come count.
+ * So a body is copied once at most. */
 static bool grow_body(struct qd_request *request, size_t bytes, uint64_t bytes_max)
 {
     struct qd_arena *arena = &request->arena;
@@ -157,11 +159,11 @@ size_t qd_request_body_room(struct qd_request *request, size_t placed)
         qd_arena_commit(&request->arena, request->body.bytes, wanted);
     const size_t end = qd_body_prefault_end(request);
     if (qd_request_has_lost_body(request))
-        return 0; /* the next of it is refused */
+        return 0; /* the next bytes are refused */
     return (end < request->body.capacity ? end : request->body.capacity) - old;
 }
 
-/* Returns how many it has taken. */
+/* Returns how many bytes it has taken. */
 static size_t take(struct qd_request *request, const char *bytes, size_t count, uint64_t bytes_max)
 {
     const bool small = request->body.count_max != 0;
@@ -246,7 +248,8 @@ void qd_request_stages(const struct qd_request *request, uint64_t stage_ns[QD_ST
     stage_ns[QD_STAGE_SEND] = request->spent_ns[QD_REPLYING];
 }
 
-/* "compute;dur=1.234". Writes up to 16 bytes beyond: a name is copied as words. */
+/* Prints "compute;dur=1.234". Returns the end. Writes up to 16 bytes beyond it, because a name is
+ * copied as words. */
 static char *print_stage(enum qd_stage stage, uint64_t us, char *at)
 {
     static const struct {
@@ -267,7 +270,7 @@ static char *print_stage(enum qd_stage stage, uint64_t us, char *at)
     return at;
 }
 
-/* Server-Timing: the stages that it got to, in milliseconds. */
+/* Prints Server-Timing: the stages that the request has left, in milliseconds. */
 static void print_timing(const struct qd_request *request, char *at)
 {
     uint64_t stage_ns[QD_STAGE_COUNT];

@@ -1,9 +1,10 @@
-/* One HTTP request: its state, its clock, its memory.
+/* One HTTP request: its state, its times, its memory.
  *
- * The state says who may touch it: its loop's thread in READING, QUEUED, REPLYING and DONE, the
- * workers that have it in DECODING, RUNNING and ENCODING, from each of which it may go back to
- * QUEUED, and on from there. One that loads a model is the loader's from QUEUED on, until it is
- * told (on_answered). */
+ * The state says which thread may use the request. In READING, QUEUED, REPLYING and DONE it is the
+ * thread of the request's loop. In DECODING, RUNNING and ENCODING it is the workers that have the
+ * request; from each of these states the request may go back to QUEUED, and go on from there. A
+ * request that loads a model belongs to the loader from QUEUED on, until the loader calls
+ * on_answered. */
 #ifndef SERVER_WORK_REQUEST_H
 #define SERVER_WORK_REQUEST_H
 
@@ -22,24 +23,24 @@
 #include "server/work/scheduler/loop.h"
 #include "server/work/stream.h"
 
-#define QD_REQUEST_HEADER_COUNT_MAX 12 /* the console's five, CORS' and a trace's */
-#define QD_USER_BYTES 65               /* with the NUL at its end */
+#define QD_REQUEST_HEADER_COUNT_MAX 12 /* five of the console, and those of CORS and of a trace */
+#define QD_USER_BYTES 65               /* with its NUL */
 
-/* Of a distributed trace (W3C Trace Context); "": of none. */
+/* A distributed trace (W3C Trace Context). All texts are "" if there is none. */
 struct qd_trace {
     char trace_id[33];
-    char parent_id[17]; /* the caller's span, and this request's own: */
+    char parent_id[17]; /* the caller's span */
     char span_id[17];
-    char response[56]; /* what the answer says of it */
+    char response[56]; /* the answer's traceresponse */
 };
 
 enum qd_request_state {
-    QD_READING,  /* from the first byte seen to the last */
-    QD_QUEUED,   /* for a worker: its first, or one to go on */
+    QD_READING,  /* from the first byte to the last */
+    QD_QUEUED,   /* waiting for a worker, to begin or to go on */
     QD_DECODING, /* reading, converting numbers, planning */
-    QD_RUNNING,  /* the operator packs and computes */
+    QD_RUNNING,  /* packing and computing */
     QD_ENCODING,
-    QD_REPLYING, /* the answer stands */
+    QD_REPLYING, /* the answer is complete */
     QD_DONE,
     QD_REQUEST_STATE_COUNT
 };
@@ -48,113 +49,121 @@ struct qd_request;
 
 /* A request's body, while it comes and as long as it is kept. */
 struct qd_body {
-    bool is_kept; /* false: what comes is dropped */
+    bool is_kept; /* if false, the bytes are discarded */
     char *bytes;
     size_t capacity;
-    size_t count_said;                 /* by the head, where capacity is less; 0: it is not */
-    struct qd_body_prefault *prefault; /* of its pages (body_prefault.h); NULL: none */
-    /* On the request's loop's thread: the pages are there, and qd_request_take_body takes more. */
+    size_t count_said;                 /* the size in the head, if capacity is less; otherwise 0 */
+    struct qd_body_prefault *prefault; /* under way (body_prefault.h); NULL if none is */
+    /* Called on the request's loop's thread when the pages are there, and qd_request_take_body
+     * takes more bytes. */
     void (*on_room)(struct qd_request *request);
-    uint64_t count;     /* of bytes that came, kept or not */
-    uint64_t count_max; /* where less than --max-body-bytes is enough; 0: it is not */
+    uint64_t count;     /* how many bytes have come, kept or not */
+    uint64_t count_max; /* a smaller maximum than --max-body-bytes; 0 if there is none */
 };
 
 struct qd_request {
     enum qd_request_state state;
-    uint64_t since_ns; /* when it entered the state */
+    uint64_t since_ns; /* when the request entered the state */
     uint64_t spent_ns[QD_REQUEST_STATE_COUNT];
-    unsigned left; /* bit i: it was in that state, and is not any more */
+    unsigned left; /* bit i: the request has left state i */
     struct qd_arena arena;
 
     struct qd_answer answer;  /* from REPLYING on */
-    unsigned retry_after_s;   /* for a refusal with Retry-After; 0: the least */
-    struct qd_stream *stream; /* closed with the request, or its refusal; NULL: there is none */
-    /* Of any answer, also of a refusal. Borrowed for as long as the request is there. */
+    unsigned retry_after_s;   /* for a refusal with Retry-After; 0: the shortest */
+    struct qd_stream *stream; /* closed with the request, or when it is refused; NULL if none */
+    /* For any answer, including a refusal. Borrowed as long as the request lives. */
     struct qd_header headers[QD_REQUEST_HEADER_COUNT_MAX];
     size_t header_count;
 
-    /* For the access log. NULL: nobody reads one, or malloc failed. */
+    /* For the access log. NULL if there is no access log, or malloc failed. */
     struct qd_log_record *log_record;
 
     struct qd_body body;
-    /* When the body is complete. True: it is in REPLYING. NULL: the answer stands already. */
+    /* Called when the body is complete. Returns true if the request is in REPLYING. NULL if the
+     * answer is already complete. */
     bool (*end)(void *context, struct qd_request *request);
 
-    struct qd_model *model; /* a reference, until the request is destroyed; NULL: none */
+    struct qd_model *model; /* a reference, until the request is destroyed; NULL if none */
 
-    const char *name; /* of the model, or of the region of shared memory, that a call is about; in
-                       * the arena. NULL: of none */
+    /* Of the model or the shared memory region that a call is about, in the arena. NULL if none. */
+    const char *name;
 
-    /* An inference; message.signature is NULL for all else. */
-    enum qd_coding coding;        /* of the body as it comes; message.body is inflated */
-    enum qd_coding answer_coding; /* that the client wants, and --compress-answers grants */
+    /* Of an inference. message.signature is NULL for all other requests. */
+    enum qd_coding coding;        /* of the body on the wire; message.body is inflated */
+    enum qd_coding answer_coding; /* what the client accepts and --compress-answers allows */
     struct qd_oip_message message;
-    struct qd_inference *inference; /* infer.c's, in the arena; NULL: none is on its way */
-    void (*on_answered)(struct qd_request *request); /* an inference's: on its loop's thread */
+    struct qd_inference *inference; /* private to infer.c, in the arena; NULL if there is none */
+    /* Called when the answer is complete. Of an inference: on the request's loop's thread. */
+    void (*on_answered)(struct qd_request *request);
 
-    struct qd_loop *loop; /* that has its connection */
-    struct qd_post post;  /* to that, of who answers on another thread */
-    void *connection;     /* the listener's own */
+    struct qd_loop *loop; /* the loop of the connection */
+    struct qd_post post;  /* used by another thread to hand the answer to `loop` */
+    void *connection;     /* belongs to the listener */
 
-    struct qd_oip_asked asked; /* an inference's, as far as it was read */
+    struct qd_oip_asked asked; /* what an inference asks for, as far as it was read */
 
-    /* Texts, that qd_request_init does not clear: they are more than all the rest. */
-    struct qd_error error;    /* status QD_OK: none so far */
-    char user[QD_USER_BYTES]; /* the name of the token it came with; "": none was asked for */
+    /* Texts. qd_request_init does not clear them as a whole, because they are larger than all the
+     * rest. */
+    struct qd_error error;    /* status QD_OK if there is none */
+    char user[QD_USER_BYTES]; /* the name of the request's token; "" if none was needed */
     struct qd_trace trace;
-    char server_timing[256]; /* Server-Timing, from REPLYING on: six stages of 35 bytes at most */
+    char server_timing[256]; /* from REPLYING on: six stages of at most 35 bytes */
 };
 
-/* Starts in READING, since first_byte_ns. */
+/* Initializes a request, which is in READING since first_byte_ns. */
 void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint64_t first_byte_ns);
-/* The answer's bytes go with it, and its hold on the model. */
+/* Frees the arena, including the answer's bytes, and releases the model. */
 void qd_request_deinit(struct qd_request *request);
 
-/* The same in memory of malloc's. NULL: it failed. */
+/* Like qd_request_init, in memory from malloc. Returns NULL if malloc failed. */
 struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_byte_ns);
 void qd_request_destroy(struct qd_request *request);
 
-/* The only way to change the state. Asserts that the step is one of those in request.c's table, and
- * books the time since the last one. */
+/* Changes the state. No other function does. Asserts that the step is in request.c's table, and
+ * adds the time since the last step to spent_ns. */
 void qd_request_advance(struct qd_request *request, enum qd_request_state to);
 
-/* The same, of somebody who has just read the clock. */
+/* Like qd_request_advance, for a caller that already has the time. */
 void qd_request_advance_at(struct qd_request *request, enum qd_request_state to, uint64_t now_ns);
 
-/* For its answer. Both texts are borrowed. */
+/* Adds a header to the answer. Both texts are borrowed. */
 void qd_request_add_header(struct qd_request *request, const char *name, const char *value);
 
-/* Keeps the body, with room for so many bytes of it, in one piece. They count as they come. */
+/* Keeps the body, with room for `bytes` bytes in one piece. Bytes count as used memory when they
+ * come. */
 enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes);
-/* So many bytes may be written behind those that are there and `placed` more, which are to be taken
- * before them. 0: none without a call of qd_request_take_body. */
+/* Returns how many bytes may be written at body.bytes + body.count + placed. The `placed` bytes
+ * before them were written earlier but not taken yet. Returns 0 if bytes can only be passed to
+ * qd_request_take_body. */
 size_t qd_request_body_room(struct qd_request *request, size_t placed);
-/* Appends to a kept body, and grows it if it has to; only counts any other. They may be in their
- * place already. A failure is in request->error, drops the body, and only counts all that still
- * comes. bytes_max: --max-body-bytes. Returns how many it has taken: all, or less while pages are
- * being made for the others, and on_room comes. */
+/* Appends bytes to a kept body, which grows if needed. Only counts the bytes of a body that is not
+ * kept. The bytes may already be in their place. If this fails, the error is in request->error, the
+ * body is dropped, and all further bytes are only counted. bytes_max: --max-body-bytes. Returns how
+ * many bytes were taken: all, or fewer while pages are prefaulted for the rest, until on_room. */
 size_t qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
                             uint64_t bytes_max);
-/* Nobody looks at it any more: what it held is free for others, unless it is small. Not while its
- * pages are being made. It may have gone before. */
+/* Drops the body, because it is not read any more. Its memory is free for other requests, unless
+ * the body is small. Not while its pages are prefaulted. The body may have been dropped before. */
 void qd_request_drop_body(struct qd_request *request);
 
-/* Its last byte is there. An inference's body may still be lost until it is kept (arena.h). Not
- * QD_OK: it is lost, and request->error says so. */
+/* Called when the body is complete. An inference's body may still be lost until
+ * qd_request_keep_body (arena.h). Fails if the body is already lost; the error is in
+ * request->error. */
 enum qd_status qd_request_end_body(struct qd_request *request);
-/* Whether it was lost. */
+/* Returns whether the body was lost. */
 bool qd_request_has_lost_body(const struct qd_request *request);
-/* Work on it begins. */
+/* Called when work on the body begins: the body cannot be lost any more. Fails as
+ * qd_request_end_body does. */
 enum qd_status qd_request_keep_body(struct qd_request *request);
 
-/* To REPLYING, with the answer made from request->error. All else in the arena goes: not on a
- * worker, since the scheduler's slots lie there. */
+/* Makes the answer from request->error, and advances to REPLYING. Everything else in the arena is
+ * freed. Not on a worker, because the scheduler's slots are in the arena. */
 void qd_request_refuse(struct qd_request *request);
 
-/* To REPLYING, with server_timing filled from spent_ns. */
+/* Advances to REPLYING, and fills server_timing from spent_ns. */
 void qd_request_reply(struct qd_request *request);
 
-/* Stage durations; TOTAL is the sum of all but SEND. */
+/* Sets stage_ns to the durations of the stages. TOTAL is the sum of all stages but SEND. */
 void qd_request_stages(const struct qd_request *request, uint64_t stage_ns[QD_STAGE_COUNT]);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "server/memory/arena.h"
 
-enum { MODEL_NS = 50000 }; /* to look at one, when the system remembers it */
+enum { MODEL_NS = 50000 }; /* to read one folder that is in the system's cache */
 
 static struct qd_scan *scan_of(struct qd_job *job)
 {
@@ -26,7 +26,7 @@ static void look(struct qd_scan *scan, struct qd_scan_entry *entry)
     qd_arena_deinit(&scan->folder_arena);
 }
 
-/* There is one slot, so it is never on two threads. */
+/* There is one slot, so only one thread runs units at a time. */
 static void run(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
     struct qd_scan *scan = scan_of(job);

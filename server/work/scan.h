@@ -1,4 +1,4 @@
-/* A job that looks at a whole repository, and says what is there and how it differs from before. */
+/* A job that scans a whole repository: it lists the models, with a fingerprint of each folder. */
 #ifndef SERVER_WORK_SCAN_H
 #define SERVER_WORK_SCAN_H
 
@@ -13,7 +13,7 @@
 struct qd_scan_entry {
     const char *name;
     uint64_t fingerprint;
-    const char *failure; /* why its folder cannot be looked at; NULL: it can */
+    const char *failure; /* why its folder cannot be read; NULL if it can */
 };
 
 struct qd_scan {
@@ -21,22 +21,23 @@ struct qd_scan {
     void (*on_done)(struct qd_scan *scan);
     void *context;
 
-    /* When it is done: sorted by name, in the arena. */
-    struct qd_error error; /* QD_OK: the list is whole */
+    /* Valid when the scan is done. Sorted by name, in the arena. */
+    struct qd_error error; /* QD_OK if the list is complete */
     struct qd_scan_entry *entries;
     size_t count;
 
-    /* Its own. */
+    /* Private. */
     struct qd_job job;
     struct qd_worker_slot slot;
     struct qd_arena arena;
     struct qd_arena folder_arena;
 };
 
-/* on_done comes on `loop`. False: the scheduler's queue is full. `memory`: the models' own. */
+/* Submits a scan. Calls on_done on `loop`. Returns false if the scheduler's queue is full. `memory`
+ * is that of models. */
 bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct qd_loop *loop,
                     struct qd_memory *memory);
-/* Gives the entries back, after on_done. */
+/* Frees the entries. Called after on_done. */
 void qd_scan_clear(struct qd_scan *scan);
 
 #endif

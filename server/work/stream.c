@@ -18,7 +18,7 @@ bool qd_stream_fill(struct qd_stream *stream)
         stream->end += part.count;
         stream->ended = !more;
     }
-    assert(stream->ended || stream->end > 0); /* else a unit has no room at all */
+    assert(stream->ended || stream->end > 0); /* otherwise a unit is larger than the buffer */
     return stream->begin < stream->end;
 }
 

@@ -1,5 +1,5 @@
-/* A text that is made while it is sent: by units, in a room of its own. So one of any size takes
- * that room and no more, and whoever makes it gives way in between. */
+/* A text that is printed while it is sent: in units, into a buffer of fixed size. So a text of any
+ * size takes no more memory than that, and printing gives way between the units. */
 #ifndef SERVER_WORK_STREAM_H
 #define SERVER_WORK_STREAM_H
 
@@ -8,25 +8,26 @@
 
 #include "server/memory/text.h"
 
-/* Any unit is much smaller: a histogram is up to 8 KiB, the gauges of 16 listeners are 11. A fresh
- * server's metrics fit as a whole. */
+/* The size of the buffer. Every unit is much smaller: a histogram has up to 8 KiB, the gauges of 16
+ * listeners have 11. A fresh server's metrics fit as a whole. */
 #define QD_STREAM_BYTES (64u << 10)
 
 struct qd_stream {
-    /* Prints the next unit. False: it was the last. One for which the text has no room (it has
-     * failed then) is the next again. */
+    /* Prints the next unit. Returns false if it was the last. A unit that does not fit into the
+     * text, which has failed then, is printed again by the next call. */
     bool (*print)(struct qd_stream *stream, struct qd_text *text);
-    void (*close)(struct qd_stream *stream); /* nobody reads it any more */
-    bool ended;                              /* all units are printed */
-    size_t begin, end;                       /* what is printed, and not read yet */
+    void (*close)(struct qd_stream *stream); /* called when the stream is no longer read */
+    bool ended;                              /* all units have been printed */
+    size_t begin, end;                       /* the bytes that are printed but not read yet */
     char room[QD_STREAM_BYTES];
 };
 
-/* Prints as many units as there is room for, once all before is read. False: there is nothing more
- * to read. Before the first call all but the functions is 0. */
+/* Prints as many units as there is room for, if all bytes before them are read. Returns false if
+ * there is nothing more to read. Before the first call, all fields but the functions are 0. */
 bool qd_stream_fill(struct qd_stream *stream);
 
-/* The next bytes, as many as there are, if not more than `count`. 0: these were all. */
+/* Reads the next bytes, at most `count`. Returns how many it has read: fewer than `count` only at
+ * the end of the text. */
 size_t qd_stream_read(struct qd_stream *stream, char *bytes, size_t count);
 
 #endif

@@ -10,8 +10,8 @@
 
 enum { SLICE_NS = 100000 };
 
-/* Of sched_setattr(2), in its first version. glibc has it since 2.41, and the kernel's header does
- * not go with glibc's before. */
+/* The first version of sched_setattr(2)'s struct. glibc declares it since 2.41, and the kernel's
+ * header conflicts with older versions of glibc. */
 struct attributes {
     uint32_t size;
     uint32_t policy;

@@ -16,9 +16,9 @@ enum { NO_EVENT = -1 };
 struct qd_loop {
     uv_loop_t uv;
     struct qd_handle *posted;
-    pthread_mutex_t lock; /* over the posts that nobody has called yet */
+    pthread_mutex_t lock; /* protects the list of posts that are not called yet */
     struct qd_post *first_post;
-    struct qd_post **last_link; /* the pointer that the next one goes to */
+    struct qd_post **last_link; /* where the next post is linked */
 };
 
 struct qd_handle {
@@ -28,13 +28,13 @@ struct qd_handle {
         uv_signal_t signal;
         uv_prepare_t prepare;
         uv_timer_t timer;
-    } uv;      /* first, so that both pointers are one */
-    int event; /* of an async handle: an eventfd that the loop polls; NO_EVENT: it is another */
+    } uv;      /* first, so that a pointer to it is one to the handle */
+    int event; /* of an async handle: the eventfd that the loop polls; otherwise NO_EVENT */
     qd_callback *callback;
     void *context;
 };
 
-/* All that are there by now: they may post more. */
+/* Calls all posts that are in the list now. A call may post more. */
 static void on_posted(void *context)
 {
     struct qd_loop *loop = context;
@@ -76,8 +76,8 @@ void qd_loop_destroy(struct qd_loop *loop)
     on_posted(loop);
     assert(loop->first_post == NULL);
     qd_handle_destroy(loop->posted);
-    while (uv_run(&loop->uv, UV_RUN_DEFAULT) != 0) { /* the handles' closing ends here */
-    } /* again after a stop that came when nothing ran */
+    while (uv_run(&loop->uv, UV_RUN_DEFAULT) != 0) { /* finishes closing the handles */
+    } /* runs again if qd_loop_stop was called while the loop did not run */
     int result = uv_loop_close(&loop->uv);
     assert(result == 0);
     (void)result;
@@ -117,7 +117,7 @@ bool qd_loop_is_ready(struct qd_loop *loop)
 uint64_t qd_loop_memory_bytes(void)
 {
     uint64_t total = uv_get_total_memory();
-    uint64_t limit = uv_get_constrained_memory(); /* 0, or more than there is: none */
+    uint64_t limit = uv_get_constrained_memory(); /* no limit if 0, or more than the machine has */
     return limit == 0 || (total != 0 && total < limit) ? total : limit;
 }
 
@@ -149,7 +149,8 @@ static void on_closed(uv_handle_t *uv)
     free(uv);
 }
 
-/* `result` is what its start said: a handle that did not start goes again. */
+/* Returns the handle, or destroys it and returns NULL if it did not start. `result` is what libuv's
+ * start function returned. */
 static struct qd_handle *started(struct qd_handle *handle, int result)
 {
     if (result != 0) {
@@ -194,7 +195,7 @@ static void on_timer(uv_timer_t *timer)
     call(timer);
 }
 
-/* The count goes first: who sends from now on is called for again. */
+/* Reads the count before the call, so that a send from now on leads to another call. */
 static void on_event(uv_poll_t *poll, int status, int events)
 {
     (void)status;
@@ -244,7 +245,7 @@ struct qd_handle *qd_loop_timer(struct qd_loop *loop, qd_callback *callback, voi
 
 void qd_timer_start(struct qd_handle *timer, uint64_t first_ms, uint64_t repeat_ms)
 {
-    uv_update_time(timer->uv.timer.loop); /* libuv counts from when it woke */
+    uv_update_time(timer->uv.timer.loop); /* otherwise libuv counts from when it woke */
     uv_timer_start(&timer->uv.timer, on_timer, first_ms, repeat_ms);
 }
 
@@ -253,8 +254,8 @@ void qd_timer_stop(struct qd_handle *timer)
     uv_timer_stop(&timer->uv.timer);
 }
 
-/* Not a uv_async_t: libuv spins, on the loop's thread, until a sender that has lost its CPU in the
- * middle of its call gets one again. */
+/* Uses an eventfd and not a uv_async_t. With a uv_async_t, libuv spins on the loop's thread if a
+ * sender loses its CPU in the middle of its call, until the sender gets a CPU again. */
 struct qd_handle *qd_loop_async(struct qd_loop *loop, qd_callback *callback, void *context)
 {
     struct qd_handle *handle = handle_create(callback, context);
@@ -270,7 +271,8 @@ struct qd_handle *qd_loop_async(struct qd_loop *loop, qd_callback *callback, voi
     return started(handle, uv_poll_start(&handle->uv.poll, UV_READABLE, on_event));
 }
 
-/* It fails only where the loop has not read 2^64 - 2 of them, and then it is ready anyway. */
+/* The write fails only if the loop has not read 2^64 - 2 earlier sends. The eventfd is readable
+ * then anyway. */
 void qd_async_send(struct qd_handle *async)
 {
     (void)eventfd_write(async->event, 1);

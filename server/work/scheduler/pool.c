@@ -13,30 +13,30 @@
 
 #include "server/work/scheduler/cpu_yield.h"
 
-enum { STACK_BYTES = 8 << 20 }; /* as libuv's pool has them */
+enum { STACK_BYTES = 8 << 20 }; /* as in libuv's pool */
 
 struct thread {
     pid_t id;
     sem_t wake;
-    bool moved;        /* by who woke it: */
-    cpu_set_t allowed; /* its CPUs before */
+    bool moved;        /* the thread that woke it took a CPU from it */
+    cpu_set_t allowed; /* the CPUs it might use before */
 };
 
 struct qd_pool {
     void (*body)(void *context, unsigned index);
     void *context;
-    sem_t returned; /* bodies */
+    sem_t returned; /* counts the bodies that have returned */
     int nice;
     unsigned thread_count;
     struct thread threads[];
 };
 
-/* What libuv has of the threads, until the loop has heard of their ends; the pool may be gone then.
- */
+/* libuv's work items of the threads. They live until the loop has heard that all have ended, when
+ * the pool may already be gone. */
 struct items {
     unsigned left;
     struct item {
-        uv_work_t uv; /* first, so that both pointers are one */
+        uv_work_t uv; /* first, so that a pointer to it is one to the item */
         struct qd_pool *pool;
         unsigned index;
         struct items *all;
@@ -65,7 +65,7 @@ bool qd_pool_can_start(unsigned thread_count)
         return false;
     }
     unsigned started = 0;
-    uv_mutex_lock(&gate); /* all of them at the same time */
+    uv_mutex_lock(&gate); /* so that all of them exist at the same time */
     while (started < thread_count &&
            uv_thread_create_ex(&threads[started], &options, pass, &gate) == 0)
         started++;
@@ -77,9 +77,10 @@ bool qd_pool_can_start(unsigned thread_count)
     return started == thread_count;
 }
 
-/* ---- The threads' lives ------------------------------------------------------------------- */
+/* ---- What a thread does ------------------------------------------------------------------- */
 
-/* This thread alone: Linux has a niceness for each. Who may not read it stays as it is. */
+/* Raises the niceness of the calling thread only: on Linux each thread has its own. Does nothing if
+ * the thread's niceness cannot be read. */
 static void be_nice(int more)
 {
     errno = 0;
@@ -102,7 +103,7 @@ static void on_work(uv_work_t *uv)
 static void on_done(uv_work_t *uv, int status)
 {
     struct items *all = ((struct item *)uv)->all;
-    (void)status; /* nobody cancels it */
+    (void)status; /* the item is never cancelled */
     if (--all->left == 0)
         free(all);
 }
@@ -120,7 +121,7 @@ static void start(struct qd_pool *pool, struct qd_loop *loop, struct items *item
         item->all = items;
         sem_init(&pool->threads[i].wake, 0, 0);
         int result = uv_queue_work(qd_loop_uv(loop), &item->uv, on_work, on_done);
-        assert(result == 0); /* it only refuses a missing callback */
+        assert(result == 0); /* it fails only without a callback */
         (void)result;
     }
 }
@@ -146,7 +147,7 @@ struct qd_pool *qd_pool_create(struct qd_loop *loop, unsigned thread_count, int 
 
 static void wait_for(sem_t *semaphore)
 {
-    while (sem_wait(semaphore) != 0) { /* EINTR: a signal's handler ran here */
+    while (sem_wait(semaphore) != 0) { /* EINTR: a signal handler ran on this thread */
     }
 }
 
@@ -178,7 +179,8 @@ void qd_pool_wake(struct qd_pool *pool, unsigned index)
     sem_post(&pool->threads[index].wake);
 }
 
-/* Where one of these calls is forbidden, or has no other CPU to give, the kernel chooses. */
+/* Takes `cpu` from the CPUs of a sleeping thread, so that it wakes on another one. Returns false if
+ * one of the system calls is forbidden or the thread has no other CPU. The kernel then chooses. */
 static bool move_from(int cpu, struct thread *thread)
 {
     cpu_set_t others;

@@ -26,7 +26,7 @@ void qd_job_list_remove(struct qd_job_list *list, struct qd_job *job)
 void qd_queue_append(struct qd_queue *queue, struct qd_job *job)
 {
     job->arrival = queue->arrivals++;
-    job->queued_level = job->taken ? job->level : QD_LEVEL_UNREAD; /* the job may change its own */
+    job->queued_level = job->taken ? job->level : QD_LEVEL_UNREAD; /* `level` may change */
     job->queued = true;
     qd_job_list_append(&queue->levels[job->queued_level], job);
     atomic_fetch_add(&queue->count, 1);
@@ -36,7 +36,8 @@ void qd_queue_append(struct qd_queue *queue, struct qd_job *job)
 
 bool qd_queue_hold(struct qd_queue *queue, struct qd_job *job)
 {
-    /* Counted before it is asked: whoever makes room meanwhile sees that somebody waits for it. */
+    /* Counts the job before it calls may_start, so that a thread that frees memory meanwhile sees
+     * that a job waits for it. */
     atomic_fetch_add(&queue->held_count, 1);
     if (job->code->may_start(job, queue->held.head != NULL)) {
         atomic_fetch_sub(&queue->held_count, 1);

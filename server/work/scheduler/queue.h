@@ -1,9 +1,10 @@
-/* The jobs that wait for a worker, in order. It belongs to the scheduler, which holds its lock.
+/* The queue of jobs that wait for a worker. It belongs to the scheduler, which holds its lock when
+ * it calls these functions.
  *
- * A level is a line of its own, first come, first served. Who is taken next is the first of the
- * lowest level that has any; but every QD_QUEUE_OLDEST_EVERY-th time it is the one that has waited
- * longest, whatever its level. So a higher level comes first, and none starves: a job that waits
- * behind n others is taken after at most QD_QUEUE_OLDEST_EVERY * (n + 1) jobs. */
+ * Within a level, jobs are taken in the order in which they came. Usually the first job of the
+ * lowest nonempty level is taken next. Every QD_QUEUE_OLDEST_EVERY-th time it is the job that has
+ * waited longest, whatever its level. So lower levels come first, and no job starves: a job that
+ * waits behind n other jobs is taken after at most QD_QUEUE_OLDEST_EVERY * (n + 1) jobs. */
 #ifndef SERVER_WORK_SCHEDULER_QUEUE_H
 #define SERVER_WORK_SCHEDULER_QUEUE_H
 
@@ -16,7 +17,7 @@
 
 enum { QD_QUEUE_OLDEST_EVERY = 16 };
 
-/* Jobs, linked by their own `next` and `previous`: each is in one list at most. */
+/* A list of jobs, linked by their `next` and `previous`. A job is in at most one list. */
 struct qd_job_list {
     struct qd_job *head;
     struct qd_job *tail;
@@ -27,31 +28,32 @@ void qd_job_list_remove(struct qd_job_list *list, struct qd_job *job);
 
 struct qd_queue {
     struct qd_job_list levels[QD_LEVEL_COUNT];
-    atomic_size_t count;      /* who only looks at this needs no lock */
-    atomic_size_t new_count;  /* whom no worker has had yet, with those that are held: */
-    struct qd_job_list held;  /* nobody takes them; who came first comes first */
-    atomic_size_t held_count; /* with the one whose may_start is being asked */
-    uint64_t arrivals;        /* in all, for who has waited longest */
+    atomic_size_t count;      /* may be read without the lock */
+    atomic_size_t new_count;  /* jobs that no worker has taken yet, including the held ones */
+    struct qd_job_list held;  /* jobs that may not start yet, in order of arrival */
+    atomic_size_t held_count; /* including a job whose may_start is being called */
+    uint64_t arrivals;        /* of all jobs so far, to find the one that has waited longest */
     unsigned takes;
 };
 
-/* At its level's end; of a new one that is QD_LEVEL_UNREAD. */
+/* Appends the job to its level. A new job's level is QD_LEVEL_UNREAD. */
 void qd_queue_append(struct qd_queue *queue, struct qd_job *job);
-/* A new job, whose code has a may_start. True: it may not start, and is held. */
+/* Calls may_start, which its code must have, for a new job. Holds the job and returns true if it
+ * may not start yet. Otherwise returns false, and does not append the job. */
 bool qd_queue_hold(struct qd_queue *queue, struct qd_job *job);
-/* Appends of those that are held who may start by now, and whose deadline has passed. */
+/* Appends the held jobs that may start by now, and those whose deadline has passed. */
 void qd_queue_release(struct qd_queue *queue, uint64_t now_ns);
-/* From wherever it waits. */
+/* Removes the job from the list in which it waits. */
 void qd_queue_remove(struct qd_queue *queue, struct qd_job *job);
 
-/* Of the lowest level that has any. NULL: nothing waits. */
+/* Returns the first job of the lowest nonempty level, or NULL if the queue is empty. */
 struct qd_job *qd_queue_first(const struct qd_queue *queue);
-/* NULL: nothing waits. */
+/* Removes and returns the job that is next, or returns NULL if the queue is empty. */
 struct qd_job *qd_queue_take(struct qd_queue *queue);
 
-/* Whether somebody waits for whom a job of this level steps back: one of a lower level. Whose level
- * is not known yet counts for those that are behind QD_LEVEL_DEFAULT: for the others it would only
- * cost them both. */
+/* Returns whether a job of this level has to step back because a job of a lower level waits. A
+ * waiting job whose level is not known yet counts only if `level` is behind QD_LEVEL_DEFAULT. For a
+ * job of another level, stepping back would only cost time, its own and the waiting job's. */
 bool qd_queue_has_before(const struct qd_queue *queue, unsigned level);
 
 #endif

@@ -10,32 +10,33 @@
 
 enum {
     NOBODY = -1,
-    INTERVAL_JOBS = 8, /* how many jobs' intervals make the mean, more or less */
+    INTERVAL_JOBS = 8, /* over about how many jobs the mean interval is taken */
 };
 
-/* A job is in the queue, or on a worker, or on its way to its loop. Workers have slots of a job
- * that has a phase; while others may join, it is in `open`. */
+/* A job is in the queue, on one or more workers, or on its way to its loop. Workers have slots of a
+ * job that has a phase. While other workers may join, the job is in `open`. */
 struct qd_scheduler {
     struct qd_time_slice_signs signs;
     struct qd_pool *pool;
-    size_t new_max; /* jobs that no worker has had yet */
+    size_t new_max; /* how many jobs may wait that no worker has taken yet */
     size_t worker_count;
-    atomic_size_t news; /* counts what a worker that watches wants to see */
+    atomic_size_t news; /* counts the events for which a watching worker looks */
     bool loop_computes;
 
-    pthread_mutex_t lock; /* over all below, and the jobs' own fields that are not atomic */
+    pthread_mutex_t lock; /* protects all below, and private non-atomic fields of jobs */
     struct qd_job_list open;
     bool ending;
-    uint64_t interval_ns; /* from one job's end to the next, while there was always one to do */
-    uint64_t last_end_ns; /* of a job */
-    uint64_t expected_ns; /* until then somebody who was woken should be there; 0: is there */
-    size_t watching;      /* workers that are awake, and will see what comes */
+    uint64_t interval_ns; /* mean time between the ends of jobs, without idle time */
+    uint64_t last_end_ns; /* when the last job ended */
+    uint64_t expected_ns; /* when a worker that was woken should have come by; 0: it has come */
+    size_t watching;      /* workers without a job that are awake, and notice new work */
     int idle;             /* the worker that fell asleep last, or NOBODY */
     size_t idle_count;
-    int next_idle[]; /* of each worker that sleeps, the one that did before it */
+    int next_idle[]; /* for each sleeping worker, the one that fell asleep before it */
 };
 
-/* How long this loop has computed inline in this iteration, beyond QD_GIVING_NS for each job. */
+/* How long this thread's loop has computed inline in this iteration, beyond QD_GIVING_NS for each
+ * job. */
 static _Thread_local uint64_t inline_ns_used;
 
 /* ---- The queue ---------------------------------------------------------------------------- */
@@ -46,7 +47,7 @@ static void enqueue(struct qd_scheduler *scheduler, struct qd_job *job)
     atomic_fetch_add(&scheduler->news, 1);
 }
 
-/* ---- Who helps whom ----------------------------------------------------------------------- */
+/* ---- Helpers ------------------------------------------------------------------------------ */
 
 size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count)
 {
@@ -59,8 +60,9 @@ size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t work
     return shares > 1 ? shares : 1;
 }
 
-/* A phase to join. For who is awake anyway even one unit is worth it; to wake somebody, the rest
- * has to be. None at the end, or who has just left one for that would come back. */
+/* Finds a phase that another worker may join, or returns NULL. Under the lock. A worker that is
+ * awake joins even for one unit. Waking a worker pays only if enough units are left. A phase
+ * without units left is skipped, because a worker that has just left it would rejoin at once. */
 static struct qd_job *find_open(struct qd_scheduler *scheduler, bool awake)
 {
     struct qd_job *job = atomic_load(&scheduler->signs.abandoned) ? NULL : scheduler->open.head;
@@ -75,9 +77,10 @@ static struct qd_job *find_open(struct qd_scheduler *scheduler, bool awake)
     return job;
 }
 
-/* Under the lock: the worker to wake, once the lock is free, or NOBODY. One at a time, as who comes
- * wakes the next; but who does not come in time, because its CPU has something else to do, is not
- * waited for. Who watches comes by itself. */
+/* Chooses the worker to wake after the lock is released, or NOBODY. Under the lock. Workers are
+ * woken one at a time, because each one that comes wakes the next. If a woken worker does not come
+ * in time, because its CPU has something else to do, another one is woken. A watching worker comes
+ * without being woken. */
 static int choose(struct qd_scheduler *scheduler)
 {
     int index = scheduler->idle;
@@ -99,16 +102,16 @@ static void wake(struct qd_scheduler *scheduler, int index)
         qd_pool_wake_elsewhere(scheduler->pool, (unsigned)index);
 }
 
-/* The same where the caller has nothing to compute. */
+/* Like wake, for a caller that has nothing to compute. */
 static void wake_here(struct qd_scheduler *scheduler, int index)
 {
     if (index != NOBODY)
         qd_pool_wake(scheduler->pool, (unsigned)index);
 }
 
-/* ---- A worker at a job -------------------------------------------------------------------- */
+/* ---- A worker's time slice ---------------------------------------------------------------- */
 
-/* Under the lock: others may join where there is room. */
+/* Lets other workers join the job's phase if it has more than one slot. Under the lock. */
 static void show_open(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     if (job->phase.slot_count <= 1)
@@ -117,7 +120,7 @@ static void show_open(struct qd_scheduler *scheduler, struct qd_job *job)
     atomic_fetch_add(&scheduler->news, 1);
 }
 
-/* Under the lock: who is alone with the job leaves it to others. */
+/* Puts the job back into the queue. Under the lock, by the only thread that has the job. */
 static void step_back(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     job->code->on_running(job, false);
@@ -130,8 +133,9 @@ static bool is_on_loop(const struct qd_time_slice *slice)
     return slice->loop != NULL;
 }
 
-/* The worker is alone with the job, which has a new phase: it takes a slot, others may too. False:
- * the job is for others, or others come before it, and it waits. */
+/* Opens a new phase of a job that only this thread has. Returns true if the thread has taken a
+ * slot; other workers may then join. Returns false if the job is back in the queue: the phase does
+ * not suit the time slice, or other jobs come first. */
 static bool open_phase(struct qd_scheduler *scheduler, struct qd_time_slice *slice)
 {
     struct qd_job *job = slice->job;
@@ -153,8 +157,8 @@ static bool open_phase(struct qd_scheduler *scheduler, struct qd_time_slice *sli
     return stays;
 }
 
-/* True: the job is this worker's alone now, because all units are done, or none may be any more.
- * False: the worker has nothing to do with it any more. */
+/* Leaves the phase. Returns true if only this thread has the job now, because all units are done or
+ * no more may begin. Returns false if the thread must not use the job any more. */
 static bool leave_phase(struct qd_scheduler *scheduler, struct qd_time_slice *slice)
 {
     struct qd_job *job = slice->job;
@@ -179,8 +183,8 @@ static bool is_cancelled(struct qd_scheduler *scheduler, struct qd_job *job)
     return job->cancelled;
 }
 
-/* The worker is alone with the job. True: nothing speaks against its next step. False: it is over.
- */
+/* Returns whether the job's next step may begin. Calls `expire` if the job has expired. Only this
+ * thread has the job. */
 static bool may_go_on(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     if (is_cancelled(scheduler, job))
@@ -192,8 +196,8 @@ static bool may_go_on(struct qd_scheduler *scheduler, struct qd_job *job)
     return true;
 }
 
-/* The worker is alone with the job, which is new. True: it has its first phase. False: it is over.
- */
+/* Begins a new job, which only this thread has. Returns true if the job has its first phase, false
+ * if it is over. */
 static bool begin(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     if (job->started_ns >= job->deadline_ns)
@@ -201,7 +205,8 @@ static bool begin(struct qd_scheduler *scheduler, struct qd_job *job)
     return may_go_on(scheduler, job) && job->code->start(job) && !is_cancelled(scheduler, job);
 }
 
-/* Under the lock. Time without a job is left out: what counts is at most the job's own. */
+/* Updates the mean interval between the ends of jobs. Under the lock. Time without a job is left
+ * out: the interval counts from this job's start, if that was after the last end. */
 static void note_interval(struct qd_scheduler *scheduler, const struct qd_job *job)
 {
     const uint64_t now_ns = qd_clock_ns();
@@ -212,7 +217,7 @@ static void note_interval(struct qd_scheduler *scheduler, const struct qd_job *j
     scheduler->last_end_ns = now_ns;
 }
 
-/* For its loop, unless that is who ends it. */
+/* Posts the job to its loop, unless the caller is that loop. */
 static void end_job(struct qd_scheduler *scheduler, const struct qd_time_slice *slice)
 {
     pthread_mutex_lock(&scheduler->lock);
@@ -222,7 +227,8 @@ static void end_job(struct qd_scheduler *scheduler, const struct qd_time_slice *
         qd_loop_post(slice->job->loop, &slice->job->over);
 }
 
-/* True: others go on with the job, and may have a next phase soon. False: it has ended. */
+/* Runs a time slice. Returns true if other threads go on with the job, which may have a next phase
+ * soon. Returns false if the job has ended. */
 static bool run_slice(struct qd_scheduler *scheduler, struct qd_time_slice *slice)
 {
     bool goes_on = true;
@@ -244,10 +250,11 @@ static bool run_slice(struct qd_scheduler *scheduler, struct qd_time_slice *slic
     return false;
 }
 
-/* ---- A worker's life ---------------------------------------------------------------------- */
+/* ---- What a worker does ------------------------------------------------------------------- */
 
-/* Under the lock; something waits. What the loop has begun came with all others, and now it has a
- * level: others may come before it. */
+/* Takes the next job from the queue, which is not empty. Under the lock. A job that the loop has
+ * begun waited among the new jobs, but has a level by now. If another job comes before that level,
+ * the begun job goes back into the queue, to its level. */
 static struct qd_job *take_next(struct qd_queue *queue)
 {
     for (;;) {
@@ -260,7 +267,8 @@ static struct qd_job *take_next(struct qd_queue *queue)
     }
 }
 
-/* Under the lock; something waits. A time slice of the next job, with a slot if it has a phase. */
+/* Returns a time slice of the next job in the queue, which is not empty. The slice has a slot if
+ * the job has a phase. Under the lock. */
 static struct qd_time_slice take_from_queue(struct qd_scheduler *scheduler,
                                             enum qd_time_slice_kind kind)
 {
@@ -279,7 +287,7 @@ static struct qd_time_slice take_from_queue(struct qd_scheduler *scheduler,
     return slice;
 }
 
-/* Under the lock. */
+/* Returns a time slice without a job if there is nothing to do. Under the lock. */
 static struct qd_time_slice find_slice(struct qd_scheduler *scheduler)
 {
     if (atomic_load(&scheduler->signs.queue.count) > 0)
@@ -290,7 +298,7 @@ static struct qd_time_slice find_slice(struct qd_scheduler *scheduler)
     return slice;
 }
 
-/* Under the lock, which is free meanwhile. */
+/* Sleeps until woken. Under the lock, which is released meanwhile. */
 static void fall_asleep(struct qd_scheduler *scheduler, int index)
 {
     scheduler->next_idle[index] = scheduler->idle;
@@ -302,9 +310,9 @@ static void fall_asleep(struct qd_scheduler *scheduler, int index)
     scheduler->expected_ns = 0;
 }
 
-/* Under the lock, which is free meanwhile: stays awake for as long as it would take to be woken, or
- * until there is something to look at. It does not yield: whoever then gets the CPU may keep it for
- * milliseconds, in which those who begin a phase count on this worker. */
+/* Stays awake for as long as waking would take, or until there is something to look at. Under the
+ * lock, which is released meanwhile. Does not yield the CPU: the thread that gets it may keep it
+ * for milliseconds, while workers that begin a phase count on this worker. */
 static void watch(struct qd_scheduler *scheduler)
 {
     const size_t news = atomic_load(&scheduler->news);
@@ -368,7 +376,7 @@ struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop,
     scheduler->worker_count = thread_count;
     scheduler->idle = NOBODY;
     pthread_mutex_init(&scheduler->lock, NULL);
-    pthread_mutex_lock(&scheduler->lock); /* no worker looks before it is whole */
+    pthread_mutex_lock(&scheduler->lock); /* workers wait here until all is initialized */
     scheduler->pool = qd_pool_create(loop, thread_count, settings->worker_nice, work, scheduler);
     pthread_mutex_unlock(&scheduler->lock);
     if (scheduler->pool == NULL) {
@@ -423,8 +431,8 @@ struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler)
 
 /* ---- The loop computes -------------------------------------------------------------------- */
 
-/* It is alone with the job, which nobody else knows, so it takes no lock: whoever has that may have
- * lost its CPU. True: the job has ended. */
+/* Computes a job that only this thread knows. Takes no lock, because the thread that holds the lock
+ * may have lost its CPU. Returns true if the job has ended. */
 static bool compute_inline(struct qd_scheduler *scheduler, struct qd_time_slice *slice)
 {
     struct qd_job *job = slice->job;
@@ -445,8 +453,9 @@ static bool compute_inline(struct qd_scheduler *scheduler, struct qd_time_slice 
     return true;
 }
 
-/* Under the lock. What the loop takes rather than that it falls asleep: one job alone. With more to
- * do, workers are awake, and each takes the next without being woken. */
+/* Returns whether the loop takes the first job in the queue instead of falling asleep. Only a
+ * single job is taken: if more wait, workers are awake, and each takes the next job without being
+ * woken. Under the lock. */
 static bool is_for_idle_loop(const struct qd_scheduler *scheduler)
 {
     const struct qd_job *job = qd_queue_first(&scheduler->signs.queue);
@@ -455,8 +464,8 @@ static bool is_for_idle_loop(const struct qd_scheduler *scheduler)
            scheduler->idle_count == scheduler->worker_count;
 }
 
-/* The job waits for a worker, unless its loop takes it. False: there is no room for it. What has
- * begun already always finds room: the loops may put one each beyond the bound. */
+/* Puts the job into the queue, for a worker or its idle loop. Returns false if the queue is full. A
+ * job that has begun is always put there, so each loop may exceed the bound by one job. */
 static bool leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     pthread_mutex_lock(&scheduler->lock);
@@ -474,7 +483,8 @@ static bool leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
     return true;
 }
 
-/* True: it may not start yet, and waits. Where there is no room, leave_to_workers says so. */
+/* Returns true if the job may not start yet and is held. Returns false if the queue is full, and
+ * leave_to_workers then refuses the job. */
 static bool hold(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     pthread_mutex_lock(&scheduler->lock);
@@ -539,7 +549,7 @@ bool qd_scheduler_help(struct qd_scheduler *scheduler, struct qd_loop *loop)
     if (for_loop && !for_another && !ready)
         slice = take_from_queue(scheduler, QD_TIME_SLICE_IDLE_LOOP);
     slice.loop = loop;
-    int chosen = for_another ? NOBODY : choose(scheduler); /* that loop will take it, or choose */
+    int chosen = for_another ? NOBODY : choose(scheduler); /* that loop takes it, or chooses */
     pthread_mutex_unlock(&scheduler->lock);
     if (slice.job == NULL) {
         wake_here(scheduler, chosen);
@@ -548,7 +558,7 @@ bool qd_scheduler_help(struct qd_scheduler *scheduler, struct qd_loop *loop)
     wake(scheduler, chosen);
     if (run_slice(scheduler, &slice)) {
         pthread_mutex_lock(&scheduler->lock);
-        chosen = choose(scheduler); /* for what it has left */
+        chosen = choose(scheduler); /* for the rest of the job */
         pthread_mutex_unlock(&scheduler->lock);
         wake_here(scheduler, chosen);
     } else {

@@ -84,7 +84,7 @@ void qd_time_slice_take_slot(struct qd_time_slice *slice)
     qd_time_slice_set_running(job, true);
 }
 
-/* Whether everybody else has waited for a helper. */
+/* Notes how long the other threads have waited for this helper, if it is the last to leave. */
 static void note_leaving(struct qd_straggler_backoff *backoff, const struct qd_time_slice *slice)
 {
     struct qd_job *job = slice->job;
@@ -122,7 +122,8 @@ size_t qd_time_slice_units_left(struct qd_job *job)
     return next < job->phase.unit_count ? job->phase.unit_count - next : 0;
 }
 
-/* How many to take at once: fewer towards the end, so that all end together. */
+/* Returns how many units to take at once. They become fewer towards the end, so that all workers
+ * end at the same time. */
 static size_t batch_units(struct qd_job *job)
 {
     uint64_t in_time = QD_BATCH_NS / (job->phase.unit_cost_ns + 1);
