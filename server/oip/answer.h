@@ -1,4 +1,4 @@
-/* What goes back to the client. */
+/* The answer to a request. */
 #ifndef SERVER_OIP_ANSWER_H
 #define SERVER_OIP_ANSWER_H
 
@@ -14,19 +14,19 @@ struct qd_header {
 
 struct qd_answer {
     unsigned http_status;
-    const char *content_type;    /* of errors exactly "application/json", as OIP clients
-                                  * compare; NULL: none */
-    const struct qd_part *parts; /* the body: borrowed until sent */
+    const char *content_type; /* for errors exactly "application/json", because OIP clients compare
+                                 it; NULL: not sent */
+    const struct qd_part *parts; /* the body, borrowed until it is sent */
     size_t part_count;
-    size_t taken_bytes;     /* of the first, where they are fetched one by one */
-    size_t bytes;           /* of all parts; of a stream as many as were read */
-    bool is_stream;         /* it comes from the request's stream, and has no parts */
+    size_t taken_bytes;     /* how much of the first part has been fetched already */
+    size_t bytes;           /* the bytes of all parts; of a stream, the bytes read so far */
+    bool is_stream;         /* the body comes from the request's stream and has no parts */
     size_t json_bytes;      /* Inference-Header-Content-Length; 0: header not sent */
     const char *coding;     /* Content-Encoding; NULL: not sent */
     const char *allow;      /* Allow, with 405; NULL: not sent */
     unsigned retry_after_s; /* Retry-After, with 503; 0: not sent */
     bool close;             /* Connection: close */
-    const char *keep_alive; /* Keep-Alive, where the connection stays open; NULL: not sent */
+    const char *keep_alive; /* Keep-Alive, if the connection stays open; NULL: not sent */
 };
 
 #endif

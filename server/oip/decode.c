@@ -15,14 +15,15 @@
 
 /* ---- The body's two parts ---------------------------------------------------------------- */
 
-/* The bytes of JSON that the header gives. False: it is no decimal number. */
+/* Reads the length of the JSON from the header. Returns false if the header is not a decimal
+ * number. */
 static bool read_json_bytes(const struct qd_oip_message *message, uint64_t *count)
 {
     *count = message->body_bytes;
     return message->json_bytes_header == NULL || qd_read_decimal(message->json_bytes_header, count);
 }
 
-/* True if the header says that the body has no JSON, but is a tensor. */
+/* Returns whether the header says that the body is a raw tensor without JSON. */
 static bool is_raw(const struct qd_oip_message *message)
 {
     uint64_t count;
@@ -62,7 +63,8 @@ static enum qd_status read_binary(const struct qd_oip_decoder *decoder,
     return status;
 }
 
-/* One in shared memory is bytes, too, and so it says that it is not. */
+/* Reads the parameters of an output. An output in shared memory is binary as well, so it may not
+ * say that it is not. */
 static enum qd_status read_output_parameters(const struct qd_oip_decoder *decoder,
                                              const struct qd_json_value *parameters,
                                              size_t position, size_t index, bool *binary)
@@ -123,8 +125,9 @@ static enum qd_status find_output(const struct qd_oip_decoder *decoder,
     return refuse_output(decoder, value, position);
 }
 
-/* A listed output is binary only if it says so itself: as Triton and KServe have it, the request's
- * binary_data_output is then of no account. */
+/* Reads an entry of the list of outputs. A listed output is binary only if its own parameters say
+ * so. As in Triton and KServe, the request's binary_data_output does not apply to listed outputs.
+ */
 static enum qd_status read_output(const struct qd_oip_decoder *decoder,
                                   const struct qd_json_value *output, size_t position)
 {
@@ -157,7 +160,7 @@ static enum qd_status read_output(const struct qd_oip_decoder *decoder,
     return status;
 }
 
-/* The answer has those that are listed. */
+/* Reads the list of outputs. The answer contains only listed outputs. */
 static enum qd_status read_outputs(const struct qd_oip_decoder *decoder,
                                    const struct qd_json_value *outputs)
 {
@@ -167,7 +170,7 @@ static enum qd_status read_outputs(const struct qd_oip_decoder *decoder,
                        qd_json_show(outputs).text);
     }
     const struct qd_json_value *output = outputs->first;
-    if (output == NULL) /* an empty list is none */
+    if (output == NULL) /* an empty list counts as absent */
         return QD_OK;
     asked->outputs = asked->binary_outputs = 0;
     for (size_t position = 0; output != NULL; output = output->next) {
@@ -191,7 +194,7 @@ static enum qd_status read_id(const struct qd_oip_decoder *decoder, const struct
     return QD_OK;
 }
 
-/* Fields that are not ours, such as KServe's model_name, are ignored. */
+/* Reads the members of the request. Ignores unknown members, such as KServe's model_name. */
 static enum qd_status read_request(struct qd_oip_decoder *decoder,
                                    const struct qd_json_value *request)
 {
@@ -214,7 +217,7 @@ static enum qd_status read_request(struct qd_oip_decoder *decoder,
     return status == QD_OK ? qd_shm_tensors_check(decoder->asked, decoder->error) : status;
 }
 
-/* Room for the inputs: a built-in model's are its call's. */
+/* Sets asked->inputs: to the call's inputs for a built-in model, else to memory from the arena. */
 static enum qd_status make_inputs(const struct qd_oip_message *message, struct qd_arena *arena,
                                   struct qd_oip_asked *asked, struct qd_error *error)
 {
@@ -233,7 +236,7 @@ static enum qd_status make_inputs(const struct qd_oip_message *message, struct q
 
 /* ---- Steps and units --------------------------------------------------------------------- */
 
-/* Numbers are converted so fast at the least. */
+/* An upper bound for the time to convert a byte of numbers. */
 enum { UNIT_NS_PER_BYTE = 2 };
 
 struct qd_oip_reader {
@@ -242,12 +245,12 @@ struct qd_oip_reader {
     struct qd_json_reader json;
     size_t piece_bytes;
     bool is_begun;
-    bool is_raw; /* there is no JSON */
+    bool is_raw; /* the body has no JSON */
     size_t unit_count;
-    _Atomic size_t failed_unit; /* the first one; SIZE_MAX: none */
+    _Atomic size_t failed_unit; /* the first unit that failed; SIZE_MAX: none */
 };
 
-/* *asked is all zeros, but for call.inputs. */
+/* Initializes the reader. The caller has cleared *asked, except call.inputs. */
 static void init_reader(struct qd_oip_reader *reader, const struct qd_oip_message *message,
                         struct qd_arena *arena, struct qd_oip_asked *asked, struct qd_error *error)
 {
@@ -310,7 +313,8 @@ static enum qd_status read_raw(const struct qd_oip_reader *reader)
                            : status;
 }
 
-/* Tells a client that has sent a tensor alone, without the header, what it takes. */
+/* Refuses invalid JSON. If the body may be a raw tensor without the header, the error says which
+ * header it needs. */
 static enum qd_status refuse_json(const struct qd_oip_reader *reader, enum qd_status status)
 {
     const struct qd_oip_message *message = reader->message;
@@ -325,7 +329,7 @@ static enum qd_status refuse_json(const struct qd_oip_reader *reader, enum qd_st
                    cause.text);
 }
 
-/* The JSON has been read. */
+/* Decodes the tree, after all JSON has been read. */
 static enum qd_status read_tree(struct qd_oip_reader *reader)
 {
     struct qd_oip_decoder *decoder = &reader->decoder;
@@ -369,7 +373,8 @@ uint64_t qd_oip_reader_unit_cost_ns(const struct qd_oip_reader *reader)
                : reader->json.data_bytes / reader->unit_count * UNIT_NS_PER_BYTE;
 }
 
-/* A unit is a piece of an input's data. error NULL: only the status is wanted. */
+/* Converts a unit, which is a piece of an input's data. `error` is NULL if the caller only needs
+ * the status. */
 static enum qd_status read_unit(const struct qd_oip_reader *reader, size_t unit,
                                 struct qd_error *error)
 {

@@ -1,7 +1,8 @@
-/* An OIP inference request, from bytes to tensors, and to a qk_call for a built-in model. Pure:
+/* Decodes an OIP inference request: bytes to tensors and, for a built-in model, to a qk_call. Pure:
  * body, arena, output, error.
  *
- * Names no operator: the signature says which inputs, datatypes and attributes there are. */
+ * The code names no operator. The signature says which inputs, datatypes and attributes a model
+ * has. */
 #ifndef SERVER_OIP_DECODE_H
 #define SERVER_OIP_DECODE_H
 
@@ -11,59 +12,65 @@
 #include "server/oip/signature.h"
 
 struct qd_oip_message {
-    const struct qd_signature *signature; /* borrowed as long as what comes out */
-    /* Not to be run, but to be kept: a built-in model's variable inputs need not come, or come
-     * without data, with their datatype and shape, where -1 is a size that is free. */
+    const struct qd_signature *signature; /* borrowed for as long as the result is used */
+    /* True if the request is not to be run but to be loaded as a model. A built-in model's variable
+     * inputs may then be absent, or come without data but with datatype and shape, in which -1
+     * stands for a free size. */
     bool declares;
-    const char *body; /* borrowed as the signature; binary tensors become views on it */
+    const char *body; /* borrowed like the signature; binary tensors become views of it */
     size_t body_bytes;
-    const char *json_bytes_header; /* Inference-Header-Content-Length as it came; NULL: absent */
-    struct qd_regions *regions;    /* of shared memory; NULL: tensors may not be there */
-    const char *blobs_source; /* what errors call it that holds binary tensors; NULL: the body */
-    size_t piece_bytes;       /* of JSON in one step or unit; 0: as is good. For tests */
+    const char *json_bytes_header; /* Inference-Header-Content-Length as received; NULL: absent */
+    struct qd_regions *regions;    /* shared memory; NULL: tensors may not be in shared memory */
+    const char *blobs_source; /* what errors call the source of binary tensors; NULL: the body */
+    size_t piece_bytes;       /* bytes of JSON in a step or unit, for tests; 0: the default */
 };
 
-/* What a request asks for, and of which model. It may not be moved: `inputs` may point into it. */
+/* What a request asks for, and the model it asks. The struct may not be moved, because `inputs` may
+ * point into it. */
 struct qd_oip_asked {
     const struct qd_signature *signature;
-    const char *id;          /* to echo; NULL: absent or "" */
+    const char *id;          /* to be echoed; NULL: absent or "" */
     uint32_t outputs;        /* bit i: the answer has output i */
-    uint32_t binary_outputs; /* and as bytes, not as JSON: in the body, or in shared memory */
-    uint64_t timeout_us; /* the parameter `timeout`: how long it may wait in the queue; 0: none */
-    uint64_t priority;   /* the parameter `priority`: 1 is the highest; 0: the server's choice */
-    struct qk_tensor *inputs; /* by the signature's index; type QK_NONE: it did not come */
-    /* Of a message that declares: each input that came without data, by the same index, with
-     * strides that are among the call's attributes; types 0: others. The call's `variable` has
-     * these inputs and those that did not come, whose type is QK_NONE. */
+    uint32_t binary_outputs; /* bit i: output i is sent as bytes, in the body or in shared memory,
+                                not as JSON */
+    uint64_t timeout_us; /* the parameter `timeout`: how long the request may wait in the queue; 0:
+                            no limit */
+    uint64_t priority;   /* the parameter `priority`: 1 is the highest; 0: the server's default */
+    struct qk_tensor *inputs; /* by the signature's index; type QK_NONE: absent */
+    /* If the message declares: the inputs that came without data, by the signature's index, with
+     * strides from the call's attributes. Entries of other inputs have types 0. The call's
+     * `variable` has a bit for each of these inputs, and for the absent ones, whose type is
+     * QK_NONE. */
     struct qd_port *declared;
-    /* Of inputs and, behind them, outputs in shared memory (shm_tensors.h). NULL: none is there.
-     * For qd_shm_tensors_release. */
+    /* The inputs and, after them, the outputs that are in shared memory (shm_tensors.h); NULL:
+     * there are none. The caller releases them with qd_shm_tensors_release. */
     struct qd_shm_tensor *shm_tensors;
-    struct qk_call call; /* a built-in model's, and `inputs` are its; of a loaded one: empty */
+    struct qk_call
+        call; /* the call of a built-in model, to which `inputs` belong; empty for a loaded model */
 };
 
-/* The same as qd_oip_decode below, in steps and units, for bodies whose reading takes long. It
- * lives in the arena, and borrows all four; *asked is all zeros, but for call.inputs. NULL: no
- * memory; the error says so. */
+/* Like qd_oip_decode below, in steps and units, for bodies that take long to read. The reader lives
+ * in the arena and borrows all four arguments. The caller has cleared *asked, except call.inputs.
+ * Returns NULL, with the error set, if there is no memory. */
 struct qd_oip_reader;
 struct qd_oip_reader *qd_oip_reader_create(const struct qd_oip_message *message,
                                            struct qd_arena *arena, struct qd_oip_asked *asked,
                                            struct qd_error *error);
 
-/* Reads on, some 64 KiB of JSON. *done: all of it has been read, and *asked is complete but
- * for the tensors' numbers. */
+/* Reads the next 64 KiB or so of JSON. Sets *done when all of it has been read and *asked is
+ * complete except for the tensors' numbers. */
 enum qd_status qd_oip_reader_step(struct qd_oip_reader *reader, bool *done);
 
-/* After that: the numbers, converted in any order, by several threads at once. Errors are kept: of
- * several, the text's first one. There may be no units. */
+/* After the last step: units that convert the numbers, in any order, on several threads at once.
+ * There may be none. Of several errors, the first one in the text is kept. */
 size_t qd_oip_reader_unit_count(const struct qd_oip_reader *reader);
 uint64_t qd_oip_reader_unit_cost_ns(const struct qd_oip_reader *reader);
 void qd_oip_reader_convert(struct qd_oip_reader *reader, size_t begin, size_t end);
 
-/* After all units: *asked is complete, or there is that error. */
+/* After all units: completes *asked, or returns the error that was kept. */
 enum qd_status qd_oip_reader_end(struct qd_oip_reader *reader);
 
-/* All of it at once. */
+/* Decodes a message in one call. */
 enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
                              struct qd_oip_asked *asked, struct qd_error *error);
 

@@ -10,7 +10,7 @@
 #include "server/memory/arena.h"
 #include "server/oip/shm_tensors.h"
 
-/* Clients without a connection to spare come back after this. */
+/* The Retry-After of refused connections. */
 enum { RETRY_AFTER_S = 1 };
 
 static uint64_t microseconds(uint64_t ns)
@@ -20,7 +20,8 @@ static uint64_t microseconds(uint64_t ns)
 
 /* ---- What is printed into reserved room ---------------------------------------------------- */
 
-/* Between two names or data: constant texts, numbers, and a shape, of 700 bytes at most. */
+/* Appends a constant. All text between two names or data, constants, numbers and a shape, takes at
+ * most 700 bytes. */
 static inline char *put(char *at, const char *constant)
 {
     const size_t bytes = strlen(constant);
@@ -47,7 +48,7 @@ static char *put_shape(char *at, const struct qk_tensor *tensor)
 static_assert(QK_RANK_MAX * (QD_DECIMAL_BYTES_MAX + 1) + 256 <= QD_TEXT_RESERVE_MAX,
               "a shape has room, and constants with numbers");
 
-/* Keys in Triton's order. */
+/* Prints the head of the answer, with its keys in Triton's order. */
 static void print_head(struct qd_text *text, const struct qd_oip_asked *asked, const char *kernel,
                        const uint64_t stage_ns[QD_STAGE_COUNT])
 {
@@ -83,14 +84,15 @@ struct qd_oip_writer {
     const struct qk_tensor *outputs;
     struct qd_arena *arena;
     struct qd_error *error;
-    size_t first_units[QK_GRAPH_PORT_COUNT_MAX + 1]; /* of each output, and the count of all */
-    struct qd_part *pieces;                          /* that were printed, by unit */
+    size_t first_units[QK_GRAPH_PORT_COUNT_MAX +
+                       1];  /* the first unit of each output, then the count of all units */
+    struct qd_part *pieces; /* the printed pieces, by unit */
 
-    pthread_mutex_t lock; /* over the arena and all below, while units are printed */
-    char *room;           /* that is left for pieces */
+    pthread_mutex_t lock; /* protects the arena and the members below while units are printed */
+    char *room;           /* memory that is left for pieces */
     size_t room_bytes;
     size_t printed_bytes;
-    bool failed; /* there was no memory */
+    bool failed; /* an allocation failed */
 };
 
 static bool is_json(const struct qd_oip_asked *asked, size_t output)
@@ -170,8 +172,9 @@ size_t qd_oip_writer_unit_count(const struct qd_oip_writer *writer)
     return writer->first_units[writer->asked->signature->output_count];
 }
 
-/* Room for what one unit has printed. It grows with what there is. NULL: there is no memory, or
- * the answer is beyond what may be sent, which its end says. */
+/* Returns memory for the text of one unit. Memory is allocated in portions that grow with the text.
+ * Returns NULL if there is no memory or the answer would be too large, which qd_oip_writer_end
+ * reports. */
 static char *take_room(struct qd_oip_writer *writer, size_t bytes)
 {
     char *piece = NULL;
@@ -217,7 +220,7 @@ void qd_oip_writer_print(struct qd_oip_writer *writer, char *workspace, size_t b
 
 /* ---- The answer --------------------------------------------------------------------------- */
 
-/* The pieces of units [begin, end), those that lie behind one another as one part. */
+/* Appends the pieces of units [begin, end). Adjacent pieces become one part. */
 static void borrow_pieces(struct qd_text *text, const struct qd_part *pieces, size_t begin,
                           size_t end)
 {
@@ -230,7 +233,7 @@ static void borrow_pieces(struct qd_text *text, const struct qd_part *pieces, si
     }
 }
 
-/* As JSON, in one piece or in those that were printed. */
+/* Appends an output's data as JSON: prints it, or borrows the pieces that the units printed. */
 static void print_data(struct qd_text *text, const struct qd_oip_writer *writer, size_t i)
 {
     const size_t begin = writer->first_units[i];
@@ -244,7 +247,8 @@ static void print_data(struct qd_text *text, const struct qd_oip_writer *writer,
     qd_text_string(text, "]");
 }
 
-/* One output, with its data where that is JSON; gives the bytes that belong behind the JSON. */
+/* Prints one output, including data that is JSON. Returns how many bytes of binary data the output
+ * has behind the JSON. */
 static size_t print_output(struct qd_text *text, const struct qd_oip_writer *writer, size_t i)
 {
     const struct qk_tensor *output = &writer->outputs[i];
@@ -266,7 +270,8 @@ static size_t print_output(struct qd_text *text, const struct qd_oip_writer *wri
         return 0;
     }
     if (!is_shared) {
-        qk_type_bytes(output->type, output->count, &bytes); /* fits: it is in memory */
+        qk_type_bytes(output->type, output->count,
+                      &bytes); /* cannot overflow: the tensor is in memory */
         at = put(put_decimal(at, ",\"parameters\":{\"binary_data_size\":", bytes), "}");
     }
     qd_text_commit(text, (size_t)(put(at, "}") - room));

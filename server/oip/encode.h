@@ -1,4 +1,4 @@
-/* OIP answers, from values to text. Pure: everything is printed into the text's arena. */
+/* Encodes OIP answers. Pure: everything is printed into the text's arena. */
 #ifndef SERVER_OIP_ENCODE_H
 #define SERVER_OIP_ENCODE_H
 
@@ -11,51 +11,53 @@
 #include "server/oip/decode.h"
 #include "server/telemetry/metrics.h"
 
-/* What an answer with these outputs has at least, before any of them has data: two bytes for each
- * number in JSON, a digit and what parts it from the next. SIZE_MAX: more than that. */
+/* Returns a lower bound for the size of an answer with these outputs, before they have data: two
+ * bytes for each number in JSON, a digit and a separator. Returns SIZE_MAX if the bound overflows.
+ */
 size_t qd_oip_least_answer_bytes(const struct qd_oip_asked *asked, const struct qk_tensor *outputs);
 
-/* The answer to an inference, in units: JSON, with the data of each output that was asked for in it
- * or behind it. A unit is some numbers to print; small outputs have none, and are printed at the
- * end. outputs[i] goes with the signature's output i; what lies behind the JSON is borrowed by the
- * answer's parts until they are sent, as is all that the writer has printed, which is in the
- * arena.
+/* Makes the answer to an inference, in units: JSON, with the data of each requested output in it or
+ * behind it. A unit prints some of the numbers. Small outputs have no units and are printed at the
+ * end. outputs[i] is the signature's output i. Until the answer is sent, its parts borrow the data
+ * behind the JSON, and the printed text, which is in the arena.
  *
- * It lives in the arena, and borrows all. NULL: no memory; the error says so. */
+ * The writer lives in the arena and borrows all arguments. Returns NULL, with the error set, if
+ * there is no memory. */
 struct qd_oip_writer;
 struct qd_oip_writer *qd_oip_writer_create(const struct qd_oip_asked *asked, const char *kernel,
                                            const struct qk_tensor *outputs, struct qd_arena *arena,
                                            struct qd_error *error);
-/* Not before all units are over, printed or not. NULL is fine. */
+/* Call it after all units have ended, printed or not. NULL is fine. */
 void qd_oip_writer_deinit(struct qd_oip_writer *writer);
 
-/* Numbers of a unit. An output with no more has none. */
+/* How many numbers a unit prints. An output with no more than these has no unit. */
 #define QD_OIP_UNIT_NUMBERS 2048
-/* And what printing it takes. */
+/* About how long printing a unit takes. */
 #define QD_OIP_UNIT_NS UINT64_C(50000)
-/* A workspace for printing, of each thread. */
+/* The size of the workspace that each thread needs for printing. */
 #define QD_OIP_PRINT_BYTES ((size_t)QD_OIP_UNIT_NUMBERS * QD_JSON_ELEMENT_BYTES_MAX)
 
-/* Before there is a writer, and before outputs have data. */
+/* Returns how many units a writer will have. Needs no writer, and no data of the outputs. */
 size_t qd_oip_unit_count(const struct qd_oip_asked *asked, const struct qk_tensor *outputs);
 size_t qd_oip_writer_unit_count(const struct qd_oip_writer *writer);
 
-/* Units in any order, by several threads at once, each with its own workspace. The arena is the
- * writer's meanwhile. A failure is kept for the end. */
+/* Prints units [begin, end), in any order, on several threads at once, each with its own workspace.
+ * Meanwhile only the writer may use the arena. qd_oip_writer_end reports a failure. */
 void qd_oip_writer_print(struct qd_oip_writer *writer, char *workspace, size_t begin, size_t end);
 
-/* After all units. The answer says of stage_ns what is known by then: RECEIVE to COMPUTE. */
+/* Completes the answer after all units. The answer reports the stages that are over by then:
+ * RECEIVE to COMPUTE. */
 enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer,
                                  const uint64_t stage_ns[QD_STAGE_COUNT], struct qd_answer *answer);
 
-/* {"error":"…"}. Also fills http_status and content_type. Never fails: without memory the body is a
- * constant. */
+/* Makes an answer {"error":"…"}, with its http_status and content_type. Never fails: without memory
+ * the body is a constant. */
 void qd_oip_encode_error(const struct qd_error *error, struct qd_arena *arena,
                          struct qd_answer *answer);
 
-/* What the server says about itself and its models. `config`, and what the kernels say of
- * themselves, are its properties; NULL: none. `versions` are those that the metadata lists, and
- * `resident_bytes` what a loaded model holds; 0: none. */
+/* Print the metadata of the server and of a model. `config` and `kernels`, the text of
+ * qk_kernels_describe, become properties of the server; NULL: left out. `versions` are the versions
+ * that a model's metadata lists. `resident_bytes` is the memory of a loaded model; 0: left out. */
 void qd_oip_encode_server_metadata(struct qd_text *text, const struct qd_config *config,
                                    const char *kernels);
 void qd_oip_encode_model_metadata(struct qd_text *text, const struct qd_signature *signature,

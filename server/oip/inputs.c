@@ -11,22 +11,23 @@
 
 enum field { NAME, DATATYPE, SHAPE, DATA, PARAMETERS, FIELD_COUNT };
 
-/* An input, on its way from the request. */
+/* The state of decoding an input. */
 struct input {
     const struct qd_json_value *json;
-    const struct qd_json_value *fields[FIELD_COUNT]; /* its members */
-    size_t position;                                 /* in the request's array */
-    size_t index;                                    /* in the signature */
+    const struct qd_json_value *fields[FIELD_COUNT]; /* the members of `json` */
+    size_t position;                                 /* index in the request's array */
+    size_t index;                                    /* index in the signature */
     const struct qd_port *port;
-    const char *name; /* the port's */
+    const char *name; /* of the port */
     struct qk_tensor *tensor;
-    const struct qd_oip_carrier *carrier; /* NULL: not in carrier form */
+    const struct qd_oip_carrier *carrier; /* NULL: the input has not the carrier form */
     const struct qk_attribute *strides;   /* NULL: none */
-    struct qk_tensor *wire; /* what its data is written as: other than `tensor` for these two */
-    size_t bytes;           /* of that, as a tensor */
+    struct qk_tensor
+        *wire;    /* the tensor as it is sent; differs from `tensor` with a carrier or strides */
+    size_t bytes; /* the size of `wire` */
 };
 
-/* For an error. */
+/* The path of a field, for an error. */
 struct label {
     char text[160];
 };
@@ -45,7 +46,7 @@ static struct label label(const struct input *input, const char *field)
     return label_of(input->position, field, input->name);
 }
 
-/* A list for an error, in as much as there is room for. */
+/* A list of names for an error, cut off if it is too long. */
 struct listed {
     char text[256];
 };
@@ -104,7 +105,8 @@ static const struct qd_oip_carrier *find_carrier(const struct qd_oip_decoder *de
     return carrier != NULL && carrier[index].tensor.type != QK_NONE ? &carrier[index] : NULL;
 }
 
-/* The index of an input; input_count: it has no such. Mostly they come in order. */
+/* Returns the index of the input with this name, or input_count if there is none. Looks at
+ * `position` first, because inputs mostly come in order. */
 static size_t find_port(const struct qd_signature *signature, const char *name, size_t position)
 {
     if (position < signature->input_count && strcmp(name, signature->inputs[position].name) == 0)
@@ -115,7 +117,7 @@ static size_t find_port(const struct qd_signature *signature, const char *name, 
     return position;
 }
 
-/* Room for what its data is written as, where this is not the tensor. */
+/* Allocates `wire` if it differs from the tensor. */
 static enum qd_status make_wire(const struct qd_oip_decoder *decoder, struct input *input)
 {
     input->wire = qd_arena_calloc(decoder->arena, 1, sizeof(*input->wire));
@@ -154,7 +156,7 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
     return input->carrier == NULL ? QD_OK : make_wire(decoder, input);
 }
 
-/* QK_NONE: it names none of them. */
+/* Returns the type with this name, or QK_NONE if it is not one of `types`. */
 static enum qk_type find_type(uint32_t types, const char *name)
 {
     for (types &= ~QK_BIT(QK_NONE); types != 0; types &= types - 1) {
@@ -192,7 +194,7 @@ static size_t count_items(const struct qd_json_value *array)
     return count;
 }
 
-/* Inline: small requests' shapes have less than there is to call. */
+/* Reads the dims. Inline, because the shapes of small requests take less time than a call. */
 __attribute__((always_inline)) static inline enum qd_status
 read_dims(const struct qd_oip_decoder *decoder, const struct input *input, bool may_be_free,
           int64_t *dims, uint32_t *rank)
@@ -237,7 +239,7 @@ static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct in
     return QD_OK;
 }
 
-/* A configuration's max_batch_size. */
+/* Checks the batch against the configuration's max_batch_size. */
 static enum qd_status check_batch(const struct qd_oip_decoder *decoder, const struct input *input)
 {
     const uint64_t batch_max = decoder->asked->signature->batch_max;
@@ -272,7 +274,7 @@ static enum qd_status refuse_strides(const struct qd_oip_decoder *decoder,
                    show_integers(input->strides->list, input->strides->list_count).text);
 }
 
-/* The tensor's strides say how many elements its data has: these come as a flat list. */
+/* Applies strides: they decide how many elements the data has, which come as a flat list. */
 static enum qd_status apply_strides(const struct qd_oip_decoder *decoder, struct input *input)
 {
     struct qk_tensor *tensor = input->tensor;
@@ -293,13 +295,13 @@ static enum qd_status apply_strides(const struct qd_oip_decoder *decoder, struct
     return status;
 }
 
-/* From what the data is written as to what it means. */
+/* Makes the tensor from `wire`, by the carrier form or strides. */
 static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct input *input)
 {
     struct qk_tensor *tensor = input->tensor;
     if (input->carrier != NULL)
         *tensor = input->carrier->tensor;
-    if (!qd_port_takes(input->port, tensor)) /* a loaded model knows some of its sizes */
+    if (!qd_port_takes(input->port, tensor)) /* a loaded model may fix some sizes */
         return refuse_shape(decoder, input);
     enum qd_status status = check_batch(decoder, input);
     if (status == QD_OK && input->strides != NULL)
@@ -307,7 +309,8 @@ static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct i
     if (status != QD_OK || input->carrier == NULL)
         return status;
     size_t bytes;
-    qk_type_bytes(tensor->type, tensor->stored, &bytes); /* fits: its reader has seen it */
+    qk_type_bytes(tensor->type, tensor->stored,
+                  &bytes); /* cannot overflow: the reader of the carrier form has checked it */
     if (input->wire->count != bytes)
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected %zu bytes, for the %zu elements of %s in parameters.%s, got "
@@ -318,8 +321,8 @@ static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct i
     return QD_OK;
 }
 
-/* The bytes of a tensor as `field` has them. DirectML's buffers end at a multiple of four bytes, so
- * one with strides may. */
+/* Checks the number of bytes that `field` gives for a tensor. A tensor with strides may be padded
+ * to a multiple of four bytes, as DirectML's buffers are. */
 static enum qd_status check_bytes(const struct qd_oip_decoder *decoder, const struct input *input,
                                   const char *field, size_t bytes)
 {
@@ -337,7 +340,7 @@ static enum qd_status check_bytes(const struct qd_oip_decoder *decoder, const st
                    qk_type_info(wire->type)->name, bytes);
 }
 
-/* The next blob becomes the tensor's data, where it lies. */
+/* Makes the next binary tensor of the body the tensor's data, without a copy. */
 static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct input *input,
                                 const struct qd_json_value *size)
 {
@@ -366,12 +369,13 @@ static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct inp
     return QD_OK;
 }
 
-/* Room for the numbers, which are converted later, unless they are few. */
+/* Allocates memory for the numbers. Converts them at once if they are few, otherwise leaves that to
+ * units. */
 static enum qd_status take_numbers(struct qd_oip_decoder *decoder, const struct input *input,
                                    const struct qd_json_value *data)
 {
     const struct qk_tensor *wire = input->wire;
-    const size_t come = data->data->commas + 1; /* at the most: a shape may claim far more */
+    const size_t come = data->data->commas + 1; /* an upper bound; the shape may claim far more */
     size_t bytes = input->bytes;
     if (come < wire->count)
         qk_type_bytes(wire->type, come, &bytes);
@@ -405,9 +409,9 @@ enum qd_status qd_oip_read_numbers(const struct qd_oip_numbers *numbers, size_t 
     return qd_json_numbers_read(&numbers->json, piece, where.text, error);
 }
 
-/* Where an input's data is: at most one of the three, unless it is wrong. */
+/* Where an input's data is. A valid input has at most one of the three. */
 struct content {
-    const struct qd_json_value *blob; /* the size of the binary one */
+    const struct qd_json_value *blob; /* the size of a binary tensor */
     const struct qd_json_value *data;
     const struct qd_shm_tensor *shm_tensor;
 };
@@ -465,7 +469,8 @@ static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct 
 
 /* ---- An input that each run will bring --------------------------------------------------- */
 
-/* The message declares, and the input may come without data, and does. */
+/* Finds whether the input is declared: the message declares, and the input may come without data
+ * and does. */
 static enum qd_status find_declared(const struct qd_oip_decoder *decoder, const struct input *input,
                                     bool *declared)
 {
@@ -479,7 +484,7 @@ static enum qd_status find_declared(const struct qd_oip_decoder *decoder, const 
     return status;
 }
 
-/* What a port of the model will be. The sizes that are known must make a tensor. */
+/* Records the port that a declared input will become. Its known sizes must make a valid tensor. */
 static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct input *input)
 {
     struct qd_port *port = &decoder->asked->declared[input->index];
@@ -540,7 +545,7 @@ static enum qd_status read_input(struct qd_oip_decoder *decoder, struct input *i
 
 /* ---- All inputs -------------------------------------------------------------------------- */
 
-/* What else would describe an input that did not come. */
+/* Refuses attributes and carriers that describe an absent input. */
 static enum qd_status refuse_absent(const struct qd_oip_decoder *decoder, size_t index)
 {
     const char *name = decoder->asked->signature->inputs[index].name;

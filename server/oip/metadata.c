@@ -1,8 +1,8 @@
-/* What the server says about itself and its models, from their signatures.
+/* Prints the metadata of the server and of its models, from their signatures.
  *
- * cJSON builds these: they are small (a signature's ports and attributes bound them), asked for now
- * and then, and deeper than anything else that is answered. Every string in them is UTF-8 already,
- * as signature.h has it. */
+ * cJSON builds these texts, because they are small (a signature's ports and attributes bound them),
+ * rare, and more deeply nested than any other answer. Every string in them is UTF-8 already
+ * (signature.h). */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +10,8 @@
 #include "server/base/version.h"
 #include "server/oip/encode.h"
 
-/* The tree's nodes come from malloc. One that fails leaves a hole, and `failed`. */
+/* A tree whose nodes come from malloc. If an allocation fails, the node is missing and `failed` is
+ * set. */
 struct sheet {
     cJSON *root;
     bool failed;
@@ -42,7 +43,7 @@ static cJSON *add_array(struct sheet *sheet, cJSON *to, const char *key)
     return check(sheet, cJSON_AddArrayToObject(to, key));
 }
 
-/* Takes the item. */
+/* Appends an item and takes ownership of it. */
 static cJSON *append(struct sheet *sheet, cJSON *array, cJSON *item)
 {
     if (check(sheet, item) != NULL && !cJSON_AddItemToArray(array, item)) {
@@ -71,16 +72,17 @@ static void print(struct sheet *sheet, struct qd_text *text)
     cJSON_Delete(sheet->root);
 }
 
-/* OIP has one datatype for a tensor: FP32 or the first of those accepted, which is one of OIP's
- * where it is a built-in model's, as clients know no others. All are in the properties. */
+/* Returns the datatype to show for a port, because OIP allows only one: FP32 if accepted, otherwise
+ * the first accepted type. A built-in model shows one of OIP's datatypes, because clients know no
+ * others. The properties list all accepted types. */
 static const char *shown_type(uint32_t types)
 {
     enum qk_type first = (enum qk_type)__builtin_ctz(types);
     return qk_type_info((types & QK_BIT(QK_FP32)) != 0 ? QK_FP32 : first)->name;
 }
 
-/* Nothing is known, or what is known, from dimension `first` on. A rank below 1 stops
- * perf_analyzer, but only a port that is known to be a scalar has it. */
+/* Adds the dimensions from `first` on, or [-1] if the rank is unknown. perf_analyzer stops at a
+ * rank of 0, so only a port that is known to be a scalar has it. */
 static void add_dims(struct sheet *sheet, cJSON *to, const char *key, const struct qd_port *port,
                      uint32_t first)
 {
@@ -88,7 +90,7 @@ static void add_dims(struct sheet *sheet, cJSON *to, const char *key, const stru
     if (!port->shaped)
         append(sheet, dims, cJSON_CreateNumber(-1));
     for (uint32_t i = first; port->shaped && i < port->rank; i++) {
-        char number[24]; /* a double would not hold them all */
+        char number[24]; /* cJSON's doubles could not hold every number */
         snprintf(number, sizeof(number), "%" PRId64, port->dims[i]);
         append(sheet, dims, cJSON_CreateRaw(number));
     }
@@ -216,7 +218,8 @@ static cJSON *add_config_port(struct sheet *sheet, cJSON *list,
     add_string(sheet, item, "data_type", type);
     if (format != NULL)
         add_string(sheet, item, "format", format);
-    add_dims(sheet, item, "dims", port, signature->batch_max > 0 ? 1 : 0); /* without the batch */
+    add_dims(sheet, item, "dims", port,
+             signature->batch_max > 0 ? 1 : 0); /* Triton leaves the batch out */
     return item;
 }
 
@@ -252,8 +255,8 @@ static void add_config_parameters(struct sheet *sheet, cJSON *to,
     }
 }
 
-/* Triton's ModelConfig, as far as clients read it; a field of another JSON type would abort
- * perf_analyzer. */
+/* Prints the fields of Triton's ModelConfig that clients read. A field with another JSON type than
+ * Triton's would abort perf_analyzer. */
 void qd_oip_encode_model_config(struct qd_text *text, const struct qd_signature *signature)
 {
     struct sheet sheet;
@@ -264,7 +267,7 @@ void qd_oip_encode_model_config(struct qd_text *text, const struct qd_signature 
     char number[24];
     snprintf(number, sizeof(number), "%" PRIu64, signature->batch_max);
     check(&sheet, cJSON_AddRawToObject(root, "max_batch_size", number));
-    const char *policy = signature->version_policy; /* as its owner's JSON has it */
+    const char *policy = signature->version_policy; /* the JSON of the model's configuration */
     check(&sheet,
           cJSON_AddRawToObject(root, "version_policy", policy == NULL ? "{\"all\":{}}" : policy));
     add_config_ports(&sheet, root, signature);

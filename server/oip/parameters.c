@@ -14,7 +14,7 @@ struct reader {
     struct qd_oip_asked *asked;
     struct qd_oip_carrier *carriers; /* NULL: none so far */
     struct qd_error *error;
-    unsigned seen; /* OIP's own keys, one bit each */
+    unsigned seen; /* which of OIP's keys were there, one bit each */
 };
 
 static enum qd_status expected(const struct reader *reader, const struct qd_json_value *value,
@@ -37,7 +37,7 @@ static const char *skip_spaces(const char *at)
     return at + strspn(at, " ");
 }
 
-/* One integer of a text such as "1, 1"; NULL: there is none. */
+/* Reads one integer of a text such as "1, 1". Returns its end, or NULL if there is none. */
 static const char *scan_integer(const char *at, int64_t *number)
 {
     struct qd_json_number scanned;
@@ -97,7 +97,7 @@ static enum qd_status read_ints(const struct reader *reader, const struct qd_jso
     const char *text = qd_json_string(value);
     if (text == NULL && !qd_json_is_array(value))
         return expected(reader, value, "an array of integers, or a string such as \"1,1,1,1\"");
-    size_t room = 1; /* one integer more than separators, at the most */
+    size_t room = 1; /* at most one integer more than commas */
     for (const char *at = text; at != NULL && *at != '\0'; at++)
         room += *at == ',';
     for (const struct qd_json_value *item = text == NULL ? value->first : NULL; item != NULL;
@@ -307,7 +307,7 @@ static const struct own_key {
     {"sequence_start", ignore},
     {"sequence_end", ignore},
     {"headers", ignore},
-    {"content_type", ignore}, /* MLServer's clients send it */
+    {"content_type", ignore}, /* clients of MLServer send it */
 };
 
 /* ---- All of them ------------------------------------------------------------------------- */
@@ -331,9 +331,9 @@ static enum qd_status refuse_unknown(const struct reader *reader, const char *ke
                    signature->version, signature->name, qd_show_string(key).text, known);
 }
 
-/* Triton's "parameters" extension: what a request says to nobody in particular. A loaded model's
- * attributes are in its file, so nothing here can change its answer. Strides look as if they did,
- * and a list looks like an attribute. */
+/* Takes a custom parameter (Triton's "parameters" extension) and ignores it. A loaded model's
+ * attributes are in its file, so no parameter can change its answer. Strides and lists are refused,
+ * because a client that sends them expects an effect. */
 static enum qd_status read_custom(const struct reader *reader, const struct qd_json_value *value)
 {
     const struct qd_signature *signature = reader->asked->signature;

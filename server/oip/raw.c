@@ -7,15 +7,15 @@
 
 enum { NO_DIM = QK_RANK_MAX };
 
-/* One raw request on its way to a tensor. */
+/* The state of decoding a raw request. */
 struct raw {
     const struct qd_signature *signature;
     const struct qd_port *port;
     size_t body_bytes;
     struct qk_tensor *tensor;
-    uint32_t free_dim; /* the dimension whose size follows from the bytes; NO_DIM: none */
+    uint32_t free_dim; /* the dimension whose size follows from the number of bytes; NO_DIM: none */
     struct qd_error *error;
-    char shape[96]; /* of the port, for errors */
+    char shape[96]; /* the port's shape, for errors */
 };
 
 static const struct qk_type_info *type_of(const struct raw *raw)
@@ -23,7 +23,7 @@ static const struct qk_type_info *type_of(const struct raw *raw)
     return qk_type_info(raw->tensor->type);
 }
 
-/* "the body: expected 12 bytes, the input "x", FP32 [3], got 13" */
+/* Fails with "the body: expected 12 bytes, the input "x", FP32 [3], got 13". */
 static enum qd_status refuse_bytes(const struct raw *raw, const char *wanted)
 {
     return qd_fail(raw->error, QD_INVALID, "the body: expected %s, the input %s, %s %s, got %zu",
@@ -31,7 +31,7 @@ static enum qd_status refuse_bytes(const struct raw *raw, const char *wanted)
                    raw->body_bytes);
 }
 
-/* Only a loaded model of one input says all that the JSON would say. */
+/* Refuses models other than loaded ones with one input, because only these need no JSON. */
 static enum qd_status check_model(const struct qd_signature *signature, struct qd_error *error)
 {
     if (signature->op == NULL && signature->input_count == 1)
@@ -43,7 +43,8 @@ static enum qd_status check_model(const struct qd_signature *signature, struct q
                    signature->op == NULL ? "" : ", an operator");
 }
 
-/* Which size follows from the bytes. As in Triton, the batch is 1 where another size is free. */
+/* Finds the dimension whose size follows from the number of bytes. As in Triton, the batch is 1 if
+ * another size is free. */
 static enum qd_status find_free_dim(struct raw *raw)
 {
     const struct qd_port *port = raw->port;
@@ -69,11 +70,12 @@ static enum qd_status find_free_dim(struct raw *raw)
                    qd_show_string(port->name).text, raw->shape);
 }
 
-/* The only size for which the tensor has as many bytes as came. Elements of less than a byte may
- * leave several, as UINT4 [3] and UINT4 [4] have two bytes each. */
+/* Finds the only size for which the tensor has as many bytes as the body. With elements smaller
+ * than a byte there may be several: UINT4 [3] and UINT4 [4] both have two bytes. These are refused.
+ */
 static enum qd_status find_size(struct raw *raw)
 {
-    const size_t others = raw->tensor->count; /* the free size is 1 so far */
+    const size_t others = raw->tensor->count; /* the free size counts as 1 here */
     size_t step_bits, came_bits;
     char wanted[96];
     if (others == 0)
@@ -85,7 +87,7 @@ static enum qd_status find_size(struct raw *raw)
         __builtin_mul_overflow(raw->body_bytes, (size_t)8, &came_bits))
         return refuse_bytes(raw, "less than 2^61 bytes");
     const size_t size = came_bits / step_bits;
-    /* All that is more than came_bits - 8 bits takes as many bytes. */
+    /* Every size of more than came_bits - 8 bits takes as many bytes. */
     const size_t unused_bits = came_bits - size * step_bits;
     if (unused_bits >= 8) {
         if (step_bits % 8 == 0)
@@ -115,8 +117,8 @@ static enum qd_status check_batch(const struct raw *raw)
                    (unsigned long long)batch_max, raw->body_bytes, raw->tensor->dims[0]);
 }
 
-/* That the bytes are those of the shape. DirectML's buffers end at a multiple of four bytes, so one
- * with strides may. */
+/* Checks that the number of bytes fits the shape. A tensor with strides may be padded to a multiple
+ * of four bytes, as DirectML's buffers are. */
 static enum qd_status check_bytes(const struct raw *raw)
 {
     const struct qk_attribute *strides = raw->port->strides;
@@ -137,7 +139,7 @@ static enum qd_status check_bytes(const struct raw *raw)
     return refuse_bytes(raw, wanted);
 }
 
-/* What comes without a known rank is a list, as the model's metadata has it: [-1]. */
+/* Uses the port, or, if its rank is unknown, a list of shape [-1], as the model's metadata says. */
 static void take_port(struct raw *raw, const struct qd_port *port, struct qd_port *list)
 {
     *list = (struct qd_port){.name = port->name,

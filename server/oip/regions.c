@@ -8,15 +8,15 @@
 #include "server/json/tree.h"
 
 struct qd_regions {
-    const char *prefix; /* NULL: any */
+    const char *prefix; /* NULL: any key */
     size_t bytes_max;
 
-    pthread_mutex_t lock;      /* over all below, and regions' own fields */
-    struct qd_region *first;   /* that are registered, in the order of their coming */
-    size_t count;              /* of them */
-    size_t mapped_count;       /* with the others that are not unmapped yet */
-    size_t mapped_bytes;       /* of both */
-    struct qd_region *leaving; /* to be unmapped */
+    pthread_mutex_t lock;      /* protects the members below, and the fields of the regions */
+    struct qd_region *first;   /* the registered regions, in the order of registration */
+    size_t count;              /* how many are registered */
+    size_t mapped_count;       /* how many are mapped: registered, in use, or being unmapped */
+    size_t mapped_bytes;       /* the bytes of all mapped regions */
+    struct qd_region *leaving; /* the regions to unmap */
     pthread_cond_t left;
     bool ends;
     pthread_t unmapper;
@@ -30,7 +30,8 @@ static void destroy_region(struct qd_region *region)
     free(region);
 }
 
-/* A thread of its own, since it takes long, and neither the loop nor a request should wait. */
+/* The thread that unmaps regions. Unmapping takes long, and neither the loop nor a request should
+ * wait for it. */
 static void *unmap_all(void *context)
 {
     struct qd_regions *regions = context;
@@ -89,7 +90,8 @@ void qd_regions_destroy(struct qd_regions *regions)
 
 /* ---- Holding ------------------------------------------------------------------------------ */
 
-/* The place of its pointer; that of the list's end: there is none. Under the lock. */
+/* Returns the link to the region with this name, or the link at the list's end if there is none.
+ * The lock is held. */
 static struct qd_region **find(struct qd_regions *regions, const char *name)
 {
     struct qd_region **at = &regions->first;
@@ -135,13 +137,13 @@ static enum qd_status check_key(const struct qd_regions *regions, const char *ke
     const char *prefix = regions->prefix;
     const char *name = qd_mapping_name(key);
     if (name == NULL || prefix == NULL || strncmp(name, prefix, strlen(prefix)) == 0)
-        return QD_OK; /* a key that names nothing is refused where it is opened */
+        return QD_OK; /* opening a key that names nothing fails later */
     return qd_fail(error, QD_INVALID,
                    "key: expected one that begins with \"/%.100s\" (--allow-shared-memory), got %s",
                    prefix, qd_show_string(key).text);
 }
 
-/* A name that is no UTF-8 could be in no request, and in no answer. */
+/* Checks the name. It must be UTF-8, because requests and answers contain it. */
 static enum qd_status check_name(const char *name, struct qd_error *error)
 {
     const size_t bytes = strlen(name);
@@ -189,7 +191,7 @@ static enum qd_status check_room(struct qd_regions *regions, const struct qd_reg
     return QD_OK;
 }
 
-/* With its texts behind it. NULL: malloc failed. */
+/* Allocates a region together with its texts. Returns NULL if malloc failed. */
 static struct qd_region *make_region(struct qd_regions *regions, const struct qd_region_call *call)
 {
     const size_t name_bytes = strlen(call->name) + 1;

@@ -1,9 +1,9 @@
 /* Triton's system shared memory extension: the regions that clients have registered. A region is a
- * piece of a POSIX shared memory object, under a name; requests name it instead of sending bytes.
+ * part of a POSIX shared memory object, under a name. Requests name it instead of sending bytes.
  *
- * Whoever may ask the server may register and use every object that its user may open and whose key
- * begins with the prefix, also another client's. An unregistered region stays mapped until the
- * last request that uses it has ended. */
+ * Every client may register and use every object whose key begins with the prefix and that the
+ * server's user may open, including objects of other clients. An unregistered region stays mapped
+ * until the last request that uses it has ended. */
 #ifndef SERVER_OIP_REGIONS_H
 #define SERVER_OIP_REGIONS_H
 
@@ -12,32 +12,35 @@
 #include "server/memory/text.h"
 #include "server/telemetry/gauges.h"
 
-/* A region's name is a part of paths (QD_PATH_BYTES_MAX), where each byte may take three. */
+/* The length of a region's name. The name is a part of paths (QD_PATH_BYTES_MAX), in which each
+ * byte may take three. */
 #define QD_REGION_NAME_BYTES_MAX 255
 
-/* Beside those registered, some may still be in use, or be unmapped just now. */
+/* How many regions may be registered. The remaining mappings are for unregistered regions that are
+ * still in use or being unmapped. */
 #define QD_REGION_COUNT_MAX (QD_MAPPING_COUNT_MAX - 64)
 
 struct qd_regions;
 
 struct qd_region {
     const char *name;
-    const char *key; /* as its client wrote it */
+    const char *key; /* as the client wrote it */
     struct qd_mapping mapping;
 
     /* Private. */
     struct qd_regions *table;
-    size_t holder_count;    /* requests, and the table itself */
-    struct qd_region *next; /* in the table, or among those to be unmapped */
+    size_t holder_count;    /* the requests that hold it, and the table */
+    struct qd_region *next; /* in the table, or in the list of regions to unmap */
 };
 
-/* prefix: what keys begin with, slashes before it left out; "*": whatever they like. It is
- * borrowed. bytes_max: of all regions together. NULL: no memory, or no thread. Before any other
- * thread starts: it catches SIGBUS (mapping.h). */
+/* Creates the table. `prefix`, borrowed, is what keys must begin with, not counting leading
+ * slashes; "*" allows all keys. `bytes_max` bounds the bytes of all regions together. Returns NULL
+ * if there is no memory or no thread. Call it before any other thread starts, because it installs a
+ * handler of SIGBUS (mapping.h). */
 struct qd_regions *qd_regions_create(const char *prefix, size_t bytes_max);
-void qd_regions_destroy(struct qd_regions *regions); /* none is in use; NULL is fine */
+void qd_regions_destroy(struct qd_regions *regions); /* no region may be in use; NULL is fine */
 
-/* What a client asks for. */
+/* The arguments of a register call. */
 struct qd_region_call {
     const char *name;
     const char *key;
@@ -45,20 +48,22 @@ struct qd_region_call {
     uint64_t byte_size;
 };
 
-/* On any thread, as all that follow. */
+/* Registers a region. This function and all below may be called on any thread. */
 enum qd_status qd_regions_register(struct qd_regions *regions, const struct qd_region_call *call,
                                    struct qd_error *error);
-/* NULL: all of them. A name that is not registered is fine. */
+/* Unregisters a region, or all regions if `name` is NULL. A name that is not registered is fine. */
 void qd_regions_unregister(struct qd_regions *regions, const char *name);
-/* [{"name":…,"key":…,"offset":…,"byte_size":…}]; NULL: all of them. */
+/* Prints [{"name":…,"key":…,"offset":…,"byte_size":…}] for one region, or for all if `name` is
+ * NULL. */
 enum qd_status qd_regions_print(struct qd_regions *regions, const char *name, struct qd_text *text,
                                 struct qd_error *error);
-/* Regions, or their bytes, with those that are not unmapped yet; and the bounds of registered ones.
- */
+/* Return how many regions, or bytes of regions, there are, including those that are not unmapped
+ * yet, and the bounds for registered ones. */
 struct qd_bound qd_regions_count(struct qd_regions *regions);
 struct qd_bound qd_regions_bytes(struct qd_regions *regions);
 
-/* It stays mapped until the release. NULL: there is none of that name. */
+/* Holds a region: it stays mapped until qd_region_release. Returns NULL if there is none of that
+ * name. */
 struct qd_region *qd_regions_hold(struct qd_regions *regions, const char *name);
 void qd_region_release(struct qd_region *region);
 

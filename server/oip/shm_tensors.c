@@ -10,7 +10,7 @@ static const char offset_key[] = "shared_memory_offset";
 
 enum { OUTPUT_ALIGNMENT = 64 }; /* kernels/qk.h */
 
-/* What is wrong with a field of a tensor's parameters. */
+/* Fails with the path of a field of a tensor's parameters. */
 #define FAIL(reader, path, key, format, ...)                                                      \
     qd_fail((reader)->error, QD_INVALID, "%s[%zu]%s%s: " format, (path)->array, (path)->position, \
             (path)->tail, key, __VA_ARGS__)
@@ -154,7 +154,8 @@ size_t qd_shm_tensors_input_bytes(const struct qd_oip_asked *asked)
 {
     size_t bytes = 0;
     for (size_t i = 0; asked->shm_tensors != NULL && i < asked->signature->input_count; i++)
-        bytes += asked->shm_tensors[i].count; /* each is less than half of all addresses */
+        bytes += asked->shm_tensors[i]
+                     .count; /* cannot overflow: each is less than half of the address space */
     return bytes;
 }
 

@@ -58,7 +58,7 @@ enum qd_status qd_refuse_type(const char *name, uint64_t version, uint32_t types
                    field, known, version, name, got);
 }
 
-/* Adds the bytes of the names to *sum. */
+/* Checks the ports and adds the lengths of their names to *sum. */
 static enum qd_status check_ports(const struct qd_port *ports, size_t count, const char *what,
                                   size_t *sum, struct qd_error *error)
 {
