@@ -1,6 +1,7 @@
-/* From one version's bytes to a model whose graph is ready to be packed. No loop, no clock, no
- * files but those that `external` reads. In two steps, so that external data may be read between
- * them: qd_build_read parses, qd_build_prepare looks at constants' data. */
+/* Makes a model from the bytes of one version, up to a graph that is ready to be packed. No loop,
+ * no clock, and no files except those that `external` reads. It takes two steps, so that external
+ * data may be read between them: qd_build_read parses, and qd_build_prepare looks at the data of
+ * constants. */
 #ifndef SERVER_MODELS_BUILD_H
 #define SERVER_MODELS_BUILD_H
 
@@ -13,29 +14,29 @@
 
 enum qd_source_kind { QD_SOURCE_ONNX, QD_SOURCE_REQUEST };
 
-/* What a version is made of. All borrowed until the graph is packed. */
+/* What a version is made of. All pointers are borrowed until the graph is packed. */
 struct qd_source {
     enum qd_source_kind kind;
-    struct qd_onnx_source onnx; /* a request: its JSON, and binary tensors behind it */
-    size_t json_bytes;          /* of a request: how much of it is the JSON */
-    bool is_file;               /* of a request: its binary tensors are request.bin */
+    struct qd_onnx_source onnx; /* the file, or a request's JSON followed by its binary tensors */
+    size_t json_bytes;          /* length of a request's JSON */
+    bool is_file; /* the request is request.json, and its binary tensors are request.bin */
 };
 
 struct qd_build {
     /* Borrowed. */
     const struct qk_kernels *kernels;
-    const char *name; /* of the model */
+    const char *name; /* the model's name */
     uint64_t version;
     const struct qd_model_config *config;
-    struct qd_arena *scratch; /* whatever is needed until the graph is packed */
-    struct qd_memory *memory; /* the models' own: what stays */
+    struct qd_arena *scratch; /* holds everything that is needed until the graph is packed */
+    struct qd_memory *memory; /* holds what the model keeps; counts in --max-model-bytes */
 
-    /* qd_build_read's, in the scratch. */
+    /* Set by qd_build_read, in the scratch arena. */
     struct qk_graph_call call;
     const struct qd_port *inputs;
-    const struct qd_port *outputs;    /* types are known when the graph is prepared */
-    uint32_t untyped;                 /* bit i: whoever runs it says which type input i has */
-    const struct qd_onnx_graph *onnx; /* NULL: it was a request */
+    const struct qd_port *outputs;    /* their types are known once the graph is prepared */
+    uint32_t untyped;                 /* bit i: the source does not say which type input i has */
+    const struct qd_onnx_graph *onnx; /* NULL if the version is a request */
     const char *platform;
     char about[160];
 };
@@ -43,8 +44,8 @@ struct qd_build {
 enum qd_status qd_build_read(struct qd_build *build, const struct qd_source *source,
                              struct qd_error *error);
 
-/* The model has the graph, which is not packed yet; `graph` is to pack it, or NULL where each
- * request makes its own. */
+/* Makes the model with its graph, which is not packed yet. The caller packs `graph`; it is NULL if
+ * each request makes a graph of its own. The caller releases the model. */
 enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
                                 struct qk_graph **graph, struct qd_error *error);
 

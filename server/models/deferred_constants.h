@@ -1,6 +1,6 @@
 /* A loaded graph with deferred constants. These are inputs of the graph that its operators take
- * once, as constants, but that come with each request. ONNX's own tests have all their scales and
- * weights so. The graph is made anew for each request, as a built-in model's is. */
+ * once, as constants, but that come with each request. ONNX's own tests pass all their scales and
+ * weights like this. Each request makes the graph anew, as for a built-in model. */
 #ifndef SERVER_MODELS_DEFERRED_CONSTANTS_H
 #define SERVER_MODELS_DEFERRED_CONSTANTS_H
 
@@ -14,13 +14,14 @@ struct qd_deferred_graph {
     size_t deferred_count;
 };
 
-/* A copy, with all that it points at, in the arena. NULL: the arena has no room. */
+/* Copies the call and `deferred`, with everything they point at, into the arena. Returns NULL if
+ * the arena has no room. */
 struct qd_deferred_graph *qd_deferred_copy(const struct qk_graph_call *call,
                                            const struct qd_onnx_deferred *deferred,
                                            size_t deferred_count, struct qd_arena *arena);
 
-/* Prepares the graph with a request's tensors, one for each of its inputs. These and `deferred`
- * outlive it. */
+/* Prepares the graph with a request's tensors. inputs[i] belongs to the graph's input i. The
+ * tensors and `deferred` must outlive the graph. */
 enum qk_status qd_deferred_prepare(const struct qd_deferred_graph *deferred,
                                    const struct qk_kernels *kernels, const struct qk_tensor *inputs,
                                    struct qk_memory memory, struct qk_graph **graph,

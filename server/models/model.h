@@ -1,13 +1,16 @@
-/* One version of one model: what serves a request.
+/* One version of one model.
  *
- * A built-in model is an operator's version, and has nothing but its signature: each request brings
- * all inputs. A loaded one has a graph, whose constants it keeps, and the plans of the shapes that
- * were asked for; or, where requests bring constants, what each makes its graph of
- * (deferred_constants.h). It is made by a load, on any one thread at a time; once it is in service
- * (table.h) nothing but its plans and its references changes.
+ * A built-in model is a version of an operator, and has only a signature: each request brings all
+ * inputs. A loaded model has a graph with its constants, and plans for the shapes that requests
+ * had. If requests bring constants, it has what each request makes its graph of
+ * (deferred_constants.h).
  *
- * Who uses it holds a reference: the table, and each request until it is destroyed. Whoever has one
- * may take another and give it back, on any thread; the last one destroys it. */
+ * A load makes the model, on one thread at a time. Once the model is in service (table.h), only its
+ * plans and its reference count change.
+ *
+ * The table holds a reference, and so does each request until it is destroyed. The holder of a
+ * reference may take another one and release it on any thread. Releasing the last reference
+ * destroys the model. */
 #ifndef SERVER_MODELS_MODEL_H
 #define SERVER_MODELS_MODEL_H
 
@@ -21,24 +24,23 @@
 #include "server/telemetry/metrics.h"
 
 struct qd_model {
-    struct qd_signature signature; /* a loaded model's lies in its arena */
-    const struct qk_graph *graph;  /* packed, in the arena; NULL: each request makes one */
-    struct qd_plans *plans;        /* of the graph; NULL: there is none */
-    /* In the arena. NULL: it has a graph, or is built in. */
+    struct qd_signature signature; /* in the arena if the model is loaded */
+    const struct qk_graph *graph;  /* packed, in the arena; NULL if each request makes its own */
+    struct qd_plans *plans;        /* plans of the graph; NULL if there is no graph */
+    /* In the arena. NULL if the model has a graph or is built in. */
     const struct qd_deferred_graph *deferred;
-    struct qd_counters *counters; /* of this name and version; taken by the table */
-    size_t resident_bytes;        /* of the arena, when it was installed */
-    struct qd_arena arena;        /* from the models' own memory, --max-model-bytes */
+    struct qd_counters *counters; /* counters of this name and version; taken by the table */
+    size_t resident_bytes;        /* size of the arena once the graph is prepared */
+    struct qd_arena arena;        /* its memory counts in --max-model-bytes */
     atomic_size_t reference_count;
-    atomic_size_t
-        *namesake_count; /* the table's own: of all models of its name that are still there */
+    atomic_size_t *namesake_count; /* the table's count of models of this name that still exist */
 };
 
-/* An empty one, with one reference, that of who makes it. A load fills in the signature and the
- * graph. NULL: malloc failed. */
+/* Creates an empty model with one reference, which belongs to the caller. A load fills in the
+ * signature and the graph. Returns NULL if malloc failed. */
 struct qd_model *qd_model_create(struct qd_memory *memory);
 
-/* NULL is fine. */
+/* Releases a reference. NULL is fine. */
 void qd_model_release(struct qd_model *model);
 
 #endif

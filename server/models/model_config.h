@@ -1,12 +1,13 @@
-/* Triton's model configuration as JSON: what a load call brings in parameters.config, or a
- * repository has as NAME/config.json. Pure.
+/* Triton's model configuration as JSON, from a load call's parameters.config or from
+ * NAME/config.json in a repository. Pure.
  *
- * Honoured are name, platform and backend (which must be ours), max_batch_size (a bound of the
- * first dimension), input and output (which must agree with the model, and may narrow what it
- * leaves free), version_policy, default_model_filename. What only places or speeds up work has no
- * effect on CPUs and is accepted; what would change results or asks for a GPU (KIND_GPU, too:
- * nobody is to believe that it has one) is refused, and so is any key that Triton does not have.
- * Numbers may be strings, and keys in camel case, as protobuf's JSON allows. */
+ * These keys have an effect: name, platform and backend (which must be ours), max_batch_size (a
+ * bound of the first dimension), input and output (which must agree with the model, and may narrow
+ * dimensions that it leaves free), version_policy, default_model_filename. Keys that only place
+ * work or speed it up have no effect on CPUs, and are accepted. Keys that would change results are
+ * refused, and so is any key that Triton does not have. A request for a GPU, such as KIND_GPU, is
+ * refused, so that nobody believes that a model runs on one. Numbers may be strings, and keys may
+ * be in camel case, as protobuf's JSON allows. */
 #ifndef SERVER_MODELS_MODEL_CONFIG_H
 #define SERVER_MODELS_MODEL_CONFIG_H
 
@@ -18,52 +19,57 @@
 #include "server/memory/arena.h"
 #include "server/oip/signature.h"
 
-#define QD_CONFIG_VERSION_COUNT_MAX 64 /* that a version_policy may name */
+#define QD_CONFIG_VERSION_COUNT_MAX 64 /* versions in a version_policy */
 
 /* An input or output, in the arena. */
 struct qd_config_port {
     const char *name;
-    enum qk_type type; /* QK_NONE: not given */
+    enum qk_type type; /* QK_NONE if not given */
     bool shaped;
     uint32_t rank;
-    int64_t dims[QK_RANK_MAX]; /* without the batch, where there is one */
+    int64_t dims[QK_RANK_MAX]; /* without the batch dimension, if there is one */
 };
 
 enum qd_version_policy { QD_POLICY_LATEST, QD_POLICY_ALL, QD_POLICY_SPECIFIC };
 
 struct qd_model_config {
-    uint64_t batch_max; /* 0: the first dimension is like the others */
+    uint64_t batch_max; /* 0 if the first dimension is not a batch */
     enum qd_version_policy policy;
     uint64_t latest_count;
-    uint64_t versions[QD_CONFIG_VERSION_COUNT_MAX]; /* specific */
+    uint64_t versions[QD_CONFIG_VERSION_COUNT_MAX]; /* for QD_POLICY_SPECIFIC */
     size_t version_count;
-    const char *file_name; /* of each version, in the arena; NULL: model.onnx or request.json */
-    const struct qd_config_port *inputs; /* NULL: as the model has them */
+    const char *file_name; /* each version's; in the arena; NULL: model.onnx or request.json */
+    const struct qd_config_port *inputs; /* NULL if not given */
     size_t input_count;
     const struct qd_config_port *outputs;
     size_t output_count;
 };
 
-/* What holds without one: the latest version, and all as the model has it. */
+/* Sets what applies without a configuration: the latest version, with everything as the model has
+ * it. */
 void qd_model_config_init(struct qd_model_config *config);
 
-/* `source` begins the errors: "parameters.config". `name`: the model's. */
+/* Reads a configuration. `source` begins the error texts, such as "parameters.config". `name` is
+ * the model's name. */
 enum qd_status qd_model_config_read(const char *json, size_t bytes, const char *source,
                                     const char *name, struct qd_arena *arena,
                                     struct qd_model_config *config, struct qd_error *error);
 
-/* Whether versions[index] of those there are, ascending, is to be loaded. */
+/* Returns whether versions[index] is to be loaded. `versions` are all versions of the model,
+ * ascending. */
 bool qd_model_config_wants(const struct qd_model_config *config, const uint64_t *versions,
                            size_t version_count, size_t index);
-/* The first version that the policy names and that is not there; 0: none. */
+/* Returns the first version that the policy names and `versions` lacks, or 0 if there is none. */
 uint64_t qd_model_config_misses(const struct qd_model_config *config, const uint64_t *versions,
                                 size_t version_count);
 
-/* The policy as JSON, in the arena, as a configuration has it. NULL: no memory. */
+/* Returns the policy as JSON in the form of the configuration, in the arena. Returns NULL if the
+ * arena has no room. */
 const char *qd_model_config_print_policy(const struct qd_model_config *config,
                                          struct qd_arena *arena);
 
-/* Compares a model's ports with the configuration's, which may narrow dimensions that are free. */
+/* Checks a model's ports against the configuration's, and narrows free dimensions that the
+ * configuration fixes. */
 enum qd_status qd_model_config_apply(const struct qd_model_config *config, struct qd_port *inputs,
                                      size_t input_count, struct qd_port *outputs,
                                      size_t output_count, struct qd_error *error);

@@ -1,5 +1,5 @@
-/* What a loaded graph makes of its inputs' shapes, found when it is loaded: outputs whose shapes
- * are known before any request, and graphs that no request could run. */
+/* Finds at load time which output shapes follow from the input shapes of a graph, and refuses a
+ * graph that no request could run. */
 #ifndef SERVER_MODELS_SHAPES_H
 #define SERVER_MODELS_SHAPES_H
 
@@ -9,17 +9,18 @@
 #include "server/models/plans.h"
 #include "server/oip/signature.h"
 
-/* Fills in what is not known yet of the outputs' shapes. `inputs` and `outputs` go with the
- * graph's.
+/* Fills in the parts of the outputs' shapes that are not known yet. inputs[i] and outputs[i] belong
+ * to the graph's input i and output i.
  *
- * Where all dimensions of all inputs are known, the graph is planned with them, and the plan is
- * kept in `plans`; if that cannot be, no request could run the graph, and it is refused. Where some
- * are free, it is planned with a few sizes instead of them: a dimension of an output that is the
- * same with all of them is known, and others are free. If none of these sizes will do, nothing is
- * found, as others may. An output that is declared with another shape than what is found is
- * refused; what is declared beyond that is kept.
+ * If all dimensions of all inputs are known, the graph is planned with them, and `plans` keeps the
+ * plan. If the graph refuses these shapes, no request could run it, so it is refused. If some
+ * dimensions are free, the graph is planned with a few sizes in their place. A dimension of an
+ * output that is the same with all these sizes is known; the other dimensions are free. If the
+ * graph accepts none of these sizes, nothing is found, because the graph may accept other sizes. An
+ * output that is declared with a different shape than the one found is refused. Declared dimensions
+ * that were not found are kept.
  *
- * No tensor is made. A lack of memory is no error: less is known then. */
+ * No tensor is made. A lack of memory is no error; less is known then. */
 enum qd_status qd_shapes_settle(struct qd_plans *plans, const struct qk_graph *graph,
                                 const struct qd_port *inputs, struct qd_port *outputs,
                                 struct qd_memory *memory, struct qd_error *error);

@@ -1,13 +1,13 @@
-/* Where the bytes of a model's versions come from: its folder in the repository, or the body of a
- * load call. Steps, in this order, on one worker:
+/* Gets the bytes of a model's versions, from its folder in the repository or from the body of a
+ * load call. One worker takes these steps in this order:
  *
- *   qd_sources_open     what there is, and which versions the configuration wants
+ *   qd_sources_open     finds the files or the body, and chooses which versions to load
  *   for each version:
- *     qd_sources_find   opens its files, and says how many units fetching them has
- *     qd_sources_fetch  all units; the only step that several threads may take at once
- *     qd_sources_take   what came
- *     (while an ONNX file is parsed, its external data are found; they are fetched as before, and
- *     qd_sources_check sees that all came)
+ *     qd_sources_find   opens its files, and counts the units of fetching them
+ *     qd_sources_fetch  fetches units; the only step that several threads may run at once
+ *     qd_sources_take   hands over the bytes
+ *     (Parsing an ONNX file finds its external data. These are fetched as before, and
+ *     qd_sources_check then fails if a file could not be read or has changed.)
  *   qd_sources_close */
 #ifndef SERVER_MODELS_SOURCES_H
 #define SERVER_MODELS_SOURCES_H
@@ -25,22 +25,22 @@
 #include "server/models/model_config.h"
 #include "server/models/repository/repository.h"
 
-#define QD_SOURCES_VERSION_COUNT_MAX 64 /* loaded at once under one name */
-#define QD_SOURCES_FILE_COUNT_MAX 64    /* of one version */
+#define QD_SOURCES_VERSION_COUNT_MAX 64 /* versions loaded at once under one name */
+#define QD_SOURCES_FILE_COUNT_MAX 64    /* files of one version */
 
-/* Costs of a unit of fetching: 256 KiB of a file that lies in the page cache, into memory that was
- * used before; or 64 Ki characters of base64. */
+/* The time of one unit of fetching: 256 KiB of a file that lies in the page cache, read into memory
+ * that was used before; or 64 Ki characters of base64. */
 #define QD_FETCH_FILE_UNIT_NS UINT64_C(20000)
 #define QD_FETCH_TEXT_UNIT_NS UINT64_C(60000)
 
 /* An open file. */
 struct qd_source_file {
-    const char *path; /* below its version's folder */
+    const char *path; /* relative to its version's folder */
     int fd;
     struct stat about;
 };
 
-/* Bytes of a file that are wanted. */
+/* A range of a file that is to be read. */
 struct qd_reading {
     const struct qd_source_file *file;
     uint64_t offset;
@@ -53,62 +53,63 @@ struct qd_reading {
 struct qd_call_file {
     uint64_t version;
     const char *path;
-    char *text; /* base64, between its quotes; then what it stood for */
+    char *text; /* the base64 between the quotes; after decoding, the file's bytes */
     size_t count;
 };
 
 struct qd_sources {
     /* Borrowed. */
     const char *name;
-    const struct qd_repository *repository; /* NULL: there is none */
-    bool marks_folder;                      /* its fingerprint is wanted */
-    struct qd_arena *arena;                 /* for as long as the load */
-    struct qd_arena *version_arena;         /* these two are emptied by qd_sources_find */
-    struct qd_arena *file_arena;            /* for the version's own files */
-    char *body; /* of a load call; its base64 is decoded in place. NULL: there is none */
+    const struct qd_repository *repository; /* NULL if there is none */
+    bool marks_folder;                      /* compute the folder's fingerprint */
+    struct qd_arena *arena;                 /* lives as long as the load */
+    struct qd_arena *version_arena; /* qd_sources_find empties this arena and the next one */
+    struct qd_arena *file_arena;    /* holds the version's own files */
+    char *body; /* a load call's body; its base64 is decoded in place; NULL if there is none */
     size_t body_bytes;
     const char *json_bytes_header; /* as in qd_oip_message */
 
-    /* qd_sources_open's. */
+    /* Set by qd_sources_open. */
     struct qd_model_config config;
-    bool configured; /* by the call: the folder's config.json does not count */
+    bool configured; /* the call brings a configuration, so the folder's config.json is not read */
     uint64_t versions[QD_SOURCES_VERSION_COUNT_MAX]; /* ascending */
     size_t version_count;
-    bool from_repository; /* then `folder` is open */
+    bool from_repository; /* `folder` is open */
     struct qd_model_folder folder;
-    bool is_request; /* the body is one, and its JSON has so many bytes */
+    bool is_request; /* the body is a request whose JSON has json_bytes bytes */
     size_t json_bytes;
-    struct qd_call_file *files; /* NULL: the body has none */
+    struct qd_call_file *files; /* NULL if the body has no files */
     size_t file_count;
 
-    /* The version that qd_sources_find was told. */
+    /* The current version, set by qd_sources_find. */
     uint64_t version;
-    char shown[320]; /* "NAME/VERSION/model.onnx", for errors; "": a request as body */
+    char shown[320]; /* "NAME/VERSION/model.onnx", for errors; "" if the body is a request */
     enum qd_source_kind kind;
     int version_fd;
     struct qd_source_file opened[QD_SOURCES_FILE_COUNT_MAX];
     size_t opened_count;
-    struct qd_call_file *main_file; /* of a call */
-    struct qd_call_file *blob_file; /* a request's binary tensors; NULL: none */
-    char *bytes;                    /* of a folder */
+    struct qd_call_file *main_file; /* for a load call with files */
+    struct qd_call_file *blob_file; /* a request's binary tensors; NULL if there are none */
+    char *bytes; /* for a folder: the version's file, or request.json followed by request.bin */
     size_t byte_count;
     size_t json_file_bytes;
 
-    /* What is to be fetched. */
+    /* What is to be fetched for the current version. */
     size_t unit_count;
-    bool in_order; /* by one thread, from the first to the last */
+    bool in_order; /* one thread must fetch the units, from the first to the last */
     struct qd_reading *readings;
     size_t reading_count;
     size_t reading_capacity;
-    size_t decoding; /* in `files`; file_count: all are decoded */
+    size_t decoding; /* index into `files`; file_count if all are decoded */
     bool decoding_begun;
     struct qd_base64 decoder;
     atomic_flag failed_first;
     atomic_bool failed;
-    struct qd_error fetch_error; /* of whoever failed first */
+    struct qd_error fetch_error; /* the error of the first thread that failed */
 };
 
-/* Sets it up: close it, whatever happens. The error's text names the file. */
+/* Prepares the sources. The caller closes them even if a later step fails. The error texts of these
+ * functions name the file. */
 void qd_sources_init(struct qd_sources *sources);
 enum qd_status qd_sources_open(struct qd_sources *sources, struct qd_error *error);
 enum qd_status qd_sources_find(struct qd_sources *sources, size_t index, struct qd_error *error);

@@ -1,15 +1,17 @@
-/* What people give in the place of an ONNX file: a pointer to it, a page that says why it did not
- * come, an archive of it, a copy that a transfer as text has spoilt, another framework's model. */
+/* Names files that users mistake for an ONNX file: a pointer to the file, a web page that explains
+ * why the download failed, an archive, a copy that a transfer as text has spoilt, another
+ * framework's model. */
 #ifndef SERVER_MODELS_ONNX_FOREIGN_H
 #define SERVER_MODELS_ONNX_FOREIGN_H
 
 #include <stddef.h>
 
-/* Says what the bytes are, as in "expected an ONNX file, got <this>"; the text may go on with what
- * to do. NULL: nothing that is known here, or an ONNX file.
+/* Returns what the bytes are, as a phrase for "expected an ONNX file, got <phrase>"; the phrase may
+ * go on with what to do. Returns NULL if the bytes are of no known kind, or are an ONNX file. The
+ * text is constant. Pure.
  *
- * It is for bytes that were refused already. It never names an ONNX file that is whole as something
- * else: what begins as one is looked at field by field. A constant text; pure. */
+ * Call it for bytes that were refused already. It never takes a complete ONNX file for something
+ * else: it looks at a file that begins like ONNX field by field. */
 const char *qd_foreign_name(const char *bytes, size_t count);
 
 #endif

@@ -1,6 +1,6 @@
-/* Files below one folder. A path with "..", or one that begins with a slash, is refused, and so is
- * a link that leaves the folder, unless links may lead anywhere. Regular files only, so that a FIFO
- * stops nobody and no device is touched. */
+/* Opens files below one folder. Refuses a path that begins with a slash or leaves the folder by
+ * "..". Refuses a link that leaves the folder, unless links may lead anywhere. Opens only regular
+ * files, so that a FIFO cannot block a thread and no device is touched. */
 #ifndef SERVER_MODELS_REPOSITORY_FOLDER_H
 #define SERVER_MODELS_REPOSITORY_FOLDER_H
 
@@ -10,18 +10,21 @@
 
 #include "server/base/status.h"
 
-/* Where links may lead. */
+/* Where symbolic links may lead. */
 enum qd_links {
-    QD_LINKS_INSIDE,   /* to what is inside the folder */
-    QD_LINKS_ANYWHERE, /* --allow-repository-links: who writes links there may read files here */
+    QD_LINKS_INSIDE, /* only to places inside the folder */
+    /* --allow-repository-links: anybody who can create links in the repository can make the server
+     * read any file that it may read. */
+    QD_LINKS_ANYWHERE,
 };
 
-/* Opens a folder; `at` is a folder's descriptor, below which it lies. Close it with close. `shown`:
- * the path for errors. */
+/* Opens a folder below the folder with the descriptor `at`. The caller closes *fd. `shown` is the
+ * path for errors. */
 enum qd_status qd_folder_open(int at, const char *path, enum qd_links links, const char *shown,
                               int *fd, struct qd_error *error);
 
-/* Opens a file for reading, at most bytes_max long. `about`: its size, times and inode. */
+/* Opens a file of at most bytes_max bytes for reading. Sets *about to its size, times and inode.
+ * The caller closes *fd. */
 enum qd_status qd_folder_open_file(int folder, const char *path, enum qd_links links,
                                    const char *shown, uint64_t bytes_max, int *fd,
                                    struct stat *about, struct qd_error *error);

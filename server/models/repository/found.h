@@ -1,26 +1,27 @@
-/* What lies where a model's file was looked for, in the words of a refusal. */
+/* Lists what lies in the place where a model's file was expected, for an error text. */
 #ifndef SERVER_MODELS_REPOSITORY_FOUND_H
 #define SERVER_MODELS_REPOSITORY_FOUND_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* As many names as there is room for: ONNX files, or, where there are none, all others. Zeros:
- * nothing so far. */
+/* As many names as fit: the ONNX files, and all other files. Initialize it with zeros. */
 struct qd_found {
     char onnx[120];
     char others[120];
 };
 
-/* True for the name of an ONNX file: "model_int8.onnx". */
+/* Returns whether the name is that of an ONNX file, such as "model_int8.onnx". */
 bool qd_found_is_onnx(const char *name);
 
 void qd_found_add(struct qd_found *found, const char *name);
 
-/* Adds the names in a folder, which is a descriptor. Those beyond the first 1,000 are left out. */
+/* Adds the names in the folder with this descriptor, except names that begin with a dot. Looks at
+ * 1,000 entries at most. */
 void qd_found_read(struct qd_found *found, int folder);
 
-/* "\"a.onnx\", \"b.onnx\"", or "nothing". */
+/* Returns the names of the ONNX files, as "\"a.onnx\", \"b.onnx\"". Returns all other names if
+ * there are no ONNX files, and "nothing" if there are no names. */
 const char *qd_found_text(const struct qd_found *found);
 
 #endif

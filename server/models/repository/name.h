@@ -1,13 +1,13 @@
-/* What a loaded model may be called. */
+/* Checks the name of a loaded model. */
 #ifndef SERVER_MODELS_REPOSITORY_NAME_H
 #define SERVER_MODELS_REPOSITORY_NAME_H
 
 #include "server/base/status.h"
 
-/* Whether a loaded model may have this name: bytes of UTF-8, not "." or "..", and not beginning as
- * the operators' names do. It has no slashes, backslashes, quotes and control characters, Unicode's
- * among them, so that logs and metrics print it as it is; and it is not "stats", because GET
- * /v2/models/stats is about all models. Pure. */
+/* Returns QD_OK if a loaded model may have this name. It must be UTF-8, not be "." or "..", and not
+ * begin as the operators' names do. It must not contain slashes, backslashes, quotes or control
+ * characters, including Unicode's, so that logs and metrics can print it unchanged. It must not be
+ * "stats", because GET /v2/models/stats is about all models. Pure. */
 #define QD_MODEL_NAME_BYTES_MAX 128
 enum qd_status qd_model_check_name(const char *name, struct qd_error *error);
 
