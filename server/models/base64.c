@@ -5,7 +5,8 @@
 
 #include "server/json/string.h"
 
-/* Six bits for each ASCII character of the alphabet and of the one for URLs. N: neither has it. */
+/* The six bits of each ASCII character in the standard alphabet or in the one for URLs. N: the
+ * character is in neither. */
 enum { N = 0x80 };
 static const uint8_t values[128] = {
     N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,
@@ -38,7 +39,7 @@ static unsigned value_of(char character)
     return (unsigned char)character < 128 ? values[(unsigned char)character] : (unsigned)N;
 }
 
-/* Whole groups without escapes, as nearly all are. */
+/* Decodes whole groups without escapes and blanks. Nearly all groups are like this. */
 static void decode_groups(struct qd_base64 *decoder, const char *end)
 {
     const char *at = decoder->at;
@@ -56,8 +57,8 @@ static void decode_groups(struct qd_base64 *decoder, const char *end)
     decoder->out = out;
 }
 
-/* The character at `at`, and how many bytes of the JSON it takes; 0: none that base64 could have.
- * Escapes that stand for a blank are such. */
+/* Reads the character at `at`. Returns how many bytes of JSON it takes, or 0 if it is an escape
+ * that base64 cannot have. Escapes of blanks are allowed. */
 static size_t read_character(const struct qd_base64 *decoder, char *character)
 {
     const char *at = decoder->at;
@@ -82,7 +83,7 @@ static size_t read_character(const struct qd_base64 *decoder, char *character)
     return code > 0 && code < 128 ? 6 : 0;
 }
 
-/* The bytes of a group that padding ends; its last bits have to be 0. */
+/* Writes the bytes of a last group that is not full. Its unused bits must be 0. */
 static enum qd_status end_padded(struct qd_base64 *decoder, struct qd_error *error)
 {
     uint32_t bits = decoder->bits << (decoder->count == 2 ? 12 : 6);

@@ -12,9 +12,10 @@
 #include "server/models/shapes.h"
 #include "server/oip/decode.h"
 
-/* ---- A request that is kept --------------------------------------------------------------- */
+/* ---- A stored request --------------------------------------------------------------------- */
 
-/* model_version: a number, or a string that is one; absent: the newest. */
+/* Finds the version that model_version names: a number, or a string that is a number. Without it,
+ * finds the newest version. */
 static enum qd_status find_version(const struct qk_operator *op, const struct qd_json_value *value,
                                    const struct qk_version **row, struct qd_error *error)
 {
@@ -65,7 +66,8 @@ static enum qd_status find_operator(const struct qd_json_value *request,
     return find_version(*op, version, row, error);
 }
 
-/* The JSON's own error stays where the file begins as the JSON should. */
+/* Refuses a request that is not JSON. Keeps the JSON reader's error if the file begins like a JSON
+ * object or is of no known kind. */
 static enum qd_status refuse_request(const struct qd_source *source, struct qd_error *error)
 {
     const char *bytes = source->onnx.bytes;
@@ -75,7 +77,7 @@ static enum qd_status refuse_request(const struct qd_source *source, struct qd_e
                         : qd_fail(error, QD_INVALID, "expected a request in JSON, got %s", name);
 }
 
-/* The operator that the JSON names; the rest of it is for qd_oip_decode. */
+/* Finds the operator that the JSON names. qd_oip_decode reads the rest of the JSON later. */
 static enum qd_status read_operator(const struct qd_build *build, const struct qd_source *source,
                                     const struct qk_operator **op, const struct qk_version **row,
                                     struct qd_error *error)
@@ -88,7 +90,8 @@ static enum qd_status read_operator(const struct qd_build *build, const struct q
     return status == QD_OK ? find_operator(tree, op, row, error) : status;
 }
 
-/* The call as a graph of one node, whose values are its variable inputs and its outputs. */
+/* Makes the call a graph of one node. The graph's values are the node's variable inputs and its
+ * outputs. */
 static enum qd_status make_call(struct qd_build *build, const struct qd_oip_asked *asked,
                                 const struct qd_signature *signature, struct qd_error *error)
 {
@@ -198,7 +201,7 @@ static void *alloc(void *arena, size_t bytes)
     return qd_arena_alloc(arena, bytes);
 }
 
-/* The graph of a new model. */
+/* Creates a model and prepares its graph. */
 static enum qd_status prepare_graph(const struct qd_build *build, struct qd_model **model,
                                     struct qk_graph **graph, struct qd_error *error)
 {
@@ -223,7 +226,7 @@ static enum qd_status prepare_graph(const struct qd_build *build, struct qd_mode
     return status;
 }
 
-/* A graph some of whose constants come with each request: it is made then. */
+/* Creates a model that keeps its graph's call, because some constants come with each request. */
 static enum qd_status copy_late_graph(const struct qd_build *build, struct qd_model **model,
                                       struct qk_graph **graph, struct qd_error *error)
 {
@@ -240,7 +243,8 @@ static enum qd_status copy_late_graph(const struct qd_build *build, struct qd_mo
                : qd_refuse_memory(&(*model)->arena, "the model's weights", error);
 }
 
-/* Finds the only type of an undeclared input with which the graph is right. */
+/* Finds the type of an undeclared input by preparing the graph with every possible type. Exactly
+ * one type must work, and only one input may be undeclared. */
 static enum qd_status find_type(struct qd_build *build, struct qd_error *error)
 {
     size_t port = (size_t)__builtin_ctz(build->untyped);
@@ -277,7 +281,7 @@ static enum qd_status find_type(struct qd_build *build, struct qd_error *error)
     return QD_OK;
 }
 
-/* Copies strings and ports out of the scratch. */
+/* Copies a string out of the scratch arena. Returns NULL if the arena has no room. */
 static char *copy(struct qd_arena *arena, const char *string)
 {
     size_t bytes = strlen(string) + 1;
@@ -300,7 +304,7 @@ static bool copy_strides(struct qd_arena *arena, struct qd_port *port)
     return true;
 }
 
-/* NULL: no memory. */
+/* Copies ports out of the scratch arena. Returns NULL if the arena has no room. */
 static struct qd_port *copy_ports(struct qd_arena *arena, const struct qd_port *ports, size_t count)
 {
     struct qd_port *copies = qd_arena_calloc(arena, count, sizeof(*copies));
@@ -318,7 +322,8 @@ static struct qd_port *copy_ports(struct qd_arena *arena, const struct qd_port *
     return copies;
 }
 
-/* `types`: of the outputs; NULL: the ports say them. */
+/* Fills in the model's signature. `types` are the outputs' types, or NULL if the ports have them
+ * already. */
 static enum qd_status make_signature(const struct qd_build *build, const enum qk_type *types,
                                      struct qd_model *model, struct qd_error *error)
 {

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* A copy that has no room takes all later ones with it. */
+/* Once a copy has failed, all later copies fail. */
 struct copier {
     struct qd_arena *arena;
     bool failed;
@@ -22,7 +22,7 @@ static const char *copy_string(struct copier *copier, const char *from)
     return copy(copier, from, strlen(from) + 1);
 }
 
-/* What the node's call points at. The data of inputs that come later is NULL yet. */
+/* Copies what the node's call points at. Inputs that come with each request have NULL data. */
 static void copy_call(struct copier *copier, struct qk_call *call)
 {
     for (size_t i = 0; i < call->op->input_count; i++) {

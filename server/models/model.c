@@ -22,7 +22,7 @@ void qd_model_release(struct qd_model *model)
     if (count > 1)
         return;
     if (model->namesake_count != NULL)
-        atomic_fetch_sub(model->namesake_count, 1); /* what it points to may be gone from here on */
+        atomic_fetch_sub(model->namesake_count, 1); /* the table may now free the count */
     qd_counters_release(model->counters);
     qd_plans_destroy(model->plans);
     qd_arena_deinit(&model->arena);

@@ -22,14 +22,15 @@ struct reader {
     struct qd_error *error;
 };
 
-/* One key of an object: `target` is what the object fills in. */
+/* One key of an object. `target` is the struct that the object fills in. */
 struct key {
     const char *name;
     enum qd_status (*read)(const struct reader *reader, const char *path,
                            const struct qd_json_value *value, void *target);
 };
 
-/* "parameters.config: input[0].dims: expected an array of integers, got 7" */
+/* Fails with a text such as "parameters.config: input[0].dims: expected an array of integers, got
+ * 7". */
 static enum qd_status expected(const struct reader *reader, const char *path, const char *what,
                                const struct qd_json_value *got)
 {
@@ -39,7 +40,7 @@ static enum qd_status expected(const struct reader *reader, const char *path, co
 
 /* ---- Objects ------------------------------------------------------------------------------ */
 
-/* "maxBatchSize" is max_batch_size. */
+/* Returns whether `given` is `name`, also in camel case: "maxBatchSize" is max_batch_size. */
 static bool is_key(const char *given, const char *name)
 {
     for (; *name != '\0'; name++, given++) {
@@ -62,7 +63,7 @@ static const struct key *find_key(const struct key *keys, const char *given)
     return NULL;
 }
 
-/* Reads each member by its key. `keys` end with a NULL name. */
+/* Reads each member of an object with the function of its key. `keys` end with a NULL name. */
 static enum qd_status read_object(const struct reader *reader, const char *path,
                                   const struct qd_json_value *object, const struct key *keys,
                                   void *target)
@@ -98,7 +99,7 @@ static enum qd_status read_object(const struct reader *reader, const char *path,
 
 /* ---- Values ------------------------------------------------------------------------------- */
 
-/* A number, or a string that is one. */
+/* Reads a number, or a string that is a number. */
 static bool read_integer(const struct qd_json_value *value, int64_t *number)
 {
     const char *text = qd_json_string(value);
@@ -122,7 +123,7 @@ static enum qd_status read_count(const struct reader *reader, const char *path,
     return QD_OK;
 }
 
-/* Where and how fast work is done, and what is written about it. */
+/* Accepts a key that only concerns the placement of work, its speed, or reports about it. */
 static enum qd_status ignore(const struct reader *reader, const char *path,
                              const struct qd_json_value *value, void *target)
 {
@@ -141,7 +142,7 @@ static bool is_empty(const struct qd_json_value *value)
     return (qd_json_is_array(value) || qd_json_is_object(value)) && value->first == NULL;
 }
 
-/* What would change results, or name parts that this server does not have. */
+/* Refuses a key that would change results, or that names a part which this server does not have. */
 static enum qd_status refuse(const struct reader *reader, const char *path,
                              const struct qd_json_value *value, void *target)
 {
@@ -210,14 +211,14 @@ static enum qd_status read_platform(const struct reader *reader, const char *pat
     return read_one_of(reader, path, value, names);
 }
 
-/* A copy in the arena. NULL: no memory. */
+/* Copies a string into the arena. Returns NULL if the arena has no room. */
 static char *copy(const struct reader *reader, const char *string)
 {
     char *made = qd_arena_alloc(reader->arena, strlen(string) + 1);
     return made == NULL ? NULL : strcpy(made, string);
 }
 
-/* True for a name that stands for an entry of the version's own folder. */
+/* Returns whether the name can only be an entry of the version's own folder. */
 static bool is_file_name(const char *name)
 {
     return name != NULL && strlen(name) <= NAME_MAX && strchr(name, '/') == NULL &&
@@ -250,7 +251,8 @@ static enum qd_status read_kind(const struct reader *reader, const char *path,
     return read_one_of(reader, path, value, names);
 }
 
-/* Calls `read_item` for each item of an array: `size` bytes of *items are its target. */
+/* Reads each object of an array with `keys`, into `size` bytes of *items. *items is allocated in
+ * the arena, or NULL if `size` is 0. */
 static enum qd_status read_array(const struct reader *reader, const char *path,
                                  const struct qd_json_value *array, const struct key *keys,
                                  size_t size, size_t *count, char **items)
@@ -489,7 +491,7 @@ static const struct key config_keys[] = {
     {"batch_input", refuse_filled},
     {"batch_output", refuse_filled},
     {"optimization", ignore},
-    {"dynamic_batching", ignore}, /* the answers are the same without */
+    {"dynamic_batching", ignore}, /* does not change answers */
     {"sequence_batching", refuse},
     {"ensemble_scheduling", refuse},
     {"instance_group", read_instances},
@@ -592,7 +594,7 @@ static enum qd_status apply_dims(const struct qd_config_port *wanted, const char
                                  uint64_t batch_max, struct qd_port *port, struct qd_error *error)
 {
     uint32_t first = batch_max > 0 ? 1 : 0;
-    if (!port->shaped) { /* nothing is known, so the configuration says it */
+    if (!port->shaped) { /* the model says nothing, so the configuration decides */
         port->shaped = true;
         port->rank = wanted->rank + first;
         port->dims[0] = QD_DIM_FREE;
@@ -651,7 +653,7 @@ static enum qd_status apply_port(const struct qd_config_port *wanted, const char
     return wanted->shaped ? apply_dims(wanted, kind, batch_max, &ports[i], error) : QD_OK;
 }
 
-/* With a batch, every first dimension is free. */
+/* Refuses a batch if a port's first dimension is not free. */
 static enum qd_status check_batch(const struct qd_port *ports, size_t count, const char *kind,
                                   struct qd_error *error)
 {

@@ -5,29 +5,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A plan has some 2.5 KiB for each node: so a graph of a thousand nodes keeps one, and all that are
- * shorter by far keep eight. */
+/* Bounds the bytes of all plans of one graph. A plan takes some 2.5 KiB for each node, so a graph
+ * of a thousand nodes keeps one plan, and much shorter graphs keep eight. */
 enum { BYTES_MAX = 4 << 20 };
 
-/* It lies in its own arena, with its key. */
+/* A kept plan. It lies in its own arena, with its key. */
 struct qd_kept_plan {
     struct qk_graph_plan plan;
-    struct qd_kept_plan *newer; /* in the order of use */
+    struct qd_kept_plan *newer; /* in the order of their last use */
     struct qd_kept_plan *older;
     size_t pin_count;
-    bool listed; /* false: it came when there was no room, and goes with its last pin */
+    bool listed; /* false: there was no room in the list, so the last unpin frees the plan */
     struct qd_arena arena;
-    size_t key[]; /* of each input the rank and the dims */
+    size_t key[]; /* the rank and the dims of each input */
 };
 
 struct qd_plans {
     const struct qk_graph *graph;
     struct qd_memory *memory;
-    pthread_mutex_t lock; /* over all below, and the kept plans' own fields */
+    pthread_mutex_t lock; /* protects all fields below, and the fields of the kept plans */
     struct qd_kept_plan *newest;
     struct qd_kept_plan *oldest;
     size_t count;
-    size_t bytes; /* of their arenas */
+    size_t bytes; /* the sum of the plans' arenas */
 };
 
 static void *alloc(void *context, size_t bytes)
@@ -82,8 +82,9 @@ static bool fits(const struct qd_plans *plans, size_t bytes)
     return plans->count < QD_PLANS_COUNT_MAX && bytes <= BYTES_MAX - plans->bytes;
 }
 
-/* Takes out the oldest ones that nobody runs, until so many bytes fit; if they never will, they
- * take out none. What was taken out is linked by `older`. */
+/* Removes the oldest plans that are not pinned from the list, until `bytes` more bytes fit. Removes
+ * none if that can never succeed. Returns the removed plans, linked by `older`. The caller
+ * holds the lock. */
 static struct qd_kept_plan *make_room(struct qd_plans *plans, size_t bytes)
 {
     struct qd_kept_plan *out = NULL;
@@ -156,7 +157,7 @@ static void write_key(const struct qd_plans *plans, struct qd_kept_plan *kept,
     }
 }
 
-/* Under the lock: it is then the newest. */
+/* Finds a plan and makes it the newest. The caller holds the lock. */
 static struct qd_kept_plan *find(struct qd_plans *plans, const struct qk_tensor *inputs)
 {
     struct qd_kept_plan *kept = plans->newest;
@@ -181,7 +182,8 @@ static struct qd_kept_plan *pin_known(struct qd_plans *plans, const struct qk_te
     return kept;
 }
 
-/* In the models' memory. *made is NULL where that has no room. */
+/* Makes a plan with one pin, in the models' memory. Sets *made to NULL and succeeds if that memory
+ * has no room. */
 static enum qk_status make(struct qd_plans *plans, const struct qk_tensor *inputs,
                            struct qd_kept_plan **made, struct qk_error *error)
 {
@@ -207,7 +209,8 @@ static enum qk_status make(struct qd_plans *plans, const struct qk_tensor *input
     return QK_OK;
 }
 
-/* Lists a new plan, unless another thread was faster: then that one is pinned instead. */
+/* Adds a new plan to the list. If another thread has added the same plan meanwhile, pins that plan
+ * instead and destroys `made`. */
 static struct qd_kept_plan *list_new(struct qd_plans *plans, const struct qk_tensor *inputs,
                                      struct qd_kept_plan *made)
 {

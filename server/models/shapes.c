@@ -2,10 +2,11 @@
 
 #include "server/json/tree.h"
 
-/* Instead of a free dimension. An output that is the same with one of the small sizes and with the
- * far one does not depend on it: no model has strides that would take a million steps at once. The
- * first small size is larger than most kernels, the second than nearly all; of the last, the
- * product fits in 64 bits whatever the rank is. */
+/* The sizes that stand for a free dimension. If an output's dimension is the same with one of the
+ * small sizes and with the far one, it does not depend on the free dimension, because no model has
+ * strides that would take a million elements in one step. The first small size is larger than most
+ * kernels, and the second is larger than nearly all. The last one is so small that the product of
+ * the dimensions fits in 64 bits for any rank. */
 static const size_t small_sizes[] = {61, 1021, 2};
 #define FAR_SIZE ((size_t)1 << 20)
 #define NO_AXIS UINT32_MAX
@@ -15,7 +16,7 @@ struct search {
     const struct qd_port *inputs;
     struct qd_memory *memory;
     struct qk_tensor tensors[QK_GRAPH_PORT_COUNT_MAX];
-    /* The ranks and dimensions of outputs, as far as they are known. */
+    /* The ranks and dimensions of outputs that are known. */
     struct qd_port found[QK_GRAPH_PORT_COUNT_MAX];
 };
 
@@ -47,8 +48,8 @@ static bool all_are_shaped(const struct search *search)
     return true;
 }
 
-/* Tensors of the inputs' shapes, whose free dimensions have this size, or FAR_SIZE on that axis.
- * False: one is too large to be. */
+/* Sets `tensors` to the inputs' shapes. A free dimension gets `size`, or FAR_SIZE if it is on axis
+ * `far_axis`. Returns false if a tensor would be too large. */
 static bool set_tensors(struct search *search, size_t size, uint32_t far_axis)
 {
     for (size_t i = 0; i < search->graph->input_count; i++) {
@@ -82,7 +83,8 @@ static void take_shapes(struct search *search, const struct qk_graph_plan *plan)
     }
 }
 
-/* NULL: there was no plan. Of what differs, or was not seen, nothing is known. */
+/* Marks the dimensions that differ in this plan as free. A NULL plan could not be made, so all
+ * dimensions become free. */
 static void forget_others(struct search *search, const struct qk_graph_plan *plan)
 {
     for (size_t i = 0; i < search->graph->output_count; i++) {
@@ -139,7 +141,7 @@ static enum qd_status settle_outputs(const struct search *search, struct qd_port
 
 /* ---- Plans -------------------------------------------------------------------------------- */
 
-/* All shapes are known: as a request would have it. */
+/* Plans the graph with the declared shapes, which are fully known, as a request would. */
 static enum qd_status plan_known(struct search *search, struct qd_plans *plans,
                                  struct qd_port *outputs, struct qd_error *error)
 {
@@ -161,7 +163,8 @@ static enum qd_status plan_known(struct search *search, struct qd_plans *plans,
                : QD_OK;
 }
 
-/* One try. False: the graph takes no such sizes, or there is no memory for the plan. */
+/* Plans the graph with these sizes. Returns false if the graph refuses them or there is no memory
+ * for the plan. */
 static bool try_sizes(struct search *search, size_t size, uint32_t far_axis)
 {
     struct qk_error cause;
@@ -180,7 +183,7 @@ static bool try_sizes(struct search *search, size_t size, uint32_t far_axis)
     return planned;
 }
 
-/* Some dimensions are free. */
+/* Finds the outputs' shapes if some input dimensions are free. */
 static enum qd_status plan_free(struct search *search, struct qd_port *outputs,
                                 struct qd_error *error)
 {

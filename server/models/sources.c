@@ -35,9 +35,8 @@ void qd_sources_init(struct qd_sources *sources)
 
 #define REQUEST_NAME "request.json"
 
-/* Where the configuration names a file, the version is made of no other. NULL: of none of this
- * kind.
- */
+/* Returns the name of the version's ONNX file. If the configuration names a file, the version is
+ * made of that file only. Returns NULL if that file is request.json. */
 static const char *onnx_name(const struct qd_sources *sources)
 {
     const char *name = sources->config.file_name;
@@ -51,7 +50,8 @@ static const char *request_name(const struct qd_sources *sources)
     return sources->config.file_name == NULL || onnx_name(sources) == NULL ? REQUEST_NAME : NULL;
 }
 
-/* The version has neither file, or both; or not the one that the configuration names. */
+/* Refuses a version that has neither file, both files, or not the file that the configuration
+ * names. */
 static enum qd_status refuse_version(const struct qd_sources *sources, bool both,
                                      struct qd_error *error)
 {
@@ -78,7 +78,7 @@ static enum qd_status refuse_version(const struct qd_sources *sources, bool both
                                          "another ONNX file");
 }
 
-/* Sets `kind` and `shown` by which of the two files are there, or refuses the version. */
+/* Sets `kind` and `shown` according to which of the two files exists, or refuses the version. */
 static enum qd_status choose_kind(struct qd_sources *sources, bool has_onnx, bool has_request,
                                   struct qd_error *error)
 {
@@ -95,14 +95,14 @@ static enum qd_status choose_kind(struct qd_sources *sources, bool has_onnx, boo
 
 enum { FILE_COUNT_MAX = QD_SOURCES_VERSION_COUNT_MAX * QD_SOURCES_FILE_COUNT_MAX };
 
-/* A load call's body, while it is read. */
+/* A load call's body while it is read. */
 struct body {
     struct qd_sources *sources;
     size_t file_capacity;
     struct qd_error *error;
 };
 
-/* "file:1/model.onnx": version 1, path "model.onnx". */
+/* Reads a key: "file:1/model.onnx" is version 1, path "model.onnx". */
 static enum qd_status read_file_name(struct body *body, const char *key, struct qd_call_file *file)
 {
     const char *text = key + strlen("file:");
@@ -130,7 +130,7 @@ static enum qd_status read_file_name(struct body *body, const char *key, struct 
     return QD_OK;
 }
 
-/* Room for one more. NULL: the error says why. */
+/* Adds an empty file to the list. Returns NULL on failure, with the reason in body->error. */
 static struct qd_call_file *add_file(struct body *body)
 {
     struct qd_sources *sources = body->sources;
@@ -240,7 +240,7 @@ static enum qd_status read_tree(struct body *body, const struct qd_json_value *t
     return read_parameters(body, parameters);
 }
 
-/* How much of the body is JSON. */
+/* Sets json_bytes, the length of the JSON at the start of the body. */
 static enum qd_status find_json(struct body *body)
 {
     struct qd_sources *sources = body->sources;
@@ -303,7 +303,8 @@ void qd_sources_close(struct qd_sources *sources)
     qd_model_folder_close(&sources->folder);
 }
 
-/* Reads bytes[0..count) at once; a file that ends earlier has changed. */
+/* Reads `count` bytes. Returns false on failure. errno is then 0 if the file ends earlier, because
+ * it was cut short after it was opened. */
 static bool read_range(int fd, uint64_t offset, char *bytes, size_t count)
 {
     while (count > 0) {
@@ -328,7 +329,7 @@ static enum qd_status fail_read(const char *shown, struct qd_error *error)
     return qd_fail(error, QD_UNAVAILABLE, "%.200s: cannot be read: %s", shown, strerror(errno));
 }
 
-/* NAME/config.json: Triton's configuration, as a load call has it in its parameters. */
+/* Reads NAME/config.json, which has the same form as a load call's parameters.config. */
 static enum qd_status read_config(struct qd_sources *sources, struct qd_error *error)
 {
     char shown[192];
@@ -417,7 +418,7 @@ static int compare_versions(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Those of a call's files, each once. */
+/* Collects the versions of a load call's files, each once, and chooses from them. */
 static enum qd_status choose_of_files(struct qd_sources *sources, struct qd_error *error)
 {
     uint64_t *versions = qd_arena_calloc(sources->arena, sources->file_count, sizeof(*versions));
@@ -453,7 +454,7 @@ enum qd_status qd_sources_open(struct qd_sources *sources, struct qd_error *erro
 
 /* ---- The files of a version --------------------------------------------------------------- */
 
-/* Adds bytes to what is to be fetched. */
+/* Adds a range of a file to what is to be fetched. */
 static enum qd_status add_reading(struct qd_sources *sources, const struct qd_source_file *file,
                                   uint64_t offset, uint64_t bytes, char *to, struct qd_error *error)
 {
@@ -481,7 +482,7 @@ static void forget_readings(struct qd_sources *sources)
     sources->unit_count = 0;
 }
 
-/* Opens a file of the version's folder, or finds it open. */
+/* Opens a file of the version's folder, unless it is open already. */
 static enum qd_status open_file(struct qd_sources *sources, const char *path,
                                 struct qd_source_file **file, struct qd_error *error)
 {
@@ -512,7 +513,8 @@ static enum qd_status open_file(struct qd_sources *sources, const char *path,
     return QD_OK;
 }
 
-/* *file NULL: there is no such file, or path is NULL. */
+/* Opens a file that may be absent. Sets *file to NULL if there is no such file or if `path` is
+ * NULL. */
 static enum qd_status try_file(struct qd_sources *sources, const char *path,
                                struct qd_source_file **file, struct qd_error *error)
 {
@@ -559,7 +561,8 @@ static enum qd_status find_in_folder(struct qd_sources *sources, struct qd_error
     return status;
 }
 
-/* NULL: there is none, or path is NULL. */
+/* Finds a file of the current version in the load call. Returns NULL if there is none or if `path`
+ * is NULL. */
 static struct qd_call_file *find_call_file(const struct qd_sources *sources, const char *path)
 {
     for (size_t i = 0; path != NULL && i < sources->file_count; i++) {
@@ -610,7 +613,7 @@ enum qd_status qd_sources_find(struct qd_sources *sources, size_t index, struct 
 
 /* ---- Fetching ----------------------------------------------------------------------------- */
 
-/* Of those that fail at the same time, one says why. */
+/* Records a failure. If several threads fail, the first one's error counts. */
 static void note_failure(struct qd_sources *sources, const struct qd_error *error)
 {
     if (!atomic_flag_test_and_set(&sources->failed_first))
@@ -647,7 +650,7 @@ static void fetch_file_unit(struct qd_sources *sources, size_t unit)
     note_failure(sources, &error);
 }
 
-/* The next characters of the file that is decoded, which may be its last ones. */
+/* Decodes the next characters of a file. Ends the file if they are its last ones. */
 static enum qd_status decode_unit(struct qd_sources *sources, struct qd_call_file *file,
                                   struct qd_error *error)
 {
@@ -690,7 +693,8 @@ void qd_sources_fetch(struct qd_sources *sources, size_t begin, size_t end)
             fetch_text_unit(sources);
 }
 
-/* Whoever writes a file while it is read may leave us half of each. */
+/* Returns whether a file has changed since it was opened. Its bytes may then be a mixture of two
+ * contents. */
 static bool has_changed(const struct qd_source_file *file)
 {
     struct stat now;
@@ -717,9 +721,9 @@ enum qd_status qd_sources_check(struct qd_sources *sources, struct qd_error *err
     return QD_OK;
 }
 
-/* ---- What came ---------------------------------------------------------------------------- */
+/* ---- The fetched bytes -------------------------------------------------------------------- */
 
-/* External data of an ONNX file in a folder: where they will be, once they are fetched. */
+/* Finds an ONNX file's external data in its folder. *data will hold them once they are fetched. */
 static enum qd_status external_of_folder(void *context, const char *location, uint64_t offset,
                                          uint64_t length, struct qd_arena *arena, const void **data,
                                          struct qd_error *error)
@@ -731,7 +735,7 @@ static enum qd_status external_of_folder(void *context, const char *location, ui
         return error->status = status == QD_NOT_FOUND ? QD_INVALID : status;
     uint64_t size = (uint64_t)file->about.st_size;
     if (offset > size || length > size - offset) {
-        char head[512]; /* a pointer in the place of the file is all in it */
+        char head[512]; /* large enough for a whole Git LFS pointer and the like */
         const size_t count = size < sizeof(head) ? (size_t)size : sizeof(head);
         const char *name =
             read_range(file->fd, 0, head, count) ? qd_foreign_name(head, count) : NULL;
@@ -749,7 +753,7 @@ static enum qd_status external_of_folder(void *context, const char *location, ui
     return add_reading(sources, file, offset, length, to, error);
 }
 
-/* The same of a file that came with a load call. */
+/* Like external_of_folder, for a file that came with a load call. */
 static enum qd_status external_of_call(void *context, const char *location, uint64_t offset,
                                        uint64_t length, struct qd_arena *arena, const void **data,
                                        struct qd_error *error)
@@ -774,7 +778,7 @@ static enum qd_status external_of_call(void *context, const char *location, uint
     return QD_OK;
 }
 
-/* A request's two files, one behind the other. */
+/* Joins a request's two files into one block of memory. */
 static enum qd_status join_request(struct qd_sources *sources, struct qd_source *source,
                                    struct qd_error *error)
 {

@@ -16,16 +16,16 @@ enum { LIST_BYTES = 320, REASON_BYTES = 512 };
 /* All versions of one name. */
 struct family {
     char *name;
-    const struct qk_operator *op; /* NULL: loaded */
-    struct qd_model **versions;   /* in service, ascending; NULL: none */
+    const struct qk_operator *op; /* NULL for a loaded name */
+    struct qd_model **versions;   /* in service, ascending; NULL if there are none */
     size_t version_count;
-    atomic_size_t model_count; /* in service, or held by requests */
-    /* A loaded one's. */
-    enum qd_model_state state; /* as it was noted last */
-    char reason[REASON_BYTES]; /* why it is not READY; "": there is none */
-    uint64_t last_version;     /* the newest that was in service; 0: none was */
-    bool leaving;              /* to be forgotten with its last request */
-    uint64_t shelved;          /* when, in a count of them; 0: it is not */
+    atomic_size_t model_count; /* models in service or held by requests */
+    /* Used for loaded names only. */
+    enum qd_model_state state; /* the last noted state */
+    char reason[REASON_BYTES]; /* why it is not READY; "" if there is no reason */
+    uint64_t last_version;     /* the newest version that was ever in service; 0 if none was */
+    bool leaving;              /* forget the name with its last request */
+    uint64_t shelved;          /* the value of shelved_count when it was shelved; 0 if it is not */
 };
 
 /* A built-in model with its signature. */
@@ -37,15 +37,15 @@ struct builtin {
 struct qd_models {
     struct qd_metrics *metrics;
     struct builtin *builtins;
-    struct qd_model **builtin_versions; /* of all operators, one behind the other */
+    struct qd_model **builtin_versions; /* all versions of all operators, in the registry's order */
     struct family *operators;           /* in the registry's order */
     size_t operator_count;
 
-    pthread_mutex_t lock;   /* over all below */
-    struct family **loaded; /* by name */
+    pthread_mutex_t lock;   /* protects all fields below */
+    struct family **loaded; /* sorted by name */
     size_t loaded_count;
     size_t loaded_capacity;
-    uint64_t shelved_count; /* ever */
+    uint64_t shelved_count; /* how often a name was shelved */
 };
 
 /* ---- Built-in models ---------------------------------------------------------------------- */
@@ -134,7 +134,7 @@ void qd_models_destroy(struct qd_models *models)
 
 /* ---- Names -------------------------------------------------------------------------------- */
 
-/* The place of a loaded name, or where it would be. */
+/* Returns the index of a loaded name, or the index at which to insert it. */
 static size_t find_place(const struct qd_models *models, const char *name, bool *found)
 {
     size_t begin = 0;
@@ -183,7 +183,7 @@ static bool has_left(const struct family *family)
     return family->leaving && atomic_load(&family->model_count) == 0;
 }
 
-/* Gives back those that have left. */
+/* Frees the families that have left. */
 static void sweep(struct qd_models *models)
 {
     size_t kept = 0;
@@ -197,7 +197,7 @@ static void sweep(struct qd_models *models)
     models->loaded_count = kept;
 }
 
-/* The loaded name's family, found or made. NULL: malloc failed. */
+/* Finds or creates the family of a loaded name. Returns NULL if malloc failed. */
 static struct family *take_family(struct qd_models *models, const char *name)
 {
     bool found;
@@ -234,7 +234,7 @@ static size_t add(char *text, size_t size, size_t used, const char *between, con
                        : used;
 }
 
-/* The operators, and as many loaded ones as there is room for. */
+/* Prints the names of all operators, and of as many loaded models as fit. */
 static void list_models(const struct qd_models *models, char *text, size_t size)
 {
     static const char more[] = ", ...";
@@ -253,7 +253,7 @@ static void list_models(const struct qd_models *models, char *text, size_t size)
     }
 }
 
-/* The numbers of the versions, and how others stand to them. */
+/* Prints the numbers of the versions, and which other numbers a client may give. */
 static void list_versions(const struct family *family, char *text, size_t size)
 {
     char number[24];
@@ -287,7 +287,7 @@ static struct qd_model *find_version(const struct family *family, uint64_t numbe
     return NULL;
 }
 
-/* Of a family that has no version in service. */
+/* Fails for a family that has no version in service. */
 static enum qd_status refuse_absent(const struct family *family, struct qd_error *error)
 {
     struct qd_shown shown = qd_show_string(family->name);
@@ -381,7 +381,7 @@ static int by_version(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* All of them, or none. */
+/* Takes the counters of all versions, or of none. */
 static bool take_counters(struct qd_models *models, struct qd_model *const *versions, size_t count)
 {
     size_t i = 0;
@@ -538,7 +538,8 @@ static const char *const state_names[] = {
     [QD_MODEL_UNAVAILABLE] = "UNAVAILABLE",
 };
 
-/* version 0: none is known; an empty reason is left out, as in Triton. */
+/* Prints one entry of the index. Leaves out an unknown version (0) and an empty reason, as Triton
+ * does. */
 static void print_entry(struct qd_text *text, const char *name, uint64_t version,
                         enum qd_model_state state, const char *reason)
 {

@@ -9,7 +9,7 @@
 #include "server/memory/text.h"
 
 enum {
-    HEAD_BYTES = 512,         /* of a text are looked at */
+    HEAD_BYTES = 512,         /* how much of a text is looked at */
     ARCHIVE_BYTES = 64 << 10, /* at each end of an archive, for the names in it */
     TAR_MAGIC_AT = 257,
     POINTER_BYTES_MAX = 4 << 10,
@@ -18,7 +18,7 @@ enum {
 struct file {
     const char *bytes;
     size_t count;
-    bool has_crlf; /* a CRLF counts as one byte, an LF (in what is a message) */
+    bool has_crlf; /* count each CRLF as one byte, an LF (in protobuf messages) */
 };
 
 /* ---- Bytes at a place ---------------------------------------------------------------------- */
@@ -29,7 +29,7 @@ static bool has_at(struct file file, size_t at, const char *magic, size_t bytes)
            memcmp(file.bytes + at, magic, bytes) == 0;
 }
 
-/* In the first or last bytes. */
+/* Returns whether the first or last `bytes` bytes contain the text. */
 static bool holds(struct file file, size_t bytes, const char *text)
 {
     const size_t length = strlen(text);
@@ -50,7 +50,7 @@ struct magic {
         (at), sizeof(magic) - 1, (magic), (name) \
     }
 
-/* Behind the offset of a flatbuffer's root. */
+/* The identifiers of flatbuffers, which follow the offset of the root. */
 static const struct magic flatbuffers[] = {
     MAGIC(4, "TFL3", "a TensorFlow Lite model: convert it with tf2onnx --tflite"),
     MAGIC(4, "ORTM",
@@ -59,8 +59,8 @@ static const struct magic flatbuffers[] = {
     MAGIC(4, "ET12", "an ExecuTorch program"),
 };
 
-/* No ONNX file begins like any of these: their first bytes are fields that ONNX does not have, or
- * none. */
+/* No ONNX file begins like any of these. Their first bytes are not a protobuf field, or are one
+ * that ONNX does not have. */
 static const struct magic magics[] = {
     MAGIC(0, "\x1f\x8b", "a gzip archive: unpack it first"),
     MAGIC(4, "1AY&SY", "a bzip2 archive: unpack it first"),
@@ -100,8 +100,8 @@ static const char *name_by_magic(struct file file)
     return find_magic(file, magics, sizeof(magics) / sizeof(*magics));
 }
 
-/* The root is near, so that its offset ends with zeros: an ONNX file may have a producer whose name
- * stands at the same place. */
+/* Checks that the root's offset ends with zeros, because the root is near the start. Otherwise an
+ * ONNX file whose producer has such a name at this place would match. */
 static const char *name_flatbuffer(struct file file)
 {
     return has_at(file, 2, "\0\0", 2)
@@ -111,7 +111,8 @@ static const char *name_flatbuffer(struct file file)
 
 /* ---- Containers that hold several kinds ---------------------------------------------------- */
 
-/* By the names in it, which are at its end, and the first at its beginning too. */
+/* Names a zip archive by the names in it. All names are at the archive's end, and the first one is
+ * also at its beginning. */
 static const char *name_zip(struct file file)
 {
     if (!has_at(file, 0, "PK\3\4", 4) && !has_at(file, 0, "PK\5\6", 4))
@@ -129,7 +130,7 @@ static const char *name_zip(struct file file)
     return "a zip archive: unpack it first";
 }
 
-/* A pickle's protocol is 2 to 5, and its last byte is STOP. */
+/* Recognizes a pickle: its protocol is 2 to 5, and its last byte is STOP. */
 static const char *name_pickle(struct file file)
 {
     if (file.count < 3 || file.bytes[0] != '\x80' || file.bytes[1] < 2 || file.bytes[1] > 5 ||
@@ -138,7 +139,7 @@ static const char *name_pickle(struct file file)
     return "a Python pickle: export the model to ONNX where it was made";
 }
 
-/* The length of the JSON that follows, in 8 bytes. */
+/* Recognizes safetensors: 8 bytes have the length of the JSON that follows. */
 static const char *name_safetensors(struct file file)
 {
     uint64_t length = 0;
@@ -153,7 +154,8 @@ static const char *name_safetensors(struct file file)
 
 /* ---- Texts --------------------------------------------------------------------------------- */
 
-/* The first bytes are a text: UTF-8 without control characters but those that part lines. */
+/* Returns whether the first bytes are a text: UTF-8 without control characters, except tabs, line
+ * ends and form feeds. */
 static bool is_text(struct file file)
 {
     const size_t end = file.count < HEAD_BYTES ? file.count : HEAD_BYTES;
@@ -251,13 +253,13 @@ static const char *name_text(struct file whole)
 
 enum { WIRE_VARINT = 0, WIRE_64_BITS = 1, WIRE_BYTES = 2, WIRE_32_BITS = 5 };
 
-/* A field of a message. */
+/* A field of a protobuf message. */
 struct field {
     uint64_t number;
     bool is_bytes;
-    struct file value; /* of bytes, as much as there is of it */
+    struct file value; /* the part of the field's bytes that the file has */
     bool is_cut;       /* there are fewer bytes than `length` */
-    uint64_t length;   /* of bytes, as the file says; a varint's number */
+    uint64_t length;   /* the length that the file gives for bytes; the value of a varint */
 };
 
 static void take(struct file *file, size_t bytes)
@@ -266,7 +268,7 @@ static void take(struct file *file, size_t bytes)
     file->count -= bytes;
 }
 
-/* Like `skip`, where each CRLF is one byte and no LF comes without its CR. */
+/* Like `skip`, but counts each CRLF as one byte. Each LF must have its CR. */
 static uint64_t skip_crlf(struct file *file, uint64_t bytes)
 {
     uint64_t left = bytes;
@@ -285,7 +287,7 @@ static uint64_t skip_crlf(struct file *file, uint64_t bytes)
     return bytes - left;
 }
 
-/* Skips so many bytes, or all that there are. Returns how many. */
+/* Skips `bytes` bytes, or all bytes that are left. Returns how many bytes it skipped. */
 static uint64_t skip(struct file *file, uint64_t bytes)
 {
     if (file->has_crlf)
@@ -295,7 +297,7 @@ static uint64_t skip(struct file *file, uint64_t bytes)
     return there;
 }
 
-/* False: the file ends before, or the number is too long. */
+/* Reads a varint. Returns false if the file ends before it does, or if it is too long. */
 static bool read_varint(struct file *file, uint64_t *number)
 {
     *number = 0;
@@ -310,7 +312,7 @@ static bool read_varint(struct file *file, uint64_t *number)
     return false;
 }
 
-/* Takes the next field off. False: there is none. */
+/* Reads the next field and skips it. Returns false if there is no valid field. */
 static bool read_field(struct file *file, struct field *field)
 {
     enum { NUMBER_MAX = 536870911 };
@@ -335,7 +337,7 @@ static bool read_field(struct file *file, struct field *field)
     return true;
 }
 
-/* The fields of ONNX's ModelProto that are numbers, and those that are bytes. */
+/* The fields of ONNX's ModelProto that are numbers, and the fields that are bytes. */
 #define ONNX_NUMBERS (UINT64_C(1) << 1 | UINT64_C(1) << 5)
 #define ONNX_BYTES                                                                 \
     (UINT64_C(1) << 2 | UINT64_C(1) << 3 | UINT64_C(1) << 4 | UINT64_C(1) << 6 |   \
@@ -343,14 +345,14 @@ static bool read_field(struct file *file, struct field *field)
      UINT64_C(1) << 25 | UINT64_C(1) << 26)
 enum { ONNX_GRAPH = 7, ONNX_GRAPH_OUTPUT = 12 };
 
-/* What the top level of a message has. */
+/* The top level of a message. */
 struct message {
-    uint64_t numbers; /* bit i: a field i that is a number; i at most 63 */
+    uint64_t numbers; /* bit i: field i occurs and is a number, for i up to 63 */
     uint64_t bytes;
-    bool has_higher;       /* fields above 63 */
-    bool is_cut;           /* the last field goes on beyond the file's end */
-    bool is_whole;         /* all of the file is fields */
-    struct field first[3]; /* the first field of each of these numbers; number 0: none */
+    bool has_higher;       /* there are fields above 63 */
+    bool is_cut;           /* the last field is longer than the rest of the file */
+    bool is_whole;         /* the whole file consists of fields */
+    struct field first[3]; /* the first field 1 and field 2; number is 0 if none */
 };
 
 static void read_message(struct file file, struct message *message)
@@ -368,14 +370,14 @@ static void read_message(struct file file, struct message *message)
     }
 }
 
-/* A message whose first field has this tag. */
+/* Returns whether the bytes are a message whose first field has this tag. */
 static bool starts_with(struct file file, char tag)
 {
     return file.count > 0 && *file.bytes == tag;
 }
 
-/* Other frameworks' models that are protobuf, too. In an ONNX file field 1 is a number, and field 2
- * the producer's name, which no tag of a field begins. */
+/* Recognizes models of other frameworks that use protobuf. In an ONNX file, field 1 is a number,
+ * and field 2 is the producer's name, which does not begin with a byte that is a field's tag. */
 static const char *name_other_message(const struct message *message)
 {
     const struct field *one = &message->first[1];
@@ -406,7 +408,7 @@ static bool has_graph(const struct message *message)
     return (message->bytes >> ONNX_GRAPH & 1) != 0;
 }
 
-/* True if all fields are ModelProto's, and enough of them for one. */
+/* Returns whether all fields belong to ModelProto, and ir_version or the graph is among them. */
 static bool is_onnx(const struct message *message)
 {
     return !message->has_higher && (message->numbers & ~ONNX_NUMBERS) == 0 &&
@@ -428,8 +430,8 @@ static bool has_only_crlf(struct file file)
     return found;
 }
 
-/* A model that parses once each CRLF is an LF again. Takes time in proportion to the file's bytes,
- * and no memory. */
+/* Returns whether the file becomes a model if each CRLF is read as an LF. Takes time in proportion
+ * to the file's size, and no memory. */
 static bool was_transferred_as_text(struct file file)
 {
     struct message message;
@@ -449,7 +451,8 @@ static const char *name_message(struct file file)
     return message.is_whole || message.is_cut ? name_other_message(&message) : NULL;
 }
 
-/* True if the file's top level is a message with what is a graph in an ONNX file. */
+/* Returns whether the file's top level is a complete message with the field that is the graph in an
+ * ONNX file. */
 static bool is_whole_model(struct file file)
 {
     struct message message;
@@ -467,7 +470,7 @@ const char *qd_foreign_name(const char *bytes, size_t count)
     const struct file file = {.bytes = bytes, .count = count};
     if (count == 0)
         return "an empty file";
-    if (was_transferred_as_text(file)) /* by chance such a file is whole, too */
+    if (was_transferred_as_text(file)) /* first, because such a file may also parse as it is */
         return "one that was transferred as text, in which each LF became CRLF: transfer it again "
                "as binary";
     if (is_whole_model(file))

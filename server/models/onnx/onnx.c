@@ -33,7 +33,7 @@ bool qd_onnx_is_constant(const Onnx__NodeProto *node)
     return qd_onnx_is_own_domain(&node->domain) && qd_onnx_is(&node->op_type, "Constant");
 }
 
-/* 'initializer 2 ("w")' */
+/* Prints a place in the file, such as 'initializer 2 ("w")'. */
 static struct qd_onnx_where place(const char *list, size_t position,
                                   const ProtobufCBinaryData *name)
 {
@@ -120,7 +120,7 @@ struct qd_onnx_value *qd_onnx_find_value(const struct qd_onnx_reader *reader,
                    compare_to_name);
 }
 
-/* Nobody can read what has no name. */
+/* Adds a value. Skips a value without a name, because no node can read it. */
 static void add_value(struct qd_onnx_reader *reader, const ProtobufCBinaryData *name,
                       enum qd_onnx_maker maker, size_t position)
 {
@@ -145,8 +145,8 @@ static void add_values(struct qd_onnx_reader *reader)
                       qd_onnx_is_constant(graph->node[i]) ? QD_ONNX_CONSTANT : QD_ONNX_NODE, i);
 }
 
-/* Of each name one. An initializer may be listed as an input too: before IR version 4 it has to,
- * since then that lets callers override it, which nobody can here. */
+/* Keeps one value of each name. An initializer may be listed as an input too. Before IR version 4
+ * it had to be. Since then this means that callers may override it, which is not possible here. */
 static enum qd_status drop_duplicates(struct qd_onnx_reader *reader)
 {
     size_t kept = 0;
@@ -198,14 +198,15 @@ static enum qd_status read_dims(const struct qd_onnx_reader *reader,
                        where, QK_RANK_MAX, shape->n_dim);
     port->rank = (uint32_t)shape->n_dim;
     for (uint32_t i = 0; i < port->rank; i++) {
-        /* A name and nothing are both read as 0, which some write for what they do not know. */
+        /* protobuf-c reads a symbolic or missing size as 0. Some exporters also write 0 for an
+         * unknown size. */
         const int64_t size = shape->dim[i]->dim_value;
         port->dims[i] = size > 0 ? size : QD_DIM_FREE;
     }
     return QD_OK;
 }
 
-/* What a ValueInfoProto says; *type is QK_NONE where it says nothing of that. */
+/* Reads a ValueInfoProto. *type is QK_NONE if it has no type. */
 static enum qd_status read_port(const struct qd_onnx_reader *reader,
                                 const Onnx__ValueInfoProto *proto, const char *where,
                                 struct qd_port *port, enum qk_type *type)
@@ -236,7 +237,7 @@ static enum qd_status refuse_port_count(const struct qd_onnx_reader *reader, con
                    QK_GRAPH_PORT_COUNT_MAX, what);
 }
 
-/* All but those that initializers have made constants of. */
+/* Reads all inputs except those that are initializers, which are constants. */
 static enum qd_status read_inputs(struct qd_onnx_reader *reader)
 {
     struct qk_graph_call *call = &reader->graph->call;
@@ -305,8 +306,8 @@ static enum qd_status read_outputs(struct qd_onnx_reader *reader)
     return status;
 }
 
-/* The values that are no constants, from 0 on: inputs as they stand in the file, then what nodes
- * make. */
+/* Numbers the values that are not constants, from 0 on: first the inputs in the file's order, then
+ * the outputs of nodes. */
 static enum qd_status number_values(struct qd_onnx_reader *reader)
 {
     struct qk_graph_call *call = &reader->graph->call;
@@ -346,14 +347,14 @@ static void *allocate(void *context, size_t bytes)
     return made;
 }
 
-/* All goes back with the arena. */
+/* Frees nothing, because the arena frees everything at its end. */
 static void keep(void *context, void *allocation)
 {
     (void)context;
     (void)allocation;
 }
 
-/* What is no model, by its name where it has one. */
+/* Refuses a file that is not a model. Says what kind of file it is, if that is known. */
 static enum qd_status refuse_file(const struct qd_onnx_reader *reader)
 {
     const struct qd_onnx_source *source = reader->source;
@@ -402,8 +403,8 @@ static enum qd_status read_opset(struct qd_onnx_reader *reader)
     return QD_OK;
 }
 
-/* A function of the file may stand in the place of an operator. Those of other domains are refused
- * where a node needs them. */
+/* Refuses functions in ONNX's own domain, because they could replace an operator. Functions in
+ * other domains are refused when a node needs them. */
 static enum qd_status check_functions(const struct qd_onnx_reader *reader)
 {
     const Onnx__ModelProto *model = reader->model;

@@ -16,7 +16,7 @@ static enum qd_status read_floats(const float *floats, size_t count, uint32_t ra
     return QD_OK;
 }
 
-/* A Constant node has one attribute, and its name says what it holds. */
+/* Reads a Constant node's tensor. The node has one attribute, whose name says what it holds. */
 static enum qd_status read_constant(const struct qd_onnx_reader *reader,
                                     struct qd_onnx_value *value)
 {
@@ -41,7 +41,7 @@ static enum qd_status read_constant(const struct qd_onnx_reader *reader,
     return qd_onnx_read_tensor(reader, attribute->t, field, value->tensor);
 }
 
-/* The value's tensor, which is read when the first node needs it. */
+/* Reads a value's tensor when the first node needs it. */
 static enum qd_status need_tensor(const struct qd_onnx_reader *reader, struct qd_onnx_value *value)
 {
     if (value->tensor != NULL)
@@ -66,15 +66,15 @@ struct node {
     const struct qk_version *version;
 };
 
-/* ONNX's newest opset of which it is known that it gave nothing to the registry's operators since
- * the last one there, but element types that quantd does not have. */
+/* The newest opset of ONNX that is known to work. Since the last version in the registry, it has
+ * changed the registry's operators only by element types that quantd does not have. */
 #define OPSET_LAST 28U
 
-/* How the registry begins the names of ONNX's operators. */
+/* The prefix of ONNX's operators in the registry. */
 #define PREFIX "onnx."
 
-/* The registry's operator of a name in ONNX's own domain, and all that are there:
- * "DequantizeLinear, QLinearConv". NULL: there is no such one. */
+/* Finds the registry's operator for a name in ONNX's own domain. Returns NULL if there is none.
+ * Prints the names of all of them to `known`: "DequantizeLinear, QLinearConv". */
 static const struct qk_operator *look_up(const ProtobufCBinaryData *name, char *known, size_t size)
 {
     size_t count;
@@ -131,7 +131,8 @@ static enum qd_status refuse_maker(const struct node *node, const char *field,
                    qd_onnx_show(&value->name).text, qd_onnx_value_where(reader, value).text);
 }
 
-/* From an input of the graph, or a constant: their types are known. */
+/* Checks the type of an operand that is an input of the graph or a constant. Types of other
+ * operands are not known yet. */
 static enum qd_status check_type(const struct node *node, size_t index, const char *field)
 {
     const enum qk_type type = node->node->call.inputs[index].type;
@@ -180,7 +181,8 @@ static enum qd_status read_input(const struct node *node, size_t index, const ch
     return value->maker == QD_ONNX_INPUT ? check_type(node, index, field) : QD_OK;
 }
 
-/* An input without a name is absent, as those behind the last are. */
+/* Reads a node's inputs. An input without a name is absent, and so are inputs behind the node's
+ * last one. */
 static enum qd_status read_inputs(const struct node *node)
 {
     const struct qd_onnx_reader *reader = node->reader;
@@ -256,7 +258,7 @@ static const char *type_name(int32_t type)
     return type >= 0 && type < (int32_t)(sizeof(names) / sizeof(names[0])) ? names[type] : "?";
 }
 
-/* Files of IR version 1 may leave the type out. */
+/* Reads one attribute. Files of IR version 1 may leave out its type. */
 static enum qd_status read_attribute(const struct node *node, size_t index,
                                      const Onnx__AttributeProto *proto)
 {

@@ -32,7 +32,7 @@ struct reader {
     const Onnx__TensorProto *proto;
     const char *where;
     struct qk_tensor *tensor;
-    size_t bytes; /* of the tensor's data */
+    size_t bytes; /* size of the tensor's data */
     struct qd_error *error;
 };
 
@@ -68,8 +68,8 @@ static enum qd_status expect_count(const struct reader *reader, const char *fiel
                    expected, unit, tensor->count, qk_type_info(tensor->type)->name, count);
 }
 
-/* What an entry of int32_data or uint64_data may be. Integers are themselves; floats are their
- * bits; of what is smaller than a byte, an entry holds a whole byte. */
+/* Sets the range of an entry of int32_data or uint64_data. An integer entry is the integer itself.
+ * A float's entry is its bits. For types smaller than a byte, an entry holds a whole byte. */
 static void entry_range(enum qk_type type, int64_t *min, int64_t *max)
 {
     const struct qk_type_info *info = qk_type_info(type);
@@ -90,7 +90,7 @@ static enum qd_status refuse_entry(const struct reader *reader, const char *fiel
                    field, index, min, max, qk_type_info(reader->tensor->type)->name, got);
 }
 
-/* Entries as they come, each the lowest bytes of one number: little-endian. */
+/* Copies the lowest bytes of each number, which is little-endian, in the order of the file. */
 static enum qd_status read_int32s(const struct reader *reader, unsigned char *data)
 {
     const Onnx__TensorProto *proto = reader->proto;
@@ -123,7 +123,7 @@ static enum qd_status read_uint64s(const struct reader *reader, unsigned char *d
     return QD_OK;
 }
 
-/* The field of the type's own, as numbers: float_data, uint64_data or int32_data. */
+/* Reads the numbers in the type's own field: float_data, uint64_data or int32_data. */
 static enum qd_status read_numbers(const struct reader *reader)
 {
     const Onnx__TensorProto *proto = reader->proto;
@@ -161,7 +161,7 @@ struct external {
     const ProtobufCBinaryData *length;
 };
 
-/* The entries that count; others, such as a checksum, are for others. */
+/* Finds the entries that matter. Other entries, such as a checksum, are ignored. */
 static enum qd_status find_external(const struct reader *reader, struct external *external)
 {
     *external = (struct external){.location = NULL};
@@ -186,7 +186,7 @@ static enum qd_status find_external(const struct reader *reader, struct external
     return QD_OK;
 }
 
-/* The decimal number of an entry; where there is none, *number stays. */
+/* Reads the decimal number of an entry. *number is unchanged if there is no such entry. */
 static enum qd_status read_decimal(const struct reader *reader, const char *key,
                                    const ProtobufCBinaryData *value, uint64_t *number)
 {

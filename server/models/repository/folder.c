@@ -12,7 +12,8 @@
 
 #include "server/base/file.h"
 
-/* Copies the part of a path before its first slash. False: none that could be inside a folder. */
+/* Copies the part of a path before its first slash. Returns false if the part is empty, too long,
+ * or "..". */
 static bool copy_part(const char *path, char part[NAME_MAX + 1])
 {
     size_t count = strcspn(path, "/");
@@ -23,8 +24,8 @@ static bool copy_part(const char *path, char part[NAME_MAX + 1])
     return strcmp(part, "..") != 0;
 }
 
-/* Sets errno to EXDEV if O_NOFOLLOW refused a link. The system says ELOOP or ENOTDIR, which have
- * other meanings to fail(). */
+/* Sets errno to EXDEV if O_NOFOLLOW refused a link. The system sets ELOOP or ENOTDIR, which mean
+ * something else to fail(). */
 static void tell_link(int folder, const char *part)
 {
     struct stat about;
@@ -35,8 +36,8 @@ static void tell_link(int folder, const char *part)
     errno = is_link ? EXDEV : reason;
 }
 
-/* Where a system before Linux 5.6 or a sandbox has no openat2. It asks for more: no links at all
- * within the path. */
+/* Opens a path below a folder without openat2, which Linux before 5.6 and some sandboxes lack. It
+ * is stricter than openat2, because it refuses all links within the path. */
 static int open_part_by_part(int at, const char *path, int flags)
 {
     char part[NAME_MAX + 1];
@@ -63,11 +64,11 @@ static int open_part_by_part(int at, const char *path, int flags)
     return opened;
 }
 
-/* -1, with ENOSYS where there is no openat2. */
+/* Opens a path with openat2. Returns -1 on failure, with ENOSYS in errno if there is no openat2. */
 static int open_resolved(int at, const char *path, int flags, uint64_t resolve)
 {
     struct open_how how = {.flags = (unsigned)flags, .resolve = resolve};
-    for (int i = 0; i < 16; i++) { /* EAGAIN: somebody moves folders meanwhile */
+    for (int i = 0; i < 16; i++) { /* EAGAIN: another process moves folders meanwhile */
         const long fd = syscall(SYS_openat2, at, path, &how, sizeof(how));
         if (fd >= 0)
             return (int)fd;
@@ -91,7 +92,8 @@ static bool stays_inside(const char *path)
     return true;
 }
 
-/* What may be opened where links stay inside may be opened where they lead anywhere, too. */
+/* Opens a path below a folder. With QD_LINKS_ANYWHERE, it first tries the rules of QD_LINKS_INSIDE,
+ * so it opens every path that these allow. */
 static int open_below(int at, const char *path, enum qd_links links, int flags)
 {
     int fd = open_resolved(at, path, flags, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
@@ -109,7 +111,7 @@ static int open_below(int at, const char *path, enum qd_links links, int flags)
     return fd < 0 && errno == ENOSYS ? openat(at, path, flags) : fd;
 }
 
-/* The error of ELOOP. openat2 also says ELOOP for a link of /proc, with RESOLVE_NO_MAGICLINKS.
+/* Fails for ELOOP. openat2 also sets ELOOP for a link of /proc, because of RESOLVE_NO_MAGICLINKS.
  * fstatat follows such a link, and fails with ELOOP only at a loop. */
 static enum qd_status fail_loop(int at, const char *path, const char *shown, const char *what,
                                 struct qd_error *error)
@@ -126,7 +128,7 @@ static enum qd_status refuse_kind(const char *shown, mode_t mode, struct qd_erro
                    qd_file_kind(mode));
 }
 
-/* The error of errno, where a folder or a file could not be opened. */
+/* Fails with the error that errno means for a folder or a file that could not be opened. */
 static enum qd_status fail(int at, const char *path, const char *shown, const char *what,
                            struct qd_error *error)
 {
@@ -169,7 +171,8 @@ enum qd_status qd_folder_open(int at, const char *path, enum qd_links links, con
     return *fd < 0 ? fail(at, path, shown, "folder", error) : QD_OK;
 }
 
-/* Looks at what a link leads to without opening it, as opening some devices does something. */
+/* Checks the kind of a link's target without opening it, because opening some devices has an
+ * effect. */
 static enum qd_status check_target(int folder, const char *path, enum qd_links links,
                                    const char *shown, struct qd_error *error)
 {

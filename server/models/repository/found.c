@@ -16,7 +16,7 @@ bool qd_found_is_onnx(const char *name)
     return length > strlen(".onnx") && strcmp(name + length - strlen(".onnx"), ".onnx") == 0;
 }
 
-/* Adds to `size` bytes of text, with "..." in the place of what has no room. */
+/* Adds a name to a text of `size` bytes. Adds "..." instead if the name does not fit. */
 static void add(char *text, size_t size, const char *name)
 {
     const struct qd_shown shown = qd_show_string(name);

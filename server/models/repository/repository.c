@@ -20,8 +20,8 @@
 
 enum {
     VERSION_DIGITS_MAX = 18,
-    ENTRY_COUNT_MAX = 65536,  /* looked at in one folder */
-    ENTRIES_BYTES = 16 << 10, /* of entries, read at once */
+    ENTRY_COUNT_MAX = 65536,  /* entries that are looked at in one folder */
+    ENTRIES_BYTES = 16 << 10, /* bytes of entries that are read at once */
     LIST_COUNT_MIN = 16,
 };
 
@@ -30,8 +30,8 @@ struct qd_repository {
     enum qd_links links;
 };
 
-/* Anew for each look, so that a folder, or a link, that takes the place of the one before it is
- * followed: some deploy like that. */
+/* Opens the repository's folder. It is opened anew each time, because some deployments replace the
+ * folder, or a link to it, by another one. */
 static enum qd_status open_root(const struct qd_repository *repository, int *fd,
                                 struct qd_error *error)
 {
@@ -74,7 +74,7 @@ void qd_repository_close(struct qd_repository *repository)
 
 /* ---- Entries of a folder ------------------------------------------------------------------ */
 
-/* Calls for each entry but "." and "..", until that fails. */
+/* A function that is called for each entry except "." and "..", until it fails. */
 struct visitor {
     enum qd_status (*visit)(struct visitor *visitor, int folder, const char *name,
                             struct qd_error *error);
@@ -88,7 +88,8 @@ static enum qd_status visit(struct visitor *visitor, int folder, const char *nam
     return visitor->visit(visitor, folder, name, error);
 }
 
-/* The folder was opened for this: it is read to its end. */
+/* Visits all entries of a folder. Reads the descriptor to its end, so the folder must have been
+ * opened for this. */
 static enum qd_status visit_all(int folder, const char *shown, struct visitor *visitor,
                                 struct qd_error *error)
 {
@@ -118,9 +119,9 @@ static bool is_folder(int folder, const char *name)
     return fstatat(folder, name, &about, 0) == 0 && S_ISDIR(about.st_mode);
 }
 
-/* True if the entry is a link that leads to nothing, to itself, or where the server may not look.
- * It stands for a model or a version: opening it then says what is wrong. Passing over it would
- * load an older version, or no model, without a word. */
+/* Returns whether the entry is a link that leads to nothing, to itself, or to a place where the
+ * server may not look. Such a link stands for a model or a version, and opening it later says what
+ * is wrong. If it were skipped, an older version, or no model, would be loaded silently. */
 static bool is_broken_link(int folder, const char *name)
 {
     struct stat about;
@@ -194,7 +195,7 @@ enum qd_status qd_repository_list(const struct qd_repository *repository, struct
 
 /* ---- One model ---------------------------------------------------------------------------- */
 
-/* FNV-1a, of bytes. */
+/* Continues an FNV-1a hash with more bytes. */
 static uint64_t hash(uint64_t from, const void *bytes, size_t count)
 {
     for (const unsigned char *at = bytes; count-- > 0; at++)
@@ -202,7 +203,8 @@ static uint64_t hash(uint64_t from, const void *bytes, size_t count)
     return from;
 }
 
-/* What changes when the file does; whatever order the entries come in, their sum is the same. */
+/* Returns a hash that changes when the file changes. The fingerprint adds these hashes, so the
+ * order of the entries does not matter. */
 static uint64_t mark_of(int folder, uint64_t version, const char *name)
 {
     struct stat about;
@@ -230,7 +232,7 @@ struct version_list {
     size_t capacity;
 };
 
-/* 0: it is none. */
+/* Returns the number of a version's folder, or 0 if the name is not a version. */
 static uint64_t version_of(const char *name)
 {
     uint64_t number;
@@ -301,7 +303,8 @@ static enum qd_status mark_version(struct qd_model_folder *folder, const char *n
     snprintf(shown, sizeof(shown), "%.128s/%s", name, path);
     int fd;
     enum qd_status status = qd_folder_open(folder->fd, path, folder->links, shown, &fd, error);
-    if (status == QD_NOT_FOUND) /* it was there just now: who writes here is not done */
+    /* The version existed a moment ago, so another process is changing the folder. */
+    if (status == QD_NOT_FOUND)
         return error->status = QD_UNAVAILABLE;
     if (status != QD_OK)
         return status;
