@@ -1,5 +1,5 @@
-/* The backends that multiply integers in convolutions: all but OpenBLAS, which multiplies floats.
- * Private to kernels/. */
+/* The backends that multiply integers in convolutions. OpenBLAS is none of them, because it
+ * multiplies floats. Private to kernels/. */
 #ifndef KERNELS_CONV_BACKEND_H
 #define KERNELS_CONV_BACKEND_H
 
@@ -24,11 +24,12 @@ struct qk_conv_backend {
     const struct qk_conv_backend *small_m;
     double small_m_speed; /* the speed of small_m's products, as a share of this backend's speed in
                              full tiles */
-    double tile_slabs;    /* how many slabs take as long as beginning and ending a tile */
+    double tile_slabs;    /* how many slabs take as long to multiply as it takes to begin and end a
+                             tile */
     const struct qk_slab_kernels *slabs;
     const struct qk_depthwise *depthwise; /* for groups of one channel */
-    double slab_cycles;                   /* a rough guess: to make 16 quads of a slab */
-    enum qk_product product;              /* the product whose speed the machine's profile has */
+    double slab_cycles;      /* a rough guess of the cycles that making 16 quads of a slab takes */
+    enum qk_product product; /* the product whose speed the machine's profile has */
 };
 
 /* Returns all backends, from the slowest to the fastest, and sets *count to their number. The first

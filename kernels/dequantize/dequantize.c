@@ -20,9 +20,9 @@ QK_WRAPS static void init_parts(struct qk_float8_parts *parts, enum qk_type type
                                 const float *values)
 {
     const bool wide = type == QK_FP8E5M2 || type == QK_FP8E5M2FNUZ; /* 5 bits of exponent, not 4 */
-    /* The turn brings these codes to s < 16: of FP8E4M3FN the NaN; of both wide types the greatest
-     * binade, without which FP16 holds their values times any scale from 1/2 to 2; of FP8E5M2 also
-     * infinities and NaNs. */
+    /* Adding `turn` moves these codes to s < 16: the NaN of FP8E4M3FN; the greatest binade of both
+     * types with 5 bits of exponent; the infinities and NaNs of FP8E5M2. Without the greatest
+     * binade, FP16 holds the values times any scale from 1/2 to 2. */
     parts->turn = type == QK_FP8E4M3FN ? 1 : type == QK_FP8E5M2 ? 8 : wide ? 4 : 0;
     parts->shift = wide ? 3 : 4;
     parts->least = values[(16 - parts->turn) & 127];
@@ -82,8 +82,8 @@ static size_t count_to_alignment(const struct qk_dequantize_args *args, size_t p
 }
 
 /* Returns how many elements come after the last whole byte of x or, if y is stored past the caches
- * from the beginning of a cache line on, after the last whole line. Storing a part of a line past
- * the caches, or a line twice, costs as much as hundreds of elements. */
+ * from the beginning of a cache line on, after the last whole cache line. Storing a part of a
+ * cache line past the caches, or a cache line twice, costs as much as hundreds of elements. */
 static size_t count_behind(const struct qk_dequantize_args *args, size_t per_byte, size_t begin)
 {
     const struct qk_span *span = &args->span;

@@ -1,5 +1,5 @@
-/* The kernel that every dequantizer lowers to: for element i of a span, with the parameters q that
- * it names (kernels/elementwise/span.h),
+/* The kernel that every dequantizer lowers to. Element i of a span, with the parameters q that the
+ * span gives it (kernels/elementwise/span.h), becomes
  *
  *   y[i] = round(fl32(fl32(x[i] - zeros[q]) * scales[q]) + offsets[q])
  *
@@ -15,14 +15,14 @@
 /* How x is read, and what zeros are. Only 32-bit integers are read in more than one way, because
  * differences of integers of up to 16 bits are exact as floats, and floats have no zero points. */
 enum qk_code {
-    QK_CODE_U8, /* zeros are floats plus the magic number (see below) up to S16 */
+    QK_CODE_U8, /* from here to S16, zeros are floats plus a magic number (see below) */
     QK_CODE_S8,
     QK_CODE_U16,
     QK_CODE_S16,
-    /* zeros are floats from here on */
-    QK_CODE_BITS2,       /* a table's entries */
-    QK_CODE_BITS4,       /* a table's entries */
-    QK_CODE_FLOAT8,      /* a table's entries; entry 128 + i is entry i, negated */
+    /* From here to S32_RECAST, zeros are floats. */
+    QK_CODE_BITS2,       /* looked up in a struct qk_code_table */
+    QK_CODE_BITS4,       /* looked up, too */
+    QK_CODE_FLOAT8,      /* looked up; entry 128 + i is entry i negated, or entry 128 is NaN */
     QK_CODE_S32,         /* fl32(x) */
     QK_CODE_S32_RECAST,  /* fl32(x), where 2^31 overflows to -2^31 */
     QK_CODE_S32_WRAPPED, /* zeros are int32; fl32 of the difference modulo 2^32 */
@@ -44,11 +44,11 @@ enum qk_code {
  *
  *   s = (code + turn) mod 128
  *
- * which has no sign. The turn moves infinities, NaNs and, with 5 bits of exponent, the greatest
- * numbers beside the subnormals, so that s < 16 holds for all of them. These codes are looked up
- * one by one. For s >= 16, adding 1 to the bits of s above the mantissa and the lowest bit of the
- * exponent adds 2 to the exponent, which adds 1 to the upper byte of an FP32. The upper half of any
- * code's FP32 is therefore
+ * which has no sign. Adding `turn` moves infinities, NaNs and, with 5 bits of exponent, the
+ * greatest numbers next to the subnormals, so that s < 16 holds for all of them. These codes are
+ * looked up one by one. For s >= 16, adding 1 to the bits of s above the mantissa and the lowest
+ * bit of the exponent adds 2 to the exponent, which adds 1 to the upper byte of an FP32. The upper
+ * half of any code's FP32 is therefore
  *
  *   parts[s < 16][s mod 16] + ((s >> shift) << 8)
  *
@@ -57,7 +57,7 @@ enum qk_code {
  * (kernels/dequantize/bounded.h). It also holds for results as FP16, with one difference: an FP16
  * has 3 bits of exponent less, so its upper byte grows by (s >> shift) << 3. */
 struct qk_float8_parts {
-    uint8_t turn;  /* to be added to a code */
+    uint8_t turn;  /* is added to a code */
     uint8_t shift; /* how many bits of s lie below those that are added to the upper byte */
     uint8_t bytes[2][2][16]; /* the lower bytes, then the upper bytes, of each of `parts` */
     float values[2][16];     /* for s in [48, 64), and for s < 16 */
@@ -85,12 +85,13 @@ struct qk_dequantize_args {
     struct qk_span span; /* scales and offsets are floats; `code` says what zeros are */
 };
 
-/* A kernel. NaNs among scales and offsets are canonical if y has 16 bits. Zeros that are floats are
- * integers of up to 17 bits. If the magic number is added to them, they are within the type of x.
+/* A kernel. NaNs among scales and offsets are canonical if y has 16 bits. Zeros that are floats
+ * have integer values of up to 17 bits. Zeros to which a magic number is added are in the range of
+ * x's type.
  *
- * The caller of a tier's kernel guarantees that both firsts are 0 and that `count` is at least
- * QK_DEQUANTIZE_CHUNK and fills whole bytes of x. If y is streamed, `count` fills whole cache lines
- * of y. qk_span_takes_blocks is true. */
+ * The caller of a tier's kernel guarantees that the span's x_first and y_first are 0 and that
+ * `count` is at least QK_DEQUANTIZE_CHUNK and fills whole bytes of x. If y is streamed, `count`
+ * fills whole cache lines of y. qk_span_takes_blocks is true. */
 typedef void (*qk_dequantize_fn)(const struct qk_dequantize_args *args);
 
 struct qk_dequantize_kernels {

@@ -5,7 +5,7 @@
 
 #include "kernels/elementwise/broadcast.h"
 
-/* How many elements are expanded at a time; they stay in the first cache. */
+/* How many elements are expanded at a time; their parameters stay in the L1 cache. */
 #define QK_EXPAND_COUNT 1024
 
 /* The parameters of all blocks, as 32-bit words whose meaning only the kernel knows. NULL: there

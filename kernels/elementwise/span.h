@@ -1,5 +1,5 @@
-/* A span is what a traversal passes to a kernel in one call: consecutive elements, and where the
- * parameters of each element are. Dequantizers and quantizers both take spans. */
+/* A span is what a traversal passes to a kernel in one call: the place of consecutive elements, and
+ * of their parameters. Dequantizers and quantizers both take spans. */
 #ifndef KERNELS_ELEMENTWISE_SPAN_H
 #define KERNELS_ELEMENTWISE_SPAN_H
 
@@ -12,8 +12,8 @@
 struct qk_span {
     const void *x; /* may have any alignment */
     void *y;       /* aligned as its type is; overlaps nothing else */
-    /* Indices of the span's first element in x and y. They are not part of the pointers, because
-     * elements of 2 or 4 bits need not begin at a byte. */
+    /* Indices of the span's first element, counted from the pointers x and y. The pointers alone
+     * cannot give its place, because elements of 2 or 4 bits need not begin at a byte. */
     size_t x_first;
     size_t y_first;
     size_t count;
@@ -28,8 +28,8 @@ struct qk_span {
     bool stream;         /* write past the caches where y is 64-byte aligned */
 };
 
-/* Vector kernels take blocks of at least this many elements, and blocks of 1 without a period. The
- * lanes of a vector then need the parameters of one or two blocks, or consecutive parameters. */
+/* Vector kernels take blocks of at least this many elements, and blocks of 1 element without a
+ * period. A vector then needs the parameters of one or two blocks, or consecutive parameters. */
 #define QK_BLOCK_MIN ((size_t)16)
 
 static inline bool qk_span_takes_blocks(const struct qk_span *span)
@@ -37,7 +37,7 @@ static inline bool qk_span_takes_blocks(const struct qk_span *span)
     return span->block >= QK_BLOCK_MIN || (span->block == 1 && span->period == 0);
 }
 
-/* Returns the part of a span that has its elements [begin, end). */
+/* Returns the part of a span that consists of its elements [begin, end). */
 struct qk_span qk_span_part(const struct qk_span *span, size_t begin, size_t end);
 
 /* Returns how many bytes lie before the byte in which element `*first` begins, and reduces `*first`
@@ -49,9 +49,9 @@ static inline size_t qk_span_take_bytes(size_t *first, unsigned bits)
     return bits < 8 ? index / 8 * bits + index % 8 * bits / 8 : index * (bits / 8);
 }
 
-/* Returns the same span with x and y moved to the bytes in which its elements begin. Each field is
- * copied by itself: the caller of a kernel has just written some of them, and a copy of the whole
- * struct would wait for that. */
+/* Returns the same span with x and y moved to the bytes in which its elements begin. Copies each
+ * field by itself: the caller has just written some of the fields, and copying the whole struct in
+ * wide loads would stall until these narrow stores have reached the cache. */
 static inline struct qk_span qk_span_moved(const struct qk_span *span, unsigned x_bits,
                                            unsigned y_bits)
 {

@@ -1,5 +1,5 @@
-/* Applies an element-wise operator to a whole tensor in few, long calls of its kernel, each with a
- * span, for every granularity. */
+/* Applies an element-wise operator to a whole tensor, for every granularity, in few and long calls
+ * of its kernel. Each call gets a span. */
 #ifndef KERNELS_ELEMENTWISE_TRAVERSAL_H
 #define KERNELS_ELEMENTWISE_TRAVERSAL_H
 
@@ -10,7 +10,7 @@
 /* If parameters repeat after at most this many elements, they are expanded once for all calls. */
 #define QK_ELEMENTWISE_PERIOD_MAX 2048
 
-/* What is chosen for a machine (kernels/choice.h). */
+/* The sizes and costs that are chosen for a machine (kernels/choice.h). */
 struct qk_elementwise_tuning {
     size_t stream_bytes; /* outputs go past the caches if x or y has at least this many bytes */
     double unit_ns;      /* how long a unit should take */
@@ -22,13 +22,13 @@ struct qk_elementwise_tuning {
 struct qk_elementwise {
     const char *name;
     void (*run)(const void *context, const struct qk_span *span);
-    const void *context;  /* outlives the plan */
-    void (*finish)(void); /* after the last streaming span of a run, before y is read */
+    const void *context;  /* must outlive the plan */
+    void (*finish)(void); /* called after the last streaming span of a run, before y is read */
     qk_repeat_fn repeat;
-    double element_cycles; /* rough: cycles for one element, in a cache */
+    double element_cycles; /* a rough guess: cycles for one element that is in a cache */
     unsigned x_bits;       /* of an element; with less than 8 bits, x has no strides */
     unsigned y_bits;
-    struct qk_parameters parameters; /* outlive the plan */
+    struct qk_parameters parameters; /* must outlive the plan */
     bool whole; /* the parameters are packed already, so a plan may read them */
 };
 

@@ -1,6 +1,6 @@
-/* Eight floats in two NEON vectors, and what both element-wise cores do with them. With two vectors
- * at a time, the loops that both cores share have as many elements in a chunk, and as little around
- * it, as with AVX2. Only for dequantize_neon.c and quantize_neon.c. */
+/* Eight floats in two NEON vectors, and the operations that both element-wise cores need on them.
+ * With two vectors at a time, the loops that both cores share take as many elements in a chunk as
+ * with AVX2, and have no more overhead. Only for dequantize_neon.c and quantize_neon.c. */
 #ifndef KERNELS_ELEMENTWISE_VECTOR_NEON_H
 #define KERNELS_ELEMENTWISE_VECTOR_NEON_H
 
@@ -16,7 +16,7 @@ typedef float32x4x2_t vector; /* of 8 floats */
 typedef uint32x4x2_t words;   /* of 8 integers */
 typedef uint8x16x2_t octets;  /* of 32 bytes */
 
-/* A pair of vectors, of which each argument is a half. */
+/* Makes a pair of vectors from its two halves. */
 #define EACH(type, ...) ((type){{__VA_ARGS__}})
 
 INLINE vector splat(float value)
@@ -77,8 +77,8 @@ INLINE vector mix_one(vector before, vector after, size_t count)
     return vector_of_words(choose(is_before, words_of_vector(before), words_of_vector(after)));
 }
 
-/* Converts FP32 to FP16 and back, by the conversions that every Armv8-A has. Payloads of NaNs stay,
- * as far as there is room. */
+/* Convert FP32 to FP16 and back, with instructions that every Armv8-A CPU has. A NaN keeps as much
+ * of its payload as fits. */
 INLINE uint16x8_t fp16_of_vector(vector v)
 {
     return vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(v.val[0]), v.val[1]));
@@ -100,7 +100,7 @@ INLINE vector vector_of_bf16(uint16x8_t halves)
 
 /* Returns bits to which 0x7fff may be added to round to BF16. The lowest bit that stays is added
  * here, so that ties go to even. A test gives -1 if that bit is set. A shift would do the same, but
- * these CPUs do fewer shifts than tests at once. */
+ * ARM CPUs do fewer shifts than tests at once. */
 INLINE uint32x4_t with_lowest_bf16(uint32x4_t bits)
 {
     return vsubq_u32(bits, vtstq_u32(bits, vdupq_n_u32(0x10000)));

@@ -88,7 +88,8 @@ struct qk_igemm_args {
     size_t step_slabs;     /* slabs of the longest step; each step has this many gathered quads */
     size_t position_bytes; /* from the quads of one position to those of the next */
     bool add;              /* true: adds to the values in `sums`; false: overwrites them */
-    /* [mr][QK_IGEMM_NR], or by position [nr][mr]. Values beyond the tile may change. */
+    /* [mr][QK_IGEMM_NR], or by position [nr][mr]. Values outside the rows and positions of the call
+     * may change. */
     int32_t *sums;
 };
 
@@ -124,9 +125,9 @@ static inline size_t qk_igemm_weight_at(const struct qk_igemm *igemm, size_t row
            second * QK_IGEMM_QUAD_BYTES;
 }
 
-/* Returns the bytes of one step's weights in a panel. `step_slabs` is the number of slabs of the
- * longest step, and `rows` the number of all rows of a group. A kernel with whole_steps reads whole
- * tiles of 16 rows, one or two. */
+/* Returns the size of one step's weights in a panel, in bytes. `step_slabs` is the number of slabs
+ * of the longest step, and `rows` the number of all rows of a group. A kernel with whole_steps
+ * reads whole tiles of 16 rows, one or two. */
 static inline size_t qk_igemm_step_bytes(const struct qk_igemm *igemm, size_t step_slabs,
                                          size_t rows)
 {
@@ -135,8 +136,8 @@ static inline size_t qk_igemm_step_bytes(const struct qk_igemm *igemm, size_t st
     return (rows <= QK_IGEMM_STEP_SLABS ? QK_IGEMM_STEP_SLABS : igemm->mr) * igemm->row_stride;
 }
 
-/* Returns the bytes of the words behind a panel's steps, in whole cache lines. Returns 0 if there
- * are no words. */
+/* Returns the size of the words behind a panel's steps, in bytes, rounded up to whole cache lines.
+ * Returns 0 if there are no words. */
 static inline size_t qk_igemm_wide_bytes(const struct qk_igemm *igemm, size_t steps)
 {
     return igemm->mark_wide ? (steps * sizeof(uint32_t) + 63) / 64 * 64 : 0;
@@ -155,7 +156,7 @@ void qk_igemm_multiply_scalar(const struct qk_igemm *layout, const struct qk_ige
 void qk_igemm_dot_scalar(const struct qk_igemm *layout, const struct qk_igemm_args *args);
 
 extern const struct qk_igemm
-    qk_igemm_u8s8_8x16__scalar; /* calls these two, with a layout of its own */
+    qk_igemm_u8s8_8x16__scalar; /* calls the two functions above, with a layout of its own */
 extern const struct qk_igemm qk_igemm_s16s16_6x16__avx2;
 extern const struct qk_igemm qk_igemm_u8s8_16x14__avx2;
 extern const struct qk_igemm qk_igemm_u8s8_6x16__avxvnni;

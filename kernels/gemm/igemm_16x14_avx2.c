@@ -13,7 +13,7 @@
  * A tile is made of parts of up to 6 positions by two vectors of rows. The 12 vectors of sums stay
  * in registers until the part is done, beside one quad of x in all lanes, two products and the
  * ones. Weights are operands in memory, in whole halves of a cache line. x is read by 4 bytes that
- * cross no line. */
+ * never cross a cache line. */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __x86_64__

@@ -95,11 +95,11 @@ static void multiply(const struct qk_igemm_args *args)
 
 /* ---- Remainder --------------------------------------------------------------------------- */
 
-/* A panel has the quads of its six rows side by side, 6 x 4 bytes for each slab. A vector that is
- * loaded from the panel therefore has rows in its lanes one after the other, and the next vector
- * goes on with the next row. After three vectors (48 quads: 8 slabs of 6 rows), which make a turn,
- * each lane has the row that it began with. Three vectors of sums therefore serve for all of K. At
- * the end they are added up by rows. */
+/* A panel has the quads of its six rows side by side, 6 x 4 bytes for each slab. The lanes of a
+ * vector that is loaded from the panel therefore hold the rows in order, and the next vector goes
+ * on with the next row. After TURN vectors (48 quads: 8 slabs of 6 rows), each lane holds the row
+ * that it began with. TURN vectors of sums therefore serve for all of K. At the end they are added
+ * up by rows. */
 enum { TURN = 3, TURN_BYTES = TURN * 64, TURN_QUADS = TURN * 16 };
 
 _Static_assert(TURN_QUADS % MR == 0 && TURN_BYTES <= QK_IGEMM_SLACK, "whole turns");

@@ -1,5 +1,5 @@
-/* True quotients by products, for the vector tiers. loops.h includes this, behind what a tier's
- * file defines. Only for loops.h. */
+/* Divides by multiplications, with the same bits as a true division. Only for loops.h, which
+ * includes this after a tier's file has defined its vectors and their arithmetic. */
 #ifndef KERNELS_QUANTIZE_PRODUCTS_H
 #define KERNELS_QUANTIZE_PRODUCTS_H
 
@@ -8,36 +8,42 @@
 /* Nothing here compiles without a tier's file around it. */
 #ifdef CHUNK
 
-/* A vector's division takes the time of ten multiplications. Where many elements have one scale, or
- * its reciprocal r is known, they are divided by fused multiplications, to the same bits: q0 = x *
- * r is off by less than two of its last places, and q0 - (q0 * scale - x) * r by less than 3 / 2^24
- * of one, before it is rounded. Only quotients as near as that to the middle of two floats could
- * round otherwise than the division does; tests/kernels/test_quantize.c goes through all pairs of
- * significands that have such a quotient, and finds the division's bits for each of them.
- * The remainder is taken this way round since so a quotient of -0 stays one.
+/* Dividing a vector takes as long as ten multiplications. If many elements share a scale, or if the
+ * reciprocal r of each scale is known, the quotients are therefore computed by fused
+ * multiplications. The result has the same bits as the division.
  *
- * Where x and the scale are BF16, q0 rounded to BF16 is the quotient: it would be wrong next to a
- * tie alone, and there are none, since an x of 8 bits is no product of the scale and an odd number
- * of 9 bits, which the middle of two BF16 is; nor is a quotient of so few bits nearer to one than
- * q0 is to it.
+ * q0 = x * r is off by less than two units in its last place. q0 - (q0 * scale - x) * r, before it
+ * is rounded, is off by less than 3 / 2^24 of such a unit. It can round differently from the
+ * division only if the quotient is that close to the middle of two floats.
+ * tests/kernels/test_quantize.c goes through all pairs of significands with such a quotient, and
+ * finds the division's bits for each pair. The remainder is q0 * scale - x, and not x - q0 * scale,
+ * so that a quotient of -0 stays -0.
  *
- * Where they are FP16, the same holds of q0 rounded to 11 bits. A quotient is more than 2^-23 of it
- * away from the middle of two numbers of 11 bits (quantize.h says why), and q0 is at most 2^-23 of
- * it away from the quotient. Beside FP16 such numbers have no largest and no subnormal ones. From
- * 65520 on, which FP16 rounds to infinity, they saturate all integers just as well. Below 2^-14,
- * where FP16 has fewer bits, integers and E4M3 become 0 or the zero point. Only E5M2 has numbers so
- * small, and only FP4E2M1 adds a zero point to them, so that a quotient that FP16 rounds to -0 can
- * become 0. For these the FP32 quotient is rounded to FP16 itself.
+ * If x and the scale are BF16, q0 rounded to BF16 is the quotient. It could be wrong only if the
+ * quotient were a tie, or closer to a tie than q0 is to the quotient. A tie is the middle of two
+ * BF16: an odd number of 9 bits, times a power of two. The quotient is never a tie, because an x of
+ * 8 bits is not the product of the scale and an odd number of 9 bits. Nor can a quotient of numbers
+ * with so few bits be so close to a tie.
  *
- * All this takes scales for which no remainder overflows. For integers by one scale, x is brought
- * within `reach` scales, beyond which all of them saturate. By scales of their own, and to floats,
- * what is NaN, infinite or overflows has a quotient of NaN, and is divided again. Where a remainder
- * is subnormal, the quotient may be off, but is so small that it rounds to 0, with its sign, or
- * leaves the zero point as it is. */
+ * If x and the scale are FP16, the same holds for q0 rounded to 11 bits. The quotient differs from
+ * the middle of two numbers of 11 bits by more than 2^-23 of its value (quantize.h says why), and
+ * from q0 by at most 2^-23 of its value. Unlike FP16, numbers of 11 bits have no largest number and
+ * no subnormal numbers. From 65520 on, where FP16 rounds to infinity, they saturate all integers
+ * just as infinity does. Below 2^-14, where FP16 has fewer bits, integers and E4M3 become 0 or the
+ * zero point. Only E5M2 has numbers that small. Only FP4E2M1 adds a zero point to them, so that a
+ * quotient that FP16 rounds to -0 can become 0. For these two types the FP32 quotient is rounded to
+ * FP16 itself.
+ *
+ * All this needs scales for which no remainder overflows (qk_is_divisor). If integers share one
+ * scale, x is clamped to `reach` times the scale, beyond which all integers saturate. If elements
+ * have scales of their own, or y is a float, the quotient is NaN for an x that is NaN or infinite,
+ * or if a product overflows; the caller then divides again. If a remainder is subnormal, the
+ * quotient may be off, but it is so small that it rounds to 0, with its sign, or leaves the zero
+ * point as it is. */
 struct divisor {
     vector scale;
     vector reciprocal;
-    vector low, high; /* of x for integers; what NaN becomes is low */
+    vector low, high; /* the limits of x, if y is an integer; a NaN becomes `low` */
 };
 
 INLINE struct divisor divisor_of(float scale, float reach)
@@ -46,15 +52,17 @@ INLINE struct divisor divisor_of(float scale, float reach)
                             splat(reach * scale)};
 }
 
-/* Rounds a number that is no tie, so that its last `bits` bits become 0. A NaN stays one where
- * these bits of it are 0, as of a NaN that was a BF16 (16) or an FP16 (13). */
+/* Rounds a number so that its last `bits` bits become 0. The number must not be a tie. A NaN stays
+ * a NaN if these bits of it are 0, as they are if it was a BF16 (`bits` is 16) or an FP16 (13). */
 INLINE vector without_bits(vector v, unsigned bits)
 {
     const words sum = add_words(words_of_vector(v), splat_word(UINT32_C(1) << (bits - 1)));
     return vector_of_words(and_words(sum, splat_word(UINT32_MAX << bits)));
 }
 
-/* x is rounded to the type of the division. `has_small`: subnormal FP16 have to be exact. */
+/* Returns x / scale, rounded as the division's type requires. x is rounded to that type already.
+ * `has_small`: quotients that are subnormal as FP16 must be exact; otherwise FP16 quotients are
+ * rounded to 11 bits. */
 INLINE vector divide_by(enum qk_division division, bool has_small, vector x,
                         const struct divisor *divisor)
 {

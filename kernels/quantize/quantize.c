@@ -1,7 +1,7 @@
 #include "kernels/quantize/quantize.h"
 
-/* How many elements come before y begins a byte, or a cache line where it is stored past the
- * caches. */
+/* Returns how many elements come before the first whole byte of y or, if y is stored past the
+ * caches, before its first whole cache line. */
 static size_t count_before(const struct qk_span *span, unsigned bits)
 {
     const size_t per_byte = bits < 8 ? 8 / bits : 1;
@@ -10,8 +10,8 @@ static size_t count_before(const struct qk_span *span, unsigned bits)
     return span->stream ? to_byte + (64 - at % 64) % 64 * 8 / bits : to_byte;
 }
 
-/* How many elements come behind the last whole byte of y, or the last whole chunk and cache line.
- */
+/* Returns how many elements come after the last whole byte of y or, if y is stored past the caches,
+ * after its last whole chunk and cache line. `before` is the result of count_before. */
 static size_t count_behind(const struct qk_span *span, unsigned bits, size_t before)
 {
     const size_t per_byte = bits < 8 ? 8 / bits : 1;

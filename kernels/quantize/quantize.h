@@ -1,16 +1,17 @@
-/* The kernel of every quantizer: for element i of a span, with the parameters q that it names,
+/* The kernel of every quantizer. Element i of a span, with the parameters q that the span gives it
+ * (kernels/elementwise/span.h), becomes
  *
  *   y[i] = saturate(round(x[i] / scales[q]) + zeros[q])
  *
- * A true division, rounded once: where a kernel multiplies by the reciprocal, it goes on until it
- * has the same bits (products.h). All tiers give the same bits.
+ * The quotient is that of a true division, rounded once. A kernel that multiplies by the reciprocal
+ * corrects the product until it has the same bits (products.h). All tiers give the same bits.
  *
- * ONNX's definition (onnx/defs/quantization/defs.cc) comes first. Where it leaves something open,
- * ONNX Runtime 1.32 (CPU, x86) decides if it has the operator for these types, and onnx's reference
- * evaluator else (onnx 1.23, onnx/reference/ops/op_quantize_linear.py, which is NumPy and
- * ml_dtypes). All of it was run beside both. ONNX Runtime has x and y_scale of FP32 and FP16, but
- * no FP4E2M1 and no division in BF16. tests/conformance/RESULTS.md lists where the definition, two
- * releases of ONNX Runtime and the reference differ.
+ * ONNX's definition (onnx/defs/quantization/defs.cc) comes first. If it leaves something open, ONNX
+ * Runtime 1.32 (CPU, x86) decides, provided that it has the operator for these types. Otherwise
+ * onnx's reference evaluator decides (onnx 1.23, onnx/reference/ops/op_quantize_linear.py, which is
+ * NumPy and ml_dtypes). All results were compared with both. ONNX Runtime has x and y_scale of FP32
+ * and FP16, but no FP4E2M1 and no division in BF16. tests/conformance/RESULTS.md lists where the
+ * definition, two releases of ONNX Runtime and the reference differ.
  *
  *   x / y_scale          is computed in                         by
  *   -------------------  -------------------------------------  -------------------------------
@@ -26,11 +27,12 @@
  *           both FP32    FP32                                   both
  *
  * A quotient of two FP16 may be rounded to FP32 first: that gives the FP16 of the exact quotient.
- * Let the quotient a / b lie next to m, the middle of two FP16 (or a FP16 itself). Without their
- * powers of two, a and b are integers below 2^11 and m is one below 2^12, so a / b - m is either 0
- * or at least 1 / (m * b) > 2^-23 of m. FP32 has 24 bits and moves a quotient by at most 2^-24 of
- * it, which never reaches m or crosses it. (In general 24 >= 2 * 11 + 2 bits suffice.) No quotient
- * of two FP16 is subnormal or overflows as an FP32.
+ * Let the quotient a / b lie next to m, which is the middle of two FP16, or an FP16. Without their
+ * powers of two, a and b are integers below 2^11, and m is an integer below 2^12. So a / b - m is
+ * either 0 or at least 1 / (m * b) of m, which is more than 2^-23 of m. FP32 has 24 bits, so
+ * rounding to it moves a quotient by at most 2^-24 of its value, and never up to m or across it.
+ * (In general 24 >= 2 * 11 + 2 bits suffice.) No quotient of two FP16 is subnormal or overflows as
+ * an FP32.
  *
  *   to integers          is                                     by
  *   -------------------  -------------------------------------  -------------------------------
@@ -106,10 +108,10 @@ typedef void (*qk_quantize_fn)(const struct qk_quantize_args *args);
 
 struct qk_quantize_kernels {
     const char *name; /* the name of the tier that filled the table: "quantize_avx2" */
-    /* The kernel of a tier. The caller guarantees that both firsts are 0 and that `count` is at
-     * least QK_QUANTIZE_CHUNK and fills whole bytes of y. If y is streamed, `count` fills whole
-     * cache lines and chunks. Blocks have QK_BLOCK_MIN elements or more, or 1 element and no
-     * period. */
+    /* The kernel of a tier. The caller guarantees that the span's x_first and y_first are 0 and
+     * that `count` is at least QK_QUANTIZE_CHUNK and fills whole bytes of y. If y is streamed,
+     * `count` fills whole cache lines and chunks. Blocks have QK_BLOCK_MIN elements or more, or 1
+     * element and no period. */
     qk_quantize_fn run;
     void (*finish)(
         void); /* to be called after the last streaming call, before another thread reads y */

@@ -1,24 +1,24 @@
 /* Quantize kernels on vectors of 8 floats: the arithmetic, packing and stores for loops.h. */
 #include "kernels/quantize/quantize.h"
 
-/* Nothing but x86 sets this, and only for the files of this suffix. */
+/* The Makefile sets this on x86 only, for files with this suffix. */
 #ifdef __AVX2__
 
 #include <immintrin.h>
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Elements that loops take at a time, and of a vector. */
+/* How many elements a loop takes at a time, and how many a vector has. */
 #define CHUNK ((size_t)32)
 #define LANES ((size_t)8)
 
-/* Whether vectors whose elements have scales of their own are divided by products: there are too
- * few registers for it. */
+/* Whether products divide vectors whose elements have scales of their own. AVX2 has too few
+ * registers for it. */
 #define PRODUCTS_OF_EACH false
 
 typedef __m256 vector;
-typedef __m256i words;  /* integers of 32 bits */
-typedef __m256i octets; /* of a chunk */
+typedef __m256i words;  /* 32-bit integers */
+typedef __m256i octets; /* the bytes of a chunk */
 struct chunk {
     words a, b, c, d;
 };
@@ -48,13 +48,13 @@ INLINE vector multiply(vector a, vector b)
     return _mm256_mul_ps(a, b);
 }
 
-/* a * b - c, rounded once. */
+/* Returns a * b - c, rounded once. */
 INLINE vector multiply_subtract(vector a, vector b, vector c)
 {
     return _mm256_fmsub_ps(a, b, c);
 }
 
-/* c - a * b, rounded once. */
+/* Returns c - a * b, rounded once. */
 INLINE vector negated_multiply_add(vector a, vector b, vector c)
 {
     return _mm256_fnmadd_ps(a, b, c);
@@ -75,7 +75,8 @@ INLINE vector lesser(vector a, vector b)
     return _mm256_min_ps(a, b);
 }
 
-/* A NaN becomes the lower limit: the instruction returns its second operand for it. */
+/* Clamps v. A NaN becomes the lower limit, because the instruction returns its second operand for a
+ * NaN. */
 INLINE vector limited_to(vector v, vector low, vector high)
 {
     return lesser(greater(v, low), high);
@@ -87,7 +88,7 @@ INLINE bool any_nan(vector a, vector b, vector c, vector d)
     return _mm256_movemask_ps(_mm256_or_ps(low, _mm256_cmp_ps(c, d, _CMP_UNORD_Q))) != 0;
 }
 
-/* The first `count` elements of `before` and the others of `after`. */
+/* Returns the first `count` elements of `before` and the other elements of `after`. */
 INLINE vector mix(vector before, vector after, size_t count)
 {
     const __m256i places = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
@@ -157,7 +158,7 @@ INLINE words choose(words condition, words yes, words no)
     return _mm256_blendv_epi8(no, yes, condition);
 }
 
-/* To the nearest, ties to even, of what 32 bits hold. */
+/* Rounds to nearest, ties to even. The values fit into 32 bits. */
 INLINE words round_to_words(vector v)
 {
     return _mm256_cvtps_epi32(v);
@@ -168,7 +169,7 @@ INLINE vector float_of_words(words w)
     return _mm256_cvtepi32_ps(w);
 }
 
-/* The lesser of a magnitude and a cap. */
+/* Returns the lesser of a magnitude and a cap. */
 INLINE vector capped(vector v, vector cap)
 {
     return lesser(vector_of_words(and_words(words_of_vector(v), splat_word(0x7fffffff))), cap);
@@ -191,7 +192,8 @@ INLINE vector round_fp16(vector v)
     return _mm256_cvtph_ps(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
 
-/* Rounds to BF16, ties to even. A NaN stays as it is, as its bits might carry over. */
+/* Rounds to BF16, ties to even. A NaN keeps its bits, because rounding could make it an infinity or
+ * a zero. */
 INLINE vector round_bf16(vector v)
 {
     const words bits = _mm256_castps_si256(v);
@@ -225,7 +227,8 @@ INLINE struct doubles add_doubles(struct doubles a, struct doubles b)
     return (struct doubles){_mm256_add_pd(a.low, b.low), _mm256_add_pd(a.high, b.high)};
 }
 
-/* A NaN becomes -limit: the instruction returns its second operand for it. */
+/* Clamps doubles. A NaN becomes -limit, because the instruction returns its second operand for a
+ * NaN. */
 INLINE struct doubles limited_doubles(struct doubles d, double limit)
 {
     const __m256d low = _mm256_set1_pd(-limit), high = _mm256_set1_pd(limit);
@@ -316,7 +319,8 @@ INLINE void store_nibbles(char *y, __m256i bytes, bool stream)
         _mm_storeu_si128((__m128i *)y, packed);
 }
 
-/* Stores the lowest 2 bits of each byte, four elements in a byte, in two such steps. */
+/* Stores the lowest 2 bits of each byte, four elements in a byte. One step joins two elements to 4
+ * bits, and the next joins two of the results to a byte. */
 INLINE void store_pairs(char *y, __m256i bytes, bool stream)
 {
     const __m256i low = _mm256_and_si256(bytes, _mm256_set1_epi8(3));

@@ -47,13 +47,13 @@ INLINE vector multiply(vector a, vector b)
     return _mm512_mul_ps(a, b);
 }
 
-/* a * b - c, rounded once. */
+/* Returns a * b - c, rounded once. */
 INLINE vector multiply_subtract(vector a, vector b, vector c)
 {
     return _mm512_fmsub_ps(a, b, c);
 }
 
-/* c - a * b, rounded once. */
+/* Returns c - a * b, rounded once. */
 INLINE vector negated_multiply_add(vector a, vector b, vector c)
 {
     return _mm512_fnmadd_ps(a, b, c);
@@ -222,8 +222,8 @@ INLINE vector round_fp16(vector v)
     return _mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-/* Rounds to BF16, ties to even. A NaN keeps its bits, because rounding could carry into its
- * exponent. */
+/* Rounds to BF16, ties to even. A NaN keeps its bits, because rounding could make it an infinity or
+ * a zero. */
 INLINE vector round_bf16(vector v)
 {
     const words bits = _mm512_castps_si512(v);
@@ -354,7 +354,8 @@ INLINE void store_nibbles(char *y, __m512i bytes, bool stream)
         _mm256_storeu_si256((__m256i *)y, packed);
 }
 
-/* Stores the lowest 2 bits of each byte, four elements in a byte, in two such steps. */
+/* Stores the lowest 2 bits of each byte, four elements in a byte. One step joins two elements to 4
+ * bits, and the next joins two of the results to a byte. */
 INLINE void store_pairs(char *y, __m512i bytes, bool stream)
 {
     const __m512i low = _mm512_and_si512(bytes, _mm512_set1_epi8(3));

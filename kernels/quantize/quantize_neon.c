@@ -29,7 +29,7 @@ INLINE vector negated(vector v)
     return EACH(vector, -v.val[0], -v.val[1]);
 }
 
-/* a * b - c, rounded once. */
+/* Returns a * b - c, rounded once. */
 INLINE vector multiply_subtract(vector a, vector b, vector c)
 {
     const vector d = negated(c);
@@ -37,7 +37,7 @@ INLINE vector multiply_subtract(vector a, vector b, vector c)
                 vfmaq_f32(d.val[1], a.val[1], b.val[1]));
 }
 
-/* c - a * b, rounded once. */
+/* Returns c - a * b, rounded once. */
 INLINE vector negated_multiply_add(vector a, vector b, vector c)
 {
     return EACH(vector, vfmsq_f32(c.val[0], a.val[0], b.val[0]),
@@ -68,7 +68,7 @@ INLINE vector limited_to(vector v, vector low, vector high)
                   high);
 }
 
-/* Uses that the maximum of numbers and a NaN is the NaN. */
+/* Returns true if any element is a NaN. The maximum of a number and a NaN is the NaN. */
 INLINE bool any_nan(vector a, vector b, vector c, vector d)
 {
     const vector most = greater(greater(a, b), greater(c, d));
@@ -178,9 +178,9 @@ INLINE float32x4_t round_4_bf16(float32x4_t v)
     return vbslq_f32(vceqq_f32(v, v), vreinterpretq_f32_u32(bits & 0xffff0000), v);
 }
 
-/* Rounds to BF16, ties to even. A NaN keeps its bits, because rounding could carry into its
- * exponent. This function serves the few calls whose `precision` is BF16 and whose x is not;
- * otherwise without_bits needs only two operations, as many as BFCVT and the conversion back. */
+/* Rounds to BF16, ties to even. A NaN keeps its bits, because rounding could make it an infinity or
+ * a zero. This function serves the few calls whose `precision` is BF16 and whose x is not.
+ * Otherwise without_bits needs only two operations, as many as BFCVT and the conversion back. */
 INLINE vector round_bf16(vector v)
 {
     return EACH(vector, round_4_bf16(v.val[0]), round_4_bf16(v.val[1]));
@@ -340,7 +340,8 @@ INLINE void store_nibbles(char *y, octets bytes, bool stream)
     vst1q_u8((uint8_t *)y, vsliq_n_u8(even, odd, 4));
 }
 
-/* Stores the lowest 2 bits of each byte, four elements in a byte, in two such steps. */
+/* Stores the lowest 2 bits of each byte, four elements in a byte. One step joins two elements to 4
+ * bits, and the next joins two of the results to a byte. */
 INLINE void store_pairs(char *y, octets bytes, bool stream)
 {
     const uint8x16_t even = vuzp1q_u8(bytes.val[0], bytes.val[1]);

@@ -49,8 +49,8 @@ bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
 /* Closes an endpoint. No connection may be suspended. */
 void qd_endpoint_close(struct qd_endpoint *endpoint);
 
-/* Runs libmicrohttpd a few times while it has something to do. Returns in how many milliseconds it
- * wants to run again, or UINT64_MAX if only an event makes that necessary. */
+/* Runs libmicrohttpd a few times while it has something to do. Returns after how many milliseconds
+ * it must run again, or UINT64_MAX if only an event makes that necessary. */
 uint64_t qd_endpoint_run(struct qd_endpoint *endpoint);
 
 /* Accepts the clients that have already connected, and then closes the socket. */

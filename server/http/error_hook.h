@@ -8,8 +8,8 @@
  * error_hook.c therefore defines MHD_queue_response again. Our own code never calls that
  * definition, so every call of it comes from libmicrohttpd. Debian's 0.9.75 and 1.0.1 are both
  * built so that this works. A static library, or one linked with -Bsymbolic, is not, so
- * qd_error_hook_start tries it out. The alternatives were worse: what libmicrohttpd logs before
- * such an answer does not say on which connection. */
+ * qd_error_hook_start tries it out. libmicrohttpd also logs before such an answer, but the log does
+ * not say on which connection, so it cannot be used instead. */
 #ifndef SERVER_HTTP_ERROR_HOOK_H
 #define SERVER_HTTP_ERROR_HOOK_H
 

@@ -38,15 +38,15 @@ struct qd_handler {
      * if it wants the body. On failure, request->error says why, and `end` is not called. */
     enum qd_status (*begin)(void *context, const struct qd_head *head, struct qd_request *request);
     /* Called when the body is complete. Returns true if the request is in REPLYING. Returns false
-     * if it will be later; qd_listener_answer is called then. */
+     * if it will be in REPLYING later; qd_listener_answer is called then. */
     bool (*end)(void *context, struct qd_request *request);
     /* Called when the request ends. `delivered`: the whole answer was sent. */
     void (*closed)(void *context, const struct qd_request *request, bool delivered);
     /* Called when everything that can be read and sent has been, and this loop would sleep. Returns
      * true if it has computed something, so that there may be answers to send. */
     bool (*idle)(void *context, struct qd_loop *loop);
-    /* Returns in how many seconds a client should try again whose request is refused for lack of
-     * room. */
+    /* Returns after how many seconds a client should try again if its request is refused for lack
+     * of room. */
     unsigned (*retry_after_s)(void *context);
     void *context;
 };

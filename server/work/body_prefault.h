@@ -17,8 +17,8 @@ void qd_body_prefault_go_on(struct qd_request *request, size_t bytes);
 /* Returns up to which offset the body may be written now. */
 size_t qd_body_prefault_end(const struct qd_request *request);
 
-/* Gives the body up. If pages of it are being prefaulted, its memory leaves the request's arena,
- * and is given back when they are done. */
+/* Gives the body up. If some of its pages are being prefaulted, the body's memory leaves the
+ * request's arena, and is given back when the pages are done. */
 void qd_body_prefault_abandon(struct qd_request *request);
 
 #endif

@@ -32,23 +32,23 @@ const char *qd_coding_name(enum qd_coding coding); /* as HTTP headers spell it *
 /* ---- Inflating ---------------------------------------------------------------------------- */
 
 /* Creates an inflater for `count` bytes. Memory is taken as the inflated bytes come, and checksums
- * are checked. If the bytes become more than bytes_max (--max-body-bytes), they are refused with
- * 413. The inflater reports all its errors in `error`, which it borrows. Returns NULL if there is
- * no memory; `error` then says so. */
+ * are checked. More than bytes_max inflated bytes (--max-body-bytes) are refused with 413. The
+ * inflater reports all its errors in `error`, which it borrows. Returns NULL if there is no memory;
+ * `error` then says so. */
 struct qd_inflater;
 struct qd_inflater *qd_inflater_create(enum qd_coding coding, const char *bytes, size_t count,
                                        uint64_t bytes_max, struct qd_arena *arena,
                                        struct qd_error *error);
 
 /* Returns about how many steps inflating takes: as many as the compressed bytes need. It takes more
- * steps if they become many bytes. */
+ * steps if they inflate to many bytes. */
 size_t qd_inflater_step_count(const struct qd_inflater *inflater);
 
 /* Does the next step. Does nothing after the last step or an error. */
 void qd_inflater_step(struct qd_inflater *inflater);
 
-/* Sets *bytes to the inflated bytes, in one piece in the arena. Returns false if more steps are
- * needed or there is an error. */
+/* Sets *bytes to the inflated bytes, which lie together in the arena. Returns false if more steps
+ * are needed or there is an error. */
 bool qd_inflater_end(const struct qd_inflater *inflater, const char **bytes, size_t *count);
 
 /* ---- Deflating ---------------------------------------------------------------------------- */

@@ -31,15 +31,16 @@ struct qd_load_tools {
 
 struct qd_load {
     char name[QD_MODEL_NAME_BYTES_MAX + 1];
-    struct qd_request *request; /* its body says what to load; NULL: the model's folder does */
+    struct qd_request *request; /* its body says what to load; NULL: the model's folder says it */
     uint64_t timeout_ns;        /* counted from the start on a worker; 0: none */
     void (*on_done)(struct qd_load *load); /* on the loop's thread; destroys the load */
     void *context;                         /* on_done, context and next belong to the owner */
     struct qd_load *next;
 
     /* Valid when the load is done. */
-    struct qd_error error;                                 /* QD_OK if the models are packed */
-    struct qd_model *models[QD_SOURCES_VERSION_COUNT_MAX]; /* a taker sets model_count to 0 */
+    struct qd_error error; /* QD_OK if the models are packed */
+    /* Code that takes the models out of the load sets model_count to 0. */
+    struct qd_model *models[QD_SOURCES_VERSION_COUNT_MAX];
     size_t model_count;
     bool from_repository;
     uint64_t fingerprint; /* of the folder when the load began; 0 without marks_folders */
@@ -47,7 +48,7 @@ struct qd_load {
     /* Private. */
     const struct qd_load_tools *tools;
     struct qd_job job;
-    size_t bytes; /* of its arenas, and of the models that it makes */
+    size_t bytes; /* the memory of its arenas and of the models that it makes */
     struct qd_arena arena;
     struct qd_arena version_arena; /* of the version that is being made */
     struct qd_arena file_arena;    /* of the version's files, until they are parsed */

@@ -19,7 +19,7 @@
 #include "server/work/request.h"
 #include "server/work/scheduler/loop.h"
 
-#define QD_LOADER_WAITING_MAX 16 /* load calls */
+#define QD_LOADER_WAITING_MAX 16 /* the most load calls that wait */
 
 /* All pointers are borrowed. */
 struct qd_loader_settings {
@@ -67,9 +67,9 @@ enum qd_status qd_loader_load(struct qd_loader *loader, const char *name,
 /* Takes a name out of service, and cancels loads of it that are not done. */
 enum qd_status qd_loader_unload(struct qd_loader *loader, const char *name, struct qd_error *error);
 
-/* Stops the loader: it begins no loads of its own any more, but still makes those of calls. Calls
- * `on_stopped` when no load is left, perhaps at once; on_stopped must not call the loader. The
- * remaining loads end sooner if the scheduler is abandoned. On the main loop. */
+/* Stops the loader: it begins no loads of its own any more, but still makes the loads that calls
+ * asked for. Calls `on_stopped` when no load is left, perhaps at once; on_stopped must not call the
+ * loader. The remaining loads end sooner if the scheduler is abandoned. On the main loop. */
 void qd_loader_stop(struct qd_loader *loader, qd_callback *on_stopped, void *context);
 
 #endif

@@ -23,7 +23,7 @@
 #include "server/work/scheduler/loop.h"
 #include "server/work/stream.h"
 
-#define QD_REQUEST_HEADER_COUNT_MAX 12 /* five of the console, and those of CORS and of a trace */
+#define QD_REQUEST_HEADER_COUNT_MAX 12 /* the console's five, and those for CORS and a trace */
 #define QD_USER_BYTES 65               /* with its NUL */
 
 /* A distributed trace (W3C Trace Context). All texts are "" if there is none. */
@@ -53,9 +53,9 @@ struct qd_body {
     char *bytes;
     size_t capacity;
     size_t count_said;                 /* the size in the head, if capacity is less; otherwise 0 */
-    struct qd_body_prefault *prefault; /* under way (body_prefault.h); NULL if none is */
-    /* Called on the request's loop's thread when the pages are there, and qd_request_take_body
-     * takes more bytes. */
+    struct qd_body_prefault *prefault; /* in progress (body_prefault.h); NULL if there is none */
+    /* Called on the request's loop's thread when the pages are there. From then on
+     * qd_request_take_body takes more bytes. */
     void (*on_room)(struct qd_request *request);
     uint64_t count;     /* how many bytes have come, kept or not */
     uint64_t count_max; /* a smaller maximum than --max-body-bytes; 0 if there is none */
@@ -69,7 +69,7 @@ struct qd_request {
     struct qd_arena arena;
 
     struct qd_answer answer;  /* from REPLYING on */
-    unsigned retry_after_s;   /* for a refusal with Retry-After; 0: the shortest */
+    unsigned retry_after_s;   /* for a refusal with Retry-After; 0: the shortest time */
     struct qd_stream *stream; /* closed with the request, or when it is refused; NULL if none */
     /* For any answer, including a refusal. Borrowed as long as the request lives. */
     struct qd_header headers[QD_REQUEST_HEADER_COUNT_MAX];
@@ -85,15 +85,16 @@ struct qd_request {
 
     struct qd_model *model; /* a reference, until the request is destroyed; NULL if none */
 
-    /* Of the model or the shared memory region that a call is about, in the arena. NULL if none. */
+    /* The name of the model or of the shared memory region that a call is about, in the arena. NULL
+     * if there is none. */
     const char *name;
 
-    /* Of an inference. message.signature is NULL for all other requests. */
+    /* Only for an inference. message.signature is NULL for all other requests. */
     enum qd_coding coding;        /* of the body on the wire; message.body is inflated */
     enum qd_coding answer_coding; /* what the client accepts and --compress-answers allows */
     struct qd_oip_message message;
     struct qd_inference *inference; /* private to infer.c, in the arena; NULL if there is none */
-    /* Called when the answer is complete. Of an inference: on the request's loop's thread. */
+    /* Called when the answer is complete; for an inference, on the request's loop's thread. */
     void (*on_answered)(struct qd_request *request);
 
     struct qd_loop *loop; /* the loop of the connection */

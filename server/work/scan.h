@@ -34,7 +34,7 @@ struct qd_scan {
 };
 
 /* Submits a scan. Calls on_done on `loop`. Returns false if the scheduler's queue is full. `memory`
- * is that of models. */
+ * is the models' memory. */
 bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct qd_loop *loop,
                     struct qd_memory *memory);
 /* Frees the entries. Called after on_done. */

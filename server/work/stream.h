@@ -1,5 +1,5 @@
 /* A text that is printed while it is sent: in units, into a buffer of fixed size. So a text of any
- * size takes no more memory than that, and printing gives way between the units. */
+ * size takes no more memory than the buffer, and printing gives way between the units. */
 #ifndef SERVER_WORK_STREAM_H
 #define SERVER_WORK_STREAM_H
 

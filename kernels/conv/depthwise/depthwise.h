@@ -49,16 +49,18 @@ enum {
  * row. */
 struct qk_depthwise_layout {
     size_t load_bytes; /* bytes of x in one load, which a permutation turns into quads */
-    size_t halves;     /* parts of a channel buffer: 2 if quads may be words; each half then has two
-                          taps of each quad */
-    /* Positions of a full unit. If it has several rows, it has them whole, unless partial_rows is
-     * set. Then it has a part of each of its rows, and lanes are computed row by row. */
+    size_t halves; /* parts of a channel buffer: 2 if taps may be words. Each half then has two taps
+                      of each quad */
+    /* The rows and columns of positions in a full unit. A unit with several rows has whole rows,
+     * unless partial_rows is set. Then it has a part of each of its rows, and lanes are computed
+     * row by row. */
     size_t rows, columns;
     bool partial_rows;
-    size_t taps;      /* how many taps a quad has at most */
+    size_t taps;      /* the most taps that a quad has */
     size_t row_quads; /* quads of a row of taps */
     /* Arrays of rows of quads: one for each of row_quads, or a single one that all row_quads share.
-     * Each of these then reads `shift` quads further on than the one before. */
+     * In a shared array, each of the row_quads reads `shift` quads further on than the one before.
+     */
     size_t arrays;
     size_t shift;
     size_t planes;               /* taps of the outer axes; each reads a plane of its own */
@@ -81,14 +83,15 @@ struct qk_depthwise_layout {
  * some of them. */
 struct qk_depthwise_weight_order {
     uint8_t order[QK_DEPTHWISE_BYTES];
-    uint64_t mask; /* bytes that are taps; the others become 0 */
+    uint64_t mask; /* the bytes that are taps; all other bytes become 0 */
     size_t from;   /* the tap from which the entries of `order` count */
 };
 
 /* Loads of x that the same permutation turns into vectors of up to 16 quads. There are `count`
  * loads. They are offset_step bytes apart in a channel, and their quads are to_step bytes apart in
- * its channel buffer. Bytes that `mask` leaves out become fill, also those behind a vector's last
- * quad. A vector may overwrite what the vector before it has written behind its quads. */
+ * its channel buffer. Bytes that `mask` leaves out become fill, including the bytes behind a
+ * vector's last quad. A vector may overwrite what the vector before it has written behind its
+ * quads. */
 struct qk_depthwise_load_pattern {
     uint8_t order[QK_DEPTHWISE_BYTES];
     uint64_t mask;
@@ -122,8 +125,10 @@ struct qk_depthwise_job {
     size_t channels;          /* channels of x */
     size_t multiplicity;      /* output channels for each channel of x */
     size_t depth;             /* taps of an output channel */
-    size_t quads;
-    const uint32_t *offsets; /* [quads]: the bytes of a channel buffer at which they are read */
+    size_t quads;             /* quads of taps of an output channel */
+    /* [quads]: the offset in a channel buffer, in bytes, of the quads of x that each quad of taps
+     * meets at the first position. */
+    const uint32_t *offsets;
     const struct qk_depthwise_weight_order *weight_orders; /* one for every 16 quads */
     const uint8_t *weights; /* [output channels][depth], signed; QK_DEPTHWISE_BYTES bytes behind
                                them may be read */
@@ -136,8 +141,9 @@ struct qk_depthwise_job {
     size_t y_stride; /* bytes from one output channel to the next */
 };
 
-/* Returns how many neighbouring taps of a row of the kernel a quad can have, such that one load has
- * the bytes of as many quads as load_bytes hold. Returns 0 if not even one tap fits. */
+/* Returns the most neighbouring taps of a row of the kernel that a quad can have, if one load of
+ * load_bytes bytes is to contain the elements of load_bytes / QK_DEPTHWISE_TAPS neighbouring quads.
+ * Returns 0 if not even one tap fits. */
 size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation, size_t load_bytes);
 
 /* Chooses the rows and columns of a unit, and the layout of its channel buffers. `layout` must be
@@ -151,8 +157,9 @@ static inline size_t qk_depthwise_quad_rows(const struct qk_depthwise_layout *la
     return layout->arrays * layout->planes * layout->row.phases * layout->quad_rows;
 }
 
-/* Returns the byte of a channel buffer at which the quads of some taps begin. These taps have the
- * given plane and row of the kernel, and are quad number `column` of the row_quads of that row. */
+/* Returns the offset in a channel buffer, in bytes, at which the quads of some taps begin. These
+ * taps have the given plane and row of the kernel, and are quad number `column` of the row_quads of
+ * that row. */
 size_t qk_depthwise_quad(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_geometry *geometry, size_t plane, size_t row,
                          size_t column);
@@ -165,7 +172,7 @@ struct qk_depthwise {
     const char *kernel; /* its name in answers */
     size_t load_bytes;  /* QK_DEPTHWISE_BYTES or QK_DEPTHWISE_LOAD_8 */
     bool x_signed;
-    double cycles; /* rough: cycles for each cycle of qk_depthwise_u8s8_1x64__avx512vbmi */
+    double cycles; /* a rough guess: cycles for each cycle of qk_depthwise_u8s8_1x64__avx512vbmi */
     void (*run[QK_EPILOGUE_KIND_COUNT])(const struct qk_depthwise_job *job);
     /* Adds up the `depth` signed weights of each output channel. May read QK_DEPTHWISE_BYTES bytes
      * behind the last weight. */
@@ -190,8 +197,8 @@ void qk_depthwise_run_small(const struct qk_depthwise_job *job);
  * rows of taps have two quads, over long rows. */
 size_t qk_depthwise_run_rows(const struct qk_depthwise_job *job);
 
-/* Finds, for all other channels, the loads that make the quads. Stores them as load patterns, sets
- * all channel buffers to fill, and returns how many load patterns there are. */
+/* Finds the loads that make the quads of all other channels. Stores them as load patterns, sets all
+ * channel buffers to fill, and returns how many load patterns there are. */
 size_t qk_depthwise_find_patterns(const struct qk_depthwise_job *job);
 
 /* Makes the quads of channels [begin, end) in the channel buffers, from the first buffer on. */

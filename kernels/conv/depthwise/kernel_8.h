@@ -1,9 +1,9 @@
 /* The loops of depthwise convolutions on vectors of 8 lanes (kernels/conv/depthwise/depthwise.h).
- * Only for kernel_ymm.h and kernel_neon.h. When they include this file, these are defined:
+ * Only for kernel_ymm.h and kernel_neon.h, which define these names before they include this file:
  *
  * - PLACE[t]: which byte of a quad tap t gets, until store_quads stores the quad;
- * - HALF(buffer_bytes): how many bytes lie between the quads that the first word of weights is
- *   multiplied by and those of the next word;
+ * - HALF(buffer_bytes): the distance, in bytes, from the quads that are multiplied by the first
+ *   word of weights to the quads that are multiplied by the next word;
  * - bytes_16 and load_16; bytes_32, load_32 and splat_32; twice_16 and join_16, which make
  *   bytes_32 of bytes_16; permute_32, which permutes each half by an order, in which 0x80 gives 0,
  *   and xors the result;
@@ -36,8 +36,8 @@ enum {
 /* ---- Load patterns ------------------------------------------------------------------------- */
 
 /* Loads of x that the same permutation turns into 8 quads each. Each load makes the same quads of
- * another row of a phase or, if there is a single row, quads `to_step` bytes further on in that
- * row. Bytes of a vector behind the last quad of its row become fill. */
+ * the next row of a phase. If there is a single row, each load makes quads that are `to_step` bytes
+ * further on in that row. Bytes of a vector behind the last quad of its row become fill. */
 struct load_pattern {
     uint8_t order[BYTES]; /* which bytes of a load; 0x80 gives 0 */
     uint8_t flip[BYTES];  /* xored with these bytes: turns x into operands, and 0 into fill */
@@ -50,8 +50,8 @@ struct load_pattern {
 _Static_assert(sizeof(struct load_pattern) <= sizeof(struct qk_depthwise_load_pattern),
                "patterns share their room");
 
-/* Works out one half of a vector. Its first quad is number `quad` of its row, and its load begins
- * at the element that quad number `first` reads. */
+/* Fills in one half of a load pattern's vector. The first quad of this half is number `quad` of its
+ * row. Its load begins at the element that quad number `first` reads. */
 static void see_half(const struct qk_depthwise_job *job, size_t array, size_t first, size_t quad,
                      struct load_pattern *pattern, size_t half)
 {
@@ -97,8 +97,9 @@ static bool join_pattern(const struct load_pattern *pattern, struct load_pattern
     return true;
 }
 
-/* Adds the load patterns of a phase, and returns how many. The last quads of rows come first: these
- * loads write fill behind their row, which the beginning of the next row then overwrites. */
+/* Adds the load patterns of a phase, and returns how many were added. The last quads of rows come
+ * first, because these loads write fill behind their row, which the beginning of the next row then
+ * overwrites. */
 static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t plane,
                         size_t phase, size_t quad_row, struct load_pattern *patterns)
 {
@@ -127,7 +128,7 @@ static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t
         *pattern = (struct load_pattern){
             .offset = {offset, offset},
             .offset_step = quad_rows > 1 ? (size_t)(rows->stride * columns->in)
-                                         : 0, /* for a single row it could overflow */
+                                         : 0, /* for a single row the product could overflow */
             .to = ((quad_row + inside.begin) * layout->pitch + quad) * TAPS,
             .to_step = layout->pitch * TAPS,
             .count = quad_rows,
@@ -159,7 +160,7 @@ static size_t find_patterns(const struct qk_depthwise_job *job, struct load_patt
 
 /* ---- Quads ------------------------------------------------------------------------------- */
 
-/* Loads 16 bytes of x. With near_end, bytes behind the end of x are not read, but 0. */
+/* Loads 16 bytes of x. With near_end, bytes behind the end of x are not read; they become 0. */
 static inline bytes_16 load_x(const uint8_t *from, const uint8_t *x_end, const bool near_end)
 {
     uint8_t bytes[LOAD] = {0};
@@ -279,7 +280,7 @@ __attribute__((always_inline)) static inline void run_n_tile(const struct output
         add_quad(output, c, first, words, vectors, sums);
 #pragma GCC unroll 4
     for (size_t v = vectors; v < VECTORS; v++)
-        sums[v] = sums[0]; /* the compiler sees that these are requantized already */
+        sums[v] = sums[0]; /* the compiler sees that equal sums are requantized already */
     uint8_t lanes[BYTES];
     requantize_32(&output->requantize, sums, output->multiplier, lanes);
     memcpy(y, lanes, vectors * LANES);
@@ -316,8 +317,8 @@ run_output(const struct output output, const size_t words, size_t count, uint8_t
         memcpy(y, few, count);
 }
 
-/* Works out which dense weights become the weights of each 4 quads, counted from the first of these
- * weights. 0x80: none. */
+/* Fills in the orders that store_weights takes, one for each 4 quads: which dense weights become
+ * the quads' weights, counted from the first of these weights. 0x80 stands for no weight. */
 static void make_orders(const struct qk_depthwise_job *job)
 {
     for (size_t i = 0; i < qk_divide_up(job->quads, QUADS) * LOAD; i++) {

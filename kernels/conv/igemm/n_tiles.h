@@ -23,20 +23,21 @@ static inline size_t qk_conv_padded_positions(const struct qk_padded_grid *grid)
 }
 
 struct qk_n_tile {
-    size_t first;  /* the padded position at which it begins */
-    size_t padded; /* the number of padded positions, 1 to the tile's nr */
-    /* How many of them follow each other before the N tile continues at the beginning of the next
-     * row. This is `padded`, unless the N tile is made of whole rows. */
+    size_t first;  /* the padded position at which the N tile begins */
+    size_t padded; /* how many padded positions it has, from 1 to the kernel's nr */
+    /* How many padded positions follow each other before the N tile continues at the beginning of
+     * the next row. This is `padded`, unless the N tile consists of several whole rows. */
     size_t contiguous;
-    const struct qk_tile_segment *segments; /* one for each image in it, at least one */
+    const struct qk_tile_segment *segments; /* one for each image in the N tile, at least one */
     size_t segment_count;
 };
 
-/* Cuts all padded positions into N tiles of about the same size for tiles of `igemm`, leaves out
- * those without a position, and returns the number of N tiles. For kernels by rows, only the last N
+/* Cuts all padded positions into N tiles of about the same size for tiles of `igemm`, leaves out N
+ * tiles without a position, and returns the number of N tiles. For kernels by rows, only the last N
  * tile may end within a vector. Kernels by position take N tiles of any length, so their N tiles
- * may instead end with each row, or with every few rows, if that costs less. `n_tiles` has room for
- * qk_conv_n_tiles_most, and `segments` for as many plus one for each image. */
+ * may instead end with each row, or with every few rows, if that costs less. `n_tiles` must have
+ * room for qk_conv_n_tiles_most N tiles, and `segments` for as many segments plus one for each
+ * image. */
 size_t qk_conv_cut_n_tiles(const struct qk_igemm *igemm, const struct qk_padded_grid *grid,
                            struct qk_n_tile *n_tiles, struct qk_tile_segment *segments);
 

@@ -56,15 +56,15 @@ static inline void qk_slab_copy_words(const uint8_t *from, int64_t stride, size_
 /* The positions of a tile that belong to one image. They follow each other in y, although there may
  * be padding between them in the tile. */
 struct qk_tile_segment {
-    uint64_t keep; /* bit p is set if padded position p of the tile belongs to it; not 0 */
+    uint64_t keep; /* bit p is set if padded position p of the tile belongs to the segment; not 0 */
     size_t offset; /* of the first of these positions, from qk_epilogue_tile.y */
 };
 
 /* The job of `epilogues`, a function for each kind of epilogue, which computes y from a tile of
  * sums. It takes sum + bias - w_zero_point * column_sum, modulo 2^32, converts it as the epilogue
  * says, and stores it at the position in y that the segments give. Sums and column sums can be read
- * beyond the last position: QK_IGEMM_NR in all or, with row_count, up to a multiple of 4. Their
- * values do not matter. */
+ * for QK_IGEMM_NR positions or, with row_count, for `positions` rounded up to a multiple of 4.
+ * Values beyond the last position do not matter. */
 struct qk_epilogue_tile {
     const struct qk_epilogue *epilogue;
     const int32_t *sums; /* [rows][QK_IGEMM_NR], or with row_count [positions][row_count] */
@@ -74,11 +74,11 @@ struct qk_epilogue_tile {
     const int32_t *bias; /* bias, multiplier and w_zero_point: [rows] */
     const float *multiplier;
     const int32_t *w_zero_point; /* NULL: all are 0, as always if quads are words */
-    const int32_t *column_sums;  /* [positions], read only with w_zero_point */
+    const int32_t *column_sums;  /* [positions], read only if w_zero_point is not NULL */
     const struct qk_tile_segment *segments;
     size_t segment_count;
     uint8_t *y;      /* of row 0 */
-    size_t y_stride; /* from row to row, in elements of y, like a segment's offset */
+    size_t y_stride; /* from one row to the next, in elements of y, as in a segment's offset */
 };
 
 /* The job of `transpose`, which turns weights from the caller's [k_blocks][channels][taps] into the
@@ -90,7 +90,7 @@ struct qk_transpose {
     size_t k_blocks;
     size_t channels; /* 1 to 64 */
     size_t taps;     /* 1 to QK_TRANSPOSE_TAPS */
-    uint8_t flip;    /* xored with every byte: 0x80 makes unsigned weights signed */
+    uint8_t flip;    /* every byte is xored with this: 0x80 makes unsigned weights signed */
     uint8_t *to;
     size_t to_row_stride, to_tap_stride;
     /* Bytes between two quads of a row, and how many quads are written for each tap. Either all 16

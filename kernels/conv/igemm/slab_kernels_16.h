@@ -1,11 +1,12 @@
 /* The loops of slab kernels that take 16 elements of a source at a time. Only for
- * slab_kernels_avx2.c and slab_kernels_neon.c, which define before they include this:
+ * slab_kernels_avx2.c and slab_kernels_neon.c, which define these names before they include this
+ * file:
  *
  * - CHUNK: 16;
  * - bytes_16: a vector of 16 bytes; load_16, store_16 and splat_16 for it;
  * - range_16: a mask of bytes [begin, end);
- * - select_16: the bytes of `yes` where the mask is set, and those of `no` elsewhere;
- * - evens_16: of 32 bytes in two vectors, every second one, beginning with the first;
+ * - select_16: the bytes of `yes` where the mask is set, and the bytes of `no` elsewhere;
+ * - evens_16: every second one of 32 bytes in two vectors, beginning with the first;
  * - struct sources: 16 elements of each source of the quads;
  * - struct form: what a quad holds, with `terms`, the number of its terms; form_for makes one;
  * - store_quads: stores the first `count` of 16 quads;

@@ -96,7 +96,7 @@ struct qk_slab_layout {
     struct qk_stride_phases row, column;
     bool fine;
     size_t rows, columns; /* of positions in a full unit */
-    size_t overlap; /* columns of padding after a row that also are those before the next row */
+    size_t overlap; /* columns of padding after a row that are also padding before the next row */
     size_t pitch;
     size_t images;      /* of a full unit; more than one only if it has whole planes */
     size_t image_pitch; /* padded positions from one image to the next */

@@ -10,7 +10,7 @@
 /* ---- One K block of a row ---------------------------------------------------------------- */
 
 /* Transposes one K block of a row to 64 bytes for each tap, tap_stride bytes apart, and returns the
- * sum of its weights. `plan` is the function's own. */
+ * sum of its weights. `plan` is data that only this function knows, or NULL. */
 typedef uint32_t block_fn(const struct qk_transpose *job, const void *plan, const uint8_t *from,
                           uint8_t *to, size_t tap_stride);
 
@@ -115,8 +115,8 @@ static void transpose_rows(const struct qk_transpose *job, block_fn *block, cons
     }
 }
 
-/* Turns 16 rows of 16 quads into 16 quads with all their rows together: from [row][quad] into
- * [quad][row]. */
+/* Turns 16 rows of 16 quads, [row][quad], into [quad][row]: the same quad of all rows lies
+ * together. */
 static void interleave(uint8_t from[16][64], size_t rows, size_t quads, uint8_t *to,
                        size_t to_stride)
 {

@@ -35,8 +35,8 @@ enum qd_status qd_begin_unload(const struct qd_request_context *context);
 enum qd_status qd_answer_logging(const struct qd_request_context *context);
 enum qd_status qd_begin_logging(const struct qd_request_context *context);
 
-/* shared_memory.c: Triton's calls that register shared memory (oip/regions.h). There is never any
- * of CUDA's. */
+/* shared_memory.c: Triton's calls that register shared memory (oip/regions.h). CUDA shared memory
+ * is never registered. */
 enum qd_status qd_answer_regions(const struct qd_request_context *context);
 enum qd_status qd_begin_register(const struct qd_request_context *context);
 enum qd_status qd_answer_unregister(const struct qd_request_context *context);

@@ -105,7 +105,8 @@ struct qd_connections {
     struct qd_links fresh; /* not on the epoll yet, in the order of their accept */
     struct qd_links ended; /* the client sends nothing more */
     int hangups;           /* the epoll; becomes readable when a client hangs up */
-    /* The number of the last look for stalled bodies, from 1 on. A rest skips a number. */
+    /* The number of the last call of qd_connections_look_for_stalled, from 1 on. A number is
+     * skipped if the library has rested since the call before. */
     uint64_t look;
     atomic_size_t count;                           /* of connections; may be read on any thread */
     struct qd_connection *wide[QD_WIDE_COUNT_MAX]; /* with a wide send buffer, or with bytes of
@@ -130,10 +131,12 @@ struct qd_connection_io {
 
 /* How fast a body arrives, or an answer leaves (--min-rate). */
 struct qd_connection_pace {
-    uint64_t moved_bytes; /* of the body or the answer, when the window began */
-    uint64_t waited_look; /* the last look at which bytes of this body waited to be read; 0: none */
-    uint64_t waited_bytes;  /* how many bytes of the body had been read at that look */
-    uint64_t drained_bytes; /* that left the socket's buffer since measuring began */
+    uint64_t moved_bytes; /* bytes of the body or the answer moved before the window began */
+    /* The last call of qd_connections_look_for_stalled at which bytes of this body waited to be
+     * read. 0 if there was none. */
+    uint64_t waited_look;
+    uint64_t waited_bytes;  /* how many bytes of the body had been read at that call */
+    uint64_t drained_bytes; /* how many bytes left the socket's buffer since measuring began */
     bool measured;          /* a window has begun in which the answer's progress is measured */
     bool counts_room; /* measured by the room in the socket's buffer: mostly for Unix sockets */
 };
@@ -217,22 +220,23 @@ void qd_connection_cut(struct qd_connection *connection);
 /* Reads the epoll's events. Call it when `hangups` is readable. */
 void qd_connections_on_hangups(struct qd_connections *all);
 
-/* Deals with connections that are late, or whose client has left. */
+/* Handles the connections whose deadline is over, whose client has left, or that a drain closes.
+ * Adds connections that have lived long enough to the epoll. */
 void qd_connections_sweep(struct qd_connections *all);
 /* Returns when the next sweep is due. UINT64_MAX: not before a new connection arrives. */
 uint64_t qd_connections_next_ns(const struct qd_connections *all);
 
-/* Finds stalled bodies and calls on_slow for each. The caller calls it each time that the library
- * has wanted to be run again at once for QD_RESTLESS_NS. `rested` is true if the library rested
- * since the last call. The library stops reading if the line of a chunk's size fills its buffer,
- * but still wants to be run again at once. A body therefore stalls if it has not moved between two
- * calls, with no rest between them, and bytes of it waited in the socket at both. It is then too
- * slow, whatever its pace. */
+/* Finds stalled bodies and calls on_slow for each. The caller calls this function each time that
+ * the library has wanted to be run again at once for QD_RESTLESS_NS. `rested` is true if the
+ * library has had nothing to do since the last call. If the line of a chunk's size fills the
+ * library's buffer, the library stops reading but still wants to be run again at once. A body
+ * therefore counts as stalled if it has not moved between two calls, without a rest between them,
+ * and bytes of it waited in the socket at both calls. It is then too slow, whatever its pace. */
 #define QD_RESTLESS_NS (100 * QD_NS_PER_MS)
 void qd_connections_look_for_stalled(struct qd_connections *all, bool rested);
 
 /* Calls on_lost for each body whose memory has been taken away (arena.h). Skips a connection that
- * is held. It finds out once it is no longer held. */
+ * is held, because it notices the loss once it is no longer held. */
 void qd_connections_look_for_lost(struct qd_connections *all);
 
 #endif

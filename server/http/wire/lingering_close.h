@@ -25,7 +25,7 @@ void qd_lingering_destroy(struct qd_lingering *lingering); /* closes all sockets
  * caller closes `fd`. If there can be no duplicate, the socket does not linger. */
 void qd_lingering_add(struct qd_lingering *lingering, int fd, uint64_t deadline_ns);
 
-/* Closes all sockets whose deadline is over. */
+/* Closes all sockets whose deadline is not after now_ns. */
 void qd_lingering_sweep(struct qd_lingering *lingering, uint64_t now_ns);
 /* Returns the earliest deadline, or UINT64_MAX if no socket lingers. */
 uint64_t qd_lingering_next_ns(const struct qd_lingering *lingering);

@@ -62,7 +62,8 @@ enum qd_status qd_onnx_copy_string(const ProtobufCBinaryData *bytes, const char 
 struct qd_onnx_value *qd_onnx_find_value(const struct qd_onnx_reader *reader,
                                          const ProtobufCBinaryData *name);
 
-/* Fails for the last allocation, which the arena refused. */
+/* Puts the reason why the arena refused the last allocation into the reader's error, and returns
+ * its status. */
 enum qd_status qd_onnx_no_memory(const struct qd_onnx_reader *reader);
 
 /* Sets *type to the type with this number in TensorProto.DataType. */

@@ -38,8 +38,8 @@ void qd_loop_post(struct qd_loop *loop, struct qd_post *post);
  * watched descriptor. Timers do not count. */
 bool qd_loop_is_ready(struct qd_loop *loop);
 
-/* Returns how many bytes of memory the process can have: those of the machine, or of its control
- * group if they are fewer. 0 if unknown. libuv 1.50 (Debian 13) knows both versions of control
+/* Returns how many bytes of memory the process can have: the machine's, or its control group's if
+ * they are fewer. Returns 0 if unknown. libuv 1.50 (Debian 13) knows both versions of control
  * groups, 1.44 (Debian 12) only the first. */
 uint64_t qd_loop_memory_bytes(void);
 

@@ -29,7 +29,7 @@ void qd_job_list_remove(struct qd_job_list *list, struct qd_job *job);
 struct qd_queue {
     struct qd_job_list levels[QD_LEVEL_COUNT];
     atomic_size_t count;      /* may be read without the lock */
-    atomic_size_t new_count;  /* jobs that no worker has taken yet, including the held ones */
+    atomic_size_t new_count;  /* jobs that no worker has taken yet, including held jobs */
     struct qd_job_list held;  /* jobs that may not start yet, in order of arrival */
     atomic_size_t held_count; /* including a job whose may_start is being called */
     uint64_t arrivals;        /* of all jobs so far, to find the one that has waited longest */
@@ -38,10 +38,10 @@ struct qd_queue {
 
 /* Appends the job to its level. A new job's level is QD_LEVEL_UNREAD. */
 void qd_queue_append(struct qd_queue *queue, struct qd_job *job);
-/* Calls may_start, which its code must have, for a new job. Holds the job and returns true if it
- * may not start yet. Otherwise returns false, and does not append the job. */
+/* Calls may_start, which the job's code must have, for a new job. Holds the job and returns true if
+ * it may not start yet. Otherwise returns false, and does not append the job. */
 bool qd_queue_hold(struct qd_queue *queue, struct qd_job *job);
-/* Appends the held jobs that may start by now, and those whose deadline has passed. */
+/* Appends the held jobs that may start by now, and the held jobs whose deadline has passed. */
 void qd_queue_release(struct qd_queue *queue, uint64_t now_ns);
 /* Removes the job from the list in which it waits. */
 void qd_queue_remove(struct qd_queue *queue, struct qd_job *job);

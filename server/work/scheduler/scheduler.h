@@ -58,9 +58,8 @@
  * two workers, is done no sooner. In units of 25 us, work of 100 us took 89, 200 took 137, and 400
  * took 236. */
 #define QD_HANDOVER_NS UINT64_C(50000)
-/* How long a job may take that the loop computes inline. Handing a job to a worker and back takes
- * about as long. So other connections wait for the loop no longer than if the loop gave the job
- * away. */
+/* The longest job that the loop computes inline. Handing a job to a worker and back takes about as
+ * long. So other connections wait for the loop no longer than if the loop gave the job away. */
 #define QD_INLINE_NS UINT64_C(50000)
 /* The loop's own part of QD_INLINE_NS, mostly waking a worker. The loop would need this time for
  * every job that it does not compute, so only the time beyond it delays its connections. */
@@ -88,8 +87,8 @@ struct qd_worker_slot {
 };
 
 struct qd_phase {
-    /* Computes units [begin, end). Called on several workers at once, with disjoint ranges, and
-     * with a workspace of its own on each. */
+    /* Computes units [begin, end). Called on several workers at once, with disjoint ranges, and on
+     * each worker with a workspace of its own. */
     void (*run)(struct qd_job *job, void *workspace, size_t begin, size_t end);
     /* Called on a worker after the last unit. Returns true if it has set job->phase, false if the
      * job is done. */
@@ -120,7 +119,7 @@ struct qd_job_code {
     void (*done)(struct qd_job *job);
     /* Returns whether the job may start. Called before `start`, on any thread; it must not call the
      * scheduler. A job that may not start is held, and qd_scheduler_release calls may_start again.
-     * others_wait: jobs are held that came earlier. This job then starts before them only if it has
+     * others_wait: jobs that came earlier are held. This job then starts before them only if it has
      * no need to wait. NULL: the job may always start. */
     bool (*may_start)(struct qd_job *job, bool others_wait);
 };
@@ -152,7 +151,7 @@ struct qd_job {
     uint64_t arrival;       /* its number in the order of arrivals in the queue */
     uint64_t started_ns;    /* when its `start` began */
     size_t worker_count;    /* workers that have a slot of its phase */
-    uint64_t idle_since_ns; /* when a worker left because no unit was left; 0: none did */
+    uint64_t idle_since_ns; /* when a worker left because no unit was left; 0 if no worker has */
     struct qd_worker_slot *free_slots;
     struct qd_job *next; /* in the list that has the job */
     struct qd_job *previous;
@@ -163,8 +162,8 @@ struct qd_scheduler;
 struct qd_scheduler_settings {
     unsigned thread_count; /* workers */
     size_t queue_max;      /* how many jobs may wait for their start */
-    int worker_nice;       /* how much more than the loop's; see qd_pool_create */
-    bool loop_computes;    /* if false, workers compute everything */
+    int worker_nice;    /* how much higher their niceness is than the loop's; see qd_pool_create */
+    bool loop_computes; /* if false, workers compute everything */
 };
 
 /* Creates the scheduler and the pool, which belongs to `loop`; qd_pool_create says when that is
@@ -178,8 +177,9 @@ void qd_scheduler_destroy(struct qd_scheduler *scheduler);
  * three functions. */
 bool qd_scheduler_has_room(struct qd_scheduler *scheduler);
 size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler); /* jobs that no worker has taken */
-struct qd_bound qd_scheduler_queue(struct qd_scheduler *scheduler);   /* the same, of how many */
-struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler); /* that compute, of all */
+/* Return the same count with queue_max, and how many workers compute with thread_count. */
+struct qd_bound qd_scheduler_queue(struct qd_scheduler *scheduler);
+struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler);
 
 /* Submits a job. The scheduler uses the job until it calls `done` on `loop`. That is later or, for
  * a job that may run inline, perhaps before this function returns. Returns false, without any
@@ -193,9 +193,10 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, s
                          const struct qd_job_code *code, uint64_t inline_since_ns,
                          uint64_t deadline_ns);
 
-/* Cancels a job, between submit and `done`. No other unit, `then` or `start` of the job begins. A
- * job in the queue ends at once, any other when the calls that run just now have returned. `cancel`
- * and then `done` are called later; `cancel` is not called if the job came to its end meanwhile. */
+/* Cancels a job, between submit and `done`. No further unit, `then` or `start` of the job begins. A
+ * job in the queue ends at once, any other job when the calls that run just now have returned.
+ * `cancel` and then `done` are called later; `cancel` is not called if the job came to its end
+ * meanwhile. */
 void qd_scheduler_cancel(struct qd_scheduler *scheduler, struct qd_job *job);
 
 /* Lets held jobs start whose may_start now returns true. Called when that may have changed. On any
@@ -218,13 +219,13 @@ void qd_scheduler_abandon(struct qd_scheduler *scheduler);
 bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler);
 
 /* Returns how many of worker_count workers should share these units, at least 1: no more than there
- * are units, and no more than get work of QD_HANDOVER_NS each. This is the only place that decides
- * so: for slots, among all workers; for a phase, again whenever a worker might be woken, among the
- * idle ones.
+ * are units, and no more than get work of QD_HANDOVER_NS each. Only this function decides that. For
+ * slots it is called with the number of all workers. For a phase it is called again whenever a
+ * worker might be woken, with the number of idle workers.
  *
- * So two workers share work from two hand-overs on. Sharing from one hand-over on was tried: work
- * of 56 us then took 80, and work of 67 us took 88 where no worker was woken, because batches are
- * smaller then. */
+ * Two workers therefore share work from two hand-overs on. Sharing from one hand-over on was tried:
+ * work of 56 us then took 80. Work of 67 us took 88 even when no worker was woken, because batches
+ * are smaller then. */
 size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count);
 
 #endif

@@ -40,18 +40,18 @@ struct qd_time_slice {
     struct qd_loop *loop; /* the loop that computes; NULL for a worker */
 };
 
-/* What a thread looks at between two batches. */
+/* What a thread checks between two batches. */
 struct qd_time_slice_signs {
-    struct qd_queue queue;               /* under the scheduler's lock, but for its count */
+    struct qd_queue queue;               /* under the scheduler's lock, except for its count */
     atomic_bool abandoned;               /* every job ends without another unit */
-    struct qd_straggler_backoff backoff; /* under the lock, too */
+    struct qd_straggler_backoff backoff; /* under the scheduler's lock */
 };
 
 /* Returns whether the job has to end without another unit. */
 bool qd_time_slice_is_stopped(const struct qd_time_slice_signs *signs, const struct qd_job *job);
 
-/* Returns whether such a slice may compute the job's phase, which has not begun, or a part of it.
- * Inline, subtracts the phase's cost from the budget then. */
+/* Returns whether the slice may compute the job's phase, which has not begun, or a part of it. If
+ * an inline slice may, subtracts the phase's cost from its budget. */
 bool qd_time_slice_suits(struct qd_time_slice *slice);
 
 /* Returns whether the thread has to leave although units are left. */
@@ -74,7 +74,7 @@ void qd_time_slice_run(const struct qd_time_slice_signs *signs, const struct qd_
 void qd_time_slice_set_running(struct qd_job *job, bool running);
 
 /* Returns whether the rest of the phase is worth waking a worker, if worker_count workers may
- * compute it. Under the lock. */
+ * compute it. Under the scheduler's lock. */
 bool qd_time_slice_wants_help(const struct qd_time_slice_signs *signs, struct qd_job *job,
                               size_t worker_count);
 
