@@ -21,7 +21,7 @@ static double sgemm_ops(const struct qk_profile *profile)
 }
 
 /* Returns how many integer multiplications and additions a product does per cycle, with its
- * operands in registers and the first cache. */
+ * operands in registers and the L1 cache. */
 static double integer_ops(const struct qk_profile *profile, enum qk_product product)
 {
     const bool halves = profile->cpu_flags & QK_CPU_AMD && profile->family < 0x1a;

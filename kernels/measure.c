@@ -76,7 +76,7 @@ static void measure_clock(struct qk_profile *profile)
 
 /* ---- Integers ---------------------------------------------------------------------------- */
 
-/* One full tile over STEPS steps of the most slabs. All operands fit into the first cache. */
+/* One full tile over STEPS steps of the most slabs. All operands fit into the L1 cache. */
 enum { STEPS = 8, SLAB_BYTES = (QK_IGEMM_NR + QK_IGEMM_VECTOR) * QK_IGEMM_QUAD_BYTES };
 
 struct product {

@@ -63,8 +63,8 @@ static bool is_aligned(const void *data)
     return (uintptr_t)data % sizeof(int32_t) == 0;
 }
 
-/* Returns whether zero points stay as they are, as those of 32 bits do. All others are exact as
- * floats, and a kernel converts them. */
+/* Returns whether zero points stay as they are, as 32-bit zero points do. All other zero points are
+ * exact as floats, and a kernel converts them. */
 static bool keeps_zeros(enum qk_type x_type)
 {
     return qk_type_info(x_type)->bits == 32;

@@ -19,8 +19,8 @@
 /* How x is put into the lowest bits of 2^23: see `magic` in read_avx2.h. */
 struct code {
     size_t x_bytes, y_bytes;
-    float magic;     /* the number that this adds to x */
-    uint32_t turned; /* the bits to flip: those of 2^23, and the sign bit of x */
+    float magic;     /* the number that putting x there adds to x */
+    uint32_t turned; /* the bits to flip: the bits of 2^23, and the sign bit of x */
 };
 
 #define RUN_MIN ((size_t)64)

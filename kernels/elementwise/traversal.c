@@ -21,7 +21,7 @@
 
 /* How many elements a call has if the plan has expanded their parameters. They are more than are
  * expanded for a single call, because a call costs as much as some 50 elements. Two kinds of
- * parameters stay in a first cache of 32 KiB, unless the period is one of the longest. */
+ * parameters stay in an L1 cache of 32 KiB, unless the period is one of the longest. */
 #define PERIOD_CALL ((size_t)2048)
 
 /* Blocks with fewer elements cost less if their parameters are expanded. */

@@ -1,8 +1,8 @@
 /* VPDPBUSD on vectors of 16 rows multiplies u8 by s8 and adds four products to a sum, modulo 2^32
  * (the form without saturation). A tile is two vectors of rows by 14 positions. Its 28 vectors of
  * sums stay in registers until all steps are done, beside two vectors of weights and one quad of x
- * in all lanes. Weights are read in whole cache lines, and x by 4 bytes that cross no line. A tile
- * may begin and end at any position. */
+ * in all lanes. Weights are read in whole cache lines, and x by 4 bytes that never cross one. A
+ * tile may begin and end at any position. */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __x86_64__

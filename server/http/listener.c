@@ -25,8 +25,8 @@ struct qd_listener {
     struct qd_handle *hangups;
     struct qd_handle *lost;
     uint64_t restless_ns; /* since when libmicrohttpd wants to run again at once; 0: it rests */
-    bool rested;          /* libmicrohttpd has rested since the last look for stalled connections */
-    uint64_t sweep_ns;    /* when sweep_timer fires; UINT64_MAX: it does not run */
+    bool rested;       /* libmicrohttpd has rested since the last qd_connections_look_for_stalled */
+    uint64_t sweep_ns; /* when sweep_timer fires; UINT64_MAX: it does not run */
     qd_callback *on_drained; /* NULL: no drain was asked for, or already called */
     void *on_drained_context;
     size_t endpoint_count;

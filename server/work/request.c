@@ -14,8 +14,8 @@
 #include "server/work/body_prefault.h"
 
 enum {
-    GROWING_BODY_BYTES = 64 << 10, /* the first room of a body that does not tell its size */
-    FIRST_BODY_BYTES = 16 << 10,   /* of a body that does; most bodies have less */
+    GROWING_BODY_BYTES = 64 << 10, /* the first room of a body of unknown size */
+    FIRST_BODY_BYTES = 16 << 10, /* the first room of a body of known size; most bodies have less */
 };
 
 void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint64_t first_byte_ns)

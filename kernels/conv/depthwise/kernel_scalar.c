@@ -21,8 +21,8 @@ static const uint8_t *find_x_row(const struct qk_depthwise_job *job, const uint8
     return channel + plane + at * job->geometry->axis[QK_AXIS_COLUMN].in;
 }
 
-/* Adds (x ^ turned) * weight to the sums of `count` columns from `column` on. x_row is NULL if the
- * tap reads only padding. */
+/* Adds (x ^ turned) * weight to the sums of `count` columns from `column` on. `turned` is 0x80 if x
+ * is INT8, and otherwise 0. x_row is NULL if the tap reads only padding. */
 static void add_tap(const struct qk_depthwise_job *job, const uint8_t *x_row, size_t column,
                     size_t count, size_t tap_column, int32_t turned, int32_t weight,
                     uint32_t sums[CHUNK])

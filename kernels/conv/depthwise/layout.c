@@ -1,12 +1,12 @@
 /* Chooses the rows and columns of a unit of a depthwise convolution, and the layout of a channel
- * buffer, such that the quads of a channel stay in the first cache. */
+ * buffer, such that the quads of a channel stay in the L1 cache. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #include "kernels/conv/sizes.h"
 
 /* The most quads that a unit has of one channel, and the most bytes that the channel buffers of a
- * batch have. Both stay in a core's first cache. Quads of words take twice as many bytes, and stay
- * near the first cache. */
+ * batch have. Both stay in a core's L1 cache. Quads of words take twice as many bytes, so some of
+ * them may be in the L2 cache. */
 #define BUFFER_QUADS 6144
 #define BATCH_BYTES ((size_t)8 << 10)
 /* A part of a row has a multiple of this number of columns. */
@@ -77,9 +77,9 @@ static size_t count_more(const struct qk_depthwise_layout *layout,
     return share && shift < BUFFER_QUADS ? (layout->row_quads - 1) * shift : BUFFER_QUADS;
 }
 
-/* Lays out parts of several rows. A unit and the next one have some rows of quads in common, which
- * both make, so a unit has at least as many rows as these are. Returns false if y has only one row,
- * or if the parts would be too narrow. */
+/* Lays out parts of several rows. A unit and the next one both make the rows of quads that they
+ * have in common, so a unit has at least as many rows as it shares. Returns false if y has only one
+ * row, or if the parts would be too narrow. */
 static bool fit_partial_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                              const struct qk_conv_axis *column)
 {

@@ -18,7 +18,8 @@
 #define MULTIPLICITY_MOST 32
 #define MULTIPLE_QUADS_MOST 12
 
-/* Rough costs in cycles: packing one weight, and all else that packing an output channel takes. */
+/* Rough costs in cycles: packing one weight, and everything else that packing an output channel
+ * takes. */
 #define WEIGHT_CYCLES 0.4
 #define CHANNEL_CYCLES 6.0
 
@@ -28,7 +29,8 @@ struct state {
     struct qk_depthwise_layout layout;
     struct qk_depthwise_job job; /* what all units have in common */
     size_t outer;                /* positions of the outer axes */
-    /* Groups and output channels of a unit, and how many parts this makes of all of them: */
+    /* How many groups and output channels a unit has, and into how many parts this cuts all of
+     * them: */
     size_t unit_groups, group_parts; /* groups */
     size_t m_part, m_parts; /* output channels of each group; if there are several parts, a unit has
                                one group */

@@ -97,8 +97,8 @@ static struct qk_depthwise_load_pattern make_pattern(const struct qk_depthwise_j
     return pattern;
 }
 
-/* Adds the load patterns of a chunk, and returns how many. Each load makes as many rows of quads as
- * a vector has lanes for and one load can read. The last rows may be made twice. */
+/* Adds the load patterns of a chunk, and returns how many were added. Each load makes as many rows
+ * of quads as a vector has lanes for and one load can read. The last rows may be made twice. */
 static size_t add_quad_rows(const struct qk_depthwise_job *job, const struct chunk *chunk,
                             const struct quad_rows *quad_rows,
                             struct qk_depthwise_load_pattern *patterns)
@@ -136,9 +136,9 @@ static bool join_pattern(const struct qk_depthwise_load_pattern *pattern,
     return true;
 }
 
-/* Adds the load patterns of a phase, and returns how many. Chunks go from the last to the first:
- * the last chunk writes fill behind its row, which the beginning of the next row then overwrites.
- */
+/* Adds the load patterns of a phase, and returns how many were added. Chunks go from the last to
+ * the first, because the last chunk writes fill behind its row, which the beginning of the next row
+ * then overwrites. */
 static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t plane,
                         size_t phase, size_t quad_row, struct qk_depthwise_load_pattern *patterns)
 {
@@ -158,7 +158,7 @@ static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t
         .quad_row = quad_row + inside.begin,
         .row = plane + (size_t)qk_conv_input_index(rows, job->row + inside.begin, phase) * columns,
         .row_step = line_count > 1 ? (size_t)rows->stride * columns
-                                   : 0, /* for a single row it could overflow */
+                                   : 0, /* for a single row the product could overflow */
         .count = line_count,
     };
     const size_t step = LANES * (size_t)job->geometry->axis[QK_AXIS_COLUMN].stride;
@@ -183,8 +183,8 @@ static inline __m512i find_numbers(void)
     return _mm512_loadu_si512(numbers);
 }
 
-/* Adds the load patterns that make padded rows, and returns how many. Each makes 64 bytes of a
- * channel buffer, which have no more bytes of x than one load. */
+/* Adds the load patterns that make padded rows, and returns how many were added. Each pattern makes
+ * 64 bytes of a channel buffer, which have no more bytes of x than one load. */
 static size_t find_padded_rows(const struct qk_depthwise_job *job,
                                struct qk_depthwise_load_pattern *patterns)
 {

@@ -51,8 +51,8 @@ static size_t count_channels(const struct qk_depthwise_job *job)
                         : 0;
 }
 
-/* Works out a tile's permutations. Taps behind the kernel's last and columns behind y's last may
- * get any bytes. */
+/* Computes a tile's permutations. Taps behind the kernel's last tap and columns behind y's last
+ * column may get any bytes. */
 static void find_tile(const struct qk_depthwise_job *job, struct tile *tile)
 {
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];

@@ -6,8 +6,8 @@
 #include "kernels/conv/channels.h"
 #include "kernels/conv/widen.h"
 
-/* Rough guesses of the cycles that packing one weight takes, and of those for everything else of an
- * output channel. */
+/* Rough guesses: the cycles that packing one weight takes, and the cycles that everything else of
+ * an output channel takes. */
 #define WEIGHT_CYCLES 0.8
 #define CHANNEL_CYCLES 8.0
 
