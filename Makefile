@@ -170,7 +170,7 @@ SERVER := \
     server/oip/signature.c \
     server/models/onnx/foreign.c server/models/onnx/onnx.c server/models/onnx/onnx.pb-c.c \
     server/models/onnx/onnx_node.c server/models/onnx/onnx_tensor.c \
-    server/models/repository/folder.c server/models/repository/found.c \
+    server/models/repository/folder.c server/models/repository/missing_file.c \
     server/models/repository/name.c server/models/repository/repository.c \
     server/models/base64.c server/models/build.c server/models/deferred_constants.c \
     server/models/model.c server/models/model_config.c server/models/plans.c \

@@ -10,8 +10,9 @@
 struct qk_depthwise;
 
 struct qk_conv_backend {
-    const char *name;   /* as --gemm names it */
-    const char *kernel; /* as answers name it */
+    const char *name; /* as --gemm names it */
+    /* As answers name it. A small_m backend has the name of its main backend. */
+    const char *kernel;
     uint32_t cpu_flags; /* the features that it needs, QK_CPU_* */
     const struct qk_igemm *igemm;
     /* The backend for convolutions that would fill less than a tenth of this backend's tiles, and

@@ -12,32 +12,32 @@
 
 static void u8(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){8, QK_MAGIC_U8, read_u8, subtract, false, false});
+    choose_y_type(args, (struct kernel){8, QK_MAGIC_U8, read_u8, subtract, false, false});
 }
 
 static void s8(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){8, QK_MAGIC_S8, read_s8, subtract, false, false});
+    choose_y_type(args, (struct kernel){8, QK_MAGIC_S8, read_s8, subtract, false, false});
 }
 
 static void u16(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){16, QK_MAGIC_U16, read_u16, subtract, false, false});
+    choose_y_type(args, (struct kernel){16, QK_MAGIC_U16, read_u16, subtract, false, false});
 }
 
 static void s16(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){16, QK_MAGIC_S16, read_s16, subtract, false, false});
+    choose_y_type(args, (struct kernel){16, QK_MAGIC_S16, read_s16, subtract, false, false});
 }
 
 static void bits2(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){2, 0, read_bits2, subtract, true, false});
+    choose_y_type(args, (struct kernel){2, 0, read_bits2, subtract, true, false});
 }
 
 static void bits4(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){4, 0, read_bits4, subtract, true, false});
+    choose_y_type(args, (struct kernel){4, 0, read_bits4, subtract, true, false});
 }
 
 /* Dequantizes float8s by a table of results for each block. Only for long blocks without offsets.
@@ -68,7 +68,7 @@ static void float8(const struct qk_dequantize_args *args)
             loops_of_results(args, QK_BF16);
         return;
     }
-    loops(args, (struct kernel){8, 0, read_float8, subtract_none, false, false});
+    choose_y_type(args, (struct kernel){8, 0, read_float8, subtract_none, false, false});
 }
 
 /* A tier that defines SMALL_CODES_ONLY takes the other kernels from the tier below. */
@@ -76,27 +76,27 @@ static void float8(const struct qk_dequantize_args *args)
 
 static void s32(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){32, 0, read_s32, subtract, false, true});
+    choose_y_type(args, (struct kernel){32, 0, read_s32, subtract, false, true});
 }
 
 static void s32_recast(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){32, 0, read_s32_recast, subtract, false, true});
+    choose_y_type(args, (struct kernel){32, 0, read_s32_recast, subtract, false, true});
 }
 
 static void s32_wrapped(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){32, 0, read_32, subtract_wrapping, false, false});
+    choose_y_type(args, (struct kernel){32, 0, read_32, subtract_wrapping, false, false});
 }
 
 static void s32_exact(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){32, 0, read_32, subtract_s32, false, true});
+    choose_y_type(args, (struct kernel){32, 0, read_32, subtract_s32, false, true});
 }
 
 static void u32_exact(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){32, 0, read_32, subtract_u32, false, true});
+    choose_y_type(args, (struct kernel){32, 0, read_32, subtract_u32, false, true});
 }
 
 /* Repeats parameters by storing whole vectors. If a vector reaches beyond its block, the next block

@@ -293,37 +293,37 @@ enum blocks {
 
 /* The blocks that the four vectors of a chunk belong to. Each vector has elements of one block or
  * two. */
-struct parts {
+struct vector_blocks {
     size_t before[4], after[4];
     size_t count[4]; /* how many elements, from the vector's first on, belong to `before`; may be
                         more than the vector has */
 };
 
-INLINE void take_part(const struct qk_dequantize_args *args, struct place *at, struct parts *parts,
-                      size_t v)
+INLINE void take_vector_blocks(const struct qk_dequantize_args *args, struct place *at,
+                               struct vector_blocks *mixed, size_t v)
 {
     const size_t n = CHUNK / 4;
     const size_t next = at->p + 1 == args->span.period ? 0 : at->p + 1;
-    parts->before[v] = at->p;
-    parts->after[v] = at->left < n ? next : at->p; /* the last block may have no next block */
-    parts->count[v] = at->left;
+    mixed->before[v] = at->p;
+    mixed->after[v] = at->left < n ? next : at->p; /* the last block may have no next block */
+    mixed->count[v] = at->left;
     at->p = at->left <= n ? next : at->p;
     at->left += (at->left <= n ? args->span.block : 0) - n;
 }
 
-INLINE vector load_part(const float *from, const struct parts *parts, size_t v)
+INLINE vector load_mixed(const float *from, const struct vector_blocks *mixed, size_t v)
 {
-    return mix_one(splat(from[parts->before[v]]), splat(from[parts->after[v]]), parts->count[v]);
+    return mix_one(splat(from[mixed->before[v]]), splat(from[mixed->after[v]]), mixed->count[v]);
 }
 
 /* Loads one kind of parameter for a chunk. `from` points at the parameter of the chunk's first
  * element, or, for BLOCKS_SHORT, at parameter 0. */
-INLINE struct values load(const float *from, enum blocks blocks, const struct parts *parts)
+INLINE struct values load(const float *from, enum blocks blocks, const struct vector_blocks *mixed)
 {
     const size_t n = CHUNK / 4;
     if (blocks == BLOCKS_SHORT)
-        return (struct values){load_part(from, parts, 0), load_part(from, parts, 1),
-                               load_part(from, parts, 2), load_part(from, parts, 3)};
+        return (struct values){load_mixed(from, mixed, 0), load_mixed(from, mixed, 1),
+                               load_mixed(from, mixed, 2), load_mixed(from, mixed, 3)};
     if (blocks == BLOCKS_OF_1)
         return (struct values){load_vector(from), load_vector(from + n), load_vector(from + 2 * n),
                                load_vector(from + 3 * n)};
@@ -334,13 +334,13 @@ INLINE struct values load(const float *from, enum blocks blocks, const struct pa
 
 INLINE struct values compute_varied(struct values v, const struct qk_dequantize_args *args,
                                     const struct kernel kernel, size_t p, enum blocks blocks,
-                                    const struct parts *parts)
+                                    const struct vector_blocks *mixed)
 {
     const struct qk_span *span = &args->span;
     const struct varied varied = {
-        span->zeros ? load(floats_at(span->zeros, p), blocks, parts) : all(splat(kernel.magic)),
-        load(floats_at(span->scales, p), blocks, parts),
-        span->offsets ? load(floats_at(span->offsets, p), blocks, parts) : all(splat(-0.0F))};
+        span->zeros ? load(floats_at(span->zeros, p), blocks, mixed) : all(splat(kernel.magic)),
+        load(floats_at(span->scales, p), blocks, mixed),
+        span->offsets ? load(floats_at(span->offsets, p), blocks, mixed) : all(splat(-0.0F))};
     return compute(v, &varied, kernel.minus, span->offsets);
 }
 
@@ -403,25 +403,25 @@ INLINE void loop_short(const struct qk_dequantize_args *args, const struct codes
     for (; at.i < args->span.count; at.i += CHUNK) {
         if (at.i + CHUNK > args->span.count)
             go_back(args, begin_early(args, at.i, form.y_bytes, &how), &at);
-        struct parts parts;
+        struct vector_blocks mixed;
         char *to = y + at.i * form.y_bytes;
         const uint8_t *from = x + at.i * kernel.bits / 8;
         if (how.stream)
             prefetch(from, kernel.bits);
-        take_part(args, &at, &parts, 0);
-        take_part(args, &at, &parts, 1);
-        take_part(args, &at, &parts, 2);
-        take_part(args, &at, &parts, 3);
+        take_vector_blocks(args, &at, &mixed, 0);
+        take_vector_blocks(args, &at, &mixed, 1);
+        take_vector_blocks(args, &at, &mixed, 2);
+        take_vector_blocks(args, &at, &mixed, 3);
         struct values v = kernel.read(codes, from, form.pairs);
-        v = compute_varied(v, args, kernel, 0, BLOCKS_SHORT, &parts);
+        v = compute_varied(v, args, kernel, 0, BLOCKS_SHORT, &mixed);
         store_chunk(to, v, form, how);
     }
 }
 
 /* Chooses the loop by how parameters change. `common`: the special loops for common cases are
  * compiled, too. */
-INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel kernel,
-                     enum qk_type y_type, const bool common)
+INLINE void choose_loop(const struct qk_dequantize_args *args, const struct kernel kernel,
+                        enum qk_type y_type, const bool common)
 {
     const struct codes codes = load_codes(args->table, kernel.bits);
     /* Only used for blocks of 16 and 32 elements. */
@@ -446,28 +446,28 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
 /* Chooses between loops for the common case, in which y is not stored past the caches and has no
  * offsets, and loops for all cases. Copies the arguments, so that the compiler can see that storing
  * y does not change them. */
-INLINE void loops_for(const struct qk_dequantize_args *args, const struct kernel kernel,
-                      enum qk_type y_type)
+INLINE void choose_common_case(const struct qk_dequantize_args *args, const struct kernel kernel,
+                               enum qk_type y_type)
 {
     struct qk_dequantize_args copy = *args;
     if (kernel.rare || copy.span.stream || copy.span.offsets) {
-        loops_to(&copy, kernel, y_type, false);
+        choose_loop(&copy, kernel, y_type, false);
         return;
     }
     copy.span.stream = false;
     copy.span.offsets = NULL;
-    loops_to(&copy, kernel, y_type, true);
+    choose_loop(&copy, kernel, y_type, true);
 }
 
 /* Chooses the loop by the type of y. */
-INLINE void loops(const struct qk_dequantize_args *args, const struct kernel kernel)
+INLINE void choose_y_type(const struct qk_dequantize_args *args, const struct kernel kernel)
 {
     if (args->y_type == QK_FP32)
-        loops_for(args, kernel, QK_FP32);
+        choose_common_case(args, kernel, QK_FP32);
     else if (args->y_type == QK_FP16)
-        loops_for(args, kernel, QK_FP16);
+        choose_common_case(args, kernel, QK_FP16);
     else
-        loops_for(args, kernel, QK_BF16);
+        choose_common_case(args, kernel, QK_BF16);
 }
 
 #endif

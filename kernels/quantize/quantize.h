@@ -53,10 +53,12 @@
  *   ... is 0, and ONNX   E4M3FN: magnitudes in [480, 496)       ONNX Runtime, float8.h; the
  *     Runtime has it     become 448, others beyond it NaN;      reference: NaN, infinity
  *                        E5M2: in [61440, 65536) NaN
- *   NaN                  with its sign, but FNUZ have one, and  both
- *                        a float4's is -0, and 0 of a NaN       the reference
- *                        with a sign; E5M2's is 0x7f, but       ONNX Runtime
- *                        0x7e where the reference counts        the reference
+ *   NaN: E4M3FN          NaN with the sign of the quotient      both
+ *     FNUZ types         their only NaN, which has no sign      both
+ *     E5M2               0x7f, or 0xff with a sign              ONNX Runtime
+ *                        0x7e, or 0xfe with a sign, for types   the reference
+ *                        that ONNX Runtime lacks
+ *     FP4E2M1            -0, or +0 for a NaN with a sign        the reference
  */
 #ifndef KERNELS_QUANTIZE_QUANTIZE_H
 #define KERNELS_QUANTIZE_QUANTIZE_H

@@ -59,8 +59,8 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
 {
     struct qd_answer *answer = &connection->request->answer;
     const struct qd_exchange *exchange = qd_exchange_of(connection);
-    answer->close =
-        answer->close || connection->is_last || connection->has_ended || connection->all->draining;
+    answer->close = answer->close || connection->closes_after_answer ||
+                    connection->library_read_end || connection->all->draining;
     answer->keep_alive = answer->close ? NULL : exchange->keep_alive;
     const bool is_ours = is_outgoing(connection);
     struct MHD_Response *response = exchange->stand_in;
@@ -94,7 +94,7 @@ void qd_exchange_answer(struct qd_request *request)
 /* Refuses the request through libmicrohttpd, which closes the connection after the answer. */
 static enum MHD_Result refuse(struct qd_connection *connection, enum qd_last_answer last)
 {
-    connection->last = last;
+    connection->final_answer = last;
     connection->request->answer.close = true;
     qd_refuse_make(connection);
     return send_answer(connection);
@@ -137,7 +137,7 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
     const bool in_body = connection->request != NULL;
     if (in_head && !in_body && connection->target_bytes > QD_HEAD_BYTES_MAX)
         http_status = MHD_HTTP_URI_TOO_LONG;
-    if (!qd_refuse_have_request(connection))
+    if (!qd_refuse_ensure_request(connection))
         return MHD_NO;
     if (http_status != MHD_HTTP_BAD_REQUEST || in_body || !explain_by_head(connection))
         qd_error_hook_explain(http_status, in_head, in_body, &connection->request->error);
@@ -208,7 +208,7 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
                                const char *method, const char *version)
 {
     struct qd_exchange *exchange = qd_exchange_of(connection);
-    if (!qd_refuse_have_request(connection))
+    if (!qd_refuse_ensure_request(connection))
         return MHD_NO;
     struct qd_request *request = connection->request;
     qd_connection_advance_at(connection, QD_CONNECTION_BODY,
@@ -219,7 +219,8 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     connection->is_http_1_1 = head.is_http_1_1;
     MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND | MHD_COOKIE_KIND, collect_header,
                                 &head);
-    connection->is_last = qd_head_is_last(&head) || qd_refuse_is_over_quota(connection);
+    connection->closes_after_answer =
+        qd_head_closes_connection(&head) || qd_refuse_is_over_quota(connection);
     exchange->handler.opened(exchange->handler.context, &head, request);
     if (check_head_size(connection, &head) != QD_OK)
         return qd_refuse_past_library(connection);
@@ -327,7 +328,7 @@ static uint64_t end_request(struct qd_connection *connection, bool delivered)
     const uint64_t now_ns = qd_clock_ns();
     qd_request_advance_at(connection->request, QD_DONE, now_ns);
     exchange->handler.closed(exchange->handler.context, connection->request, delivered);
-    qd_refuse_end_request(exchange, connection->request);
+    qd_refuse_recycle_request(exchange, connection->request);
     connection->request = NULL;
     connection->io.outgoing.count = 0;
     return now_ns;
@@ -341,14 +342,14 @@ void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **
     struct qd_connection *connection = connection_of(mhd);
     if (connection == NULL)
         return;
-    const bool sent =
-        connection->state == QD_CONNECTION_ANSWER &&
-        (code == MHD_REQUEST_TERMINATED_COMPLETED_OK ||
-         (connection->last == QD_LAST_UNREADABLE && code == MHD_REQUEST_TERMINATED_WITH_ERROR));
+    const bool sent = connection->state == QD_CONNECTION_ANSWER &&
+                      (code == MHD_REQUEST_TERMINATED_COMPLETED_OK ||
+                       (connection->final_answer == QD_LAST_UNREADABLE &&
+                        code == MHD_REQUEST_TERMINATED_WITH_ERROR));
     const bool closes = connection->request != NULL && connection->request->answer.close;
     const uint64_t now_ns =
         connection->request != NULL
-            ? end_request(connection, sent || connection->last == QD_LAST_DELIVERED)
+            ? end_request(connection, sent || connection->final_answer == QD_LAST_DELIVERED)
             : qd_clock_ns();
     if (connection->has_own_timeout)
         MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, exchange->silence_s);
@@ -405,7 +406,7 @@ void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *conne
     exchange->pump_needed = true;
     if (connection == NULL)
         return;
-    if (connection->last != QD_LAST_NONE || qd_connection_leaves_unread(connection)) {
+    if (connection->final_answer != QD_LAST_NONE || qd_connection_leaves_unread(connection)) {
         qd_lingering_add(exchange->lingering, connection->fd,
                          qd_clock_ns() + exchange->config->receive_timeout_ns);
     }
@@ -415,7 +416,7 @@ void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *conne
     /* The request was refused before its first line was there, so on_completed was not called. */
     if (connection->request != NULL)
         end_request(connection, connection->state == QD_CONNECTION_ANSWER ||
-                                    connection->last == QD_LAST_DELIVERED);
+                                    connection->final_answer == QD_LAST_DELIVERED);
     qd_connection_close(connection);
 }
 

@@ -26,7 +26,7 @@ enum MHD_Result qd_refuse_past_library(struct qd_connection *connection)
     const bool delivered =
         qd_direct_response(connection, qd_exchange_session_of(connection),
                            MHD_get_reason_phrase_for(request->answer.http_status));
-    connection->last = delivered ? QD_LAST_DELIVERED : QD_LAST_LOST;
+    connection->final_answer = delivered ? QD_LAST_DELIVERED : QD_LAST_LOST;
     qd_connection_advance(connection, QD_CONNECTION_CLOSING);
     return MHD_NO; /* libmicrohttpd closes the connection */
 }
@@ -43,7 +43,7 @@ static struct qd_request *create_request(struct qd_exchange *exchange, uint64_t 
     return request;
 }
 
-void qd_refuse_end_request(struct qd_exchange *exchange, struct qd_request *request)
+void qd_refuse_recycle_request(struct qd_exchange *exchange, struct qd_request *request)
 {
     if (exchange->spare != NULL) {
         qd_request_destroy(request);
@@ -64,7 +64,7 @@ static void on_room(struct qd_request *request)
     MHD_resume_connection(connection->http);
 }
 
-bool qd_refuse_have_request(struct qd_connection *connection)
+bool qd_refuse_ensure_request(struct qd_connection *connection)
 {
     struct qd_exchange *exchange = qd_exchange_of(connection);
     const uint64_t first_byte_ns = connection->first_byte_ns;
@@ -113,7 +113,7 @@ static void on_slow(struct qd_connection *connection)
 {
     const struct qd_config *config = connection->all->config;
     const bool in_head = connection->state == QD_CONNECTION_HEAD;
-    if (connection->state == QD_CONNECTION_ANSWER || !qd_refuse_have_request(connection)) {
+    if (connection->state == QD_CONNECTION_ANSWER || !qd_refuse_ensure_request(connection)) {
         const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
         setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
         if (connection->state == QD_CONNECTION_ANSWER)
@@ -155,7 +155,7 @@ static void on_lost(struct qd_connection *connection)
 static void on_fault(struct qd_connection *connection)
 {
     const bool is_fine = connection->request == NULL || connection->request->error.status == QD_OK;
-    if (!qd_refuse_have_request(connection)) {
+    if (!qd_refuse_ensure_request(connection)) {
         qd_connection_advance(connection, QD_CONNECTION_CLOSING);
         return;
     }

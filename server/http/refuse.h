@@ -12,10 +12,10 @@ void qd_refuse_watch(struct qd_connections *connections);
 
 /* Makes connection->request if there is none. A refusal before the head is complete needs a
  * request, too. Returns false if malloc failed. */
-bool qd_refuse_have_request(struct qd_connection *connection);
+bool qd_refuse_ensure_request(struct qd_connection *connection);
 
 /* Destroys a request, or keeps its memory for the next one. */
-void qd_refuse_end_request(struct qd_exchange *exchange, struct qd_request *request);
+void qd_refuse_recycle_request(struct qd_exchange *exchange, struct qd_request *request);
 
 /* Returns true if the connection is beyond --max-connections or --max-connections-per-address. */
 bool qd_refuse_is_over_quota(const struct qd_connection *connection);

@@ -227,8 +227,8 @@ static enum qd_status prepare_graph(const struct qd_build *build, struct qd_mode
 }
 
 /* Creates a model that keeps its graph's call, because some constants come with each request. */
-static enum qd_status copy_late_graph(const struct qd_build *build, struct qd_model **model,
-                                      struct qk_graph **graph, struct qd_error *error)
+static enum qd_status copy_deferred_graph(const struct qd_build *build, struct qd_model **model,
+                                          struct qk_graph **graph, struct qd_error *error)
 {
     *graph = NULL;
     *model = qd_model_create(build->memory);
@@ -372,7 +372,7 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
         status = find_type(build, error);
     if (status == QD_OK)
         status = build->onnx != NULL && build->onnx->deferred_count > 0
-                     ? copy_late_graph(build, model, graph, error)
+                     ? copy_deferred_graph(build, model, graph, error)
                      : prepare_graph(build, model, graph, error);
     const enum qk_type *types = status == QD_OK && *graph != NULL ? (*graph)->output_types : NULL;
     if (status == QD_OK && build->onnx != NULL)

@@ -13,7 +13,7 @@
 #include "server/memory/text.h"
 #include "server/models/onnx/foreign.h"
 #include "server/models/repository/folder.h"
-#include "server/models/repository/found.h"
+#include "server/models/repository/missing_file.h"
 #include "server/oip/inputs.h"
 #include "server/telemetry/log.h"
 
@@ -56,23 +56,23 @@ static enum qd_status refuse_version(const struct qd_sources *sources, bool both
                                      struct qd_error *error)
 {
     const unsigned long long version = sources->version;
-    struct qd_found found = {.onnx = ""};
+    struct qd_missing_file found = {.onnx = ""};
     if (both)
         return qd_fail(error, QD_INVALID,
                        "%.128s/%llu: expected model.onnx or request.json, got both", sources->name,
                        version);
     if (sources->version_fd >= 0)
-        qd_found_read(&found, sources->version_fd);
+        qd_missing_file_read(&found, sources->version_fd);
     for (size_t i = 0; sources->version_fd < 0 && i < sources->file_count; i++)
         if (sources->files[i].version == sources->version)
-            qd_found_add(&found, sources->files[i].path);
+            qd_missing_file_add(&found, sources->files[i].path);
     if (sources->config.file_name != NULL)
         return qd_fail(error, QD_INVALID,
                        "%.128s/%llu: expected %s (default_model_filename), got %s", sources->name,
                        version, qd_show_string(sources->config.file_name).text,
-                       qd_found_text(&found));
+                       qd_missing_file_text(&found));
     return qd_fail(error, QD_INVALID, "%.128s/%llu: expected model.onnx or request.json, got %s%s",
-                   sources->name, version, qd_found_text(&found),
+                   sources->name, version, qd_missing_file_text(&found),
                    *found.onnx == '\0' ? ""
                                        : "; the configuration's default_model_filename can name "
                                          "another ONNX file");

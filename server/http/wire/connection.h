@@ -160,7 +160,7 @@ struct qd_connection {
     size_t target_bytes;       /* the length of the target in the request's first line */
     int fd;
     enum qd_peer peer;
-    enum qd_last_answer last;
+    enum qd_last_answer final_answer;
     bool is_unix;
     bool handshake_done; /* TLS: the handshake is done */
     bool wide;           /* its send buffer is large, for this answer */
@@ -168,11 +168,11 @@ struct qd_connection {
     bool is_head;        /* the request is a HEAD */
     bool held;           /* in BODY: suspended until pages of the body are prefaulted */
     bool is_http_1_1;
-    bool has_ended; /* the library has read the end of the client's bytes, and will close */
-    bool is_last;   /* the client wants the connection to end after this request's answer, or it is
-                       over quota */
-    bool has_own_timeout; /* until the request ends, the library's timeout for this connection
-                             differs from the daemon's */
+    bool library_read_end; /* the library has read the end of the client's bytes, and will close */
+    bool closes_after_answer; /* the client wants the connection to end after this request's answer,
+                     or it is over quota */
+    bool has_own_timeout;     /* until the request ends, the library's timeout for this connection
+                                 differs from the daemon's */
     struct qd_quota_share share;
     struct MHD_Connection *http;      /* only for files that include the library's header */
     struct qd_tls_identity *identity; /* the identity that its TLS session holds; NULL: none */

@@ -133,7 +133,7 @@ enum qd_status qd_head_check_size(const struct qd_head *head, size_t bytes, size
     return QD_OK;
 }
 
-bool qd_head_is_last(const struct qd_head *head)
+bool qd_head_closes_connection(const struct qd_head *head)
 {
     return head->asks_close || (!head->is_http_1_1 && !head->asks_keep_alive);
 }

@@ -66,7 +66,7 @@ enum qd_status qd_head_check_size(const struct qd_head *head, size_t bytes, size
 
 /* Returns true if the connection ends after this request's answer (RFC 9112, 9.3). Call it after
  * the last header. */
-bool qd_head_is_last(const struct qd_head *head);
+bool qd_head_closes_connection(const struct qd_head *head);
 
 /* Checks the head. Call it after the last header. After a failure it is unknown where the next
  * request begins, so the caller must answer and close. */

@@ -128,7 +128,7 @@ ssize_t qd_io_hooks_read(struct qd_connection *connection,
         char *place = find_place(connection, &room);
         char *to = place != NULL ? place : (char *)bytes + kept;
         const ssize_t result = read(source, to, room);
-        connection->has_ended = connection->has_ended || (result == 0 && kept == 0);
+        connection->library_read_end = connection->library_read_end || (result == 0 && kept == 0);
         if (result <= 0)
             return kept > 0 ? (ssize_t)kept : result;
         const size_t left = qd_framing_read(framing, to, (size_t)result, &begun);
@@ -165,7 +165,7 @@ static void *look_up(_Atomic(void *) *found, const char *name)
     return symbol;
 }
 
-static ssize_t library_recv(int fd, void *bytes, size_t count, int flags)
+static ssize_t real_recv(int fd, void *bytes, size_t count, int flags)
 {
     static _Atomic(void *) found;
     void *symbol = look_up(&found, "recv");
@@ -174,7 +174,7 @@ static ssize_t library_recv(int fd, void *bytes, size_t count, int flags)
     return known(fd, bytes, count, flags);
 }
 
-static ssize_t library_send(int fd, const void *bytes, size_t count, int flags)
+static ssize_t real_send(int fd, const void *bytes, size_t count, int flags)
 {
     static _Atomic(void *) found;
     void *symbol = look_up(&found, "send");
@@ -183,7 +183,7 @@ static ssize_t library_send(int fd, const void *bytes, size_t count, int flags)
     return known(fd, bytes, count, flags);
 }
 
-static ssize_t library_sendmsg(int fd, const struct msghdr *message, int flags)
+static ssize_t real_sendmsg(int fd, const struct msghdr *message, int flags)
 {
     static _Atomic(void *) found;
     void *symbol = look_up(&found, "sendmsg");
@@ -199,7 +199,7 @@ static struct qd_connection *hooked_at(int fd)
 
 static ssize_t read_socket(void *connection, void *bytes, size_t count)
 {
-    return library_recv(((struct qd_connection *)connection)->fd, bytes, count, 0);
+    return real_recv(((struct qd_connection *)connection)->fd, bytes, count, 0);
 }
 
 /* All calls of recv in the process come here, not only the library's. */
@@ -207,7 +207,7 @@ __attribute__((visibility("default"))) ssize_t recv(int fd, void *bytes, size_t 
 {
     struct qd_connection *connection = hooked_at(fd);
     if (connection == NULL || flags != 0)
-        return library_recv(fd, bytes, count, flags);
+        return real_recv(fd, bytes, count, flags);
     ssize_t result = qd_io_hooks_read(connection, read_socket, connection, bytes, count);
     if (result == QD_IO_HOOKS_LATER || result == QD_IO_HOOKS_CLOSE) {
         errno = result == QD_IO_HOOKS_LATER ? EAGAIN : ECONNRESET;
@@ -223,8 +223,8 @@ static bool send_interim(struct qd_connection *connection)
     const size_t left = connection->io.interim_left;
     if (left == 0)
         return true;
-    const ssize_t sent = library_send(connection->fd, &QD_INTERIM[QD_INTERIM_BYTES - left], left,
-                                      MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE);
+    const ssize_t sent = real_send(connection->fd, &QD_INTERIM[QD_INTERIM_BYTES - left], left,
+                                   MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE);
     if (sent < 0)
         return false;
     connection->io.interim_left = (uint8_t)(left - (size_t)sent);
@@ -236,7 +236,7 @@ static bool send_interim(struct qd_connection *connection)
 static ssize_t send_for_library(struct qd_connection *connection, const void *bytes, size_t count,
                                 int flags)
 {
-    const ssize_t sent = library_send(connection->fd, bytes, count, flags);
+    const ssize_t sent = real_send(connection->fd, bytes, count, flags);
     if (connection->state == QD_CONNECTION_BODY && sent >= 0 && count <= QD_INTERIM_BYTES)
         connection->io.continue_left = (uint8_t)(count - (size_t)sent);
     return sent;
@@ -248,7 +248,7 @@ __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msgh
     struct qd_connection *connection = hooked_at(fd);
     if (connection != NULL && !send_interim(connection))
         return -1;
-    return library_sendmsg(fd, message, flags);
+    return real_sendmsg(fd, message, flags);
 }
 
 __attribute__((visibility("default"))) ssize_t send(int fd, const void *bytes, size_t count,
@@ -256,13 +256,13 @@ __attribute__((visibility("default"))) ssize_t send(int fd, const void *bytes, s
 {
     struct qd_connection *connection = hooked_at(fd);
     if (connection == NULL)
-        return library_send(fd, bytes, count, flags);
+        return real_send(fd, bytes, count, flags);
     if (!send_interim(connection))
         return -1;
     struct qd_part *outgoing = &connection->io.outgoing;
     if (outgoing->count == 0)
         return send_for_library(connection, bytes, count, flags);
-    const ssize_t sent = library_send(fd, outgoing->bytes, outgoing->count, flags & ~MSG_MORE);
+    const ssize_t sent = real_send(fd, outgoing->bytes, outgoing->count, flags & ~MSG_MORE);
     if (sent < 0)
         return sent;
     *outgoing =

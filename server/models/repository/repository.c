@@ -14,7 +14,7 @@
 #include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/models/repository/folder.h"
-#include "server/models/repository/found.h"
+#include "server/models/repository/missing_file.h"
 #include "server/models/repository/name.h"
 #include "server/telemetry/log.h"
 
@@ -251,7 +251,7 @@ static enum qd_status add_version(struct visitor *visitor, int fd, const char *n
     folder->has_config |= !as_folder && strcmp(name, "config.json") == 0;
     folder->has_pbtxt |= !as_folder && strcmp(name, "config.pbtxt") == 0;
     folder->has_model |=
-        !as_folder && (qd_found_is_onnx(name) || strcmp(name, "request.json") == 0);
+        !as_folder && (qd_missing_file_is_onnx(name) || strcmp(name, "request.json") == 0);
     if (!as_folder && list->marks)
         folder->fingerprint += mark_of(fd, 0, name);
     if (!as_folder || number == 0) {

@@ -1,4 +1,4 @@
-#include "server/models/repository/found.h"
+#include "server/models/repository/missing_file.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 
 enum { NAME_COUNT_MAX = 1000 };
 
-bool qd_found_is_onnx(const char *name)
+bool qd_missing_file_is_onnx(const char *name)
 {
     const size_t length = strlen(name);
     return length > strlen(".onnx") && strcmp(name + length - strlen(".onnx"), ".onnx") == 0;
@@ -28,15 +28,15 @@ static void add(char *text, size_t size, const char *name)
         snprintf(text + used, size - used, "%s...", used == 0 ? "" : ", ");
 }
 
-void qd_found_add(struct qd_found *found, const char *name)
+void qd_missing_file_add(struct qd_missing_file *missing, const char *name)
 {
-    if (qd_found_is_onnx(name))
-        add(found->onnx, sizeof(found->onnx), name);
+    if (qd_missing_file_is_onnx(name))
+        add(missing->onnx, sizeof(missing->onnx), name);
     else
-        add(found->others, sizeof(found->others), name);
+        add(missing->others, sizeof(missing->others), name);
 }
 
-void qd_found_read(struct qd_found *found, int folder)
+void qd_missing_file_read(struct qd_missing_file *missing, int folder)
 {
     const int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *entries = again < 0 ? NULL : fdopendir(again);
@@ -48,13 +48,13 @@ void qd_found_read(struct qd_found *found, int folder)
     const struct dirent *entry;
     for (size_t i = 0; i < NAME_COUNT_MAX && (entry = readdir(entries)) != NULL; i++)
         if (*entry->d_name != '.')
-            qd_found_add(found, entry->d_name);
+            qd_missing_file_add(missing, entry->d_name);
     closedir(entries);
 }
 
-const char *qd_found_text(const struct qd_found *found)
+const char *qd_missing_file_text(const struct qd_missing_file *missing)
 {
-    if (*found->onnx != '\0')
-        return found->onnx;
-    return *found->others != '\0' ? found->others : "nothing";
+    if (*missing->onnx != '\0')
+        return missing->onnx;
+    return *missing->others != '\0' ? missing->others : "nothing";
 }
