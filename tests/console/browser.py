@@ -1,5 +1,5 @@
-"""A page of the console in Debian's chromium. Whatever a test does, the page may neither complain
-on the browser's console nor ask anybody but its server."""
+"""A page of the console in Debian's chromium. In every test, the page must not log an error to the
+browser's console, and must send requests only to its own server."""
 import atexit
 import os
 import re
@@ -12,12 +12,12 @@ from quantd import ROOT, SLOW, Server, exchange  # noqa: F401  (exchange: for th
 
 OUT = ROOT / "build" / "console"
 AXE = OUT / "node_modules" / "axe-core" / "axe.min.js"
-WAIT_MS = 40_000 * SLOW  # for what the page does at once, on a machine with much else to do
+WAIT_MS = 40_000 * SLOW  # for what the page does at once, on a busy machine
 expect.set_options(timeout=WAIT_MS)
 
 
 class Chromium:
-    """One for all tests, started when the first needs it."""
+    """One browser for all tests, started by the first test that needs it."""
 
     browser = None
 
@@ -25,7 +25,7 @@ class Chromium:
     def get(cls):
         if cls.browser is None:
             driver = sync_playwright().start()
-            # Its sandbox wants a user of its own, which root in a container has not.
+            # Chromium's sandbox does not work for root, as in a container.
             flags = ["--no-sandbox"] if os.geteuid() == 0 else []
             cls.browser = driver.chromium.launch(executable_path=shutil.which("chromium"),
                                                  args=flags, timeout=60_000 * SLOW)
@@ -35,7 +35,7 @@ class Chromium:
 
 class PageTest(unittest.TestCase):
     FLAGS = ("--model-control-mode", "explicit")
-    # What chromium itself notes of an answer that is no success, or of none.
+    # What chromium itself logs about an answer that is an error, or about a missing answer.
     EXPECTED = re.compile(r"Failed to load resource: (net::ERR_(CONNECTION_\w+|EMPTY_RESPONSE)"
                           r"|the server responded with a status of [45]\d\d)")
 
@@ -91,14 +91,14 @@ class PageTest(unittest.TestCase):
         self.assertRegex(self.program_url(), name)
 
     def program_url(self):
-        """Where a run would go, once the fields are those of what was chosen."""
+        """Returns the path that a run would use, once the fields are those of the chosen model."""
         model = self.page.locator("#model").input_value()
         version = self.page.locator("#version").input_value()
         expect(self.page.locator("#try")).to_have_attribute("data-shown", model + " " + version)
         return "/v2/models/%s/versions/%s" % (model, version)
 
     def field(self, name):
-        """The box of an input."""
+        """Returns the box of an input."""
         legend = self.page.locator("legend").filter(has_text=re.compile("^%s( |$)" % name))
         return self.page.locator("#inputs fieldset").filter(has=legend)
 
@@ -107,15 +107,15 @@ class PageTest(unittest.TestCase):
         expect(self.page.locator("#answered")).to_have_text(re.compile("Answered in|Refused"))
 
     def table(self, output=0):
-        """The numbers of an output's table, row by row."""
+        """Returns the numbers of an output's table, row by row."""
         box = self.page.locator("#outputs > div").nth(output)
         box.get_by_label("Table").check()
         return box.locator("tbody").evaluate(
             "body => [...body.rows].map(row => [...row.cells].slice(1).map(c => c.textContent))")
 
     def check_accessible(self, page, what):
-        """axe-core's rules of WCAG 2.2, A and AA, and its best practices."""
-        page.evaluate(AXE.read_text())  # by the debugger, which no policy binds
+        """Checks axe-core's rules of WCAG 2.2, A and AA, and its best practices."""
+        page.evaluate(AXE.read_text())  # the page's policy does not apply to the debugger
         found = page.evaluate("axe.run({resultTypes: ['violations']})")
         self.assertEqual(["%s: %s" % (rule["id"], [node["html"] for node in rule["nodes"]])
                           for rule in found["violations"]], [], what)

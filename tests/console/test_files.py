@@ -1,4 +1,4 @@
-"""What comes from files: arrays of NumPy, images, ONNX models."""
+"""Inputs from files: arrays of NumPy, images, ONNX models."""
 import re
 import struct
 import zlib
@@ -8,7 +8,7 @@ from loading import chain_file
 
 
 def npy(descr, shape, data, fortran=False, version=1):
-    """As numpy.save writes it."""
+    """Returns an array as numpy.save writes it."""
     head = repr({"descr": descr, "fortran_order": fortran, "shape": shape}).encode()
     size = "<H" if version == 1 else "<I"
     head += b" " * (-(8 + struct.calcsize(size) + len(head) + 1) % 64) + b"\n"
@@ -16,7 +16,7 @@ def npy(descr, shape, data, fortran=False, version=1):
 
 
 def png(width, height, rgb):
-    """`rgb` are the bytes of all rows."""
+    """Returns a PNG image. `rgb` are the bytes of all rows."""
     def chunk(kind, data):
         body = kind + data
         return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
@@ -87,7 +87,7 @@ class Files(PageTest):
                 expect(error).to_contain_text(words)
                 expect(self.field("x").locator("input[type=file]")).to_have_attribute(
                     "aria-invalid", "true")
-        self.run_and_wait()  # with what was typed before
+        self.run_and_wait()  # with the values typed before
         self.assertEqual(self.table(), [["-64", "0", "0.5", "63.5"]])
 
     def test_image(self):
@@ -107,7 +107,7 @@ class Files(PageTest):
         expect(self.field("x")).to_contain_text("UINT8 [1, 1, 2, 3], 6 B")
         self.run_and_wait()
         expect(self.page.locator("#outputs")).to_contain_text("y: UINT8 [1, 1, 2, 3]")
-        self.choose("onnx.QuantizeLinear")  # which takes no bytes
+        self.choose("onnx.QuantizeLinear")  # this model takes no bytes
         self.upload("x.png", picture)
         expect(self.field("x")).to_contain_text("FP32 [2, 3], 24 B")
         self.run_and_wait()
@@ -118,7 +118,7 @@ class Models(PageTest):
     def load(self, name, data=None):
         self.page.get_by_label("File", exact=True).set_input_files(
             {"name": "model.onnx", "mimeType": "", "buffer": data or chain_file()})
-        expect(self.page.get_by_label("Name")).not_to_be_empty()  # the file's
+        expect(self.page.get_by_label("Name")).not_to_be_empty()  # filled from the file
         self.page.get_by_label("Name").fill(name)
         self.page.get_by_role("button", name="Load", exact=True).click()
 

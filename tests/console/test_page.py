@@ -1,4 +1,4 @@
-"""The page as a whole: for every eye and hand, and with a server that goes, or asks for a token."""
+"""The page as a whole: accessibility, and a server that ends or asks for a token."""
 import signal
 import tempfile
 import unittest
@@ -13,7 +13,7 @@ TOKEN = "a-token-of-more-than-32-characters"
 
 
 def read_ppm(name):
-    """Width, height, and the bytes of red, green and blue."""
+    """Returns width, height, and the bytes of red, green and blue."""
     data = (ROOT / "tests" / "data" / name).read_bytes()
     width, height = map(int, data.split(None, 4)[1:3])
     return width, height, data[-3 * width * height:]
@@ -21,7 +21,7 @@ def read_ppm(name):
 
 class Looks(PageTest):
     def fill_page(self, page):
-        """A run, all boxes open, a refusal."""
+        """Fills the page with a run, with all boxes open, and with values that will be refused."""
         self.page = page
         self.open()
         self.choose("onnx.QLinearConv")
@@ -71,7 +71,8 @@ class Looks(PageTest):
         self.assertTrue(-1 < top < 740 and (bottom < 741 or top < 1), (top, bottom))
 
     def test_photograph(self):
-        """An edge filter, after two minutes that pass in a moment: the picture of the README."""
+        """Takes the README's picture: an edge filter, after two minutes that the page's clock
+        skips."""
         self.page = page = self.new_page(viewport={"width": 1200, "height": 1150})
         page.clock.install()
         self.open()
@@ -110,7 +111,8 @@ class Keyboard(PageTest):
         return self.page.evaluate("document.activeElement.id")
 
     def tab_to(self, wanted):
-        """Returns where the way led."""
+        """Presses Tab until the element has the focus. Returns the ids of the elements on the
+        way."""
         way = []
         while self.focused() != wanted:
             self.page.keyboard.press("Tab")
@@ -125,7 +127,7 @@ class Keyboard(PageTest):
     def test_choose_fill_run_look(self):
         self.open()
         self.page.keyboard.press("Tab")
-        self.page.keyboard.press("Enter")  # the link that skips
+        self.page.keyboard.press("Enter")  # the link that skips to the content
         way = self.tab_to("model")
         self.assertLess(len(way), 3)
         self.page.keyboard.type("onnx.Qu")
@@ -173,7 +175,7 @@ class Keyboard(PageTest):
 
 
 class Away(unittest.TestCase):
-    """Of a server that ends while somebody looks, and of one that hangs."""
+    """A server that ends while the page is open, and a server that hangs."""
 
     def test_killed_and_back(self):
         server = Server("--model-control-mode", "explicit")
@@ -201,7 +203,8 @@ class Away(unittest.TestCase):
             expect(state).to_contain_text("The server is back.")
             test.run_and_wait()
             expect(page.locator("#answered")).to_contain_text("Answered")
-            expect(page.locator("#load-hint")).to_contain_text("none")  # it is another one
+            # This is another server, without the history.
+            expect(page.locator("#load-hint")).to_contain_text("none")
             server.process.send_signal(signal.SIGSTOP)
             expect(state).to_contain_text("no answer within")
             server.process.send_signal(signal.SIGCONT)
@@ -242,6 +245,6 @@ class Tokens(unittest.TestCase):
         expect(page.locator("#snippet")).to_contain_text("$QUANTD_TOKEN")
         self.assertNotIn(TOKEN, page.content())
         self.assertEqual(page.evaluate("localStorage.length + document.cookie.length"), 0)
-        page.reload()  # the tab keeps it
+        page.reload()  # the tab keeps the token
         expect(page.locator("#state")).to_have_text("The server answers.")
         test.tearDown()

@@ -1,4 +1,4 @@
-"""The playground: each operator, refusals at their fields, requests as programs."""
+"""The playground: runs of each operator, errors at their fields, and requests as programs."""
 import json
 import os
 import re
@@ -91,7 +91,8 @@ class Operators(PageTest):
 
 class Refusals(PageTest):
     def check(self, field, *words):
-        """Its error names these, it has the focus, and a reader of the screen is told."""
+        """Checks that the field has an error with these words and the focus, and that a screen
+        reader is told."""
         self.page.click("#run")
         expect(self.page.locator("#answered")).to_have_text("Refused, HTTP status 400.")
         expect(field).to_be_focused()
@@ -163,7 +164,7 @@ class Programs(PageTest):
         return super().new_page(permissions=["clipboard-read", "clipboard-write"], **options)
 
     def answers(self, folder):
-        """What each of the programs prints."""
+        """Yields the output of each program."""
         for language, command in PROGRAMS.items():
             with self.subTest(language=language):
                 self.assertIsNotNone(shutil.which(command[0]), command[0])

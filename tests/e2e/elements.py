@@ -1,6 +1,6 @@
-"""Element types as they go over the wire: packed bytes, and the numbers of JSON.
+"""Element types as they are sent: packed bytes, and the numbers of JSON.
 
-Python's standard library only, and no code of kernels/ or server/: the formats are written down
+Uses only Python's standard library, and no code of kernels/ or server/. The formats are implemented
 here once more, from ONNX's and IEEE's definitions, to check the server against.
 """
 import functools
@@ -30,7 +30,7 @@ def bytes_of(datatype, count):
 
 
 def limits(datatype):
-    """The range of an integer type."""
+    """Returns the lowest and the highest value of an integer type."""
     bits = INTEGERS[datatype]
     if datatype.startswith("U"):
         return 0, (1 << bits) - 1
@@ -41,7 +41,8 @@ def limits(datatype):
 
 
 def pack(datatype, elements):
-    """Elements as their bits, into bytes: little-endian, sub-byte types from the lowest bits up."""
+    """Packs the bits of elements into bytes: little-endian, sub-byte types from the lowest bits
+    up."""
     bits = BITS[datatype]
     if bits >= 8:
         return struct.pack("<%d%s" % (len(elements), CODES[bits]), *elements)
@@ -52,7 +53,8 @@ def pack(datatype, elements):
 
 
 def unpack(datatype, raw, count=None):
-    """The reverse. Without a count: all that the bytes hold, for types of a byte and more."""
+    """Returns the bits of the elements in `raw`. Without a count, returns all elements that the
+    bytes hold, for types of at least one byte."""
     bits = BITS[datatype]
     if bits >= 8:
         return list(struct.unpack("<%d%s" % (len(raw) * 8 // bits, CODES[bits]), raw))
@@ -64,7 +66,7 @@ def unpack(datatype, raw, count=None):
 
 
 def decode(datatype, bits):
-    """The number that an element's bits mean: an int, or a float that holds it exactly."""
+    """Returns the number that an element's bits mean: an int, or a float that holds it exactly."""
     if datatype in INTEGERS:
         low, _ = limits(datatype)
         return bits if bits < 1 << (BITS[datatype] - 1) or low == 0 else bits + 2 * low
@@ -97,12 +99,13 @@ def decode_small(datatype, bits):
 
 @functools.lru_cache(maxsize=None)
 def encodings(datatype):
-    """Number -> bits for the small float types, by what repr says of it; 0.0 and -0.0 differ."""
+    """Returns number -> bits for a small float type. The keys are the repr of the numbers, because
+    0.0 and -0.0 differ."""
     return {repr(decode(datatype, bits)): bits for bits in reversed(range(1 << BITS[datatype]))}
 
 
 def encode(datatype, number):
-    """The bits of a number; FP16, BF16 and FP32 round to nearest even."""
+    """Returns the bits of a number. FP16, BF16 and FP32 round to nearest even."""
     if datatype in INTEGERS:
         low, high = limits(datatype)
         if not low <= number <= high:
@@ -122,7 +125,7 @@ def encode(datatype, number):
 
 
 def from_json(value):
-    """A JSON number, or one of the strings that stand for what is not finite."""
+    """Returns a JSON number, or the number that a string stands for if it is not finite."""
     return float(value.replace("Infinity", "inf")) if isinstance(value, str) else value
 
 
@@ -144,11 +147,11 @@ def flatten(value):
 
 
 def to_raw(datatype, numbers):
-    """JSON data, flat or nested, as little-endian bytes."""
+    """Returns JSON data, flat or nested, as little-endian bytes."""
     flat = flatten(numbers)
     if any(isinstance(value, str) for value in flat):
         flat = [from_json(value) for value in flat]
-    if datatype in STRUCT:  # at once: a test may have millions
+    if datatype in STRUCT:  # in one call: a test may have millions of numbers
         try:
             return struct.pack("<%d%s" % (len(flat), STRUCT[datatype]), *flat)
         except struct.error as error:
@@ -157,7 +160,7 @@ def to_raw(datatype, numbers):
 
 
 def to_numbers(datatype, raw, count=None):
-    """Bytes as flat JSON data."""
+    """Returns bytes as flat JSON data."""
     if datatype in STRUCT:
         size = BITS[datatype] // 8
         numbers = struct.unpack("<%d%s" % (len(raw) // size, STRUCT[datatype]), raw)
@@ -166,7 +169,7 @@ def to_numbers(datatype, raw, count=None):
 
 
 def same_bits(datatype, got, want):
-    """Byte for byte, except that any NaN is as good as another."""
+    """Compares byte by byte, except that any NaN equals any other NaN."""
     if got == want:
         return True
     if datatype not in FLOATS or len(got) != len(want):

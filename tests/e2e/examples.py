@@ -1,5 +1,5 @@
-"""Requests with their answers: the files of api_schema/examples, whose README has the format, and
-the lines of tests/data/examples.jsonl."""
+"""Requests with their answers: the files of api_schema/examples, whose README describes the format,
+and the lines of tests/data/examples.jsonl."""
 import json
 from pathlib import Path
 
@@ -8,7 +8,7 @@ LENGTH = "Inference-Header-Content-Length"
 
 
 def load_examples(prefix=""):
-    """Returns name -> example, sorted, of all whose name begins with the prefix."""
+    """Returns name -> example, sorted, for all names that begin with the prefix."""
     found = {path.stem: json.loads(path.read_text())
              for path in (ROOT / "api_schema" / "examples").glob("*.json")}
     with open(ROOT / "tests" / "data" / "examples.jsonl", encoding="utf-8") as lines:
@@ -18,7 +18,8 @@ def load_examples(prefix=""):
 
 
 def example_body(example, separators=None, ensure_ascii=True):
-    """(body, bytes of its JSON or None) as the example says; the rest as json.dumps takes it."""
+    """Returns (body, bytes of its JSON or None) of an example. The other arguments are passed to
+    json.dumps."""
     if "body_hex" in example:
         return bytes.fromhex(example["body_hex"]), None
     if "body" in example:
@@ -30,7 +31,7 @@ def example_body(example, separators=None, ensure_ascii=True):
 
 
 def example_request(example):
-    """Returns (body, headers) as the example says."""
+    """Returns (body, headers) of an example."""
     body, json_bytes = example_body(example, ensure_ascii=False)
     headers = {} if json_bytes is None else {LENGTH: str(json_bytes)}
     headers.update(example.get("headers", {}))

@@ -25,8 +25,8 @@ def conv_inputs(x="x", w="w"):
 
 
 def conv_file(weights, dims=("n", 1, "length"), w_dims=None, **more):
-    """y = x * weights along one axis, saturated to UINT8; all scales are 1. Many weights: as their
-    bytes."""
+    """Returns a file of y = x * weights along one axis, saturated to UINT8; all scales are 1. Many
+    weights may be given as their bytes."""
     raw = weights if isinstance(weights, bytes) else struct.pack("%db" % len(weights), *weights)
     w = tensor("w", INT8, w_dims or [1, 1, len(weights)], (9, raw))
     return model(10, [node("QLinearConv", conv_inputs(), ["y"], **more)],
@@ -35,7 +35,7 @@ def conv_file(weights, dims=("n", 1, "length"), w_dims=None, **more):
 
 
 def external_file(location, offset=0, length=3):
-    """conv_file with three weights that lie in another file."""
+    """Returns conv_file with three weights that are stored in another file."""
     entries = [("location", location), ("offset", str(offset)), ("length", str(length))]
     w = tensor("w", INT8, [1, 1, 3], (14, 1),
                *[(13, message((1, key), (2, value))) for key, value in entries])
@@ -45,7 +45,7 @@ def external_file(location, offset=0, length=3):
 
 
 def chain_file():
-    """Floats in and out: quantize, convolve twice, dequantize."""
+    """Returns a file with floats in and out: quantize, convolve twice, dequantize."""
     w = tensor("w", INT8, [1, 1, 2], (9, struct.pack("2b", 1, 2)))
     nodes = [node("QuantizeLinear", ["x", "one", "zero"], ["a"]),
              node("QLinearConv", conv_inputs("a"), ["b"]),
@@ -57,14 +57,14 @@ def chain_file():
 
 
 def convolve(numbers, weights):
-    """What conv_file's model makes of one row."""
+    """Returns the result of conv_file's model for one row."""
     count = len(numbers) - len(weights) + 1
     return [max(0, min(255, sum(w * numbers[i + k] for k, w in enumerate(weights))))
             for i in range(count)]
 
 
 def conv_constants(weights, x=None):
-    """A request for QLinearConv without x, or with x declared."""
+    """Returns a request for QLinearConv without x, or with x declared."""
     tensors = [Tensor.of("x_scale", "FP32", [], [1]), Tensor.of("x_zero_point", "UINT8", [], [0]),
                Tensor.of("w", "INT8", [1, 1, len(weights)], weights),
                Tensor.of("w_scale", "FP32", [], [1]), Tensor.of("w_zero_point", "INT8", [], [0]),
@@ -73,7 +73,7 @@ def conv_constants(weights, x=None):
 
 
 def kept_request(weights, x=None, **more):
-    """The same as a dict that a load call takes as its body."""
+    """Returns the same request as a dict that a load call takes as its body."""
     tensors, declared = conv_constants(weights, x)
     request = json_request(tensors, model_name=CONV, **more)
     request["inputs"] += declared
@@ -81,7 +81,7 @@ def kept_request(weights, x=None, **more):
 
 
 def kept_binary_request(weights):
-    """(JSON, binary tensors): request.json and request.bin."""
+    """Returns (JSON, binary tensors), the contents of request.json and request.bin."""
     body, headers = binary_request(conv_constants(weights)[0], model_name=CONV)
     json_bytes = int(list(headers.values())[0])
     request = json.loads(body[:json_bytes])
@@ -90,17 +90,17 @@ def kept_binary_request(weights):
 
 
 def load(name, body=b""):
-    """The bytes of a request that loads a model."""
+    """Returns the bytes of a request that loads a model."""
     return raw_request("POST", "/v2/repository/models/%s/load" % name, body)
 
 
 def unload(name):
-    """The bytes of a request that unloads a model."""
+    """Returns the bytes of a request that unloads a model."""
     return raw_request("POST", "/v2/repository/models/%s/unload" % name)
 
 
 class ModelTest(ServerTest):
-    """Calls that load models, and what is asked of them."""
+    """Helpers for calls that load models and for requests to these models."""
 
     FLAGS = ("--model-control-mode", "explicit")
 
@@ -111,7 +111,8 @@ class ModelTest(ServerTest):
         return self.server.request("POST", path, body, headers or {})
 
     def load_files(self, name, config=None, **files):
-        """As tritonclient does it; "model.onnx" is written model_onnx, of version 1."""
+        """Loads a model with files as tritonclient does it. The keyword model_onnx means
+        "model.onnx" of version 1."""
         named = {"file:1/" + key.replace("_", "."): value for key, value in files.items()}
         return self.load_named(name, config, named)
 
@@ -130,7 +131,7 @@ class ModelTest(ServerTest):
         self.assertIsNone(answer.headers.get("Content-Type"))
 
     def ask(self, name, numbers, version=None):
-        """One row through a model such as conv_file's."""
+        """Sends one row to a model such as conv_file's."""
         x = Tensor.of("x", "UINT8", [1, 1, len(numbers)], numbers)
         return self.server.infer(name, json_request([x]), version)
 
@@ -141,8 +142,8 @@ class ModelTest(ServerTest):
         self.assertEqual(answer.json()["outputs"][0]["data"], convolve(numbers, weights))
 
     def entries(self, name, ready=None):
-        """Those of the index, once none is UNLOADING: a request holds its model until just after
-        its client has the answer."""
+        """Returns the entries of the index once none is UNLOADING: a request holds its model until
+        just after its client has the answer."""
         body = b"" if ready is None else json.dumps({"ready": ready}).encode()
         deadline = time.monotonic() + 30 * SLOW
         while True:
@@ -158,7 +159,7 @@ class ModelTest(ServerTest):
 
 
 class RepositoryTest(ModelTest):
-    """Each test has a folder, and servers that are stopped behind it."""
+    """Each test has a folder of models, and servers that are stopped when the test ends."""
 
     @classmethod
     def setUpClass(cls):
@@ -176,7 +177,7 @@ class RepositoryTest(ModelTest):
         self.server = None
 
     def write(self, path, data):
-        """At once, as those who care do it: no half of a file is ever there."""
+        """Replaces a file in one step, so that it is never half written."""
         path = self.folder / path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_name(".new").write_bytes(data if isinstance(data, bytes) else data.encode())
@@ -187,7 +188,7 @@ class RepositoryTest(ModelTest):
         self.addCleanup(self.server.stop)
 
     def fail_to_start(self, *flags, repository=True, status=1):
-        """What it says, in one line."""
+        """Starts a server that must fail, and returns the one line that it prints."""
         flags = (["--model-repository", str(self.folder)] if repository else []) + list(flags)
         result = subprocess.run([*COMMAND, "--listen", "127.0.0.1:0", "--log-level", "error",
                                  *flags], stdin=subprocess.DEVNULL, capture_output=True,

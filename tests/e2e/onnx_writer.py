@@ -1,7 +1,8 @@
-"""A writer of ONNX files, right or wrong ones, for tests that have no onnx package.
+"""A writer of valid and invalid ONNX files, for tests that have no onnx package.
 
-The numbers are those of ONNX's published schema, onnx/onnx.proto. Each function gives a message's
-bytes, and bytes behind it add fields: of a field that comes twice the last one counts.
+The numbers are field numbers of ONNX's published schema, onnx/onnx.proto. Each function returns a
+message's bytes. Bytes appended to a message add fields: if a field appears twice, the last one
+counts.
 """
 import struct
 
@@ -18,7 +19,7 @@ def varint(number):
 
 
 def field(number, value):
-    """A field of a message: an integer, a float, or what has a length."""
+    """Returns a field of a message: an integer, a float, or a value with a length."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     if isinstance(value, float):

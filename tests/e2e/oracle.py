@@ -1,6 +1,6 @@
-"""What the operators must answer, written from their definitions and as plainly as can be.
+"""Computes the expected results of the operators, directly from their definitions.
 
-Shares no code with kernels/. Slow: for small tensors only.
+Shares no code with kernels/. Slow, so for small tensors only.
 """
 import itertools
 import math
@@ -10,10 +10,10 @@ RANGES = {"UINT8": (0, 255), "INT8": (-128, 127)}
 
 
 def fl32(value):
-    """Rounds a double to binary32, to nearest even; too large becomes infinite.
+    """Rounds a double to binary32, to nearest even. A value that is too large becomes infinite.
 
-    The sum, difference or product of two binary32 numbers, rounded to double and then to binary32,
-    equals the one rounding that is meant: 53 >= 2 * 24 + 2. So does their quotient.
+    The sum, difference, product or quotient of two binary32 numbers, rounded to double and then to
+    binary32, equals the single rounding that is wanted, because 53 >= 2 * 24 + 2.
     """
     try:
         return struct.unpack("<f", struct.pack("<f", value))[0]
@@ -33,7 +33,8 @@ def offset_of(index, shape):
 
 
 def dequantize(x, shape, scale, zero_point, axis):
-    """DequantizeLinear 10 and 13. scale and zero_point: one element, or one for each slice."""
+    """Computes DequantizeLinear 10 and 13. scale and zero_point have one element, or one for each
+    slice."""
     result = []
     for index in itertools.product(*map(range, shape)):
         channel = index[axis] if len(scale) > 1 else 0
@@ -44,8 +45,8 @@ def dequantize(x, shape, scale, zero_point, axis):
 
 
 def quantize(x, shape, scale, zero_point, axis, limits):
-    """QuantizeLinear 10 and 13 of FP32, the scales of which are not 0: Python's round() takes ties
-    to even."""
+    """Computes QuantizeLinear 10 and 13 of FP32, for scales that are not 0. Python's round() rounds
+    ties to even."""
     result = []
     for index in itertools.product(*map(range, shape)):
         channel = index[axis] if len(scale) > 1 else 0
@@ -57,7 +58,7 @@ def quantize(x, shape, scale, zero_point, axis, limits):
 
 
 def geometry(sizes, kernel, attributes):
-    """(pads at the beginning, output sizes) for each spatial axis."""
+    """Returns (pads at the beginning, output sizes) for each spatial axis."""
     spatial = len(sizes)
     strides = attributes.get("strides", [1] * spatial)
     dilations = attributes.get("dilations", [1] * spatial)
@@ -90,7 +91,8 @@ def requantize(accumulated, x_scale, w_scale, y_scale, y_zero, y_type):
 
 
 def convolve(case):
-    """QLinearConv; case: a dict with the inputs as (type, shape, numbers) and the attributes."""
+    """Computes QLinearConv. case: a dict with the inputs as (type, shape, numbers) and the
+    attributes."""
     _, x_shape, x = case["x"]
     _, w_shape, w = case["w"]
     attributes = case["attributes"]

@@ -1,7 +1,7 @@
-"""What every end-to-end test stands on: a running server, raw HTTP, and tensors as bytes or JSON.
+"""The base of all end-to-end tests: a running server, raw HTTP, and tensors as bytes or JSON.
 
-Python's standard library only. Nothing here knows how the server is made: it sees a program, its
-command line, its two output streams and its sockets.
+Uses only Python's standard library. Nothing here knows how the server is implemented: it uses a
+program, its command line, its two output streams and its sockets.
 """
 import functools
 import http.client
@@ -27,19 +27,19 @@ from examples import LENGTH
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / os.environ.get("B", "build")
 PROGRAM = BUILD / "quantd"
-# Another machine's program is run by an emulator, which `make test ARCH=arm64` names.
+# An emulator runs programs built for another machine; `make test ARCH=arm64` sets EMULATOR.
 EMULATOR = os.environ.get("EMULATOR", "").split()
 COMMAND = [*EMULATOR, str(PROGRAM)]
 COMPILER = [os.environ.get("CC", "cc").split()[-1], *os.environ.get("SYSROOT", "").split()]
-# Sanitizers make everything a few times slower, and emulators more: deadlines and sizes in the
-# tests scale with it.
+# Sanitizers make everything a few times slower, and emulators more. Deadlines and sizes in the
+# tests scale with this factor.
 SANITIZED = BUILD.name in ("address", "undefined", "thread")
 SLOW = 8 if EMULATOR else 4 if SANITIZED else 1
 
 
 
 def unless_emulated(why):
-    """Skips a test, or a class of them, of what an emulator has not."""
+    """Skips a test, or a class of tests, that needs what an emulator lacks."""
     return unittest.skipIf(EMULATOR, "emulated: " + why)
 
 
@@ -48,7 +48,7 @@ SANITIZER_REPORT = re.compile(r"(Address|Leak|Thread|Memory|UndefinedBehavior)Sa
 
 
 def has_ipv6():
-    """Not in every container."""
+    """Returns true if the machine has IPv6, which not every container has."""
     try:
         with socket.socket(socket.AF_INET6) as probe:
             probe.bind(("::1", 0))
@@ -58,7 +58,8 @@ def has_ipv6():
 
 
 def environment(more):
-    """Ours and that of a program that we start: it loads LD_PRELOAD, and no emulator around it."""
+    """Returns the environment of a program that we start: ours and `more`. The program, and not an
+    emulator around it, loads LD_PRELOAD."""
     if EMULATOR and "LD_PRELOAD" in more:
         more = dict(more, QEMU_SET_ENV="LD_PRELOAD=" + more["LD_PRELOAD"])
         del more["LD_PRELOAD"]
@@ -66,22 +67,23 @@ def environment(more):
 
 
 def read_shared(file):
-    """All of a file to which a process of ours writes just now. It has its position from us: who
-    seeks here lets it write over what it has written."""
+    """Returns all of a file to which a process of ours is writing. That process shares our file
+    position, so seeking here would make it overwrite what it has written."""
     return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
 
 
-# Flags for a test that counts, or reads log lines in order. A request is counted, logged and rid of
-# its memory on its connection's I/O thread, just after its client has the answer. Where there are
-# several such threads, a request on another connection may be answered before that.
+# Flags for a test that counts, or that reads log lines in order. A request is counted and logged,
+# and its memory is released, on its connection's I/O thread just after its client has the answer.
+# With several I/O threads, a request on another connection may be answered before that.
 ONE_IO_THREAD = ("--io-threads", "1")
 
 
 class Server:
-    """A quantd of our own, on a free port; flags as on its command line. `before`: a command that
-    starts it. `stderr`: a descriptor that somebody else reads; what it logs is not known here."""
+    """A quantd for the tests, on a free port, with flags as on its command line. `before`: a
+    command that starts it. `stderr`: a descriptor that the caller reads; this class then does not
+    see the log."""
 
-    tls = None  # of the clients, where it speaks HTTPS
+    tls = None  # the TLS context of the clients, if the server speaks HTTPS
 
     def __init__(self, *flags, listen=("127.0.0.1:0",), env=None, lines=None, before=(),
                  stderr=None):
@@ -110,7 +112,7 @@ class Server:
             match = re.fullmatch(r"(https?)://([0-9.]+|\[[0-9a-f:]+\]):(\d+)", address)
             if match and self.port is None:
                 self.host, self.port = match.group(2).strip("[]"), int(match.group(3))
-                if match.group(1) == "https":  # test_tls.py is who looks at certificates
+                if match.group(1) == "https":  # test_tls.py checks certificates
                     self.tls = trusting_anybody()
 
     @property
@@ -128,13 +130,13 @@ class Server:
         return len(os.listdir("/proc/%d/fd" % self.pid))
 
     def terminate(self):
-        """Once only: a second signal means "at once", and is no clean end."""
+        """Sends SIGTERM once only: a second signal means "at once" and makes the exit unclean."""
         if not self.terminated:
             self.terminated = True
             self.process.send_signal(signal.SIGTERM)
 
     def wait(self, seconds=20):
-        """Waits for the end and checks that it was a clean one."""
+        """Waits for the end and checks that it was clean."""
         try:
             status = self.process.wait(seconds * SLOW)
         except subprocess.TimeoutExpired:
@@ -150,12 +152,13 @@ class Server:
         return text
 
     def stop(self):
-        """SIGTERM, exit status 0, no sanitizer report. Returns what it logged."""
+        """Sends SIGTERM and expects exit status 0 and no sanitizer report. Returns the log."""
         self.terminate()
         return self.wait()
 
     def wait_for_log(self, text, count=1):
-        """Returns the log once it has the text so often: a thread of its own writes it."""
+        """Returns the log once it contains the text `count` times: a separate thread writes the
+        log."""
         deadline = time.monotonic() + 20 * SLOW
         while True:
             log = self.stderr()
@@ -173,14 +176,14 @@ class Server:
         return socket.create_connection((self.host, self.port), timeout * SLOW)
 
     def client(self, timeout=30):
-        """A keep-alive connection; close it."""
+        """Returns a keep-alive connection, which the caller closes."""
         if self.tls:
             return http.client.HTTPSConnection(self.host, self.port, timeout=timeout * SLOW,
                                                context=self.tls)
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout * SLOW)
 
     def request(self, method, path, body=None, headers=None):
-        """One request on a connection of its own."""
+        """Sends one request on a connection of its own."""
         client = self.client()
         try:
             return exchange(client, method, path, body, headers)
@@ -191,7 +194,8 @@ class Server:
         return self.request("GET", path)
 
     def refusals(self, reason, count=0):
-        """Of that reason so far: once there are so many, as a request is counted when it goes."""
+        """Returns how many requests were refused for that reason, once there are at least `count`:
+        a request is counted when it ends."""
         deadline = time.monotonic() + 30 * SLOW
         while True:
             metrics = parse_metrics(self.get("/metrics").body.decode())
@@ -201,8 +205,8 @@ class Server:
             time.sleep(0.01)
 
     def metric_once(self, wanted, name, **labels):
-        """Returns a metric's value as soon as it is `wanted`, and after 30 s whatever it is: for
-        tests that run with several I/O threads, see ONE_IO_THREAD."""
+        """Returns a metric's value as soon as it is `wanted`, and after 30 s whatever it is, for
+        tests that run with several I/O threads (see ONE_IO_THREAD)."""
         deadline = time.monotonic() + 30 * SLOW
         key = (name, tuple(sorted(labels.items())))
         while True:
@@ -228,26 +232,26 @@ def trusting_anybody():
 class Answer:
     def __init__(self, status, headers, body):
         self.status = status
-        self.headers = headers  # case-insensitive, http.client.HTTPMessage
+        self.headers = headers  # an http.client.HTTPMessage, which ignores case
         self.body = body
 
     def json(self):
-        """Strictly: no NaN or Infinity tokens, no duplicate keys."""
+        """Parses the body strictly: no NaN or Infinity tokens, no duplicate keys."""
         return json.loads(self.body.decode("utf-8"), parse_constant=refuse_constant,
                           object_pairs_hook=refuse_duplicates)
 
     def header_part(self):
-        """The JSON of an answer with binary tensors behind it."""
+        """Returns the JSON of an answer with binary tensors after it."""
         json_bytes = int(self.headers[LENGTH])
         return Answer(self.status, self.headers, self.body[:json_bytes]).json()
 
     def tree(self):
-        """The JSON, with or without binary tensors behind it."""
+        """Returns the JSON, with or without binary tensors after it."""
         return self.header_part() if LENGTH in self.headers else (
             self.json())
 
     def outputs(self):
-        """Name -> (datatype, shape, raw bytes), whatever encoding each output has."""
+        """Returns name -> (datatype, shape, raw bytes), whatever the encoding of each output."""
         length = self.headers.get(LENGTH)
         tree = self.tree()
         rest = b"" if length is None else self.body[int(length):]
@@ -264,7 +268,7 @@ class Answer:
         return result
 
     def stages(self):
-        """Server-Timing as name -> milliseconds, in the header's order."""
+        """Returns Server-Timing as name -> milliseconds, in the header's order."""
         result = {}
         for entry in self.headers["Server-Timing"].split(","):
             name, duration = re.fullmatch(r"([a-z]+);dur=(\d+\.\d{3})", entry.strip()).groups()
@@ -285,7 +289,7 @@ def refuse_duplicates(pairs):
 
 
 def exchange(client, method, path, body=None, headers=None):
-    """One request on an open http.client connection."""
+    """Sends one request on an open http.client connection and returns its answer."""
     client.request(method, path, body, headers or {})
     response = client.getresponse()
     return Answer(response.status, response.headers, response.read())
@@ -304,13 +308,13 @@ def connect_unix(path, timeout=30):
 
 
 def reset(connection):
-    """Closes it so that the other side gets RST."""
+    """Closes the connection so that the other side gets RST."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
 
 def wait_until(condition, what, seconds=40):
-    """Returns the condition's value once that is true."""
+    """Returns the condition's value once it is true."""
     end = time.monotonic() + seconds * SLOW
     while not (value := condition()):
         if time.monotonic() > end:
@@ -320,7 +324,7 @@ def wait_until(condition, what, seconds=40):
 
 
 def receive_all(connection):
-    """Everything until the server closes; a reset counts as a close."""
+    """Returns everything until the server closes; a reset counts as a close."""
     received = b""
     while True:
         try:
@@ -333,7 +337,7 @@ def receive_all(connection):
 
 
 def raw_request(method, path, body=b"", headers=None):
-    """A request as the bytes that go over a connection; a dict is sent as JSON."""
+    """Returns a request as the bytes that go over a connection; a dict is sent as JSON."""
     if isinstance(body, dict):
         body = json.dumps(body).encode()
     lines = ["%s %s HTTP/1.1" % (method, path), "Host: q", "Content-Length: %d" % len(body)]
@@ -346,14 +350,15 @@ def raw_infer(model, body, headers=None):
 
 
 class Reader:
-    """Reads one answer after the other from a raw socket."""
+    """Reads one answer after another from a raw socket."""
 
     def __init__(self, connection):
         self.connection = connection
         self.file = connection.makefile("rb")
 
     def answer(self, method="POST"):
-        """The next answer, or None at the end. 100 Continue comes as an answer of its own."""
+        """Returns the next answer, or None at the end of the connection. A 100 Continue is an
+        answer of its own."""
         line = self.file.readline()
         if line == b"":
             return None
@@ -368,8 +373,8 @@ class Reader:
         return Answer(status, headers, body)
 
     def final_answer(self):
-        """The next answer that is not interim. A client that has shut its sending side gets 100
-        Continue while its answer takes long, as it may on a busy machine."""
+        """Returns the next answer that is not interim. A client that has shut its sending side gets
+        100 Continue while its answer takes long, as it may on a busy machine."""
         answer = self.answer()
         while answer is not None and answer.status == 100:
             answer = self.answer()
@@ -419,7 +424,8 @@ def json_request(tensors, parameters=None, **more):
 
 
 def binary_request(tensors, parameters=None, json_names=(), **more):
-    """(body, headers): tensors behind the JSON, except those in json_names; binary output."""
+    """Returns (body, headers) with the tensors after the JSON, except for the tensors in
+    json_names. The output is binary."""
     request = {"inputs": [tensor.as_json() if tensor.name in json_names else tensor.as_binary()
                           for tensor in tensors],
                "parameters": dict(parameters or {}, binary_data_output=True)}
@@ -437,7 +443,8 @@ LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)'
 
 @functools.lru_cache(maxsize=1 << 18)
 def parse_labels(labels):
-    """Those between the braces, sorted: a long text has the same ones again in each scrape."""
+    """Returns the labels between the braces, sorted. Cached, because a long text has the same
+    labels in each scrape."""
     pairs, end = [], 0
     for label in LABEL.finditer(labels):
         if label.start() != end:
@@ -450,7 +457,8 @@ def parse_labels(labels):
 
 
 def parse_metrics(text):
-    """(name, sorted labels) -> value. Raises on anything that is not Prometheus' text format."""
+    """Returns (name, sorted labels) -> value. Raises on anything that is not Prometheus' text
+    format."""
     if not text.endswith("\n"):
         raise ValueError("no newline at the end")
     samples, kinds, last = {}, {}, None
@@ -483,7 +491,7 @@ def parse_metrics(text):
 
 
 class ServerTest(unittest.TestCase):
-    """One server for the tests of a class; stopped by SIGTERM, which must be clean."""
+    """Has one server for all tests of a class. SIGTERM stops it, and its exit must be clean."""
 
     FLAGS = ()
 
@@ -496,7 +504,7 @@ class ServerTest(unittest.TestCase):
         cls.server.stop()
 
     def assert_error(self, answer, status, *words):
-        """An error as OIP clients need it: exactly application/json, and {"error": text}."""
+        """Checks an error as OIP clients need it: exactly application/json, and {"error": text}."""
         self.assertEqual(answer.status, status, answer.body[:500])
         self.assertEqual(answer.headers["Content-Type"], "application/json")
         self.assertIsNone(answer.headers.get("Content-Encoding"))
@@ -512,7 +520,7 @@ class ServerTest(unittest.TestCase):
 
 
 def run_threads(functions):
-    """Runs them at the same time; raises the first exception of any."""
+    """Runs the functions at the same time, and raises the first exception of any."""
     errors = []
 
     def guard(function):
@@ -530,11 +538,11 @@ def run_threads(functions):
         raise errors[0]
 
 
-SOMEBODY = 65532  # without any rights, if we are root and may choose
+SOMEBODY = 65532  # a user without any rights, if we are root and may choose
 
 
 class StartTest(unittest.TestCase):
-    """Each test has a folder. A server that is started there is expected to fail."""
+    """Each test has a folder. A server that a test starts there is expected to fail."""
 
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
@@ -543,12 +551,13 @@ class StartTest(unittest.TestCase):
         os.chmod(self.folder, 0o755)
 
     def start(self, *flags, unprivileged=False, limit=None, **environment):
-        """Of a start that fails. limit: (RLIMIT_..., value)"""
+        """Runs a server whose start must fail. limit: (RLIMIT_..., value)"""
         if EMULATOR and (limit or unprivileged):
             self.skipTest("the emulator would meet the limit, or lack the rights, too")
         program, more = str(PROGRAM), {}
         if unprivileged and os.geteuid() == 0:
-            program = shutil.copy(program, self.folder)  # where somebody may go
+            # The other user may enter this folder.
+            program = shutil.copy(program, self.folder)
             more = {"user": SOMEBODY, "group": SOMEBODY, "extra_groups": []}
         if limit:
             more["preexec_fn"] = lambda: resource.setrlimit(limit[0], (limit[1], limit[1]))

@@ -1,4 +1,4 @@
-"""The requests that many tests send: one small dequantization, one small convolution."""
+"""Requests that many tests send: one small dequantization and one small convolution."""
 from quantd import Tensor, json_request
 
 DEQUANTIZE = "onnx.DequantizeLinear"
@@ -16,12 +16,12 @@ def dequantize_tensors():
 
 
 def dequantize_json(**more):
-    """The request as a dict, free to be spoiled."""
+    """Returns the request as a dict, which the caller may change."""
     return json_request(dequantize_tensors(), **more)
 
 
 def spoiled(which, /, **fields):
-    """dequantize_json with some fields of one input replaced; None removes a field."""
+    """Returns dequantize_json with some fields of one input replaced; None removes a field."""
     request = dequantize_json()
     for tensor in request["inputs"]:
         if tensor["name"] == which:
@@ -34,7 +34,8 @@ def spoiled(which, /, **fields):
 
 
 def conv_tensors(x_numbers, shape, w_numbers, w_shape):
-    """UINT8 x INT8 -> UINT8 with every scale 1 and every zero point 0."""
+    """Returns the tensors of a UINT8 x INT8 -> UINT8 convolution with all scales 1 and all zero
+    points 0."""
     return [Tensor.of("x", "UINT8", shape, x_numbers),
             Tensor.of("x_scale", "FP32", [], [1]),
             Tensor.of("x_zero_point", "UINT8", [], [0]),

@@ -1,5 +1,5 @@
-"""Libraries to preload into the server, which make calls of the system fail, wait or lie: the C
-files of shims/."""
+"""Libraries to preload into the server, which make system calls fail, wait or return false results:
+the C files of shims/."""
 import os
 import subprocess
 import tempfile
@@ -8,8 +8,8 @@ from quantd import COMPILER, ROOT
 
 
 def shim(test, name):
-    """Compiles the C file of that name. Returns the library's path, which lasts as long as the
-    test."""
+    """Compiles the C file of that name. Returns the library's path, which exists until the test
+    ends."""
     folder = tempfile.TemporaryDirectory()
     test.addCleanup(folder.cleanup)
     return build_shim(folder.name, name)

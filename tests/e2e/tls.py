@@ -1,4 +1,4 @@
-"""Servers that speak TLS, with certificates of their own."""
+"""Servers that speak TLS, with certificates made for the tests."""
 import json
 import os
 import shutil
@@ -18,7 +18,7 @@ REQUEST = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (
 
 
 def make_certificate(folder, name, *more):
-    """NAME.crt and NAME.key."""
+    """Makes the files NAME.crt and NAME.key."""
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
                     "ec_paramgen_curve:P-256", "-nodes", "-days", "30", "-subj", "/CN=" + name,
                     "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the built image as docker/README.md says: run.sh calls it, with what it needs in place.
+"""Runs the built image as docker/README.md says. run.sh prepares everything and calls this program.
 
 test_image.py [Class.test]      the last line is "N passed, N failed"
 """
@@ -39,9 +39,11 @@ IMAGE_BYTES_MAX = 60 * 10**6
 MIB = 1 << 20
 PREFIX = "quantd-test-%d-" % os.getpid()
 NUMBERS = itertools.count()
-NETWORK = PREFIX + "network"  # the default one's addresses may be another engine's here, too
+# A network for the tests, because another engine here may use the addresses of the default one.
+NETWORK = PREFIX + "network"
 
-# As strict as an engine can be; podman would else put writable places into a read-only container.
+# As strict as an engine can be. Otherwise podman would add writable places to a read-only
+# container.
 STRICT = ["--read-only", "--cap-drop=ALL", "--security-opt", "no-new-privileges",
           "--memory", "512m", "--memory-swap", "512m", "--pids-limit", "64"]
 if ENGINE == "podman":
@@ -65,7 +67,7 @@ def new_name():
 
 
 class Container(Server):
-    """A running container; what it can be asked is what any other server can be asked."""
+    """A running container, with the same requests as any other server."""
 
     def __init__(self, *flags, options=()):
         self.name = new_name()
@@ -97,7 +99,8 @@ class Container(Server):
         engine("rm", "--force", self.name)
 
     def stop(self):
-        """SIGTERM, as an engine does it; it must be a clean end, and its logs are returned."""
+        """Stops the container with SIGTERM, as an engine does. Checks that it ends cleanly, and
+        returns its logs."""
         must("stop", "--time", "40", self.name)
         state, logs = self.state(), self.logs()
         self.remove()
@@ -132,7 +135,7 @@ ELF_MACHINES = {"amd64": 62, "arm64": 183}
 
 @contextlib.contextmanager
 def unpacked(image):
-    """What is in an image, as a tar file."""
+    """Yields the contents of an image as a tar file."""
     name = new_name()
     must("create", "--name", name, image)
     with tarfile.open(fileobj=io.BytesIO(must("export", name, binary=True))) as tar:
@@ -153,7 +156,7 @@ class Contents(unittest.TestCase):
         print("  the image has %.1f MB" % (self.image["Size"] / 10**6))
 
     def test_nothing_but_the_server_can_be_run(self):
-        # The engines add /dev, /proc, /sys and a few empty files; libraries are not programs.
+        # The engines add /dev, /proc, /sys and a few empty files. Libraries are not programs.
         programs = [path for path, member in self.members.items()
                     if member.isfile() and member.mode & 0o111 and member.size > 0
                     and not re.search(r"\.so(\.\d+)*$", path)]
@@ -171,7 +174,7 @@ class Contents(unittest.TestCase):
         self.assertIn("quantd:x:65532:65532:", self.passwd)
 
     def test_health_check(self):
-        # Where Docker says it, or where podman does.
+        # Docker and podman report it in different places.
         check = self.image["Config"].get("Healthcheck") or self.image.get("Healthcheck")
         self.assertEqual(check, {
             "Test": ["CMD", "/quantd", "--healthcheck"], "Interval": 10 * 10**9,
@@ -194,7 +197,7 @@ class Contents(unittest.TestCase):
             self.assertTrue(any(name.startswith(package) for name in documented), package)
 
     def test_openblas_is_found(self):
-        """No linker looks for it: the server loads it where it is wanted."""
+        """The program is not linked with OpenBLAS: the server loads the library if it is chosen."""
         self.assertRegex(must("run", "--rm", "--network", "none", IMAGE, "--gemm", "blas",
                               "--kernels"), r"\n  OpenBLAS +core \w+\n")
 
@@ -212,7 +215,7 @@ class Contents(unittest.TestCase):
 
 
 class Machines(unittest.TestCase):
-    """An image, or by one name a list of both machines'."""
+    """An image for one machine, or one name for the images of both machines."""
 
     @classmethod
     def setUpClass(cls):
@@ -259,7 +262,7 @@ class Golden(test_golden.Golden):
 class Health(ContainerTest):
     def test_the_image_s_own_check(self):
         container = self.start()
-        if ENGINE == "podman":  # without systemd nothing fires it by itself
+        if ENGINE == "podman":  # without systemd nothing runs the check by itself
             must("healthcheck", "run", container.name)
         deadline = time.monotonic() + 30
         while container.state()["Health"]["Status"] == "starting" and time.monotonic() < deadline:
@@ -278,7 +281,8 @@ class Health(ContainerTest):
         container.stop()
 
     def test_the_image_s_own_check_says_no(self):
-        """Of an instance that listens elsewhere, by a flag that the check does not see."""
+        """The check says no for an instance that listens elsewhere, by a flag that the check does
+        not see."""
         container = self.start("--listen", "0.0.0.0:8001")
         if ENGINE == "podman":
             self.assertEqual(engine("healthcheck", "run", container.name).returncode, 1)
@@ -299,7 +303,7 @@ class Health(ContainerTest):
         container.stop()
 
     def test_as_many_threads_as_the_container_has_cpus(self):
-        # libuv sees a share of the CPUs with version 2 of cgroups, and a set of them anywhere.
+        # With version 2 of cgroups, libuv sees a share of the CPUs. It always sees a set of CPUs.
         limit = ["--cpus", "1"] if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else [
             "--cpuset-cpus", "0"]
         self.assertIn("threads=1 ", self.start(options=limit).stop())
@@ -309,7 +313,8 @@ class Health(ContainerTest):
 
 
 class WhoMayComeIn(ContainerTest):
-    """TLS and tokens, from files that the engine mounts; variables, so that the check sees them."""
+    """TLS and tokens, from files that the engine mounts. Variables name them, so that the check
+    sees them."""
 
     TOKEN = "token-of-the-image-s-test"
 
@@ -359,7 +364,7 @@ class WhoMayComeIn(ContainerTest):
 
 class WrongStart(ContainerTest):
     def start_wrong(self, *flags, options=()):
-        """(exit status, the one line that it says)"""
+        """Runs a container that must fail. Returns (exit status, the one line that it prints)."""
         result = engine("run", "--rm", *STRICT, *options, IMAGE, *flags)
         lines = [line for line in result.stderr.splitlines() if line.startswith("quantd: ")]
         self.assertEqual(len(lines), 1, result.stderr)
@@ -400,7 +405,7 @@ class Socket(ContainerTest):
     LISTEN = ("--listen", "unix:/run/quantd/quantd.sock")
 
     def ask(self, volume, *options):
-        """Another container, of another user, asks through the volume."""
+        """Runs another container, as another user, that sends its request through the volume."""
         return engine("run", "--rm", *STRICT, "--network", "none", "--volume",
                       volume + ":/run/quantd:ro", "--user", "10001:10001", *options, IMAGE,
                       "--healthcheck", *self.LISTEN)
@@ -430,17 +435,18 @@ class Socket(ContainerTest):
 
 
 def large_request(count):
-    """A dequantization whose answer is four times as large, and that answer."""
+    """Returns a dequantization whose answer is four times as large, and that answer's bytes."""
     raw = bytes(range(256)) * (count // 256)
     tensors = [Tensor("x", "UINT8", [count], raw), Tensor.of("x_scale", "FP32", [], [1])]
     return binary_request(tensors), struct.pack("<256f", *range(256)) * (count // 256)
 
 
 class Memory(ContainerTest):
-    """512 MiB, no swap: whatever is sent, the container lives."""
+    """Containers with 512 MiB and no swap survive all requests."""
 
     def post_all(self, container, requests):
-        """The status of each, sent at once; those with 200 must be right."""
+        """Sends the requests at the same time. Returns the status of each. Answers with 200 must be
+        right."""
         statuses = []
 
         def post(path, body, headers, want):
@@ -475,7 +481,7 @@ class Memory(ContainerTest):
                         for _ in range(size // MIB):
                             client.sendall(bytes(MIB))
                     except OSError:
-                        pass  # refused meanwhile
+                        pass  # the server has refused it meanwhile
                     answer = reader.answer()
                 self.assertIn(answer.status, (400, 413, 503))
                 reader.close()
@@ -485,7 +491,8 @@ class Memory(ContainerTest):
         container = self.start()
         (body, headers), want = large_request(24 * MIB)
         request = (infer_path(DEQUANTIZE), body, headers, want)
-        # Together the bodies alone may leave no room for any answer: who comes again gets one.
+        # The bodies alone may fill the memory, so that no answer has room. A request that comes
+        # later is answered.
         self.assertIn(503, self.post_all(container, [request] * 16))
         self.assertEqual(self.post_all(container, [request]), [200])
         self.finish(container)
@@ -522,7 +529,8 @@ class Memory(ContainerTest):
         volume = self.volume()
         container = self.start("--listen", "0.0.0.0:8000", "--listen", "unix:/run/quantd/s",
                                options=["--volume", volume + ":/run/quantd"])
-        # As the container sees it: an engine's own folder for volumes may be on another machine.
+        # The path through the container's process, because the engine's folder for volumes may be
+        # on another machine.
         path = "/proc/%d/root/run/quantd/s" % container.pid
         question = b"GET /openapi.json HTTP/1.1\r\nHost: q\r\n\r\n" * 50
         connections = []
@@ -562,7 +570,8 @@ class StopUnderLoad(ContainerTest):
             self.assertEqual(answer.outputs()["y"][2], want)
 
         def keep_asking(kind):
-            # A connection that was accepted before ends behind an answer, never instead of one.
+            # A connection that was accepted before the stop ends after an answer, never instead of
+            # one.
             model, (body, headers), want = kind
             client = container.client(60)
             client.connect()
@@ -607,10 +616,10 @@ class StopUnderLoad(ContainerTest):
 
 
 class Build(unittest.TestCase):
-    """What docker/build.sh says where it cannot build."""
+    """What docker/build.sh prints if it cannot build."""
 
     def refused(self, *tools, **environment):
-        """Its last line. With tools given it finds no others."""
+        """Returns the one line that the script prints. If tools are given, it finds no others."""
         environment = dict(os.environ, **environment)
         with tempfile.TemporaryDirectory() as folder:
             for tool in tools:
@@ -646,7 +655,7 @@ class Build(unittest.TestCase):
 
 
 class Compose(unittest.TestCase):
-    """docker/compose.yaml, up to the application's three answers."""
+    """docker/compose.yaml, until the application has its three answers."""
 
     def compose(self, *arguments):
         command = ["docker", "compose"] if ENGINE == "docker" else [
@@ -661,7 +670,7 @@ class Compose(unittest.TestCase):
         self.addCleanup(self.compose, "down", "--volumes")
         up = self.compose("up", "--detach", "quantd")
         self.assertEqual(up.returncode, 0, up.stdout)
-        # Podman 4.3 has no way to wait for health, and without systemd does not look at it.
+        # Podman 4.3 cannot wait for health, and without systemd does not check it.
         name = must("ps", "--quiet", "--filter", "name=" + self.project).strip()
         if ENGINE == "podman":
             deadline = time.monotonic() + 10
@@ -678,8 +687,9 @@ class Compose(unittest.TestCase):
 
 
 class Sidecar(unittest.TestCase):
-    """docker/sidecar.md: its blocks as they stand, but for the names of images and containers,
-    which others may have here. run.sh has done what the first does, and Compose the second."""
+    """Runs the blocks of docker/sidecar.md unchanged, except for the names of images and
+    containers, which may be taken on this machine. run.sh has done what the first block does, and
+    Compose the second."""
 
     def test_by_hand(self):
         made, composed, *rest = blocks((ROOT / "docker" / "sidecar.md").read_text())
@@ -696,7 +706,7 @@ class Sidecar(unittest.TestCase):
         shown = 0
         for block in rest:
             if block.language != "sh":
-                continue  # what an application of somebody's may write
+                continue  # an example of an application's code
             code = block.code.replace("quantd:latest", IMAGE).replace("beside", name)
             code = code.replace("quantd-example:latest", os.environ["APPLICATION"])
             result = subprocess.run(
@@ -738,7 +748,7 @@ class Kubernetes(unittest.TestCase):
                         kubernetes_validate.validate(document, version, strict=True)
 
     def test_restricted(self):
-        """What the Pod Security Standard "restricted" asks of every container."""
+        """Every container satisfies the Pod Security Standard "restricted"."""
         for pod in self.pods():
             self.assertIs(pod["securityContext"]["runAsNonRoot"], True)
             self.assertEqual(pod["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})

@@ -1,4 +1,4 @@
-"""Documents as an API server would get them, and whether its schemas take them."""
+"""Builds the documents that an API server would get, and validates them with its schemas."""
 import functools
 import json
 import subprocess
@@ -17,7 +17,7 @@ VERSIONS = ("1.33.0", "1.35.0", "1.37.0")
 
 
 def build(folder):
-    """What kustomize makes of a folder."""
+    """Returns the documents that kustomize builds from a folder."""
     result = subprocess.run([str(KUSTOMIZE), "build", str(folder)], stdin=subprocess.DEVNULL,
                             capture_output=True, text=True, timeout=60, check=False)
     if result.returncode != 0 or result.stderr:
@@ -26,8 +26,9 @@ def build(folder):
 
 
 def build_copies(folder, overlays):
-    """The same of many folders at once, as kustomize takes a second to begin: each of them, a path
-    below `folder`, gets a namespace of its own, by which its documents are known again."""
+    """Returns the documents of many folders (paths below `folder`). One kustomize run builds all of
+    them, because each run takes a second to start. Each folder gets a namespace of its own, by
+    which its documents are found again."""
     for index, overlay in enumerate(overlays):
         write_kustomization(folder / ("copy-%d" % index), [Path("..", overlay)],
                             "namespace: copy-%d" % index)
@@ -47,7 +48,7 @@ def write_kustomization(folder, resources, more=""):
 
 @functools.lru_cache(maxsize=None)
 def overlay(name):
-    """What the files make as they are."""
+    """Returns the documents that the unchanged files give."""
     return build(FOLDER / name)
 
 
@@ -67,8 +68,8 @@ def custom_validator(path):
 
 
 def schema_findings(document, versions=VERSIONS):
-    """What the schemas of these versions say of it. Of what is KServe's and Prometheus' there is
-    one version, or, without Go, none."""
+    """Returns the errors that the schemas of these versions find. The schemas of KServe and
+    Prometheus exist in one version, or, without Go, not at all."""
     return list(findings_of_text(json.dumps(document), versions))
 
 

@@ -1,5 +1,5 @@
-"""What no schema says of the documents: that they fit each other, quantd and its image. Each rule
-takes a Kit, and yields what is wrong in words."""
+"""Rules that no schema can express: the documents fit each other, quantd and its image. Each rule
+takes a Kit, and yields a text for each mistake."""
 import re
 import shlex
 import subprocess
@@ -30,7 +30,8 @@ class Kit(NamedTuple):
         return [document for document in self.documents if document["kind"] == kind]
 
     def pods(self):
-        """(kind, labels, spec) of all that become pods; KServe puts its two documents together."""
+        """Yields (kind, labels, spec) of each document that becomes pods. KServe merges its two
+        documents."""
         for document in self.all("Deployment"):
             template = document["spec"]["template"]
             yield "Deployment", template["metadata"]["labels"], template["spec"]
@@ -50,7 +51,7 @@ def environment_of(container):
 
 
 def setting(container, flag, default=None):
-    """A flag's value: as an argument, which wins, or as a variable."""
+    """Returns a flag's value, from an argument or, if there is none, from a variable."""
     arguments = container.get("args", [])
     if flag in arguments:
         return arguments[arguments.index(flag) + 1]
@@ -71,7 +72,8 @@ def fits(selector, labels):
 
 
 def resolve(port, container):
-    """The number that a port's name, or number, stands for; None: the container has none such."""
+    """Returns the number of a port given by its name or number, or None if the container does not
+    have it."""
     ports = container.get("ports", [])
     numbers = [known["containerPort"] for known in ports if port in (known.get("name"),
                                                                      known["containerPort"])]
@@ -174,7 +176,8 @@ def prometheus_comes_in(kit):
 
 
 def egress(kit):
-    """quantd calls nobody: what names Egress and lists nothing lets nothing out."""
+    """quantd opens no connections. A policy that names Egress and lists no rule lets nothing
+    out."""
     for policy in kit.all("NetworkPolicy"):
         if policy["metadata"]["name"] == "quantd" and (
                 "Egress" not in policy["spec"]["policyTypes"] or "egress" in policy["spec"]):
@@ -182,7 +185,7 @@ def egress(kit):
 
 
 def secrets(kit):
-    """Secrets have the keys that README.md puts there, and claims are there."""
+    """Secrets have the keys that README.md creates, and claims exist."""
     made = {}
     for line in re.findall(r"^kubectl create secret generic .*$", kit.readme, re.MULTILINE):
         words = shlex.split(line)
@@ -266,7 +269,7 @@ def command_line(kit):
 
 
 def files_are_mounted(kit):
-    """Each file or folder that quantd is told of lies in a volume; KServe mounts its own."""
+    """Each file or folder in quantd's flags lies in a volume. KServe mounts its own."""
     for kind, pod, container in kit.containers():
         mounted = {"/mnt/models"} if kind == "ClusterServingRuntime" else set()
         volumes = {volume["name"]: volume for volume in pod.get("volumes", [])}
@@ -305,7 +308,7 @@ def time_to_drain(kit):
 
 
 def memory_needed(container):
-    """In bytes, as docker/README.md has it under Size."""
+    """Returns how many bytes a container needs, as docker/README.md computes it under Size."""
     connections = int(setting(container, "--max-connections"))
     of_one = 44 if setting(container, "--tls-cert") else 33
     return (8 * MIB + (connections + 64) * of_one * 1024
@@ -334,7 +337,7 @@ def resources(kit):
 
 
 def restricted(kit):
-    """The Pod Security Standard of that name, and the image's user."""
+    """The pods satisfy the Pod Security Standard "restricted", and run as the image's user."""
     for kind, pod, container in kit.containers():
         own = container["securityContext"]
         context = dict(pod.get("securityContext", {}), **own)
@@ -357,7 +360,7 @@ RULES = (selectors, ports, autoscaler, prometheus_comes_in, egress, secrets, mon
 
 
 def findings(kit):
-    """The others look up flags that a right command line has."""
+    """Checks the command line first, because the other rules look up flags that must be right."""
     return list(command_line(kit)) or [finding for rule in RULES for finding in rule(kit)]
 
 

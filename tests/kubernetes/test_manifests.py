@@ -1,5 +1,5 @@
-"""docker/kubernetes/: what kustomize makes of each folder fits Kubernetes' schemas and quantd; a
-mistake in a copy is found; and quantd runs as its pods are told to."""
+"""docker/kubernetes/: the documents that kustomize builds from each folder fit Kubernetes' schemas
+and quantd; a mistake in a copy is found; and quantd runs with the configuration of its pods."""
 import os
 import re
 import shutil
@@ -37,7 +37,7 @@ class FilesTest(unittest.TestCase):
     def findings(self, documents, versions=manifests.VERSIONS, folder=manifests.FOLDER):
         found = [finding for document in documents
                  for finding in manifests.schema_findings(document, versions)]
-        # Rules may rely on what schemas promise.
+        # Rules may rely on what the schemas guarantee.
         return found or rules.findings(rules.kit_of(documents, self.gauges, folder))
 
 
@@ -58,7 +58,7 @@ class Files(FilesTest):
                 self.assertEqual(self.findings(documents), [])
 
     def test_definitions(self):
-        """Each of them is there, or it is said."""
+        """Every definition is there, or the test says which are missing."""
         missing = [document["kind"] for name in OVERLAYS
                    for document in manifests.overlay(name)
                    if manifests.is_custom(document)
@@ -68,7 +68,7 @@ class Files(FilesTest):
         self.assertEqual(missing, [])
 
 
-# file, what stands there, what stands there instead, and what is found in the overlay then.
+# The file, the text in it, the text that replaces it, and the error then found in the overlay.
 MISTAKES = (
     ("base/deployment.yaml", "startupProbe:", "startProbe:", "schema: "),
     ("base/deployment.yaml", "failureThreshold: 60", "failureThreshold: many", "schema: "),
@@ -126,7 +126,7 @@ MISTAKES = (
     ("kserve/inference-service.yaml", "PeriodSeconds: 45", "PeriodSeconds: 20",
      "is killed after 20 s"),
 )
-# In what is not Kubernetes' own; only definitions find them.
+# Mistakes in documents that are not Kubernetes' own. Only definitions find them.
 CUSTOM_MISTAKES = (
     ("kserve/inference-service.yaml", "storageUri", "storageURL", "InferenceService: schema: "),
     ("kserve/inference-service.yaml", "scaleMetric: cpu", "scaleMetric: queue",
@@ -144,7 +144,8 @@ CUSTOM_MISTAKES = (
 
 
 class Mistakes(FilesTest):
-    """The test can fail: each of these, alone, in a copy of files that had none."""
+    """Shows that the tests can fail: each mistake is made alone, in a copy of files without
+    mistakes."""
 
     def find(self, mistakes):
         folder = self.folder()
@@ -172,7 +173,7 @@ class Mistakes(FilesTest):
 
 
 class Pods(unittest.TestCase):
-    """quantd with a pod's arguments and variables, and files where its volumes would be."""
+    """Runs quantd with a pod's arguments and variables, and with files in place of its volumes."""
 
     def start(self, overlay):
         kit = rules.kit_of(manifests.overlay(overlay), set())
@@ -223,7 +224,7 @@ class Pods(unittest.TestCase):
                 self.assertEqual(answer.status, 200, answer.body)
 
     def test_limits(self):
-        """They are as the arguments say: nothing else on the way sets them."""
+        """The limits are those of the arguments: nothing else overrides them."""
         server, container = self.start("base")
         properties = self.ask(server, "/v2").json()["properties"]
         for flag in ("--max-inflight-bytes", "--max-model-bytes"):

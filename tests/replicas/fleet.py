@@ -19,13 +19,13 @@ HAPROXY = shutil.which("haproxy", path=os.environ.get("PATH", "") + ":/usr/sbin:
 if HAPROXY is None:
     sys.exit("tests/replicas: expected haproxy (Debian: apt-get install haproxy), got none")
 
-# Longer than anything may take that goes well, so that who waits for an event says what is missing.
+# Longer than anything takes that succeeds, so that a wait that fails reports what is missing.
 PATIENCE_S = 40 * SLOW
 
 
 def free_ports(count):
-    """Not of those that the kernel gives to connections: nobody takes one while its replica is
-    away."""
+    """Returns ports outside the range that the kernel gives to connections, so that no connection
+    takes a port while its replica is away."""
     found = []
     for port in random.sample(range(15000, 32000), 1000):
         with contextlib.suppress(OSError), socket.socket() as probe:
@@ -37,7 +37,7 @@ def free_ports(count):
 
 
 def fetch(address, path):
-    """(status, headers, text) of a GET on a connection of its own."""
+    """Sends a GET on a connection of its own. Returns (status, headers, text)."""
     try:
         with urllib.request.urlopen("http://%s%s" % (address, path), timeout=PATIENCE_S) as answer:
             return answer.status, answer.headers, answer.read().decode()
@@ -47,7 +47,7 @@ def fetch(address, path):
 
 
 class Replica:
-    """One port, and the quantd that listens there just now."""
+    """One port, and the quantd that listens there, if any."""
 
     def __init__(self, port, flags):
         self.port = port
@@ -56,7 +56,7 @@ class Replica:
         self.server = None
 
     def start(self):
-        """Returns when it is ready."""
+        """Starts a server, and returns when it is ready."""
         self.server = Server(*self.flags, listen=(self.address,))
         wait_until(lambda: self.server.get("/v2/health/ready").status == 200,
                    "ready at %s" % self.address)
@@ -69,7 +69,7 @@ class Replica:
         self.server.process.send_signal(number)
 
     def kill(self):
-        """At once; also one that hangs."""
+        """Kills the server at once, also one that hangs."""
         if self.server is not None:
             self.server.process.kill()
             self.server.process.wait()
@@ -83,7 +83,7 @@ class Replica:
 
 
 class Proxy:
-    """HAProxy with haproxy.cfg as it is."""
+    """HAProxy with the shipped haproxy.cfg."""
 
     def __init__(self, replicas):
         listen, metrics, health = free_ports(3)
@@ -100,7 +100,7 @@ class Proxy:
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
 
     def servers(self):
-        """What it knows of each replica: its statistics' row."""
+        """Returns HAProxy's statistics row of each replica."""
         try:
             rows = list(csv.DictReader(fetch(self.metrics, "/;csv")[2].lstrip("# ").splitlines()))
         except urllib.error.URLError:
@@ -117,7 +117,8 @@ class Proxy:
                    "%s but %s; haproxy says: %s" % (states, self.states(), self.said()))
 
     def busy(self):
-        """The index of the replica that has a request just now: the only one there is."""
+        """Waits until one replica has a request, the only one under way. Returns the replica's
+        index."""
         def found():
             return [index for index, server in enumerate(self.servers()) if server["scur"] != "0"]
         index, = wait_until(found, "a replica has the request")
@@ -127,7 +128,7 @@ class Proxy:
         return read_shared(self.log).decode(errors="replace")
 
     def stop(self):
-        """As compose.yaml does; the last request is answered before it ends."""
+        """Stops HAProxy as compose.yaml does. It answers the last request before it ends."""
         self.process.send_signal(signal.SIGUSR1)
         try:
             self.process.wait(PATIENCE_S)
@@ -138,7 +139,7 @@ class Proxy:
 
 
 class Fleet:
-    """Three replicas, ready, and HAProxy, which knows it."""
+    """Three ready replicas, and HAProxy, which knows that they are ready."""
 
     def __init__(self, *flags, count=3):
         self.stack = contextlib.ExitStack()

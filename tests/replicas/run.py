@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Replicas behind the shipped HAProxy: run.py [NAME | --throughput]
+"""Tests replicas behind the shipped HAProxy: run.py [NAME | --throughput]
 
-Runs the tests of this folder, or that of this name, as test_loss.UnderLoad; the last line is
-"N passed, N failed". --throughput measures instead, and writes docker/scale.md. The environment's B
-is the build directory (default: build).
+Runs the tests of this folder, or the test of that name, such as test_loss.UnderLoad. The last line
+is "N passed, N failed". --throughput measures instead, and writes docker/scale.md. The environment
+variable B is the build directory (default: build).
 """
 import os
 import sys
@@ -12,7 +12,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent
 sys.path += [str(TESTS / "e2e"), str(TESTS / "support")]
 
-import fleet  # noqa: E402,F401  (it ends this where there is no haproxy)
+import fleet  # noqa: E402,F401  (exits if there is no haproxy)
 import throughput  # noqa: E402
 
 

@@ -1,4 +1,4 @@
-"""What HAProxy sends anew and what it does not; requests larger than its buffer; too much to do."""
+"""Which requests HAProxy sends again and which not; requests larger than its buffer; overload."""
 import http.client
 import json
 import random
@@ -17,7 +17,7 @@ LOST = (502, "application/json", b'{"error":"the replica was lost"}')
 
 
 def dequantize_request(count):
-    """And the answer's bytes."""
+    """Returns (body, headers), and the expected bytes of the output."""
     x = random.Random(count).randbytes(count)
     half = [Tensor("x", "UINT8", [count], x), Tensor.of("x_scale", "FP32", [], [0.5])]
     values = [Tensor.of("y", "FP32", [1], [i * 0.5]).raw for i in range(256)]
@@ -25,7 +25,7 @@ def dequantize_request(count):
 
 
 def conv_request(channels, size):
-    """Much to compute for each of its bytes."""
+    """Returns a request with much computation for each of its bytes."""
     x, w = (random.Random(size).randbytes(count) for count in
             (channels * size * size, channels * channels * 9))
     tensors = [Tensor("x", "UINT8", [1, channels, size, size], x),
@@ -38,7 +38,7 @@ def conv_request(channels, size):
 
 
 class Call(threading.Thread):
-    """A request by way of HAProxy, and its answer."""
+    """Sends a request through HAProxy in a thread, and keeps its answer."""
 
     def __init__(self, port, path, body, headers=None):
         super().__init__(daemon=True)
@@ -68,7 +68,8 @@ class SentAnew(FleetTest):
     FLAGS = (*FleetTest.FLAGS, "--model-control-mode", "explicit")
 
     def lose(self, path, body, headers=None):
-        """Kills the replica that has the request. No replica runs until then, so it is not done."""
+        """Sends a request, and kills the replica that has it. All replicas are stopped until then,
+        so the request is not computed. Returns the call."""
         for replica in self.replicas:
             replica.signal(signal.SIGSTOP)
         call = Call(self.proxy.port, path, body, headers)
@@ -108,12 +109,12 @@ class SentAnew(FleetTest):
 
 
 class Drain(FleetTest):
-    """A replica that ends answers what it has, be that large and long."""
+    """A replica that shuts down answers the requests that it has, also large and long ones."""
 
     FLAGS = ("--threads", "1", "--cpu", "scalar", "--measure", "off", "--drain-timeout", "100")
 
     def test_what_is_under_way_is_answered(self):
-        """It takes longer than two checks do, and is too large to be sent anew."""
+        """The request takes longer than two health checks, and is too large to be sent again."""
         body, headers = conv_request(160, 96)
         call = Call(self.proxy.port, infer_path(CONV), body, headers)
         index = self.proxy.busy()
@@ -127,7 +128,7 @@ class Drain(FleetTest):
 
 
 class TooMuch(FleetTest):
-    """Each replica takes one request, and another one that waits."""
+    """Each replica computes one request and queues another."""
 
     FLAGS = ("--threads", "1", "--max-queue", "1", "--cpu", "scalar", "--loop-computes", "off",
              *ONE_IO_THREAD)

@@ -1,4 +1,4 @@
-"""haproxy.cfg is one that HAProxy takes, with the variables of its README and of compose.yaml."""
+"""HAProxy accepts haproxy.cfg with the variables of its README and of compose.yaml."""
 import os
 import re
 import subprocess
@@ -13,7 +13,7 @@ VARIABLES = set(re.findall(r"^ *presetenv (\w+) ", CONFIGURATION.read_text(), re
 
 class Configuration(unittest.TestCase):
     def check(self, variables):
-        """What it warns of."""
+        """Checks the configuration with these variables. Returns HAProxy's warnings."""
         self.assertLessEqual(set(variables), VARIABLES)
         result = subprocess.run([HAPROXY, "-c", "-f", str(CONFIGURATION)],
                                 env={"PATH": PATH, **variables}, stdin=subprocess.DEVNULL,
@@ -42,7 +42,7 @@ class Configuration(unittest.TestCase):
         for name, value in variables.items():
             if name != "LISTEN":
                 self.assertIn("\n  %s: *quantd\n" % value.partition(":")[0], text)
-        # Nobody knows the containers' names here: that keeps it from nothing.
+        # The containers' names cannot be resolved here. HAProxy only warns of that.
         for warning in self.check(variables):
             self.assertIn("could not resolve address 'quantd-", warning)
 

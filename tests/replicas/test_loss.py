@@ -1,4 +1,4 @@
-"""Replicas that end, are killed, hang or come back while clients ask: no request fails."""
+"""Replicas end, are killed, hang or come back while clients send requests, and no request fails."""
 import contextlib
 import os
 import signal
@@ -43,7 +43,8 @@ class UnderLoad(FleetTest):
                                          binary_work(self.at, 5000)])
 
     def test_a_rolling_restart(self):
-        """Nothing is told to HAProxy, and nobody waits until it has noticed."""
+        """HAProxy is not told of the restarts, and the test does not wait until it has noticed
+        them."""
         with self.traffic() as traffic:
             for _ in range(ROUNDS):
                 for replica in self.replicas:
@@ -71,13 +72,14 @@ class UnderLoad(FleetTest):
                 self.replicas[1].signal(signal.SIGCONT)
             self.proxy.wait_for(*ALL_UP)
             traffic.go_on()
-        # Some were there: they waited for two checks, of 2 s each.
+        # Some requests were at the stopped replica. They waited for two checks, of 2 s each.
         self.assertGreater(traffic.slowest_s, 3.9)
-        self.replicas[1].restart()  # it has taken no harm
+        self.replicas[1].restart()  # shows that the replica is unharmed
 
     def test_the_way_to_a_replica_is_lost(self):
-        """Nothing comes back, not even a refusal: as from a socket whose queue is full. Nobody asks
-        until HAProxy knows, as README.md says what that may cost."""
+        """The replica's port sends nothing back, not even a refusal, like a socket whose queue is
+        full. The clients start when HAProxy knows; README.md says what requests before that may
+        cost."""
         with contextlib.ExitStack() as sockets:
             self.replicas[2].kill()
             there = ("127.0.0.1", self.replicas[2].port)
@@ -108,7 +110,7 @@ class AllAreGone(FleetTest):
                         end(replica)
                     else:
                         replica.kill()
-                self.refused()  # whether HAProxy knows it already or not
+                self.refused()  # whether or not HAProxy has already noticed
                 self.proxy.wait_for("NOLB", "NOLB", "NOLB")
                 self.refused()
                 self.replicas[2].start()

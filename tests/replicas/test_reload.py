@@ -1,5 +1,5 @@
-"""A folder of models that all replicas follow changes while clients ask: each answer is the old
-model's or the new one's, and the new one's once all replicas have it."""
+"""A folder of models that all replicas follow changes while clients send requests. Each answer is
+the old model's or the new one's, and the new one's once all replicas have it."""
 import contextlib
 import json
 import random
@@ -22,7 +22,7 @@ def output(weights):
 
 
 def works_of(at, name, weights, version=None):
-    """As JSON and as bytes."""
+    """Returns requests for a model, as JSON and as bytes."""
     tensor = Tensor.of("x", "UINT8", [1, 1, len(ROW)], ROW)
     forms = ((json.dumps(json_request([tensor])), {}), binary_request([tensor]))
     return [Work(at, infer_path(name, version), body, headers, {"y": output(weights)})
@@ -30,7 +30,8 @@ def works_of(at, name, weights, version=None):
 
 
 def changed(right, old, new, version):
-    """The answer of another version: bytes behind the JSON, or numbers in it."""
+    """Returns the answer of another version, with the outputs as bytes after the JSON or as numbers
+    in it."""
     numbers = [json.dumps(list(output(weights)), separators=(",", ":")) for weights in (old, new)]
     status, text, tail = right
     text = text.replace(*numbers).replace('"model_version":"1"', '"model_version":"%d"' % version)
@@ -52,14 +53,14 @@ class Reload(FleetTest):
 
     @classmethod
     def write(cls, path, data):
-        """At once: nobody sees a half of it."""
+        """Replaces a file in one step, so that it is never half written."""
         path = cls.folder / path
         path.parent.mkdir(parents=True, exist_ok=True)
         (cls.folder / "new").write_bytes(data)
         (cls.folder / "new").rename(path)
 
     def await_all(self, work, right):
-        """Until every replica gives that answer."""
+        """Waits until every replica gives that answer."""
         for replica in self.replicas:
             with contextlib.closing(replica.server.client(PATIENCE_S)) as client:
                 wait_until(lambda its=client: content(work.ask(its)) == right,
@@ -75,7 +76,7 @@ class Reload(FleetTest):
             self.write(path, conv_file(NEW))
             for work, answer in zip(works, new):
                 self.await_all(work, answer)
-                work.right = (answer,)  # of what is asked from now on
+                work.right = (answer,)  # for requests sent from now on
             traffic.go_on()
 
     def test_a_file_is_replaced(self):
@@ -85,7 +86,7 @@ class Reload(FleetTest):
         self.change("raised", "models/raised/2/model.onnx", 2)
 
     def test_versions_are_kept_apart(self):
-        """Who names a version in the URL sees no change, as docker/scale.md says."""
+        """A client that names a version in the URL sees no change, as docker/scale.md says."""
         first = works_of(self.at, "kept", OLD, version=1)
         with Traffic(self.proxy.port, first) as traffic:
             self.write("models/kept/2/model.onnx", conv_file(NEW))

@@ -1,8 +1,8 @@
-"""Measures what 1, 2 and 3 replicas of one thread carry behind HAProxy, and what HAProxy costs a
-small request, and writes it into docker/scale.md.
+"""Measures the throughput of 1, 2 and 3 replicas of one thread behind HAProxy, and what HAProxy
+costs a small request, and writes the results into docker/scale.md.
 
-Rounds are taken in turn, and medians of them told. CPU times are those of the processes, which say
-more than requests/s where others want the CPUs, too.
+Each round measures all of these, and the results are medians over the rounds. CPU times are those
+of the processes. They say more than requests/s if other processes use the CPUs, too.
 """
 import json
 import os
@@ -24,14 +24,15 @@ from samples import DEQUANTIZE, dequantize_json
 
 PAGE = ROOT / "docker" / "scale.md"
 ROUNDS, SECONDS, CONNECTIONS = 5, 3, 8
-CHANNELS, SIZE, KERNEL = 512, 14, 3  # 0.46 G products, of 100 KB
-OTHERS_MAX = 0.2  # CPUs that others have, beyond which requests/s compare nothing
+CHANNELS, SIZE, KERNEL = 512, 14, 3  # 0.46 G products for a body of 100 KB
+# If other processes use more CPUs than this, requests/s cannot be compared.
+OTHERS_MAX = 0.2
 TICKS = os.sysconf("SC_CLK_TCK")
 CPUS = len(os.sched_getaffinity(0))
 
 
 def write_model(folder):
-    """A convolution that keeps its weights."""
+    """Writes a convolution model that keeps its weights."""
     random.seed(1)
     weights = random.randbytes(CHANNELS * CHANNELS * KERNEL * KERNEL)
     tensors = [Tensor.of("x_scale", "FP32", [], [1]), Tensor.of("x_zero_point", "UINT8", [], [0]),
@@ -60,7 +61,7 @@ def client_s():
 
 
 def busy_s():
-    """Of all CPUs, whoever had them."""
+    """Returns how many seconds all CPUs together were busy, for any process."""
     fields = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]))
     return (sum(fields) - fields[3] - fields[4]) / TICKS
 
@@ -74,7 +75,8 @@ class Load:
         self.more = [headers[LENGTH]] if LENGTH in headers else []
 
     def post(self, address, replicas, proxy):
-        """requests/s; CPU seconds of a request: replicas, HAProxy, client; CPUs that others had."""
+        """Returns requests/s, the CPU seconds of a request (replicas, HAProxy, client), and the
+        CPUs that other processes used."""
         def times():
             return (sum(cpu_s(replica.server.process) for replica in replicas),
                     cpu_s(proxy.process), client_s(), busy_s(), time.monotonic())
@@ -98,7 +100,8 @@ def medians(rows):
 
 
 def measure(folder):
-    """Rows by number of replicas, and those of a small request, straight and by way of HAProxy."""
+    """Returns the rows by number of replicas, and the rows of a small request: directly, and
+    through HAProxy."""
     write_model(folder / "models" / "layer" / "1")
     x = Tensor("x", "UINT8", [1, CHANNELS, SIZE, SIZE], random.randbytes(CHANNELS * SIZE * SIZE))
     large = Load(folder, infer_path("layer"), *binary_request([x]))

@@ -1,4 +1,5 @@
-"""Clients that ask all the time, each on a connection that it keeps, and look at every byte."""
+"""Clients that send requests all the time, each on a connection that it keeps, and compare every
+byte of the answers."""
 import contextlib
 import http.client
 import json
@@ -12,13 +13,13 @@ from pages import blur
 from quantd import LENGTH, Tensor, binary_request, exchange, infer_path, json_request
 from samples import CONV, DEQUANTIZE, conv_tensors, dequantize_tensors
 
-REQUESTS_MAX = 50000  # of a client, beyond which something has gone wrong
-PAUSE_S = 0.002       # so that clients leave some of two CPUs to those whom they ask
-FAILURES_MAX = 20     # that are told
+REQUESTS_MAX = 50000  # of a client; more would mean that something has gone wrong
+PAUSE_S = 0.002       # a pause of clients, which leaves CPU time to the servers on two CPUs
+FAILURES_MAX = 20     # how many are reported
 
 
 def content(answer):
-    """All of an answer but how long it took, and with which kernel."""
+    """Returns all of an answer except its times and the name of its kernel."""
     if LENGTH not in answer.headers:
         return answer.status, blur(answer.body.decode()), b""
     json_bytes = int(answer.headers[LENGTH])
@@ -26,8 +27,8 @@ def content(answer):
 
 
 class Work:
-    """A request, and the answers that are right. `at` is host and port of a server that is known
-    to be up; `outputs` are what its first answer has to say: name -> raw bytes."""
+    """A request, and its right answers. `at` is host and port of a server that is up. `outputs` are
+    what its first answer must contain: name -> raw bytes."""
 
     def __init__(self, at, path, body, headers, outputs):
         self.path, self.body, self.headers = path, body, headers
@@ -37,7 +38,8 @@ class Work:
         return exchange(client, "POST", self.path, self.body, self.headers)
 
     def answer_of(self, at, outputs):
-        """What is to be compared, of an answer with these outputs."""
+        """Sends the request, checks its outputs, and returns what other answers are compared
+        with."""
         with contextlib.closing(http.client.HTTPConnection(*at, timeout=PATIENCE_S)) as client:
             answer = self.ask(client)
         if answer.status != 200:
@@ -49,21 +51,22 @@ class Work:
 
 
 def json_work(at):
-    """Four numbers."""
+    """Returns the dequantization of four numbers."""
     y = Tensor.of("y", "FP32", [4], [-64, 0, 0.5, 63.5]).raw
     tensors = json_request(dequantize_tensors())
     return Work(at, infer_path(DEQUANTIZE), json.dumps(tensors), {}, {"y": y})
 
 
 def binary_work(at, x_bytes):
-    """A row that is convolved; of weights so small that some sums are within UINT8."""
+    """Returns the convolution of a row, with weights so small that some sums fit UINT8."""
     x = bytes(random.Random(x_bytes).choices(range(100), k=x_bytes))
     body, headers = binary_request(conv_tensors(list(x), [1, 1, x_bytes], [1, 2, -1], [1, 1, 3]))
     return Work(at, infer_path(CONV), body, headers, {"y": bytes(convolve(x, [1, 2, -1]))})
 
 
 class Traffic:
-    """with Traffic(proxy.port, [work]) as traffic: ...; raises at its end what went wrong."""
+    """Sends requests: with Traffic(proxy.port, [work]) as traffic: ... Raises all failures at its
+    end."""
 
     def __init__(self, port, works, count=6):
         self.port = port
@@ -90,14 +93,14 @@ class Traffic:
             except (OSError, http.client.HTTPException, ValueError) as error:
                 self.failures.append("%s: %r after %.3f s" % (work.path, error,
                                                               time.monotonic() - began))
-                client.close()  # it connects anew
+                client.close()  # the next request opens a new connection
             self.slowest_s = max(self.slowest_s, time.monotonic() - began)
             self.done[index] += 1
             time.sleep(PAUSE_S)
         client.close()
 
     def go_on(self, count=20):
-        """Returns when each client has had so many more answers."""
+        """Returns when each client has had `count` more answers."""
         goal = [done + count for done in self.done]
         wait_until(lambda: self.failures or all(map(int.__ge__, self.done, goal)),
                    "%d more answers for each" % count)

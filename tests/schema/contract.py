@@ -1,4 +1,5 @@
-"""The schema as the tests see it: parts found by path and status, and judged by jsonschema."""
+"""The schema as the tests use it: finds its parts by path and status, and validates with
+jsonschema."""
 import copy
 import json
 import re
@@ -18,7 +19,8 @@ METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 
 
 def seal(schema):
-    """No members but those described: the server must not say what the schema does not."""
+    """Returns the schema without undescribed members: the server must not send what the schema does
+    not describe."""
     if isinstance(schema, list):
         return [seal(part) for part in schema]
     if not isinstance(schema, dict):
@@ -41,7 +43,7 @@ REGISTRY = registry()
 
 
 def validator(name, sealed=False):
-    """Of a schema component."""
+    """Returns a validator of a schema component."""
     reference = "%s#/components/schemas/%s" % ("urn:sealed" if sealed else "urn:open", name)
     return Draft202012Validator({"$ref": reference}, registry=REGISTRY)
 
@@ -51,7 +53,7 @@ def accepts(name, value):
 
 
 def why_not(name, value, sealed=False):
-    """None: the value fits. Otherwise what does not, as deep as one can tell."""
+    """Returns None if the value fits, otherwise the most specific error."""
     errors = list(validator(name, sealed).iter_errors(value))
     if not errors:
         return None
@@ -61,7 +63,7 @@ def why_not(name, value, sealed=False):
 
 
 def resolve(node):
-    """What a $ref stands for."""
+    """Returns the node that a $ref refers to."""
     while isinstance(node, dict) and "$ref" in node:
         target = DOCUMENT
         for part in node["$ref"][2:].split("/"):
@@ -75,7 +77,8 @@ def name_of(schema):
 
 
 def find_path(path):
-    """The key of `paths` that a request's path belongs to, as OpenAPI has it: literally first."""
+    """Returns the key of `paths` for a request's path. As in OpenAPI, a literal match goes
+    first."""
     if path in DOCUMENT["paths"]:
         return path
     for template in DOCUMENT["paths"]:
@@ -89,7 +92,8 @@ def operation(method, path):
 
 
 def request_schema(model, version=None):
-    """The name of the schema of an inference's JSON, and whether the path is of one version."""
+    """Returns the name of the schema of an inference's JSON, and whether the path is of one
+    version."""
     exact = infer_path(model, version) in DOCUMENT["paths"]
     body = resolve(operation("post", infer_path(model, version))["requestBody"])
     return name_of(body["content"]["application/json"]["schema"]), exact
@@ -109,14 +113,14 @@ def header_problem(headers, name, header):
 
 
 def answer_problem(method, path, answer):
-    """None: an answer is as the schema says. Otherwise what is not."""
+    """Returns None if an answer fits the schema, otherwise a description of the problem."""
     responses = operation(method, path)["responses"]
     if str(answer.status) not in responses:
         return "status %d is not described" % answer.status
     return response_problem(resolve(responses[str(answer.status)]), answer)
 
 
-# HTTP's own, which OpenAPI leaves to HTTP: how a message is framed and what it says of itself.
+# OpenAPI leaves HTTP's own headers to HTTP: how a message is framed, and what it says of itself.
 UNDESCRIBED = {"Date", "Content-Length", "Transfer-Encoding", "Content-Type", "Connection",
                "Keep-Alive"}
 
@@ -148,8 +152,8 @@ def response_problem(response, answer):
 
 
 def example_json(example):
-    """The tree of its JSON, the tokens NaN and Infinity as the strings that they mean.
-    ValueError: it is no JSON."""
+    """Returns the tree of an example's JSON, with the tokens NaN and Infinity as strings. Raises
+    ValueError if it is no JSON."""
     if "request" in example:
         return example["request"]
     body, _ = example_request(example)

@@ -13,7 +13,7 @@ FOLDER = Path(__file__).resolve().parent.parent.parent / "api_schema"
 
 
 class Loader(yaml.SafeLoader):
-    """YAML forbids a key twice; PyYAML would take the last one."""
+    """A loader that refuses a repeated key, as YAML does; PyYAML would take the last one."""
 
     def construct_mapping(self, node, deep=False):
         keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
@@ -29,7 +29,7 @@ def load():
 
 
 def text():
-    """On one line: it is for machines."""
+    """Returns the document as JSON on one line, because only programs read it."""
     tree = load()
     return json.dumps(tree, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
 

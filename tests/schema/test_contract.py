@@ -7,9 +7,9 @@ from contract import (DOCUMENT, EXAMPLES, METHODS, answer_problem, example_json,
 from examples import example_request
 from quantd import ServerTest, infer_path
 
-# What a schema of the JSON cannot say, and the examples that are refused for it alone. Every other
-# bad example must fail the schema: those of a wrong type, name, datatype, attribute or range, or
-# that lack something, or have it twice.
+# Rules that a schema of the JSON cannot express, and the examples that only these rules refuse.
+# Every other bad example must fail the schema: it has a wrong type, name, datatype, attribute or
+# range, or lacks something, or has it twice.
 BEYOND_THE_SCHEMA = {
     "the header, and the bytes behind the JSON": """
         bad_binary_header_huge bad_binary_header_large bad_binary_header_short
@@ -53,8 +53,8 @@ class Requests(unittest.TestCase):
                     self.assertIsNone(why_not(schema, example_json(example)))
 
     def test_bad(self):
-        """A bad example is no JSON, or its model is not there, or it fails the schema, or it is
-        listed above; and only one of these."""
+        """A bad example either is no JSON, or names an unknown model, or fails the schema, or is
+        listed above, and only one of these."""
         broken, unknown, refused, accepted = [], [], [], []
         for name, example in EXAMPLES.items():
             if not name.startswith("bad_"):
@@ -92,14 +92,16 @@ class Answers(ServerTest):
                 body, headers = example_request(example)
                 answer = self.server.request("POST", path, body, headers)
                 described = path
-                if answer.status == 404:  # of the generic path: these models have none
+                # The generic path, because these models have no path of their own.
+                if answer.status == 404:
                     described = "/v2/models/m/versions/1/infer"
                 self.assert_described("POST", described, answer, example["expect"]["status"])
                 statuses[answer.status] = statuses.get(answer.status, 0) + 1
         self.assertEqual(set(statuses), {200, 400, 404})
 
     def paths(self):
-        """Every path with names that are there, or else with others, and whether they are."""
+        """Yields every path with names that exist and with names that do not, and whether they
+        exist."""
         for template in DOCUMENT["paths"]:
             good = template
             for key, value in (("model", "onnx.QLinearConv"), ("version", "10"), ("region", "r")):
@@ -116,7 +118,7 @@ class Answers(ServerTest):
                 continue
             with self.subTest(path=path):
                 answer = self.server.get(path)
-                known = known and "{region}" not in template  # there is none
+                known = known and "{region}" not in template  # no region is registered
                 self.assert_described("GET", template, answer, 200 if known else 404)
                 head = self.server.request("HEAD", path)
                 self.assertEqual((head.status, head.body), (answer.status, b""))
@@ -134,13 +136,13 @@ class Answers(ServerTest):
                 if not known and "404" in described:
                     expected = "404"
                 if "/repository/models/" in path:
-                    expected = "503"  # the control mode is none
+                    expected = "503"  # the model control mode is none
                 if template.endswith("/register"):
                     expected = "501"  # shared memory is off
                 self.assert_described("POST", template, answer, int(expected))
 
     def test_other_methods(self):
-        """405 wherever an operation is not described, in its one form."""
+        """A method without a described operation gets a 405, in its one described form."""
         response = resolve(DOCUMENT["components"]["responses"]["MethodNotAllowed"])
         for template, path, known in self.paths():
             if not known:
@@ -158,8 +160,8 @@ class Answers(ServerTest):
                         self.assertIsNone(response_problem(response, answer))
 
     def test_timeout(self):
-        """A 503, from a microsecond for a request that waits longer: it is too long for the loop to
-        read itself, and a worker has to be woken for it."""
+        """A request with a timeout of one microsecond gets a 503 if it waits longer. This one is
+        too long for the loop to read itself, so a worker must be woken for it."""
         path = "/v2/models/onnx.DequantizeLinear/infer"
         request = dict(EXAMPLES["ok_dequantize"]["request"], parameters={"timeout": 1},
                        id="x" * 5000)
@@ -173,7 +175,7 @@ class Answers(ServerTest):
             resolve(DOCUMENT["components"]["responses"]["NotFound"]), answer))
 
     def test_the_range_between_versions(self):
-        """Versions that are none of their own run on the generic path."""
+        """Versions without a path of their own run on the generic path."""
         example = EXAMPLES["ok_dequantize_version_between"]
         path = infer_path(example["model"], example["version"])
         self.assertFalse(re.fullmatch(r"10|13|19|21|23|24|25", example["version"]))

@@ -1,4 +1,4 @@
-"""The document itself: valid, linted, complete, and in step with the files beside it."""
+"""The document itself: valid, linted, complete, and consistent with the files beside it."""
 import json
 import re
 import subprocess
@@ -54,11 +54,12 @@ class Document(unittest.TestCase):
                  for scheme in DOCUMENT["security"] for name in scheme}
         unused = ["%s/%s" % (kind, name) for kind, parts in DOCUMENT["components"].items()
                   for name in parts if "#/components/%s/%s" % (kind, name) not in used]
-        # OpenAPI describes operations only: these are answers of any path, or where there is none.
+        # OpenAPI describes operations only. These answers belong to any path, or to no operation.
         self.assertEqual(unused, ["responses/Unreadable", "responses/MethodNotAllowed"])
 
     def test_paths_are_the_server_s_routes(self):
-        """Both ways. An operator's own paths are the generic ones with the names filled in."""
+        """Every route is described, and every description has a route. An operator's own paths are
+        the generic ones with the names filled in."""
         source = (ROOT / "server" / "http" / "api" / "route.c").read_text()
         routes = set(re.findall(r'\{"(GET|POST)", "([^"]+)", \w+\}', source))
         described = set()
@@ -71,7 +72,7 @@ class Document(unittest.TestCase):
 
 
 class Quoted(unittest.TestCase):
-    """The examples in the document are those that tests/e2e/examples.py loads."""
+    """The examples in the document are the ones that tests/e2e/examples.py loads."""
 
     def test_requests(self):
         shown = 0
@@ -85,7 +86,7 @@ class Quoted(unittest.TestCase):
         self.assertGreaterEqual(shown, 14)
 
     def test_errors(self):
-        """What the server says to a bad file, word by word."""
+        """The document has the server's errors for bad examples, word by word."""
         server = Server()
         self.addCleanup(server.stop)
         for name, shown in DOCUMENT["components"]["examples"].items():

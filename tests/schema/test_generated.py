@@ -1,4 +1,4 @@
-"""A client that openapi-python-client generates from the document, as api_schema/README.md says."""
+"""Generates a client from the document with openapi-python-client, as api_schema/README.md says."""
 import subprocess
 import sys
 import tempfile
@@ -36,7 +36,7 @@ class Generated(unittest.TestCase):
         client = Path(folder.name) / "client"
         made = run(GENERATOR, "generate", "--url", url + "/openapi.json", "--output-path", client)
         self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
-        # It knows no YAML, but nothing else of the document is left out.
+        # The generator knows no YAML, but leaves out nothing else of the document.
         said = (made.stdout + made.stderr).splitlines()
         left_out = [line for line in said if line.startswith("WARNING")]
         self.assertEqual(left_out, ["WARNING parsing GET /openapi.yaml within server."])

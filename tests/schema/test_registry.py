@@ -1,7 +1,7 @@
-"""The operators in the schema, held against the running server's registry, in both directions.
+"""Compares the operators in the schema with the running server's registry, in both directions.
 
-What the schema allows is asked of the schema, request by request, and not read from its text: how
-it is written does not matter here.
+The tests find out what the schema allows by validating requests, and not by reading its text, so it
+does not matter how the schema is written.
 """
 import re
 import unittest
@@ -10,13 +10,13 @@ from contract import DOCUMENT, EXAMPLES, accepts, request_schema, resolve, why_n
 from examples import example_request
 from quantd import ServerTest, infer_path
 
-# One value that each datatype has.
+# A value that is valid for each datatype.
 VALUES = dict.fromkeys(DOCUMENT["components"]["schemas"]["Datatype"]["enum"], 1)
 FOREIGN = ("BOOL", "INT64", "UINT64", "FP64", "BYTES", "FP8")  # no operator takes these
 
 
 class Version:
-    """One version of one model as its metadata has it."""
+    """One version of one model, as its metadata describes it."""
 
     def __init__(self, server, model, version):
         self.model, self.version = model, version
@@ -39,7 +39,8 @@ class Version:
         assert exact, "no path of its own: %s %s" % (model, version)
 
     def request(self, **changes):
-        """The least that it takes, with some inputs' datatypes changed."""
+        """Returns the smallest request that this version accepts, with the datatypes of some inputs
+        changed."""
         inputs = [{"name": name, "datatype": changes.get(name, self.types[name][0]),
                    "shape": [1], "data": [1]}
                   for name in self.inputs if name not in self.optional or name in changes]
@@ -86,7 +87,8 @@ class Operators(RegistryTest):
             self.assertEqual(newest, request_schema(model, versions[-1])[0])
 
     def test_inputs(self):
-        """Which there are, which may be missing, none twice, none unknown."""
+        """Checks which inputs exist and which are optional, and that none may come twice or be
+        unknown."""
         for version in self.each():
             least = version.request()
             self.assertIsNone(why_not(version.schema, least))
@@ -135,7 +137,8 @@ class Operators(RegistryTest):
                               about["description"].lower())
 
     def test_attributes(self):
-        """Which there are in each version; none but these and the protocol's."""
+        """Checks which attributes each version has, and that it accepts no others but the
+        protocol's."""
         of_model = {}
         for version in self.versions:
             of_model.setdefault(version.model, {}).update(version.attributes)
@@ -146,7 +149,8 @@ class Operators(RegistryTest):
             self.assertFalse(version.accepts(dict(version.request(), parameters={"axes": 0})))
 
     def test_attributes_are_told(self):
-        """Kind, default and range: the registry's words, and the same in the schema's."""
+        """The schema describes kind, default and range of an attribute in the registry's words, and
+        declares the same default."""
         schemas = DOCUMENT["components"]["schemas"]
         for version in self.each():
             for name, text in version.attributes.items():
@@ -168,7 +172,7 @@ class Operators(RegistryTest):
 
 
 def default_of(schema):
-    """Of its first form, where it has several."""
+    """Returns the default of a schema, or of its first form if it has several."""
     return schema.get("anyOf", [schema])[0].get("default")
 
 
@@ -177,7 +181,8 @@ MODELS = ("DequantizeLinear", "QuantizeLinear", "QLinearConv", "ElementWiseDequa
 
 
 def attribute_of(name, model):
-    """The rest of a component's name is no version, and no part that all versions share."""
+    """Returns true if a component's name is that of an attribute: the rest of the name is no
+    version, and no part that all versions share."""
     rest = name[len(model) + 1:]
     return not re.match(r"\d|(rules|response|output|plain\..*)$", rest)
 
@@ -237,7 +242,7 @@ ATTRIBUTES = {
          ["float16", "FP16", 1, True]),
 }
 
-# Their tensors do not fit without the attribute.
+# The tensors of these examples do not fit without the attribute.
 NEEDED = ("ok_dequantize_blocked", "ok_quantize_blocked_int4", "ok_directml_transposed",
           "ok_directml_strides", "ok_tensorflow_axis")
 
@@ -247,13 +252,13 @@ def example_value(model, name):
 
 
 class Behaviour(RegistryTest):
-    """What is said of attributes and elements, tried on the server and on the schema."""
+    """Tries what the schema says of attributes and elements on both the server and the schema."""
 
     def infer(self, example, request):
         return self.server.infer(example["model"], request, example.get("version"))
 
     def schema_of(self, example):
-        """Of the version that runs."""
+        """Returns the schema of the version that runs."""
         version = self.infer(example, example["request"]).json()["model_version"]
         return request_schema(example["model"], version)[0]
 
@@ -279,7 +284,7 @@ class Behaviour(RegistryTest):
         self.assertEqual(set(ATTRIBUTES), known)
 
     def test_defaults(self):
-        """An attribute's default, given, changes nothing."""
+        """Sending an attribute's default changes nothing."""
         tried = set()
         for example_name, example in EXAMPLES.items():
             if not example_name.startswith("ok_") or "request" not in example:
@@ -308,7 +313,7 @@ class Behaviour(RegistryTest):
         self.assertEqual(tried, told)
 
     def test_ranges(self):
-        """Elements at the ends of each datatype's range, and beyond, as JSON."""
+        """Elements at and beyond the ends of each datatype's range, as JSON."""
         for datatype in VALUES:
             version, name = next((version, name) for version in reversed(self.versions)
                                  for name in version.inputs if datatype in version.types[name])

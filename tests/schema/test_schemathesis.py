@@ -1,4 +1,5 @@
-"""Schemathesis plays with a running server: examples, the corners of every schema, and chance."""
+"""Schemathesis tests a running server: examples, the edge cases of every schema, and random
+data."""
 import os
 import re
 import subprocess
@@ -12,8 +13,8 @@ HERE = ROOT / "tests" / "schema"
 
 class Play(unittest.TestCase):
     def test_all(self):
-        """No status, header, content type or body but the described ones; what breaks the schema is
-        refused. Of each operation at least one case is tried."""
+        """Only the described statuses, headers, content types and bodies occur, and requests that
+        violate the schema are refused. At least one case of each operation is tried."""
         server = Server("--log-level", "warn")
         self.addCleanup(server.stop)
         url = "http://%s:%d" % (server.host, server.port)
@@ -25,7 +26,7 @@ class Play(unittest.TestCase):
                      HYPOTHESIS_STORAGE_DIRECTORY=str(ROOT / "build" / "schema" / "hypothesis")))
         self.assertEqual(result.returncode, 0, result.stdout[-20000:] + result.stderr)
         operations = sum(method in item for path, item in DOCUMENT["paths"].items()
-                         for method in METHODS if path != "/v2/")  # the same as /v2, it says
+                         for method in METHODS if path != "/v2/")  # described as the same as /v2
         self.assertIn("Tested: %d\n" % operations, result.stdout)
         generated, passed = re.search(r"(\d+) generated, (\d+) passed", result.stdout).groups()
         self.assertEqual(generated, passed)

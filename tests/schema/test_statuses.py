@@ -1,4 +1,5 @@
-"""Every status of every operation, provoked on live servers, and those that no path describes."""
+"""Provokes every status of every operation on live servers, and the statuses that no path
+describes."""
 import collections
 import copy
 import json
@@ -16,11 +17,11 @@ from quantd import Answer, Reader, Server, ServerTest, exchange, infer_path
 
 BODY_BYTES_MAX = 1 << 20
 
-SCRAPES_WITHOUT_MEMORY = 16  # at a time: QD_SCRAPE_SPARE_COUNT
+SCRAPES_WITHOUT_MEMORY = 16  # at a time, as QD_SCRAPE_SPARE_COUNT says
 
-SHARED = "quantd-schema-%d" % os.getpid()  # an object of shared memory
+SHARED = "quantd-schema-%d" % os.getpid()  # a shared memory object
 
-# The fields of a head behind the request line, and the status of any path.
+# The fields of a head after the request line, and the status that they get on any path.
 HEADS = {
     "": 400,
     "Host: a\r\nHost: b": 400,
@@ -33,11 +34,11 @@ HEADS = {
     "Host: a\r\nTransfer-Encoding: gzip, chunked": 501,
 }
 
-# Of these, what libmicrohttpd 1 answers by itself with a 400.
+# libmicrohttpd 1 answers these heads by itself with a 400.
 LIBRARY_S = ("", "Host: a\r\nTransfer-Encoding: gzip",
              "Host: a\r\nTransfer-Encoding: gzip, chunked")
 
-# The same, of what any libmicrohttpd answers by itself.
+# Heads that any libmicrohttpd answers by itself, and their statuses.
 UNREADABLE = {
     "Host: a\r\nX y": 400,
     "Host: a\r\nContent-Length: x": 400,
@@ -51,7 +52,7 @@ UNREADABLE = {
 
 
 def operations():
-    """(method, template, path): the path has names that are there."""
+    """Yields (method, template, path). The names in the path exist."""
     for template, item in DOCUMENT["paths"].items():
         model = "layer" if is_loading(template) else "onnx.QLinearConv"
         path = template.replace("{model}", model).replace("{version}", "10")
@@ -70,7 +71,7 @@ def is_loading(template):
 
 
 def unknown(template):
-    """The same path with a model, and with a version, that is not there."""
+    """Yields the path with a model, a version or a region that does not exist."""
     if "{model}" in template:
         yield template.replace("{model}", "x").replace("{version}", "10")
     if "{version}" in template:
@@ -80,7 +81,8 @@ def unknown(template):
 
 
 def good_request(template):
-    """(body, headers) of an example that the path shows; any other path needs none."""
+    """Returns (body, headers) of an example that the path shows. Paths without examples need no
+    body."""
     if template.endswith("/load"):
         return json.dumps(kept_request([1, 2])), {}
     if template == "/v2/systemsharedmemory/region/{region}/register":
@@ -93,7 +95,7 @@ def good_request(template):
 
 
 def raw(server, method, path, fields):
-    """The answer to a head as it is written here."""
+    """Sends a head as it is written here, and returns the answer."""
     reader = Reader(server.connect())
     try:
         reader.connection.sendall(("%s %s HTTP/1.1\r\n%s\r\n\r\n"
@@ -104,7 +106,7 @@ def raw(server, method, path, fields):
 
 
 def unreadable_problem(answer, status):
-    """None: it is as described once for all paths."""
+    """Returns None if the answer is as described once for all paths, otherwise the problem."""
     headers = DOCUMENT["components"]["responses"]["Unreadable"]["headers"]
     if answer.status != status:
         return "expected status %d, got %d" % (status, answer.status)
@@ -117,7 +119,7 @@ def unreadable_problem(answer, status):
 
 
 def longer_lists(tree):
-    """Copies of an answer, each with one of its empty lists no longer empty."""
+    """Yields copies of an answer, each with one of its empty lists no longer empty."""
     def empty(node):
         if node == []:
             yield node
@@ -132,7 +134,7 @@ def longer_lists(tree):
 
 
 class Statuses(ServerTest):
-    """No operation answers what it does not describe, or describes what it never answers."""
+    """An operation answers only what it describes, and describes only what it can answer."""
 
     FLAGS = ("--max-body-bytes", str(BODY_BYTES_MAX), "--model-control-mode", "explicit",
              "--allow-shared-memory", SHARED)
@@ -144,7 +146,7 @@ class Statuses(ServerTest):
         self.addCleanup(os.unlink, "/dev/shm/" + SHARED)
 
     def keep_a_region(self):
-        """For the paths that ask about one; others forget it."""
+        """Registers a region for the paths that ask about one. Other paths unregister it."""
         self.server.request("POST", "/v2/systemsharedmemory/region/kept/register",
                             json.dumps({"key": "/" + SHARED, "byte_size": 4096}))
 
@@ -187,7 +189,7 @@ class Statuses(ServerTest):
         self.check(method, template, answer, 413 if has_success else 501)
 
     def leave_unread(self, server, path):
-        """Asks until an answer is stuck on its way, since none is read."""
+        """Sends requests without reading until the server cannot send an answer."""
         client = server.connect()
         self.addCleanup(client.close)
         client.settimeout(0.2)
@@ -199,14 +201,15 @@ class Statuses(ServerTest):
             pass
 
     def try_without_memory(self):
-        """Who must have memory for an answer has a 503."""
+        """A request that needs memory for its answer gets a 503."""
         server = Server("--max-inflight-bytes", "1M", "--min-rate", "0", "--allow-shared-memory",
                         SHARED)
         self.addCleanup(server.stop)
         kept = server.request("POST", "/v2/systemsharedmemory/region/kept/register",
                               json.dumps({"key": "/" + SHARED, "byte_size": 4096}))
         self.assertEqual(kept.status, 200, kept.body)
-        count = 60000  # small enough for a block that no other request may take away
+        # Small enough for a block that other requests may not revoke.
+        count = 60000
 
         def begin():
             reader = Reader(server.connect())
@@ -233,7 +236,7 @@ class Statuses(ServerTest):
         self.of_each(ask)
 
     def try_without_token(self):
-        """Health is open; all else says so, and is as ever with a token."""
+        """Health is open. All other paths describe the 401, and answer as usual with a token."""
         with tempfile.NamedTemporaryFile("w") as file:
             file.write("some-token-0123456789\n")
             file.flush()
@@ -254,7 +257,8 @@ class Statuses(ServerTest):
             self.of_each(ask)
 
     def try_console(self):
-        """What only the page has: one that the client has, one that is off, one too many."""
+        """The statuses that only the page has: the client already has it, it is off, or too many
+        connections."""
         answer = self.server.request("GET", "/", headers={"If-None-Match": "*"})
         self.check("GET", "/", answer, 304)
         server = Server("--no-console", "--max-connections", "1")
@@ -263,11 +267,12 @@ class Statuses(ServerTest):
         client = server.client()
         self.addCleanup(client.close)
         while exchange(client, "GET", "/v2").status != 200:
-            time.sleep(0.01)  # the first connection is not gone yet
+            time.sleep(0.01)  # the first connection is not closed yet
         self.check("GET", "/", server.get("/"), 503)
 
     def try_draining(self):
-        """What comes on an open connection still has its answer; it is ready for no more."""
+        """A request that comes on an open connection is still answered. The server is no longer
+        ready."""
         server = Server()
         clients = []
         for method, template, path in operations():
@@ -297,7 +302,8 @@ class Statuses(ServerTest):
             self.seen[method, template], set(operation(method, template)["responses"])))
 
     def test_refusals_of_inferences_are_the_same(self):
-        """The same responses; 404 is for paths with a name to fill in."""
+        """All inferences describe the same refusals. Only paths with a name to fill in have the
+        404."""
         generic, *others = [operation(method, template)["responses"]
                             for method, template, _ in operations() if is_inference(template)]
         refusals = {status: response for status, response in generic.items() if status >= "400"}
@@ -308,7 +314,7 @@ class Statuses(ServerTest):
                              {**responses, "404": refusals["404"]})
 
     def test_what_is_always_empty(self):
-        """The schema says so: it refuses one more."""
+        """The schema says which lists are always empty: it refuses an element in them."""
         tried = 0
         for method, template, path in operations():
             if method != "GET":
@@ -325,7 +331,7 @@ class Statuses(ServerTest):
 
 
 class Unreadable(ServerTest):
-    """What libmicrohttpd answers by itself is described once."""
+    """The answers that libmicrohttpd sends by itself are described once."""
 
     def check(self, request, status):
         reader = Reader(self.server.connect())
@@ -347,13 +353,13 @@ class Unreadable(ServerTest):
 
     def test_blanks_in_the_path(self):
         answer = raw(self.server, "GET", "/v2 /x", "Host: a")
-        if answer.status == 400:  # of libmicrohttpd 1
+        if answer.status == 400:  # an answer of libmicrohttpd 1
             self.assertIsNone(unreadable_problem(answer, 400))
         else:
             self.assert_error(answer, 404, "/v2 /x")
 
     def test_statuses(self):
-        """All of the above and no other one."""
+        """The description lists all of the statuses above and no others."""
         response = DOCUMENT["components"]["responses"]["Unreadable"]
         told = re.findall(r"^- (\d+): ", response["description"], re.MULTILINE)
         self.assertEqual(list(map(int, told)), sorted({*UNREADABLE.values(), 408, 414, 505}))

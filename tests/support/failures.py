@@ -1,8 +1,9 @@
-"""How every runner says that a test has failed: in one line, which .ci/run collects at its end."""
+"""Reports that a test has failed, in one line that .ci/run collects at its end. All runners use
+this."""
 import traceback
 
 MARK = "---- FAILED"
-LINES_MAX = 8  # of a reason
+LINES_MAX = 8  # of one reason
 CHARACTERS_MAX = 600
 
 
@@ -17,7 +18,7 @@ def say(name, reason, details=""):
 
 
 def reason_of(error):
-    """An exception's: where in the test it was raised, and what it says."""
+    """Returns where in the test an exception was raised, and its text."""
     where = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if "__unittest" not in frame.f_globals:

@@ -1,4 +1,4 @@
-"""Runs functions side by side, each in a process of its own.
+"""Runs functions at the same time, each in a process of its own.
 
 A job's output is kept in a file and printed when the job ends, so outputs never mix. A process that
 loses its parent below a job becomes a child of that job (PR_SET_CHILD_SUBREAPER), so the job can
@@ -19,12 +19,12 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans():
-    """Makes this process the parent of each process below it that loses its own."""
+    """Makes this process the parent of each process below it whose own parent ends."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def ending(status):
-    """How a process ended, in words, of what subprocess says of it."""
+    """Returns how a process ended, in words. `status` is as subprocess returns it."""
     if status >= 0:
         return "exited with %d" % status
     try:
@@ -34,7 +34,8 @@ def ending(status):
 
 
 class Job:
-    """`function` takes nothing and returns something that can be pickled."""
+    """A function to run in a process of its own. `function` takes nothing, and its result must be
+    picklable."""
 
     def __init__(self, name, function, expected_s=0.0):
         self.name, self.function, self.expected_s = name, function, expected_s
@@ -62,7 +63,7 @@ class Job:
             self._run_in_child(nice)
 
     def _run_in_child(self, nice):
-        """Never returns."""
+        """Runs the function in the forked process, and never returns."""
         status = 1
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -124,7 +125,7 @@ def run_all(lanes):
                 return
             pid, status, usage = os.wait4(-1, 0)
             for lane in lanes:
-                if pid in lane.running:  # or else it is an orphan of a job that was killed
+                if pid in lane.running:  # otherwise an orphan of a job that was killed
                     job = lane.running.pop(pid)
                     job._end(os.waitstatus_to_exitcode(status), usage)
                     yield job
@@ -138,6 +139,7 @@ def run_all(lanes):
 
 
 def cpu_seconds():
-    """User and system time of this process, and of its children that have been waited for."""
+    """Returns user and system time of this process, and of its children that have been waited
+    for."""
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)

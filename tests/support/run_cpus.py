@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs what depends on the CPU as other machines would: run_cpus.py [--short] [MACHINE...]
+"""Runs the tests that depend on the CPU as other machines would: run_cpus.py [--short] [MACHINE...]
 
 The environment variable QK_CPU makes quantd and its tests see a CPU with fewer features than this
-one has (kernels/cpu.h). For each machine that it can name, or those that are given, this runs all
-tests in C, the kernel checker, and some tests over sockets. A machine that this CPU cannot play is
-skipped by name. The last line is "N passed, N failed".
+one has (kernels/cpu.h). For each machine that QK_CPU can name, or for the given machines, this
+program runs all tests in C, the kernel checker, and some tests over sockets. It skips a machine
+that this CPU cannot play, and names it. The last line is "N passed, N failed".
 
---short   machines of different features only, the suites of the kernels, and of many cases some
+--short   only machines with different features, the suites of the kernels, and a part of the cases
 """
 import argparse
 import os
@@ -20,13 +20,15 @@ import failures
 from run_tests import BUILD, EMULATOR, EVERY
 
 RUN_TESTS = Path(__file__).resolve().parent / "run_tests.py"
-# The others have the features of one of these, or, as Sapphire Rapids, what few machines lack.
+# The other machines have the features of one of these. Sapphire Rapids is left out because few
+# machines have its features.
 SHORT = ("haswell", "skylakex", "cascadelake", "icelake")
 SUMMARY = re.compile(r"(\d+) passed, (\d+) failed$")
 
 
 def machines():
-    """Those that QK_CPU can name: name -> what this CPU lacks of it, or ""."""
+    """Returns the machines that QK_CPU can name: name -> the features that this CPU lacks, or
+    ""."""
     said = subprocess.run([*EMULATOR, BUILD / "check-kernels", "--machines"], check=True,
                           text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout
     parts = [line.partition(":") for line in said.splitlines()]
@@ -44,7 +46,7 @@ def run_as(machine, short):
         found = SUMMARY.match(line) or found
         if line.startswith(failures.MARK + " "):
             line = "%s QK_CPU=%s: %s" % (failures.MARK, machine, line[len(failures.MARK) + 1:])
-        if not line.startswith("skipped: "):  # lists what this machine would lack
+        if not line.startswith("skipped: "):  # a list of what this machine would lack
             print(line, end="", flush=True)
     status = process.wait()
     passed, failed = (int(found[1]), int(found[2])) if found else (0, 0)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the Python tests of a folder under tests/ and counts them: run_folder.py FOLDER [NAME]
 
-NAME is one of them, as "test_document" or "test_registry.Inputs.test_datatypes". The last line is
-"N passed, N failed". The environment's B is the build directory (default: build).
+NAME picks some of them, such as "test_document" or "test_registry.Inputs.test_datatypes". The last
+line is "N passed, N failed". The environment variable B is the build directory (default: build).
 """
 import sys
 import unittest

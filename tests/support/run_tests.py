@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Runs the tests and counts them: run_tests.py [OPTION] [PATTERN]
 
-OPTION: --unit, --e2e or --kernels, a part of them; --short, all kernels and some of --e2e;
---masked, what depends on the CPU (see run_cpus.py).
+OPTION: --unit, --e2e or --kernels run a part of them; --short runs all kernels and some of --e2e;
+--masked runs the tests that depend on the CPU (see run_cpus.py).
 
-The environment's B is the build directory (default: build). PATTERN picks tests: with a slash or a
-star it is a Criterion pattern ("suite/name", "conv*/*"), otherwise the dotted name of a Python test
-in a folder of tests/e2e ("test_infer", "test_infer.Json.test_id"). The last line is always
-"N passed, N failed".
+The environment variable B is the build directory (default: build). PATTERN picks tests: with a
+slash or a star it is a Criterion pattern ("suite/name", "conv*/*"), otherwise the dotted name of a
+Python test in a folder of tests/e2e ("test_infer", "test_infer.Json.test_id"). The last line is
+always "N passed, N failed".
 """
 import argparse
 import concurrent.futures
@@ -30,22 +30,23 @@ from jobs import Job, Lane, adopt_orphans, cpu_seconds, ending, run_all
 ROOT = Path(__file__).resolve().parent.parent.parent
 E2E = ROOT / "tests" / "e2e"
 BUILD = ROOT / os.environ.get("B", "build")
-EMULATOR = os.environ.get("EMULATOR", "").split()  # of another machine's programs
-# Of many cases, one of so many is run where they are slow. A prime: lengths go by a case's number,
-# and each of them shall come.
+# Runs programs that are built for another machine.
+EMULATOR = os.environ.get("EMULATOR", "").split()
+# Slow runs test only one of this many cases. The number is prime, because the lengths depend on a
+# case's number and every length must occur.
 EVERY = "11"
 
 
-# What tests in C, the kernel checker and those in Python are called here, by the option for them.
+# The kinds of tests (in C, the kernel checker, and in Python) that each option selects.
 KINDS = {"unit": ("unit", "kernel"), "e2e": ("e2e",), "kernels": ("kernel",),
          "short": ("kernel", "e2e"), "masked": ("unit", "kernel", "e2e")}
-# End to end, of a short run: each operator's golden cases, bytes and JSON, TLS.
+# The end-to-end tests of a short run: each operator's golden cases, bytes and JSON, TLS.
 SHORT = ["test_command_line", "test_golden", "test_infer", "test_tls"]
-# End to end, of a run under a mask. test_command_line has the masks' choices.
+# The end-to-end tests of a run under a mask. test_command_line checks the choices under masks.
 MASKED = ["test_golden", "test_infer", "test_random"]
 
 SUMMARY = re.compile(r"(\d+) passed, (\d+) failed$")
-# A test in Criterion's TAP report: its other lines are comments, or indented.
+# A test in Criterion's TAP report. The report's other lines are comments, or indented.
 TAP_LINE = re.compile(r"(?P<failed>not )?ok - (?P<suite>\w+)::(?P<test>\w+)"
                       r"(?:  # SKIP (?P<skipped>.*))?(?P<rest>.*)")
 TAP_FRAME = re.compile(r"---|\.\.\.|failures:|assertions: \d+|\(\d+\.\d+s\)")
@@ -65,25 +66,25 @@ class Count:
 
 # ---- Processes that a test leaves behind -----------------------------------------------------
 
-GRACE_S = 10  # to end by itself: it may be about to
+GRACE_S = 10  # a process may be about to end by itself
 
 
 def children():
-    """Of this process, those that have not ended: pid -> its command line."""
+    """Returns the children of this process that have not ended: pid -> its command line."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             state, parent = (folder / "stat").read_text().rsplit(")", 1)[1].split()[:2]
             words = (folder / "cmdline").read_bytes()
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
         if int(parent) == os.getpid() and state != "Z":
             found[int(folder.name)] = words.replace(b"\0", b" ").decode(errors="replace")
     return found
 
 
 def end_left_over(name):
-    """Ends them, and says so. Returns how many there were."""
+    """Ends processes that a test left behind, and reports them. Returns how many there were."""
     deadline = time.monotonic() + GRACE_S
     while (left := children()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -97,7 +98,7 @@ def end_left_over(name):
 # ---- The three kinds -------------------------------------------------------------------------
 
 def tap_tests(lines):
-    """Criterion's report: (what TAP_LINE finds, the lines below it) for each test."""
+    """Returns (the match of TAP_LINE, the lines below it) for each test of Criterion's report."""
     tests = []
     for line in lines:
         if (found := TAP_LINE.match(line)) is not None:
@@ -113,7 +114,7 @@ def tap_reason(found, below):
 
 
 def run_unit(pattern):
-    """The Criterion program. It prints its own failures and summary."""
+    """Runs the Criterion program, which prints its own failures and summary. Returns its counts."""
     count = Count()
     failed = False
     with tempfile.TemporaryDirectory() as folder:
@@ -137,7 +138,7 @@ def run_unit(pattern):
             count.failed += 1
         elif found["skipped"] is None:
             count.passed += 1
-        elif not pattern:  # or else most likely the pattern leaves it out
+        elif not pattern:  # with a pattern, most likely the pattern leaves the test out
             count.skipped.append((name, found["skipped"]))
     if status != 0 and not failed:
         failures.say("unit-tests", "%s although no test failed" % ending(status))
@@ -146,10 +147,10 @@ def run_unit(pattern):
     return count
 
 
-KERNELS_PARTS_MAX = 16  # each with some kernels, on CPUs of few tiers, too
+KERNELS_PARTS_MAX = 16  # each part has some kernels, even on CPUs with few tiers
 
 
-# Cores that the emulator plays, and which of the tiers beside the scalar one are theirs.
+# The cores that the emulator plays, and which tiers beside the scalar one each has.
 CORES = {
     "cortex-a72": {"neon"},
     "a64fx": {"neon", "fp16"},
@@ -159,7 +160,7 @@ CORES = {
 }
 
 
-# Machines that QK_CPU can name, with the same.
+# The machines that QK_CPU can name, and their tiers.
 AVX2 = {"avx2"}
 AVX512 = {"avx2", "avx512bw"}
 VNNI = {"avx2", "avx512bw", "avx512vnni"}
@@ -171,7 +172,7 @@ MACHINES = {
 
 
 def kernel_suites():
-    """A pattern of the suites that test kernels: those of tests/kernels."""
+    """Returns a Criterion pattern of the suites in tests/kernels."""
     names = set()
     for path in (ROOT / "tests" / "kernels").rglob("test_*.c"):
         names.update(re.findall(r"^Test\((\w+),", path.read_text(), re.MULTILINE))
@@ -179,7 +180,8 @@ def kernel_suites():
 
 
 def run_kernels_masked(mask):
-    """The kernel checker, and whether it ran the tiers of the machine that QK_CPU names."""
+    """Runs the kernel checker, and checks that it ran the tiers of the machine that QK_CPU
+    names."""
     tiers = Tiers()
     count = run_kernels_on({}, tiers)
     expected = {"scalar"} | MACHINES.get(mask, set())
@@ -193,7 +195,7 @@ def run_kernels_masked(mask):
 
 
 def run_kernels():
-    """The kernel checker, on each core that the emulator plays, or on this machine's."""
+    """Runs the kernel checker on each core that the emulator plays, or on this machine."""
     if not EMULATOR:
         mask = os.environ.get("QK_CPU")
         return run_kernels_masked(mask) if mask else run_kernels_on({}, Tiers())
@@ -213,7 +215,7 @@ def run_kernels():
 
 
 class Tiers:
-    """Those of which kernels ran, and those that the CPU lacks."""
+    """The tiers whose kernels ran, and the tiers that the CPU lacks."""
 
     def __init__(self):
         self.ran, self.lacking = set(), set()
@@ -227,10 +229,11 @@ class Tiers:
 
 
 def run_kernels_on(environment, tiers):
-    """A part of the kernels on each CPU."""
+    """Runs all kernels in parts, one part on each CPU at a time. Returns the sum of their
+    counts."""
     count = Count()
     width = len(os.sched_getaffinity(0))
-    parts = min(4 * width, KERNELS_PARTS_MAX)  # small ones, so that all end at about the same time
+    parts = min(4 * width, KERNELS_PARTS_MAX)  # small parts end at about the same time
 
     def run(k):
         return run_kernels_part("%d/%d" % (k, parts), environment, tiers)
@@ -242,7 +245,8 @@ def run_kernels_on(environment, tiers):
 
 
 def run_kernels_part(part, environment, tiers):
-    """What it says of kernels that pass is left out."""
+    """Runs one part of the kernels, and prints its output without the lines of kernels that
+    pass."""
     count = Count()
     every = EVERY if BUILD.name == "address" or EMULATOR else "1"
     every = os.environ.get("QK_TEST_EVERY", every)
@@ -252,7 +256,7 @@ def run_kernels_part(part, environment, tiers):
                                env=dict(os.environ, **environment))
     summary = None
     passed = "none"
-    first_case = ""  # that failed, of the kernel that is checked
+    first_case = ""  # the first case that failed of the current kernel
     kernels = []
     for line in process.stdout:
         if line.startswith("FAIL ") and ", case " in line:
@@ -289,7 +293,7 @@ class Result(unittest.TestResult):
         self.current = None
         self.started = 0.0
         self.in_class = Count()
-        self.broken = False  # a sub-test of the running test failed
+        self.broken = False  # true if a sub-test of the running test failed
 
     def startTest(self, test):
         super().startTest(test)
@@ -331,7 +335,7 @@ class Result(unittest.TestResult):
         self.note_failure(test, err)
 
     def addError(self, test, err):
-        self.note_failure(test, err)  # also setUpClass and tearDownClass
+        self.note_failure(test, err)  # also for setUpClass and tearDownClass
 
     def addExpectedFailure(self, test, err):
         self.note_failure(test, err)
@@ -345,7 +349,7 @@ class Result(unittest.TestResult):
 
 
 def classes(suite):
-    """Suites of one class each: what sets a class up is taken down before the next."""
+    """Yields suites of one class each, so that a class is torn down before the next is set up."""
     parts = list(suite)
     if not any(isinstance(part, unittest.TestSuite) for part in parts):
         yield suite
@@ -356,7 +360,7 @@ def classes(suite):
 
 
 def run_class(suite):
-    """The tests of one class. Returns how many passed and failed."""
+    """Runs the tests of one class. Returns how many passed and failed."""
     result = Result()
     suite.run(result)
     result.in_class.failed += end_left_over(result.current or suite)
@@ -365,7 +369,7 @@ def run_class(suite):
 
 
 def e2e_jobs(patterns):
-    """A job for each class of tests under tests/e2e."""
+    """Returns a job for each class of tests under tests/e2e."""
     paths = sorted([*E2E.glob("test_*.py"), *E2E.glob("*/test_*.py")])
     sys.path[:0] = map(str, [E2E, *sorted({path.parent for path in paths} - {E2E})])
     modules = [path.stem for path in paths]
@@ -388,17 +392,19 @@ def e2e_jobs(patterns):
 
 # ---- All together ----------------------------------------------------------------------------
 
-# Tests of a running server mostly wait: for a socket, a deadline, a process. Unit tests and the
-# kernel checker compute, so they run beside them, with a lower priority, and take what is left.
+# Tests of a running server mostly wait for a socket, a deadline or a process. Unit tests and the
+# kernel checker compute. They run beside the server tests, with a lower priority, and take the CPU
+# time that is left.
 COMPUTING_NICE = 5
-E2E_WIDTH_MAX = 16  # classes at a time: each may have a server of some hundred megabytes
+# How many classes run at a time: each may have a server of some hundred megabytes.
+E2E_WIDTH_MAX = 16
 SLOWEST_SHOWN = 6
-# A class that has not run here before starts among the first, as it may be long.
+# A class that has never run here may be long, so it starts among the first.
 UNKNOWN_S = 5.0
 
 
 def read_seconds():
-    """How long each class took the last time: name -> seconds."""
+    """Returns how long each class took the last time: name -> seconds."""
     try:
         return dict(json.loads((BUILD / "test-seconds.json").read_text()))
     except (OSError, ValueError):
@@ -413,7 +419,7 @@ def write_seconds(seconds):
 
 
 def run_jobs(computing, e2e):
-    """Runs both kinds of jobs side by side. Returns what they count together."""
+    """Runs both kinds of jobs side by side. Returns the sum of their counts."""
     total = Count()
     known = read_seconds()
     for job in e2e:
@@ -431,7 +437,7 @@ def run_jobs(computing, e2e):
         else:
             failures.say(job.name, "its process %s before it was done" % job.ending)
             total.failed += 1
-    if len(jobs) > 1:  # what a job has left that was killed itself
+    if len(jobs) > 1:  # children of a job that was killed itself
         total.failed += end_left_over("run_tests")
     if e2e:
         write_seconds(known | {job.name: round(job.seconds, 1) for job in e2e})
@@ -442,7 +448,8 @@ def run_jobs(computing, e2e):
 
 
 def timed(name, run):
-    """Runs one kind of tests, and prints how many passed in what time."""
+    """Runs one kind of tests, and prints how many passed and how long they took. Returns the
+    counts."""
     started = time.monotonic()
     print("%s tests:" % name, flush=True)
     count = run()
@@ -470,7 +477,7 @@ def main():
     if options.pattern:
         is_criterion = "/" in options.pattern or "*" in options.pattern
         kinds = {"unit" if is_criterion else "e2e"}.intersection(kinds)
-    elif BUILD.name == "thread":  # kernels start none, and take long under its sanitizer
+    elif BUILD.name == "thread":  # the kernels start no threads, and run long under ThreadSanitizer
         kinds = set(kinds) - {"kernel"}
 
     started = time.monotonic()

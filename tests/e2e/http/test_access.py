@@ -1,4 +1,4 @@
-"""Who may come in: bearer tokens, and what a reload does."""
+"""Access control: bearer tokens, and reloads of the token file."""
 import json
 import os
 import shutil
@@ -27,7 +27,7 @@ def bearer(token=TOKEN):
 
 
 class TokenTest(ServerTest):
-    """A server with a file of two tokens; its log is looked at while it runs."""
+    """A server with a file of two tokens, and helpers that read its log while it runs."""
 
     TEXT = FILE
 
@@ -45,14 +45,14 @@ class TokenTest(ServerTest):
 
     @classmethod
     def write(cls, text, mode=0o600):
-        """In one step, as an editor or Kubernetes does it."""
+        """Replaces the file in one step, as an editor or Kubernetes does."""
         new = cls.file.with_suffix(".new")
         new.write_text(text)
         new.chmod(mode)
         new.rename(cls.file)
 
     def reload(self, text, line, mode=0o600):
-        """SIGHUP, and waits until the log has the line once more."""
+        """Writes the file, sends SIGHUP, and waits until the log has the line once more."""
         count = self.server.stderr().count(line)
         self.write(text, mode)
         self.server.process.send_signal(signal.SIGHUP)
@@ -62,7 +62,7 @@ class TokenTest(ServerTest):
             time.sleep(0.005)
 
     def raw(self, lines, body=b""):
-        """The answer to these header lines, as they are."""
+        """Sends these header lines as they are and returns the answer."""
         connection = self.server.connect()
         connection.sendall("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
         reader = Reader(connection)
@@ -149,7 +149,7 @@ class Tokens(TokenTest):
         answer = self.raw(head + ["Content-Length: 100", "Expect: 100-continue"])
         self.assert_refused(answer, "invalid_token")
         self.assertEqual(answer.headers["Connection"], "close")
-        # Nor does it matter what the head says of the body.
+        # The length that the head announces makes no difference.
         self.assert_refused(self.raw(head + ["Content-Length: 99999999999"]), "invalid_token")
         self.assert_refused(self.raw(head + ["Content-Encoding: gzip", "Content-Length: 2"], b"{}"),
                             "invalid_token")
@@ -170,7 +170,7 @@ class Tokens(TokenTest):
         client = self.server.client()
         self.assert_refused(exchange(client, "POST", infer_path(MODEL), BODY))
         self.assertEqual(exchange(client, "POST", infer_path(MODEL), BODY, bearer()).status, 200)
-        # And one that was let in has to say it each time.
+        # A client that was let in must still send its token with each request.
         self.assert_refused(exchange(client, "POST", infer_path(MODEL), BODY))
         client.close()
 
@@ -229,7 +229,7 @@ class Reload(TokenTest):
             self.assertEqual([self.status(TOKEN), self.status("good-token-0123456789")],
                              [200, 401])
         self.file.unlink()
-        self.file.mkdir()  # nothing is renamed over it
+        self.file.mkdir()  # a folder at this path; the file is not replaced by a rename
         count = self.server.stderr().count(self.KEPT)
         self.server.process.send_signal(signal.SIGHUP)
         deadline = time.monotonic() + 10 * SLOW
@@ -279,7 +279,7 @@ class Reload(TokenTest):
         client.putheader("Content-Length", str(len(BODY)))
         client.putheader("Authorization", "Bearer " + TOKEN)
         client.endheaders(BODY[:10])
-        # Somebody else's answer says that the head has been seen.
+        # When another client has its answer, the server has read this head.
         self.assertEqual(self.status(TOKEN), 200)
         self.reload(OTHER, self.READ)
         client.send(BODY[10:])
@@ -293,13 +293,13 @@ APP = "https://app.example"
 
 
 class ReloadBesideLoops(Reload):
-    """Each loop reads the tokens while the first one replaces them."""
+    """Each I/O thread reads the tokens while the first one replaces them."""
 
     FLAGS = ("--io-threads", "3")
 
 
 class Cors(TokenTest):
-    """What a browser asks and looks at, with tokens beside it."""
+    """CORS: a browser's requests and the headers that it reads, on a server with tokens."""
 
     FLAGS = ("--cors-origin", APP, "--cors-origin", "http://localhost:3000",
              "--max-body-bytes", "1000")

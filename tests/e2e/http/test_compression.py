@@ -1,4 +1,4 @@
-"""Bodies that come, and answers that go, with gzip or deflate."""
+"""Request bodies and answers compressed with gzip or deflate."""
 import gzip
 import json
 import os
@@ -17,25 +17,25 @@ MIB = 1 << 20
 
 
 def bare(data):
-    """Deflate without zlib's frame, as some clients send it."""
+    """Returns deflate without zlib's frame, as some clients send it."""
     compressor = zlib.compressobj(wbits=-15)
     return compressor.compress(data) + compressor.flush()
 
 
 def members(data):
-    """Gzip's members, one behind the other, with an empty one between them."""
+    """Returns several gzip members, with an empty one after each."""
     return b"".join(gzip.compress(data[i:i + 50]) + gzip.compress(b"")
                     for i in range(0, len(data), 50))
 
 
 def named(data):
-    """Gzip with a file's name, as the tool of that name has it, and a date."""
+    """Returns gzip with a file name and a date, as the tool gzip writes it."""
     compressed = gzip.compress(data, mtime=1234567890)
     return compressed[:3] + b"\x08" + compressed[4:10] + b"request.json\0" + compressed[10:]
 
 
 def member(data, extra, name):
-    """All that gzip's head can have, and a checksum of it."""
+    """Returns gzip with all optional fields of its header, and the header's checksum."""
     head = (b"\x1f\x8b\x08\x1e" + bytes(6) + struct.pack("<H", len(extra)) + extra + name + b"\0"
             + b"a comment\0")
     return (head + struct.pack("<H", zlib.crc32(head) & 0xffff) + bare(data)
@@ -46,7 +46,7 @@ FORMS = {"gzip": gzip.compress, "deflate": zlib.compress, "x-gzip": gzip.compres
 
 
 def large_request(count):
-    """(body, headers, expected): a binary request with so many elements."""
+    """Returns (body, headers, expected) of a binary request with `count` elements."""
     raw = bytes(i * i % 251 for i in range(count))
     body, headers = binary_request([Tensor("x", "UINT8", [count], raw),
                                     Tensor.of("x_scale", "FP32", [], [2])])
@@ -54,7 +54,7 @@ def large_request(count):
 
 
 def inflate(answer):
-    """The same without its Content-Encoding."""
+    """Returns the answer inflated and without its Content-Encoding."""
     body = {"gzip": gzip.decompress, "deflate": zlib.decompress,
             None: bytes}[answer.headers["Content-Encoding"]](answer.body)
     return Answer(answer.status, answer.headers, body)
@@ -83,15 +83,16 @@ class Requests(CompressionTest):
             self.assert_y(self.ask(body, encoding), SMALL_Y)
 
     def test_heads_with_checksums(self):
-        """Also where a head is longer than what is read at once, and wherever that ends in it."""
+        """The header may be longer than what the server reads at once, and that read may end
+        anywhere in it."""
         for extra, name in ((b"", b""), (bytes(65535), b""), (b"", b"n" * 100000),
                             (b"e" * 40000, b"n" * 40000)):
             self.assert_y(self.ask(member(SMALL, extra, name), "gzip"), SMALL_Y)
             wrong = bytearray(member(SMALL, extra, name))
-            wrong[5] ^= 1  # of the date, which the checksum covers
+            wrong[5] ^= 1  # a bit of the date, which the checksum covers
             answer = self.ask(bytes(wrong), "gzip")
             self.assert_error(answer, 400)
-        for bit in (0x20, 0x40, 0x80):  # that say nothing yet
+        for bit in (0x20, 0x40, 0x80):  # reserved bits
             reserved = bytearray(gzip.compress(SMALL))
             reserved[3] |= bit
             self.assert_error(self.ask(bytes(reserved), "gzip"), 400)
@@ -101,7 +102,7 @@ class Requests(CompressionTest):
             self.assert_y(self.ask(first + member(SMALL, b"12345", b"name"), "gzip"), SMALL_Y)
 
     def test_binary(self):
-        # The header counts the JSON's bytes as they are once they are inflated.
+        # Inference-Header-Content-Length counts the JSON's bytes after inflation.
         body, headers, expected = large_request(500000)
         for encoding, compress in (("gzip", gzip.compress), ("deflate", zlib.compress),
                                    ("deflate", bare), ("gzip", lambda data: gzip.compress(
@@ -159,7 +160,7 @@ class Requests(CompressionTest):
         for path in ("/v2/repository/models/m/unload", "/v2/repository/index", "/v2/logging"):
             answer = self.server.request("POST", path, gzip.compress(b"{}"),
                                          {"Content-Encoding": "gzip"})
-            if answer.status != 503:  # models are not loaded by calls here
+            if answer.status != 503:  # 503 means that this server loads no models by calls
                 self.assert_error(answer, 415, "expected identity")
                 self.assertEqual(answer.headers["Accept-Encoding"], "identity")
 
@@ -173,7 +174,7 @@ class Requests(CompressionTest):
         self.assertEqual(self.server.metric_once(0, "quantd_inflight_bytes"), 0)
 
     def test_zeros(self):
-        # Of all data the one that becomes most, a thousand bytes of each.
+        # Zeros compress best: a compressed byte becomes about a thousand.
         body, headers = binary_request([Tensor("x", "UINT8", [1000000], bytes(1000000)),
                                         Tensor.of("x_scale", "FP32", [], [2])])
         for encoding, compress in FORMS.items():

@@ -1,4 +1,5 @@
-"""More connections than there may be: the others are told so, once, and disturb nobody."""
+"""More connections than the limit: the server tells the additional clients once, and other clients
+are not disturbed."""
 import os
 import resource
 import socket
@@ -11,14 +12,14 @@ from quantd import (SLOW, Reader, Server, ServerTest, infer_path, parse_metrics,
 from samples import DEQUANTIZE, dequantize_json
 from tls import TlsTest
 
-PATIENCE_S = 60 * SLOW  # for what should come at once, and will where the machine is busy
-REFUSED_COUNT_MAX = 64  # as server/base/limits.h has it
+PATIENCE_S = 60 * SLOW  # for what should come at once, and will even on a busy machine
+REFUSED_COUNT_MAX = 64  # as in server/base/limits.h
 METADATA = raw_request("GET", "/v2")
 LIVE = raw_request("GET", "/v2/health/live")
 
 
 def ask(connection, request=METADATA):
-    """Its answer; None: the server has closed instead."""
+    """Sends a request and returns its answer, or None if the server closed instead."""
     try:
         connection.sendall(request)
         return Reader(connection).answer()
@@ -27,12 +28,12 @@ def ask(connection, request=METADATA):
 
 
 def is_closed(connection):
-    """Waits until the server closes it, without a word."""
+    """Waits until the server closes the connection, and returns true if it sent nothing."""
     return receive_all(connection) == b""
 
 
 class Crowded(ServerTest):
-    """The server has all the connections that it may have, and one of them answers for all."""
+    """The server has as many connections as it allows. One of them is used for all its metrics."""
 
     FLAGS = ("--max-connections", "4")
     FLAG = "--max-connections"
@@ -43,7 +44,7 @@ class Crowded(ServerTest):
         self.addCleanup(self.close_all)
         self.inside = []
         deadline = time.monotonic() + PATIENCE_S
-        while len(self.inside) < 4:  # those of the test before may still be leaving
+        while len(self.inside) < 4:  # connections of the previous test may still be closing
             self.assertLess(time.monotonic(), deadline)
             connection = self.connect()
             answer = ask(connection)
@@ -66,8 +67,9 @@ class Crowded(ServerTest):
             self.assertEqual(ask(connection).status, 200)
 
     def ask_anew(self, request, method="POST"):
-        """On connections of their own, until one is not closed for being slower than two seconds,
-        or one too many to be told why: (answer, reader)."""
+        """Sends the request on new connections until one gets an answer: the server closes a
+        connection without one if it is slower than two seconds or if too many are being refused.
+        Returns (answer, reader)."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             connection = self.connect()
@@ -99,7 +101,7 @@ class Crowded(ServerTest):
 
 
 class Told:
-    """Who comes to such a server."""
+    """Clients that connect to a full server and send requests."""
 
     def test_one_too_many_is_told(self):
         before = self.metric("quantd_listener_connections_refused_total")
@@ -120,11 +122,11 @@ class Told:
             self.assert_refused((head + rest).encode())
 
     def test_once(self):
-        """What else it has sent is not answered."""
+        """Further requests of the same client are not answered."""
         self.assert_refused(METADATA + METADATA)
 
     def test_health_is_answered_all_the_same(self):
-        """A probe does not take a busy server for a dead one."""
+        """A probe must not take a busy server for a dead one."""
         for path in ("/v2/health/live", "/v2/health/ready"):
             answer, _ = self.ask_anew(raw_request("GET", path))
             self.assertEqual(answer.status, 200)
@@ -140,7 +142,8 @@ class Told:
 
 
 class Silent:
-    """The same, but does not ask, and so is given two seconds."""
+    """Clients that connect to a full server and send no request. They are closed after two
+    seconds."""
 
     def test_who_says_nothing_is_closed(self):
         silent = [self.connect() for _ in range(3)]
@@ -155,7 +158,8 @@ class Silent:
         self.assert_refused(b"GET /v2 HTTP/1.1\r\nHost:")
 
     def test_many_who_say_nothing(self):
-        """They have all places for those that are refused, and the next waits until one is free."""
+        """Silent clients take all places for refused connections. The next client waits until one
+        of these is free."""
         silent = [self.connect() for _ in range(REFUSED_COUNT_MAX + 10)]
         self.assert_inside_served()
         self.assert_refused(METADATA)
@@ -211,8 +215,8 @@ class OfAnAddress(Told, Silent, Crowded):
             self.assertEqual(ask(self.connect("127.0.0.2")).status, 200)
 
     def test_many_who_say_nothing(self):
-        """Beyond those that may be told, more of one address are closed at once, or are told; those
-        of others come in."""
+        """If more connections of one address come than the server can refuse with an answer at a
+        time, it closes some at once. Connections of other addresses are accepted."""
         silent = [self.connect() for _ in range(REFUSED_COUNT_MAX + 10)]
         self.assertEqual(ask(self.connect("127.0.0.3")).status, 200)
         self.assert_inside_served()

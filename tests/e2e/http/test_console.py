@@ -1,5 +1,5 @@
-"""The page at /, as bytes: what it holds and what its headers let a browser do. How it behaves in
-one is tests/console/."""
+"""The page at / as bytes: its contents, and what its headers let a browser do. tests/console/ tests
+how it behaves in a browser."""
 import base64
 import hashlib
 import json
@@ -11,7 +11,7 @@ from loading import chain_file
 from quantd import ROOT, Server, ServerTest
 
 FOLDER = ROOT / "server" / "console"
-PAGE_BYTES_MAX = 100_000  # it is sent as it is, and somebody is to read it
+PAGE_BYTES_MAX = 100_000  # the page is sent uncompressed, and people read its source
 
 
 def sha256(text):
@@ -39,7 +39,8 @@ class Page(ServerTest):
 
     def test_names_nothing_outside(self):
         urls = set(re.findall(rb"https?://[^\s\"')]+", self.page.body))
-        self.assertEqual(urls, {b"http://www.w3.org/2000/svg"})  # a name, which nobody fetches
+        # An XML namespace, which a browser does not fetch.
+        self.assertEqual(urls, {b"http://www.w3.org/2000/svg"})
 
     def test_policy_is_that_of_this_page(self):
         policy = dict(part.strip().split(" ", 1) for part in
@@ -67,7 +68,7 @@ class Page(ServerTest):
             self.assertEqual(answer.status, status, asked)
             self.assertEqual(answer.headers["ETag"], tag)
             self.assertEqual(answer.body, b"" if status == 304 else self.page.body)
-            # RFC 9110, 8.6: a 304 has the length that the page would have, or none.
+            # RFC 9110, 8.6: a 304 has the length that the page would have, or no length.
             self.assertEqual(answer.headers["Content-Length"], str(len(self.page.body)))
 
     def test_other_methods(self):
@@ -90,7 +91,8 @@ class Off(unittest.TestCase):
 
 
 class Tokens(unittest.TestCase):
-    """The page itself has no secret; without it nobody could type the token."""
+    """The page itself contains no secret and needs no token; otherwise a user could not type the
+    token."""
 
     def test_page_is_open_and_nothing_else(self):
         with tempfile.NamedTemporaryFile("w") as file:
@@ -107,7 +109,7 @@ class Tokens(unittest.TestCase):
 
 
 class Properties(ServerTest):
-    """What the page shows of the server is in its metadata."""
+    """The metadata has the server's properties that the page shows."""
 
     FLAGS = ("--threads", "3", "--max-body-bytes", "5M", "--idle-timeout", "1.5",
              "--model-control-mode", "explicit")

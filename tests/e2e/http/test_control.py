@@ -1,5 +1,5 @@
-"""Calls that bring no tensors: they are read on the thread that all others wait for, so their
-bodies are small."""
+"""Calls without tensors. The thread that all other requests wait for reads them, so their bodies
+must be small."""
 import unittest
 
 from quantd import Reader, ServerTest

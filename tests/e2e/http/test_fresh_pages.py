@@ -1,5 +1,5 @@
-"""A server's first large bodies: they come into pages that nobody has used, which a thread makes,
-and wait for them."""
+"""A server's first large bodies are received into fresh pages. A thread prefaults these pages, and
+the bodies wait for it."""
 import array
 import socket
 import time
@@ -11,12 +11,12 @@ from samples import DEQUANTIZE
 from tls import TlsTest
 
 MIB = 1 << 20
-PATTERN = bytes(i * 37 % 251 for i in range(8191))  # no two pages begin with the same
+PATTERN = bytes(i * 37 % 251 for i in range(8191))  # no two pages begin with the same bytes
 EXPECTED = array.array("f", list(PATTERN)).tobytes()
 
 
 def large(mebibytes):
-    """(body, headers, what comes out as bytes) of a dequantization."""
+    """Returns (body, headers, expected output bytes) of a dequantization."""
     count = mebibytes * MIB // len(PATTERN)
     body, headers = binary_request([
         Tensor("x", "UINT8", [count * len(PATTERN)], PATTERN * count),

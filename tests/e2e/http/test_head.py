@@ -1,4 +1,5 @@
-"""An answer to HEAD never has a body: whoever made it, and whatever is wrong with the request."""
+"""An answer to HEAD never has a body, whichever part of the server makes it and whatever is wrong
+with the request."""
 import signal
 import ssl
 import tempfile
@@ -14,14 +15,15 @@ FLAGS = ("--idle-timeout", str(20 * SLOW), "--max-body-bytes", "1000000")
 
 
 def split_answers(received):
-    """The heads of answers without bodies, and what is behind the last head."""
+    """Returns the heads of answers without bodies, and the bytes after the last head."""
     *heads, rest = received.split(b"\r\n\r\n")
     return heads, rest
 
 
 class Refused:
-    """Each is the last answer on its connection. ServerTest gives it a server; what is to be too
-    slow has one of its own, since on a busy machine any client may be slow."""
+    """Each answer is the last on its connection. ServerTest starts the server of most cases. The
+    slow cases have a server of their own with a short timeout, because on a busy machine any client
+    may be slow."""
 
     CASES = (
         ("a slow head", 408, b"HEAD /v2 HTTP/1.1\r\nHost: x\r\nX: "),
@@ -73,7 +75,7 @@ class Refused:
         try:
             connection.sendall(sent)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # it is refused before all has gone
+            pass  # the server refuses it before all bytes are sent
         received = receive_all(connection)
         connection.close()
         return received
@@ -84,7 +86,8 @@ class Refused:
         self.assertEqual(rest, b"")
 
     def ask_all(self, make):
-        """Each case with what came for make(name, its request): all at once, as some are slow."""
+        """Sends make(name, its request) of all cases at once, because some are slow. Yields each
+        case with the bytes received."""
         with ThreadPoolExecutor(len(self.CASES)) as pool:
             received = pool.map(lambda case: self.ask(case[0], make(case[0], case[2])),
                                 self.CASES)
@@ -96,7 +99,7 @@ class Refused:
                 self.assert_no_body(received, status)
 
     def test_each_behind_another_and_before_more(self):
-        """What the server knows of the method is of the right one of several requests."""
+        """If several requests are pipelined, the server uses the method of the right one."""
         before = b"HEAD /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
         more = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n" * 3
         for name, status, received in self.ask_all(
@@ -135,7 +138,8 @@ class OverTls(Refused, TlsTest):
 
 
 class Kept(ServerTest):
-    """Answers behind which the connection goes on: a body would be the next answer's head."""
+    """Answers after which the connection stays open: a body would be taken for the next answer's
+    head."""
 
     FLAGS = ("--idle-timeout", str(20 * SLOW))
 
@@ -148,7 +152,7 @@ class Kept(ServerTest):
             reader.connection.sendall(("HEAD" + request).encode())
             head = reader.answer("HEAD")
             self.assertEqual(head.status, status, path)
-            if head.headers["Connection"] == "close":  # a stream of which nobody knows how long
+            if head.headers["Connection"] == "close":  # a stream of unknown length
                 self.assertEqual(reader.file.read(), b"")
                 reader.close()
                 reader = Reader(self.server.connect())
@@ -161,7 +165,8 @@ class Elsewhere(unittest.TestCase):
         first = Reader(server.connect())
         first.connection.sendall(b"HEAD /v2 HTTP/1.1\r\nHost: x\r\n\r\n")
         self.assertEqual(first.answer("HEAD").status, 200)
-        for more in (b"\r\n", b"Content-Length: 9\r\n\r\n", b""):  # the last is slow
+        # The last one is incomplete, and times out.
+        for more in (b"\r\n", b"Content-Length: 9\r\n\r\n", b""):
             second = server.connect()
             second.sendall(b"HEAD /v2 HTTP/1.1\r\nHost: x\r\n" + more)
             heads, rest = split_answers(receive_all(second))

@@ -1,4 +1,5 @@
-"""Bodies made to hurt: refused with 4xx, and afterwards the server is as small as before."""
+"""Bodies made to harm the server: it refuses them with 4xx, and its memory afterwards is as small
+as before."""
 import json
 import random
 import unittest
@@ -60,7 +61,8 @@ class Hostile(ServerTest):
         self.assert_alive()
 
     def test_output_much_larger_than_the_input(self):
-        # A tiny request may not ask for a huge answer: 1 x 1 input padded to 2^31 and beyond.
+        # A tiny request must not make the server allocate a huge answer: 1 x 1 input padded to 2^31
+        # and beyond.
         tiny = {"inputs": [
             {"name": "x", "datatype": "UINT8", "shape": [1, 1, 1, 1], "data": [1]},
             {"name": "x_scale", "datatype": "FP32", "shape": [], "data": [1]},
@@ -81,7 +83,7 @@ class Hostile(ServerTest):
 
     def test_geometry_that_wraps(self):
         # Strides, dilations and pads whose products wrap in 64 bits to small numbers, with one
-        # channel in a group: once they made a kernel read outside of its workspace.
+        # channel in a group. They once made a kernel read outside its workspace.
         wrapping = 1537228672809129302  # times 12 bytes: 2^64 + 8
         huge = 1 << 62
         for field, kernel, parameters in (
@@ -98,8 +100,8 @@ class Hostile(ServerTest):
         self.assert_alive()
 
     def test_integers_over_64_bits(self):
-        # Each number of each attribute, near powers of two and at the ends: never anything but an
-        # answer or a refusal.
+        # Sets each number of each attribute to values near powers of two and at the ends of its
+        # range. The result must always be an answer or a refusal.
         rng = random.Random(26)
 
         def draw(least):
@@ -138,7 +140,8 @@ class Hostile(ServerTest):
         self.assert_alive()
 
     def test_mutations(self):
-        # Not a fuzzer: a fixed set of broken requests, each answered and none fatal.
+        # A fixed set of broken requests, and not a fuzzer. Each is answered, and none ends the
+        # server.
         rng = random.Random(3)
         whole, headers = binary_request(dequantize_tensors())
         plain = json.dumps(dequantize_json()).encode()

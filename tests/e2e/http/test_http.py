@@ -1,4 +1,4 @@
-"""HTTP itself: connections, bodies, and everything that hostile or clumsy clients send."""
+"""HTTP itself: connections, bodies, and the input of hostile or clumsy clients."""
 import json
 import os
 import shutil
@@ -17,7 +17,8 @@ MIB = 1 << 20
 
 
 def large_request(elements):
-    """A binary request with so many UINT8 elements; (body, headers, expected float bytes)."""
+    """Returns (body, headers, expected float bytes) of a binary request with `elements` UINT8
+    elements."""
     raw = bytes(range(256)) * (elements // 256)
     body, headers = binary_request([Tensor("x", "UINT8", [len(raw)], raw),
                                     Tensor.of("x_scale", "FP32", [], [2])])
@@ -25,7 +26,7 @@ def large_request(elements):
 
 
 def raw_request(body, path=infer_path(DEQUANTIZE), headers=()):
-    """A request as bytes, with a correct Content-Length."""
+    """Returns a request as bytes, with a correct Content-Length."""
     lines = ["POST %s HTTP/1.1" % path, "Host: quantd", "Content-Length: %d" % len(body)]
     return "\r\n".join(lines + list(headers) + ["", ""]).encode() + body
 
@@ -48,7 +49,8 @@ class HttpTest(ServerTest):
         return reader
 
     def talk(self, *parts):
-        """Sends raw bytes, half-closes nothing, returns all that comes until the server closes."""
+        """Sends raw bytes without a half-close. Returns all bytes that come until the server
+        closes."""
         connection = self.server.connect(timeout=10)
         try:
             for part in parts:
@@ -96,7 +98,7 @@ class Connections(HttpTest):
         self.assertEqual([reader.answer().status for _ in range(4)], [400, 200, 404, 200])
 
     def test_pipelined_and_not_read(self):
-        """Answers are brief, and stop in the middle of one when the sockets are full."""
+        """Answers are small. When the sockets are full, the server stops in the middle of one."""
         count = 4000
         reader = self.open()
         reader.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
@@ -142,7 +144,7 @@ class Connections(HttpTest):
         self.assertEqual(reader.answer().status, 200)
 
     def test_a_query_of_many_arguments(self):
-        """More than libmicrohttpd has memory for."""
+        """The query has more arguments than libmicrohttpd has memory for."""
         for query in (b"a=b&" * 5000, b"&" * 20000, b"?=%&" * 1000):
             reader = self.open()
             reader.connection.sendall(b"GET /v2/health/live?" + query + b" HTTP/1.1\r\nHost: q\r\n"
@@ -182,7 +184,7 @@ class Bodies(HttpTest):
         with tempfile.NamedTemporaryFile() as file, tempfile.NamedTemporaryFile() as result:
             file.write(body)
             file.flush()
-            # Without a 100 Continue it would wait for so long.
+            # Without a 100 Continue, curl would wait for 1000 s.
             command = ["curl", "-sS", "-o", result.name, "-w", "%{http_code}",
                        "--expect100-timeout", "1000", "--data-binary", "@" + file.name]
             for pair in headers.items():
@@ -277,7 +279,7 @@ class Limits(HttpTest):
         self.assertNotIn("--max-body-bytes", answer.body.decode())
 
     def test_readable_when_sent_first(self):
-        # This client, like geventhttpclient, sends everything before it reads anything.
+        # This client, like geventhttpclient, sends everything before it reads.
         connection = self.server.connect()
         connection.sendall(raw_request(b"x" * 8000000))
         reader = Reader(connection)
@@ -285,7 +287,7 @@ class Limits(HttpTest):
         self.assert_error(reader.answer(), 413)
 
     def test_readable_when_much_is_sent_first(self):
-        # Well above the default limit too: there every body that is too large is a large one.
+        # The body is far above the default limit, too, under which every refused body is large.
         connection = self.server.connect()
         reader = Reader(connection)
         self.connections.append(reader)
@@ -325,13 +327,14 @@ class Limits(HttpTest):
 
 
 class Smuggling(HttpTest):
-    """Two readings of where a request ends must never both be possible."""
+    """No two parsers may disagree about where a request ends."""
 
     FLAGS = ("--receive-timeout", "2")
     HIDDEN = b"GET /v2/health/live HTTP/1.1\r\nHost: q\r\n\r\n"
 
     def assert_one_refusal(self, request, statuses):
-        """One answer with such a status, then the connection is closed: nothing else is read."""
+        """Checks that the request gets one answer with one of the statuses, and that the server
+        then closes without reading anything else."""
         got = self.talk(request)
         self.assertIn(got[:12].decode(), ["HTTP/1.1 %d" % status for status in statuses])
         self.assertNotIn(b'{"live":true}', got)
@@ -369,7 +372,7 @@ class Smuggling(HttpTest):
                                     (400, 413))
 
     def test_space_before_the_colon(self):
-        # Such a field name must not make the length disappear.
+        # A field name with a space must not make the length disappear.
         self.assert_one_refusal(b"POST /v2/repository/index HTTP/1.1\r\nHost: q\r\n"
                                 b"Content-Length : %d\r\n\r\n" % len(self.HIDDEN) + self.HIDDEN,
                                 (400,))
@@ -395,7 +398,7 @@ class Smuggling(HttpTest):
         self.assert_alive()
 
     def test_chunks_that_end_elsewhere(self):
-        """Told at once, not when the client is too slow."""
+        """The server refuses bad chunks at once, and not only when the client is too slow."""
         self.assert_told(((chunks, status) for chunks, status in (
             (b"x\r\n", 400), (b"-1\r\n", 400), (b"2\n", 400), (b"2\r\nabc", 400),
             (b"2\r\nab\n", 400), (b"10000000000000000\r\n", 413), (b"2 2\r\n", 400),
@@ -405,8 +408,8 @@ class Smuggling(HttpTest):
             % infer_path(DEQUANTIZE).encode())
 
     def test_lines_that_end_elsewhere(self):
-        """libmicrohttpd 0.9.75 takes NUL LF for CR LF, a lone LF, names in two lines, and a line
-        that begins with its colon for the head's end."""
+        """libmicrohttpd 0.9.75 accepts NUL LF as CR LF, a lone LF, and names in two lines. A line
+        that begins with its colon ends the head for it."""
         self.assert_told(((lines, 400) for lines in (
             b"X: a\0\nContent-Length: 43\r\n\r\n", b"X: a\0b\r\n\r\n", b"X: a\x7f\r\n\r\n",
             b"X: a\nContent-Length: 43\r\n\r\n", b"X: a\rContent-Length: 43\r\n\r\n",
@@ -417,7 +420,8 @@ class Smuggling(HttpTest):
             b"POST %s HTTP/1.1\r\nHost: q\r\n" % infer_path(DEQUANTIZE).encode())
 
     def assert_told(self, cases, before):
-        """In whatever pieces it comes, and also behind another request."""
+        """Checks that each case is refused, in whatever pieces it comes, and also after another
+        request."""
         first = b"GET /v2 HTTP/1.1\r\nHost: q\r\n\r\n"
         sent = []
         for end, status in cases:
@@ -444,7 +448,7 @@ class Smuggling(HttpTest):
                          rb"^HTTP/1\.1 400 [^\n]*\r\n([^\r\n]+\r\n)+\r\n$")
 
     def test_nothing_comes_behind_the_answer_that_closes(self):
-        """Not even a word about bytes that cannot be read."""
+        """Bytes that cannot be parsed do not get a further answer."""
         for first in (b"GET /v2/health/live HTTP/1.1\r\nHost: q\r\nConnection: x, Close\r\n\r\n",
                       b"GET /v2/health/live HTTP/1.0\r\n\r\n",
                       raw_request(SMALL, headers=["Connection: close"])):
@@ -485,7 +489,7 @@ class Garbage(HttpTest):
                         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0" * 1000, b"\r\n" * 1000,
                         b"GET / HTTP/9.9\r\n\r\n", b"GET /v2\r\n\r\n", b"GET\r\n\r\n",
                         os.urandom(2000)):
-            self.talk(garbage)  # closed by the server within its time limit
+            self.talk(garbage)  # the server closes within its time limit
         self.assert_alive()
 
     def test_absurd_headers(self):
@@ -504,7 +508,7 @@ class Garbage(HttpTest):
                      b"*", b"//////"):
             got = self.talk(b"GET " + path + b" HTTP/1.1\r\nHost: q\r\nConnection: close\r\n\r\n")
             self.assertRegex(got[:12], rb"^(HTTP/1.1 (404|400|414|431))?$", path[:50])
-        for path in (b"http://", b"http://x"):  # without a path: "/", which is the console
+        for path in (b"http://", b"http://x"):  # no path means "/", the console
             got = self.talk(b"GET " + path + b" HTTP/1.1\r\nHost: q\r\nConnection: close\r\n\r\n")
             self.assertRegex(got[:12], rb"^HTTP/1.1 200$", path)
         self.assert_alive()
@@ -515,7 +519,8 @@ class Garbage(HttpTest):
 
 
 class SlowSenders(HttpTest):
-    """A head has --receive-timeout seconds, however busily its bytes trickle, a body a pace."""
+    """A head must be complete within --receive-timeout seconds, even if bytes keep coming. A body
+    must keep a minimum rate."""
 
     FLAGS = ("--receive-timeout", "1")
 

@@ -1,4 +1,5 @@
-"""An interim answer that finds the socket full: what it leaves goes before the answer, in full."""
+"""An interim answer meets a full socket. The bytes that the socket did not take must all be sent
+before the final answer."""
 import math
 import os
 import socket
@@ -16,12 +17,12 @@ from tls import TlsTest
 COMPUTE_S = 2 * SLOW
 # Plain C takes minutes for WAITING; a fast CPU's own kernels may take less than COMPUTE_S.
 FLAGS = ("--threads", "1", "--compute-timeout", str(COMPUTE_S), "--cpu", "scalar")
-# However long a busy machine takes to get to them, they are not cut off.
+# However long a busy machine takes to read their answers, these clients are not cut off.
 SLOW_READERS_FLAGS = (*FLAGS, "--min-rate", "0")
 
 
 def waiting_request():
-    """A convolution that takes longer than COMPUTE_S, of which few bytes come."""
+    """Returns a convolution that takes longer than COMPUTE_S but has a small body."""
     shapes = {"x": ("UINT8", [1, 64, 16, 16]), "w": ("INT8", [64, 64, 31, 31])}
     tensors = [Tensor(name, kind, shape, bytes(math.prod(shape)))
                for name, (kind, shape) in shapes.items()]
@@ -41,10 +42,11 @@ def shut_sending_side(connection):
 
 
 class InterimTest:
-    """Of servers with one worker, and a compute timeout of COMPUTE_S."""
+    """For servers with one worker and a compute timeout of COMPUTE_S."""
 
     def read_answers(self, reader, count):
-        """So many small ones, perhaps interim ones, and then that of WAITING, to its end."""
+        """Reads `count` small answers, then the answer to WAITING, with interim answers before it,
+        to the end of the connection. Returns how many interim answers came."""
         for _ in range(count):
             answer = reader.answer()
             self.assertEqual(answer.status, 200, answer.body[:300])
@@ -62,12 +64,13 @@ class InterimTest:
 
 
 class Preloaded(InterimTest):
-    """The socket is full at exactly that moment."""
+    """The preloaded library makes the socket full at exactly the moment of the interim answer."""
 
     TAKEN = (0, 1, 24)
 
     def with_each(self, check, *flags):
-        """Of each of TAKEN a server, all at once."""
+        """Starts a server for each of TAKEN (how many bytes the full socket takes), and checks all
+        of them at once."""
         preloaded = shim(self, "full_socket")
         servers = [self.start(*FLAGS, *flags, env={"LD_PRELOAD": preloaded,
                                                    "FULL_SOCKET": str(taken)})
@@ -84,8 +87,9 @@ class Preloaded(InterimTest):
             reader = Reader(server.connect())
             reader.connection.sendall(WAITING)
             shut_sending_side(reader.connection)
-            # Where the socket took nothing, other bytes of ours are on their way to the client, so
-            # there is nothing to ask over TCP; GnuTLS has it all the same.
+            # If the socket took nothing, other bytes of the server are still on their way to the
+            # client, so over TCP the server need not probe the connection with an interim answer.
+            # With TLS, GnuTLS has buffered the interim answer all the same.
             interims = self.read_answers(reader, 0)
             self.assertEqual(interims, 1 if taken > 0 or server.tls else 0)
             reader.close()
@@ -93,7 +97,8 @@ class Preloaded(InterimTest):
         self.with_each(check)
 
     def test_the_librarys(self):
-        """A client that never sends the body that it has announced is refused past the library."""
+        """A client that never sends the body that it has announced is refused directly, without
+        libmicrohttpd."""
         def check(server, _):
             reader = Reader(server.connect())
             reader.connection.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
@@ -125,7 +130,7 @@ class PreloadedTls(Preloaded, TlsTest):
 
 
 class SlowReaders(InterimTest):
-    """Clients with a tiny window, that read only when everything has been asked for."""
+    """Clients with a tiny receive window that read only when all requests have been sent."""
 
     def connect_narrow(self):
         connection = socket.socket()
@@ -143,21 +148,22 @@ class SlowReaders(InterimTest):
                    if name == "nv_inference_request_success" and ("model", DEQUANTIZE) in labels)
 
     def send(self, connection, requests, shuts=True):
-        """As far as the server reads on. A thread, which ends when all is sent or it is over."""
+        """Starts a thread that sends as far as the server reads. It ends when everything is sent or
+        the connection fails. Returns the thread."""
         def run():
             try:
                 connection.sendall(requests)
                 if shuts:
                     shut_sending_side(connection)
             except OSError:
-                pass  # whoever reads finds out
+                pass  # the thread that reads finds the error
 
         thread = threading.Thread(target=run)
         thread.start()
         return thread
 
     def count_that_fit(self):
-        """Small answers that the sockets take of a client that reads none."""
+        """Returns how many small answers the sockets hold for a client that reads none."""
         connection = self.connect_narrow()
         before = self.done()
         thread = self.send(connection, self.small() * 2500, shuts=False)
@@ -170,7 +176,8 @@ class SlowReaders(InterimTest):
         return int(fitting)
 
     def done_at_rest(self, before):
-        """Waits until the server has answered more than `before` and answers no more of them."""
+        """Waits until the server has answered more than `before` requests and the count is stable.
+        Returns the count."""
         last, quiet = before, 0
         while quiet < 10:
             time.sleep(0.02 * SLOW)
@@ -180,7 +187,8 @@ class SlowReaders(InterimTest):
         return last
 
     def test_answers_are_whole(self):
-        """The last small answer is longer by some bytes: one of these leaves hardly any room."""
+        """The last small answer has a different length on each connection, so one of them leaves
+        hardly any room in the socket."""
         fitting = self.count_that_fit()
         self.assertGreater(fitting, 100)
         before = self.done()
@@ -190,13 +198,13 @@ class SlowReaders(InterimTest):
             requests = self.small() * (fitting - 2) + self.small(pad)
             readers.append(Reader(connection))
             small_ones.append(self.send(connection, requests, shuts=False))
-        # The only worker is free until then. On a busy machine small requests could otherwise wait
-        # for it longer than --compute-timeout.
+        # The only worker is free until this wait ends. Otherwise small requests on a busy machine
+        # could wait for it longer than --compute-timeout.
         self.done_at_rest(before)
         for thread in small_ones:
             thread.join()
         waiting_ones = [self.send(reader.connection, WAITING) for reader in readers]
-        time.sleep(COMPUTE_S / 2)  # by then each was asked whether it has gone
+        time.sleep(COMPUTE_S / 2)  # by then the server has probed each connection
         for reader, thread in zip(readers, waiting_ones):
             self.read_answers(reader, fitting - 1)
             thread.join()

@@ -1,7 +1,7 @@
-"""--io-threads: connections are dealt out among several threads, and nobody can tell.
+"""--io-threads: connections are distributed over several threads, and clients see no difference.
 
-Which thread gets a TCP connection is a hash of its ports, with a secret of the kernel's: of so many
-connections none of three threads is without, but once in 10^16 times.
+The kernel chooses the thread of a TCP connection by a hash of its ports with a secret key. With
+CONNECTIONS connections, one of three threads has none once in 10^16 times.
 """
 import os
 import subprocess
@@ -21,7 +21,8 @@ LIVE = raw_request("GET", "/v2/health/live")
 
 
 def gauges(reader):
-    """All connections, and those of each thread, as this one of them reads it."""
+    """Returns the number of all connections, and the numbers of each thread, as read on one of
+    these connections."""
     reader.connection.sendall(raw_request("GET", "/metrics"))
     samples = parse_metrics(reader.answer().body.decode())
     return samples[("quantd_connections", ())], [
@@ -35,7 +36,7 @@ def start(*flags, **more):
 
 class IoThreads(unittest.TestCase):
     def start(self, *flags, **more):
-        """It has to be stopped; a test that fails kills it."""
+        """Starts a server. The test must stop it; if the test fails, the server is killed."""
         server = start(*flags, **more)
         self.addCleanup(lambda: server.process.poll() is None and server.process.kill())
         return server
@@ -46,7 +47,8 @@ class IoThreads(unittest.TestCase):
         return reader
 
     def connect(self, server, count=CONNECTIONS):
-        """Readers of connections that the server's threads have."""
+        """Returns readers of `count` connections, each of which one of the server's threads has
+        accepted."""
         readers = [self.keep(server.connect()) for _ in range(count)]
         for answer in self.ask_all(readers, LIVE):
             self.assertEqual(answer.status, 200)
@@ -54,7 +56,8 @@ class IoThreads(unittest.TestCase):
 
     @staticmethod
     def ask_all(readers, request):
-        """The answers to the same request, that all have before the first answer is read."""
+        """Sends the same request on all connections before the first answer is read. Returns the
+        answers."""
         for reader in readers:
             reader.connection.sendall(request)
         return [reader.answer() for reader in readers]
@@ -76,7 +79,7 @@ class Serve(IoThreads):
         server.stop()
 
     def test_answers_are_right(self):
-        """Computed where they come in, by a worker, and by several."""
+        """Requests computed on the I/O thread, by one worker, and by several workers."""
         server = self.start()
         readers = self.connect(server)
         row = [(i * i) % 251 for i in range(50000)]
@@ -116,7 +119,8 @@ class Serve(IoThreads):
         server.stop()
 
     def test_unix_socket(self):
-        """Whoever comes first has the connection, which may always be the same thread."""
+        """The first thread that wakes accepts the connection, which may always be the same
+        thread."""
         with tempfile.TemporaryDirectory() as folder:
             path = folder + "/s"
             server = self.start(listen=("unix:" + path,))
@@ -145,7 +149,8 @@ class Serve(IoThreads):
 
 class End(IoThreads):
     def begin(self, server):
-        """Requests on all threads whose heads the server has read, and their bodies."""
+        """Opens requests on all threads whose heads the server has read. Returns their readers and
+        the body that each still has to send."""
         readers = self.connect(server)
         body, headers = binary_request([Tensor.of("x", "UINT8", [5], [0, 1, 2, 3, 255]),
                                         Tensor.of("x_scale", "FP32", [], [0.5])])
@@ -181,7 +186,7 @@ class End(IoThreads):
 
 class Start(unittest.TestCase):
     def run_and_fail(self, *flags, env=None):
-        """What it says instead of serving."""
+        """Runs a server whose start must fail, and returns what it prints."""
         result = subprocess.run([*COMMAND, *flags], stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
                                 env=dict(os.environ, **(env or {})), timeout=60 * SLOW)
@@ -200,9 +205,9 @@ class Start(unittest.TestCase):
 
     @unittest.skipIf(SANITIZED, "a sanitizer wants to be loaded first")
     def test_threads_cannot_start(self):
-        """The log's thread is made, three workers are tried, the thread of pages is made, and then
-        the workers; of the two threads beside the main one the first cannot start, or the second,
-        which leaves a first that has nothing to do."""
+        """The order in which threads start: the log's thread, three workers as a trial, the
+        prefault thread, the workers, and two I/O threads beside the main one. Either the first of
+        these two cannot start, or the second, which leaves a first one without work."""
         flags = ("--threads", "3", "--io-threads", "3", "--gemm", "scalar")
         library = shim(self, "nth_thread")
         for number in (9, 10):

@@ -1,4 +1,4 @@
-"""Each answer behind which the connection stays open says for how long: Keep-Alive."""
+"""Each answer after which the connection stays open says for how long, in the header Keep-Alive."""
 import json
 import signal
 import socket
@@ -22,7 +22,7 @@ def large(count):
 
 class Cases:
     def ask(self, *requests):
-        """The answers to (method, bytes) on one connection."""
+        """Sends (method, bytes) requests on one connection and returns the answers."""
         reader = Reader(self.server.connect())
         answers = []
         for method, sent in requests:
@@ -65,7 +65,7 @@ class Cases:
             self.assert_kept(answer)
 
     def test_an_answer_of_unknown_length(self):
-        """It closes where it cannot go in chunks, whatever the client wants."""
+        """The server closes if the answer cannot be sent in chunks, whatever the client wants."""
         self.server.get("/metrics")
         for sent in (b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
                      b"GET /metrics HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"):
@@ -89,7 +89,7 @@ class Plain(Cases, ServerTest):
     FLAGS = FLAGS
 
     def test_a_client_that_has_shut_its_sending_side(self):
-        """Its end is read before the answer is there."""
+        """The server reads the end of the client's stream before the answer is there."""
         body, headers = large(4 << 20)
         connection = self.server.connect()
         connection.sendall(raw_request("POST", infer_path(MODEL), body, headers))

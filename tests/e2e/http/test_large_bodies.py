@@ -1,4 +1,4 @@
-"""Bodies that are larger than what the HTTP library reads at a time, however they are cut."""
+"""Bodies that are larger than what libmicrohttpd reads at a time, cut at any place."""
 import array
 import os
 import random
@@ -52,7 +52,7 @@ class LargeBodies(unittest.TestCase):
         self.assertEqual(answer.outputs()["y"][2], expected(x))
 
     def cut(self, connect, seed):
-        """Some requests behind one another, of any size, cut anywhere."""
+        """Sends some requests of random sizes after one another, cut at random places."""
         chance = random.Random(seed)
         tensors = [chance.randbytes(int(2 ** chance.uniform(10, 19.5))) for _ in range(3)]
         stream = b"".join(map(request, tensors))
@@ -83,7 +83,9 @@ class LargeBodies(unittest.TestCase):
                 with connect() as connection:
                     reader = Reader(connection)
                     connection.sendall(stream[:-left])
-                    time.sleep(0.4)  # it is no longer new: whether it has left is looked at
+                    # The connection is now old enough for the server to check whether the client
+                    # has left.
+                    time.sleep(0.4)
                     connection.sendall(stream[-left:])
                     connection.shutdown(socket.SHUT_WR)
                     self.check(reader.final_answer(), x)
@@ -121,8 +123,8 @@ class LargeBodies(unittest.TestCase):
 
 class LongAnswers(unittest.TestCase):
     def test_of_many_pieces(self):
-        # What several threads have printed lies in pieces, some hundreds of them. libmicrohttpd
-        # 0.9.75 aborts the process where their addresses find no room behind the request's head.
+        # The text printed by several threads consists of some hundred pieces. libmicrohttpd 0.9.75
+        # aborts the process if there is no room for their addresses after the request's head.
         count = (4 if SANITIZED else 24) << 20
         tensors = [Tensor("x", "UINT8", [count], b"\1" * count),
                    Tensor.of("x_scale", "FP32", [], [1 / 3])]

@@ -1,5 +1,6 @@
-"""More large requests at once than there is memory for: what fits is answered, one after another,
-who is refused is refused early, small ones do not notice, and nobody holds the others out."""
+"""More large requests at once than there is memory for: the requests that fit are answered one
+after another, the others are refused early, small requests are not affected, and no client can keep
+the others out."""
 import contextlib
 import threading
 import time
@@ -14,7 +15,7 @@ PATIENCE_S = 30 * SLOW
 
 
 def tensors(mebibytes):
-    """The answer has four times as many."""
+    """Returns the tensors of a request whose answer has four times as many bytes."""
     count = mebibytes * MIB
     return [Tensor("x", "UINT8", [count], bytes(count)), Tensor.of("x_scale", "FP32", [], [1])]
 
@@ -24,7 +25,8 @@ def binary(mebibytes):
 
 
 def json_text(mebibytes):
-    """So much text, a quarter of it as tensors, and as much again as FP32."""
+    """Returns a request with that much JSON text. Its tensors have a quarter of the bytes, and its
+    FP32 answer as many as the text."""
     count = mebibytes * MIB // 4
     body = (b'{"inputs":[{"name":"x","datatype":"UINT8","shape":[%d],"data":[' % count
             + b"200," * (count - 1) + b'200]},{"name":"x_scale","datatype":"FP32","shape":[],'
@@ -48,10 +50,11 @@ class Overload(unittest.TestCase):
         return server
 
     def ask_at_once(self, server, request, count):
-        """All but their last bytes first, so that all of them are there. Their answers."""
+        """Sends all requests but their last bytes first, so that the server has all of them.
+        Returns the answers."""
         readers = [Reader(server.connect(PATIENCE_S)) for _ in range(count)]
         for reader in readers:
-            with contextlib.suppress(OSError):  # it is refused already
+            with contextlib.suppress(OSError):  # the server has already refused it
                 reader.connection.sendall(request[:-1])
         answers = []
 
@@ -89,8 +92,8 @@ class Overload(unittest.TestCase):
         self.assertEqual(set(small), {200})
 
     def test_binary(self):
-        # 4 MiB become 20 in all. Some 15 of them fill the memory; of these 11 wait while one is
-        # computed. Without that order, three were answered.
+        # A body of 4 MiB needs 20 MiB in all. About 15 bodies fill the memory; 11 of them wait
+        # while one is computed. Without that order, three requests were answered.
         self.assert_that_what_fits_is_answered(binary(4), 6)
 
     def test_several_loops(self):
@@ -100,7 +103,7 @@ class Overload(unittest.TestCase):
         self.assert_that_what_fits_is_answered(json_text(6), 7)
 
     def test_chunked(self):
-        # Each takes up to 2 MiB more than it has, since nobody knows its end.
+        # Each body reserves up to 2 MiB more than it has, because its length is unknown.
         self.assert_that_what_fits_is_answered(chunked(binary(4)), 4)
 
     def test_half_sent_bodies_hold_nobody_out(self):
@@ -111,7 +114,7 @@ class Overload(unittest.TestCase):
             with contextlib.suppress(OSError):
                 half.sendall(request[:-1000])
         end = time.monotonic() + PATIENCE_S
-        while self.inflight(server) <= 24 * MIB:  # the kernel has some of them yet
+        while self.inflight(server) <= 24 * MIB:  # the kernel still has some of the bytes
             self.assertLess(time.monotonic(), end, "the bodies' halves are not read")
             time.sleep(0.01)
         while (answer := self.ask_at_once(server, request, 1)[0]).status != 200:

@@ -1,4 +1,5 @@
-"""Senders and readers keep a pace, whatever the size; who does not is told, or cut."""
+"""Senders and readers must keep a minimum rate, whatever the size. A client that does not is told,
+or cut off."""
 import contextlib
 import math
 import os
@@ -15,12 +16,12 @@ from samples import DEQUANTIZE
 from tls import TlsTest
 
 MIB = 1 << 20
-PATIENCE_S = 30 * SLOW  # for what should come at once, and will where the machine is busy
+PATIENCE_S = 30 * SLOW  # for what should come at once, and will even on a busy machine
 POST = "POST %s HTTP/1.1\r\nHost: q\r\n" % infer_path(DEQUANTIZE)
 
 
 def large(elements):
-    """A binary request as bytes."""
+    """Returns a binary request with `elements` elements, as bytes."""
     body, headers = binary_request([Tensor("x", "UINT8", [elements], bytes(elements)),
                                     Tensor.of("x_scale", "FP32", [], [2])])
     lines = ["%s: %s" % pair for pair in headers.items()] + ["Content-Length: %d" % len(body)]
@@ -52,7 +53,7 @@ class PaceTest(ServerTest):
             time.sleep(0.05)
 
     def drip(self, reader, drip, pause=0.1):
-        """Sends until there is an answer."""
+        """Sends `drip` every `pause` seconds until there is an answer. Returns the answer."""
         started = time.monotonic()
         reader.connection.settimeout(pause)
         while True:
@@ -101,7 +102,8 @@ class Senders(PaceTest):
         self.assert_error(self.drip(reader, b"a"), 408, "--receive-timeout")
 
     def test_what_a_slow_one_held_is_free(self):
-        """Where this machine keeps us waiting, we are cut off before all is sent, and try again."""
+        """A busy machine may delay the test so that the server cuts us off before everything is
+        sent. The test then tries again."""
         request = large(7 * MIB)
         for _ in range(20):
             reader = self.open()
@@ -114,8 +116,8 @@ class Senders(PaceTest):
         self.wait_until_free()
 
     def test_slow_but_fair(self):
-        """Three times as long as --receive-timeout, and more than --min-rate. Where this machine
-        has kept us waiting, we were not fair, and it is to be tried again."""
+        """Takes three times as long as --receive-timeout, but sends faster than --min-rate. A busy
+        machine may delay the test so that the rate is too low. The test then tries again."""
         request = large(60000)
         for _ in range(20):
             reader = self.open()
@@ -165,8 +167,9 @@ class Senders(PaceTest):
 
 class Stuck(unittest.TestCase):
     def test_a_chunks_line_without_end(self):
-        """It fills libmicrohttpd's buffer, which then turns in circles (0.9.75), or refuses it. The
-        pace's window is 10 s here, in which nobody may keep the loop busy."""
+        """The line fills the buffer of libmicrohttpd, which then loops without progress (0.9.75) or
+        refuses the line. The rate is measured over 10 s here, and the I/O thread must not be busy
+        for that time."""
         server = Server()
         self.addCleanup(server.stop)
         for line in (b"5;" + b"a" * 40000, b"0" * 200000):
@@ -186,13 +189,13 @@ class Readers(PaceTest):
     FLAGS = ("--receive-timeout", "1", "--min-rate", "20000", "--max-body-bytes", "8M")
 
     def wait_for_its_begin(self, connection):
-        """Of an answer that is far larger than what the kernel keeps of it: the server has the rest
-        until it is read, or cut."""
+        """Waits until an answer begins that is far larger than what the kernel keeps of it. The
+        server has the rest until the client reads it or is cut off."""
         ready, _, _ = select.select([connection], [], [], PATIENCE_S)
         self.assertTrue(ready, "no answer")
 
     def check_cut(self, connection):
-        """It reads nothing, and then what is left."""
+        """The client reads nothing until it is cut off, and then the bytes that are left."""
         cut = self.server.refusals("slow_reader")
         request = large(4 * MIB)
         connection.sendall(request)
@@ -203,7 +206,8 @@ class Readers(PaceTest):
         connection.close()
 
     def check_fair(self, connection):
-        """It takes longer than --receive-timeout for all, and gets all."""
+        """The client takes longer than --receive-timeout for the whole answer, and gets all of
+        it."""
         connection.sendall(large(MIB))
         count, started = 0, time.monotonic()
         while count < 4 * MIB:
@@ -227,7 +231,7 @@ class Readers(PaceTest):
         self.check_fair(connection)
 
     def test_trickled_tcp(self):
-        """A few bytes now and then are no pace."""
+        """A few bytes now and then do not keep the minimum rate."""
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect((self.server.host, self.server.port))
@@ -254,7 +258,7 @@ class Readers(PaceTest):
 
 
 class OverTls(TlsTest):
-    """What goes past the HTTP library is encrypted, too."""
+    """Bytes that bypass libmicrohttpd are encrypted, too."""
 
     FLAGS = ("--receive-timeout", "1", "--min-rate", "20000", "--max-body-bytes", "8M")
 
@@ -286,7 +290,7 @@ class OverTls(TlsTest):
 
 
 class Memory(PaceTest):
-    """A head alone holds nothing: what has come counts."""
+    """A head alone reserves no memory: only bytes that have come count."""
 
     FLAGS = ("--max-inflight-bytes", "32M", "--max-body-bytes", "16M", "--min-rate", "0")
 
@@ -300,7 +304,8 @@ class Memory(PaceTest):
         self.wait_until_free()
 
     def test_small_heads_without_bodies(self):
-        """Blocks below 256 KiB count whole, so what these promise is not taken at once."""
+        """Blocks below 256 KiB count as a whole, so the announced bytes are not reserved at
+        once."""
         readers = [self.open() for _ in range(120)]
         for reader, size in zip(readers, (100000, 200000, 255000) * 40):
             head = POST + "Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % size
@@ -317,11 +322,11 @@ class Memory(PaceTest):
         self.assertGreaterEqual(int(answer.headers["Retry-After"]), 1)
 
     def test_full_in_the_middle(self):
-        """Each is asked for its body while there is room for it, and ten of them fill the bound
-        while none is complete. So four are told at least, before their bodies end, also those that
-        have lost their memory when they have sent all but the last byte. The others are answered,
-        or told when there is no room for their outputs; who comes when they have gone is
-        answered."""
+        """The server asks each client for its body while there is room for it. Ten bodies fill the
+        bound before one is complete. At least four clients are therefore told before their bodies
+        end, including clients that have sent all but the last byte and then lost their memory. The
+        others are answered, or told if there is no room for their outputs. A client that comes
+        after these is answered."""
         request = large(3 * MIB)
         head, body = request.split(b"\r\n\r\n", 1)
         waiting = [self.open() for _ in range(14)]
@@ -330,7 +335,7 @@ class Memory(PaceTest):
         for reader in waiting:
             self.assertEqual(reader.answer().status, 100)
         for reader in waiting:
-            with contextlib.suppress(OSError):  # it has been told already
+            with contextlib.suppress(OSError):  # the server has already refused it
                 reader.connection.sendall(body[:-1])
         while len(waiting) > 10:
             ready, _, _ = select.select([reader.connection for reader in waiting], [], [],
@@ -341,7 +346,7 @@ class Memory(PaceTest):
                 waiting.remove(reader)
         self.assertLessEqual(self.inflight(), 32 * MIB)
         for reader in waiting:
-            with contextlib.suppress(OSError):  # it has been told meanwhile, too
+            with contextlib.suppress(OSError):  # the server has refused it meanwhile
                 reader.connection.sendall(request[-1:])
         for reader in waiting:
             answer = reader.answer()
@@ -359,7 +364,8 @@ class Memory(PaceTest):
         piece, count = b"1\r\n \r\n" * 50000, 0
         reader.connection.settimeout(0)
         answer = None
-        while answer is None and count < 400:  # the kernel keeps some that is not yet read
+        # The kernel keeps some bytes that the server has not read yet.
+        while answer is None and count < 400:
             reader.connection.settimeout(30 * SLOW)
             reader.connection.sendall(piece)
             count += 1
@@ -374,7 +380,7 @@ class Memory(PaceTest):
 
 
 class Gone(unittest.TestCase):
-    """Work for a client that has left ends at its next unit."""
+    """Work for a client that has left ends at the next unit."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -382,7 +388,7 @@ class Gone(unittest.TestCase):
         self.path = os.path.join(self.folder.name, "s")
         self.log = Path(self.folder.name, "access.log")
         self.server = Server("--threads", "1", "--access-log", str(self.log),
-                             "--compute-timeout", "1000",  # with a sanitizer, on a busy machine
+                             "--compute-timeout", "1000",  # for a sanitizer on a busy machine
                              listen=("127.0.0.1:0", "unix:" + self.path))
         self.addCleanup(self.server.stop)
 
@@ -391,7 +397,7 @@ class Gone(unittest.TestCase):
         return (metrics[("quantd_workers_busy", ())] + metrics[("quantd_queue_length", ())])
 
     def start(self, connection, batch=4, kernel=31):
-        """By default work for several seconds."""
+        """Sends a request that by default takes several seconds."""
         shapes = {"x": ("UINT8", [batch, 64, 512, 512]), "w": ("INT8", [64, 64, kernel, kernel])}
         tensors = [Tensor(name, kind, shape, bytes(math.prod(shape)))
                    for name, (kind, shape) in shapes.items()]
@@ -407,7 +413,7 @@ class Gone(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline)
 
     def check_ends(self):
-        """In the middle: what comes to its end has no error."""
+        """Checks that the work ends early: a request that is computed to its end logs no error."""
         deadline = time.monotonic() + PATIENCE_S
         while b"onnx.QLinearConv" not in self.log.read_bytes():
             self.assertLess(time.monotonic(), deadline, "it still computes")
@@ -438,7 +444,7 @@ class Gone(unittest.TestCase):
     def test_who_has_only_shut_its_sending_side_gets_its_answer(self):
         reader = Reader(self.server.connect(60))
         self.addCleanup(reader.close)
-        # With a sanitizer, computing is some ten times slower, and in an emulator more.
+        # With a sanitizer, computing is about ten times slower, and in an emulator slower still.
         batch, kernel = (1, 5) if SLOW > 1 else (4, 7)
         self.start(reader.connection, batch, kernel)
         reader.connection.shutdown(socket.SHUT_WR)
@@ -449,7 +455,7 @@ class Gone(unittest.TestCase):
 
 @unittest.skipIf(SANITIZED, "they make calls of their own")
 class Idle(unittest.TestCase):
-    """Connections that do nothing cost nothing."""
+    """Idle connections take no CPU time."""
 
     def test_no_context_switches(self):
         server = Server()
@@ -464,7 +470,7 @@ class Idle(unittest.TestCase):
             return int(lines["voluntary_ctxt_switches"])
 
         counts = []
-        while not counts or counts[-1] > 2:  # what the connects have left to do is done some time
+        while not counts or counts[-1] > 2:  # the last work for the new connections ends some time
             self.assertLess(len(counts), 30, counts)
             before = switches()
             time.sleep(1)

@@ -1,4 +1,5 @@
-"""What libmicrohttpd would answer by itself: ours, as JSON and once."""
+"""Requests that libmicrohttpd would answer by itself: the server sends its own answer, as JSON and
+once."""
 import json
 import re
 import tempfile
@@ -14,7 +15,7 @@ POST = b"POST %s HTTP/1.1\r\nHost: q\r\n" % infer_path(DEQUANTIZE).encode()
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 MANY = b"".join(b"X-%d: %s\r\n" % (i, b"a" * 100) for i in range(1000))
 
-# What comes, and the statuses of which it gets one.
+# What the client sends, and the allowed statuses of the answer.
 REFUSED = {
     "a long first line": (b"GET /%s HTTP/1.1\r\nHost: q\r\n\r\n" % (b"a" * 100000), (414,)),
     "an endless first line": (b"GET /" + b"a" * 200000, (414,)),
@@ -46,7 +47,7 @@ REFUSED = {
 
 
 def fill(before, filler, after, count):
-    """A request of so many bytes."""
+    """Returns a request of `count` bytes."""
     room = count - len(before) - len(after)
     return before + (filler * (room // len(filler) + 1))[:room] + after
 
@@ -55,7 +56,7 @@ GET = b"GET /v2 HTTP/1.1\r\nHost: q\r\nConnection: close\r\n"
 UPLOAD = POST + b"Content-Length: 2\r\nConnection: close\r\n"
 END = b"\r\n\r\n"
 
-# Heads of a given size, and what they get if they are too large.
+# Heads of a given size, and the statuses that they get if they are too large.
 SIZED = {
     "a path": (b"GET /", b"p", b" HTTP/1.1\r\nHost: q\r\nConnection: close" + END, (414, 431)),
     "a query": (b"GET /v2?", b"q", b" HTTP/1.1\r\nHost: q\r\nConnection: close" + END, (414, 431)),
@@ -73,8 +74,8 @@ SIZED = {
 
 
 class Sizes(ServerTest):
-    """Whatever the size of a head, it is answered: our own bound is below libmicrohttpd's memory,
-    which closed without a word where a head left no room in it for the answer's."""
+    """A head of any size is answered. Our bound is below libmicrohttpd's memory. Without it,
+    libmicrohttpd closed without an answer if a head left no room for the answer's head."""
 
     def statuses(self, request):
         connection = self.server.connect(timeout=10)
@@ -120,7 +121,7 @@ class Refusals(ServerTest):
             connection.close()
 
     def check(self, got, statuses, has_body=True):
-        """Exactly one answer, and the end."""
+        """Checks that there is exactly one answer and then the end of the connection."""
         head, _, body = got.partition(b"\r\n\r\n")
         lines = head.decode().split("\r\n")
         match = re.fullmatch(r"HTTP/1\.[01] (\d{3}) [A-Za-z ]+", lines[0])
@@ -189,7 +190,8 @@ class Refusals(ServerTest):
         connection.close()
 
     def test_the_end_comes_at_once(self):
-        """Also behind an answer, when nobody closes for us: it took a second."""
+        """The connection ends at once, also after another answer, even if the client does not
+        close. It used to take a second."""
         def wait():
             connection = self.server.connect(timeout=10)
             begun = time.monotonic()
@@ -212,7 +214,8 @@ class Refusals(ServerTest):
         self.assertEqual(metrics[("quantd_answers_total", (("code", "505"),))], 1)
 
     def test_who_asks_first(self):
-        """No 100, and the end behind the refusal: what the client does next nobody could tell."""
+        """There is no 100, and the connection ends after the refusal, because the server cannot
+        tell whether the client sends the body."""
         target = infer_path(DEQUANTIZE)
         length = "Content-Length: 5"
         for status, method, path, *fields in (
@@ -231,7 +234,8 @@ class Refusals(ServerTest):
                 self.check(self.talk("\r\n".join(lines + ["", ""]).encode()), (status,))
 
     def test_other_protocols_are_not_spoken(self):
-        """Who offers one gets plain HTTP/1.1, and the connection goes on."""
+        """A client that offers another protocol gets plain HTTP/1.1, and the connection stays
+        open."""
         offers = (
             {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c",
              "HTTP2-Settings": "AAMAAABkAAQAAP__"},
@@ -257,8 +261,8 @@ class FullSocket(unittest.TestCase):
     COUNTS = range(16, 80)
 
     def test_the_refusal_finds_room(self):
-        """A body that is too large, behind answers that nobody has read yet. With some number of
-        them the socket is just full; the 413 was lost then."""
+        """A body that is too large follows requests whose answers the client has not read yet. With
+        one of these counts the socket is exactly full; the 413 used to be lost then."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         path = folder.name + "/s"
@@ -287,7 +291,7 @@ def send(connection, request):
     try:
         connection.sendall(request)
     except OSError:
-        pass  # it is refused before its end
+        pass  # the server refuses the request before its end
 
 
 if __name__ == "__main__":

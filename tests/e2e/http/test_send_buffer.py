@@ -1,4 +1,4 @@
-"""What the kernel keeps of an answer for a client that does not read it."""
+"""How much of an answer the kernel keeps for a client that does not read."""
 import fcntl
 import os
 import select
@@ -12,11 +12,11 @@ from pathlib import Path
 
 from quantd import SLOW, Reader, Server, Tensor, binary_request, connect_unix, infer_path
 
-COUNT = 512 << 10  # of a large answer, of 2 MiB
-WIDE_COUNT = 16  # connections whose buffer is larger while they send a large answer
-TCP_BYTES_MAX = 320 << 10, 1088 << 10  # narrow and wide: one packet beyond the limit
+COUNT = 512 << 10  # the elements of a large answer of 2 MiB
+WIDE_COUNT = 16  # connections with a larger buffer while they send a large answer
+TCP_BYTES_MAX = 320 << 10, 1088 << 10  # bytes, narrow and wide: one packet beyond the limit
 UNIX_BYTES_MAX = 80 << 10, 1088 << 10
-LINUX_MAX = Path("/proc/sys/net/core/wmem_max")  # it may grant less than the server wants
+LINUX_MAX = Path("/proc/sys/net/core/wmem_max")  # Linux may grant less than the server wants
 
 
 def request(count=COUNT):
@@ -28,13 +28,13 @@ def request(count=COUNT):
 
 
 def unix_queued(connections):
-    """All that the server has sent to each."""
+    """Returns how many bytes the server has sent that each client has not read."""
     return [struct.unpack("i", fcntl.ioctl(connection, termios.FIONREAD, bytes(4)))[0]
             for connection in connections]
 
 
 def tcp_queued(connections):
-    """In the server's sockets, towards each of these clients."""
+    """Returns how many bytes wait in the server's sockets for each of these clients."""
     queued = {}
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, local, remote, _, queues = line.split()[:5]
@@ -55,7 +55,8 @@ class SendBuffer(unittest.TestCase):
         return connect_unix(self.path, 60)
 
     def most(self, connections, queued, enough):
-        """After an answer that is read, as fast as may be, and one that is not."""
+        """Returns the largest number of queued bytes of each connection, after an answer that the
+        client reads as fast as possible and one that it does not read."""
         for connection in connections:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
             reader = Reader(connection)
@@ -74,7 +75,8 @@ class SendBuffer(unittest.TestCase):
         return most
 
     def check(self, connect, queued, bytes_max):
-        """Some have more, but only so many, and again when those have gone."""
+        """Checks that at most WIDE_COUNT connections have a wide buffer, and the same again when
+        these connections are closed."""
         narrow_bytes_max, wide_bytes_max = bytes_max
         can_be_wide = int(LINUX_MAX.read_text()) >= 512 << 10
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""TLS: what clients we did not write make of it, what reads and writes do over it, and reloads."""
+"""TLS: independent clients, reads and writes over TLS, and reloads of certificates."""
 import http.client
 import os
 import re
@@ -19,13 +19,14 @@ from tls import BODY, MODEL, REQUEST, SCALE, TlsTest, make_certificate
 
 
 def large(count):
-    """(body, headers): so many bytes, of which each becomes a float."""
+    """Returns (body, headers) with `count` bytes, each of which becomes a float."""
     raw = bytes(range(256)) * (count // 256)
     return binary_request([Tensor("x", "UINT8", [len(raw)], raw), SCALE], json_names=("x_scale",))
 
 
 class MemoryClient:
-    """TLS beside its socket: Python's own kind cannot read behind its farewell."""
+    """A TLS client that does its own socket I/O: Python's SSLSocket cannot read after it has sent
+    close_notify."""
 
     def __init__(self, server):
         self.socket = server.connect_tcp()
@@ -39,7 +40,8 @@ class MemoryClient:
             self.socket.sendall(data)
 
     def step(self, call, *arguments):
-        """Until it wants no more of the server's bytes. None: the server has closed."""
+        """Runs a call of the TLS session until it needs no more bytes from the server. Returns its
+        result, or None if the server has closed."""
         while True:
             try:
                 result = call(*arguments)
@@ -60,7 +62,7 @@ class MemoryClient:
         try:
             self.session.unwrap()
         except ssl.SSLError:
-            pass  # the server's own has not come yet
+            pass  # the server's close_notify has not come yet
         self.flush()
         self.socket.shutdown(socket.SHUT_WR)
 
@@ -133,7 +135,8 @@ class Tls(TlsTest):
         self.assert_served()
 
     def test_a_handshake_has_a_deadline(self):
-        # Nothing, half a greeting, and one that drips: all are gone after --receive-timeout.
+        # Three clients: one sends nothing, one sends half a ClientHello, and one sends its bytes
+        # slowly. The server closes all of them after --receive-timeout.
         hello = self.client_hello()
         silent, half, drip = [self.server.connect_tcp() for _ in range(3)]
         half.sendall(hello[:100])
@@ -152,7 +155,7 @@ class Tls(TlsTest):
                 ended = time.monotonic() - started
                 break
         self.assertIsNotNone(ended)
-        self.assertLess(ended, 20 * SLOW)  # all of it takes 50 s
+        self.assertLess(ended, 20 * SLOW)  # sending all bytes would take 50 s
         self.assertEqual((receive_all(silent), receive_all(half)), (b"", b""))
         for connection in (silent, half, drip):
             connection.close()
@@ -164,7 +167,7 @@ class Tls(TlsTest):
 
         half = self.server.connect_tcp()
         half.sendall(self.client_hello()[:100])
-        self.assert_served()  # so that it has been seen
+        self.assert_served()  # so the server has read the bytes of `half`
         before = cpu_s()
         time.sleep(0.5)
         self.assertLess(cpu_s() - before, 0.25)
@@ -211,8 +214,8 @@ class Tls(TlsTest):
         return sorted(seconds)
 
     def test_the_first_request_does_not_wait_for_an_acknowledgement(self):
-        """40 ms each, where the client's system may wait for it. A busy machine may be as slow for
-        a while, so we try again."""
+        """A delayed acknowledgement of the client's system would cost 40 ms for each request. A
+        busy machine may be as slow for a while, so the test tries again."""
         for _ in range(30):
             if self.seconds_of_first_requests()[5] < 0.03:
                 return
@@ -266,7 +269,7 @@ class Tls(TlsTest):
         while len(received) < 4 << 20:
             received += connection.recv(1000 if len(received) < 100000 else 1 << 20)
             if len(received) < 20000:
-                time.sleep(0.02)  # the server has long run into a full socket
+                time.sleep(0.02)  # the server has long met a full socket
         head, received = bytes(received).split(b"\r\n\r\n", 1)
         length = int(re.search(rb"Content-Length: (\d+)", head).group(1))
         while len(received) < length:
@@ -287,8 +290,8 @@ class Tls(TlsTest):
         reader.close()
 
     def test_uploads_of_clients_that_then_shut_their_sending_side(self):
-        """The last records are larger than what the library reads at a time beside a large head,
-        and come after a pause: by then the server looks for clients that have left."""
+        """The last records are larger than what libmicrohttpd reads at a time after a large head.
+        They come after a pause, when the server already checks whether clients have left."""
         body, headers = large(1 << 20)
         lines = ["%s: %s" % pair for pair in headers.items()]
         for pads, chunked in ((0, False), (20, False), (0, True), (20, True)):
@@ -314,7 +317,7 @@ class Tls(TlsTest):
                 reader.close()
 
     def test_a_farewell_behind_an_upload(self):
-        """close_notify says that the client sends no more, and not that it does not read."""
+        """close_notify says that the client sends no more. The client may still read."""
         body, headers = large(1 << 20)
         client = MemoryClient(self.server)
         client.send(raw_infer(MODEL, body, headers))
@@ -322,7 +325,7 @@ class Tls(TlsTest):
         answer = client.receive_all()
         client.close()
         head, rest = answer.split(b"\r\n\r\n", 1)
-        while head.startswith(b"HTTP/1.1 100 "):  # of a machine on which it takes long
+        while head.startswith(b"HTTP/1.1 100 "):  # a slow machine may send these
             head, rest = rest.split(b"\r\n\r\n", 1)
         self.assertTrue(head.startswith(b"HTTP/1.1 200 "), head[:200])
         self.assertEqual(len(rest), int(re.search(rb"\nContent-Length: (\d+)", head).group(1)))
@@ -335,7 +338,8 @@ class Tls(TlsTest):
         before = self.server.open_fds()
         for sent, read in ((b"", 0), (head[:30], 0), (head, 0), (head + body[:9], 0),
                            (head + body, 0), (head + body, 9), (head + body, 99999)):
-            for how in (b"\1\0\0\0\0\0\0\0", None):  # a reset, and an end without a farewell
+            # A reset, and an end of the stream without close_notify.
+            for how in (b"\1\0\0\0\0\0\0\0", None):
                 connection = self.server.connect()
                 connection.sendall(sent)
                 if read:
@@ -424,7 +428,7 @@ class Reload(TlsTest):
     def test_new_connections_get_the_new_one(self):
         old = self.connect_trusting("one")
         self.assertEqual(exchange(old, "GET", "/v2").status, 200)
-        half = self.server.connect_tcp()  # accepted before, and greets afterwards
+        half = self.server.connect_tcp()  # accepted before the reload, handshake after it
         self.assert_served()
         for name, other in (("two", "one"), ("one", "two")) * 3:
             self.use(name)
@@ -500,7 +504,7 @@ class BesideUnix(TlsTest):
                  "127.0.0.1:%d" % server.port], capture_output=True, text=True,
                 timeout=20 * SLOW, check=False)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
-            # And it drains with connections of both kinds.
+            # The server also drains with connections of both kinds.
             client = server.client()
             self.assertEqual(exchange(client, "GET", "/v2").status, 200)
             server.stop()
@@ -543,14 +547,14 @@ class BadStarts(StartTest):
 
 
 class Warnings(unittest.TestCase):
-    """Of addresses that other hosts may reach."""
+    """Warnings about addresses that other hosts may reach."""
 
     USE, CLEAR = "everybody who reaches this address may use it", "come here in the clear"
 
     def log(self, *flags, listen):
         server = Server(*flags, listen=listen)
         server.get("/v2/health/live")
-        # All tests may run under a mask of the CPU, of which the server warns, too.
+        # The tests may run under a mask of the CPU, and the server warns of that, too.
         return "".join(line for line in server.stop().splitlines(True) if "QK_CPU" not in line)
 
     def test_without_tokens(self):

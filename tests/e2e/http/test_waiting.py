@@ -1,4 +1,5 @@
-"""How long a request may wait, how long the end may take, and how much an answer may be."""
+"""Bounds on how long a request may wait, how long a shutdown may take, and how large an answer may
+be."""
 import math
 import select
 import socket
@@ -24,7 +25,7 @@ def request_of(body, headers):
 
 
 def long_request(**parameters):
-    """A convolution that takes far longer than any test waits for it, in short units."""
+    """Returns a convolution of short units that takes far longer than any test waits."""
     shapes = {"x": ("UINT8", [1, 64, 16, 16]), "w": ("INT8", [64, 64, 63, 63])}
     tensors = [Tensor(name, kind, shape, bytes(math.prod(shape)))
                for name, (kind, shape) in shapes.items()]
@@ -40,7 +41,7 @@ class Waiting(unittest.TestCase):
         self.addCleanup(lambda: self.server.terminated or self.server.stop())
 
     def begin(self, request):
-        """Sends it, and waits until the only worker has it."""
+        """Sends a request, and waits until the only worker has it."""
         reader = Reader(self.server.connect())
         self.addCleanup(reader.close)
         reader.connection.sendall(request)
@@ -92,8 +93,9 @@ class Waiting(unittest.TestCase):
 
 class TheEnd(unittest.TestCase):
     def test_answers_arrive_although_more_requests_do(self):
-        """Closing with requests in the socket that nobody has read would reset the client, whose
-        kernel then throws away answers that it has, and ours those that it has not sent."""
+        """If the server closed with unread requests in its socket, the kernel would reset the
+        connection. The client's kernel then discards answers that have come, and ours discards
+        answers that it has not sent."""
         server = Server()
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -120,14 +122,14 @@ class TheEnd(unittest.TestCase):
         try:
             client.sendall(requests)
         except OSError:
-            pass  # the server has ended
+            pass  # the server has closed
 
 
 class AnswersBound(ServerTest):
-    """An answer may have 64 MiB, and 16 times what the request has brought."""
+    """An answer may have 64 MiB plus 16 times the bytes of the request."""
 
     def grow(self, pad):
-        """One number, of which (1 + 2 pad) squared become."""
+        """Sends one number, which becomes (1 + 2 pad) squared numbers."""
         body, headers = binary_request(conv_tensors([1], [1, 1, 1, 1], [1], [1, 1, 1, 1]),
                                        {"pads": [pad] * 4})
         return self.server.infer(CONV, body, headers=headers)

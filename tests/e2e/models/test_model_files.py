@@ -1,5 +1,5 @@
-"""Files of models as users have them: other names, other things in their place, base64 as other
-programs write it, and trees of links."""
+"""Model files as users have them: other names, files of other formats, base64 as other programs
+write it, and trees of links."""
 import base64
 import json
 import os
@@ -12,7 +12,7 @@ LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\
 
 
 class NamesInCalls(ModelTest):
-    """default_model_filename beside the files of a call."""
+    """default_model_filename for the files of a call."""
 
     def load(self, config, *names):
         files = {"file:1/" + name: conv_file(WEIGHTS) for name in names}
@@ -33,7 +33,7 @@ class NamesInCalls(ModelTest):
         self.assert_convolves("layer", [3, 1])
 
     def assert_shown(self, path, name):
-        """The configuration has the name, and is returned."""
+        """Checks that the configuration has the name, and returns the configuration."""
         config = self.server.get("/v2/models/%s/config" % path).json()
         self.assertEqual(config["default_model_filename"], name)
         return config
@@ -108,7 +108,8 @@ class NamesInFolders(RepositoryTest):
 
 
 class InItsPlace(RepositoryTest):
-    """What is no ONNX file is called by its name; test_foreign.c has all of them."""
+    """The error names the format of a file that is no ONNX file; test_foreign.c tests all of
+    them."""
 
     THINGS = ((LFS, "a Git LFS pointer"), (b"<!DOCTYPE html><html>", "an HTML page"),
               (b"PK\x03\x04" + bytes(26) + b"data.pkl", "a PyTorch file"),
@@ -137,13 +138,14 @@ class InItsPlace(RepositoryTest):
 
 
 class Links(RepositoryTest):
-    """A cache of models is a tree of links, as that of Hugging Face: its snapshots have links to
+    """A cache of models is a tree of links, like that of Hugging Face: its snapshots are links to
     blobs, and the repository has links to snapshots."""
 
     ALLOW = ("--allow-repository-links", "on")
 
     def cache(self, path, blob, data):
-        """A file in the cache, which lies beside the repository, replaced at once."""
+        """Writes a file into the cache, which lies beside the repository, and replaces its link in
+        one step. Returns the link."""
         blobs = self.folder.parent / "cache" / "blobs"
         blobs.mkdir(parents=True, exist_ok=True)
         (blobs / blob).write_bytes(data)
@@ -210,24 +212,24 @@ class Links(RepositoryTest):
         self.link("layer/1/model.onnx", self.cache("a1/model.onnx", "4d7a", conv_file(WEIGHTS)))
         self.start("--model-control-mode", "poll", "--repository-poll-secs", "1", *self.ALLOW)
         self.assert_convolves("layer", WEIGHTS)
-        self.cache("a1/model.onnx", "5e8b", conv_file([2, 1]))  # the snapshot's link
+        self.cache("a1/model.onnx", "5e8b", conv_file([2, 1]))  # replaces the snapshot's link
         self.wait_for(lambda: self.ask("layer", [1, 0, 0]).json()["outputs"][0]["shape"][2] == 2)
-        self.write("../cache/blobs/5e8b", conv_file([1, 2, 3]))  # the blob itself
+        self.write("../cache/blobs/5e8b", conv_file([1, 2, 3]))  # replaces the blob itself
         self.wait_for(lambda: self.ask("layer", [1, 0, 0]).json()["outputs"][0]["shape"][2] == 1)
         self.assert_convolves("layer", [1, 2, 3])
 
 
 class Base64(ModelTest):
-    """Triton's server takes what libb64 reads."""
+    """The server accepts everything that libb64 reads, as Triton's does."""
 
     def load_text(self, text):
         return self.post("layer", "load", {"parameters": {"file:1/model.onnx": text}})
 
     def test_as_other_programs_write_it(self):
-        weights = [1, 2, 3, 4, 5] * 40  # two lines of MIME and more
+        weights = [1, 2, 3, 4, 5] * 40  # more than two lines of MIME
         for more in range(3):  # with all lengths of padding
             data = conv_file(weights[:200 - more])
-            mime = base64.encodebytes(data).decode()  # as Python's email and openssl
+            mime = base64.encodebytes(data).decode()  # as Python's email and openssl do
             plain = base64.b64encode(data).decode()
             wide = "\r\n".join(plain[i:i + 65] for i in range(0, len(plain), 65))
             for text in (mime, mime.replace("\n", "\r\n"), plain.rstrip("="), wide,

@@ -1,4 +1,4 @@
-"""Models that are loaded by calls."""
+"""Models that calls load."""
 import json
 import struct
 import threading
@@ -15,7 +15,7 @@ ROW = Tensor.of("x", "UINT8", [1, 1, 20], list(range(20)))
 
 
 class Sources(ModelTest):
-    """What a model can be made of, and that it then is one like any other."""
+    """The sources of a model, all of which make a model like any other."""
 
     def tearDown(self):
         self.post("layer", "unload")
@@ -73,7 +73,7 @@ class Sources(ModelTest):
                                             "shape": [1, 1, -1]}])
 
     def shapes(self):
-        """What metadata and configuration say of the output."""
+        """Returns the output's shape, which metadata and configuration must both have."""
         shape = self.server.get("/v2/models/layer").json()["outputs"][0]["shape"]
         config = self.server.get("/v2/models/layer/config").json()
         self.assertEqual(config["output"][0]["dims"], shape)
@@ -100,7 +100,7 @@ class Sources(ModelTest):
                           "fit in D1, got 2")
 
     def test_request_without_a_declaration(self):
-        # x_zero_point leaves one datatype for x.
+        # x_zero_point leaves only one possible datatype for x.
         self.assert_done(self.post("layer", "load", kept_request(WEIGHTS, model_version="10")))
         self.assert_convolves("layer", WEIGHTS)
         tree = self.server.get("/v2/models/layer").json()
@@ -358,7 +358,7 @@ class Life(ModelTest):
             self.post(name, "unload")
 
     def test_a_thousand_reloads_under_load(self):
-        """No request fails, and each answer is whole: of one model or of the other."""
+        """No request fails, and each answer is entirely that of one of the two models."""
         files = [conv_file([1, 2]), conv_file([2, 1])]
         expected = [convolve(list(range(20)), weights) for weights in ([1, 2], [2, 1])]
         body = json.dumps(json_request([ROW])).encode()
@@ -437,7 +437,7 @@ class Life(ModelTest):
         self.assertEqual(len(done), 12)
 
     def large_file(self):
-        """Takes a while: 2048 filters of 3 * 2048 weights, 12 MB."""
+        """Returns a file that takes long to load: 2048 filters of 3 * 2048 weights, 12 MB."""
         return conv_file([1] * 3 * 2048 * 2048, dims=(1, 2048, "length"), w_dims=[2048, 2048, 3])
 
     def test_unload_takes_back_a_load_under_way(self):
@@ -481,7 +481,8 @@ class Life(ModelTest):
 
         run_threads([load, lambda: watch("live", self.assert_alive),
                      lambda: watch("infer", lambda: self.assert_convolves("other", WEIGHTS))])
-        # Who has to wait for each of the three is answered a few times alone.
+        # A client that had to wait for the end of each of the three loads would get only a few
+        # answers.
         self.assertGreater(meanwhile["live"], 30)
         self.assertGreater(meanwhile["infer"], 30)
 
@@ -528,7 +529,7 @@ class Bounds(ModelTest):
         answer = self.load_files("layer", model_onnx=self.file(20))
         self.assert_error(answer, 413, "--max-model-bytes", "bytes are missing")
         self.assertEqual(self.server.metric_once(0, "quantd_model_bytes"), 0)
-        # Each of its parts would fit, and nobody else has anything.
+        # Each file alone would fit, and no other model holds memory.
         files = {"file:%d/model.onnx" % version: self.file(3) for version in range(1, 8)}
         answer = self.load_named("layer", {"version_policy": {"all": {}}}, files)
         self.assert_error(answer, 413, "--max-model-bytes", "and others 0")

@@ -1,4 +1,4 @@
-"""ONNX files as models: what is computed, and files made to hurt."""
+"""ONNX files as models: the results of their operators, and files made to harm the server."""
 import base64
 import json
 import random
@@ -39,7 +39,7 @@ class Files(ServerTest):
         return answer.outputs()
 
     def assert_good(self):
-        """The model of GOOD is there."""
+        """Checks that the model of GOOD is loaded."""
         self.assertEqual(self.ask(Tensor.of("x", "UINT8", [3], [0, 129, 255])),
                          {"y": ("FP32", [3], struct.pack("<3f", -64, 0.5, 63.5))})
 
@@ -65,7 +65,7 @@ class Computes(Files):
                                    "x": ("UINT8", [2, 1], b"\x81\0")})
 
     def test_constants_come_with_the_request(self):
-        """As in ONNX's own node tests."""
+        """The constants are inputs, as in ONNX's own node tests."""
         late = node("DequantizeLinear", ["x", "s"], ["y"], axis=0)
         self.assert_loads(model(13, [late], [], [X, value_info("s", FLOAT, ["k"])], [Y]))
         for scale in (0.5, 4):
@@ -83,14 +83,14 @@ class Computes(Files):
         self.assert_good()
 
     def test_a_file_in_pieces(self):
-        """protobuf joins fields that come twice, so files can be appended to."""
+        """protobuf merges fields that appear twice, so bytes can be appended to a file."""
         graph = message((5, SCALE))
         self.assert_loads(model(13, [DEQUANTIZE], [ZERO], [X], [Y]) + message((7, graph)))
         self.assert_good()
 
 
 class Refused(Files):
-    """What was there before stays, whatever comes."""
+    """Whatever file comes, the model loaded before stays."""
 
     def setUp(self):
         self.assert_loads(GOOD)
@@ -125,7 +125,7 @@ class Refused(Files):
         self.assert_refused(self.file([node("DequantizeLinear", ["y", "s"], ["y"])]))
 
     def test_dims(self):
-        """More than there is, negative ones, and products beyond 64 bits."""
+        """More elements than there are bytes, negative sizes, and products beyond 64 bits."""
         for dims, words in (([1 << 40], "raw_data"), ([1 << 62, 1 << 62], "overflows"),
                             ([-1], "dims[0]"), ([1] * 33, "at most 32")):
             weights = tensor("w", INT8, dims, (9, b"\1"))
@@ -151,7 +151,7 @@ class Refused(Files):
                             "FP32")
 
     def test_shapes(self):
-        """Those that the file declares and those that its nodes make of them."""
+        """The shapes that the file declares must be those that its nodes give."""
         for x, y, words in (([2, 3], [2, 4], ["expected [2,3]", "got [2,4]"]),
                             (["n", 3], [2, 4], ["expected [-1,3]", "got [2,4]"]),
                             (["n", 3], ["n"], ["expected [-1,3]", "got [-1]"])):
@@ -168,7 +168,8 @@ class Refused(Files):
         levels = 1 << 20
         inner, pieces = 0, []
         for level in range(levels):
-            tag = (b"\x32", b"\x0a", b"\x2a")[level % 3]  # g in an attribute in a node in a graph
+            # The field g of an attribute of a node of a graph.
+            tag = (b"\x32", b"\x0a", b"\x2a")[level % 3]
             size, length = b"", inner
             while True:
                 size += bytes([length & 0x7F | (0x80 if length >= 0x80 else 0)])
@@ -186,7 +187,7 @@ class Refused(Files):
 
     @unittest.skipIf(SANITIZED, "sanitizers keep what is freed")
     def test_bombs(self):
-        """Two bytes each, of which protobuf makes a hundred."""
+        """Each element has two bytes, and takes a hundred once protobuf has parsed it."""
         self.assert_good()
         before = self.server.rss_bytes()
         for field in (1, 5, 11, 12, 15):
@@ -197,7 +198,7 @@ class Refused(Files):
         self.assertLess(self.server.rss_bytes(), before + 80 * MIB)
 
     def test_flipped_bits(self):
-        """Whatever comes of it is an answer."""
+        """Every flipped bit gets an answer."""
         dice = random.Random(12)
         loaded = 0
         for _ in range(300):

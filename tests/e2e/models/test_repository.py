@@ -1,4 +1,4 @@
-"""Models that lie in a repository: loaded at start, by name, or as they change."""
+"""Models in a repository: loaded at the start, by name, or when they change."""
 import json
 import os
 import shutil
@@ -162,7 +162,7 @@ class AtStart(RepositoryTest):
             self.assertIn("bad", line, make.__name__)
             if make.__name__.startswith("link"):
                 self.assertIn("where it is looked for", line)
-            if make is loop:  # in an emulator without openat2, each link is refused
+            if make is loop:  # an emulator without openat2 refuses each link
                 self.assertRegex(line, "got a loop of links|where it is looked for")
             server = Server("--model-repository", str(self.folder), "--exit-on-error", "off")
             self.server = server
@@ -191,7 +191,7 @@ class AtStart(RepositoryTest):
         (self.folder / "m/2").symlink_to("missing")
         self.assertIn("m/2: expected a folder, got a link to nothing", self.fail_to_start())
         (self.folder / "m/2").unlink()
-        (self.folder / "m/notes").symlink_to("missing")  # is no version
+        (self.folder / "m/notes").symlink_to("missing")  # not a version
         (self.folder / "gone").symlink_to("missing")
         self.assertIn("gone: expected a folder, got a link to nothing", self.fail_to_start())
         self.start("--exit-on-error", "off")
@@ -218,7 +218,7 @@ class AtStart(RepositoryTest):
             time.sleep(seconds)
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=20 * SLOW)
-            # Before its handlers stand, the signal ends it as it ends any process.
+            # Before the server has installed its handlers, the signal ends it as any process.
             self.assertIn(process.returncode, (0, -signal.SIGTERM))
 
 
@@ -252,12 +252,12 @@ class ByName(RepositoryTest):
         self.start()
         self.assert_done(self.post("a", "load"))
         self.assert_convolves("a", [2, 2])
-        # A configuration without files goes with the folder's.
+        # A configuration without files is applied to the folder's files.
         body = {"parameters": {"config": json.dumps({"version_policy": {"all": {}}})}}
         self.assert_done(self.post("a", "load", body))
         self.assert_convolves("a", WEIGHTS, 1)
         self.assert_convolves("a", [2, 2], 2)
-        # Files in the call come before those of the folder.
+        # Files in the call take precedence over the folder's.
         self.assert_done(self.load_files("a", "{}", model_onnx=conv_file([3, 3])))
         self.assert_convolves("a", [3, 3])
         self.write("a/3/model.onnx", conv_file([4, 4]))
@@ -275,7 +275,7 @@ class ByName(RepositoryTest):
                                               "reason": "the repository has no folder z"}])
 
     def test_as_many_models_as_there_may_be(self):
-        """64 versions is what one name may have."""
+        """One name may have 64 versions."""
         request = json.dumps(kept_request(WEIGHTS))
         for i in range(16):
             self.write("m%d/config.json" % i, '{"version_policy": {"all": {}}}')
@@ -387,7 +387,7 @@ class Polling(RepositoryTest):
         self.start("--max-model-bytes", "1M")
         for name in names:
             self.write(name + "/1/model.onnx", conv_file([1] * 300000, w_dims=[300, 1, 1000]))
-        found = []  # by one answer of the index: the server tries again soon
+        found = []  # kept from one answer of the index, because the server soon tries again
 
         def look():
             found.extend(name for name in names for entry in self.entries(name)

@@ -1,4 +1,4 @@
-"""Everything that is asked with GET, and how wrong paths and methods are refused."""
+"""All GET requests, and how wrong paths and methods are refused."""
 import json
 import unittest
 
@@ -7,7 +7,8 @@ from samples import CONV, DEQUANTIZE, dequantize_json
 
 OPERATORS = (DEQUANTIZE, CONV)
 
-# The 13 fixed-size names that perf_analyzer knows; any other makes it call the shape dynamic.
+# The 13 names of fixed-size datatypes that perf_analyzer knows. It calls the shape of any other
+# dynamic.
 KNOWN_DATATYPES = {"BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
                    "FP16", "BF16", "FP32", "FP64"}
 
@@ -34,7 +35,7 @@ class Endpoints(ServerTest):
         self.assertIsInstance(tree["extensions"], list)
         self.assertIn("binary_tensor_data", tree["extensions"])
         self.assertIn("parameters", tree["extensions"])
-        # perf_analyzer polls a statistics endpoint if this is advertised.
+        # perf_analyzer polls a statistics endpoint if the server advertises one.
         for extension in ("statistics", "system_shared_memory"):
             if extension in tree["extensions"]:
                 path = {"statistics": "/v2/models/stats",
@@ -113,7 +114,7 @@ class Endpoints(ServerTest):
             self.assert_error(self.server.request("POST", "/v2/repository/index", body), 400)
 
     def test_shared_memory_is_not_there(self):
-        # perf_analyzer unregisters all regions of both kinds, whatever it was asked to do.
+        # perf_analyzer unregisters all regions of both kinds, whatever its options are.
         for kind in ("systemsharedmemory", "cudasharedmemory"):
             for path in ("/v2/%s/unregister", "/v2/%s/region/r/unregister"):
                 self.assertEqual(self.server.request("POST", path % kind).status, 200)

@@ -1,4 +1,4 @@
-"""Every example (see examples.py), over HTTP."""
+"""Sends every example (see examples.py) over HTTP."""
 import unittest
 
 from elements import same_bits, to_raw
@@ -22,7 +22,7 @@ class Examples(ServerTest):
         return exchange(self.client, "POST", path, body, headers)
 
     def send(self, example):
-        """The example as it says."""
+        """Sends the example unchanged."""
         body, headers = example_request(example)
         return self.post(example, body, headers)
 
@@ -57,7 +57,8 @@ class Examples(ServerTest):
                 self.assert_ok(self.send(example), example["expect"])
 
     def test_good_with_every_tensor_binary(self):
-        """The same tensors behind the JSON, and the answer's too: the same bytes must come."""
+        """Sends the same tensors as binary data, and gets binary outputs. The bytes must be the
+        same."""
         done = 0
         for name, example in load_examples("ok_").items():
             tensors = plain_tensors(example)
@@ -84,7 +85,7 @@ class Examples(ServerTest):
 
 
 def plain_tensors(example):
-    """Its inputs as tensors; None if it is not all JSON data."""
+    """Returns the inputs of an example as tensors, or None if they are not all JSON data."""
     request = example.get("request")
     if request is None or any(not isinstance(tensor.get("data"), (list, int, float))
                               for tensor in request["inputs"]):

@@ -1,5 +1,5 @@
-"""Triton's extensions as clients use them beyond the protocol: raw binary requests, parameters of
-nobody, and names as long as converters make them."""
+"""Triton's extensions as clients use them beyond the protocol: raw binary requests, unknown
+parameters, and names as long as converters make them."""
 import gzip
 import json
 import struct
@@ -19,7 +19,7 @@ def scale_of(value):
 
 
 def dequantize_file(dims=(3,), outputs=("y",), x="x"):
-    """Each output is x / 2."""
+    """Returns a file whose outputs are all x / 2."""
     nodes = [node("DequantizeLinear", [x, "scale"], [y]) for y in outputs]
     return model(13, nodes, [scale_of(0.5)], [value_info(x, UINT8, dims)],
                  [value_info(y, FLOAT, dims) for y in outputs])
@@ -126,7 +126,7 @@ class RawRequests(ModelTest):
             self.assert_error(answer, 400, "malformed JSON at byte 0", LENGTH + ": 0")
 
     def test_a_request_that_is_kept(self):
-        """x has no shape, and the convolution wants three dimensions."""
+        """x has no shape, but the convolution expects three dimensions."""
         self.assert_done(self.post("raw", "load", kept_request([1, 2, 1])))
         self.assertEqual(self.server.get("/v2/models/raw").json()["inputs"][0]["shape"], [-1])
         self.assert_error(self.ask_raw(bytes(8)), 400, "x: ", "[8]")
@@ -181,7 +181,7 @@ class LongNames(ModelTest):
     LONGEST = 4096
 
     def names(self, count, length):
-        """They differ only at the end."""
+        """Returns `count` names of `length` bytes that differ only at the end."""
         return [("Model/Block_ä\"\\/" + "x" * length)[:length - 4] + "%03d" % i
                 for i in range(count)]
 
@@ -211,7 +211,7 @@ class LongNames(ModelTest):
                                          model_onnx=dequantize_file((2,), outputs, x)))
 
     def test_refusals_are_whole(self):
-        """The name is cut, and what was expected and what came is not."""
+        """The error cuts off the name, but has all of the expected and the actual value."""
         x, = self.names(1, 3000)
         self.assert_done(self.load_files("long", model_onnx=dequantize_file((2,), ["y"], x)))
         good = Tensor.of(x, "UINT8", [2], [1, 2])
@@ -237,7 +237,7 @@ class LongNames(ModelTest):
         outputs = self.names(18, 4000)
         answer = self.load_files("long", model_onnx=dequantize_file((2,), outputs))
         self.assert_error(answer, 400, "expected at most 65536 bytes together, got 72001")
-        most = self.names(31, 2114)  # and "x", and so 65,535 bytes
+        most = self.names(31, 2114)  # 65,535 bytes together with "x"
         self.assert_done(self.load_files("long", model_onnx=dequantize_file((2,), most)))
         wanted = [{"name": name} for name in most]
         row = Tensor.of("x", "UINT8", [2], [1, 2])

@@ -1,4 +1,4 @@
-"""Inference requests: what is accepted, what comes back, and what is refused with which words."""
+"""Inference requests: which are accepted, what they return, and which errors the others get."""
 import json
 import struct
 import unittest
@@ -29,7 +29,7 @@ class Json(InferTest):
         tree = answer.json()
         self.assertEqual((tree["model_name"], tree["model_version"]), (DEQUANTIZE, "13"))
         self.assertNotIn("id", tree)
-        # The C++ client takes `parameters` on an output for the announcement of binary data.
+        # The C++ client takes `parameters` on an output for an announcement of binary data.
         self.assertEqual(set(tree["outputs"][0]), {"name", "datatype", "shape", "data"})
         self.assertEqual(tree["outputs"][0]["data"], DEQUANTIZED)
 
@@ -118,7 +118,8 @@ class Json(InferTest):
             self.assert_refused(body, "x_scale")
 
     def test_floats_round_once(self):
-        # Halfway cases of decimal to binary32 that go wrong by way of a double.
+        # Decimals halfway between two binary32 numbers, which a conversion by way of a double
+        # rounds wrongly.
         for text, bits in (("0.1", 0x3dcccccd), ("1.00000017881393432617187499", 0x3f800001),
                            ("1.00000017881393432617187500", 0x3f800002),
                            ("1.00000017881393432617187501", 0x3f800002),
@@ -166,7 +167,7 @@ class Json(InferTest):
         self.assert_refused(spoiled("x", datatype=None), "x", "datatype")
         for known in ("BOOL", "INT64", "FP64", "BYTES", "FP32"):
             self.assert_refused(spoiled("x", datatype=known), "x", known, "UINT8")
-        # FP16 is no scale of version 13, whatever the encoding.
+        # Version 13 takes no FP16 as scale, whatever the encoding.
         answer = self.server.infer(DEQUANTIZE, spoiled("x_scale", datatype="FP16"), version=13)
         self.assert_error(answer, 400, "x_scale", "FP16")
         self.assert_refused(spoiled("x_zero_point", datatype="INT8", data=[0]), "x_zero_point")
@@ -279,7 +280,8 @@ class Json(InferTest):
         self.assert_error(answer, 400)
 
     def test_repeated_keys(self):
-        # Some JSON readers take the first, some the last: do one of the two, or refuse.
+        # Some JSON readers take the first value, and some the last. The server must do one of the
+        # two, or refuse.
         body = '{"inputs": [], ' + json.dumps(dequantize_json())[1:]
         self.assertIn(self.server.infer(DEQUANTIZE, body).status, (200, 400))
         self.assert_alive()
@@ -315,7 +317,7 @@ class Binary(InferTest):
                                  headers={"Inference-Header-Content-Length": value})
 
     def announced(self, **sizes):
-        """dequantize_json with binary sizes instead of data for the named inputs."""
+        """Returns dequantize_json with binary sizes instead of data for the named inputs."""
         request = dequantize_json()
         for tensor in request["inputs"]:
             if tensor["name"] in sizes:
@@ -445,7 +447,7 @@ class Binary(InferTest):
         self.assert_error(answer, answer.status)
 
     def test_unaligned_tensors(self):
-        # Blobs have no padding: the scale starts at any address.
+        # Binary data has no padding, so the scale may start at any address.
         for length in range(1, 9):
             x = Tensor("x", "UINT8", [length], bytes(range(length)))
             answer = self.post([x, Tensor.of("x_scale", "FP32", [1], [0.25])])

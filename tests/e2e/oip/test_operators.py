@@ -1,5 +1,5 @@
-"""A few calls of each operator with results that can be worked out by hand, in each form that a
-tensor can have. tests/conformance has the thousands against the references."""
+"""A few calls of each operator with results that can be computed by hand, in each form that a
+tensor can have. tests/conformance has thousands of comparisons with the references."""
 import json
 import unittest
 
@@ -13,7 +13,8 @@ TENSORFLOW = "tensorflow.Dequantize"
 
 class OperatorTest(ServerTest):
     def check(self, model, version, tensors, parameters, want):
-        """want: (datatype, shape, numbers). As JSON, as bytes, and as bytes that UINT8 carries."""
+        """Sends a call as JSON, as bytes, and as bytes declared as UINT8. want: (datatype, shape,
+        numbers)."""
         carried = [Tensor(t.name, "UINT8", [len(t.raw)], t.raw) for t in tensors]
         meaning = dict(parameters)
         for tensor in tensors:
@@ -121,7 +122,7 @@ class QuantizeLinear(OperatorTest):
         self.check(QUANTIZE, version, tensors, parameters, want)
 
     def test_integers(self):
-        # Ties to even, before 1 is added.
+        # Ties are rounded to even before 1 is added.
         for version, datatype, low, high in (("10", "UINT8", 0, 255), ("10", "INT8", -128, 127),
                                              ("21", "UINT16", 0, 65535),
                                              ("21", "INT16", -32768, 32767), ("21", "UINT4", 0, 15),
@@ -150,7 +151,8 @@ class QuantizeLinear(OperatorTest):
         self.quantize("21", ("FP32", [1], [3]), ("FP32", [], [1]), ("UINT8", [1], [3]))
 
     def test_precision(self):
-        # FP16 has no 2049. Without `precision`, the division has the datatype of y_scale.
+        # FP16 cannot represent 2049. Without `precision`, the division uses the datatype of
+        # y_scale.
         self.quantize("23", ("FP32", [2], [2049, 3]), ("FP32", [], [1]), ("INT16", [2], [2048, 3]),
                       output_dtype="INT16", precision="FP16")
         self.quantize("23", ("INT32", [2], [2049, 3]), ("FP16", [], [1]), ("INT16", [2], [2048, 3]),
@@ -159,7 +161,8 @@ class QuantizeLinear(OperatorTest):
                       output_dtype="INT16", precision="FP32")
 
     def test_blocks(self):
-        # Blocks of three along an axis of five: the last one is short, rows begin within a byte.
+        # Blocks of three along an axis of five: the last block is short, and rows begin within a
+        # byte.
         self.quantize("21", ("FP32", [2, 5], [-5, -4, -3, -20, -10, 0, 100, 200, 3000, 4000]),
                       ("FP32", [2, 2], [1, 10, 100, 1000]),
                       ("INT4", [2, 5], list(range(-5, -2)) + [-2, -1, 0, 1, 2, 3, 4]),
@@ -182,7 +185,8 @@ class DirectML(OperatorTest):
         self.check(DIRECTML, "21", tensors, {}, ("FP32", shape, [-1, 2, 1, 1]))
 
     def test_strides(self):
-        # The input by columns, the scale once for each row, one zero point for all.
+        # The input is stored by columns. The scale is stored once for each row, and the zero point
+        # once.
         tensors = [Tensor("InputTensor", "INT8", [2, 3], to_raw("INT8", [1, 4, 2, 5, 3, 6])),
                    Tensor("ScaleTensor", "FP16", [2, 3], to_raw("FP16", [1, 10])),
                    Tensor("ZeroPointTensor", "INT8", [2, 3], to_raw("INT8", [1]))]
@@ -215,7 +219,7 @@ class TensorFlow(OperatorTest):
                         dtype="bfloat16")
 
     def test_min_first(self):
-        # The scale is 1, and min_range goes to a multiple of it: -1.
+        # The scale is 1, and min_range is rounded to a multiple of it: -1.
         self.dequantize(("UINT8", [2], [0, 255]), ([], [-0.75]), ([], [254.25]),
                         ("FP32", [2], [-1, 254]), mode="MIN_FIRST")
 
@@ -226,7 +230,7 @@ class TensorFlow(OperatorTest):
                         ("FP32", [2], [-127, 127]), mode="SCALED", narrow_range=True)
 
     def test_scaled_int32(self):
-        # Run in TensorFlow: with one range, what rounds to 2^31 overflows on its way.
+        # Verified in TensorFlow: with one range, a value that rounds to 2^31 overflows on the way.
         x = [2147483647, 2147483584, 2147483583]
         self.dequantize(("INT32", [1, 3], x), ([], [-1]), ([], [1]),
                         ("FP32", [1, 3], [-1, -1, 1 - 2.0 ** -24]), mode="SCALED")

@@ -1,5 +1,5 @@
-"""Random dequantizations, quantizations and convolutions against the naive oracle, byte for byte
-over HTTP."""
+"""Random dequantizations, quantizations and convolutions over HTTP, compared with the naive oracle
+byte by byte."""
 import json
 import random
 import struct
@@ -20,14 +20,14 @@ def some(rng, datatype, count):
 
 
 def some_scale(rng):
-    """Mostly ordinary, sometimes negative, a power of two, subnormal or huge."""
+    """Returns a scale: mostly ordinary, sometimes negative, a power of two, subnormal or huge."""
     value = rng.choice((rng.uniform(0.001, 2), rng.uniform(0.001, 2), 2.0 ** rng.randint(-20, 20),
                         -rng.uniform(0.01, 1), 1e-42, 3e38))
     return oracle.fl32(value)
 
 
 def some_shapes(rng):
-    """Of x, and of the scales along one of its axes or for all of it."""
+    """Returns a shape of x, and of the scales along one of its axes or for all of it."""
     shape = [rng.randint(1, 5) for _ in range(rng.randint(0, 4))]
     if rng.random() < 0.2:
         shape = [rng.randint(100, 700)]
@@ -67,7 +67,7 @@ def quantize_case(rng):
 
 
 def conv_case(rng):
-    """None when the random kernel does not fit its input."""
+    """Returns a case, or None if the random kernel does not fit its input."""
     spatial = rng.choice((1, 2, 2, 2, 3, 4))
     group = rng.choice((1, 1, 2, 3))
     inner, per_group = rng.randint(1, 3), rng.randint(1, 3)
@@ -160,8 +160,8 @@ class Random(ServerTest):
         client.close()
 
     def test_long_sums_are_exact(self):
-        # 1 x 1 kernels over many channels: sums beyond 2^24, where a float sum would lose bits,
-        # and beyond 2^31, where the accumulator wraps.
+        # 1 x 1 kernels over many channels, with sums beyond 2^24, where a float sum would lose
+        # bits, and beyond 2^31, where the accumulator wraps.
         client = self.server.client()
         rng = random.Random(7)
         for channels, kind in ((1023, "random"), (1024, "random"), (1025, "random"),
@@ -176,7 +176,7 @@ class Random(ServerTest):
                     "w_scale": ("FP32", [], [1.0]), "w_zero_point": ("UINT8", [], [0]),
                     "y_zero_point": ("INT8", [], [0]), "attributes": {}}
             total = oracle.wrap32(sum(a * b for a, b in zip(numbers, weights)))
-            # A scale that makes the sum's last bits visible in eight bits of output.
+            # A scale that shows the sum's last bits in the eight bits of the output.
             bias = -total + 100 if kind == "random" else 0
             case["B"] = ("INT32", [1], [oracle.wrap32(bias)])
             case["y_scale"] = ("FP32", [], [1.0 if kind == "random" else 2.0 ** 24])
@@ -186,7 +186,7 @@ class Random(ServerTest):
         client.close()
 
     def test_rounding_of_floats_in_json(self):
-        # Every float that comes back as JSON must read back to the same bits.
+        # Every float of a JSON answer must read back to the same bits.
         rng = random.Random(11)
         scales = [struct.unpack("<f", struct.pack("<I", rng.randrange(1 << 32)))[0]
                   for _ in range(3000)]

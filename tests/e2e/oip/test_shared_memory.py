@@ -1,5 +1,5 @@
-"""Triton's system shared memory: tensors that lie in an object of /dev/shm which client and server
-both map. The client here is Python's mmap on a file there, which is all that such an object is."""
+"""Triton's system shared memory: tensors in an object of /dev/shm that client and server both map.
+The client here is Python's mmap of a file there, because such an object is just a file."""
 import gzip
 import mmap
 import os
@@ -18,12 +18,13 @@ BYTES = 64 << 10
 
 
 def prefix():
-    """Of the objects that this process makes: others may run beside it."""
+    """Returns the prefix of this process' objects: other test processes may run at the same
+    time."""
     return "quantd-test-%d-" % os.getpid()
 
 
 class Shared:
-    """A shared memory object, and this process' mapping of it."""
+    """A shared memory object and this process' mapping of it."""
 
     def __init__(self, name, size):
         self.key, self.path = "/" + prefix() + name, "/dev/shm/" + prefix() + name
@@ -48,7 +49,7 @@ def in_region(name, size, offset=None):
 
 
 def request_of(count, x, y=None, scale=0.5):
-    """x and y: parameters, as of in_region."""
+    """Returns a request. x and y are parameters as returned by in_region."""
     request = {"inputs": [{"name": "x", "datatype": "UINT8", "shape": [count], "parameters": x},
                           {"name": "x_scale", "datatype": "FP32", "shape": [], "data": [scale]}]}
     if y is not None:
@@ -63,7 +64,7 @@ def halves(numbers):
 @unittest.skipUnless(os.path.isdir("/dev/shm"), "no /dev/shm")
 class SharedMemory(unittest.TestCase):
     environment = {}
-    flags = None  # by default, objects of this process are allowed
+    flags = None  # by default, the objects of this process are allowed
 
     def setUp(self):
         if self.flags is None:
@@ -103,7 +104,8 @@ class SharedMemory(unittest.TestCase):
             self.assertIn(word, answer.json()["error"])
 
     def both(self, size=BYTES):
-        """An input of size bytes, 0, 1, 2…, and room for its output, as regions x and y."""
+        """Registers an input of size bytes (0, 1, 2…) and an object for its output as regions x and
+        y."""
         x, y = self.shared("x", size), self.shared("y", 4 * size)
         x.map[:] = bytes(range(256)) * (size // 256)
         self.assertEqual(self.register("x", x.key, size).status, 200)
@@ -159,7 +161,8 @@ class Regions(SharedMemory):
         self.assertEqual(self.ask("GET", STATUS).json(), [])
 
     def test_another_users_object(self):
-        # Which the server may not open, as tritonclient's are where it is another user.
+        # The server may not open this object. tritonclient's objects are like that if the server
+        # runs as another user.
         without = ("setpriv", "--bounding-set=-all", "--inh-caps=-all") if os.geteuid() == 0 else ()
         if subprocess.run([*without, "true"], check=False).returncode != 0:
             self.skipTest("this root may not give up its capabilities")
@@ -195,12 +198,12 @@ class Regions(SharedMemory):
             self.assertEqual(self.infer(request_of(4, in_region(name, 4))).status, 200)
             self.unregister(path)
             self.assertEqual(self.ask("GET", STATUS).json(), [])
-        # What no request in JSON could name.
+        # Names that no JSON request could contain.
         for path in ("%FF", "a%C0%80", "%ED%A0%80", "%C3"):
             self.refused(self.register(path, x.key, 4096), 400, "region", "UTF-8")
 
     def test_no_descriptor_left(self):
-        # It is the server that lacks something, and for a while: no mistake of the client's.
+        # The server lacks a descriptor for a while: this is not an error of the client.
         x = self.shared("x", 4096)
         self.assertEqual(self.ask("GET", STATUS).json(), [])
         soft, hard = resource.prlimit(self.server.pid, resource.RLIMIT_NOFILE)
@@ -222,7 +225,7 @@ class Regions(SharedMemory):
             self.assertLess(count, 2000)
         self.refused(answer, 503, "region", str(count))
         self.unregister("r0")
-        # It is gone when it is unmapped, which a thread does.
+        # The number of regions falls when a thread has unmapped the region.
         self.assertEqual(self.register("r0", x.key, 4096).status, 200)
 
 
@@ -281,7 +284,7 @@ class Tensors(SharedMemory):
         self.assertEqual(y.map[:12], halves((8, 6, 4)))
 
     def test_compressed(self):
-        # The body is inflated before it says where its tensors lie.
+        # The body must be inflated before the server knows where the tensors lie.
         _, y = self.both()
         body = json.dumps(request_of(BYTES, in_region("x", BYTES), in_region("y", 4 * BYTES)))
         answer = exchange(self.client, "POST", infer_path(MODEL), gzip.compress(body.encode()),
@@ -300,7 +303,7 @@ class Tensors(SharedMemory):
 
     def test_empty(self):
         self.both()
-        # No bytes lie on no other tensor, wherever they are.
+        # An empty tensor overlaps no other tensor, wherever it lies.
         for x in (in_region("x", 0, BYTES), in_region("y", 0, 8)):
             for y in (in_region("y", 0), in_region("y", 64)):
                 answer = self.infer(request_of(0, x, y))
@@ -347,20 +350,20 @@ class Tensors(SharedMemory):
 
 class Signal(unittest.TestCase):
     def test_one_that_is_sent_ends_the_server(self):
-        """No page of ours is gone: it is as if nobody caught the signal."""
+        """The signal does not come from a page fault, so it acts as if it had no handler."""
         server = Server("--allow-shared-memory", prefix())
         self.addCleanup(server.stderr_file.close)
         self.addCleanup(server.process.stdout.close)
         resource.prlimit(server.pid, resource.RLIMIT_CORE, (0, 0))
         server.process.send_signal(signal.SIGBUS)
         status = server.process.wait(30 * SLOW)
-        if not SANITIZED:  # they have handlers of their own
+        if not SANITIZED:  # sanitizers have handlers of their own
             self.assertEqual(status, -signal.SIGBUS)
 
 
 class Losses(SharedMemory):
-    """Whoever touches a page behind the end of its object gets SIGBUS. QEMU 7.2 goes on wrongly
-    after one that SVE's load got, in any program: there it has no SVE."""
+    """A thread that touches a page behind the end of an object gets SIGBUS. QEMU 7.2 continues
+    wrongly after a SIGBUS in a load of SVE, in any program, so the emulated CPU has no SVE here."""
 
     environment = {"QEMU_CPU": "max,sve=off"} if EMULATOR else {}
 
@@ -391,7 +394,7 @@ class Losses(SharedMemory):
         self.refused(self.infer(request), 400, "inputs[1]", "\"x\"")
 
     def test_truncated_all_the_time(self):
-        # Whatever happens when: the server answers each request, rightly or with a 400.
+        # In any order of events, the server answers each request, either correctly or with a 400.
         size = 1 << 20
         x, y = self.shared("x", size), self.shared("y", 4 * size)
         stop = threading.Event()
@@ -425,7 +428,8 @@ class Losses(SharedMemory):
         self.assertEqual(y.map[:64], bytes(64))
 
     def test_unregistered_in_the_middle(self):
-        # A request keeps its regions: it is right whenever they are unregistered.
+        # A request keeps its regions, so its answer is right even if they are unregistered
+        # meanwhile.
         _, y = self.both()
         other = self.server.client()
         self.addCleanup(other.close)

@@ -1,4 +1,4 @@
-"""The command line: flags, environment variables, exit statuses, and what is printed where."""
+"""The command line: flags, environment variables, exit statuses, and the output on each stream."""
 import json
 import os
 import re
@@ -24,7 +24,7 @@ def flags_of_help():
 
 
 def kernels(*arguments, **environment):
-    """What --kernels says, without a measurement: name -> value."""
+    """Returns what --kernels prints, without a measurement: name -> value."""
     result = run("--kernels", "--measure", "off", *arguments, **environment)
     if result.returncode != 0:
         raise AssertionError(result.stderr)
@@ -32,7 +32,7 @@ def kernels(*arguments, **environment):
 
 
 def playable():
-    """The machines that QK_CPU can name here: name -> their features."""
+    """Returns the machines that QK_CPU can name on this CPU: name -> their features."""
     every = {"haswell": "sse4.2 avx avx2", "zen2": "sse4.2 avx avx2",
              "skylakex": "sse4.2 avx avx2 avx512",
              "cascadelake": "sse4.2 avx avx2 avx512 avx512_vnni",
@@ -44,10 +44,10 @@ def playable():
             if set(features.split()) <= set(here)}
 
 
-MASKS = playable()  # the tests themselves may run under any of them
-# This machine as it is, an old core where an emulator runs quantd, and each mask.
+MASKS = playable()  # the tests themselves may run under any of these masks
+# This machine as it is, an old core if an emulator runs quantd, and each mask.
 ENVIRONMENTS = [{}, {"QEMU_CPU": "cortex-a72"}, *({"QK_CPU": name} for name in MASKS)]
-# Features that a tier or a backend needs, in the order in which they are listed.
+# The features that a tier or a backend needs, in the order in which quantd lists them.
 NEEDS = {"avx2": ("sse4.2", "avx", "avx2"),
          "avx512": ("sse4.2", "avx", "avx2", "avx512"),
          "avxvnni": ("sse4.2", "avx", "avx2", "avx_vnni"),
@@ -73,7 +73,7 @@ class CommandLine(unittest.TestCase):
             self.assertIn("--" + flag, result.stdout)
         for line in result.stdout.splitlines():
             self.assertLessEqual(len(line), 120)
-            if line.startswith("  --"):  # help2man sees where a flag ends by two spaces
+            if line.startswith("  --"):  # help2man takes two spaces as the end of a flag
                 self.assertRegex(line, r"^  --[a-z-]+( [A-Z:]+)?  +\S")
 
     def test_short_help(self):
@@ -82,7 +82,7 @@ class CommandLine(unittest.TestCase):
         self.assert_complaint(run("-x"), 'got "-x"', "--help")
 
     def test_kernels_that_the_cpu_lacks(self):
-        """A refusal names what this CPU can do, and each feature that it lacks."""
+        """The error names what this CPU can run, and each feature that it lacks."""
         for environment in ENVIRONMENTS:
             features = kernels(**environment)["features"].split()
             for flag, of in (("--cpu", "scalar"), ("--gemm", "blas")):
@@ -155,7 +155,8 @@ class CommandLine(unittest.TestCase):
         self.assertRegex(result.stdout, r"^quantd \d+\.\d+\S*\n$")
 
     def test_threads_run_before_the_first_request(self):
-        # libuv aborts where it cannot start one: that must not wait for a client.
+        # libuv aborts if it cannot start a thread. That must happen at the start and not with the
+        # first request.
         counts = []
         for threads in ("1", "4"):
             server = Server("--threads", threads)
@@ -201,7 +202,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(answer.status, 413)
         self.assertIn("1000", answer.json()["error"])
         server.stop()
-        # The command line wins.
+        # The flag takes precedence over the variable.
         server = Server("--max-body-bytes", "2000", env={"QUANTD_MAX_BODY_BYTES": "1000"})
         answer = server.request("POST", "/v2/repository/index", b" " * 1001)
         self.assertEqual(answer.status, 200)

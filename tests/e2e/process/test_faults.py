@@ -1,4 +1,5 @@
-"""What fails below the server fails one request, or says why at the start; the next is right."""
+"""A failure below the server fails one request, or is reported at the start. The next request is
+answered correctly."""
 import gzip
 import json
 import mmap
@@ -28,7 +29,7 @@ def gauges(server):
 
 
 class Control:
-    """nth_malloc.c's counters, in a file that both sides have mapped."""
+    """The counters of nth_malloc.c, in a file that the server and this process both map."""
 
     FIELDS = ("first", "last", "calls", "failed", "live")
 
@@ -51,16 +52,17 @@ class Control:
         self.set("first", first)
 
     def reset(self):
-        """How many have failed."""
+        """Stops the failures, and returns how many allocations have failed."""
         self.set("first", 0)
         return self.get("failed")
 
 
 @unittest.skipIf(SANITIZED, "a sanitizer brings its own malloc")
 class NthAllocation(unittest.TestCase):
-    """Each allocation of each kind of request fails once, alone and with all behind it."""
+    """Makes each allocation of each kind of request fail once, alone and with all allocations after
+    it."""
 
-    FAILURES_MAX = 4000  # of one kind of request: the loop has an end
+    FAILURES_MAX = 4000  # for one kind of request, so the loop ends
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -98,7 +100,8 @@ class NthAllocation(unittest.TestCase):
         self.reader = None
 
     def ask(self, request):
-        """The answer, on a connection that stays; None: the server closed it instead."""
+        """Returns the answer on a connection that stays open, or None if the server closed it
+        instead."""
         if self.reader is None:
             self.reader = Reader(self.server.connect())
         try:
@@ -112,7 +115,7 @@ class NthAllocation(unittest.TestCase):
 
     @staticmethod
     def told(answer):
-        """What the answer says, but for what differs from time to time."""
+        """Returns the content of an answer without the parts that vary."""
         if b"quantd_" in answer.body or b"inference_stats" in answer.body:
             return answer.status, None
         if answer.headers.get("Content-Encoding") == "gzip":
@@ -126,7 +129,8 @@ class NthAllocation(unittest.TestCase):
             self.assertIn(self.ask(request).status, (200, 400, 404))
 
     def try_all(self, name, request, expected, before, forever):
-        """Returns how many failures there were."""
+        """Sends the request until no allocation fails any more. Returns how many failures there
+        were."""
         for number in range(1, self.FAILURES_MAX):
             self.prepare(before)
             self.control.fail(number, number if not forever else 1 << 62)
@@ -152,7 +156,8 @@ class NthAllocation(unittest.TestCase):
         self.prepare(before)
         expected = self.told(self.ask(request))
         live = []
-        for _ in range(2):  # the first fills what is kept; the second must leave what it found
+        # The first round fills the caches. The second must leave no more blocks than the first.
+        for _ in range(2):
             for forever in (False, True):
                 self.assertGreater(self.try_all(name, request, expected, before, forever), 0, name)
             self.prepare(before)
@@ -163,7 +168,8 @@ class NthAllocation(unittest.TestCase):
         self.assertEqual(self.server.metric_once(0, "quantd_inflight_bytes"), 0, name)
 
     def blocks(self, hoped):
-        """That live when connections are gone and what runs behind them is over."""
+        """Returns how many blocks live once the connections are closed and the work after them has
+        ended."""
         end = time.monotonic() + (1 if hoped is None else 30)
         last, steady = self.control.get("live"), 0
         while time.monotonic() < end and (steady < 3 if hoped is None else last > hoped):
@@ -245,8 +251,9 @@ class NthAllocation(unittest.TestCase):
 
 
 class Descriptors(ModelTest):
-    """None left: who is connected is served, who comes waits until somebody goes. Of several I/O
-    threads each would say so, and in which order they take those who wait is not known."""
+    """No file descriptors are left: clients that are connected are served, and new ones wait until
+    a client leaves. With several I/O threads each would report the shortage, and the order in which
+    they accept waiting clients would not be known."""
 
     FLAGS = ("--log-level", "error", "--io-threads", "1")
 
@@ -256,7 +263,7 @@ class Descriptors(ModelTest):
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def leave(self, count):
-        """The server can open so many more."""
+        """Lets the server open `count` more descriptors."""
         hard = resource.prlimit(self.server.pid, resource.RLIMIT_NOFILE)[1]
         resource.prlimit(self.server.pid, resource.RLIMIT_NOFILE,
                          (self.server.open_fds() + count, hard))
@@ -279,12 +286,13 @@ class Descriptors(ModelTest):
             time.sleep(0.02)
         self.assertLess(self.cpu_seconds() - burned, 0.2 * SLOW, "it tries again and again")
         reader.close()
-        for other in late:  # one after the other has the only place
+        for other in late:  # one client after another gets the only descriptor
             self.assertEqual(other.answer().outputs(), expected)
             other.close()
 
     def test_none_and_nobody_there(self):
-        """Nobody's end gives one back: it tries now and then, and says so once."""
+        """No descriptor is left, and no connection is open whose end would free one. The server
+        retries now and then, and reports it once."""
         server = Server("--log-level", "error", "--io-threads", "1")
         self.addCleanup(server.process.kill)
         soft, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
@@ -321,14 +329,15 @@ class Descriptors(ModelTest):
 
 class Start(unittest.TestCase):
     def assert_serves(self, arguments):
-        """It ends well, too."""
+        """Checks that the server serves and that it ends well."""
         with socket.socket(socket.AF_UNIX) as connection, tempfile.TemporaryDirectory() as folder:
             path = folder + "/s"
             process = subprocess.Popen(["sh", "-c", 'exec "$@" ' + arguments, "sh", *COMMAND,
                                         "--listen", "unix:" + path, "--log-level", "debug"],
                                        stdout=subprocess.DEVNULL)
             end = time.monotonic() + 30 * SLOW
-            while connection.connect_ex(path) != 0:  # it is there before somebody listens on it
+            # The file of the socket exists before the server listens.
+            while connection.connect_ex(path) != 0:
                 self.assertLess(time.monotonic(), end)
                 time.sleep(0.02)
             reader = Reader(connection)
@@ -372,7 +381,7 @@ class Start(unittest.TestCase):
 
 
 class Resets(ModelTest):
-    """The client goes, without a word, in each state of its request."""
+    """The client resets its connection in each state of its request."""
 
     FLAGS = ("--threads", "1", "--max-inflight-bytes", "512M")
 
@@ -410,7 +419,7 @@ class Resets(ModelTest):
 
     def test_while_it_runs_and_while_it_waits(self):
         asked = []
-        # Where bodies come no faster than they are computed, none waits for long.
+        # If bodies come no faster than they are computed, none waits for long.
         while gauges(self.server)["quantd_queue_length"] < 2 and len(asked) < 40:
             asked.append(self.server.connect())
             asked[-1].sendall(self.slow)

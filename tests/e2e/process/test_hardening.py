@@ -1,4 +1,5 @@
-"""The program is built so that a mistake in memory ends it; and objects follow their flags."""
+"""The program is built so that a memory error ends it, and objects are rebuilt if their flags
+change."""
 import os
 import re
 import shutil
@@ -41,7 +42,8 @@ class Hardening(unittest.TestCase):
         self.assertIn("__memcpy_chk", names)
 
     def test_jumps_land_where_they_may(self):
-        """Each of our objects says so; the program only if all of its libraries' parts do."""
+        """Checks that each of our objects is marked. The program is marked only if all parts of its
+        libraries are."""
         objects = [path for folder in ("server", "kernels") for path in
                    (BUILD / folder).rglob("*.o")]
         self.assertGreater(len(objects), 100)
@@ -51,7 +53,7 @@ class Hardening(unittest.TestCase):
 
 
 class Machines(unittest.TestCase):
-    """What it cannot be built for is refused, with a sentence."""
+    """A machine that quantd cannot be built for is refused with a sentence."""
 
     def refused(self, *flags):
         return subprocess.run([*COMPILER, *flags, "-fsyntax-only", "-I.", "-x", "c",

@@ -1,4 +1,5 @@
-"""quantd --healthcheck: exit 0 if every listener says that it is ready, or one line and exit 1."""
+"""quantd --healthcheck: exits with 0 if every listener is ready; otherwise prints one line and
+exits with 1."""
 import contextlib
 import os
 import re
@@ -25,7 +26,8 @@ def check(*addresses, **environment):
 
 @contextlib.contextmanager
 def peer(answer, keep_open=False):
-    """Something else that listens: says `answer` to whoever connects. Yields its address."""
+    """Listens like a server that is not quantd, and sends `answer` to its first client. Yields its
+    address."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -100,13 +102,15 @@ class Healthcheck(unittest.TestCase):
                                   "expected the port that it listens on, got 0")
 
     def test_a_server_that_drains(self):
-        # A connection that is there keeps it alive, and gets a 503; a new one does not come in.
+        # An open connection keeps the server alive and gets a 503. A new connection is not
+        # accepted.
         server = Server()
         address = "127.0.0.1:%d" % server.port
         self.assert_ready(check(address))
         with server.connect() as held:
             held.sendall(b"GET /v2/health/ready HTTP/1.1\r\n")
-            self.assert_ready(check(address))  # and its first bytes have been read meanwhile
+            # By now the server has read the first bytes on `held`.
+            self.assert_ready(check(address))
             server.terminate()
             deadline = time.monotonic() + 20 * SLOW
             while check(address).returncode == 0 and time.monotonic() < deadline:
@@ -152,7 +156,7 @@ class Healthcheck(unittest.TestCase):
                 self.assertTrue(1.5 < time.monotonic() - started < 15 * SLOW)
 
     def test_a_server_that_hangs(self):
-        # The kernel accepts for it, up to its backlog.
+        # The kernel accepts connections for the stopped server, up to its backlog.
         server = Server()
         address = "127.0.0.1:%d" % server.port
         os.kill(server.pid, signal.SIGSTOP)

@@ -1,4 +1,5 @@
-"""Each file of kernels has the instructions of its suffix only: no CPU runs what it may lack."""
+"""Each file of kernels contains only instructions that its suffix allows, so no CPU runs an
+instruction that it may lack."""
 import os
 import re
 import shutil
@@ -12,7 +13,7 @@ OBJECTS = Path(ROOT, os.environ.get("B", "build"), "kernels")
 INSTRUCTION = re.compile(r"^\s*[0-9a-f]+:\s+(?:\{\w+\}\s+)?(\w+)(.*)$", re.MULTILINE)
 VBMI = re.compile(r"vperm(b|i2b|t2b)|vpmultishiftqb|vpcompress[bw]|vpexpand[bw]|vpsh[lr]dv?[wdq]")
 VNNI = re.compile(r"vpdp(bus|wss)ds?")
-# What a suffix must not have: instructions, and registers.
+# The instructions and registers that a file with this suffix must not have.
 FORBIDDEN = {
     "avx2": (VNNI, "zmm|%k[0-7]"),
     "avxvnni": (VBMI, "zmm|%k[0-7]"),
@@ -29,7 +30,8 @@ def suffix_of(path):
 @unittest.skipIf(EMULATOR or os.uname().machine != "x86_64", "only x86-64 has such files")
 class Instructions(unittest.TestCase):
     def found(self, path, mnemonics, registers):
-        """Of those that must not be there; and how many instructions there are."""
+        """Returns the forbidden instructions in an object file, and how many instructions the file
+        has."""
         text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", str(path)], check=True,
                               capture_output=True, text=True).stdout
         all_of_it = INSTRUCTION.findall(text)

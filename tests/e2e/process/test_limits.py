@@ -1,4 +1,4 @@
-"""--threads auto and --max-inflight-bytes auto: what the machine or the container has."""
+"""--threads auto and --max-inflight-bytes auto: taken from the machine or the container."""
 import os
 import re
 import tempfile
@@ -11,7 +11,7 @@ GIB = 1 << 30
 
 
 def resolved(server):
-    """(threads, max_inflight_bytes) of its first log line; ends it."""
+    """Ends the server, and returns (threads, max_inflight_bytes) from its first log line."""
     text = server.stop()
     match = re.search(r'msg="quantd starts".* threads=(\d+) max_inflight_bytes=(\d+)$', text,
                       re.MULTILINE)
@@ -75,7 +75,7 @@ class OfAContainer(unittest.TestCase):
                 (3 * GIB, (1 << 64) - 1, 3 * GIB // 2),  # "max" in version 2
                 (3 * GIB, 0x7ffffffffffff000, 3 * GIB // 2),  # no limit in version 1
                 (0, 512 << 20, 256 << 20),
-                (0, 0, 2 * GIB)):  # nobody knows
+                (0, 0, 2 * GIB)):  # neither is known
             with self.subTest(total=total, constrained=constrained):
                 environment = self.in_container(1, total, constrained)
                 self.assertEqual(resolved(Server(env=environment))[1], expected)
@@ -89,7 +89,7 @@ class OfAContainer(unittest.TestCase):
         server.stop()
 
     def test_the_limit_is_the_limit(self):
-        # 2 MiB of memory: half of it never holds a body of 1 MiB and its tensors.
+        # 2 MiB of memory: half of that can never hold a body of 1 MiB and its tensors.
         server = Server(env=self.in_container(constrained=2 << 20))
         answer = server.request("POST", "/v2/models/onnx.DequantizeLinear/infer",
                                 b" " * (2 << 20))

@@ -1,4 +1,4 @@
-"""Many clients at once, full queues, and the end under load."""
+"""Many clients at once, full queues, and a shutdown under load."""
 import json
 import random
 import socket
@@ -15,7 +15,8 @@ MIB = 1 << 20
 
 
 def heavy_request(size=400, kernel=5):
-    """A convolution of [1, 8, size, size] to 16 channels; some milliseconds at 400."""
+    """Returns a convolution of [1, 8, size, size] to 16 channels, which takes some milliseconds at
+    size 400."""
     tensors = conv_tensors([1], [1], [0], [1])
     tensors[0] = Tensor("x", "UINT8", [1, 8, size, size], bytes(8 * size * size))
     tensors[3] = Tensor("w", "INT8", [16, 8, kernel, kernel], bytes(16 * 8 * kernel * kernel))
@@ -23,8 +24,8 @@ def heavy_request(size=400, kernel=5):
 
 
 def heavy_enough(server):
-    """One that takes this server far longer than the way of a request there and back, however fast
-    the CPU is."""
+    """Returns a request that takes this server far longer to compute than to receive and answer,
+    however fast the CPU is."""
     for kernel in (5, 9, 17, 33):
         body, headers = heavy_request(400, kernel)
         answer = server.infer(CONV, body, headers=headers)
@@ -76,7 +77,8 @@ class Concurrent(ServerTest):
         self.assertIn(200, statuses)
 
     def check_beside_heavy(self, heavy_count, light):
-        """light(client) a hundred times, while so many others send large convolutions."""
+        """Calls light(client) a hundred times while `heavy_count` other clients send large
+        convolutions."""
         body, headers = heavy_enough(self.server)
         stop = threading.Event()
         heavy_answers = []
@@ -101,7 +103,8 @@ class Concurrent(ServerTest):
 
         run_threads([heavy] * heavy_count + [beside])
         self.assertEqual(set(heavy_answers), {200})
-        # Who waits for the end of a large one is answered after it, each time.
+        # A small request that waited for the end of a large one would be answered after it, each
+        # time.
         self.assertLess(len(heavy_answers), 80)
 
     def test_small_requests_beside_large_ones(self):
@@ -109,8 +112,8 @@ class Concurrent(ServerTest):
                                                            json.dumps(dequantize_json())))
 
     def test_small_requests_beside_large_json(self):
-        """Reading and printing give way, too: a small request waits for some quanta of a worker,
-        and not for the some 100 ms that each of the large ones takes one."""
+        """Reading and printing yield, too. A small request waits for a few quanta of a worker, and
+        not for the 100 ms or so for which each large request keeps a worker busy."""
         numbers = [i % 256 for i in range(100000)]
         large_body = json.dumps(json_request([
             Tensor.of("x", "UINT8", [2000000], numbers * 20),
@@ -172,7 +175,7 @@ class FullQueue(unittest.TestCase):
                     self.assertGreaterEqual(int(answer.headers["Retry-After"]), 1)
             self.assertEqual(server.refusals("queue", statuses.count(503)),
                              statuses.count(503))
-            # It goes on afterwards.
+            # The server serves on afterwards.
             self.assertEqual(server.infer(DEQUANTIZE, dequantize_json()).status, 200)
         finally:
             server.stop()
@@ -205,7 +208,7 @@ class FullQueue(unittest.TestCase):
 
 class ComputeTimeout(unittest.TestCase):
     def test_a_computation_that_would_take_hours_ends(self):
-        """A small request may ask for a lot: 2000 x 2000 taps at 4000 x 4000 positions."""
+        """A small request may ask for a lot of work: 2000 x 2000 taps at 4000 x 4000 positions."""
         tensors = conv_tensors([1], [1, 1, 1, 1], [1] * 4000000, [1, 1, 2000, 2000])
         body, headers = binary_request(tensors, parameters={"pads": "2999,2999,2999,2999"})
         server = Server("--compute-timeout", "0.5")
@@ -223,7 +226,8 @@ class ComputeTimeout(unittest.TestCase):
 
 class InflightBytes(unittest.TestCase):
     def test_bounded_and_refused_with_503(self):
-        # 24 MiB for all requests: one of 2 MiB in and 8 MiB out fits, eight at once do not.
+        # There are 24 MiB for all requests: one with 2 MiB in and 8 MiB out fits, eight at once do
+        # not.
         server = Server("--max-inflight-bytes", "24M", "--threads", "2")
         try:
             raw = bytes(2 * MIB)
@@ -280,7 +284,7 @@ class Terminate(unittest.TestCase):
             client.close()
 
         def terminate():
-            sent.wait()  # from here on the server's kernel has all of them
+            sent.wait()  # from here on the server's kernel has all the requests
             server.terminate()
 
         run_threads([post] * 8 + [terminate])
@@ -298,9 +302,9 @@ class Terminate(unittest.TestCase):
         ended = []
 
         def client(index):
-            # Every request that was written whole before the server closed must have an answer:
-            # the server closes after an answer (Connection: close), never instead of one. Only who
-            # has said nothing for half a second may find it closed.
+            # Every request that was written completely before the server closed must have an
+            # answer: the server closes after an answer (Connection: close), never instead of one.
+            # Only a client that has sent nothing for half a second may find its connection closed.
             reader = Reader(server.connect())
             silent_since = time.monotonic()
             while True:
@@ -354,7 +358,7 @@ class Terminate(unittest.TestCase):
                 if answer is None:
                     break
         except OSError:
-            answer = None  # connections that say nothing for a while are closed
+            answer = None  # the server closes connections that are idle for a while
         for thread in work:
             thread.join()
         if answer is not None:

@@ -1,4 +1,4 @@
-"""Without memory: whole answers, or none."""
+"""If memory runs out, the server sends whole answers or none."""
 import os
 import tempfile
 import unittest
@@ -30,7 +30,7 @@ class FailingMalloc(unittest.TestCase):
                                   "FAILING_MALLOC_SWITCH": self.switch})
 
     def try_once(self, request):
-        """The answer, or None: the server closed instead."""
+        """Returns the answer, or None if the server closed the connection instead."""
         connection = self.server.connect()
         reader = Reader(connection)
         try:

@@ -1,4 +1,4 @@
-"""SIGHUP: no request waits for the files that are read anew, and it may come at any time."""
+"""SIGHUP: requests do not wait while files are read again, and the signal may come at any time."""
 import signal
 import subprocess
 import tempfile
@@ -38,7 +38,7 @@ class Reload(unittest.TestCase):
                 self.assertEqual([self.status(server, token) for token in TOKENS], [200, 401])
         self.assertEqual(server.stderr().count("tokens are read"), 1)
         held.unlink()
-        # The read that waited, and one more for what was asked meanwhile.
+        # The read that waited, and one more for the signals that came meanwhile.
         server.wait_for_log("tokens are read", 3)
         self.assertEqual([self.status(server, token) for token in TOKENS], [401, 200])
         self.assertEqual(server.stop().count("tokens are read"), 3)

@@ -1,4 +1,5 @@
-"""Starts that fail: one line says why, and the exit status is 1. A stale socket is no failure."""
+"""Starts that fail: one line gives the reason, and the exit status is 1. A stale socket is no
+failure."""
 import fcntl
 import os
 import resource
@@ -19,7 +20,7 @@ def unprivileged_ports_begin():
 
 
 def is_new(path):
-    """Not one that a test made look old."""
+    """Returns true if the file is there and is not one that a test made look old."""
     try:
         return os.stat(path).st_mtime > 1
     except FileNotFoundError:
@@ -86,7 +87,7 @@ class Start(StartTest):
         server = Server(listen=(address,))
         self.assert_cannot_listen(address, "another process listens on it")
         self.assertTrue(Path(self.folder, "s").is_socket())
-        # Two that listen, of which the second fails: the first leaves nothing behind.
+        # If the second of two listeners fails, the first leaves nothing behind.
         other = "unix:%s/other" % self.folder
         result = self.start("--listen", other, "--listen", address)
         self.assert_fails(result, "cannot listen on %s: another process listens on it" % address)
@@ -120,7 +121,7 @@ class Start(StartTest):
             first.start()
             deadline = time.monotonic() + 60
             while not is_new(path) and time.monotonic() < deadline:
-                time.sleep(0.01)  # between bind and listen it takes a second
+                time.sleep(0.01)  # the preloaded library takes a second between bind and listen
             self.assertEqual(os.stat(path).st_mode & 0o777, 0o660, "open to more for a while")
             self.assert_cannot_listen("unix:" + path, "another process listens on it")
             first.join()
@@ -170,7 +171,7 @@ class Start(StartTest):
         os.mkdir(self.folder + "/private")
         os.chown(self.folder + "/private", *(SOMEBODY, SOMEBODY) if os.geteuid() == 0 else (-1, -1))
         os.chmod(self.folder + "/private", 0o300)
-        # The second of the two, at a place that is none, ends it.
+        # The second address, in a directory that does not exist, makes the start fail.
         self.assert_cannot_listen("unix:none/s", "its directory does not exist", unprivileged=True,
                                   before="unix:%s/private/s" % self.folder)
 
@@ -216,7 +217,8 @@ class Start(StartTest):
         self.assertIn(" openblas_core=none ", server.stop())
 
     def test_a_signal_that_comes_first(self):
-        """Before anybody heeds it: it is kept, and ends the server in order."""
+        """A signal that comes before its handler is installed stays pending and then ends the
+        server in order."""
         def held():
             signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
             os.kill(os.getpid(), signal.SIGTERM)
@@ -229,7 +231,8 @@ class Start(StartTest):
         self.assertNotIn("second signal", result.stderr)
 
     def test_a_second_signal_ends_it_at_once(self):
-        """Although it has accepted a request that is not answered."""
+        """The second signal ends the server although it has accepted a request that is not
+        answered."""
         server = Server("--drain-timeout", "86400", "--min-rate", "0")
         self.addCleanup(server.stderr_file.close)
         self.addCleanup(server.process.stdout.close)
@@ -240,7 +243,7 @@ class Start(StartTest):
         self.assertEqual(waiting.recv(12), b"HTTP/1.1 100")
         server.terminate()
         deadline = time.monotonic() + 60 * SLOW
-        while "draining" not in server.stderr():  # two that wait would be one
+        while "draining" not in server.stderr():  # two pending signals would become one
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
         self.assertIsNone(server.process.poll())

@@ -1,4 +1,4 @@
-"""What .ci/run says at its end, with steps that fail in each way."""
+"""What .ci/run prints at its end if steps fail in different ways."""
 import os
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ from quantd import ROOT
 
 STEPS = sum(line.startswith("step ") for line in (ROOT / ".ci" / "run").read_text().splitlines())
 
-# In place of make: each step's output and exit status, by its target and flags.
+# Replaces make: prints each step's output and returns its exit status, by target and flags.
 MAKE = """#!/bin/sh
 case "$*" in
 %s
@@ -21,7 +21,8 @@ esac
 
 class Ci(unittest.TestCase):
     def run_with(self, **steps):
-        """The lines of .ci/run's output where these steps end with this script."""
+        """Runs .ci/run with a script in place of each of these steps. Returns the lines of its
+        output."""
         cases = {"test": "test)", "lint": "lint)", "sanitize": "'test SAN=address')",
                  "threads": "'test SAN=thread')", "fuzz": "fuzz*)", "schema": "test-schema)"}
         with tempfile.TemporaryDirectory() as folder:

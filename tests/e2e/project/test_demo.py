@@ -1,4 +1,4 @@
-"""`make demo`'s script, and its picture once more against a naive convolution."""
+"""The script of `make demo`, and its picture computed again by a naive convolution."""
 import os
 import re
 import shutil
@@ -32,14 +32,15 @@ class Demo(unittest.TestCase):
         pixels = picture[len(b"P6\n256 1024\n255\n"):]
         self.assertEqual(len(pixels), 4 * SIZE * ROW)
         photo = pixels[:SIZE * ROW]
-        # A prime step visits all rows, columns and colours, in seconds and not minutes.
+        # A prime step visits all rows, columns and colours, and takes seconds instead of minutes.
         for place in range(0, SIZE * ROW, 97):
             for channel, kernel in enumerate(KERNELS):
                 want = self.filtered(photo, divmod(place, ROW), kernel, SCALES[channel])
                 self.assertEqual(pixels[(channel + 1) * SIZE * ROW + place], want, (channel, place))
 
     def filtered(self, photo, at, kernel, scale):
-        """One colour of one pixel: neighbours of the same colour are three bytes apart."""
+        """Returns one colour of one filtered pixel. Neighbours of the same colour are three bytes
+        apart."""
         total = 0
         for tap, weight in enumerate(kernel):
             row, column = at[0] + tap // 3 - 1, at[1] + 3 * (tap % 3 - 1)

@@ -1,4 +1,4 @@
-"""make dist: the tarball of a commit, the program that is built of it, and what is refused."""
+"""make dist: the tarball of a commit, the program built from it, and the trees that it refuses."""
 import hashlib
 import os
 import shutil
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from quantd import BUILD, PROGRAM, ROOT, SANITIZED, unless_emulated
 
-# Nothing of the make, the checkout and the user that run these tests; a commit of long ago, so that
-# objects which are built already are newer than its files.
+# Without the variables of the make, the checkout and the user that run these tests. The commit's
+# date lies far back, so that objects that are already built are newer than its files.
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if not name.startswith("GIT_")
                and name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "B")}
@@ -34,7 +34,7 @@ def must(folder, *command, **environment):
 
 
 def project_files():
-    """As git sees them; where there is no git, all but what is built."""
+    """Returns the files that git lists; without git, all files outside build/ and .git/."""
     listed = run(ROOT, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if listed.returncode == 0 and listed.stdout:
         return [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
@@ -54,7 +54,7 @@ class Dist(unittest.TestCase):
         ENVIRONMENT["GIT_CEILING_DIRECTORIES"] = str(cls.folder)
         cls.version = must(ROOT, str(PROGRAM), "--version").split()[1]
         cls.name = "quantd-" + cls.version
-        # The files as they are, also those of a change that nobody has committed yet.
+        # The files as they are, with changes that are not committed yet.
         cls.source = cls.folder / "source"
         for name in project_files():
             (cls.source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ class Dist(unittest.TestCase):
         self.assertIn(words, said[0])
 
     def test_the_same_bytes(self):
-        """Of the same commit, tagged or not, by anybody, at any time."""
+        """The same commit gives the same bytes, tagged or not, for any user, at any time."""
         old = os.umask(0o077)
         self.addCleanup(os.umask, old)
         other = self.clone()
@@ -110,8 +110,9 @@ class Dist(unittest.TestCase):
         self.assertLess({"Makefile", "LICENSE", ".ci/run", "server/main.c"}, names)
 
     def test_it_builds_and_answers(self):
-        """Of objects that are built already only what is linked: compiling takes minutes, and is
-        what make does with all that is older than its source, or whose source is missing."""
+        """Copies the objects that are already built, so make only links. Compiling takes minutes,
+        and make does it only for an object that is older than its source or whose source is
+        missing."""
         folder = self.unpack()
         build = folder / os.path.relpath(BUILD, ROOT)
         for name in ("server", "kernels"):

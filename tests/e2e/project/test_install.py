@@ -1,4 +1,4 @@
-"""make install, the man page, the systemd unit, and the one place of the version."""
+"""make install, the man page, the systemd unit, and the version, which is defined in one place."""
 import os
 import re
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 from quantd import BUILD, PROGRAM, ROOT, SLOW, unless_emulated
 
 UNIT = ROOT / "docker" / "systemd" / "quantd.service"
-# A make of its own: not a part of the one that runs these tests.
+# For a make that is not a part of the one that runs these tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "B", "DESTDIR", "PREFIX")}
 
@@ -32,7 +32,7 @@ class Install(unittest.TestCase):
         self.folder = Path(directory.name)
 
     def make(self, target, *variables):
-        # The program is built already, perhaps with other flags: -o takes it as it is.
+        # The program is already built, perhaps with other flags. With -o, make does not rebuild it.
         result = run("make", "-s", "-o", str(PROGRAM.relative_to(ROOT)), target,
                      "B=%s" % BUILD.relative_to(ROOT), *variables)
         self.assertEqual((result.returncode, result.stderr), (0, ""))

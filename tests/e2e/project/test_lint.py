@@ -1,4 +1,4 @@
-"""The linter finds what it is there to find."""
+"""The linter finds each kind of fault."""
 import sys
 import unittest
 
@@ -7,7 +7,7 @@ from quantd import ROOT
 sys.path.insert(0, str(ROOT / "tests" / "lint"))
 import lint  # noqa: E402  pylint: disable=wrong-import-position
 
-# As clang-format leaves them when a line of a list is longer than it may be.
+# As clang-format leaves these lists if one of their lines is too long.
 FILLED_TABLE = """/* Calls:
  *
  *   create   checks the call and packs
@@ -40,7 +40,7 @@ LONG_FUNCTION = "int f(void)\n{\n" + "    g();\n" * 71 + "}\n"
 
 class Lint(unittest.TestCase):
     def findings(self, path, text):
-        """The rules that complain about a tree with this one file (and a Makefile)."""
+        """Returns the rules that complain about a tree with only this file and a Makefile."""
         contents = {"Makefile": "", path: text}
         return {rule for rule, found in lint.check_text(list(contents), contents)
                 if any(line.startswith(path + ":") for line in found)}

@@ -1,4 +1,4 @@
-"""What make says to somebody who has just cloned."""
+"""What make prints for a user who has just cloned the repository."""
 import os
 import re
 import subprocess
@@ -9,17 +9,17 @@ from pathlib import Path
 
 from quantd import ROOT
 
-# A make of its own: not a part of the one that runs these tests.
+# For a make that is not a part of the one that runs these tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "EMULATOR", "QK_CPU",
                                "QK_TEST_EVERY")}
 
-# In place of the Criterion program: one test, which passes.
+# Replaces the Criterion program: one test, which passes.
 UNIT_TESTS = """for word; do case $word in --tap=*) report=${word#--tap=};; esac; done
 echo 'ok - a::b  (0.00s)' >"$report"
 """
 
-# As Criterion prints it, which escapes nothing.
+# Criterion's own output for failures, which escapes nothing.
 FAILURES = UNIT_TESTS + """cat >>"$report" <<'END'
 not ok - a::c  (0.00s)
   ---
@@ -97,7 +97,7 @@ class Test%d(unittest.TestCase):
 
 
 class EndToEnd(unittest.TestCase):
-    """What is said of test classes, each of which has a process of its own."""
+    """The output for test classes, each of which has a process of its own."""
 
     def run_tests(self, **modules):
         program = ("import pathlib, sys; sys.path.insert(0, 'tests/support'); import run_tests; "
@@ -131,10 +131,10 @@ class EndToEnd(unittest.TestCase):
 
 
 class UnitTests(unittest.TestCase):
-    """What is said of unit tests, and of a kernel checker that does not come to its end."""
+    """The output for unit tests, and for a kernel checker that does not run to its end."""
 
     def run_tests(self, script, unit_tests=UNIT_TESTS, **environment):
-        """With a checker whose first part is this script, and unit tests that pass."""
+        """Runs unit tests that pass, and a kernel checker whose first part is this script."""
         script = "case $2 in 0/*) ;; *) echo 0 passed, 0 failed; exit;; esac\n" + script
         with tempfile.TemporaryDirectory() as folder:
             for name, text in (("check-kernels", script), ("unit-tests", unit_tests)):
@@ -206,7 +206,7 @@ class UnitTests(unittest.TestCase):
                          r"FAILED check-kernels: part 0/\d+ exited with 0, before it was done")
 
 
-# In place of run_tests.py: what each machine's run says, and how it ends.
+# Replaces run_tests.py: prints the output of each machine's run, and exits with its status.
 RUNS = """import os, sys
 machine = os.environ["QK_CPU"]
 print("every %s of %s" % (os.environ.get("QK_TEST_EVERY"), machine))
@@ -219,7 +219,7 @@ sys.exit(machine in ("zen2", "sapphirerapids"))
 
 
 class Cpus(unittest.TestCase):
-    """Runs under masks."""
+    """Runs under CPU masks."""
 
     def run_cpus(self, *options, machines="haswell\\nzen2\\nskylakex: this CPU lacks avx512\\n"
                  "sapphirerapids"):

@@ -1,5 +1,5 @@
-"""The shell examples of the README and of the pages about the interface, run as they stand, and
-their tables against the server."""
+"""Runs the shell examples of the README and of the pages about the interface unchanged, and checks
+the pages' tables against the server."""
 import json
 import os
 import re
@@ -52,13 +52,13 @@ class Examples(ServerTest):
                 path = path.replace("/N/", "/layer/")
                 body = json.dumps(kept_request([1, 2])) if path.endswith("/load") else None
                 answer = self.server.request(method, path, body)
-                # Without a body an inference is a 400, and that is an answer of its own.
+                # An inference without a body gets a 400, which is an answer of the endpoint itself.
                 self.assertIn(answer.status, (200, 400) if path.endswith("/infer") else (200,))
                 self.assertEqual(self.server.request("PUT", path).status, 405)
 
 
 class Readme(unittest.TestCase):
-    """What somebody sees who comes new: an answer on the first screen, and not too much else."""
+    """A new reader sees a first answer on the first screen, and the page is short."""
 
     TEXT = (ROOT / "README.md").read_text()
 

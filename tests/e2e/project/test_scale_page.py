@@ -1,4 +1,5 @@
-"""docker/scale.md: what measures one server and says how many are wanted, as it stands."""
+"""docker/scale.md: runs the page's blocks that measure one server and compute the number of
+replicas."""
 import re
 import shutil
 import subprocess
@@ -18,7 +19,8 @@ class Page(unittest.TestCase):
         said = re.fullmatch(r"one: (\d+) requests/s, replicas: (\d+)\n", self.run_block(count))
         one, replicas = int(said[1]), int(said[2])
         peak = int(re.search(r"peak=(\d+)", count)[1])
-        # Enough with one away, and none too many; one is printed as an integer.
+        # The replicas are enough if one is away, and none is superfluous. `one` is printed as an
+        # integer.
         self.assertGreaterEqual((replicas - 1) * 0.7 * (one + 1), peak)
         self.assertLess((replicas - 2) * 0.7 * one, peak)
 

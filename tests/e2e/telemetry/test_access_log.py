@@ -1,5 +1,5 @@
-"""--access-log: a line for each request, with what was asked, what came of it and how long it took;
-and W3C trace context, which goes into that line."""
+"""--access-log: one line for each request, with the request, its outcome and its duration; and W3C
+trace context, which is copied into that line."""
 import json
 import os
 import random
@@ -38,7 +38,7 @@ class AccessLog(unittest.TestCase):
         self.addCleanup(lambda: server.terminated or server.stop())
 
     def lines(self):
-        """All of them, as JSON; ends the server."""
+        """Ends the server and returns all lines of the log, parsed as JSON."""
         self.server.stop()
         return [strictly(line) for line in self.path.read_bytes().splitlines()]
 
@@ -78,10 +78,10 @@ class AccessLog(unittest.TestCase):
         with self.server.connect() as connection:
             connection.sendall(b"GET /v2 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n")
             Reader(connection).answer()
-        with self.server.connect() as connection:  # libmicrohttpd's own
+        with self.server.connect() as connection:  # libmicrohttpd answers this request
             connection.sendall(b"GET /v2 HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 40000)
             Reader(connection).answer()
-        # Several I/O threads may write them in another order.
+        # Several I/O threads may write the lines in another order.
         hosts, bad, nowhere, large, head = sorted(
             self.lines(), key=lambda line: (line["status"], line.get("path", "")))
         self.assertEqual((bad["status"], bad["id"]), (400, "i"))
@@ -138,7 +138,7 @@ class AccessLog(unittest.TestCase):
         self.assertNotIn("bytes_out", line)
 
     def test_hostile_values_stay_in_their_places(self):
-        """Whatever is in names, paths and headers: a line is one object, and its keys are ours."""
+        """Whatever names, paths and headers contain, a line is one object with only our keys."""
         self.start("--log-format", "json")
         chance = random.Random(7)
         keys = {"ts", "level", "msg", "client", "method", "path", "status", "model", "version",
@@ -206,7 +206,8 @@ class AccessLog(unittest.TestCase):
             self.assertLess(sent, 20000)
         client.close()
         self.assertLess(longest, 10 * SLOW)
-        sent += sent // 500 + 2  # the metrics, too; the last of them may have been dropped
+        # Requests for the metrics count, too. The last two lines may have been dropped.
+        sent += sent // 500 + 2
         dropped = self.dropped()
         got, end = b"", time.monotonic() + 10 * SLOW
         while got.count(b"\n") < sent - dropped - 2 and time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""/v2/logging: Triton's extension, which says what the log has, and changes it."""
+"""/v2/logging: Triton's extension, which shows and changes the settings of the log."""
 import json
 import unittest
 
@@ -11,7 +11,8 @@ DEFAULT = {"log_file": "", "log_info": True, "log_warning": True, "log_error": T
 
 class Logging(unittest.TestCase):
     def start(self, *flags):
-        server = self.server = Server(*flags)  # a test may start several, and each is to end
+        # A test may start several servers; each is stopped at the end.
+        server = self.server = Server(*flags)
         self.addCleanup(lambda: server.terminated or server.stop())
 
     def change(self, **settings):
@@ -34,7 +35,7 @@ class Logging(unittest.TestCase):
         changed = self.change(log_warning=True, log_error=None, log_format="ISO8601")
         self.assertEqual(changed, dict(DEFAULT, log_verbose_level=2, log_format="ISO8601"))
         self.assertEqual(self.settings(), changed)
-        self.assertEqual(self.change(**DEFAULT), DEFAULT)  # what GET says may be sent back
+        self.assertEqual(self.change(**DEFAULT), DEFAULT)  # the answer to GET may be sent back
 
     def test_the_flags_are_its_begin(self):
         for level, settings in (("debug", {"log_verbose_level": 1}), ("warn", {"log_info": False}),
@@ -46,7 +47,7 @@ class Logging(unittest.TestCase):
     def test_lines_come_and_go(self):
         self.start("--model-control-mode", "explicit", "--log-level", "warn", *ONE_IO_THREAD)
 
-        def unload(name):  # of an unknown name: an event that a level has
+        def unload(name):  # loading an unknown name logs a warning
             self.server.request("POST", "/v2/repository/models/%s/load" % name, b"{}")
 
         unload("silent")
@@ -71,7 +72,8 @@ class Logging(unittest.TestCase):
             self.change(log_format=log_format)
         lines = self.server.stop().splitlines()
         kinds = [line[0] for line in lines if "a call changes" in line]
-        self.assertEqual(kinds, ["{", "t", "{", "t"])  # said before it changes
+        # The line is written before the format changes.
+        self.assertEqual(kinds, ["{", "t", "{", "t"])
         self.assertEqual(json.loads(lines[-1])["msg"], "quantd ends")
 
 

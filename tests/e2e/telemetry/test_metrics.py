@@ -1,4 +1,5 @@
-"""/metrics counts what happened, in Prometheus' text format; /stats says the same in Triton's."""
+"""/metrics counts what happened, in Prometheus' text format; /stats has the same numbers in
+Triton's format."""
 import math
 import os
 import resource
@@ -41,7 +42,8 @@ class Metrics(ServerTest):
         key = {"model": DEQUANTIZE, "version": "13"}
         self.assertEqual(grown("nv_inference_request_success", **key), 5)
         self.assertEqual(grown("nv_inference_count", **key), 5)
-        self.assertEqual(grown("quantd_answers_total", code="200"), 6)  # and one of /metrics
+        # One of them is the answer to /metrics.
+        self.assertEqual(grown("quantd_answers_total", code="200"), 6)
         self.assertGreater(grown("nv_inference_request_duration_us", **key), 0)
         other = {"model": DEQUANTIZE, "version": "10"}
         self.assertEqual(grown("nv_inference_request_success", **other), 0)
@@ -122,7 +124,7 @@ class Metrics(ServerTest):
         for name, bound in (("queue_length", 1024), ("loads_waiting", 16)):
             self.assertEqual(metrics[("quantd_" + name, ())], 0)
             self.assertEqual(metrics[("quantd_%s_max" % name, ())], bound)
-        # libuv 1.49 and later also looks at the control group's share of the CPUs.
+        # libuv 1.49 and later also respects the control group's share of the CPUs.
         self.assertIn(metrics[("quantd_workers", ())], range(1, len(os.sched_getaffinity(0)) + 1))
         self.assertLessEqual(metrics[("quantd_workers_busy", ())], metrics[("quantd_workers", ())])
         self.assertGreater(metrics[("quantd_model_bytes_max", ())], 0)
@@ -155,7 +157,7 @@ class Metrics(ServerTest):
             new = row(path)
             self.assertEqual(new["inference_count"] - old["inference_count"], 4)
             for name in ("success", "queue", "compute_input", "compute_infer", "compute_output"):
-                # perf_analyzer gives up when queue.count does not rise.
+                # perf_analyzer gives up if queue.count does not rise.
                 self.assertEqual(new["inference_stats"][name]["count"]
                                  - old["inference_stats"][name]["count"], 4, name)
                 self.assertIsInstance(new["inference_stats"][name]["ns"], int)

@@ -1,5 +1,5 @@
-"""/metrics, the statistics and the index of as many models as there may be: printed while they are
-sent, so that nobody waits for them, and they need next to no memory."""
+"""/metrics, the statistics and the index with the largest number of models. The server prints these
+texts while it sends them, so no other request waits for them, and they need almost no memory."""
 import json
 import re
 import tempfile
@@ -13,7 +13,7 @@ from quantd import (SANITIZED, Reader, Server, Tensor, exchange, infer_path, jso
                     parse_metrics, raw_request, receive_all, run_threads)
 
 MIB = 1 << 20
-# Of 64 versions, so 16 are as many as there may be.
+# Each name has 64 versions, so 16 names make as many models as the server allows.
 NAMES = ["%s%02d" % ("m" * 100, index) for index in range(4 if SANITIZED else 16)]
 VERSIONS = range(1, 65)
 COUNT = len(NAMES) * len(VERSIONS)
@@ -53,7 +53,8 @@ class ManyModels(ModelTest):
         for version in VERSIONS:
             answer = exchange(client, "POST", infer_path(name, version), body)
             assert answer.status == 200, answer.body
-        # It is counted when its answer has gone: surely before the connection's next one.
+        # A request is counted after its answer has been sent, and surely before the next answer on
+        # the same connection.
         assert exchange(client, "GET", "/v2/health/live").status == 200
 
     def scrape(self):
@@ -67,7 +68,8 @@ class ManyModels(ModelTest):
         return samples.get((name, tuple(sorted(labels.items()))))
 
     def check(self, samples, name):
-        """What is told of each version of a model: all of it, and it fits together."""
+        """Checks that the scrape has all samples of each version of a model, and that they are
+        consistent."""
         for version in VERSIONS:
             self.assertGreaterEqual(self.value(samples, SUCCESSES, name, version), 1)
             for stage in STAGES:
@@ -77,7 +79,7 @@ class ManyModels(ModelTest):
                                                    stage=stage, le="+Inf"))
 
     def gauge(self, name, text=None):
-        """Of a whole text, which takes long to read."""
+        """Returns a gauge from a complete text of /metrics, which takes long to read."""
         text = self.server.get("/metrics").body if text is None else text
         self.assertIn(b"\nquantd_info{", text)
         return float(re.search(rb"\n%s (\S+)\n" % name.encode(), text).group(1))
@@ -91,12 +93,13 @@ class ManyModels(ModelTest):
         self.assertEqual(samples[("quantd_models_loaded", ())], COUNT)
 
     def test_it_takes_no_memory_of_requests(self):
-        """The text has some 25 KB for each version."""
+        """The text has about 25 KB for each version."""
         before = self.gauge("quantd_inflight_kept_bytes")
         readers = [Reader(self.server.connect()) for _ in range(8)]
         for reader in readers:
             reader.connection.sendall(SCRAPE)
-            self.assertEqual(reader.connection.recv(1), b"H")  # it is under way, and none reads on
+            # The scrape is in progress, and no client reads on.
+            self.assertEqual(reader.connection.recv(1), b"H")
         text = self.server.get("/metrics").body
         self.assertGreater(len(text), COUNT * 20000)
         self.assertLess(self.gauge("quantd_inflight_bytes", text), MIB)
@@ -105,10 +108,11 @@ class ManyModels(ModelTest):
             reader.close()
 
     def test_while_models_come_and_go(self):
-        """The first two names do; of the others each number only grows from scrape to scrape."""
+        """Models with the first two names come and go. Each number of the other models only grows
+        from scrape to scrape."""
         ended = threading.Event()
-        healthy = [0]  # answers so far
-        meanwhile = 0  # of these, while the server sent the metrics
+        healthy = [0]  # health answers so far
+        meanwhile = 0  # health answers that came while the server sent the metrics
 
         def load():
             while not ended.is_set():
@@ -155,11 +159,12 @@ class ManyModels(ModelTest):
                 ended.set()
 
         run_threads([load, infer, be_healthy, scrape])
-        # Whoever had to wait for the end of the text would have one answer for each of the two.
+        # If health requests had to wait for the end of a text, one would be answered for each of
+        # the two texts.
         self.assertGreater(meanwhile, 4)
 
     def test_on_one_connection(self):
-        """In chunks, so that the connection goes on."""
+        """Answers of unknown length are sent in chunks, so the connection stays open."""
         reader = Reader(self.server.connect())
         reader.connection.sendall(SCRAPE + raw_request("GET", "/v2/models/stats")
                                   + raw_request("POST", "/v2/repository/index")
@@ -194,7 +199,7 @@ class ManyModels(ModelTest):
             self.assertEqual((end, rest), (b"\r\n\r\n", b""))
 
     def test_an_old_client(self):
-        """HTTP/1.0 has no chunks: the text ends with the connection."""
+        """HTTP/1.0 has no chunks, so the server ends the text by closing the connection."""
         connection = self.server.connect()
         connection.sendall(b"GET /metrics HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
         head, _, text = receive_all(connection).partition(b"\r\n\r\n")

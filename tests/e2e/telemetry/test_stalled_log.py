@@ -1,5 +1,5 @@
-"""A reader of standard error that does not read: nobody waits for it, and it learns what it
-missed."""
+"""The reader of standard error stops reading. The server does not wait for it, and the reader
+learns how many lines were dropped."""
 import os
 import pty
 import re
@@ -26,7 +26,7 @@ class Stalled(unittest.TestCase):
             ("quantd_log_lines_dropped_total", (("log", "events"),))])
 
     def ask(self, server):
-        """Each request becomes a line, on the thread of its connection's loop."""
+        """Sends requests. Each makes a log line, written by the thread of its connection's loop."""
         reader = Reader(server.connect())
         request = raw_request("GET", "/v2/" + "a" * 600)
         for _ in range(REQUESTS // 50):
@@ -48,7 +48,7 @@ class Stalled(unittest.TestCase):
                     if LOST.search(received[-200000:]):
                         told.set()
             except OSError:
-                pass  # a terminal's end
+                pass  # the other end of a terminal has been closed
 
         thread = threading.Thread(target=read)
         thread.start()
@@ -68,7 +68,8 @@ class Stalled(unittest.TestCase):
         self.check(*os.pipe())
 
     def test_a_terminal(self):
-        """It says that it is ready where it has room for a part of a line, and a write waits."""
+        """A terminal reports that it is writable if it has room for a part of a line; writing the
+        whole line blocks."""
         try:
             self.check(*pty.openpty())
         except FileNotFoundError:
@@ -87,7 +88,7 @@ class Stalled(unittest.TestCase):
         os.close(readable)
         self.ask(server)
         self.assertEqual(server.get("/v2").status, 200)
-        end = time.monotonic() + 30 * SLOW  # the last request's line comes behind its answer
+        end = time.monotonic() + 30 * SLOW  # the last request's line follows its answer
         while self.dropped(server) < REQUESTS and time.monotonic() < end:
             time.sleep(0.01)
         self.assertGreaterEqual(self.dropped(server), REQUESTS)
