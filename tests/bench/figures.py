@@ -1,4 +1,5 @@
-"""What the reports of all parts share: the machine, ratios, texts, RESULTS.md."""
+"""What the reports of all parts share: ratios, texts, the description of the machine, and
+RESULTS.md."""
 import math
 import os
 import platform
@@ -22,8 +23,9 @@ SHORT_MAX = 40
 
 
 def peer_net_ns(row, name="peer"):
-    """What ONNX Runtime computes; without what any call costs it, for libqk's has none of that.
-    Never less than the clockwork can tell: the difference of two best calls is that uncertain."""
+    """Returns ONNX Runtime's time less what any call costs it, because libqk's time includes no
+    such cost. The result is at least PEER_UNCERTAIN of the time: the difference of two best calls
+    is that uncertain."""
     return max(row["ns"][name] - row["ns"]["call"], PEER_UNCERTAIN * row["ns"][name])
 
 
@@ -35,7 +37,8 @@ def geometric_mean(values):
 
 
 def run_cost(row):
-    """(said, measured), on one thread; so is the next."""
+    """Returns (the plan's estimate, the measured time) of a run on one thread. pack_cost does the
+    same for packing."""
     return row["units"] * row["unit_ns"], row["ns"]["run"]
 
 
@@ -44,7 +47,8 @@ def pack_cost(row):
 
 
 def cost_rows(groups):
-    """(group, rows, median and worst of said / measured), of (group, [(said, measured)])"""
+    """Yields (group, number of rows, median and worst of said / measured) for each (group, [(said,
+    measured)])."""
     for group, pairs in groups:
         ratios = sorted((said / measured for said, measured in pairs),
                         key=lambda ratio: abs(math.log(ratio)))
@@ -88,7 +92,7 @@ def threads_text(threads):
 
 
 def short_lines(texts):
-    """Of rows that fall short, the worst first."""
+    """Returns the lines on rows that fall short; `texts` has the worst first."""
     lines = ["", "## Rows that fall short", ""] + ["- " + text for text in texts[:SHORT_MAX]]
     if len(texts) > SHORT_MAX:
         lines.append("- and %d more: bold in the tables" % (len(texts) - SHORT_MAX))
@@ -99,8 +103,9 @@ TARGET_HEAD = ["| target | reach it | of | |", "|---|---:|---:|---|"]
 
 
 def target_lines(targets):
-    """A row each of (text with a place for the target, target, values, whether they should reach it
-    or at most be as large), where there are values."""
+    """Yields a table row for each target that has values. `targets`: (text with a place for the
+    target, target, values, at_least). If at_least is true, a value reaches the target by being as
+    large, otherwise by being as small."""
     for text, target, values, at_least in targets:
         reached = sum(value >= target if at_least else value <= target for value in values)
         if values:
@@ -119,7 +124,7 @@ def print_targets(heading, lines):
 
 
 def machine(libqk, peer):
-    """What the figures depend on, as lines."""
+    """Returns lines that describe everything that the figures depend on."""
     lines = ["%s, %d threads; %s" % (cpu_name(), len(os.sched_getaffinity(0)), caches()),
              "libqk: tier %s, built with %s; %s" % (libqk.tier, compiler(), revision()),
              "%s, Python %s" % ("ONNX Runtime " + peer.version if peer else "no ONNX Runtime",
@@ -168,7 +173,8 @@ def output(*command):
 
 
 def best_of(first, second):
-    """One row, measured twice: the best of each contestant, in times and in rates."""
+    """Combines two measurements of one row: takes the best time and the best rate of each
+    contestant."""
     best = dict(second, rounds=first["rounds"] + second["rounds"],
                 same=False if first["same"] is False else second["same"])
     best["ns"] = {name: min(ns, first["ns"].get(name, ns)) for name, ns in second["ns"].items()}
@@ -182,14 +188,14 @@ def best_of(first, second):
 
 
 def print_counts(results):
-    """As tests end; the exit status."""
+    """Prints the counts in the form of all tests and returns the exit status."""
     failed = len(wrong(results))
     print("%d passed, %d failed" % (len(results) - failed, failed))
     return 1 if failed else 0
 
 
 def wrong(results):
-    """Rows with other bytes than ONNX Runtime's; says which."""
+    """Returns the rows whose bytes differ from ONNX Runtime's, and prints their names."""
     rows = [row for row in results if row["same"] is False]
     for row in rows:
         failures.say(row["name"], "other bytes than ONNX Runtime's")
@@ -200,8 +206,8 @@ SHORT = ("tests/bench/README.md", "README.md")
 
 
 def write_short(name, lines):
-    """Puts them between the marks of that name, in README.md only the rows of the kinds that it has
-    already."""
+    """Puts the lines between the marks of that name. The README gets only the rows of the kinds
+    that it has already."""
     for page in SHORT:
         path = Path(__file__).resolve().parents[2] / page
         marks = "<!-- %s: by make bench -->" % name, "<!-- end of %s -->" % name
@@ -213,7 +219,8 @@ def write_short(name, lines):
 
 
 def rows_of_the_kinds(lines, shown):
-    """A table's row is of the kind that its first cell says; what is no table stays."""
+    """Returns the lines without table rows of other kinds. The first cell of a row is its kind.
+    Lines outside tables stay."""
     kinds = {line.split("|")[1] for line in shown if line.startswith("|")}
     return [line for line in lines if not line.startswith("|") or line.split("|")[1] in kinds]
 
@@ -222,7 +229,7 @@ CONTENTS = "# What was measured"
 
 
 def write_section(folder, lines):
-    """Puts them into RESULTS.md, in place of those that begin with the same heading."""
+    """Puts the lines into RESULTS.md, in place of the section with the same heading."""
     path = folder / "RESULTS.md"
     text = path.read_text() if path.exists() else ""
     sections = {section.partition("\n")[0]: section.rstrip() + "\n"
@@ -239,20 +246,22 @@ def write_section(folder, lines):
 # ---- What the parts have in common --------------------------------------------------------------
 
 def chosen(options, rows):
-    """Those of the rows that --only names."""
+    """Returns the rows that --only names."""
     for words in options.only or []:
         rows = [row for row in rows if any(word in str(row) for word in words.split("|"))]
     return rows
 
 
 class Part:
-    """One has select, x_bytes, measure, falls_short, one_line, report, and budget_seconds."""
+    """A part of the benchmark. A subclass has select, x_bytes, measure, falls_short, one_line,
+    report and budget_seconds."""
 
-    best_of = staticmethod(best_of)  # of a row that was measured twice
+    best_of = staticmethod(best_of)  # combines two measurements of one row
 
     def open(self, selected, libqk, peer):
-        """Before the first row. Those rows of `selected` that it can measure."""
+        """Prepares the part before its first row. Returns the rows of `selected` that it can
+        measure."""
         return selected
 
     def close(self):
-        """After the last one, even where something went wrong."""
+        """Cleans up after the last row, also if something went wrong."""

@@ -1,12 +1,12 @@
-"""The hand-over's part of `make bench`: when it is worth waking other workers. The server's own
-scheduler and pool run jobs that only take time, on one worker and on all."""
+"""The hand-over's part of `make bench`: from which size on is it worth waking other workers? The
+server's own scheduler and pool run jobs that only take time, on one worker and on all workers."""
 import dataclasses
 
 import figures
 from figures import ns_text
 
 WORKS_NS = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
-UNITS = 20  # of a job
+UNITS = 20  # in a job
 SERIES = 4
 
 
@@ -48,11 +48,11 @@ class Part(figures.Part):
 
     @staticmethod
     def falls_short(_):
-        return False  # what the scheduler makes of it is its own affair
+        return False  # no target: the scheduler decides how many workers share a job
 
     @staticmethod
     def measure(row, libqk, _, seconds):
-        """The best of some series, seen as a whole."""
+        """Measures some series and returns the best series as a whole."""
         count = 1 if seconds < 1 else SERIES
         series = [libqk.handover(row.threads, row.work_ns, row.work_ns // UNITS)
                   for _ in range(count)]

@@ -1,5 +1,5 @@
-"""JSON's part of `make bench`: the server's reader and printer of numbers beside others that do the
-same with the same text, in the same process (numbers.h)."""
+"""JSON's part of `make bench`: compares the server's reader and printer of numbers with other
+libraries that do the same with the same text, in the same process (numbers.h)."""
 import collections
 import concurrent.futures
 import dataclasses
@@ -17,7 +17,7 @@ PEERS = {"read": ("yyjson", "simdjson"),
          "print": ("zmij", "xjb", "dragonbox", "fmt", "to_chars", "double-conversion")}
 LIBC = {"read": "strtof, strtoll", "print": "printf %.9g"}
 
-# (kind in numbers.c, what it is, of the best peer's speed, of libc's)
+# (kind in numbers.c, description, target as a share of the best peer's speed, of libc's speed)
 KINDS = {"read": (("uint8", "UINT8: 0 to 255", 1, None),
                   ("int32", "INT32: any bits", 1, None),
                   ("int64", "FP32: integers of any 64 bits", 1, None),
@@ -46,7 +46,7 @@ class Row:
 
 
 def best_peer(row):
-    """(name, ns); None: there was none"""
+    """Returns (name, ns) of the fastest peer. None: no peer was measured."""
     found = [(row["ns"][name], name) for name in PEERS[row["task"]] if name in row["ns"]]
     return min(found) if found else None
 
@@ -88,7 +88,8 @@ class Part(figures.Part):
         return [Row(task, *kind, count) for task, kinds in KINDS.items() for kind in kinds]
 
     def measure(self, row, libqk, _peer, seconds):
-        """Everybody once a round, for as many rounds as there is time: the best of each."""
+        """Measures each contestant once a round, for as many rounds as fit into `seconds`, and
+        keeps the best time of each."""
         size, same = libqk.numbers(row.task, row.kind, row.count, self.library)
         ns, end = collections.defaultdict(lambda: float("inf")), time.monotonic() + seconds
         for rounds in range(1, ROUNDS_MAX + 1):
@@ -107,15 +108,16 @@ class Part(figures.Part):
 
 
 def peer_library():
-    """The path of what peers/setup_numbers.sh builds, as far as it can; "-" where it cannot."""
+    """Builds the peers' library with peers/setup_numbers.sh and returns its path; "-" if it cannot
+    be built."""
     subprocess.run([ROOT / "tests" / "bench" / "peers" / "setup_numbers.sh"], check=False)
     path = FILES / "numbers.so"
     return str(path) if os.path.exists(ROOT / path) else "-"
 
 
 def check_every_float(threads):
-    """All 2^32 of them, printed and read again, and compared with std::to_chars. Takes half an
-    hour of one CPU. The exit status."""
+    """Prints all 2^32 floats, reads them again, and compares the text with std::to_chars. Takes
+    half an hour of one CPU. Returns the exit status."""
     library, ranges = peer_library(), 256
     size = 2 ** 32 // ranges
 
@@ -148,7 +150,8 @@ class Report:
             print(one_line(row))
 
     def target_lines(self):
-        """Of readers integers and floats apart, by what they should reach."""
+        """Yields a line for each target. Readers of integers and of floats have targets of their
+        own."""
         by_target = {(task, target): [peer_ratio(row) for row in self.results if peer_ratio(row) and
                                       (row["task"], row["peer_target"]) == (task, target)]
                      for task, target in (("read", 1), ("read", 0.8), ("print", 1))}

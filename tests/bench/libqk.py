@@ -1,4 +1,4 @@
-"""build/measure at the other end of a pipe; measure/measure.c is its manual."""
+"""Runs build/measure and talks to it over a pipe. measure/measure.c documents the commands."""
 import os
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ from tensors import OPSET
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / os.environ.get("B", "build")
-EMULATOR = os.environ.get("EMULATOR", "").split()  # of another machine, to see that it works
+EMULATOR = os.environ.get("EMULATOR", "").split()  # for the program of another machine
 FILES = Path("build") / "bench"  # below ROOT
 
 
@@ -21,7 +21,7 @@ class Libqk:
 
     @staticmethod
     def give(x):
-        """Of which the rows' x are the beginnings."""
+        """Sends the bytes x. Each row's x is the beginning of these bytes."""
         (ROOT / FILES / "x").write_bytes(x)
 
     def say(self, *words):
@@ -35,7 +35,7 @@ class Libqk:
         return line.split()
 
     def prepare(self, row):
-        """Plans the row, and returns what plan() does."""
+        """Prepares and plans the row. Returns what plan() returns."""
         self.say("call", row.model, OPSET)
         for name, value in row.attributes.items():
             if isinstance(value, list):
@@ -51,7 +51,8 @@ class Libqk:
         return self.plan(row.threads, row.gemm)
 
     def plan(self, threads, gemm):
-        """What measure.c says of it: nanoseconds as guessed, bytes, counts."""
+        """Plans the row and returns what measure.c says of the plan: estimates in nanoseconds,
+        bytes, counts."""
         self.say("plan", threads, gemm)
         kernel, *numbers = self.answer()
         names = ("units", "unit_ns", "pack_units", "pack_unit_ns", "slices", "read", "written",
@@ -59,12 +60,14 @@ class Libqk:
         return {"kernel": kernel, **dict(zip(names, map(int, numbers)))}
 
     def peak(self, name):
-        """How many operations the measure of that name makes; 0: this CPU has none."""
+        """Returns how many operations one run of the peak measurement of that name makes; 0: this
+        CPU lacks the instructions."""
         self.say("peak", name)
         return int(self.answer()[0])
 
     def copy(self, threads):
-        """Bytes in a nanosecond that so many threads copy from memory to memory: measured once."""
+        """Returns how many bytes `threads` threads copy from memory to memory in a nanosecond.
+        Measures this once for each count of threads."""
         if threads not in self.copies:
             self.say("copy", threads)
             count, ns = map(float, self.answer())
@@ -72,34 +75,38 @@ class Libqk:
         return self.copies[threads]
 
     def regions_ns(self, x, y, threads):
-        """Of moving as many bytes from one file in memory to the other: region.h."""
+        """Returns the nanoseconds that moving as many bytes from one file in memory to another
+        takes: region.h."""
         self.say("regions", x, y, threads)
         return float(self.answer()[0])
 
     def handover(self, threads, work_ns, unit_ns):
-        """{alone, all, again, wake, counted}, in nanoseconds."""
+        """Returns {alone, all, again, wake, counted}, in nanoseconds."""
         self.say("handover", threads, work_ns, unit_ns)
         return dict(zip(("alone", "all", "again", "wake", "counted"), map(float, self.answer())))
 
     def echo(self, request_bytes, answer_bytes, threads=1, address="0"):
-        """The port of a server that only takes and gives so many, until the next one; 0 where the
-        address is the path of a Unix socket."""
+        """Starts a server that reads requests and writes answers of these sizes and computes
+        nothing. The server runs until the next one starts. Returns its port; 0 if the address is
+        the path of a Unix socket."""
         self.say("echo", request_bytes, answer_bytes, threads, address)
         return int(self.answer()[0])
 
     def constant(self, path):
-        """The port of libmicrohttpd, which always answers what is in the file, until the next."""
+        """Starts a libmicrohttpd server that always answers with the bytes of the file. The server
+        runs until the next one starts. Returns its port."""
         self.say("constant", path)
         return int(self.answer()[0])
 
     def exchange(self, address, connections, ms, path, rate=0):
-        """(answers in a second, p50 and p99 in nanoseconds) to what is in the file, asked at a
-        port or at the path of a Unix socket; with a rate, of requests that come so often."""
+        """Sends the request in the file, again and again, to a port or to the path of a Unix
+        socket. Returns (answers per second, p50 and p99 in nanoseconds). A `rate` sets how many
+        requests are sent per second."""
         self.begin_exchange(address, connections, ms, path, rate)
         return self.end_exchange()
 
     def begin_exchange(self, address, connections, ms, path, rate=0):
-        """It goes on beside what the caller does until end_exchange."""
+        """Starts an exchange, which runs beside the caller until end_exchange."""
         self.say("exchange", address, connections, ms, path, rate)
 
     def end_exchange(self):
@@ -107,35 +114,35 @@ class Libqk:
         return count / ns * 1e9, p50, p99
 
     def numbers(self, task, kind, count, library):
-        """(bytes, whether the server does it right) of the text of these numbers, of which
-        numbers.h says more."""
+        """Makes the text of these numbers, which numbers.h describes. Returns (its length in bytes,
+        whether the server converts it correctly)."""
         self.say("numbers", task, kind, count, library)
         size, same = self.answer()
         return int(size), same == "1"
 
     def numbers_round(self, names):
-        """Name -> nanoseconds, of those that are there."""
+        """Measures one round. Returns name -> nanoseconds for the contestants that exist."""
         self.say("numbers-round", *names)
         return {name: float(ns) for name, ns in zip(names, self.answer()) if float(ns) > 0}
 
     def numbers_check(self, library, first, last):
-        """How many of the floats from bits to bits are printed wrong."""
+        """Returns how many of the floats with bits from `first` to `last` are printed wrong."""
         self.say("numbers-check", library, first, last)
         return int(self.answer()[0])
 
     def round(self, *measures):
-        """Measure -> nanoseconds."""
+        """Runs one round and returns measure -> nanoseconds."""
         self.say("round", *measures)
         return dict(zip(measures, map(float, self.answer())))
 
     def output(self):
-        """The bytes of y, of one more run."""
+        """Runs the row once more and returns the bytes of y."""
         self.say("save", FILES / "y")
         self.answer()
         return (ROOT / FILES / "y").read_bytes()
 
     def huge_share(self):
-        """How much of its memory is on huge pages, or None."""
+        """Returns the share of the process' memory that is on huge pages. None: unknown."""
         try:
             text = Path("/proc/%d/smaps_rollup" % self.process.pid).read_text()
         except OSError:

@@ -1,4 +1,4 @@
-"""`make bench A="--cpu cascadelake"`: all that is measured sees an older CPU than there is."""
+"""Plays an older CPU for everything that is measured, for `make bench A="--cpu cascadelake"`."""
 import os
 import subprocess
 import sys
@@ -9,13 +9,14 @@ CPUS = ("haswell", "skylakex", "cascadelake", "icelake")  # of peers/mask_cpu.c
 
 
 def shown():
-    """The CPU that this process sees instead of the machine's; None: it sees the machine's."""
+    """Returns the name of the CPU that this process sees instead of the machine's. None: it sees
+    the machine's."""
     return os.environ.get("MASK_CPU")
 
 
 def show(name):
-    """Starts this program again, with a library that hides what the CPU of that name lacks. Does
-    not return."""
+    """Restarts this program with a library that hides the features that the CPU of that name lacks.
+    Does not return."""
     library = ROOT / FILES / "mask_cpu.so"
     library.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run([os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", "-o", library,

@@ -16,17 +16,18 @@ from pathlib import Path
 import figures
 
 CPUS = ("neoverse-n1", "neoverse-v1", "neoverse-v2")
-VECTOR_BITS = {"neoverse-v1": 256, "neoverse-v2": 128}  # of SVE
+VECTOR_BITS = {"neoverse-v1": 256, "neoverse-v2": 128}  # of an SVE vector
 ITERATIONS = 100
-PATHS_MOST, PATH_MOST = 400, 220  # through a loop; instructions of one
+PATHS_MOST, PATH_MOST = 400, 220  # how many paths through a loop; how many instructions in one path
 OBJDUMP = "aarch64-linux-gnu-objdump"
-MCA_LEAST = 18  # the first that has models of their own for all three
+MCA_LEAST = 18  # the first version that has a model for each of the three CPUs
 
 
 class Row:
-    """A loop: `is_it` says whether some instructions are its own, which do `units` of work, and
-    `is_limit` which of them it should be as fast as alone; on CPUs that have them all. `vectors`:
-    units are those of a vector of 128 bits, and the CPU's may be longer."""
+    """A loop. `is_it` says whether a list of instructions is this loop, one iteration of which does
+    `units` of work. `is_limit` says which instructions are the limit: the loop should be as fast as
+    these alone. `cpus` have all of the instructions. `vectors`: a unit counts a vector of 128 bits;
+    the CPU's vectors may be longer."""
 
     def __init__(self, name, path, function, units, is_it, is_limit, cpus=CPUS, vectors=False):
         self.name, self.path, self.function = name, path, function
@@ -42,12 +43,12 @@ def is_access(line):
 
 
 def stored_bytes(text):
-    """Of STR or STP of Q or D registers."""
+    """Returns how many bytes an STR or STP of Q or D registers stores; 0 for other instructions."""
     store = re.match(r"st(p|r|ur)\s+([qd])", text)
     return (2 if store[1] == "p" else 1) * {"q": 16, "d": 8}[store[2]] if store else 0
 
 
-DEQUANTIZED = 32  # elements of a chunk
+DEQUANTIZED = 32  # elements in a chunk
 
 
 def dequantize(name, function, y_bytes, mnemonic):
@@ -77,7 +78,7 @@ ROWS += [Row("%s to FP16, scales that are FP16" % name, "kernels/dequantize/dequ
 
 
 def dequantize_sve(name, function, instructions, left_out):
-    """The loop that has all these instructions and none of those."""
+    """Returns the row of the loop that has all of `instructions` and none of `left_out`."""
     def is_it(loop):
         return not any(text.startswith("whilelo") for text in loop) and \
             any(text.startswith("ld1") for text in loop) and \
@@ -98,7 +99,7 @@ ROWS += [dequantize_sve("%s to FP32, zero point 0" % name, function, ["fm"], ["f
 
 
 def multiply(path, function, products, terms, mnemonic, cpus=CPUS):
-    """A loop of so many products, each of so many terms."""
+    """Returns the row of a loop with `products` products of `terms` terms each."""
     def is_product(text):
         return text.startswith(mnemonic)
 
@@ -116,7 +117,8 @@ PRODUCTS = [multiply("kernels/gemm/igemm_6x8_neon.o", "multiply", 24, 8, "smull"
 
 
 def others(name, path, function, units, counts, bytes_stored):
-    """A loop that has so many of each of these instructions, and stores so many bytes."""
+    """Returns the row of the loop that has exactly `counts` of these instructions and stores
+    `bytes_stored` bytes."""
     def is_it(loop):
         return sum(map(stored_bytes, loop)) == bytes_stored and \
             all(sum(text.startswith(part) for text in loop) == count
@@ -136,8 +138,8 @@ OTHERS += [others("a convolution's sums to bytes", SLABS, "requantize", 16, {"sc
            others("quads of a slab", SLABS, "fill_bytes", 16, {"zip": 8}, 64)]
 
 
-# What a compiler could make of UINT8 to FP32 at best: for four floats one operation each that makes
-# them, subtracts the zero point and multiplies by the scale.
+# The best loop that a compiler could make for UINT8 to FP32. For four floats it has one operation
+# each that makes them, subtracts the zero point and multiplies by the scale.
 LEAST = ["ldp q20, q21, [x2]", "add x2, x2, #32"]
 LEAST += [text.replace("v0", "v%d" % i) for i in range(8)
           for text in ("zip1 v0.8h, v20.8h, v28.8h", "fsub v0.4s, v0.4s, v29.4s",
@@ -147,7 +149,8 @@ LEAST += ["add x9, x9, #128", "cmp x9, x12", "b.ne 0 <loop>"]
 
 
 def alone(mnemonic, terms, registers, vectors):
-    """As many products as there are registers of sums, of constants."""
+    """Returns the row and the lines of a loop of products alone: one product for each register of
+    sums. The factors are constants."""
     text = "%s %%s, %s, %s" % (mnemonic, registers.format(30, "16b" if not vectors else "b"),
                               registers.format(31, "16b" if not vectors else "b"))
     sums = [registers.format(i, "4s" if not vectors else "s") for i in range(24)]
@@ -156,7 +159,7 @@ def alone(mnemonic, terms, registers, vectors):
     return (Row(name, None, None, 24 * terms, None, lambda text: True, CPUS[1:], vectors), lines)
 
 
-# Whether products would be faster in SVE's vectors: what the CPU does of them alone.
+# Would products be faster in SVE's vectors? What the CPU does with products alone.
 ALONE = [alone(mnemonic, terms, registers, vectors)
          for mnemonic, terms in (("sdot", 16), ("smmla", 32))
          for registers, vectors in (("v{}.{}", False), ("z{}.{}", True))]
@@ -166,7 +169,7 @@ ALONE = [alone(mnemonic, terms, registers, vectors)
 
 
 def instructions(path):
-    """Of each function, its (address, text)."""
+    """Returns function -> [(address, text)], the instructions of each function."""
     functions = {}
     dump = subprocess.run([OBJDUMP, "-d", "--no-show-raw-insn", str(path)], check=True,
                           capture_output=True, text=True).stdout
@@ -190,8 +193,9 @@ def is_branch(text):
 
 
 def paths(code, places, head):
-    """From instruction number `head` back to it, through branches that go forward."""
-    begun = [(head, [])]  # where one goes on, and what it has
+    """Yields each path from instruction number `head` back to it. Paths follow only forward
+    branches before that."""
+    begun = [(head, [])]  # where a path continues, and its instructions so far
     for _ in range(PATHS_MOST):
         if not begun:
             return
@@ -230,7 +234,7 @@ def loop_of(row, folder, cache={}):
 
 
 def find_mca():
-    """The newest one: older ones take Neoverse N1 for a Cortex-A57."""
+    """Returns the newest llvm-mca: older versions treat Neoverse N1 as a Cortex-A57."""
     names = [path for folder in ("/usr/bin", "/usr/local/bin")
              for path in Path(folder).glob("llvm-mca*")]
     versions = {}
@@ -247,7 +251,7 @@ def find_mca():
 
 
 def run_mca(mca, cpu, lines):
-    """(cycles of an iteration, cycles that its busiest port alone takes)."""
+    """Returns (cycles of an iteration, cycles that its busiest port alone takes)."""
     text = "loop:\n" + "".join("\t%s\n" % re.sub(r"[0-9a-f]+ <.*", "loop", line) for line in lines)
     said = subprocess.run([mca, "-mtriple=aarch64", "-mcpu=" + cpu, "-iterations=%d" % ITERATIONS,
                            "-instruction-info=0"],
@@ -273,7 +277,7 @@ def measure(mca, cpu, row, loop):
 
 
 def table(rows, limit, mca):
-    """Of rows and their loops."""
+    """Returns the table of the rows and their loops."""
     heads = ["%s: cycles | %s | ports" % (cpu, limit) for cpu in CPUS]
     yield "| loop | %s |" % " | ".join(heads)
     yield "|---|" + "---:|" * 3 * len(CPUS)

@@ -1,5 +1,5 @@
-"""ONNX Runtime on the same bytes: one node, input and output bound to buffers of ours, so that it
-pays for page faults no more than libqk does."""
+"""Runs ONNX Runtime on the same bytes: a model of one node, with input and output bound to our
+buffers. It therefore pays for no more page faults than libqk does."""
 import ctypes
 import mmap
 import time
@@ -9,7 +9,7 @@ from stopwatch import time_round
 from tensors import NUMBERS, OPSET, size_text
 
 HUGE_PAGE_BYTES = 2 << 20
-SPIN_SECONDS = 0.03  # for which its threads look for more work, and so keep processors busy
+SPIN_SECONDS = 0.03  # ONNX Runtime's threads spin this long for more work, and so keep CPUs busy
 
 
 class Unsupported(Exception):
@@ -17,7 +17,7 @@ class Unsupported(Exception):
 
 
 class Buffer:
-    """Memory on huge pages, where the system gives them; touched."""
+    """Memory whose pages have all been touched; on huge pages, if the system provides them."""
 
     def __init__(self, size, raw=b""):
         size = (size // HUGE_PAGE_BYTES + 1) * HUGE_PAGE_BYTES
@@ -38,7 +38,7 @@ def run_fresh(session, binding):
 
 
 class OnnxRuntime:
-    """Raises ImportError where it is not installed."""
+    """A contestant. The constructor raises ImportError if ONNX Runtime is not installed."""
 
     def __init__(self, x):
         import onnx.helper
@@ -50,12 +50,13 @@ class OnnxRuntime:
         self.nothing = {}  # threads -> a run of one element
 
     def reserve(self, size):
-        """Room for the largest output, before the first row."""
+        """Allocates memory for the largest output. The caller does this before the first row."""
         self.y = None
         self.y = Buffer(size)
 
     def nodes(self, row, variable):
-        """Of its stages, each with what it gives as the next one's x, and their constants."""
+        """Returns (nodes, constants) of the row's stages. Each stage's output is the x of the next
+        one."""
         make, stages = self.helper, getattr(row, "stages", (row,))
         nodes, constants = [], []
         for k, stage in enumerate(stages):
@@ -87,17 +88,17 @@ class OnnxRuntime:
         try:
             return self.library.InferenceSession(self.model(row, variable).SerializeToString(),
                                                  options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # its exceptions have no class of their own
+        except Exception as error:  # ONNX Runtime's exceptions have no common class
             raise Unsupported(str(error)) from None
 
     def prepare(self, row, variable=("x",), fresh=False):
-        """A function that runs the row once. `variable`: what is no constant of the model; `fresh`:
-        with an output that it allocates."""
+        """Returns a function that runs the row once. `variable`: the inputs that are not constants
+        of the model. `fresh`: ONNX Runtime allocates the output itself."""
         session = self.session(row, variable)
         if self.y is None or self.y.size < row.y_bytes:
             raise Unsupported("no buffer of " + size_text(row.y_bytes))
         binding = session.io_binding()
-        buffers = []  # live as long as the function
+        buffers = []  # kept alive by the function
         for name, datatype, shape, raw in row.inputs:
             if name not in variable:
                 continue
@@ -115,14 +116,16 @@ class OnnxRuntime:
         return ns
 
     def output(self, row, run):
-        """The bytes of y, of one more run. What was there before does not count; the bits behind
-        2-bit elements are not written, and 0."""
+        """Runs the row once more and returns the bytes of y. y is cleared before, so earlier
+        results do not count, and the unused bits after 2-bit elements, which are not written, are
+        0."""
         ctypes.memset(self.y.address, 0, row.y_bytes)
         run()
         return ctypes.string_at(self.y.address, row.y_bytes)
 
     def call_ns(self, threads):
-        """What a call costs that computes next to nothing: Python, session, binding."""
+        """Returns the nanoseconds of a call that computes next to nothing: the cost of Python,
+        session and binding."""
         if threads not in self.nothing:
             self.nothing[threads] = self.prepare(
                 Row(DEQUANTIZE, "UINT8", "FP32", "tensor", 1, threads))

@@ -1,7 +1,7 @@
-"""The pictures of RESULTS.md. Dequantizers and quantizers: for each type and FP32, per tensor, on
-one thread, the share of the limit that libqk reaches, and ONNX Runtime. Convolutions: for each
-layer, how many times as fast as ONNX Runtime. Served layers: how many times as many answers as
-FastAPI gives. The wire: latency against load."""
+"""Draws the pictures of RESULTS.md. Dequantizers and quantizers: the share of the limit that libqk
+reaches, and ONNX Runtime, for each type and FP32, per tensor, on one thread. Convolutions: the
+speed of each layer relative to ONNX Runtime. Served layers: the number of answers relative to
+FastAPI. The wire: latency against load."""
 import math
 
 from tensors import size_text
@@ -9,7 +9,7 @@ from tensors import size_text
 TOP, BAR, GAP = 40, 9, 8
 LEFT, WIDTH, PANEL = 120, 230, 260
 COLORS = {"libqk": "#2a6f97", "ONNX Runtime": "#e07a5f"}
-CONV_LEFT, CONV_UNIT, CONV_MOST = 270, 60, 10  # of the bars: where, how long one time is, the end
+CONV_LEFT, CONV_UNIT, CONV_MOST = 270, 60, 10  # bars: begin, pixels per factor of 1, largest factor
 CONV_COLORS = {"1 thread": "#2a6f97", "all threads": "#014f86", "1 thread, packing": "#90be6d"}
 SERVED_COLORS = {"1 connection": "#2a6f97", "4 connections": "#014f86", "16 connections": "#90be6d"}
 
@@ -18,12 +18,13 @@ WIRE_COLORS = {"quantd": "#2a6f97", "constant": "#999", "1 worker": "#e07a5f",
 WIRE_NAMES = {"quantd": "quantd", "constant": "libmicrohttpd, constant",
               "1 worker": "FastAPI, 1 worker", "2 workers": "FastAPI, 2 workers"}
 WIRE_LEFT, WIRE_TOP, WIRE_WIDTH, WIRE_HEIGHT, WIRE_PANEL = 60, 56, 340, 280, 370
-WIRE_RATES = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # thousands; both axes are logarithmic
+WIRE_RATES = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # thousands per second; logarithmic axes
 WIRE_NS = ((1e4, "10 µs"), (1e5, "100 µs"), (1e6, "1 ms"), (1e7, "10 ms"), (1e8, "100 ms"))
 
 
 def linear_svg(shares, codes, sizes):
-    """`shares`: (code, size) -> libqk's and ONNX Runtime's, or None."""
+    """Returns the picture. `shares`: (code, size) -> the shares of libqk and of ONNX Runtime, or
+    None."""
     height = TOP + len(codes) * (2 * BAR + GAP) + 30
     parts = head(LEFT + len(sizes) * PANEL, height)
     for k, code in enumerate(codes):
@@ -45,18 +46,20 @@ def linear_svg(shares, codes, sizes):
 
 
 def conv_svg(layers):
-    """`layers`: (name, network, times ONNX Runtime as CONV_COLORS has them, or None)."""
+    """Returns the picture. `layers`: (name, network, speeds relative to ONNX Runtime in the order
+    of CONV_COLORS, or None)."""
     return times_svg(layers, CONV_COLORS, "times as fast as ONNX Runtime")
 
 
 def served_svg(layers):
-    """`layers`: (name, kind, times the better FastAPI's answers as SERVED_COLORS has them)."""
+    """Returns the picture. `layers`: (name, kind, numbers of answers relative to the better FastAPI
+    in the order of SERVED_COLORS)."""
     return times_svg(layers, SERVED_COLORS, "times FastAPI's answers")
 
 
 def latency_svg(points):
-    """`points`: name -> [(requests in a second, of which answered, p50, p99)]: a panel for each of
-    the two."""
+    """Returns the picture, with a panel for p50 and one for p99. `points`: name -> [(requests per
+    second, answers per second, p50, p99)]."""
     bottom = WIRE_TOP + WIRE_HEIGHT
     parts = head(WIRE_LEFT + WIRE_PANEL + WIRE_WIDTH + 20, bottom + 46)
     parts += legend(WIRE_LEFT, 8, {WIRE_NAMES[name]: WIRE_COLORS[name] for name in points}, 180)
@@ -85,7 +88,7 @@ def curve(places, color):
 
 
 def along(value, ends):
-    """From 0 to 1, by logarithm."""
+    """Returns the position of `value` between the ends, from 0 to 1, on a logarithmic scale."""
     return min(1, max(0, math.log(value / ends[0]) / math.log(ends[1] / ends[0])))
 
 

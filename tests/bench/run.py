@@ -29,7 +29,7 @@ import wire  # noqa: E402
 from libqk import EMULATOR, FILES, ROOT, Libqk  # noqa: E402
 from peer import OnnxRuntime  # noqa: E402
 
-# With the seconds that each may take.
+# Each part with the number of seconds that it may take.
 PARTS = {"dequantize": linear.Part(rows.DEQUANTIZE, 190),
          "quantize": linear.Part(rows.QUANTIZE, 150),
          "conv": convolve.Part(320),
@@ -39,13 +39,13 @@ PARTS = {"dequantize": linear.Part(rows.DEQUANTIZE, 190),
          "wire": wire.Part(240)}
 SAY_SECONDS = 10
 SMOKE_SECONDS = 0.1
-SECONDS_AGAIN = 0.5  # for a row that falls short
-FIRST_SHARE = 0.85  # of a part's time; the rest is for these
-SHARE_MAX = 3  # of the time that is left, how much more than its share a row may have
+SECONDS_AGAIN = 0.5  # for measuring a row again that falls short
+FIRST_SHARE = 0.85  # of a part's time; the rest is for such rows
+SHARE_MAX = 3  # how many times its share of the remaining time a row may take
 
 
 class Clock:
-    """Says now and then how far it has come, and how long a row may take."""
+    """Prints the progress now and then, and decides how long a row may take."""
 
     def __init__(self, total, one_line, budget):
         self.total, self.one_line = total, one_line
@@ -106,7 +106,7 @@ def parse(arguments):
 
 
 def measure_all(part, selected, options, libqk, peer):
-    """One row after the other; then those that fall short once more."""
+    """Measures one row after the other, then measures the rows that fall short once more."""
     seconds = SMOKE_SECONDS if options.smoke else options.seconds
     budget = float("inf") if options.full or options.only else part.budget_seconds
     clock, results = Clock(len(selected), part.one_line, budget * FIRST_SHARE), []
@@ -122,7 +122,8 @@ def measure_all(part, selected, options, libqk, peer):
 
 
 def last_results(path, machine_lines):
-    """Those of the last run; of changes that are no commit it does not matter which there were."""
+    """Returns the results of the last run, which must be of the same commit and machine.
+    Uncommitted changes are not compared."""
     if not path.exists():
         return []
     last_machine, results = json.loads(path.read_text())
@@ -133,14 +134,15 @@ def last_results(path, machine_lines):
 
 
 def in_place(results, last):
-    """`last`, with these in the places of those that have their names, or behind them."""
+    """Returns `last` with `results` merged in: a result replaces the one of the same name, and new
+    results go to the end."""
     rows = {row["name"]: row for row in last}
     rows.update((row["name"], row) for row in results)
     return list(rows.values())
 
 
 def run_part(name, options):
-    """Its results: a wrong one is a failure, a slow one is not."""
+    """Runs a part and returns its results. A wrong result is a failure, a slow one is not."""
     part = PARTS[name]
     libqk = Libqk(options.cpu)
     threads = len(os.sched_getaffinity(0))
@@ -165,7 +167,7 @@ def run_part(name, options):
     if options.only and not options.again:
         report.print_rows()
     elif options.smoke or mask.shown():
-        report.write(ROOT / FILES)  # the tables of tests/bench are of whole runs on real machines
+        report.write(ROOT / FILES)  # tests/bench has only whole runs on real machines
     else:
         path.write_text(json.dumps([report.machine, results], indent=1))
         report.write(ROOT / "tests" / "bench")

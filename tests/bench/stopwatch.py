@@ -1,11 +1,11 @@
-"""Rounds of time, as measure.c has them, and their series."""
+"""Measures rounds of time, as measure.c does, and evaluates their series."""
 import statistics
 import time
 
 BATCH_NS = 100_000
 ROUND_NS = 1_000_000
 WARM_NS_MAX = 2_000_000
-SAME = 1.03  # two rounds that are no further apart have seen the same
+SAME = 1.03  # rounds that differ by at most this factor count as equal
 
 
 def time_batch(run, count):
@@ -16,7 +16,7 @@ def time_batch(run, count):
 
 
 def time_round(run):
-    """Nanoseconds of the best run, or of the best batch of short ones."""
+    """Returns the nanoseconds of the best run, or of the best batch if runs are short."""
     best = time_batch(run, 1)
     if best < WARM_NS_MAX:
         best = time_batch(run, 1)
@@ -35,13 +35,14 @@ def time_round(run):
 
 
 def settled(series):
-    """Its best has been seen at least twice."""
+    """True if the best time of the series has been seen at least twice."""
     return sum(ns <= min(series) * SAME for ns in series) > 1
 
 
 def take_turns(measures, least, most, seconds):
-    """Name -> series, of rounds that each of `measures` gives as name -> nanoseconds: at least so
-    many, until all have settled, at most so many or for so long."""
+    """Measures in rounds, each of `measures` in turn, and returns name -> series. Each measure
+    returns name -> nanoseconds. Goes on for at least `least` rounds and until all series have
+    settled, but for at most `most` rounds or `seconds` seconds."""
     series = {}
     end = time.monotonic() + seconds
     for count in range(1, most + 1):
@@ -58,6 +59,6 @@ def best(series):
 
 
 def spread(series):
-    """By how much the median round was slower than the best."""
+    """Returns by what share the median round was slower than the best."""
     return {name: statistics.median(values) / min(values) - 1 if min(values) else 0
             for name, values in series.items()}

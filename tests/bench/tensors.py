@@ -1,4 +1,4 @@
-"""What the rows of all parts are made of: types, bytes, texts."""
+"""What the rows of all parts share: types, bytes, texts."""
 import functools
 import random
 
@@ -27,14 +27,16 @@ def repeat(period, size):
 
 
 def random_bytes(size):
-    """The same on every machine; a smaller one is the beginning of a larger one."""
+    """Returns random bytes, the same on every machine. A smaller size gives the beginning of a
+    larger one."""
     source = random.Random(5)
     return b"".join(source.randbytes(64 * KIB) for _ in range(size // (64 * KIB) + 1))[:size]
 
 
 def float_bytes(size):
-    """Plain numbers, whichever float type is read: up to 128 as FP32 and BF16, whose exponents are
-    120 to 133 of 127, and from 1 to 4 as FP16; of both signs."""
+    """Returns bytes that are ordinary numbers of both signs, whichever float type reads them: up to
+    128 as FP32 and BF16, whose biased exponents are 120 to 133 (the bias is 127), and from 1 to 4
+    as FP16."""
     data = bytearray(random_bytes(size))
     high = bytes(60 + byte % 7 | byte & 128 for byte in range(256))
     data[1::2] = data[1::2].translate(high)

@@ -1,4 +1,4 @@
-"""The convolutions' part of `make bench`: which rows, and how one is measured."""
+"""The convolutions' part of `make bench`: chooses the rows and measures each of them."""
 import figures
 import layers
 from convolve_report import LOOPS, Report, falls_short, one_line
@@ -7,7 +7,7 @@ from peer import Unsupported
 from stopwatch import best, spread, take_turns
 from tensors import random_bytes
 
-CALL_ROUNDS = 3  # its best comes soon
+CALL_ROUNDS = 3  # few: the best time comes soon
 
 
 class Part(figures.Part):
@@ -32,8 +32,9 @@ class Part(figures.Part):
 
     @staticmethod
     def measure(row, libqk, peer, seconds):
-        """The row's result, as a dict that JSON can hold. "run" has its weights packed beforehand,
-        "fresh" packs them; "peer" has them in its model, "peer_fresh" among its inputs."""
+        """Measures a row and returns the result as a dict that JSON can hold. "run" has its weights
+        packed beforehand, "fresh" packs them in each run. "peer" has the weights in its model,
+        "peer_fresh" gets them as inputs."""
         made = libqk.prepare(row)
         names = ["run"] + (["pack", "fresh"] if row.gemm == "auto" else [])
         operations = {}

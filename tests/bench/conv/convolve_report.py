@@ -1,4 +1,5 @@
-"""The convolutions' rows to text: the targets and who reaches them, RESULTS.md, one-liners."""
+"""Turns the convolutions' results into text: which rows reach their targets, the part of
+RESULTS.md, and one-liners."""
 import statistics
 
 import figures
@@ -12,8 +13,8 @@ PEER_MEAN = 1.0  # of each group
 FRESH_LEAST = 1.0
 SPLIT_NS = 50e3  # rows that take less on one thread have no target on more
 PACK_LEAST = 0.5  # of the memory's copy speed
-PACK_BYTES = 64 * KIB  # of less, what a call costs counts more than its bytes
-# How a kernel's name ends -> the measure of what its instructions do.
+PACK_BYTES = 64 * KIB  # with fewer bytes, the call costs more than moving them
+# The end of a kernel's name -> the peak measurement of the instructions that the kernel uses.
 LOOPS = ("fma", "madd", "avxvnni", "vnni", "amx", "neon", "dotprod", "i8mm")  # of peak.h
 PEAKS = {"amx": "amx", "vnni": "vnni", "vnni_novbmi": "vnni", "avxvnni": "avxvnni", "avx2": "madd",
          "neon": "neon", "dotprod": "dotprod", "i8mm": "i8mm", "sgemm": "sgemm"}
@@ -27,12 +28,13 @@ def gops(row):
 
 
 def packed_times(row):
-    """How many times as fast as ONNX Runtime; None: it was not measured. Weights known before."""
+    """Returns how many times as fast as ONNX Runtime libqk is if the weights are known beforehand.
+    None: ONNX Runtime was not measured."""
     return peer_net_ns(row) / row["ns"]["run"] if "peer" in row["ns"] else None
 
 
 def fresh_times(row):
-    """The same, where weights come with x: packing counts."""
+    """Like packed_times, if the weights come with x: the time of packing counts."""
     return peer_net_ns(row, "peer_fresh") / row["ns"]["fresh"] if "peer" in row["ns"] else None
 
 
@@ -41,7 +43,8 @@ def has_target(row):
 
 
 def peak_share(row):
-    """Of what the instructions do that its kernel uses; None: not measured."""
+    """Returns the share of the peak of its kernel's instructions that the row reaches. None: the
+    peak was not measured."""
     names = [name for end, name in PEAKS.items() if row["kernel"].endswith("_" + end)]
     return gops(row) / row["gops"][names[0]] if names and names[0] in row["gops"] else None
 
@@ -51,12 +54,13 @@ def scaling(row):
 
 
 def pack_speed(row):
-    """Of the weights, in GB/s."""
+    """Returns the speed of packing the weights, in GB/s."""
     return row["constant"] / row["ns"]["pack"]
 
 
 def pack_share(row):
-    """Of the speed at which as many threads copy from memory to memory."""
+    """Returns the speed of packing as a share of the speed at which as many threads copy from
+    memory to memory."""
     return pack_speed(row) / row["copy"]
 
 
@@ -65,7 +69,7 @@ def pack_counts(row):
 
 
 def targets(row):
-    """What it should reach: (what, value, target)."""
+    """Yields (what, value, target) for each target that the row should reach."""
     if packed_times(row):
         if has_target(row):
             yield "× ONNX Runtime, weights packed", packed_times(row), PEER_LEAST
@@ -119,7 +123,7 @@ class Report:
             print(one_line(row) + ", spread %.0f %%" % (100 * row["spread"]["run"]))
 
     def target_rows(self):
-        """(target's text, reached, of how many, detail)"""
+        """Yields (target's text, how many rows reach it, of how many rows, detail)."""
         for threads in sorted({row["threads"] for row in self.best}):
             rows = [row for row in self.best if row["threads"] == threads]
             means = [group_mean(group) for *_, count, group in self.group_rows()
@@ -134,14 +138,14 @@ class Report:
                      map(fresh_times, rows)),
                     ("packing ≥ %.2f of the memory's copy speed, weights of 64 KiB", PACK_LEAST,
                      [pack_share(row) for row in rows if pack_counts(row)])):
-                values = list(filter(None, values))  # without those that were not measured
+                values = list(filter(None, values))  # leave out rows that were not measured
                 if values:
                     yield ("%s, %s" % (text % least, threads_text(threads)),
                            sum(value >= least for value in values), len(values),
                            "least %.2f, median %.2f" % (min(values), statistics.median(values)))
 
     def group_rows(self):
-        """(kind, batch, threads, rows)"""
+        """Yields (kind, batch, threads, rows) for each group."""
         for kind in dict.fromkeys(row["kind"] for row in self.best):
             for batch, threads in sorted({(row["batch"], row["threads"]) for row in self.best}):
                 rows = [row for row in self.best if (row["kind"], row["batch"], row["threads"]) ==
@@ -150,7 +154,7 @@ class Report:
                     yield kind, batch, threads, rows
 
     def costs(self):
-        """As figures.cost_rows takes them."""
+        """Returns the groups in the form that figures.cost_rows takes."""
         for kind, batch, threads, rows in self.group_rows():
             if (batch, threads) == (1, 1):
                 yield kind, map(figures.run_cost, rows)
@@ -163,7 +167,7 @@ class Report:
                                            if row["pack_units"]]
 
     def short(self):
-        """What falls short, the worst first."""
+        """Returns the texts of the rows that miss a target, the worst first."""
         found = [(value / target, "%s: %.3f %s (target %.2f)" % (row["name"], value, what, target))
                  for row in self.results for what, value, target in missed(row)]
         return [text for _, text in sorted(found)]
@@ -210,7 +214,7 @@ class Report:
             (folder / "conv.svg").write_text(plot.conv_svg(list(self.picture())))
 
     def picture(self):
-        """As plot.conv_svg takes it."""
+        """Returns the layers in the form that plot.conv_svg takes."""
         by_key = {(row["network"], row["layer"], row["threads"]): row for row in self.best
                   if row["batch"] == 1}
         most = max(row["threads"] for row in self.best)
@@ -221,7 +225,7 @@ class Report:
                        fresh_times(row))
 
     def readme_lines(self):
-        """Batch 1."""
+        """Returns the README's lines, which are of batch 1."""
         lines = [self.machine[0] + ":", "",
                  "| convolution | threads | layers | Gop/s | × ONNX Runtime | least | packing | "
                  "least |", "|---|---:|---:|---:|---:|---:|---:|---:|"]
@@ -234,7 +238,7 @@ class Report:
         return lines
 
     def peak_table(self):
-        """By kernels, which are columns."""
+        """Returns the table of peaks, with a column for each kernel."""
         rows = [row for row in self.results if row["threads"] == 1 and peak_share(row)]
         kernels = sorted({row["kernel"] for row in rows})
         lines = ["", "## Shares of the peak, 1 thread", "", PEAK_HEAD, "", "| layers |" + "".join(
@@ -266,7 +270,8 @@ class Report:
         return lines
 
     def pack_table(self):
-        """Batch 1: layers and, in columns, threads."""
+        """Returns the table of packing at batch 1: a row for each layer, a column for each count of
+        threads."""
         by_layer = {}
         for row in self.best:
             if row["batch"] == 1:
@@ -304,13 +309,14 @@ class Report:
 
 
 def group_mean(rows):
-    """Of those that have a target; None: there are none."""
+    """Returns the geometric mean over the rows that have a target. None: no row has one."""
     values = [packed_times(row) for row in rows if packed_times(row) and has_target(row)]
     return geometric_mean(values) if values else None
 
 
 def peak_text(rows):
-    """The median; more than one thread has none."""
+    """Returns the median share of the peak as text. Rows of more than one thread have no such
+    share."""
     shares = [peak_share(row) for row in rows if peak_share(row)]
     return "%.2f" % statistics.median(shares) if shares else "–"
 

@@ -1,5 +1,5 @@
-"""What the convolutions' part of `make bench` measures: the layers of shapes.txt, and the bytes
-that go in."""
+"""What the convolutions' part of `make bench` measures: the layers of shapes.txt, and the bytes of
+their inputs."""
 import dataclasses
 import functools
 import math
@@ -38,14 +38,14 @@ class Layer:
 
     @functools.cached_property
     def axes(self):
-        """Of the output."""
+        """The lengths of the output's spatial axes."""
         return [(size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
                 for size, pad, dilation, kernel, stride in zip(
                     self.x[1:], self.pad, self.dilation, self.w[1:], self.stride)]
 
     @property
     def depth(self):
-        """Terms of one sum."""
+        """The number of terms of one sum."""
         return self.x[0] // self.group * product(self.w[1:])
 
     @property
@@ -92,7 +92,7 @@ class Row:
 
     @property
     def sgemm(self):
-        """m, n and k of the product that a group of one image is."""
+        """m, n and k of the matrix product to which one group of one image comes."""
         return (self.layer.w[0] // self.layer.group, product(self.layer.axes), self.layer.depth)
 
     @property
@@ -107,8 +107,9 @@ class Row:
 
     @functools.cached_property
     def inputs(self):
-        """(name, type, shape, bytes; None: of x). Seven bits of weights: some of ONNX Runtime's
-        kernels for older CPUs saturate with eight. The scale lets few sums leave y's range."""
+        """A tuple (name, type, shape, bytes) for each input; x has None as bytes. Weights use seven
+        bits, because some of ONNX Runtime's kernels for older CPUs saturate with eight. With the
+        chosen scale, few sums leave y's range."""
         layer, channels = self.layer, self.layer.w[0]
         w_shape = [channels, layer.x[0] // layer.group, *layer.w[1:]]
         y_scale = 0.02 * 0.01 * 74 * 37 * math.sqrt(layer.depth) / 50
@@ -156,7 +157,8 @@ def read(network):
 
 
 def full(threads, gemms, batches=BATCHES):
-    """Everything as it comes; then, on one thread, by each of `gemms`, which the CPU has."""
+    """Returns all rows with the automatic choice of the backend, then rows on one thread for each
+    of the `gemms`, the backends that the CPU has."""
     layers = [layer for network in NETWORKS for layer in read(network)]
     counts = sorted({1, threads})
     forced = [gemm for gemm in GEMMS if gemm in gemms]
@@ -166,7 +168,7 @@ def full(threads, gemms, batches=BATCHES):
 
 
 def smoke(threads, gemms):
-    """Each kind of layer, where it is smallest, and each backend."""
+    """Returns the smallest layer of each kind, and a row for each backend."""
     smallest = {}
     for row in full(threads, gemms, BATCHES[:1]):
         key = (row.layer.kind, row.threads, row.gemm)

@@ -1,4 +1,5 @@
-"""The parts of `make bench` that change a tensor's type: which rows, and how one is measured."""
+"""The parts of `make bench` for operators that change a tensor's type: chooses the rows and
+measures each of them."""
 import figures
 import rows
 from linear_report import Report, falls_short, name, one_line
@@ -6,12 +7,13 @@ from peer import Unsupported
 from stopwatch import best, spread, take_turns
 from tensors import MIB
 
-PEER_LARGE_ROUNDS = 3  # it is slow, and its best comes soon
+PEER_LARGE_ROUNDS = 3  # few: ONNX Runtime is slow with large tensors, and its best time comes soon
 CALL_ROUNDS = 8
 
 
 def memory_bytes():
-    """What is to be had; where the system does not say, enough."""
+    """Returns how many bytes of memory are available; a number that is always enough if the system
+    does not say."""
     try:
         with open("/proc/meminfo") as file:
             sizes = {line.split(":")[0]: int(line.split()[1]) << 10 for line in file}
@@ -32,7 +34,7 @@ class Part(figures.Part):
         selected = figures.chosen(options, [
             row for row in rows.full(self.model, threads)
             if options.full or options.only or rows.is_quick(row)])
-        # Twice an output, libqk's and the peer's; x three times; and some room.
+        # Memory for two outputs (libqk's and the peer's), three copies of x, and a reserve.
         room = memory_bytes() * 0.9 - 3 * max((row.size for row in selected), default=0)
         left_out = [row for row in selected if 2 * row.y_bytes > room]
         for row in left_out:
@@ -48,7 +50,7 @@ class Part(figures.Part):
 
     @staticmethod
     def measure(row, libqk, peer, seconds):
-        """The row's result, as a dict that JSON can hold."""
+        """Measures a row and returns the result as a dict that JSON can hold."""
         made = libqk.prepare(row)
         large = row.size > MIB
         names = ["run", "store", "stream"] + (["pack"] if made["pack_units"] else [])

@@ -1,5 +1,5 @@
-"""Dequantizers' and quantizers' rows to text: the targets and who reaches them, RESULTS.md,
-one-liners."""
+"""Turns the results of dequantizers and quantizers into text: which rows reach their targets, the
+part of RESULTS.md, and one-liners."""
 import math
 import statistics
 
@@ -11,8 +11,9 @@ from tensors import size_text
 
 WIDE = ("UINT8", "INT8", "UINT16", "INT16")
 
-# Group -> (whether a row is in it, whose grain has long runs; for each operator the least shares of
-# the limit for SIZES in turn, 0: any). Rows of short runs are the last group.
+# Group -> (whether a row belongs to it, for rows whose granularity has long runs; for each operator
+# the smallest shares of the limit for each of SIZES, 0: no target). Rows with short runs are the
+# last group.
 GROUPS = {
     "8- and 16-bit, FP32, long runs": (
         lambda row: row["real"] == "FP32" and row["code"] in WIDE,
@@ -52,7 +53,8 @@ def gb_per_s(row):
 
 
 def times_peer(row):
-    """How many times as fast; None: there is no such kernel."""
+    """Returns how many times as fast as ONNX Runtime libqk is. None: ONNX Runtime has no such
+    kernel."""
     return peer_net_ns(row) / row["ns"]["run"] if "peer" in row["ns"] else None
 
 
@@ -92,7 +94,7 @@ class Report:
         self.name = NAMES[model]
 
     def short(self):
-        """Rows that miss their share of the limit, worst first."""
+        """Returns the texts of the rows that miss their share of the limit, the worst first."""
         short = [row for row in self.results if share(row) < target(row)]
         return sorted(short, key=lambda row: share(row) / target(row))
 
@@ -101,7 +103,7 @@ class Report:
         return sorted(slow, key=times_peer)
 
     def group_rows(self):
-        """(group, size, threads, rows), for those that have any."""
+        """Yields (group, size, threads, rows) for each combination that has rows."""
         keys = sorted({(list(GROUPS).index(group_of(row)), row["threads"], row["size"])
                        for row in self.results})
         for index, threads, size in keys:
@@ -120,7 +122,8 @@ class Report:
                     len(self.slower())))
 
     def limits(self):
-        """How fast the machine moves bytes, four on the one side for one on the other."""
+        """Returns how fast the machine moves bytes with four bytes on one side for each byte on the
+        other."""
         lines = []
         for row in self.results:
             if (row["code"], row["real"], row["grain"]) == ("UINT8", "FP32", "tensor"):
@@ -179,7 +182,8 @@ class Report:
             SIZES))
 
     def costs(self):
-        """(group, what the plan said of each row, in nanoseconds, and what it was)"""
+        """Returns (group, [(the plan's estimate, the measured time)]) for each group, in
+        nanoseconds."""
         for group, size, threads, rows in self.group_rows():
             if threads == 1:
                 yield "%s, %s" % (group, size_text(size)), map(figures.run_cost, rows)
@@ -188,7 +192,8 @@ class Report:
             if row["threads"] == 1 and row["pack_units"]]
 
     def readme_lines(self):
-        """One thread: the median share of the limit, by sizes of x, and times ONNX Runtime."""
+        """Returns the README's lines for one thread: the median share of the limit by size of x,
+        and the speed relative to ONNX Runtime."""
         lines = [self.machine[0] + ":", "",
                  "| %s |" % self.name + "".join(" %s |" % size_text(size) for size in SIZES) +
                  " × ONNX Runtime | least |", "|---|" + "---:|" * (len(SIZES) + 2)]

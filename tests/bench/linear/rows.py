@@ -1,5 +1,5 @@
-"""What the parts of `make bench` that change a tensor's type measure, dequantizers and quantizers:
-the rows, and the bytes that go in."""
+"""The rows of dequantizers and quantizers that `make bench` measures, and the bytes of their
+inputs."""
 import dataclasses
 import functools
 import itertools
@@ -13,8 +13,8 @@ REALS = ("FP32", "FP16", "BF16")
 CODES = [name for name in BITS if name not in REALS]
 EXAMPLES = ("UINT8", "INT16", "UINT4", "FP8E4M3FN")
 
-# Name -> (run, channels, block): x is [outer, channels, run], one scale for each channel; or
-# [rows, columns], one for each block of columns.
+# Name -> (run, channels, block). x is [outer, channels, run] with a scale for each channel, or
+# [rows, columns] with a scale for each block of columns.
 GRAINS = {
     "tensor": None,
     "axis, runs of 64": (64, 64, 0),
@@ -30,10 +30,10 @@ LONG_RUNS = ("tensor", "axis, runs of 64", "axis, runs of 169", "axis, runs of 4
 @dataclasses.dataclass(frozen=True)
 class Row:
     model: str
-    code: str  # the type of few bits: x's of a dequantizer, y's of a quantizer
-    real: str  # the other
+    code: str  # the quantized type: x's of a dequantizer, y's of a quantizer
+    real: str  # the floating-point type: y's of a dequantizer, x's of a quantizer
     grain: str
-    size: int  # about: x has so many bytes, or a few less where its shape wants it
+    size: int  # bytes of x, or a few less if the shape needs that
     threads: int
 
     gemm = "auto"
@@ -80,7 +80,7 @@ class Row:
 
     @property
     def inputs(self):
-        """(name, type, shape, bytes; None: of x)"""
+        """A tuple (name, type, shape, bytes) for each input; x has None as bytes."""
         x_shape, shape, _ = self.shapes
         prefix = "x" if self.model == DEQUANTIZE else "y"
         found = [("x", self.x, x_shape, None), (prefix + "_scale", self.real, shape, self.scales())]
@@ -93,8 +93,8 @@ class Row:
         return (product(self.y_shape) * BITS[self.y] + 7) // 8
 
     def scales(self):
-        """Seven values in turn, which are exact in all three types. A quantizer's take its x, which
-        reach 128 or, as FP16, 4, to about y's range."""
+        """The scales: seven values in turn, which are exact in all three types. A quantizer's
+        scales map its x, which reaches 128 or, as FP16, 4, to about y's range."""
         if self.model == QUANTIZE:
             reach = 4 if self.real == "FP16" else 128
             base = reach / (128 if self.code.startswith("FP") else 2 ** (BITS[self.code] - 1))
@@ -108,7 +108,8 @@ class Row:
         return repeat(period, product(self.shapes[1]) * BITS[self.real] // 8)
 
     def zero_points(self):
-        """0, 1, 2 in turn. Floats have none but 0, which a quantizer needs: it says y's type."""
+        """The zero points: 0, 1, 2 in turn. A float type allows only 0; a quantizer needs the zero
+        point, because it determines y's type."""
         bits = BITS[self.code]
         size = (product(self.shapes[1]) * bits + 7) // 8
         if self.code.startswith("FP"):
@@ -118,7 +119,7 @@ class Row:
 
 
 def x_bytes(model, size):
-    """Of which the rows' x are the beginnings."""
+    """Returns `size` bytes. Each row's x is the beginning of these bytes."""
     return random_bytes(size) if model == DEQUANTIZE else float_bytes(size)
 
 
@@ -131,7 +132,8 @@ def full(model, threads):
 
 
 def is_quick(row):
-    """Almost everything small on one thread; what is large, or on all threads, by examples."""
+    """Tells whether a quick run has the row: almost all small rows on one thread, and examples of
+    large rows and of rows on all threads."""
     example = row.code in EXAMPLES
     plain = row.grain == "tensor" and row.real == "FP32"
     if row.threads > 1:

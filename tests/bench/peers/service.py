@@ -1,6 +1,7 @@
-"""What a user writes instead of running quantd: every ONNX file of $MODELS, loaded once, behind
-FastAPI. The bytes of x are the request's body, those of y the answer's; x's shape is the model's.
-Under /json, both are JSON, as the Open Inference Protocol has it.
+"""The server that a user would write instead of running quantd: FastAPI serves every ONNX file of
+$MODELS, which it loads once. The request's body is the bytes of x, the answer's body the bytes of
+y; x has the model's shape. Under /json, both bodies are JSON in the form of the Open Inference
+Protocol.
 
     MODELS=models THREADS=2 uvicorn service:app --loop uvloop --http httptools --workers 1
 """

@@ -24,12 +24,12 @@ SIZE = 64 * MIB
 TYPES = (("UINT8", "FP32"), ("INT8", "FP32"), ("UINT16", "FP32"), ("INT16", "FP32"),
          ("INT32", "FP32"), ("UINT4", "FP32"), ("FP8E4M3FN", "FP32"), ("FP8E5M2", "FP32"),
          ("UINT8", "FP16"), ("INT16", "FP16"), ("UINT8", "BF16"))
-LAYER_STEP = 4  # every so many of the layers
+LAYER_STEP = 4  # measures each LAYER_STEP-th layer
 REQUESTS = {"dequantize": 7, "quantize": 7, "conv": 30}
 
 
 def request(row, x):
-    """(head of the request's JSON and all tensors' bytes, headers)"""
+    """Returns (the request's JSON and all tensors' bytes, headers)."""
     tensors = [(name, datatype, shape, x[:row.x_bytes] if raw is None else raw)
                for name, datatype, shape, raw in row.inputs]
     head = json.dumps({
@@ -43,7 +43,8 @@ def request(row, x):
 
 
 def post(client, row, body, headers, room):
-    """(nanoseconds of compute, of the whole exchange as the client sees it, kernel, y)."""
+    """Posts a request. Returns (nanoseconds of compute, nanoseconds of the whole exchange as the
+    client sees it, kernel, y)."""
     start = time.perf_counter()
     client.request("POST", "/v2/models/%s/versions/%d/infer" % (row.model, OPSET), body, headers)
     answer = client.getresponse()
@@ -69,7 +70,7 @@ def time_once(run):
 
 
 def prepare_peer(part, row, peer):
-    """Name -> a function that runs the row once."""
+    """Returns name -> a function that runs the row once."""
     if not peer:
         return {}
     try:
@@ -82,7 +83,8 @@ def prepare_peer(part, row, peer):
 
 
 def measure(part, client, row, x, libqk, peer, room):
-    """Name -> series of nanoseconds, all taken in turn; kernel; whether ONNX Runtime agrees."""
+    """Measures all contestants in turn. Returns name -> series of nanoseconds, the kernel, and
+    whether ONNX Runtime's bytes agree."""
     body, headers = request(row, x)
     libqk.prepare(row)
     runs = prepare_peer(part, row, peer)

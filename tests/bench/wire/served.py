@@ -1,5 +1,5 @@
-"""The served part of `make bench`: layers as a client sees them who has loaded them into quantd,
-and one who asks FastAPI with ONNX Runtime instead; and what bounds both."""
+"""The served part of `make bench`: layers as seen by a client that has loaded them into quantd, and
+by a client that asks FastAPI with ONNX Runtime instead; and the bounds of both."""
 import dataclasses
 import importlib.util
 import mmap
@@ -19,10 +19,10 @@ from services import (FastApi, Quantd, clear_models, linked_names, post, post_te
 from tensors import random_bytes
 
 SLICE_MS, SMOKE_SLICE_MS = 100, 20
-SECONDS_MIN = 0.5  # for a row, if slices are to be whole
+SECONDS_MIN = 0.5  # the least time for a row that leaves its slices whole
 ROUNDS_MAX = 7
-RUN_SECONDS, RUNS_MIN = 0.04, 9  # of ONNX Runtime in process
-LOADS = 15  # short ones, which much can delay: the best counts
+RUN_SECONDS, RUNS_MIN = 0.04, 9  # for runs of ONNX Runtime in this process
+LOADS = 15  # how often: loads are short, so much can delay them, and the best counts
 CHAINS = (("256×56×56 → 64×1×1", "64×56×56 → 64×3×3", "64×56×56 → 256×1×1"),
           ("1024×14×14 → 256×1×1", "256×14×14 → 256×3×3", "256×14×14 → 1024×1×1"),
           ("2048×7×7 → 512×1×1", "512×7×7 → 512×3×3", "512×7×7 → 2048×1×1"))
@@ -30,7 +30,7 @@ CHAINS = (("256×56×56 → 64×1×1", "64×56×56 → 64×3×3", "64×56×56 �
 
 @dataclasses.dataclass(frozen=True)
 class Chain:
-    """Layers of which each takes what the one before it gives."""
+    """Layers in a row: each layer's input is the output of the layer before."""
     stages: tuple  # rows of layers.py
 
     class Layer(list):
@@ -63,7 +63,7 @@ def stages(row):
 
 
 def model_name(paths):
-    """Of MODELS/NAME/VERSION/FILE."""
+    """Returns the NAME in paths of the form MODELS/NAME/VERSION/FILE."""
     return paths[0].parent.parent.name
 
 
@@ -72,8 +72,9 @@ def request_file(name):
 
 
 def read_ns(paths, rooms):
-    """What reading a model's files takes, which are in the system's cache: into these rooms, or
-    where there are none into memory that is new, which is added to them."""
+    """Returns the nanoseconds that reading a model's files takes, which are in the page cache.
+    Reads each file into the memory that `rooms` has for it, or into new memory, which is then added
+    to `rooms`."""
     start = time.perf_counter_ns()
     for path in paths:
         file = os.open(path, os.O_RDONLY)
@@ -110,7 +111,7 @@ class Part(figures.Part):
         return selected
 
     def open(self, selected, libqk, peer):
-        """All models lie in files before the servers start."""
+        """Writes the files of all models, then starts the servers."""
         clear_models()
         if not peer:
             selected = [row for row in selected if not isinstance(row, Chain)]
@@ -138,9 +139,9 @@ class Part(figures.Part):
         return Report(results, machine_lines)
 
     def load(self, row):
-        """The best of several: of new models, which all stay loaded until the last is, and of one
-        that takes its own place again and again, in the memory that it has given back; and of
-        reading its files, alike."""
+        """Measures loading and returns the best of LOADS times for each of: loading a new model,
+        where all models stay loaded until the last one is; loading a model again and again in the
+        memory that it has just given back; and reading the files, into new and into used memory."""
         quantd, paths, name = self.services["quantd"], self.paths[row], model_name(self.paths[row])
         links, rooms, found, again = linked_names(name, LOADS), {}, [], []
         before = quantd.model_bytes()
@@ -161,8 +162,8 @@ class Part(figures.Part):
                 "file": sum(path.stat().st_size for path in paths), "resident": resident}
 
     def measure(self, row, libqk, peer, seconds):
-        """The row's result, as a dict that JSON can hold, with a series for each of what rounds
-        measure."""
+        """Measures a row and returns the result as a dict that JSON can hold, with a series for
+        each quantity that rounds measure."""
         x, load = random_bytes(row.x_bytes), self.load(row)
         requests = {name: service.request(model_name(self.paths[row]), row, x)
                     for name, service in self.services.items()}

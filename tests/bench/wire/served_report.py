@@ -1,4 +1,5 @@
-"""The served layers' rows to text: the targets and who reaches them, RESULTS.md, one-liners."""
+"""Turns the served layers' results into text: which rows reach their targets, the part of
+RESULTS.md, and one-liners."""
 import statistics
 
 import figures
@@ -8,10 +9,10 @@ from tensors import KIB
 
 CONNECTIONS = (1, 4, 16)
 PEERS = ("1 worker", "2 workers")
-PEER_MEAN, PEER_LEAST = 1.5, 1.1  # times the better one's answers
+PEER_MEAN, PEER_LEAST = 1.5, 1.1  # times the answers of the better FastAPI
 ECHO_FACTOR, BOUND_MEAN = 1.3, 1.0
-LOAD_MOST, RESIDENT_MOST = 3.0, 1.3  # times reading the files, and times the constants
-LOAD_BYTES = 64 * KIB  # smaller files: what a call costs counts more than their bytes
+LOAD_MOST, RESIDENT_MOST = 3.0, 1.3  # times reading the files; times the constants
+LOAD_BYTES = 64 * KIB  # with smaller files, the call costs more than reading them
 
 
 # ---- One row -------------------------------------------------------------------------------------
@@ -22,7 +23,8 @@ def series_name(name, connections):
 
 
 def median(row, name, connections, what):
-    """None: it was not measured."""
+    """Returns the median of the row's series for `name`, `connections` and `what`. None: it was not
+    measured."""
     series = row["series"].get(series_name(name, connections))
     return statistics.median(entry[what] for entry in series) if series else None
 
@@ -36,7 +38,7 @@ def p50_ns(row, name, connections=1):
 
 
 def times(row, connections):
-    """How many times the answers of the better FastAPI; None: without it."""
+    """Returns quantd's rate relative to the better FastAPI's. None: FastAPI was not measured."""
     rates = [rate(row, name, connections) for name in PEERS]
     return rate(row, "quantd", connections) / max(rates) if None not in rates else None
 
@@ -46,7 +48,8 @@ def run_ns(row):
 
 
 def bound_share(row):
-    """What an answer takes, of what ONNX Runtime and the echo do; None: without it."""
+    """Returns quantd's time for an answer relative to the sum of ONNX Runtime's run and the echo.
+    None: ONNX Runtime was not measured."""
     if "run" not in row["series"]:
         return None
     return p50_ns(row, "quantd") / (run_ns(row) + ECHO_FACTOR * p50_ns(row, "echo"))
@@ -69,7 +72,7 @@ def load_counts(row):
 
 
 def missed(row):
-    """(how far, text) of what it should reach and does not."""
+    """Yields (share of the target that was reached, text) for each target that the row misses."""
     for count in CONNECTIONS:
         if times(row, count) and times(row, count) < PEER_LEAST:
             yield times(row, count) / PEER_LEAST, "%.2f × FastAPI, %s (target %.2f)" % (
@@ -82,12 +85,12 @@ def missed(row):
 
 
 def falls_short(row):
-    """One that may do better if it is measured again."""
+    """True if the row may do better when it is measured again."""
     return any(missed(row)) or (bound_share(row) or 0) > BOUND_MEAN
 
 
 def settle(first, second):
-    """One row, measured twice: all rounds of both."""
+    """Combines two measurements of one row: keeps all rounds of both."""
     both = dict(second, same=first["same"] and second["same"])
     both["series"] = {name: first["series"].get(name, []) + series
                       for name, series in second["series"].items()}
@@ -116,7 +119,7 @@ def one_line(row):
 
 
 def mean_text(rows, value, worst=min):
-    """Geometric mean, and the worst."""
+    """Returns a text with the geometric mean and the worst value."""
     values = [value(row) for row in rows if value(row)]
     return "%.2f, %.2f" % (geometric_mean(values), worst(values)) if values else "–"
 
@@ -130,7 +133,7 @@ class Report:
             print(one_line(row))
 
     def target_rows(self):
-        """(target's text, reached, of how many, detail)"""
+        """Yields (target's text, how many rows reach it, of how many rows, detail)."""
         for count in CONNECTIONS:
             values = [times(row, count) for row in self.results if times(row, count)]
             if values:
@@ -164,18 +167,19 @@ class Report:
                    "most %.2f, median %.2f" % (max(values), statistics.median(values)))
 
     def groups(self):
-        """(kind, rows)"""
+        """Yields (kind, rows) for each group."""
         for kind in dict.fromkeys(row["kind"] for row in self.results):
             yield kind, [row for row in self.results if row["kind"] == kind]
 
     def short(self):
-        """What falls short, the worst first."""
+        """Returns the texts of the rows that miss a target, the worst first."""
         found = [(far, "%s: %s" % (row["name"], text))
                  for row in self.results for far, text in missed(row)]
         return [text for _, text in sorted(found)]
 
     def chain_lines(self):
-        """(layers, p50 as one model, as requests one after the other, FastAPI's as one model)"""
+        """Yields (layers, p50 as one model, p50 as requests one after the other, FastAPI's p50 as
+        one model)."""
         by_layer = {row["layer"]: row for row in self.results}
         for row in self.results:
             apart = [by_layer[stage] for stage in row["stages"] if stage in by_layer]

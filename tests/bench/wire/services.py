@@ -1,4 +1,5 @@
-"""Who is asked over HTTP: quantd, and what users write instead of it, on the same ONNX files."""
+"""The servers that the benchmark asks over HTTP: quantd, and what users would write instead of it,
+on the same ONNX files."""
 import http.client
 import json
 import os
@@ -15,20 +16,21 @@ sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 from quantd import Server  # pylint: disable=wrong-import-position
 
 PEERS = ROOT / "tests" / "bench" / "peers"
-MODELS = FILES / "models"  # below ROOT; both kinds of servers read it
+MODELS = FILES / "models"  # below ROOT; both kinds of servers read this folder
 START_SECONDS = 60
 HEAD_LENGTH = "Inference-Header-Content-Length"
 
 
 def post_text(path, body, headers):
-    """The request as it goes over the wire."""
+    """Returns the bytes of the request as they go over the wire."""
     lines = ["POST %s HTTP/1.1" % path, "Host: 127.0.0.1", "Content-Length: %d" % len(body)]
     lines += ["%s: %s" % header for header in headers.items()]
     return "\r\n".join(lines + ["", ""]).encode() + body
 
 
 def post(port, path, body, headers):
-    """(head, body) of the answer; anything but 200 ends the bench."""
+    """Posts a request and returns (head, body) of the answer. Any status but 200 ends the
+    benchmark."""
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
     client.request("POST", path, body, headers)
     answer = client.getresponse()
@@ -43,7 +45,8 @@ def post(port, path, body, headers):
 
 
 def infer_head(inputs, parameters):
-    """`inputs`: (name, datatype, shape, count of bytes; None: to come with each request)"""
+    """Returns the request's JSON. `inputs`: (name, datatype, shape, count of bytes; None: the data
+    comes with each request)."""
     described = []
     for name, datatype, shape, count in inputs:
         described.append({"name": name, "datatype": datatype, "shape": shape})
@@ -53,7 +56,7 @@ def infer_head(inputs, parameters):
 
 
 def write_onnx(name, model):
-    """Triton's layout for quantd, and a link to the same file for the others."""
+    """Writes the model in Triton's layout for quantd, and a link to the same file for FastAPI."""
     path = ROOT / MODELS / name / "1" / "model.onnx"
     path.parent.mkdir(parents=True)
     path.write_bytes(model)
@@ -62,7 +65,7 @@ def write_onnx(name, model):
 
 
 def write_request(name, row):
-    """The same as a request without x, for which nothing has to be installed."""
+    """Writes the model as a request without x, which needs no packages."""
     folder = ROOT / MODELS / name / "1"
     folder.mkdir(parents=True)
     head = json.loads(infer_head([(*words, None if raw is None else len(raw))
@@ -77,7 +80,7 @@ def linked_names(name, count):
 
 
 def write_links(name, count):
-    """The same model under other names."""
+    """Makes `count` links to the model, each with a name of its own."""
     for link in linked_names(name, count):
         (ROOT / MODELS / link).symlink_to(name)
 
@@ -99,7 +102,7 @@ class Quantd:
         return self.call_ns("load", name)
 
     def call_ns(self, action="unload", name="layer00"):
-        """By default of a call for which next to nothing is done."""
+        """Returns the nanoseconds of a call. The default call does next to nothing."""
         start = time.perf_counter_ns()
         post(self.port, "/v2/repository/models/%s/%s" % (name, action), b"{}", {})
         return time.perf_counter_ns() - start
@@ -108,19 +111,19 @@ class Quantd:
         self.call_ns("unload", name)
 
     def model_bytes(self):
-        """Of all loaded models."""
+        """Returns how many bytes all loaded models take."""
         text = self.server.get("/metrics").body.decode()
         return int(re.search(r"^quantd_model_bytes (\d+)$", text, re.MULTILINE).group(1))
 
     @staticmethod
     def request(name, row, x):
-        """x alone goes to the loaded model."""
+        """Returns a request to the loaded model, which has x alone."""
         head = infer_head([(*row.inputs[0][:3], len(x))], {"binary_data_output": True})
         return "/v2/models/%s/infer" % name, head + x, {HEAD_LENGTH: str(len(head))}
 
     @staticmethod
     def carried_request(row, x):
-        """The operator itself, with all of its inputs."""
+        """Returns a request to the operator itself, with all of its inputs."""
         inputs = [(*words, x if raw is None else raw) for *words, raw in row.inputs]
         head = infer_head([(*words, len(raw)) for *words, raw in inputs],
                           dict(row.attributes, binary_data_output=True))
@@ -136,7 +139,7 @@ class Quantd:
 
 
 class FastApi:
-    """peers/service.py, with so many workers and as many threads for each."""
+    """Runs peers/service.py with `workers` workers of `threads` threads each."""
 
     def __init__(self, workers, threads):
         with socket.socket() as probe:
@@ -149,7 +152,7 @@ class FastApi:
             env=dict(os.environ, MODELS=str(ROOT / MODELS), THREADS=str(threads)))
 
     def wait(self):
-        """Until it answers; the workers of one load at the same time."""
+        """Waits until the service answers. The workers of one service load at the same time."""
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end and self.process.poll() is None:
             try:

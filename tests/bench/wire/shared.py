@@ -1,4 +1,4 @@
-"""Tensors in shared memory, for the wire's part: regions, and what requests say of them."""
+"""Tensors in shared memory, for the wire's part: the regions and the requests that name them."""
 import json
 import mmap
 import os
@@ -17,7 +17,8 @@ def is_here():
 
 
 class Region:
-    """An object of this process, all of whose pages it has written, as a server's client has it."""
+    """A shared-memory object of this process, like one of a server's client. All of its pages have
+    been written."""
 
     def __init__(self, name, content):
         self.name, self.count = name, len(content)
@@ -53,7 +54,7 @@ def unregister_all(port):
 
 
 def request_of(x, y, scale):
-    """The body that makes y's floats of x's bytes."""
+    """Returns the body of a request that dequantizes the region x into the region y."""
     return json.dumps({
         "inputs": [{"name": "x", "datatype": "UINT8", "shape": [x.count],
                     "parameters": x.parameters()},
@@ -62,8 +63,8 @@ def request_of(x, y, scale):
 
 
 def first_ns(port, regions, path, body, rounds):
-    """How long the first request takes after its regions are registered: its pages are the
-    client's already, but not the server's. It leaves them registered."""
+    """Returns the nanoseconds of the first request after its regions are registered. At that time
+    the pages are mapped in the client, but not in the server. Leaves the regions registered."""
     took = []
     for _ in range(rounds):
         unregister_all(port)

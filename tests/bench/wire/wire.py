@@ -1,5 +1,6 @@
-"""The wire's part of `make bench`: what is left of a small request's speed, and of large bodies',
-beside a server that does nothing with them, and beside FastAPI; and what memory it takes."""
+"""The wire's part of `make bench`: how fast quantd answers small requests and takes large bodies,
+compared with a server that does nothing with them and with FastAPI; and how much memory it takes.
+"""
 import contextlib
 import dataclasses
 import http.client
@@ -24,21 +25,21 @@ from wire_report import PEERS, Report, one_line
 
 MODEL = "/v2/models/onnx.DequantizeLinear/infer"
 LENGTH = "Inference-Header-Content-Length"
-SMALL, SMALL_COUNT, MANY_COUNT = [0, 128, 129, 255], 4, 100_000  # numbers as JSON, in and out
+SMALL, SMALL_COUNT, MANY_COUNT = [0, 128, 129, 255], 4, 100_000  # JSON numbers, in and out
 CONNECTIONS = (1, 8, 64, 256)
 RATES = (1000, 2000, 4000, 8000, 16000, 32000, 64000, 96000, 128000, 192000)
 RATE_CONNECTIONS = 64
-RATE_MS, RATE_REQUESTS = 500, 1500  # of a slice: both, at least
-KEPT_UP = 0.95  # of the rate: whoever answers fewer is not asked for more
+RATE_MS, RATE_REQUESTS = 500, 1500  # of a slice: at least both
+KEPT_UP = 0.95  # of the rate: a server that answers fewer gets no higher rate
 ROUNDS, SLICE_MS, SMOKE_SLICE_MS = 6, 250, 20
-FEWER_ROUNDS = 5  # where slices are longer
+FEWER_ROUNDS = 5  # if slices are longer
 LARGE_ROUNDS = 3
-INFLIGHT_BYTES = 4 << 30  # 64 MiB on 8 connections take 2.6 GB, with their outputs
+INFLIGHT_BYTES = 4 << 30  # 8 connections with 64 MiB each take 2.6 GB, with their outputs
 MIXED_RATE, MIXED_LARGE_CONNECTIONS, MIXED_MS = 2000, 2, 1000
-MIXED_BEGIN_MS = 100  # in which large requests come, before those that are measured beside them
+MIXED_BEGIN_MS = 100  # large requests begin this long before the measured small ones
 FREE_BYTES_LEAST = 2 * INFLIGHT_BYTES
-FIRST_REQUESTS = 6  # of a server that has just started
-CHANNELS, SIDE, SMOKE_SIDE = 64, 1024, 16  # of a convolution, 3×3, padded
+FIRST_REQUESTS = 6  # to a server that has just started
+CHANNELS, SIDE, SMOKE_SIDE = 64, 1024, 16  # of a padded 3×3 convolution
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +47,11 @@ class Row:
     kind: str  # "small", "json", "body", "shared", "rate", "mixed", "memory"
     connections: int
     threads: int
-    body: int = 0  # bytes of a large x, or how many numbers it has
+    body: int = 0  # bytes of a large x, or its count of numbers
     is_unix: bool = False
-    form: str = "bytes"  # of what takes memory: "JSON", "convolution"
+    form: str = "bytes"  # for kind "memory": also "JSON", "convolution"
 
-    x_bytes = 4  # of the model that FastAPI has
+    x_bytes = 4  # of the model that FastAPI serves
     y_bytes = 16
 
     def __str__(self):
@@ -102,7 +103,8 @@ def free_bytes():
 
 
 def json_request(numbers):
-    """The body of UINT8 numbers that FP32 is made of, JSON in and out."""
+    """Returns the body of a request that dequantizes UINT8 numbers to FP32, with JSON in and out.
+    """
     return json.dumps({"inputs": [
         {"name": "x", "datatype": "UINT8", "shape": [len(numbers)], "data": list(numbers)},
         {"name": "x_scale", "datatype": "FP32", "shape": [], "data": [0.5]},
@@ -111,7 +113,7 @@ def json_request(numbers):
 
 
 def body_request(size):
-    """(body, headers) of the same, bytes in and out."""
+    """Returns (body, headers) of the same request with bytes in and out."""
     head = infer_head([("x", "UINT8", [size], size), ("x_scale", "FP32", [], 4)],
                       {"binary_data_output": True})
     scale = b"\x00\x00\x00\x3f"
@@ -119,14 +121,14 @@ def body_request(size):
 
 
 def conv_row(row):
-    """Of which x and y have as many bytes as the row says."""
+    """Returns a convolution whose x and y have as many bytes as the row says."""
     side = round((row.body / CHANNELS) ** 0.5)
     return layers.Row(layers.Layer("resnet50", (CHANNELS, side, side), (CHANNELS, 3, 3), (1, 1),
                                    (1, 1), 1, (1, 1)), 1, row.threads)
 
 
 def ask(port, path, body, headers=None):
-    """The answer as it came, its head with it, and its body."""
+    """Posts a request. Returns (the whole answer with its head, its body)."""
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     client.request("POST", path, body, headers or {})
     answer = client.getresponse()
@@ -149,7 +151,7 @@ def peak_bytes(pid):
 
 @contextlib.contextmanager
 def awake(wanted):
-    """CPUs are kept from sleeping where nothing is to do, if we may: Linux' PM QoS, for as long as
+    """Keeps idle CPUs from sleeping, if the system permits that. Linux' PM QoS does so as long as
     the file is open."""
     with contextlib.ExitStack() as stack:
         if wanted:
@@ -160,7 +162,8 @@ def awake(wanted):
 
 
 def cpu_ns(pid):
-    """(that of its first thread, of all others) since it started"""
+    """Returns (CPU time of the process' first thread, of all its other threads) since it started,
+    in nanoseconds."""
     spent = {int(path.name): int((path / "schedstat").read_text().split()[0])
              for path in Path("/proc/%d/task" % pid).iterdir()}
     return spent[pid], sum(spent.values()) - spent[pid]
@@ -186,7 +189,7 @@ class Part(figures.Part):
 
     @staticmethod
     def falls_short(_):
-        return False  # its rounds are many
+        return False  # a row has many rounds already
 
     def unix_path(self, name):
         return os.path.join(self.folder.name, name)
@@ -197,7 +200,7 @@ class Part(figures.Part):
         self.quantd = Server(*flags, "--allow-shared-memory", shared.PREFIX,
                              listen=("127.0.0.1:0", "unix:" + self.unix_path("quantd")))
         self.two_loops = Server(*flags, "--io-threads", "2")
-        self.limits = Libqk("auto")  # a process of its own
+        self.limits = Libqk("auto")  # in a process of its own
         if peer and importlib.util.find_spec("uvicorn"):
             clear_models()
             for name, count in (("small", SMALL_COUNT), ("many", MANY_COUNT)):
@@ -217,8 +220,8 @@ class Part(figures.Part):
         return selected
 
     def open_json(self, name, numbers):
-        """Writes the requests of that name, to quantd and to the others; quantd's answer. The
-        others' has as many numbers."""
+        """Writes the request of that name for quantd and for its peers, and checks that each peer
+        answers as many numbers. Returns quantd's answer."""
         body = json_request(numbers)
         self.write_request(name, MODEL, body, {})
         self.write_request(name + " of a peer", "/json/" + name, body, {})
@@ -262,8 +265,8 @@ class Part(figures.Part):
         return {"name": str(row), "same": self.same, **dataclasses.asdict(row), **found}
 
     def exchange(self, libqk, who, *words):
-        """(answers in a second, p50, p99), and of quantd also the CPU time that an answer takes: of
-        its loop, of its workers, of the client."""
+        """Returns (answers per second, p50, p99). For quantd, appends the CPU time that an answer
+        takes of the loop, of the workers and of the client."""
         if who != "quantd":
             return libqk.exchange(*words)
         processes = self.quantd.pid, libqk.process.pid
@@ -276,7 +279,8 @@ class Part(figures.Part):
         return (*found, loop, workers, client)
 
     def in_turn(self, libqk, asked, connections, rounds):
-        """Name -> what exchange() says, of each round. `asked`: (name, address, file)"""
+        """Asks each server in turn, in each round. Returns name -> [what exchange() returns].
+        `asked`: (name, address, file)."""
         series = {}
         for _ in range(rounds or 1):
             for who, address, path in asked:
@@ -317,8 +321,8 @@ class Part(figures.Part):
             row.connections, rounds)}
 
     def shared(self, row, libqk, smoke_only):
-        """Beside a small request, and as many threads as quantd has workers, which only move the
-        bytes from the one region to the other."""
+        """Compares requests in shared memory with a small request, and with as many threads as
+        quantd has workers that only move the bytes from one region to the other."""
         x = shared.Region("x", random_bytes(row.body))
         y = shared.Region("y", bytes(4 * row.body))
         body = shared.request_of(x, y, 0.5)
@@ -340,8 +344,9 @@ class Part(figures.Part):
                 "same": same}
 
     def mixed(self, row, libqk, smoke_only):
-        """Small requests at a rate, alone and beside large ones, which another client sends: where
-        the loop computes what is brief, and where workers compute everything."""
+        """Measures small requests at a fixed rate, alone and beside large ones from another client.
+        Does so with a loop that computes short requests itself, and with a loop that leaves
+        everything to the workers."""
         self.write_request("body", MODEL, *body_request(row.body))
         others = Libqk("auto")
         servers = {switch: Server("--loop-computes", switch) for switch in ("on", "off")}
@@ -361,8 +366,9 @@ class Part(figures.Part):
         return {"series": series}
 
     def memory_request(self, row):
-        """(path, body, headers, bytes that it needs beside body and answer), of each form: JSON's
-        numbers as tensors; a convolution's packed weights and workspaces."""
+        """Returns (path, body, headers, bytes that the request needs beside body and answer) for
+        the row's form. JSON needs its numbers as tensors, a convolution its packed weights and
+        workspaces."""
         if row.form == "JSON":
             return MODEL, json_request(random_bytes(row.body)), {}, 5 * row.body
         if row.form == "convolution":
@@ -374,8 +380,9 @@ class Part(figures.Part):
         return MODEL, *body_request(row.body), 0
 
     def memory(self, row, _, smoke_only):
-        """Of one connection's requests, one after the other: what the server held at most, and how
-        long the first took, whose pages are all new, beside the others."""
+        """Sends requests one after the other on a server that has just started. Returns the most
+        memory that the server held, and the time of the first request, whose pages are all new,
+        beside the median of the later ones."""
         path, body, headers, more = self.memory_request(row)
         server = Server("--max-inflight-bytes", str(INFLIGHT_BYTES))
         took = []
@@ -389,7 +396,8 @@ class Part(figures.Part):
                 "later_ns": statistics.median(took[1:])}
 
     def rates(self, row, libqk, _):
-        """Name -> [(rate, answers in a second, p50, p99)], while it keeps up."""
+        """Returns name -> [(rate, answers per second, p50, p99)]. A server that does not keep up
+        gets no higher rates."""
         points = {who: [] for who in self.ports if who not in ("bare", "two loops")}
         going = list(points)
         for rate in RATES:

@@ -1,4 +1,5 @@
-"""The wire's rows to text: the targets and who reaches them, RESULTS.md, one-liners."""
+"""Turns the wire's results into text: which rows reach their targets, the part of RESULTS.md, and
+one-liners."""
 import math
 import statistics
 
@@ -8,13 +9,13 @@ from figures import bold_below, ns_text
 from tensors import MIB
 
 PEERS = ("1 worker", "2 workers")
-CONSTANT_SHARE, P99_MOST = 0.80, 1.5  # of libmicrohttpd's requests, and times its p99
+CONSTANT_SHARE, P99_MOST = 0.80, 1.5  # of libmicrohttpd's rate; times its p99
 PEER_CONNECTIONS, PEER_TIMES, PEER_P50_TIMES = 64, 15, 4
-MODEL_CPUS = 16  # for which a model says what more loops bring
+MODEL_CPUS = 16  # the model of more loops is for this many CPUs
 BARE_SHARE = 0.80
-SHARED_SHARE = 0.70  # of one move of the same bytes and a small request
+SHARED_SHARE = 0.70  # of the speed of one move of the same bytes plus a small request
 MEMORY_MOST = 1.25
-SWITCHES, WHEN = ("on", "off"), ("alone", "beside")  # of --loop-computes; large requests
+SWITCHES, WHEN = ("on", "off"), ("alone", "beside")  # of --loop-computes; of large requests
 
 
 # ---- One row -------------------------------------------------------------------------------------
@@ -41,33 +42,36 @@ def share(row, limit):
 
 
 def two_loops_times(row):
-    """None: it was not measured."""
+    """Returns the rate with two loops relative to one. None: two loops were not measured."""
     found = "two loops" in row.get("series", ())
     return rate(row, "two loops") / rate(row, "quantd") if found else None
 
 
 def cpu_ns(row):
-    """What an answer takes: of the loop's CPU time, of the workers', of the client's."""
+    """Returns the CPU time that an answer takes of the loop, of the workers and of the client, in
+    nanoseconds."""
     return [median(row, "quantd", what) for what in (3, 4, 5)]
 
 
 def model_rate(row, loops, cpus, with_client):
-    """Answers in a second, if nothing else bounds them: no loop, nor the client, can be on more
-    than a CPU, and all of them together on no more than there are."""
+    """Returns the answers per second if only CPU time bounds them. A loop can use one CPU at most,
+    and so can the client. All of them together can use `cpus` CPUs at most."""
     loop, workers, client = cpu_ns(row)
     bounds = [loops / loop, cpus / (loop + workers + with_client * client)]
     return 1e9 * min(bounds + ([1 / client] if with_client else []))
 
 
 def model_loops(row):
-    """(of MODEL_CPUS CPUs, how many want to be loops, the answers of so many, those of one)"""
+    """Returns (how many of MODEL_CPUS CPUs should run loops, the rate with as many loops, the rate
+    with one loop)."""
     loop, workers, _ = cpu_ns(row)
     wanted = math.ceil(MODEL_CPUS * loop / (loop + workers) - 0.01)
     return wanted, *(model_rate(row, loops, MODEL_CPUS, False) for loops in (wanted, 1))
 
 
 def model_times(row):
-    """What a second loop should bring on this machine, where the client is, too."""
+    """Returns by what factor a second loop should raise the rate on this machine, which also runs
+    the client."""
     return model_rate(row, 2, row["threads"], True) / model_rate(row, 1, row["threads"], True)
 
 
@@ -76,7 +80,7 @@ def p99_times(row):
 
 
 def peer_times(row):
-    """None: it was not measured."""
+    """Returns the rate relative to the better FastAPI. None: FastAPI was not measured."""
     rates = [rate(row, name) for name in PEERS if name in row["series"]]
     return rate(row, "quantd") / max(rates) if rates else None
 
@@ -87,14 +91,15 @@ def peer_p50_times(row):
 
 
 def shared_share(row):
-    """Of one connection's p50; of several, of their answers."""
+    """Returns the share of the bound that shared memory reaches: of p50 with one connection, of the
+    rate with several."""
     if row["connections"] == 1:
         return (row["move_ns"] + p50_ns(row, "small")) / p50_ns(row, "shared")
     return rate(row, "shared") * (row["move_ns"] / 1e9 + 1 / rate(row, "small"))
 
 
 def latency(row, switch, when):
-    """(p50, p99) of small requests."""
+    """Returns (p50, p99) of small requests."""
     name = "%s %s" % (switch, when)
     return p50_ns(row, name), p99_ns(row, name)
 
