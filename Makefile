@@ -41,28 +41,29 @@
 #   make clean           remove build/
 #   make help            this list
 #
-# `make` alone, image, dist, install, uninstall, clean and help install no packages. All others
-# first install what is missing, through apt; conformance, bench, schema, test-schema, test-console,
-# test-kubernetes and test-clients also packages of their languages, into build/.
+# `make` alone, image, dist, install, uninstall, clean and help install no packages. All other
+# targets first install missing packages through apt. conformance, bench, schema, test-schema,
+# test-console, test-kubernetes and test-clients also install packages of their languages, into
+# build/.
 
 SAN ?=
 ARCH ?=
-# Only clang has the memory sanitizer. All libraries of a program must be built with it. It serves
-# the kernel checker, which has none.
+# Only clang has the memory sanitizer, which needs all libraries of a program to be built with it.
+# So it serves only the kernel checker, which has no libraries.
 ifeq ($(SAN),memory)
 CC := clang
 CFLAGS ?= -O1 -g
 endif
-# Sanitizers' checks are most of what they build: where variables live between them costs a third of
-# the compiler's time, and tells a debugger little.
+# With sanitizers, checks are most of the code. Tracking where variables live between checks costs a
+# third of the compiler's time, and tells a debugger little.
 CFLAGS ?= $(if $(SAN),-O1 -g -fno-var-tracking,-O2 -g)
 B ?= build$(ARCH:%=/%)$(if $(SAN),/$(SAN))
 PACKAGES := libmicrohttpd libcjson libuv libprotobuf-c gnutls libisal
 PKG_CONFIG ?= pkg-config
 PROTOC ?= protoc
 
-# For an ARM where this is none: a cross compiler, libraries in a folder of their own, and an
-# emulator to run what is made.
+# To build for ARM on another machine: a cross compiler, libraries in a folder of their own, and an
+# emulator that runs the programs.
 ifneq ($(filter-out arm64,$(ARCH)),)
 $(error ARCH: expected arm64 or nothing, got $(ARCH))
 endif
@@ -73,7 +74,7 @@ AR := aarch64-linux-gnu-ar
 SYSROOT := --sysroot=$(ARM_ROOT)
 PKG_CONFIG := env PKG_CONFIG_SYSROOT_DIR=$(ARM_ROOT) \
     PKG_CONFIG_LIBDIR=$(ARM_ROOT)/usr/lib/aarch64-linux-gnu/pkgconfig pkg-config
-# Criterion's runner needs more of Linux than QEMU plays (tests/support/run_forked.c).
+# Criterion's runner needs more of Linux than QEMU emulates (tests/support/run_forked.c).
 $(B)/tests/support/run_forked.o: TIER := -DRUN_FORKED
 export CC SYSROOT
 export EMULATOR := qemu-aarch64
@@ -83,17 +84,17 @@ endif
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Wstrict-prototypes \
     -Wmissing-prototypes -Wvla -Werror
-# Bits, not tolerances: a*b+c is two roundings, always.
+# Results are exact to the bit, so a*b+c must always round twice.
 SEMANTICS := -std=gnu17 -ffp-contract=off -fno-strict-aliasing
 SAN_address := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SAN_undefined := -fsanitize=undefined -fno-sanitize-recover=all
 SAN_thread := -fsanitize=thread
 SAN_memory := -fsanitize=memory -fno-omit-frame-pointer
-SAN_fuzz := -fsanitize=fuzzer-no-link,address,undefined # its main comes with run.sh
+SAN_fuzz := -fsanitize=fuzzer-no-link,address,undefined # run.sh adds main
 export ASAN_OPTIONS ?= strict_string_checks=1:detect_stack_use_after_return=1
 export UBSAN_OPTIONS ?= print_stacktrace=1
-# A mistake in memory ends the program here, before it serves somebody. (Sanitizers look themselves,
-# and glibc's own checks need an optimizer.)
+# Hardening ends the program at a memory error, before it can serve an attacker. (Sanitizers check
+# by themselves, and glibc's own checks need an optimizer.)
 HARDEN := -fstack-protector-strong -fstack-clash-protection -fPIE
 ifeq ($(SAN),)
 HARDEN += $(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
@@ -152,7 +153,7 @@ KERNELS := \
     kernels/conv/stride_phases.c kernels/conv/alloc.c kernels/conv/channels.c \
     kernels/conv/choose.c kernels/conv/backend.c kernels/conv/conv.c
 
-# By rooms: each may include only itself and those that stand before it.
+# In include order of folders: each may include only itself and the folders before it.
 SERVER := \
     server/base/background.c server/base/digest.c server/base/file.c server/base/snapshots.c \
     server/base/status.c \
@@ -196,7 +197,7 @@ SERVER := \
 
 MEASURE := $(sort $(wildcard tests/bench/measure/*.c tests/bench/limits/*.c))
 CHECK_KERNELS := $(sort $(wildcard tests/kernels/check/*.c))
-# With the thread sanitizer only what has threads.
+# With the thread sanitizer, only tests of code that has threads.
 UNIT_TESTS := $(sort $(wildcard tests/unit/*/*.c tests/support/*.c tests/support/kernels/*.c \
     $(if $(filter thread,$(SAN)),,$(patsubst %,tests/kernels/%*.c,test_ conv/ graph/))))
 
@@ -204,38 +205,39 @@ objects = $(patsubst %.c,$(B)/%.o,$(1))
 
 all: $(B)/quantd
 
-# A file's suffix sets its own machine flags; dispatch calls it only where the CPU has them. Other
-# machines have no such flags, and compile these files to nothing. (No compiler yet: demo and test
-# install one, and read this again.)
+# A file's suffix sets its machine flags. dispatch calls its code only if the CPU has these
+# features. Other machines lack such flags and compile these files to nothing. (If there is no
+# compiler yet, demo and test install one, and then read this Makefile again.)
 MACHINE := $(shell $(CC) -dumpmachine 2>/dev/null)
-# A kernel is called for a few cycles' work with bounds that its plan has checked; its arrays are
-# registers. Canaries made some of them a sixth slower.
+# A kernel call may take only a few cycles, with bounds that its plan has checked, and its arrays
+# are registers. Stack canaries made some kernels a sixth slower.
 BARE := -fno-stack-protector -fno-stack-clash-protection
 %_scalar.o: TIER := $(BARE)
-# Fuzzers also ask whether the code that plans calls wraps a size or cuts a number off, which C
-# allows. Kernels add modulo 2^32; what wraps on purpose elsewhere says so (kernels/wrap.h).
+# Fuzzers also check whether the code that plans calls wraps a size or cuts off a number, which C
+# allows. Kernels add modulo 2^32. Other code that wraps on purpose says so (kernels/wrap.h).
 ifeq ($(SAN),fuzz)
 $(B)/kernels/%.o: SAN_PLANS := \
     -fsanitize=unsigned-integer-overflow,implicit-conversion,float-cast-overflow \
     -fsanitize-ignorelist=tests/fuzz/ignored.txt
 $(B)/kernels/%_scalar.o: SAN_PLANS :=
 endif
-# Where ASan looks for use after return, gcc aligns frames for 32 bytes, not 64 (its bug 110027).
+# With ASan's check for use after return, gcc aligns frames to 32 bytes, not 64 (gcc bug 110027).
 SAN_FRAMES := $(and $(filter address,$(SAN)),$(if $(findstring clang,$(CC)),, \
     --param=asan-use-after-return=0))
-# Fuzzers look at what plans the calls. Vector kernels have guard pages and gcc's sanitizers on them
-# elsewhere; clang 14 takes minutes for them with its own, and fails on some.
+# Fuzzers test the code that plans calls. Other tests run vector kernels with guard pages and with
+# gcc's sanitizers. clang 14 with its own sanitizers takes minutes to compile them, and fails on
+# some.
 SAN_VECTORS := $(SAN_FRAMES) $(if $(filter fuzz,$(SAN)),-fno-sanitize=all)
-# A vector's load or store is a pointer that may be anywhere, so what asks for null and alignment
-# finds nothing, and ASan's checks are called, not put in line: six minutes of compiling less.
+# A vector's load or store takes a pointer with any alignment, so the checks for null and alignment
+# find nothing. ASan's checks are calls, not inlined code, which saves six minutes of compiling.
 ifeq ($(filter address,$(SAN))$(findstring clang,$(CC)),address)
 SAN_VECTORS += -fno-sanitize=null,alignment,object-size \
     --param=asan-instrumentation-with-call-threshold=0
 endif
 ifneq ($(filter x86_64%,$(MACHINE)),)
 HARDEN += -fcf-protection
-# GCC would clear and copy structs of up to 8 KiB with rep stos and rep movs, which take some 30
-# cycles before they begin; clang does not.
+# gcc would clear and copy structs of up to 8 KiB with rep stos and rep movs, which take some 30
+# cycles to start. clang does not.
 STRUCTS := unrolled_loop:256:noalign,libcall:-1:noalign
 TIER := $(shell $(CC) -mmemset-strategy=$(STRUCTS) -E -x c /dev/null >/dev/null 2>&1 && \
     echo -mmemset-strategy=$(STRUCTS) -mmemcpy-strategy=$(STRUCTS))
@@ -258,9 +260,10 @@ NEON := $(BARE) $(SAN_VECTORS)
 %_fp16.o: TIER := $(NEON) -march=armv8.2-a+fp16
 %_sve.o: TIER := $(NEON) -march=armv8.2-a+sve+bf16
 endif
-%/move.o: TIER := -O3 # unrolled: a limit must not wait for its own loop
+%/move.o: TIER := -O3 # unrolled, so that the loop does not limit the speed
 
-# What an object was made with: when that changes, all are made anew.
+# The compiler and the flags that objects were made with. If they change, all objects are made
+# again.
 $(B)/flags: export FLAGS = $(notdir $(lastword $(CC))) $(ALL_CFLAGS) $(AVX512BW) $(ALL_LDFLAGS)
 $(B)/flags: always
 	@mkdir -p $(@D)
@@ -270,7 +273,7 @@ $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
-# What reads an ONNX file's messages, as protobuf-c's compiler writes it.
+# The reader of an ONNX file's messages, which protobuf-c's compiler writes.
 MESSAGES := $(B)/server/models/onnx/onnx.pb-c
 $(MESSAGES).c $(MESSAGES).h &: server/models/onnx/onnx.proto
 	@mkdir -p $(@D)
@@ -279,7 +282,7 @@ $(MESSAGES).o: $(MESSAGES).c $(B)/flags
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 $(patsubst %,$(B)/server/models/onnx/%.o,onnx onnx_node onnx_tensor): | $(MESSAGES).h
 
-# Files that are in an object.
+# Files that are embedded in an object.
 $(B)/server/http/api/schema.o: api_schema/openapi.yaml api_schema/openapi.json
 $(B)/server/http/api/console.o: $(wildcard server/console/*)
 
@@ -306,7 +309,7 @@ $(B)/measure: $(call objects,$(MEASURE)) $(B)/libserver.a $(B)/libqk.a
 # Quiet, and on all cores unless the caller chose -j.
 SUBMAKE = $(MAKE) --no-print-directory -s $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 INSTALL = tests/support/install-packages.sh
-# Behind it, where what is made is another machine's.
+# Also installs libraries, after INSTALL, when building for another machine.
 ARM_LIBRARIES = @$(if $(ARM_ROOT),$(INSTALL) arm64 && tests/support/arm64-root.sh $(ARM_ROOT))
 
 demo:
@@ -330,7 +333,7 @@ test-cpus:
 	+@$(SUBMAKE) $(B)/quantd $(B)/unit-tests $(B)/check-kernels
 	@B=$(B) python3 tests/support/run_cpus.py $(A)
 
-# Clang 14's memory sanitizer does not know that tiles are loaded and stored.
+# clang 14's memory sanitizer does not see AMX's tile loads and stores.
 UNSEEN := $(if $(filter memory,$(SAN)),--except ' amx')
 check-kernels:
 	@$(INSTALL) build $(if $(filter memory,$(SAN)),fuzz)
@@ -423,7 +426,7 @@ bench:
 	@python=build/bench/venv/bin/python; test -x $$python || python=python3; \
 	    B=$(B) $$python tests/bench/run.py $(A)
 
-# Objects alone: they need no libraries of that machine.
+# Builds only objects, which need no libraries of that machine.
 MODEL := build/model
 model-arm:
 	@$(INSTALL) build model
@@ -436,7 +439,7 @@ lint:
 	@$(INSTALL) build lint
 	@tests/lint/lint.py
 
-# install takes what is there, and needs no root but where DESTDIR and PREFIX are root's.
+# install uses the programs that exist, and needs root only if DESTDIR and PREFIX belong to root.
 DESTDIR ?=
 PREFIX ?= /usr/local
 HELP2MAN ?= help2man
@@ -452,7 +455,7 @@ man:
 	@$(INSTALL) build man
 	+@$(SUBMAKE) $(B)/quantd.1
 
-# As ExecStart and sed take it: before anything is installed.
+# Check PREFIX for ExecStart and sed before anything is installed.
 export PREFIX
 install: $(B)/quantd
 	@case $$PREFIX in *[!A-Za-z0-9/._+-]*) \
@@ -475,7 +478,7 @@ uninstall:
 	rm -f "$(BIN_DIR)/quantd" "$(UNIT_DIR)/quantd.service" "$(MAN_DIR)/quantd.1"
 	rm -f "$(SHARE_DIR)/LICENSE" "$(SHARE_DIR)/openapi.yaml"
 	test ! -d "$(SHARE_DIR)" || rmdir --ignore-fail-on-non-empty "$(SHARE_DIR)"
-	@# Folders that are empty now; in /usr and /usr/local the system made them.
+	@# Remove empty folders, except in /usr and /usr/local, where the system made them.
 	@case $$PREFIX in [!/]*|/usr|/usr/local) exit;; esac; cd "$(DESTDIR)$(PREFIX)" || exit 0; \
 	for folder in bin lib/systemd/system share/man/man1 share; do \
 	    test ! -d $$folder || rmdir -p --ignore-fail-on-non-empty $$folder; \
@@ -484,7 +487,7 @@ uninstall:
 help:
 	@sed -n 's/^#   //p' Makefile
 
-# Every header compiles alone.
+# Checks that every header compiles alone.
 headers: $(patsubst %,$(B)/%.alone,$(wildcard kernels/*.h kernels/*/*.h kernels/*/*/*.h \
     server/*.h server/*/*.h server/*/*/*.h))
 

@@ -59,7 +59,7 @@ known()
     test "$(buildah inspect --type image --format "$format" "$1" 2>/dev/null)" = "$machine"
 }
 
-# As published images are slimmed: no manuals and no translations, but the licences.
+# Makes the same slim image as the published ones: no manuals and no translations, but the licences.
 # shellcheck disable=SC2016  # the hook's own $1
 bootstrap()
 {
@@ -72,7 +72,8 @@ bootstrap()
         --customize-hook='rm -f "$1/etc/resolv.conf" "$1/etc/hostname"' "$suite" "$1"
 }
 
-# A name of its own: nobody shall take it for the published image.
+# Makes the stand-in image. It has a name of its own, so that it is not mistaken for the published
+# image.
 make_stand_in()
 {
     base=localhost/quantd-stand-in:$suite-$machine
@@ -89,7 +90,7 @@ make_stand_in()
     buildah commit --quiet "$container" "$base" >/dev/null
 }
 
-# Where it is already, then where it comes from, then in its stead.
+# Takes the base image from this machine, or else from its registry, or else makes the stand-in.
 find_base()
 {
     if test "$base" = stand-in; then
@@ -113,19 +114,20 @@ fi
 version=$(sed -n 's/^#define QD_VERSION "\(.*\)"$/\1/p' server/base/version.h)
 test -n "$version" || fail 'server/base/version.h: expected #define QD_VERSION "…", got none'
 revision=$(git describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null || echo unknown)
-# The commit's time and not today's: the same commit gives the same layers.
+# Use the commit's time, not today's, so that the same commit gives the same layers.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 export SOURCE_DATE_EPOCH
 created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
 
-# Labels as options and not as build arguments: buildah 1.28 takes a label from its cache although
-# the argument in it has changed.
+# Labels are options, not build arguments, because buildah 1.28 takes a label from its cache even if
+# its argument has changed.
 label=org.opencontainers.image
 set -- --file docker/Dockerfile --platform "$platform" --build-arg BASE="$base" \
     --label $label.version="$version" --label $label.revision="$revision" \
     --label $label.created="$created"
 
-# Docker's own format, or the health check is lost. Newer ones know BUILDPLATFORM by themselves.
+# Uses Docker's own format, because other formats lose the health check. Newer versions of buildah
+# set BUILDPLATFORM by themselves.
 with_buildah()
 {
     buildah build --format docker --isolation chroot --network host --layers --force-rm \
@@ -138,7 +140,7 @@ if test "$builder" = docker; then
 elif test -z "$is_list"; then
     with_buildah --tag "$image" "$@"
 else
-    # A list of that name that is there already would grow, so it begins with another.
+    # If a list of that name exists, it would grow. So the list gets a temporary name first.
     list=localhost/quantd-list-$$
     with_buildah --manifest "$list" "$@"
     buildah tag "$list" "$image"

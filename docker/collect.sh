@@ -1,20 +1,20 @@
 #!/bin/sh
 # Lays out the image's root file system; the build stage runs it: collect.sh PROGRAM ROOT
 #
-# The program; what it is linked with, and OpenBLAS, which it loads by itself, each where the
-# dynamic linker looks without a cache; the licences of all that; a name for the user; a place for a
-# socket.
+# The file system has the program; the libraries that it is linked with, and OpenBLAS, which it
+# loads by itself, each where the dynamic linker finds it without a cache; the licences of all of
+# these; a name for the user; and a folder for a socket.
 set -eu
 program=$1
 root=$2
 
-folder=$(dirname /usr/lib/*/libopenblas.so.0) # of the image's machine, not of this one
+folder=$(dirname /usr/lib/*/libopenblas.so.0) # for the image's machine, not for this one
 libraries=$root$folder
 loader=$(readelf -l "$program" | sed -n 's/.*program interpreter: \(.*\)]/\1/p')
 taken=
 
-# Takes a library, and those that it is linked with. The loader, which is among them, has a place of
-# its own.
+# Copies a library and the libraries that it is linked with. Skips the loader, which is one of them
+# but has a place of its own.
 take()
 {
     if test -e "$libraries/$1" || test "$1" = "${loader##*/}"; then
@@ -25,7 +25,8 @@ take()
     take_linked "$folder/$1"
 }
 
-# By readelf, which reads any machine's programs: ldd runs them.
+# Copies the libraries that a file is linked with. Asks readelf, which reads programs of any
+# machine; ldd would run them.
 take_linked()
 {
     for name in $(readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)]/\1/p'); do
@@ -40,7 +41,7 @@ cp -L "$loader" "$root$loader"
 take_linked "$program"
 take libopenblas.so.0
 
-# A package's licence is in its own folder, and the long ones are shared.
+# A package's licence is in a folder of its own. The common long licences are shared.
 for file in "$loader" $taken; do
     package=$(dpkg-query -S "$(readlink -f "$file")" | cut -d : -f 1)
     licence=/usr/share/doc/$package/copyright
@@ -55,8 +56,8 @@ cp -r /usr/share/common-licenses "$root/usr/share/"
 echo 'quantd:x:65532:65532:quantd:/:/nonexistent' >"$root/etc/passwd"
 echo 'quantd:x:65532:' >"$root/etc/group"
 
-# An empty volume that is mounted here inherits owner and mode: any user can make a socket in it,
-# and the socket gets the group 65532, whoever makes it.
+# An empty volume that is mounted here inherits owner and mode. So any user can create a socket in
+# it, and the socket gets the group 65532, whichever user creates it.
 install -d -o 65532 -g 65532 -m 3777 "$root/run/quantd"
 
 find "$root" -type f -not -path '*/share/*' | sort

@@ -1,6 +1,6 @@
 #!/bin/sh
-# make dist: the sources of the commit that is checked out, as build/quantd-VERSION.tar.gz. The same
-# commit gives the same bytes, wherever it is made with the same gzip.
+# make dist: packs the sources of the commit that is checked out into build/quantd-VERSION.tar.gz.
+# The same commit gives the same bytes everywhere, with the same gzip.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -21,13 +21,13 @@ test -z "$changes" ||
 version=$(sed -n 's/^#define QD_VERSION "\(.*\)"$/\1/p' server/base/version.h)
 test -n "$version" || fail 'server/base/version.h: expected #define QD_VERSION "…", got none'
 
-# A released version is one commit's: nobody shall find other sources under its name.
+# A released version is one commit. Sources of another commit must not get its name.
 commit=$(git rev-parse HEAD)
 tagged=$(git rev-parse --quiet --verify "refs/tags/v$version^{commit}") || tagged=$commit
 test "$tagged" = "$commit" ||
     fail "expected commit $tagged, as the tag v$version says, or another QD_VERSION, got $commit"
 
-# Neither the times of today, nor the masks and line ends of whoever makes it.
+# The archive depends neither on today's time nor on the umask and line ends of this machine's user.
 file=build/quantd-$version.tar.gz
 mkdir -p build
 trap 'rm -f "$file.tar" "$file.part"' EXIT

@@ -1,5 +1,5 @@
-/* What a run brought: the time of each stage, and each output as a table, a heat map, an image or a
- * histogram. */
+/* Shows the answer of a run: the time of each stage, and each output as a table, a heat map, an
+ * image or a histogram. */
 
 function showAnswer(tree, timing, milliseconds) {
   const stages = [...(timing ?? "").matchAll(/(\w+);dur=([\d.]+)/g)]
@@ -55,7 +55,7 @@ function showOutput(output, index) {
 
 const ROWS_MAX = 200, COLUMNS_MAX = 64;
 
-/* A row for each run of the last dimension, with where it stands in the others. */
+/* Shows a row for each run of the last dimension, with its indices in the other dimensions. */
 function tableView({name, shape, values, data}) {
   const width = shape.at(-1) ?? 1, rows = values.length / width;
   const columns = Math.min(width, COLUMNS_MAX), shown = Math.min(rows, ROWS_MAX);
@@ -78,7 +78,8 @@ function tableView({name, shape, values, data}) {
           h("td", {}, String((data ?? values)[row * width + i])))))));
 }
 
-/* The last two dimensions; a long row is broken into several. */
+/* Returns how the output divides into planes of its last two dimensions. A single long row is
+ * broken into several. */
 function planeOf({shape, values}) {
   let columns = shape.at(-1) ?? 1, rows = shape.at(-2) ?? 1;
   if (rows === 1 && columns > 256) {
@@ -88,7 +89,7 @@ function planeOf({shape, values}) {
   return {rows, columns, planes: Math.max(1, Math.floor(values.length / (rows * columns)))};
 }
 
-/* draw(plane) for one of them, and a field that says which. */
+/* Shows draw(plane) for one plane, and a field that chooses the plane. */
 function withPlanes(planes, label, draw) {
   const place = h("div", {}, draw(0));
   if (planes === 1) return place;
@@ -111,7 +112,7 @@ function heatView(output) {
   h("p", {class: "hint"}, scale + (output.values.length < rows * columns ? ", padded" : "")));
 }
 
-/* In colours where a dimension of 3 stands where images have them, else in gray. */
+/* Shows colours if a dimension that holds the channels of images is 3, otherwise gray. */
 function imageView(output) {
   const {shape, values} = output, {min, max} = range(values);
   const bytes = output.datatype === "UINT8";

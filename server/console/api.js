@@ -1,4 +1,4 @@
-/* Asking the server, and what it says about being there: it may be away, or ask for a token. */
+/* Sends requests to the server, and shows its state: it may be away, or require a token. */
 
 class Refusal extends Error {
   constructor(status, text) {
@@ -17,7 +17,8 @@ function setState(state, text) {
   $("state").textContent = text;
 }
 
-/* Its answer. Throws a Refusal, with what the server says or, as status 0, that it says nothing. */
+/* Returns the server's answer. Throws a Refusal with the text of the server's error, or with status
+ * 0 if the server does not answer. */
 async function ask(method, path, body, {headers = {}, seconds = 10} = {}) {
   const token = sessionStorage.getItem("quantd-token");
   if (token) headers = {...headers, Authorization: "Bearer " + token};
@@ -42,7 +43,7 @@ async function ask(method, path, body, {headers = {}, seconds = 10} = {}) {
   let why = text;
   try {
     why = JSON.parse(text).error ?? text;
-  } catch { /* it is no error of quantd's: a proxy's, perhaps */ }
+  } catch { /* not an error of quantd; perhaps a proxy's */ }
   if (answer.status === 401) askForToken(why);
   else setState("ready", "The server answers.");
   throw new Refusal(answer.status, why || "HTTP status " + answer.status);

@@ -1,7 +1,7 @@
-/* Figures: small charts of what was, bars, histograms, tensors as pictures. Each has its figures in
- * words, too: as its label, or beside it. */
+/* Draws figures: small charts over time, bars, histograms, tensors as pictures. Each figure is also
+ * described in words, as its label or beside it. */
 
-/* Lines over time; `series` are lists of numbers, the newest last, NaN where there is none. */
+/* Draws lines over time. `series` are lists of numbers, the newest last; NaN: no number. */
 function lineChart(label, series, pointCount) {
   const width = 300, height = 80;
   const most = Math.max(1e-9, ...series.flat().filter(Number.isFinite));
@@ -15,11 +15,11 @@ function lineChart(label, series, pointCount) {
     list.forEach((value, i) => {
       if (Number.isFinite(value)) {
         path += (down ? "L" : "M") + x(i, list).toFixed(1) + " " + y(value).toFixed(1);
-        if (!down) path += "h.01"; /* a dot, where it stays alone */
+        if (!down) path += "h.01"; /* a dot, if no line follows */
       }
       down = Number.isFinite(value);
     });
-    if (which === 0 && path.split("M").length === 2) /* without a gap */
+    if (which === 0 && path.split("M").length === 2) /* the line has no gap */
       chart.append(svg("path", {class: "area", d: path + "V" + (height - 4) + "H" +
                                                   /M([\d.]+)/.exec(path)[1] + "Z"}));
     chart.append(svg("path", {class: which === 0 ? "first" : "second", d: path,
@@ -28,7 +28,7 @@ function lineChart(label, series, pointCount) {
   return chart;
 }
 
-/* A bar from `begin` to `end`, as shares of its width. Its number stands beside it. */
+/* Draws a bar from `begin` to `end`, as shares of its width. Its number is beside it. */
 function bar(begin, end) {
   return svg("svg", {viewBox: "0 0 200 12", preserveAspectRatio: "none", height: 12,
                      "aria-hidden": "true"},
@@ -67,7 +67,8 @@ function histogram(values) {
   return h("figure", {class: "plain"}, figure, h("figcaption", {class: "hint"}, words));
 }
 
-/* Dark blue, green, yellow: light and dark tell them apart without colours, too. */
+/* Dark blue, green, yellow. Their brightness differs, so they can be told apart without colours,
+ * too. */
 const HEAT = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 
 function heat(share) {
@@ -76,7 +77,7 @@ function heat(share) {
   return HEAT[at].map((low, i) => low + (HEAT[at + 1][i] - low) * part);
 }
 
-/* `color(i)` gives the red, green and blue of pixel i. */
+/* Draws a picture. `color(i)` returns the red, green and blue of pixel i. */
 function picture(rows, columns, color, label) {
   const canvas = h("canvas", {role: "img", "aria-label": label});
   canvas.width = columns;

@@ -1,7 +1,7 @@
 "use strict";
-/* What all other files build on: elements, numbers as text, errors at fields. The files are one
- * script, in the order in which server/http/api/console.c lists them. Nothing here or there makes
- * elements of text: what comes from the server is text and stays text. */
+/* What all other files use: elements, numbers as text, errors at fields. The files are one script,
+ * in the order in which server/http/api/console.c lists them. No file makes elements from text:
+ * text from the server stays text. */
 
 const $ = (id) => document.getElementById(id);
 
@@ -15,7 +15,7 @@ function fill(element, properties, children) {
   return element;
 }
 
-/* h("p", {class: "hint"}, "text", element, …) */
+/* Makes an element: h("p", {class: "hint"}, "text", element, …) */
 function h(tag, properties = {}, ...children) {
   return fill(document.createElement(tag), properties, children);
 }
@@ -24,7 +24,7 @@ function svg(tag, properties = {}, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
 }
 
-/* Options as [value, text]; the chosen one stays chosen where it is still there. */
+/* Sets the options, each as [value, text]. The chosen option stays chosen if it still exists. */
 function setOptions(select, options, chosen = select.value) {
   select.replaceChildren(...options.map(([value, text]) => h("option", {value}, text)));
   if (options.some(([value]) => value === chosen)) select.value = chosen;
@@ -53,7 +53,7 @@ const timeText = (seconds) => Number.isFinite(seconds)
 
 /* ---- Errors at fields ---- */
 
-/* The element that says what is wrong with a field is the first that describes it. */
+/* Shows an error at a field. The first element that describes the field holds the text. */
 function showError(field, text) {
   const [id] = field.getAttribute("aria-describedby").split(" ");
   $(id).textContent = text;

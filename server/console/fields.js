@@ -1,11 +1,11 @@
-/* The playground's fields: what a model's metadata says it takes, an input or an attribute each. */
+/* The playground's fields, one for each input and attribute in the model's metadata. */
 
 function describedBy(id) {
   return {"aria-describedby": id + "-error " + id + "-hint", autocomplete: "off",
           spellcheck: "false"};
 }
 
-/* One input. `field` keeps its elements, and what a file has brought. */
+/* Makes the field of one input. `field` keeps its elements, and the tensor or image from a file. */
 function makeInput(spec, index, properties) {
   const id = "input-" + index, about = describedBy(id);
   const types = (properties[spec.name + ".types"] ?? spec.datatype).split(", ");
@@ -64,7 +64,7 @@ function makeInput(spec, index, properties) {
   return field;
 }
 
-/* As an example has it, or what a model's shape says; undefined: it is left out. */
+/* Fills in an input from an example or from the model's shape. undefined: the input is left out. */
 function setInput(field, tensor) {
   field.send.checked = tensor !== undefined;
   field.clear();
@@ -75,7 +75,8 @@ function setInput(field, tensor) {
   field.data.rows = Math.min(6, Math.ceil(field.data.value.length / 30));
 }
 
-/* Where there is no example: 0, 1, 2 … in the shape that is known, with 4 where it is not. */
+/* Fills in an input without an example: 0, 1, 0, 1 … in the known shape, with 4 for unknown sizes.
+ */
 function setAnyInput(field) {
   const shape = field.dims.map((size) => (size < 0 ? 4 : size));
   const count = Math.min(countOf(shape), 4096);
@@ -117,14 +118,15 @@ function takeImage(field) {
   setTensor(field, imageToTensor(field.image, field.layout.value));
 }
 
-/* A byte becomes a float where the input takes no bytes: the way to a quantizer. */
+/* Takes a file's tensor. Bytes become floats if the input takes no bytes, as a quantizer's does
+ * not. */
 function setTensor(field, tensor) {
   let raw = tensor.raw, datatype = tensor.datatype;
   if (datatype === "UINT8" && !field.types.includes("UINT8") && field.types.includes("FP32")) {
     raw = new Uint8Array(Float32Array.from(raw).buffer);
     datatype = "FP32";
   }
-  if (!field.types.includes(datatype)) /* the server says why not */
+  if (!field.types.includes(datatype)) /* the server will say why not */
     field.datatype.append(h("option", {value: datatype}, datatype));
   field.datatype.value = datatype;
   field.shape.value = "[" + tensor.shape.join(", ") + "]";
@@ -150,7 +152,8 @@ function makeAttribute(name, about, index) {
 
 const toNumber = (word) => (/^-?\d+$/.test(word) ? Number(word) : word);
 
-/* What was typed, in JSON's terms; undefined: nothing. What fits no kind goes as text. */
+/* Returns the attribute's value for JSON; undefined: nothing was typed. Text that does not fit the
+ * attribute's kind is sent as text. */
 function attributeValue({kind, input}) {
   const text = input.value.trim();
   if (text === "") return undefined;

@@ -1,4 +1,4 @@
-/* Looks at the server every two seconds, as long as somebody looks at this page. */
+/* Asks the server for its metrics every two seconds, as long as this page is visible. */
 
 let waiting = 0;
 
@@ -10,7 +10,7 @@ async function look() {
   try {
     const text = await (await ask("GET", "/metrics")).text();
     const now = readMetrics(text), start = now.gauges.process_start_time_seconds;
-    if (live.start !== start) { /* another process: its counters begin anew */
+    if (live.start !== start) { /* a new process, whose counters begin at 0 */
       live.looks = [];
       play.document = null;
     }
@@ -24,9 +24,9 @@ async function look() {
     live.looks.push(now);
     while (now.time - live.looks[0].time > 60) live.looks.shift();
     drawModels();
-    pause = Math.max(pause, 20 * (performance.now() - begun)); /* a thousand models take time */
+    pause = Math.max(pause, 20 * (performance.now() - begun)); /* slow with a thousand models */
   } catch (error) {
-    if (!(error instanceof Refusal)) throw error; /* the state says what a refusal is */
+    if (!(error instanceof Refusal)) throw error; /* the state already shows a refusal */
   } finally {
     if (!document.hidden) waiting = setTimeout(look, pause);
   }

@@ -1,4 +1,4 @@
-/* What /metrics says, and what changed between two looks at it. */
+/* Reads /metrics, and computes changes between two looks at it. */
 
 const STAGES = ["receive", "queue", "decode", "compute", "encode", "total", "send"];
 const SAMPLE = /^([a-z_]+)(?:\{(.*)\})? (\S+)$/;
@@ -11,7 +11,8 @@ function readLabels(text) {
   return labels;
 }
 
-/* One look: gauges by name, what each model counts, histograms as counts up to each bound. */
+/* Returns one look: gauges by name, each model's counters, and histograms as counts up to each
+ * bound. */
 function readMetrics(text) {
   const look = {time: performance.now() / 1000, gauges: {}, info: {}, models: new Map()};
   for (const line of text.split("\n")) {
@@ -39,8 +40,9 @@ function readMetrics(text) {
   return look;
 }
 
-/* Of the counts up to each bound, less those of an earlier look: as Prometheus' histogram_quantile,
- * a straight line within the bucket, but the bound of the first. NaN: there was nothing. */
+/* Returns a quantile of the counts up to each bound, minus the counts of an earlier look.
+ * Interpolates linearly within a bucket, as Prometheus' histogram_quantile does, but returns the
+ * bound of the first bucket. NaN: nothing was counted. */
 function quantile(share, now, before) {
   if (!now) return NaN;
   const counts = now.map(([, count], i) => count - (before?.[i]?.[1] ?? 0));
@@ -52,7 +54,7 @@ function quantile(share, now, before) {
   return low + (now[at][0] - low) * (wanted - below) / (counts[at] - below || 1);
 }
 
-/* All models as one. */
+/* Returns the sum over all models. */
 function sumModels(look) {
   const sum = {good: 0, bad: 0, total: []};
   for (const model of look.models.values()) {

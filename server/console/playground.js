@@ -1,4 +1,4 @@
-/* The playground: a model, its fields, a run. */
+/* The playground: chooses a model, shows its fields, and runs it. */
 
 const play = {inputs: [], attributes: [], sent: [], examples: [], turn: 0, running: false,
               document: null, index: []};
@@ -37,7 +37,7 @@ async function chooseModel(name = $("model").value) {
 async function chooseVersion() {
   const name = $("model").value, version = $("version").value, turn = ++play.turn;
   clearErrors($("try"));
-  $("try").dataset.shown = ""; /* the fields are another model's until they are made */
+  $("try").dataset.shown = ""; /* the fields are still those of the previous model */
   let metadata, examples;
   try {
     [metadata, examples] = await Promise.all([askJson("GET", modelPath(name, version)),
@@ -46,7 +46,7 @@ async function chooseVersion() {
     $("model-error").textContent = error.message;
     return;
   }
-  if (turn !== play.turn) return; /* another one has been chosen meanwhile */
+  if (turn !== play.turn) return; /* another model has been chosen meanwhile */
   const {properties} = metadata;
   $("about").textContent = properties.about;
   play.inputs = metadata.inputs.map((spec, i) => makeInput(spec, i, properties));
@@ -65,7 +65,8 @@ async function chooseVersion() {
   showProgram();
 }
 
-/* Those that the interface's own description has for this version: the page knows no operator. */
+/* Returns the examples in the interface's OpenAPI document for this version. The page itself knows
+ * no operator. */
 async function findExamples(name, version) {
   if (!BUILT_IN.test(name)) return [];
   try {
@@ -90,9 +91,9 @@ function showExample() {
 
 /* ---- A run ---- */
 
-const LARGE_BYTES = 64 << 10; /* from here on an answer comes as bytes, which take no parsing */
+const LARGE_BYTES = 64 << 10; /* for larger inputs the answer comes as bytes, without parsing */
 
-/* What the fields say, as a request. */
+/* Returns the request that the fields describe. */
 function readFields(mayBeBinary) {
   play.sent = play.inputs.filter(({send}) => send.checked);
   const inputs = play.sent.map((field) => ({
@@ -107,8 +108,8 @@ function readFields(mayBeBinary) {
   return buildRequest(inputs, parameters, mayBeBinary && large);
 }
 
-/* The field that a refusal names, as the server names fields: inputs[0].shape, parameters.axis,
- * or an input or an attribute by its name alone. */
+/* Returns the field that a refusal names. The server names fields as inputs[0].shape or
+ * parameters.axis, or an input or an attribute by its name alone. */
 function fieldOf(text) {
   const [, index, part] = /^inputs\[(\d+)\](?:\.(\w+))?/.exec(text) ?? [];
   const bare = text.replace(/^parameters\./, "");
@@ -175,7 +176,7 @@ async function copyProgram() {
   const text = $("snippet").textContent;
   try {
     await navigator.clipboard.writeText(text);
-  } catch { /* only on HTTPS and this host; elsewhere the old way */
+  } catch { /* works only on HTTPS and on this host; otherwise copy the old way */
     getSelection().selectAllChildren($("snippet"));
     document.execCommand("copy");
   }

@@ -1,10 +1,10 @@
-/* A request as somebody else's program. A token is read from the environment: it is nobody's to
- * paste. */
+/* Shows a request as a program. The program reads the token from the environment, because a token
+ * must not be pasted. */
 
 const shellQuoted = (text) => "'" + text.replaceAll("'", "'\\''") + "'";
 
-/* As it is between `mark`s where the language takes it so, else as a string with escapes, which
- * Python and JavaScript read as JSON has them. */
+/* Returns a literal: the text unchanged between `mark`s if the language permits that, otherwise a
+ * string with JSON's escapes, which Python and JavaScript read alike. */
 const literal = (text, mark, special) => (special.test(text) ? JSON.stringify(text)
   : mark + text + mark);
 

@@ -1,4 +1,4 @@
-/* What this server is and does: figures of /metrics as they change, its models, its limits. */
+/* Shows what this server is and does: charts of /metrics, its models, its limits. */
 
 const POINT_COUNT = 60, LOOK_MS = 2000;
 const live = {looks: [], points: {}, rows: new Map(), start: 0, bytes: new Map(), told: "",
@@ -59,12 +59,12 @@ function modelRow(key, name, version, loaded) {
   return kept;
 }
 
-/* What is in the first bucket is known no better. */
+/* Returns a time as text. A time in the first bucket is only known to be at most its bound. */
 function boundedText(seconds, buckets) {
   return (seconds === buckets?.[0]?.[0] ? "≤ " : "") + timeText(seconds);
 }
 
-/* In place: whoever is at a button, or reads, stays there. */
+/* Updates the table in place, so that the focus and the reading position stay. */
 function drawModels() {
   const look = live.looks.at(-1), span = Number($("span").value);
   if (look === undefined) return;
@@ -109,7 +109,8 @@ function startModels() {
   $("load-file").addEventListener("change", () => offerLoad(""));
 }
 
-/* Its bytes are in its metadata, which stays as it is while it is loaded. */
+/* Reads the sizes of loaded models from their metadata, which does not change while a model is
+ * loaded. */
 async function findBytes() {
   live.bytes.clear();
   const loaded = play.index.filter(({name, state}) => state === "READY" && !BUILT_IN.test(name));
@@ -121,7 +122,7 @@ async function findBytes() {
 
 function offerLoad(text) {
   const [file] = $("load-file").files, name = $("load-name");
-  if (file && ["", live.offered].includes(name.value)) /* not where somebody has typed one */
+  if (file && ["", live.offered].includes(name.value)) /* keep a name that the user has typed */
     name.value = live.offered = file.name.replace(/\.onnx$/, "");
   if (text !== "") $("loaded").textContent = text;
   if (text !== "") $("load-name").focus();
@@ -195,7 +196,7 @@ async function describeServer() {
     : "No loading here: this server runs with --model-control-mode " + mode + ", not explicit.";
 }
 
-/* What does not change by itself. */
+/* Updates what does not change by itself. */
 async function refresh() {
   await describeServer();
   await listModels();

@@ -1,5 +1,5 @@
-/* Tensors: what somebody typed, or what a file holds, as a request's inputs; an answer's outputs as
- * numbers. What is typed travels as it stands, so that the server judges it, not this page. */
+/* Turns typed text and files into a request's inputs, and an answer's outputs into numbers. Typed
+ * text is sent unchanged, so that the server judges it, not this page. */
 
 const ARRAYS = {UINT8: Uint8Array, INT8: Int8Array, UINT16: Uint16Array, INT16: Int16Array,
                 UINT32: Uint32Array, INT32: Int32Array, FP32: Float32Array};
@@ -8,7 +8,8 @@ const JSON_NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
 const countOf = (shape) => shape.reduce((product, size) => product * size, 1);
 const words = (text) => text.split(/[\s,;[\]]+/).filter((word) => word !== "");
 
-/* JSON of words: numbers as they are spelled; of what is none a string, which will be refused. */
+/* Returns the words as JSON. Numbers keep their spelling. A word that is no number becomes a
+ * string, which the server will refuse. */
 function wordsToJson(list) {
   return "[" + list.map((word) => JSON_NUMBER.test(word) ? word
     : Number.isFinite(Number(word)) ? String(Number(word)) : JSON.stringify(word)).join(", ") + "]";
@@ -19,7 +20,7 @@ function wordsToJson(list) {
 const NPY_TYPES = {u1: "UINT8", i1: "INT8", u2: "UINT16", i2: "INT16", u4: "UINT32", i4: "INT32",
                    f2: "FP16", f4: "FP32", f8: "FP64"};
 
-/* NumPy's format, as numpy.save writes it. */
+/* Reads NumPy's format, as numpy.save writes it. */
 function readNpy(buffer) {
   const view = new DataView(buffer), bytes = new Uint8Array(buffer);
   if (bytes.length < 12 || String.fromCharCode(...bytes.subarray(1, 6)) !== "NUMPY")
@@ -41,11 +42,11 @@ function readNpy(buffer) {
     throw new Error("expected " + expected + " bytes of data, got " + (bytes.length - begin));
   const data = buffer.slice(begin);
   if (datatype !== "FP64") return {datatype, shape, raw: new Uint8Array(data)};
-  const singles = Float32Array.from(new Float64Array(data)); /* NumPy's floats, unless asked */
+  const singles = Float32Array.from(new Float64Array(data)); /* NumPy's default type */
   return {datatype: "FP32", shape, raw: new Uint8Array(singles.buffer)};
 }
 
-/* What becomes of an image: its rows and columns, and where its colours go. */
+/* Image layouts: the shape for an image's rows and columns, and where the colours go. */
 const LAYOUTS = {
   "gray, [1, 1, H, W]": {shape: (rows, columns) => [1, 1, rows, columns], channels: 1},
   "RGB, [1, 3, H, W]": {shape: (rows, columns) => [1, 3, rows, columns], channels: 3, planes: true},
@@ -77,8 +78,8 @@ function imageToTensor({width, height, data}, layoutName) {
 
 /* ---- Requests ---- */
 
-/* `inputs` are {name, datatype, shape: words, values: words | raw: bytes}. The tensors' bytes go
- * behind the JSON. */
+/* Builds a request. `inputs` are {name, datatype, shape: words, values: words | raw: bytes}. The
+ * tensors' bytes follow the JSON. */
 function buildRequest(inputs, parameters, binaryOutput) {
   const raws = [];
   const tensors = inputs.map(({name, datatype, shape, values, raw}) => {
@@ -107,7 +108,7 @@ function fromHalf(bits) {
   return sign * (exponent ? 2 ** (exponent - 25) * (1024 + fraction) : 2 ** -24 * fraction);
 }
 
-/* Numbers of an output's bytes; null: of a type that JavaScript has no array for. */
+/* Returns the numbers in an output's bytes. null: JavaScript has no array for the type. */
 function decode(datatype, bytes) {
   const buffer = bytes.slice().buffer;
   if (datatype === "FP16") return Float32Array.from(new Uint16Array(buffer), fromHalf);
@@ -116,7 +117,7 @@ function decode(datatype, bytes) {
   return ARRAYS[datatype] ? new ARRAYS[datatype](buffer) : null;
 }
 
-/* The answer's JSON, with the numbers of each output as `values`. */
+/* Returns the answer's JSON, with the numbers of each output as `values`. */
 async function readAnswer(answer) {
   const bytes = new Uint8Array(await answer.arrayBuffer());
   const length = answer.headers.get("Inference-Header-Content-Length");

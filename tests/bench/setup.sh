@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the peers of `make bench`, ONNX Runtime and FastAPI, into build/bench/venv, in the
-# versions of requirements.txt. Where they cannot be had, says so, and the benchmark goes without.
+# versions of requirements.txt. If they cannot be installed, it says so, and the benchmark runs
+# without them.
 set -eu
 cd "$(dirname "$0")/../.."
 venv=build/bench/venv

@@ -61,7 +61,8 @@ def check_place(panel, taken):
 
 
 def check_dashboard(dashboard):
-    """The panels that ask something, each with all that its reader needs."""
+    """Returns the panels that have queries, and checks that each panel has all that its reader
+    needs."""
     panels = dashboard["panels"]
     if len({panel["id"] for panel in panels}) != len(panels):
         fail(DASHBOARD.name, "two panels have one id")
@@ -85,7 +86,7 @@ def check_dashboard(dashboard):
 
 
 def check_names(url, *texts):
-    """No metric that the server does not have."""
+    """Checks that the texts name no metric that the server lacks."""
     there = set(re.findall(r"^(\w+)", get(url + "/metrics").decode(), re.MULTILINE))
     unknown = sorted(set(METRIC.findall("\n".join(texts))) - there)
     if unknown:
@@ -93,7 +94,8 @@ def check_names(url, *texts):
 
 
 class Load:
-    """Inferences, an unknown model, a body too large for the memory, until it is stopped."""
+    """Sends inferences, requests to an unknown model and bodies that are too large for the memory,
+    until stopped."""
 
     def __init__(self, url):
         self.url, self.over = url, threading.Event()
@@ -153,7 +155,7 @@ def main():
     url, program, promtool = sys.argv[1:]
     dashboard = json.loads(DASHBOARD.read_text())
     panels = check_dashboard(dashboard)
-    get(urllib.request.Request(url + PATH, BODY))  # histograms begin with the first
+    get(urllib.request.Request(url + PATH, BODY))  # histograms appear with the first request
     check_names(url, RULES.read_text(), DASHBOARD.read_text())
     check_rules(promtool)
     load = Load(url)

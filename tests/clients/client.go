@@ -49,7 +49,7 @@ func infer(url, model, header string, tensors []byte) ([]byte, []byte) {
 	}
 	length, err := strconv.Atoi(response.Header.Get("Inference-Header-Content-Length"))
 	if err != nil || length > len(answer) {
-		length = len(answer) // nothing but JSON
+		length = len(answer) // the answer is JSON alone
 	}
 	return answer[:length], answer[length:]
 }

@@ -15,7 +15,8 @@ fail()
     exit 1
 }
 
-# infer MODEL CURL-OPTION...: the answer's body goes to a file; sets length to where its JSON ends.
+# infer MODEL CURL-OPTION...: posts a request and writes the answer's body to a file. Sets length to
+# the length of the answer's JSON.
 infer()
 {
     model=$1

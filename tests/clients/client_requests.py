@@ -18,7 +18,8 @@ def infer(model, body, headers=None):
 
 
 def convolve():
-    """Tensors go behind the JSON as bytes, little-endian and row by row, in the order of inputs."""
+    """Sends tensors as bytes after the JSON, little-endian and row by row, in the order of inputs.
+    """
     x = bytes(37 * i % 256 for i in range(32))
     w = bytes((5 * i % 17 - 8) % 256 for i in range(54))
     header = json.dumps({

@@ -13,7 +13,7 @@ url = sys.argv[1]
 
 
 def infer(client, model, inputs, parameters, binary):
-    """Inputs by name, as NumPy arrays; their datatypes and shapes are the arrays'."""
+    """Returns y. `inputs`: name -> NumPy array, whose datatype and shape the input gets."""
     tensors = []
     for name, array in inputs.items():
         tensors.append(InferInput(name, array.shape, np_to_triton_dtype(array.dtype)))

@@ -1,7 +1,7 @@
-"""Where the clients' expected values come from: ONNX Runtime and onnx's reference evaluator.
+"""Computes the values that the clients expect, with ONNX Runtime and onnx's reference evaluator.
 
-Run it where the Python packages onnx and onnxruntime are, such as after `make conformance`:
-build/conformance/venv/bin/python tests/clients/expected.py
+Run it where the Python packages onnx and onnxruntime are installed, such as after `make
+conformance`: build/conformance/venv/bin/python tests/clients/expected.py
 """
 import numpy as np
 import onnx
@@ -11,7 +11,7 @@ from onnxruntime import InferenceSession
 
 
 def evaluate(operator, opset, inputs, y_type, y_rank, **attributes):
-    """Prints y, after both agreed on every bit of it."""
+    """Prints y, after both have agreed on every bit of it."""
     node = make_node(operator, list(inputs), ["y"], **attributes)
     graph = make_graph(
         [node], "client",

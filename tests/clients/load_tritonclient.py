@@ -31,7 +31,7 @@ def ask(client):
     x = np.array([[[3, 1, 4, 1, 5, 9, 2, 6]]], np.uint8)
     tensor = InferInput(client.get_model_metadata(NAME)["inputs"][0]["name"], x.shape, "UINT8")
     tensor.set_data_from_numpy(x)
-    # A parameter of the client's own is ignored.
+    # The server ignores a parameter that only the client knows.
     return client.infer(NAME, [tensor], parameters={"asked_by": "a test"}).as_numpy("y")
 
 

@@ -1,7 +1,7 @@
-"""Runs a page's code blocks as they stand, in one folder and one Python: see pages.py.
+"""Runs a page's code blocks unchanged, in one folder and one Python: see pages.py.
 
-A block that is a command of quantd's begins a server with its flags, on a free port, in place of
-the one before; the page's address means that one from there on.
+A block that is a command of quantd starts a server with the block's flags, on a free port, and
+stops the server before it. From then on the page's address means the new server.
 """
 import json
 import re
@@ -15,7 +15,7 @@ from quantd import Server
 
 SECONDS_MAX = 120
 
-# Reads blocks, a line of JSON each, and answers each with what it prints.
+# Reads blocks, each as a line of JSON, and answers each block with the text that it prints.
 INTERPRETER = """
 import contextlib, io, json, sys
 names = {"__name__": "__main__"}
@@ -28,7 +28,7 @@ for line in sys.stdin:
 
 
 class Wrong(Exception):
-    """What a block does, and should not."""
+    """A block did not do what the page says."""
 
 
 class Page:

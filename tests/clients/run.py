@@ -54,7 +54,7 @@ class Failure(Exception):
 
 
 def need(command, *minimum):
-    """Skips unless the command is there and prints a version of at least that."""
+    """Skips the client unless the command exists and prints a version of at least `minimum`."""
     if shutil.which(command[0]) is None:
         raise Skip("%s is not installed" % command[0])
     result = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -67,7 +67,7 @@ def need(command, *minimum):
 
 
 def execute(log, command, **env):
-    """The command's output goes to a log in OUT. True: it worked."""
+    """Runs a command with its output in a log in OUT. Returns whether it succeeded."""
     with open(OUT / log, "w", encoding="utf-8") as file:
         return subprocess.run(command, cwd=HERE, env=dict(os.environ, **env), check=False,
                               stdin=subprocess.DEVNULL, stdout=file, stderr=file).returncode == 0
@@ -125,7 +125,8 @@ def c(client):
 
 
 def prometheus(client):
-    """Debian's package, unpacked: installing it would start a service."""
+    """Unpacks Debian's package if Prometheus is not installed. Installing the package would start a
+    service."""
     programs = [shutil.which(name) for name in ("prometheus", "promtool")]
     if None in programs:
         folder = OUT / "prometheus"
@@ -145,14 +146,15 @@ def shell(client):
 
 
 def page(client):
-    """Its first block installs what the others need, where the clients' packages are, too."""
+    """Opens a page and runs its first block, which installs what the other blocks need into the
+    folder of the clients' packages."""
     opened = Page((HERE / client).resolve(), OUT)
     install = opened.blocks.pop(0).code
     fetch("what the page needs", "page.log", ["sh", "-euc", "cd '%s'\n%s" % (OUT, install)])
     return opened
 
 
-# Which do something else than the others: what they are asked is in TESTS.
+# Clients that differ from the others: TESTS has their tests.
 LOADER = "load_tritonclient.py"
 SHARER = "shared_tritonclient.py"
 COMPRESSOR = "compressed_tritonclient.py"
@@ -160,7 +162,7 @@ SCRAPER = "scrape_prometheus.py"
 ASKER = "ask_dashboard.py"
 PAGES = ("../../api_schema/from_onnx_runtime.md", "../../api_schema/shared_memory.md")
 
-# File -> what makes its command.
+# File -> the function that returns its command.
 CLIENTS = {
     "client_requests.py": lambda client: python(client, "requests"),
     "client_tritonclient.py": lambda client: python(client, "tritonclient[http]"),
@@ -183,7 +185,7 @@ CLIENTS = {
 
 
 class WrongServer(ThreadingHTTPServer):
-    """Passes requests on to a quantd, and spoils what it answers: change(path, body) -> body."""
+    """Passes requests on to a quantd, and spoils the answers: change(path, body) -> body."""
 
     def __init__(self, url, change, status=None):
         super().__init__(("127.0.0.1", 0), WrongHandler)
@@ -251,13 +253,13 @@ def answer_in_html(_path, _body):
 
 
 def values_of(line):
-    """The answer in a client's line, whatever way the language prints a list."""
+    """Returns the values in a client's line, in whatever form the language prints a list."""
     words = re.findall(r"-?[\d.]+|-?\w+", line.partition(":")[2].lower().replace("infinity", "inf"))
     return [float(word) if re.fullmatch(r"-?[\d.]+", word) else word for word in words]
 
 
 def run(command, *arguments):
-    """(exit status, lines of standard output, lines of standard error)"""
+    """Returns (exit status, lines of standard output, lines of standard error)."""
     result = subprocess.run([*map(str, command), *arguments], cwd=HERE, capture_output=True,
                             text=True, timeout=SECONDS_MAX, stdin=subprocess.DEVNULL, check=False)
     return result.returncode, result.stdout.splitlines(), result.stderr.splitlines()
@@ -271,7 +273,8 @@ def test_right(command, url):
 
 
 def test_wrong(command, arguments, right_count, *words):
-    """It says what is wrong in one line with these words, after so many right answers."""
+    """Checks that the client fails after `right_count` right answers, with one line of error that
+    contains these words."""
     status, lines, errors = run(command, *arguments)
     if status == 0:
         raise Failure("it should have failed, printed %s" % lines)
@@ -293,8 +296,8 @@ def test_spoiled(command, url, right_count, change, *words, status=None):
             server.shutdown()
 
 
-# What makes the tests of a kind of client: pairs of a name, and what fails by an exception. `url`
-# is that of a server without flags. Nobody listens at `closed_url`.
+# Functions that yield the tests of a kind of client: pairs of a name and a function that raises if
+# the test fails. `url` is that of a server without flags. Nothing listens at `closed_url`.
 
 
 def plain_tests(command, url, closed_url):
@@ -315,7 +318,7 @@ def plain_tests(command, url, closed_url):
 
 @contextlib.contextmanager
 def serving(*flags):
-    """A server with these flags: its URL."""
+    """Runs a server with these flags. Yields its URL."""
     server = Server(*flags)
     try:
         yield server.addresses[0]
@@ -370,13 +373,13 @@ def sharer_tests(command, url, _closed_url):
 
 
 def compresses(command, url, log):
-    """4 KiB of x come, and 16 KiB of y go, in fewer bytes."""
+    """Checks that 4 KiB of x and 16 KiB of y take fewer bytes on the wire."""
     status, lines, errors = run(command, url)
     if (status, lines, errors) != (0, ["gzip: 261120.0", "deflate: 261120.0"], []):
         raise Failure("status %d, printed %s %s" % (status, lines, errors))
     until = time.monotonic() + SECONDS_MAX
     while log.read_text().count("\n") < 2 and time.monotonic() < until:
-        time.sleep(0.01)  # a thread of the server's writes it
+        time.sleep(0.01)  # a thread of the server writes the log
     sizes = [(line["bytes_in"], line["bytes_out"])
              for line in map(json.loads, log.read_text().splitlines())]
     if len(sizes) != 2 or not all(came < 4096 and went < 16384 for came, went in sizes):
@@ -478,7 +481,7 @@ TESTS = {LOADER: loader_tests, SHARER: sharer_tests, COMPRESSOR: compressor_test
 
 
 def test_client(client, url, closed_url):
-    """(passed, failed)"""
+    """Runs a client's tests. Returns (passed, failed)."""
     passed = failed = 0
     try:
         command = CLIENTS[client](client)
@@ -503,7 +506,7 @@ def main():
     OUT.mkdir(parents=True, exist_ok=True)
     passed = failed = skipped = 0
     with socket.socket() as closed, serving() as url:
-        closed.bind(("127.0.0.1", 0))  # taken, and nobody listens
+        closed.bind(("127.0.0.1", 0))  # the port is taken, and nothing listens
         closed_url = "http://127.0.0.1:%d" % closed.getsockname()[1]
         for client in sys.argv[1:] or CLIENTS:
             try:

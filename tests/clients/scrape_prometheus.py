@@ -39,7 +39,7 @@ def get(url):
 
 
 def check_text(text, promtool):
-    """The lines of promtool, but those on Triton's names."""
+    """Checks the text with promtool. Returns its complaints without those about Triton's names."""
     result = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True,
                             check=False)
     lines = (result.stdout + result.stderr).decode().splitlines()
@@ -49,7 +49,7 @@ def check_text(text, promtool):
 
 
 class Prometheus:
-    """One that runs in a folder of its own, and knows this server only."""
+    """A Prometheus that runs in a folder of its own and scrapes only this server."""
 
     def __init__(self, program, target, folder):
         with socket.socket() as probe:
@@ -72,7 +72,7 @@ class Prometheus:
         return json.loads(get("http://%s/api/v1/%s" % (self.address, path)))["data"]
 
     def query(self, expression):
-        """labels -> value"""
+        """Returns the query's result: labels -> value."""
         data = self.ask("query?query=" + urllib.parse.quote(expression))
         return [(entry["metric"], float(entry["value"][1])) for entry in data["result"]]
 
@@ -113,7 +113,7 @@ def expression(name, **labels):
 
 
 def compare(prometheus, url, count):
-    """Of each kind of metric one whose value is known."""
+    """Checks one metric of each kind whose value is known."""
     successes = expression("nv_inference_request_success", **VERSION)
     prometheus.wait_for("%s is %d" % (successes, count),
                         lambda: [value for _, value in prometheus.query(successes)] == [count])
@@ -133,7 +133,7 @@ def compare(prometheus, url, count):
             sys.exit("%s is 0" % name)
     scraped = prometheus.one("scrape_samples_scraped")[1]
     told = len(samples_of(get(url + "/metrics")))
-    if abs(scraped - told) > 2:  # an HTTP status that comes meanwhile is a sample more
+    if abs(scraped - told) > 2:  # a new HTTP status adds a sample meanwhile
         sys.exit("the server tells %d samples, prometheus has %d" % (told, scraped))
 
 

@@ -1,7 +1,8 @@
-"""The cases: one call each, and where its row in the table is. Python's standard library only.
+"""The cases: each is one call and its row in the table. Uses Python's standard library only.
 
-A random case depends on the seed, its family and its number alone, so that it can be made again.
-The families' types and rules are written down here from their definitions, not asked of the server.
+A random case depends only on the seed, its family and its number, so it can be made again. The
+families' types and rules are written down here from the operators' definitions. The server is not
+asked for them.
 """
 import dataclasses
 import json
@@ -20,7 +21,7 @@ TENSORFLOW = "tensorflow.Dequantize"
 
 @dataclasses.dataclass
 class Case:
-    name: str  # what --only takes
+    name: str  # as --only takes it
     model: str
     version: str
     kind: str  # the table's columns: type and granularity
@@ -36,7 +37,8 @@ class Case:
 
 
 def some_bits(rng, datatype, count):
-    """Any bits; for integers the ends of the range more often than chance."""
+    """Returns `count` random elements as bits. Integers are more often at the ends of the range
+    than by chance."""
     bits = BITS[datatype]
     if not datatype.startswith(("INT", "UINT")):
         return [rng.getrandbits(bits) for _ in range(count)]
@@ -55,7 +57,8 @@ def ordinary_scale(rng):
 
 
 def scale_bits(rng, datatype):
-    """Mostly ordinary; sometimes anything at all: zero, subnormal, huge, infinite, NaN."""
+    """Returns the bits of a scale. Most are ordinary numbers; some are zero, subnormal, huge,
+    infinite or NaN."""
     if datatype == "FP8E8M0":
         return rng.getrandbits(8) if rng.random() < 0.2 else rng.randint(117, 132)
     odd = rng.random()
@@ -72,7 +75,7 @@ def scales(rng, name, datatype, shape):
 
 
 def some_shape(rng, least_rank, most_rank, empty=0.04):
-    """Mostly small; now and then a long last axis, or one that is empty."""
+    """Returns a random shape. Most are small; some have a long last axis or an empty one."""
     rank = rng.randint(least_rank, most_rank)
     shape = [rng.randint(1, 6 if rank < 5 else 3) for _ in range(rank)]
     if rank and rank < 4 and rng.random() < 0.25:
@@ -110,13 +113,13 @@ def scale_type(rng, version):
 
 
 def granules(rng, version, granularity):
-    """(shape of x, shape of the scale, shape of the zero point, attributes)"""
+    """Returns (shape of x, shape of the scale, shape of the zero point, attributes)."""
     shape = some_shape(rng, 0 if granularity == "per-tensor" else 1, rng.choice((4, 4, 4, 8)))
     attributes = {}
     if granularity == "per-tensor":
         scale_shape = rng.choice(([], [1]))
         if version >= 13 and rng.random() < 0.2:
-            attributes["axis"] = rng.randint(-9, 9)  # ignored, whatever it is
+            attributes["axis"] = rng.randint(-9, 9)  # ignored, whatever its value
         return shape, scale_shape, rng.choice((scale_shape, [], [1])), attributes
     axis = rng.randrange(len(shape))
     if axis != 1 or rng.random() < 0.7:
@@ -138,7 +141,7 @@ def dequantize(rng, version, kind, granularity):
     tensors = [some(rng, "x", kind, shape), scales(rng, "x_scale", of_scale, scale_shape)]
     if rng.random() < 0.7:
         zero = some(rng, "x_zero_point", kind, zero_shape)
-        # Floats have none but zero, and that of INT32 is "supposed to be" zero.
+        # Float types allow only a zero point of 0, and that of INT32 is "supposed to be" zero.
         if kind.startswith("FP") or (kind == "INT32" and rng.random() < 0.6):
             zero.raw = bytes(len(zero.raw))
         tensors.append(zero)
@@ -161,7 +164,7 @@ def quantize_rows():
 
 
 def quantize_types(rng, version):
-    """(x, y_scale)"""
+    """Returns (datatype of x, datatype of y_scale)."""
     if version < 19:
         return rng.choice(("FP32", "FP32", "INT32")), "FP32"
     x = rng.choice(("FP32", "FP32", "FP16", "BF16", "INT32"))
@@ -171,12 +174,14 @@ def quantize_types(rng, version):
 
 
 def without_payload(datatype, bits):
-    """JSON has one NaN, without a sign, which a float8 would keep and a float4 shows."""
+    """Returns `bits`, but one fixed NaN for every NaN. JSON has only one NaN, without a sign, but a
+    float8 would keep the sign and a float4 shows it."""
     return encode(datatype, math.nan) if is_nan(datatype, bits) else bits
 
 
 def quotient_bits(rng, datatype):
-    """Numbers that scales make small integers of, and ties; sometimes anything at all."""
+    """Returns the bits of a number. Most, divided by a scale, give small integers and ties; some
+    are any bits."""
     odd = rng.random()
     if odd < 0.1:
         return without_payload(datatype, rng.getrandbits(BITS[datatype]))
@@ -246,7 +251,8 @@ def conv_geometry(rng, spatial):
 
 
 def conv_fits(sizes, kernel, attributes):
-    """SAME always does: its padding makes up for the kernel."""
+    """Tells whether the kernel fits into the padded input. With SAME it always fits, because the
+    padding makes up for the kernel."""
     if attributes.get("auto_pad", "").startswith("SAME"):
         return True
     spatial = len(sizes)
@@ -290,7 +296,8 @@ def conv(rng, _, kind, granularity):
 
 
 def conv_scale(rng, name, shape, times=1):
-    """So that most results lie within eight bits; powers of two, which make ties; rarely odd."""
+    """Returns a tensor of scales. They make most results lie within eight bits. Many are powers of
+    two, which make ties, and a few are arbitrary."""
     def one():
         how = rng.random()
         if how < 0.03:
@@ -316,7 +323,8 @@ def directml_rows():
 
 
 def packed_strides(rng, shape, padding, order):
-    """Row-major along the axes in this order; with padding, some rows are longer than they are."""
+    """Returns row-major strides for the axes in this order. With `padding`, some rows are longer
+    than their elements need."""
     strides, step = [0] * len(shape), 1
     for axis in reversed(order):
         strides[axis] = step
@@ -325,7 +333,7 @@ def packed_strides(rng, shape, padding, order):
 
 
 def layout(rng, shape, granularity):
-    """Strides for one tensor, or None."""
+    """Returns strides for one tensor. None: packed."""
     if granularity == "packed" or rng.random() < 0.1:
         return None
     order = list(range(len(shape)))
@@ -377,8 +385,8 @@ def tensorflow_rows():
 
 
 def some_range(rng):
-    """(min, max): nothing makes them ordered, different, or enclose zero. No subnormal results,
-    which TensorFlow's threads flush to zero."""
+    """Returns (min, max). They need not be ordered or different, or enclose zero. They give no
+    subnormal results, because TensorFlow's threads flush those to zero."""
     how = rng.random()
     if how < 0.5:
         pair = rng.uniform(-8, 0), rng.uniform(0, 8)
@@ -402,7 +410,7 @@ def tensorflow(rng, _, kind, granularity):
         shape = some_shape(rng, 1, 5)
         axis = rng.randrange(len(shape))
         if mode == "MIN_FIRST":
-            shape[axis] = 1  # all that the kernel implements
+            shape[axis] = 1  # the kernel implements no other length
         attributes["axis"] = axis
         range_shape = [shape[axis]]
     else:
@@ -431,7 +439,8 @@ FAMILIES = {"dequantize": (DEQUANTIZE, list(dequantize_rows()), dequantize),
 
 
 def random_case(seed, family, number):
-    """The rows take turns, so that each gets the same number of cases."""
+    """Returns the case of this number. The rows take turns, so each row gets the same number of
+    cases."""
     model, rows, make = FAMILIES[family]
     version, kind, granularity = rows[number % len(rows)]
     rng = random.Random("%s/%s/%s" % (seed, family, number))
@@ -445,7 +454,8 @@ def random_case(seed, family, number):
 
 
 def golden_cases():
-    """(case, outputs as (name, datatype, shape, raw), or None where it must be refused)."""
+    """Yields (case, output as (name, datatype, shape, raw)). The output is None if the server must
+    refuse the case."""
     for line in (ROOT / "tests" / "data" / "golden_cases.jsonl").read_text().splitlines():
         golden = json.loads(line)
         attributes = dict(golden["attributes"])

@@ -9,23 +9,25 @@ import urllib.parse
 from elements import BITS, to_raw
 from quantd import Tensor, binary_request, exchange, infer_path, json_request
 
-# What OIP, and so Triton's client, has names for.
+# The datatypes that OIP, and so Triton's client, has names for.
 PLAIN = ("UINT8", "INT8", "UINT16", "INT16", "UINT32", "INT32", "FP16", "BF16", "FP32")
 LENGTH = "Inference-Header-Content-Length"
 
 
 class Refused(Exception):
-    """The server's answer was an error: (status, text)."""
+    """The server answered with an error: (status, text)."""
 
 
 def as_text(attributes):
-    """Lists as strings: clients whose parameters are scalars need that."""
+    """Returns the attributes with lists as strings, for clients whose parameters must be scalars.
+    """
     return {name: ",".join(map(str, value)) if isinstance(value, list) else value
             for name, value in attributes.items()}
 
 
 def carried(case, which):
-    """The tensors that `which` picks as plain bytes, and the parameters that say what they are."""
+    """Returns the tensors, with those that `which` picks as plain bytes, and the parameters that
+    describe these."""
     tensors, parameters = [], as_text(case.attributes)
     for tensor in case.tensors:
         if which(tensor):
@@ -40,7 +42,7 @@ class Loader:
     """Loads ONNX files as models."""
 
     def __init__(self, url, repository=None):
-        """`repository`: the server's folder of models, if it is ours to write."""
+        """`repository`: the server's folder of models, if this process may write it."""
         parts = urllib.parse.urlsplit(url)
         self.connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=60)
         self.prefix = parts.path.rstrip("/")
@@ -54,17 +56,18 @@ class Loader:
             raise Refused(answer.status, answer.json()["error"])
 
     def load(self, name, model):
-        """In the call, as Triton's client does it."""
+        """Sends the file in the call, as Triton's client does."""
         file = base64.b64encode(model.SerializeToString()).decode()
         self.post(name, "load", {"config": "{}", "file:1/model.onnx": file})
 
     def load_folder(self, name, model, threshold):
-        """From the repository, constants of so many bytes or more as external data."""
+        """Loads from the repository, with constants of `threshold` bytes or more as external data.
+        """
         import onnx
         folder = self.repository / name
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "1").mkdir(parents=True)
-        copy = onnx.ModelProto.FromString(model.SerializeToString())  # it is changed
+        copy = onnx.ModelProto.FromString(model.SerializeToString())  # save_model changes it
         onnx.save_model(copy, folder / "1" / "model.onnx", save_as_external_data=True,
                         all_tensors_to_one_file=threshold == 0, location="weights",
                         size_threshold=threshold, convert_attribute=True)
@@ -75,7 +78,7 @@ class Loader:
 
 
 class Plain:
-    """HTTP as the standard library speaks it, over one connection."""
+    """Sends requests with the standard library's HTTP client, over one connection."""
 
     def __init__(self, url, way):
         parts = urllib.parse.urlsplit(url)
@@ -84,11 +87,12 @@ class Plain:
         self.way = way
 
     def takes(self, case):
-        """A loaded model's request has no parameters to carry types in."""
+        """Tells whether the case can be sent in this way. A request to a loaded model has no
+        parameters that could carry types."""
         return self.way != "carrier" or case.model.partition(".")[2]
 
     def request(self, case):
-        """(path, body, headers)"""
+        """Returns (path, body, headers)."""
         path = self.prefix + infer_path(case.model, case.version)
         if self.way == "json":
             body = json.dumps(json_request(case.tensors, case.attributes)).encode()
@@ -99,7 +103,7 @@ class Plain:
         return (path,) + binary_request(case.tensors, as_text(case.attributes))
 
     def infer(self, case):
-        """Name -> (datatype, shape, raw)."""
+        """Sends the case and returns name -> (datatype, shape, raw)."""
         path, body, headers = self.request(case)
         try:
             answer = exchange(self.connection, "POST", path, body, headers)
@@ -113,8 +117,8 @@ class Plain:
 
 
 class Triton:
-    """tritonclient[http], as it is. Types that OIP has no name for go in the carrier form, and come
-    back as JSON."""
+    """Sends requests with an unchanged tritonclient[http]. Types that OIP has no name for go in the
+    carrier form, and come back as JSON."""
 
     way = "triton"
 
@@ -147,7 +151,7 @@ class Triton:
         inputs = []
         for tensor in tensors:
             entry = self.library.InferInput(tensor.name, tensor.shape, tensor.datatype)
-            # Its JSON form has no 16-bit floats, and no words for what is not finite.
+            # Its JSON form has no 16-bit floats, and no words for infinities and NaN.
             binary = len(tensor.raw) % 2 == 0 or tensor.datatype.startswith("F")
             entry.set_data_from_numpy(self.array(tensor),
                                       binary_data=binary or tensor.datatype == "BF16")
@@ -171,7 +175,7 @@ class Triton:
         result = self.send(case)
         names = [output["name"] for output in result.get_response()["outputs"]
                  if output["datatype"] not in PLAIN]
-        if names:  # it makes no arrays of these, but hands on the numbers of JSON
+        if names:  # it makes no arrays of these, but passes on JSON's numbers
             result = self.send(case, outputs=[
                 self.library.InferRequestedOutput(name, binary_data=False) for name in names])
         answer = {}
@@ -188,7 +192,7 @@ class Triton:
 
 
 def curl(client, case, url, folder):
-    """Writes the request to a file; the command that sends it again."""
+    """Writes the request to a file. Returns the command that sends it again."""
     path, body, headers = client.request(case)
     file = folder / ("%s.%s.bin" % (case.name.replace("/", "-"), client.way))
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""ONNX files for the server to load, and what comes out of them by ONNX Runtime.
+"""ONNX files for the server to load, and what ONNX Runtime computes with them.
 
-Made with the onnx package, so in all the forms that its writers have; and by ONNX Runtime's own
-quantizer, of small networks of floats with random weights.
+The files are made with the onnx package, in all the forms that its writers produce, and with ONNX
+Runtime's own quantizer, from small networks of floats with random weights.
 """
 import dataclasses
 import logging
@@ -30,7 +30,8 @@ class File:
 
 
 def node_files():
-    """Each as it is: without a constant, so all inputs come with a request."""
+    """Yields the node tests' files unchanged. They have no constants, so all inputs come with the
+    request."""
     import onnx
     from onnx import numpy_helper
     from onnx.backend.test.case.node import collect_testcases
@@ -64,7 +65,7 @@ def random_array(dice, kind, shape):
 
 
 def judged(name, model, dice):
-    """The file with random inputs, and what ONNX Runtime makes of them."""
+    """Returns the file with random inputs, and the outputs that ONNX Runtime computes from them."""
     import onnxruntime
     from onnx import helper
     options = onnxruntime.SessionOptions()
@@ -86,7 +87,7 @@ def judged(name, model, dice):
 
 
 class Writer:
-    """Writes one random chain; where the format leaves a choice, the dice decide."""
+    """Writes one random chain. If the format leaves a choice, the dice decide."""
 
     def __init__(self, seed):
         self.dice = np.random.default_rng(seed)
@@ -99,7 +100,8 @@ class Writer:
         return choices[self.dice.integers(len(choices))]
 
     def constant(self, name, array):
-        """An initializer, raw or as numbers, perhaps listed as an input too; or a Constant."""
+        """Adds a constant: an initializer, raw or as numbers, which may also be listed as an input,
+        or a Constant node."""
         from onnx import helper
         kind = helper.np_dtype_to_tensor_dtype(array.dtype)
         raw = self.choose(True, False)
@@ -130,7 +132,8 @@ class Writer:
                                              shape)
 
     def conv(self, number, source, parameters):
-        """x's scale and zero point are the source's."""
+        """Adds a convolution. `parameters`: the scale and zero point of the source, which is its x.
+        """
         from onnx import helper
         group = self.choose(1, 1, self.channels)
         filters = group * int(self.dice.integers(1, 4))
@@ -140,7 +143,7 @@ class Writer:
         per_channel = self.choose((), (filters,))
         name = "conv%d" % number
         mine = [self.scale(name + "_scale"), self.zero_point(name + "_zero", self.x_type)]
-        # ONNX Runtime has one zero point for all of w.
+        # ONNX Runtime supports only one zero point for all of w.
         given = [source, *parameters,
                  self.constant(name + "_w", random_array(self.dice, w_type, shape)),
                  self.scale(name + "_w_scale", per_channel),
@@ -150,7 +153,7 @@ class Writer:
             given.append(self.constant(name + "_b", bias))
         pads = {"pads": [int(pad) for pad in self.dice.integers(0, kernel, 4)]}
         attributes = self.choose({}, pads, {"auto_pad": "VALID"})
-        if number == 0: # once, or nothing would be left for the kernels behind
+        if number == 0: # only once, or too little would be left for later kernels
             attributes = dict(attributes, strides=[1, self.choose(1, 2)])
         self.nodes.append(helper.make_node("QLinearConv", given, [name], name=name, group=group,
                                            **attributes))
@@ -158,8 +161,8 @@ class Writer:
         return name, mine
 
     def write(self):
-        """QuantizeLinear or not, one to four convolutions, DequantizeLinear or not; an output in
-        between, too, sometimes."""
+        """Returns a model: an optional QuantizeLinear, one to four convolutions, an optional
+        DequantizeLinear, and sometimes an output in between."""
         from onnx import helper
         shape = [self.choose("batch", 2), self.channels, self.choose("rows", 12), 21]
         parameters = [self.scale("scale"), self.zero_point("zero", self.x_type)]
@@ -194,7 +197,7 @@ def chain_files(seed, count):
 
 
 def float_network(dice):
-    """Conv, Relu and MaxPool, with one branch that is added again."""
+    """Returns a network of Conv, Relu and MaxPool, with one branch that is added again."""
     from onnx import TensorProto, helper, numpy_helper
     nodes, weights = [], []
 
@@ -235,7 +238,7 @@ def quantized_network(dice, **options):
             return {"x": dice.normal(0, 1, (1, 3, 32, 32)).astype(np.float32)} if (
                 self.left >= 0) else None
 
-    logging.disable(logging.WARNING)  # it recommends other networks
+    logging.disable(logging.WARNING)  # the quantizer recommends other networks
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "float.onnx", Path(folder) / "quantized.onnx"
         onnx.save(float_network(dice), source)
@@ -244,7 +247,7 @@ def quantized_network(dice, **options):
 
 
 def parts(model):
-    """The connected groups of nodes that the server knows, each as a list."""
+    """Returns the connected groups of nodes that the server supports, each as a list."""
     groups = []
     for node in model.graph.node:
         if node.op_type not in KNOWN:
@@ -257,7 +260,7 @@ def parts(model):
 
 
 def part_model(model, nodes):
-    """These nodes as a model of their own, which brings its constants."""
+    """Returns these nodes as a model of their own, with its constants."""
     from onnx import TensorProto, helper
     constants = {constant.name: constant for constant in model.graph.initializer}
     made = {name for node in nodes for name in node.output}
@@ -304,7 +307,7 @@ def quantizer_files(seed):
 
 
 def all_files(seed, chain_count):
-    """((who made it, its nodes), file)"""
+    """Yields ((what made the file, its nodes), file)."""
     for source, files in (("ONNX's node tests", node_files()),
                           ("ONNX Runtime's quantizer", quantizer_files(seed)),
                           ("onnx.helper, at random", chain_files(seed, chain_count))):

@@ -1,6 +1,7 @@
-"""What must come out: ONNX Runtime, onnx's reference evaluator, TensorFlow, and the written rules.
+"""Computes the expected outputs, with ONNX Runtime, onnx's reference evaluator, TensorFlow, and the
+written rules.
 
-An oracle takes a case and gives (its name, output datatype, shape, raw bytes).
+An oracle takes a case and returns (its name, output datatype, shape, raw bytes).
 """
 import ctypes
 import dataclasses
@@ -12,7 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
 
-# TensorFlow's own kernels: oneDNN's have other arithmetic and not all types. Read at import.
+# Use TensorFlow's own kernels: oneDNN's compute differently and lack some types. TensorFlow reads
+# this variable when it is imported.
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -37,7 +39,7 @@ class Unsupported(Exception):
     """The oracle does not implement this case."""
 
 
-# NumPy's names, and those of ml_dtypes.
+# The type names of NumPy and of ml_dtypes.
 ARRAY_TYPES = {"float32": "FP32", "float16": "FP16", "bfloat16": "BF16", "uint8": "UINT8",
                "int8": "INT8", "uint16": "UINT16", "int16": "INT16", "uint4": "UINT4",
                "int4": "INT4", "uint2": "UINT2", "int2": "INT2", "float4_e2m1fn": "FP4E2M1",
@@ -57,7 +59,8 @@ def out(name, array):
 
 
 def onnx_model(case):
-    """One node; its inputs are initializers, so that any element type gets in."""
+    """Returns a model of one node. Its inputs are initializers, so they may have any element type.
+    """
     from onnx import helper
     attributes = {}
     for name, value in case.attributes.items():
@@ -96,7 +99,7 @@ class Runtime:
             onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
         self.options.intra_op_num_threads = 1
         self.options.log_severity_level = 4
-        # Without it, CPUs that have no VNNI sum pairs in 16 bits and saturate.
+        # Without this entry, CPUs without VNNI sum pairs of products in 16 bits, which saturates.
         self.options.add_session_config_entry("session.x64quantprecision", "1")
 
     def run(self, case):
@@ -105,12 +108,12 @@ class Runtime:
                                                     self.options,
                                                     providers=["CPUExecutionProvider"])
             return self.read(session, ONNX_NAMES[output_number(case)])
-        except Exception as error:  # its exceptions have no class of their own
+        except Exception as error:  # ONNX Runtime's exceptions have no common class
             raise Unsupported(str(error)) from None
 
     def read(self, session, datatype):
-        """The output's bytes where they are: not all types become arrays. What is in the pad bits
-        is nobody's business."""
+        """Reads the output's bytes in place, because not all types can become arrays. Clears the
+        pad bits, which may have any value."""
         value = session.run_with_ort_values(None, {})[0]
         shape = list(value.shape())
         raw = ctypes.string_at(value.data_ptr(), bytes_of(datatype, count_of(shape)))
@@ -137,8 +140,8 @@ class Reference:
 
 
 class Dequantize:
-    """ONNX Runtime; where it does not implement the case, onnx's reference; and where that one is
-    known to be wrong, the written rule."""
+    """Asks ONNX Runtime. If it does not implement the case, asks onnx's reference, or applies the
+    written rule where the reference is known to be wrong."""
 
     def __init__(self):
         self.runtime, self.reference = Runtime(), Reference()
@@ -152,15 +155,16 @@ class Dequantize:
         if case.kind == "INT32" and zero is not None:
             return written_int32(case)
         if zero is not None and not zero.raw:
-            # No elements, and yet the reference wants to see the least of them.
+            # The reference computes the minimum of the zero points, and fails if there are none.
             tensors = [tensor for tensor in case.tensors if tensor is not zero]
             case = dataclasses.replace(case, tensors=tensors)
         return self.reference.run(case)
 
 
 def written_int32(case):
-    """The reference subtracts in floating point, and with NumPy 2 goes on in float64. Written: the
-    difference wraps, is rounded to float32, multiplied there, and then rounded to the output."""
+    """Applies the written rule: the difference wraps, is rounded to float32, is multiplied there,
+    and is then rounded to the output type. The reference subtracts in floating point, and with
+    NumPy 2 continues in float64."""
     from ml_dtypes import bfloat16, float8_e8m0fnu
     kinds = {"FP32": np.float32, "FP16": np.float16, "BF16": bfloat16, "FP8E8M0": float8_e8m0fnu}
     x = np.frombuffer(case.tensor("x").raw, np.int32).reshape(case.tensor("x").shape)
@@ -175,7 +179,7 @@ def written_int32(case):
 
 
 def spread(array, shape, case):
-    """Scale or zero point, one for each element of x."""
+    """Returns the scale or zero point expanded to one value for each element of x."""
     if case.granularity == "per-tensor":
         return np.broadcast_to(array.reshape(()), shape)
     axis = case.attributes.get("axis", 1) % len(shape)
@@ -186,15 +190,15 @@ def spread(array, shape, case):
 
 
 class Quantize:
-    """ONNX Runtime; where it does not implement the case, onnx's reference, which is told the type
-    of the division; and for integers of quotients that the reference converts by chance, the
-    written rule."""
+    """Asks ONNX Runtime. If it does not implement the case, asks onnx's reference, and tells it the
+    type of the division. Applies the written rule to integer outputs with quotients that the
+    reference converts by chance."""
 
     def __init__(self):
         self.runtime, self.reference = Runtime(), Reference()
 
     def run(self, case):
-        if count_of(case.tensor("x").shape) == 0:  # blocks of nothing crash ONNX Runtime
+        if count_of(case.tensor("x").shape) == 0:  # empty blocks crash ONNX Runtime
             return ("written rule", ONNX_NAMES[output_number(case)], case.tensor("x").shape, b"")
         try:
             return self.runtime.run(plain(case))
@@ -203,7 +207,7 @@ class Quantize:
         for name in ("y_zero_point", "y_scale"):
             tensor = case.tensor(name)
             if tensor is not None and tensor.shape == [1] and case.granularity == "per-tensor":
-                # The reference would divide by a scalar of NumPy's, whose types promote otherwise.
+                # The reference would divide by a NumPy scalar, which promotes types differently.
                 case = dataclasses.replace(case, tensors=[
                     Tensor(t.name, t.datatype, [], t.raw) if t is tensor else t
                     for t in case.tensors])
@@ -220,7 +224,7 @@ def is_integer(case):
 
 
 def precision_number(case):
-    """The type of the division, as the definition names it; 0: it names none."""
+    """Returns the type of the division that the definition names. 0: it names none."""
     number = case.attributes.get("precision", 0)
     number = ONNX_NUMBERS.get(number, number)
     scale = case.tensor("y_scale").datatype
@@ -230,8 +234,8 @@ def precision_number(case):
 
 
 def quotients(case):
-    """x / y_scale as float64, rounded as the division rounds; before opset 23 ONNX Runtime divides
-    FP16 in FP32."""
+    """Returns x / y_scale as float64, rounded as the division rounds. Before opset 23 ONNX Runtime
+    divides FP16 in FP32."""
     from ml_dtypes import bfloat16, float8_e8m0fnu
     kinds = {"FP32": np.float32, "FP16": np.float16, "BF16": bfloat16, "INT32": np.int32,
              "FP8E8M0": float8_e8m0fnu}
@@ -250,8 +254,8 @@ def quotients(case):
 
 
 def written_quantize(case):
-    """Written: saturate(round(x / y_scale) + y_zero_point). A NaN becomes the least, as in ONNX
-    Runtime since 1.32."""
+    """Applies the written rule: saturate(round(x / y_scale) + y_zero_point). A NaN becomes the
+    smallest value, as in ONNX Runtime since 1.32."""
     kind, zero = ONNX_NAMES[output_number(case)], case.tensor("y_zero_point")
     low, high = limits(kind)
     sums = np.rint(quotients(case))
@@ -263,7 +267,8 @@ def written_quantize(case):
 
 
 def plain(case):
-    """A row that is all one block, which ONNX Runtime refuses, as a tensor with one scale."""
+    """Returns the case with one scale for the whole tensor if its row is a single block, which ONNX
+    Runtime refuses."""
     if case.tensor("y_scale").shape != [1] or "block_size" not in case.attributes:
         return case
     attributes = {name: value for name, value in case.attributes.items() if name != "block_size"}
@@ -271,14 +276,14 @@ def plain(case):
 
 
 def overflows(case):
-    """Whether there is a quotient that 32 bits do not hold."""
+    """Tells whether some quotient does not fit into 32 bits."""
     return not np.all(np.abs(quotients(case)) < 2.0 ** 31 - 1)
 
 
 # ---- The release before ----------------------------------------------------------------------
 
-# What ONNX Runtime answered otherwise before a release: operator, when that was, what, and for
-# which cases. A case of another kind in which the release before differs is a failure.
+# Known changes in ONNX Runtime's answers: operator, release, what changed, and which cases it
+# affects. If the previous release differs in any other case, that is a failure.
 DIFFERENCES = [
     (cases.QUANTIZE, "1.32", "reads `precision`; before, it divided in FP32",
      lambda case: case.attributes.get("precision", 0) not in (0, 1, "FP32")),
@@ -291,14 +296,15 @@ DIFFERENCES = [
 
 
 def known_difference(case):
-    """(operator, since, what), or None."""
+    """Returns (operator, since, what) of the known change that affects the case. None: no known
+    change does."""
     return next(((model, since, what) for model, since, what, holds in DIFFERENCES
                  if model == case.model and holds(case)), None)
 
 
 class Previous:
-    """The release of ONNX Runtime before the newest, in a process of its own: one process cannot
-    have both. Its answer is None where it does not implement a case."""
+    """Asks the previous release of ONNX Runtime, in a process of its own, because one process
+    cannot load both. run() returns None if that release does not implement the case."""
 
     def __init__(self, folder):
         environment = dict(os.environ, PYTHONPATH=str(folder))
@@ -319,9 +325,9 @@ class Previous:
 
 
 def serve():
-    """Previous, on the other side."""
+    """Runs the process that Previous talks to."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing else is to print there
+    os.dup2(2, 1)  # other prints go to standard error
     runtime, conv = Runtime(), Conv.__new__(Conv)
     conv.runtime, conv.second_opinion = runtime, lambda *_: None
     pickle.dump(runtime.name, answers)
@@ -341,13 +347,14 @@ def serve():
 
 
 class Conv:
-    """ONNX Runtime, on an equal call that it implements.
+    """Asks ONNX Runtime for an equal call that it implements.
 
-    It has kernels for three of the eight combinations of types. Adding 128 to an 8-bit tensor and
-    to its zero point changes no result, so all become UINT8. SAME padding goes as explicit pads, by
-    the operator's definition: it refuses dilations there, and does not clamp negative padding.
+    ONNX Runtime has kernels for three of the eight combinations of types. Adding 128 to an 8-bit
+    tensor and to its zero point changes no result, so all tensors become UINT8. SAME padding
+    becomes explicit pads, by the operator's definition, because ONNX Runtime refuses dilations with
+    SAME and does not clamp negative padding.
 
-    onnx's reference is a second opinion only: it adds the zero point before it rounds, in float64,
+    onnx's reference is only a second opinion: it adds the zero point before it rounds, in float64,
     and takes SAME padding from the wrong axes.
     """
 
@@ -407,8 +414,8 @@ def same_pads(case):
 
 
 class DirectML:
-    """No DirectML runs here: NumPy, from the documentation. Widen, subtract exactly, round to
-    float32, multiply there, round to the output type."""
+    """Computes with NumPy, from the documentation, because DirectML does not run here: widen,
+    subtract exactly, round to float32, multiply there, round to the output type."""
 
     name = "written rule (NumPy)"
 
@@ -464,11 +471,11 @@ OPERATORS = {"DequantizeLinear": (cases.DEQUANTIZE, 25),
 
 
 def node_cases():
-    """(case, want) for each case of these operators in onnx's node tests, with want as in
-    golden_cases; or (name, the type that the server does not know).
+    """Yields (case, want) for each case of these operators in onnx's node tests, with want as in
+    golden_cases, or (name, the type that the server does not know).
 
-    A newer opset than the server knows is asked for as its newest: DequantizeLinear 28 differs from
-    25 by nothing but two element types.
+    For an opset that is newer than the server knows, the case asks for the newest that it knows:
+    DequantizeLinear 28 differs from 25 only in two more element types.
     """
     from onnx import TensorProto, numpy_helper
     from onnx.backend.test.case.node import collect_testcases

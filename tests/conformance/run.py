@@ -103,13 +103,14 @@ def say(text):
 
 
 def load_oracles():
-    """The oracles import their packages; those of a missing one are never asked for."""
+    """Imports the oracles. An oracle imports its packages itself, and oracles without their
+    packages are never asked for."""
     import oracles
     return oracles
 
 
 def difference(answer, wants):
-    """What is wrong with the outputs; None: nothing."""
+    """Returns a text on what is wrong with the outputs. None: nothing."""
     if list(answer) != [want[0] for want in wants]:
         return "outputs %s, expected %s" % (list(answer), [want[0] for want in wants])
     for name, datatype, shape, raw in wants:
@@ -121,7 +122,7 @@ def difference(answer, wants):
 
 
 class Run:
-    """One run: the server, the ways to it, the counts."""
+    """One run: the server, the ways of asking it, the counts."""
 
     def __init__(self, url, options):
         self.url, self.options = url, options
@@ -129,15 +130,15 @@ class Run:
                         if way in options.ways]
         self.table = Table()
         self.passed = self.failed = self.unjudged = self.requests = 0
-        self.previous = None  # the release of ONNX Runtime before
+        self.previous = None  # the previous release of ONNX Runtime
 
     def wanted(self, name):
         only = self.options.only
         return only is None or name == only or (only.endswith("/") and name.startswith(only))
 
     def differences(self, case, want):
-        """(client, what is wrong) for each way in which the case fails. `want`: an output, or a
-        list of them; None: a refusal."""
+        """Yields (client, what is wrong) for each way in which the case fails. `want`: an output,
+        or a list of outputs. None: the server must refuse."""
         for way in self.clients:
             if not way.takes(case):
                 continue
@@ -149,7 +150,7 @@ class Run:
                 if want is not None or status != 400 or not text:
                     yield way, "refused with %d: %s" % (status, text)
                 continue
-            except Exception as error:  # a broken connection, an answer that is no OIP
+            except Exception as error:  # a broken connection, or an answer that is not OIP
                 yield way, "%s: %s" % (type(error).__name__, error)
                 continue
             if want is None:
@@ -173,7 +174,7 @@ class Run:
             say("Further failures are only counted.")
 
     def show(self, case, found, suite):
-        """What fails, once for all ways that fail alike, and how to see it again."""
+        """Prints what fails, once for all ways that fail alike, and how to reproduce it."""
         seed = ", seed %s" % self.options.seed if suite == "random cases" else ""
         say("FAILED %s%s: %s version %s, %s %s" % (case.name, seed, case.model, case.version,
                                                    case.kind, case.granularity))
@@ -206,8 +207,9 @@ class Run:
                            "tests/data/golden_cases.jsonl")
 
     def files(self):
-        """Models of their own, one after the other under one name; by turns in the call and from
-        the repository, where that is ours."""
+        """Loads one file after the other under one name, and checks each. Takes turns between
+        sending the file in the call and loading it from the repository, if this process may write
+        that."""
         import onnx_files
         loader = client.Loader(self.url, None if self.options.url else REPOSITORY)
         ways = [loader.load]
@@ -235,7 +237,7 @@ class Run:
         numbers = range(count)
         if self.options.only and not self.options.only.endswith("/"):
             numbers = [int(self.options.only.partition("/")[2])]
-        # Row by row, so that the table has them in order.
+        # Go row by row, so that the table has the rows in order.
         said = time.monotonic()
         for done, number in enumerate(sorted(numbers, key=lambda n: (n % len(rows), n))):
             case = cases.random_case(self.options.seed, family, number)
@@ -254,7 +256,8 @@ class Run:
                 say("%s: %d of %d, %d failed so far" % (family, done, len(numbers), self.failed))
 
     def compare_previous(self, case, want):
-        """The release before has the same answer, or differs in a way that has a name."""
+        """Checks that the previous release gives the same answer, or that its difference is a known
+        one."""
         if self.previous is None or not case.model.startswith("onnx."):
             return
         answer = self.previous.run(case)
@@ -291,13 +294,13 @@ class Run:
 
 
 def missing_modules():
-    """Module -> what setup says of it."""
+    """Returns module -> what setup says about it, for the missing modules."""
     modules = json.loads((HOME / "setup.json").read_text())["modules"]
     return {module: state for module, state in modules.items() if "missing" in state}
 
 
 def skipped_suites(missing):
-    """Suite -> why."""
+    """Returns suite -> why it is skipped."""
     result = {}
     for suite, modules in NEEDS.items():
         lacking = [module for module in modules if module in missing]

@@ -1,6 +1,8 @@
-"""tests/conformance/RESULTS.md: what ran, what passed, and who says what is right.
+"""Writes tests/conformance/RESULTS.md: what ran, what passed, and where the expected results come
+from.
 
-The same seed, packages and server give the same file: no dates, no times, a fixed order.
+The same seed, packages and server give the same file: it has no dates and no times, and a fixed
+order.
 """
 from collections import Counter
 
@@ -30,20 +32,20 @@ class Row:
 
 
 class Table:
-    """Rows in the order in which they first come."""
+    """The table's rows, in the order in which they were first added."""
 
     def __init__(self):
         self.suites = {}  # suite -> key -> Row; a key is the row's first cells
         self.notes = []
-        self.previous = None  # its name
-        self.differences = {}  # (operator, since, what) -> [cases, of them different]
-        self.equal = Counter()  # operator -> cases in which the release before agrees
+        self.previous = None  # the name of the previous release
+        self.differences = {}  # (operator, since, what) -> [cases, cases that differ]
+        self.equal = Counter()  # operator -> cases in which the previous release agrees
 
     def add(self, suite, key, passed, oracle):
         self.suites.setdefault(suite, {}).setdefault(key, Row()).add(passed, oracle)
 
     def totals(self, suite):
-        """Model -> (run, passed)"""
+        """Returns model -> (cases run, cases passed)."""
         result = {}
         for key, row in self.suites.get(suite, {}).items():
             run, passed = result.get(key[0], (0, 0))
@@ -51,7 +53,8 @@ class Table:
         return result
 
     def compare(self, model, known, same):
-        """A case that the release before implements. `known`: as oracles.known_difference."""
+        """Counts a case that the previous release implements. `known`: what
+        oracles.known_difference returned."""
         if known:
             counts = self.differences.setdefault(known, [0, 0])
             counts[0] += 1

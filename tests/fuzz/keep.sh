@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# keep.sh NAME LONGEST_INPUT...: of what run.sh has found, and what was kept before, the inputs up
-# to that length that reach what all of them reach, into corpus.hex, from where each run of the
-# fuzzers begins.
+# keep.sh NAME LONGEST_INPUT...: updates corpus.hex, from which each run of the fuzzers begins.
+# Takes the inputs that run.sh has found and the inputs that were kept before, up to the length
+# LONGEST_INPUT, and keeps a small set of them that covers the same code.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1

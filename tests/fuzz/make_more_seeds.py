@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""make_more_seeds.py FOLDER: seeds for the fuzzers of connections, numbers, configurations,
-operators, answers and compressed bodies, into FOLDER/http and so on, from the examples
-(tests/e2e/examples.py) and some lines here. The lines of tests/fuzz/corpus.hex are added, each a
-fuzzer's name and an input: what earlier runs found worth keeping."""
+"""make_more_seeds.py FOLDER: makes seeds for the fuzzers of connections, numbers, configurations,
+operators, answers and compressed bodies.
+
+The seeds go into FOLDER/http and so on. They come from the examples (tests/e2e/examples.py), from
+some lines here, and from tests/fuzz/corpus.hex: each of its lines is a fuzzer's name and an input
+that an earlier run found worth keeping.
+"""
 import collections
 import gzip
 import random
@@ -39,8 +42,8 @@ ARGUMENTS = ("--listen\0127.0.0.1:80\0--listen\0unix:/x\0--threads\0auto\0--max-
 TEXTS = ("[1,2,3,4]", "[[0.5,-1e-3],[1e9,\"NaN\"]]", "7", "[]", "[-0.0,\"-Infinity\",6.1e-5]")
 
 
-# Depthwise convolutions whose numbers wrap in 64 bits, as (kernel, strides, dilations, pads) of x
-# [1, 8, 30, 3]: the first two once read and wrote outside of their buffers; the others are within
+# Depthwise convolutions whose sizes wrap in 64 bits, as (kernel, strides, dilations, pads) for x
+# [1, 8, 30, 3]. The first two once read and wrote outside their buffers; the others stay within
 # bounds.
 HUGE, MOST = 1 << 62, (1 << 31) - 1
 GEOMETRIES = (([4, 3], [2, 1], [1537228672809129302, 1], [HUGE, 1, 0, 1]),
@@ -75,18 +78,19 @@ def chunked(head, body):
 
 
 def number(value):
-    """As take_number of fuzz_operator.c reads it."""
+    """Returns the bytes that take_number of fuzz_operator.c reads as `value`."""
     return bytes([value + 3]) if -3 <= value < 17 else b"\xf0" + value.to_bytes(8, "little")
 
 
 def dims(*lengths):
-    """As take_dim of fuzz_operator.c reads them, each below 127."""
+    """Returns the bytes that take_dim of fuzz_operator.c reads as these lengths, each below 127."""
     return bytes(length if length < 9 else length + 118 for length in lengths)
 
 
 def conv_seed(backend, kernel, strides, dilations, pads):
-    """A call of QLinearConv for fuzz_operator.c: x [1, 8, 30, 3], group 8."""
-    # The backend, the operator, the version, what is variable, what stays, the random state.
+    """Returns a call of QLinearConv for fuzz_operator.c: x [1, 8, 30, 3], group 8."""
+    # The backend, the operator, the version, the variable inputs, the constant inputs, the random
+    # state.
     call = bytes([backend, 2, 0, 0, 0, 7])
     x = bytes([4]) + dims(1, 8, 30, 3) + b"\0"
     attributes = b"\1"  # no auto_pad
@@ -95,7 +99,8 @@ def conv_seed(backend, kernel, strides, dilations, pads):
     attributes += b"\1"  # no kernel_shape
     attributes += b"\0\2" + b"".join(map(number, pads))
     attributes += b"\0\1" + b"".join(map(number, strides))
-    # Of each input: its type, its shape (0: that of x, 1: [], 6: any), where it begins, its data.
+    # For each input: its type, its shape (0: x's shape, 1: [], 6: any), where its data begins, its
+    # data.
     whole, scalar = b"\0\0\0\0", b"\0\1\0\1"
     w = b"\1\6\4" + dims(8, 1, *kernel) + b"\0\0"
     inputs = whole + scalar + scalar + w + scalar + b"\1\1\0\1" + scalar * 2 + b"\0"

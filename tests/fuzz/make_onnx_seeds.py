@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make_onnx_seeds.py FOLDER: small ONNX files as seeds for fuzz_onnx."""
+"""make_onnx_seeds.py FOLDER: writes small ONNX files as seeds for fuzz_onnx."""
 import struct
 import sys
 from pathlib import Path
@@ -46,7 +46,8 @@ def seeds():
         [value_info("x", FLOAT, [3, 2])], [value_info("y", INT4, [3, 2])])
 
 
-# What models/onnx/foreign.h knows, and no magic number of its leads a fuzzer to.
+# File types that models/onnx/foreign.h recognizes. A fuzzer does not find them by itself, because
+# no magic number in the code leads it there.
 FOREIGN = (b"version https://git-lfs.github.com/spec/v1\noid", b"<?xml version='1.0'?><net", b"{}",
            b"PK\3\4..data.pkl", b"\x1c\0\0\0TFL3", b"\x80\4}.", b"\2\0\0\0\0\0\0\0{}",
            b"\x0a\x05\x0a\x01x\x12\0", b"\x08\x01\x12\x02\x0a\0", b"\x08\x01\x10\x01\x4a\0",

@@ -11,7 +11,7 @@ from examples import LENGTH, example_body, load_examples  # noqa: E402
 
 NO_HEADER = 0xFFFF
 LOADED = DECLARES = SINGLE = 0x80
-# In the registry's order.
+# Operators and versions in the registry's order.
 VERSIONS = {"onnx.DequantizeLinear": (10, 13, 19, 21, 23, 24, 25),
             "onnx.QuantizeLinear": (10, 13, 19, 21, 23, 24, 25), "onnx.QLinearConv": (10,),
             "directml.ElementWiseDequantizeLinear": (10, 21, 30, 60, 62),
@@ -19,7 +19,8 @@ VERSIONS = {"onnx.DequantizeLinear": (10, 13, 19, 21, 23, 24, 25),
 
 
 def place(example):
-    """Where the example's operator and version stand; those that do not exist: anywhere."""
+    """Returns the indices of the example's operator and version. For an operator or a version that
+    does not exist, the indices may be any."""
     model = example["model"] if example["model"] in VERSIONS else "onnx.DequantizeLinear"
     versions = VERSIONS[model]
     given = example.get("version", "")
@@ -40,7 +41,8 @@ def seed(example, flags=(0, 0)):
 
 
 def variants(example):
-    """The same to loaded models, and as a request that declares: its first input has no data."""
+    """Yields the example as requests to loaded models, and as a request whose first input has no
+    data, so it only declares the input."""
     yield "loaded", seed(example, (LOADED, 0))
     yield "single", seed(example, (LOADED, SINGLE))
     inputs = example.get("request", {}).get("inputs")

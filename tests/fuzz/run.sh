@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run.sh [SECONDS [NAME]...]: libFuzzer on each fuzz_*.c, or on those named, for so long each, from
-# its seeds on. Needs clang with its runtime.
+# run.sh [SECONDS [NAME]...]: runs libFuzzer on each fuzz_*.c, or on the named ones, for SECONDS
+# each, starting from its seeds. Needs clang with its runtime.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 seconds=${1:-60}
@@ -8,19 +8,19 @@ shift || true
 python3 tests/fuzz/make_seeds.py build/seeds/oip_decode
 python3 tests/fuzz/make_onnx_seeds.py build/seeds/onnx
 python3 tests/fuzz/make_more_seeds.py build/seeds
-# By the Makefile, for the machine flags of each file.
+# The Makefile builds the libraries, because it knows the machine flags of each file.
 sanitize=fuzzer,address,undefined
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-# Of libqk, clang also checks that the code that plans calls wraps and cuts off no number: see the
-# Makefile.
+# In libqk, clang also checks that the code that plans calls wraps no number and cuts none off: see
+# the Makefile.
 flags="-std=gnu17 -g -O1 -I. -fsanitize=$sanitize -fno-sanitize-recover=all"
 libraries=$(pkg-config --libs libmicrohttpd libcjson libuv libprotobuf-c gnutls libisal zlib)
 make -s -j"$(nproc)" CC=clang SAN=fuzz CFLAGS="-g -O1" \
     build/fuzz/libserver.a build/fuzz/libqk.a build/fuzz/server/main.o
-# The whole server, as a function: what fuzz_http runs beside itself.
+# Makes the whole server a function, which fuzz_http runs beside itself.
 objcopy --redefine-sym main=quantd_main build/fuzz/server/main.o build/fuzz/quantd_main.o
 
-# fuzz NAME LONGEST_INPUT [NAME]: from its own seeds on, and from those of the other.
+# fuzz NAME LONGEST_INPUT [OTHER]: runs the fuzzer NAME from its own seeds and from those of OTHER.
 names=("$@")
 passed=0
 failed=0
@@ -32,7 +32,7 @@ fuzz()
     fi
     mkdir -p "build/corpus/$name" "build/seeds/$name"
     if test "$name" = http; then
-        # Signals are the server's, and its threads live as long as it does.
+        # The server handles signals itself, and its threads run until the process ends.
         more=(build/fuzz/quantd_main.o -handle_term=0 -handle_int=0 -detect_leaks=0)
     fi
     # shellcheck disable=SC2086  # lists of words

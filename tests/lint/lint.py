@@ -25,16 +25,17 @@ TOP_LEVEL = {"Makefile", "server", "kernels", "api_schema", "docker", "tests", "
 CLANG_FORMAT_MAJOR = 14
 COLUMNS_MAX = 100
 FUNCTION_LINES_MAX = 70
-FILE_LINES_ASKED = 600  # from here on somebody should ask whether the file is one idea
+FILE_LINES_ASKED = 600  # longer files get a note that asks whether the file is one idea
 FILE_LINES_MAX = 1000
-FOLDER_FILES_MAX = 25  # sources in a folder of kernels/ or server/: more cannot be known by heart
+FOLDER_FILES_MAX = 25  # sources in a folder of kernels/ or server/; nobody remembers more
 
-# The rooms of server/: each may include itself and the rooms before it. main.c is above them all.
+# The folders of server/, in include order: each may include itself and the folders before it.
+# main.c may include all of them.
 ROOMS = ("base", "memory", "telemetry", "config", "json", "oip", "models/onnx",
          "models/repository", "models", "work/scheduler", "work", "http/wire", "http",
          "http/guard", "http/api")
 
-# Outside libraries, and the only files that may see them.
+# The headers of outside libraries, and the only files that may include them.
 OUTSIDE = {
     "microhttpd.h": {"server/http/endpoint.h",
                      "server/http/exchange.h",
@@ -65,7 +66,7 @@ def is_c(path):
 
 
 def is_source(path):
-    """Of the program, and not of its tests."""
+    """Tells whether the file is a source of the program, not of its tests."""
     return path.startswith(("kernels/", "server/")) and is_c(path)
 
 
@@ -122,12 +123,14 @@ def rule_includes(path, lines):
             yield from upward(path, number, name)
 
 
-# The files of kernels/ that may read the environment. Callers tell the others.
+# The only files of kernels/ that may read the environment. All other files get settings from their
+# callers.
 ENVIRONMENT = {"kernels/cpu.c", "kernels/gemm/openblas.c"}
 
 
 def rule_environment(path, lines):
-    """A kernel that reads a setting by itself may run with another one than it was tested with."""
+    """Finds reads of the environment. A kernel that reads a setting itself may run with a setting
+    that it was not tested with."""
     if not path.startswith("kernels/") or not is_c(path) or path in ENVIRONMENT:
         return
     for number, line in enumerate(lines, 1):
@@ -136,8 +139,9 @@ def rule_environment(path, lines):
                 sorted(ENVIRONMENT))
 
 
-# The files that may gather, and why. Elsewhere permutations or arithmetic do it: microcode made
-# gathers ten times as slow on most CPUs from Skylake to Ice Lake (INTEL-SA-00828).
+# The files that may use gather instructions, and why. All other files use permutations or
+# arithmetic, because microcode made gathers ten times as slow on most CPUs from Skylake to Ice Lake
+# (INTEL-SA-00828).
 GATHERS = {
     "kernels/conv/depthwise/kernel_avx512vbmi.c": "weights a depth apart, once at packing",
     "kernels/gemm/igemm_32x32_amx.c": "CPUs with AMX are not affected",
@@ -146,7 +150,7 @@ GATHERS = {
 
 
 def rule_gathers(path, lines):
-    """A gather is what a table of floats tempts to, and it is slow."""
+    """Finds gather instructions, which suggest themselves for tables of floats but are slow."""
     if not path.startswith("kernels/") or not is_c(path) or path in GATHERS:
         return
     for number, line in enumerate(lines, 1):
@@ -179,8 +183,8 @@ def rule_typedefs(path, lines):
                 yield number, "no typedef for structs, enums and unions"
 
 
-# What these return says how much has gone: a rest that nobody keeps is lost, or, over TLS, goes in
-# the next call's stead.
+# These functions return how many bytes they have sent. If the caller does not keep the rest, the
+# rest is lost or, over TLS, replaces the next call's data.
 SENDS = re.compile(r"\s*(\(void\)\s*)?(send|sendto|sendmsg|write|writev|pwrite|pwritev|sendfile|"
                    r"uv_try_write|gnutls_record_send|gnutls_handshake)\s*\(")
 
@@ -220,10 +224,10 @@ COMMENT_LINE = re.compile(r"\s*(?:/\*+|\*(?!/))( *)(.*?)\s*(?:\*/)?$")
 
 
 def rule_comment_lists(path, lines):
-    """What is left of a list or a table in a comment that the formatter has filled: text that goes
-    on at the margin under an indented line, or columns amid a paragraph. A list stays whole when
-    its lines fit, what stands under an item is indented as the item's text is, and an empty line
-    or another item comes before the margin."""
+    """Finds lists and tables in comments that the formatter has filled: text at the margin that
+    follows an indented line, or columns within a paragraph. A list stays whole if its lines fit, if
+    continuation lines are indented like the item's text, and if an empty line or another item
+    precedes the next text at the margin."""
     if not is_c(path):
         return
     above = 0
@@ -281,12 +285,13 @@ def rule_folder_sizes(files, _contents):
             yield folder, 1, "%d source files, at most %d" % (count, FOLDER_FILES_MAX)
 
 
-# One file of each circle that is still to be opened.
+# One file of each circle of includes that still has to be opened.
 CIRCLES_KNOWN = {"kernels/qk", "kernels/choice", "kernels/conv/conv"}
 
 
 def circles(edges):
-    """The sets of nodes of {node: {node}} from each of which there is a way to each other one."""
+    """Returns the strongly connected components of {node: {node}} with more than one node: in such
+    a set, each node reaches each other node."""
     numbers, lowest, stack, found = {}, {}, [], []
 
     def visit(node):
@@ -310,7 +315,8 @@ def circles(edges):
 
 
 def rule_circles(_files, contents):
-    """A source and its header are one file here. Only files of one folder may need each other."""
+    """Finds circles of includes. A source and its header count as one file. Only files of one
+    folder may include each other."""
     edges = {}
     for path, text in contents.items():
         if not is_source(path):
@@ -326,7 +332,8 @@ def rule_circles(_files, contents):
 
 
 def long_files(contents):
-    """What to say of files that are allowed, but so long that they may be more than one idea."""
+    """Yields notes on files that are within the limit, but so long that they may hold more than one
+    idea."""
     for path, text in contents.items():
         if has_bounded_size(path) and FILE_LINES_ASKED < text.count("\n") <= FILE_LINES_MAX:
             yield "note: %s: %d lines. Is it one idea?" % (path, text.count("\n"))
@@ -346,7 +353,8 @@ SHORT = "tests/bench/README.md"
 
 
 def measured_lines(contents, path):
-    """(line number, line, whether it is in a table of targets) between make bench's marks."""
+    """Yields (line number, line, whether it is in a table of targets) for each line between make
+    bench's marks."""
     is_measured, is_target = False, False
     for number, line in enumerate(contents.get(path, "").split("\n"), 1):
         if line.startswith("<!-- end of "):
@@ -358,7 +366,8 @@ def measured_lines(contents, path):
 
 
 def rule_measured(_files, contents):
-    """The targets that the short tables repeat are in the results, the README's rows in these."""
+    """Checks that the targets in the short tables are in the results, and that the README's rows
+    are in the short tables."""
     results = contents.get("tests/bench/RESULTS.md", "").split("\n")
     short = [line for _, line, _ in measured_lines(contents, SHORT)]
     for number, line, is_target in measured_lines(contents, SHORT):
@@ -370,14 +379,14 @@ def rule_measured(_files, contents):
 
 
 def anchors(text):
-    """Of a page's headings, as GitHub makes them."""
+    """Returns the anchors of a page's headings, as GitHub makes them."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     return {re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-")
             for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
 
 
 def rule_links(files, contents):
-    """A page's links lead to files and headings that there are."""
+    """Checks that a page's links lead to files and headings that exist."""
     folders = {"/".join(path.split("/")[:depth]) for path in files
                for depth in range(1, path.count("/") + 1)}
     for path, text in contents.items():
@@ -403,7 +412,7 @@ TREE_RULES = {"layout": rule_layout, "final newline": rule_final_newline,
 
 
 def check_text(files, contents):
-    """(rule, [finding]) for every rule that needs no tool."""
+    """Yields (rule, [finding]) for every rule that needs no tool."""
     for rule, function in FILE_RULES.items():
         found = []
         for path, text in contents.items():

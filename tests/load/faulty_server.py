@@ -1,5 +1,5 @@
-"""A server that stands before quantd and spoils every so-manieth answer, so that the tests can see
-whether load.sh notices."""
+"""A server in front of quantd that spoils each `every`-th answer. The tests use it to see whether
+load.sh notices."""
 import http.client
 import threading
 import time
@@ -17,7 +17,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def ask(self, method, body=None):
-        """The real server's (status, header fields, body)."""
+        """Asks the real server. Returns (status, header fields, body)."""
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
         names = ("Inference-Header-Content-Length",)
         headers = {name: self.headers[name] for name in names if name in self.headers}
@@ -55,14 +55,14 @@ class Handler(BaseHTTPRequestHandler):
         elif not spoil:
             self.send(status, headers, body)
         elif server.fault == "flip":
-            # A digit of JSON or a bit of a number: within the data either way.
+            # Changes a digit of JSON or a bit of a number, which is within the data in both forms.
             spoilt = bytearray(body)
             place = max(i for i, byte in enumerate(body) if byte not in b"]}")
             spoilt[place] ^= 1
             self.send(status, headers, bytes(spoilt))
         elif server.fault == "shorter":
             self.send(status, headers, body[:-1])
-        elif server.fault == "shift":  # end to end, this answer and the next are as they should be
+        elif server.fault == "shift":  # joined, this answer and the next are correct
             self.send(status, headers, body + body[:1])
         elif server.fault == "longer":
             self.send(status, headers, body + b"\0")
@@ -83,7 +83,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class FaultyServer(ThreadingHTTPServer):
-    """Spoils every answer to a POST whose number is a multiple of `every`; port is quantd's."""
+    """Spoils every answer to a POST whose number is a multiple of `every`. `port`: quantd's port.
+    """
 
     daemon_threads = True
     request_queue_size = 128

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Posts one operator to quantd at rising concurrency, checks every answer, and prints what it
-# carries: load.sh --help. Needs bash 5, curl 7.84 or later, coreutils 8.31 and awk.
+# Posts one operator to quantd at rising concurrency, checks every answer, and prints the rates and
+# latencies: see load.sh --help. Needs bash 5, curl 7.84 or later, coreutils 8.31 and awk.
 set -u
 export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
@@ -132,7 +132,8 @@ start_server()
     url=$(sed -n 's/^quantd listening on //p' "$work/listening")
 }
 
-# Ready, and right for each variant: else a load run would only count what is already known.
+# Checks that the server is ready and answers each variant correctly. Otherwise a load run would
+# only count errors that a single request already shows.
 check_server()
 {
     local status v place=${unix_socket:-$url}
@@ -170,15 +171,15 @@ clean_up()
     fi
 }
 
-# Thousands of small files a second are too much for a disk. So the answers of a burst lie in memory
-# where there is room for them, and for twice as many.
+# Thousands of small files a second are too many for a disk. The answers of a burst are therefore
+# kept in memory, if twice as much memory as they take is free.
 make_work_folder()
 {
     local name most=1 place=$out free
     for name in "${steps[@]}"; do
         most=$((name > most ? name : most))
     done
-    # An element takes 4 bytes of an answer, and seldom more than 9 in JSON.
+    # An element takes 4 bytes of a binary answer, and seldom more than 9 in JSON.
     most=$((most * 9 * $(element_count "$size") + burst_bytes))
     free=$(df --output=avail -B 1 /dev/shm 2>/dev/null | tail -n 1)
     if [[ -w /dev/shm ]] && ((${free:-0} > 2 * most)); then
@@ -190,7 +191,8 @@ make_work_folder()
 
 # ---- Showing it ---------------------------------------------------------------------------------
 
-# show_progress CONCURRENCY GOOD: one line that is written over, on a terminal only.
+# show_progress CONCURRENCY GOOD: prints one line, which the next call overwrites; on a terminal
+# only.
 show_progress()
 {
     [[ -t 2 ]] || return 0
@@ -198,8 +200,9 @@ show_progress()
         $((load_us / 100000 % 10)) "$2" "$(wc -l <"$work/errors")" >&2
 }
 
-# summarize CONCURRENCY: the step as a CSV line. Percentiles are nearest ranks over right answers;
-# a stage's share is of the server's total; client is how busy a curl was, in percent.
+# summarize CONCURRENCY: prints the step as a CSV line. Percentiles are nearest ranks over right
+# answers. A stage's share is that of the server's total time. client_percent says how busy a curl
+# process was.
 summarize()
 {
     sort -t '|' -k 1,1n "$work/good" | awk -F '|' -v concurrency="$1" -v us="$load_us" \
@@ -246,7 +249,7 @@ show_head()
         max ms receive queue decode compute encode client errors
 }
 
-# A CSV line as a row of the table.
+# show_row LINE: prints a CSV line as a row of the table.
 show_row()
 {
     awk -F , '{

@@ -51,7 +51,7 @@ function dequantize(    i, v, value, y) {
     }
 }
 
-# x in sixteenths, so that quotients are eighths, and have ties.
+# x is in sixteenths, so that quotients are eighths and include ties.
 function quantize(    i, v, value, y) {
     for (value = 0; value < 2048; value++) {
         x_text[value] = form == "json" ? sprintf("%.10g", (value - 1024) / 16) \
@@ -69,7 +69,8 @@ function quantize(    i, v, value, y) {
     }
 }
 
-# Four weights of each filter are not zero, which makes the sums cheap here, but not in the server.
+# At most four weights of each filter are not zero. This makes the sums cheap here, but not in the
+# server.
 function make_filters(    i, m, tap, place) {
     for (m = 0; m < channels; m++) {
         for (tap = 0; tap < 4; tap++) {
@@ -87,7 +88,7 @@ function make_filters(    i, m, tap, place) {
         printf "%s%s", i == 0 ? "" : comma, byte(i in weight ? weight[i] : 0) >w_file
 }
 
-# Filter m at (row, column); the image is padded by one.
+# Returns filter m's sum at (row, column). The image is padded by one.
 function sum_at(m, row, column,    tap, place, channel, y, x, sum) {
     for (tap = 0; tap < tap_count[m]; tap++) {
         place = taps[m, tap]
@@ -100,7 +101,7 @@ function sum_at(m, row, column,    tap, place, channel, y, x, sum) {
     return sum + 0
 }
 
-# Eighths, to the nearest integer, ties to even.
+# Rounds `sum` eighths to the nearest integer, ties to even.
 function eighth(sum,    quotient, rest) {
     quotient = int((sum + 8192) / 8)
     rest = sum + 8192 - 8 * quotient

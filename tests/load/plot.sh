@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# plot.sh CSV SVG TITLE: latency and throughput against concurrency, drawn by gnuplot.
+# plot.sh CSV SVG TITLE: draws latency and throughput against concurrency with gnuplot.
 set -u
 csv=$1 svg=$2 title=$3
 if ! command -v gnuplot >/dev/null; then

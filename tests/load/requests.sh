@@ -15,13 +15,13 @@ variants=4
 elements_max=4194304
 json_bytes=()
 
-# element_count SIZE
+# element_count SIZE: prints the number of elements.
 element_count()
 {
     echo $((${1//x/*}))
 }
 
-# check_size OPERATOR SIZE: says what is wrong with it, if something is.
+# check_size OPERATOR SIZE: fails and prints what is wrong if the size is not valid.
 check_size()
 {
     local digits='[1-9][0-9]{0,6}' channels height width
@@ -40,8 +40,8 @@ check_size()
     return 1
 }
 
-# describe OPERATOR SIZE FOLDER: the model, its attributes, inputs and output. A line of inputs is
-# "name datatype shape values", where values is a number for each variant, or a file.
+# describe OPERATOR SIZE FOLDER: sets the model, its attributes, inputs and output. Each of the
+# inputs is "name datatype shape values", where values is a number for each variant, or a file.
 describe()
 {
     local channels=${2%%x*} file=$3
@@ -79,7 +79,7 @@ describe()
     esac
 }
 
-# write_request FORM V FILE
+# write_request FORM V FILE: writes the request of variant V.
 write_request()
 {
     local separator='' line name datatype dims values file=$3 numbers bytes=()
@@ -115,7 +115,7 @@ write_request()
     fi
 }
 
-# write_answer FORM V FOLDER
+# write_answer FORM V FOLDER: writes the expected answer to variant V.
 write_answer()
 {
     local name=${output% *} datatype=${output#* }

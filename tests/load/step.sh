@@ -16,7 +16,8 @@ burst_us=1000000
 burst_bytes=$((256 << 20))
 burst_requests=8000
 
-# An answer's fields that differ each time; RS puts each answer into a record of its own.
+# An awk program that removes the fields that differ in each answer. RS puts each answer into a
+# record of its own.
 # shellcheck disable=SC2016 # awk's $
 without_times='
     BEGIN { RS = "[{]\"model_name\"" }
@@ -28,9 +29,10 @@ without_times='
     }
     NR == 1 { printf "%s", $0 }'
 
-# same V FILE...: whether all of these answers are the expected one, byte for byte. They are
-# compared end to end, which alone would not see bytes of one answer in the next: so each has to
-# begin as the expected one does, with what that has nowhere else, and to end with as many bytes.
+# same V FILE...: succeeds if all of these answers equal the expected one, byte for byte. The
+# answers are compared as one concatenation, which alone would not notice bytes of one answer in the
+# next. So each answer must also begin with a text that occurs nowhere else in the expected one, and
+# end with as many bytes of tensors.
 same()
 {
     local v=$1 i heads=() tails=()
@@ -43,8 +45,9 @@ same()
         cmp -s <(tail -q -c "$tail_bytes" -- "$@") <(cat "${tails[@]}")
 }
 
-# start_client I V COUNT MAX: a curl that posts variant V, COUNT times, on at most MAX connections.
-# --parallel-immediate and --http1.1 let it open all of them at once instead of waiting for HTTP/2.
+# start_client I V COUNT MAX: starts a curl that posts variant V, COUNT times, on at most MAX
+# connections. --parallel-immediate and --http1.1 let curl open all connections at once instead of
+# waiting for HTTP/2.
 start_client()
 {
     local json=${json_bytes[$2]} fields='%{http_code}|%{exitcode}|%{time_total}|%{size_download}'
@@ -59,10 +62,10 @@ start_client()
     clients[$1]=$!
 }
 
-# sort_records I V COUNT: splits a client's records into what may be right ("file|seconds|
-# Server-Timing", in candidates.I) and what is certainly wrong (errors). If a connection closes
-# before its answer, curl posts again by itself, which shows only in how much it has sent: the first
-# answer was lost all the same.
+# sort_records I V COUNT: splits a client's records into answers that may be right (in candidates.I,
+# as "file|seconds|Server-Timing") and answers that are certainly wrong (errors). If a connection
+# closes before its answer, curl repeats the request by itself. Only the number of bytes that it has
+# sent shows that. The first answer counts as lost nevertheless.
 sort_records()
 {
     awk -F '|' -v count="$3" -v tail="$tail_bytes" -v json="${json_bytes[$2]}" \
@@ -90,7 +93,7 @@ sort_records()
         }' "$work/records.$1" >>"$work/errors"
 }
 
-# check_client I V COUNT
+# check_client I V COUNT: checks a client's answers, and adds them to good and errors.
 check_client()
 {
     local files=() file rest
@@ -111,8 +114,8 @@ check_client()
     done <"$work/candidates.$1"
 }
 
-# child_us VARIABLE: sets it to the processor time of all children so far, in microseconds. (In a
-# pipe, times would speak of another shell's children.)
+# child_us VARIABLE: sets the variable to the CPU time of all children so far, in microseconds. (In
+# a pipe, `times` would report another shell's children.)
 child_us()
 {
     times >"$work/times"
@@ -121,7 +124,8 @@ child_us()
             "$work/times")"
 }
 
-# run_burst CONCURRENCY COUNT: sets took_us, and adds to client_us.
+# run_burst CONCURRENCY COUNT: posts COUNT requests and checks the answers. Sets took_us, and adds
+# to client_us.
 run_burst()
 {
     local i many=$(($1 < processes ? $1 : processes)) before_us after_us
@@ -143,8 +147,9 @@ run_burst()
     find "$work/answers" -type f -delete
 }
 
-# run_step CONCURRENCY: until $requests are posted or, if that is 0, for $duration seconds. In the
-# latter case the first burst warms up: its answers are checked, but its times are not counted.
+# run_step CONCURRENCY: runs bursts until $requests are posted or, if that is 0, for $duration
+# seconds. In the latter case the first burst is a warm-up: its answers are checked, but its times
+# are not counted.
 run_step()
 {
     local posted=0 good=0 before count=$((4 * $1)) goal_us
@@ -166,7 +171,7 @@ run_step()
         if ((requests == 0 && duration * 1000000 - load_us < goal_us)); then
             goal_us=$((duration * 1000000 - load_us))
         fi
-        if ((posted > 0 || requests == 0)); then # as the last burst went, but no more than 8 times
+        if ((posted > 0 || requests == 0)); then # at the last burst's rate, at most 8 times as many
             count=$((8 * took_us < goal_us ? 8 * count : count * goal_us / took_us))
         fi
         count=$((count > $1 ? count : $1))
@@ -182,6 +187,6 @@ run_step()
             die "the answers to $posted requests could not all be checked"
         fi
         show_progress "$1" "$good"
-        ((good > before)) || return 0 # the server has stopped being right
+        ((good > before)) || return 0 # no answer of this burst was right
     done
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Short load runs over TCP and a Unix socket, which fail on any wrong or lost answer; and whether
-load.sh would have noticed. The environment's B is the build directory. The last line is "N passed,
-N failed"."""
+"""Makes short load runs over TCP and a Unix socket, which fail on any wrong or lost answer, and
+checks that load.sh notices such answers. The environment variable B is the build directory. The
+last line is "N passed, N failed"."""
 import csv
 import os
 import signal
@@ -54,7 +54,7 @@ class LoadTest(unittest.TestCase):
 
 
 class Right(LoadTest):
-    """Every operator and form: all answers are there, and right."""
+    """Runs every operator in every form: all answers must arrive and be right."""
 
     def run_all(self, *arguments):
         result = load(*arguments, "--requests", "200", "--concurrency", "1 8", out=self.out)
@@ -67,8 +67,8 @@ class Right(LoadTest):
             times = [float(row[name]) for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")]
             self.assertEqual(times, sorted(times))
             self.assertLess(float(row["server_ms"]), times[-1])
-            # Five stages and their total are each told to half a microsecond, percents to a tenth:
-            # of a request that takes 10 us that may be 30 %.
+            # Five stages and their total are each rounded to half a microsecond, and percentages to
+            # a tenth. For a request that takes 10 us these errors may add up to 30 %.
             stages = ("receive", "queue", "decode", "compute", "encode")
             self.assertAlmostEqual(sum(float(row[name + "_percent"]) for name in stages), 100,
                                    delta=100 * 6 * 0.0005 / float(row["server_ms"]) + 0.5)
@@ -114,13 +114,15 @@ class Right(LoadTest):
         row, = self.rows()
         self.assertGreater(int(row["right"]), 20)
         self.assertEqual(row["errors"], "")
-        # It posts as long as it was told to, and its rate is that of what it counts.
+        # The run must last as long as asked, and its rate must be that of the requests that it
+        # counts.
         seconds = int(row["right"]) / float(row["requests_per_s"])
         self.assertTrue(0.9 < seconds < 4, seconds)
 
 
 class Faults(LoadTest):
-    """Every fiftieth answer is spoilt: exactly those are counted, and the exit status is 1."""
+    """Spoils every fiftieth answer: load.sh must count exactly these, and end with exit status 1.
+    """
 
     def expect(self, fault, errors, *arguments, form="binary", every=50):
         server = FaultyServer(self.port, fault, every)
@@ -156,7 +158,7 @@ class Faults(LoadTest):
         self.expect("longer", "wrong:4", form="json")
 
     def test_a_byte_in_the_answer_before(self):
-        # One after the other, so that the two lie beside each other when they are checked.
+        # One request after the other, so that the two answers are neighbours when they are checked.
         self.expect("shift", "wrong:8", "--concurrency", "1", form="json")
 
     def test_a_wrong_header(self):
@@ -169,7 +171,8 @@ class Faults(LoadTest):
         self.assertEqual(self.expect("truncate", "cut:4")["right"], "196")
 
     def test_closed_before_the_answer(self):
-        # curl posts again by itself, except on a new connection; the answer was lost all the same.
+        # curl repeats the request by itself, except on a new connection. The answer was lost
+        # nevertheless.
         errors = dict(error.split(":") for error in self.expect("close", None)["errors"].split())
         self.assertLessEqual(set(errors), {"lost", "cut"})
         self.assertEqual(sum(map(int, errors.values())), 4)
@@ -183,7 +186,7 @@ class Faults(LoadTest):
 
 
 class BadInput(LoadTest):
-    """One clear line, and exit status 2."""
+    """Bad input must lead to one clear line, and exit status 2."""
 
     def refuse(self, text, *arguments):
         started = time.monotonic()
@@ -257,7 +260,7 @@ class BadInput(LoadTest):
 
 class CleanUp(LoadTest):
     def test_killed_in_the_middle(self):
-        """It ends what it started, and leaves nothing in its folders."""
+        """load.sh ends the processes that it started, and leaves nothing in its folders."""
         pid_file = Path(self.folder.name) / "pid"
         wrapper = Path(self.folder.name) / "quantd"
         wrapper.write_text('#!/bin/sh\necho $$ >"%s"\nexec "%s" "$@"\n'
@@ -265,7 +268,7 @@ class CleanUp(LoadTest):
         wrapper.chmod(0o755)
         with subprocess.Popen([HERE / "load.sh", "--out", self.out, "--server", wrapper],
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
-            run.stdout.readline()  # the head of the table: it is about to post
+            run.stdout.readline()  # the head of the table: load.sh is about to post
             time.sleep(1)
             run.send_signal(signal.SIGTERM)
             self.assertEqual(run.wait(30), 1)
@@ -276,7 +279,7 @@ class CleanUp(LoadTest):
         self.assertEqual(list(Path("/dev/shm").glob("quantd-load.%d.*" % run.pid)), [])
 
     def test_without_gnuplot(self):
-        """All but the picture, and one line that says so."""
+        """Everything but the picture works, and one line says so."""
         tools = Path(self.folder.name) / "bin"
         tools.mkdir()
         for folder in ("/bin", "/usr/bin"):

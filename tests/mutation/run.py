@@ -39,22 +39,24 @@ HOME = ROOT / "build" / "mutation"
 TREE = HOME / "tree"
 TOOL = "universalmutator==1.14.1"
 RULES = ["universal.rules", "c_like.rules", "c.rules"]
-CPU_SECONDS = 20    # of one process of the tests; the longest test takes 6
-WALL_SECONDS = 600  # a test that waits for ever; long, as the machine may be loaded
-FEW = "29"          # of the cases of long tests, one of so many is run in the first steps
+CPU_SECONDS = 20    # for one test process; the longest test takes 6
+WALL_SECONDS = 600  # for a test that hangs; long, because the machine may be loaded
+FEW = "29"          # the first steps run each 29th case of long tests
 
-# Folders that are sampled equally often, by what their files' paths begin with.
+# Areas that are sampled equally often, each given by the beginning of its files' paths.
 AREAS = ("kernels/qk.c", "kernels/graph", "kernels/c", "kernels/d", "kernels/element/",
          "kernels/operators/", "kernels/elementwise/", "kernels/dequantize/", "kernels/quantize/",
          "kernels/gemm/", "kernels/conv/igemm/", "kernels/conv/depthwise/", "kernels/conv/sgemm/",
          "kernels/conv/", "server/json/", "server/oip/", "server/http/wire/framing.c")
-# Of other machines, or of no effect on results: which code is fastest, and what the log says of it.
+# Files for other machines, and files that cannot change results: they measure speed or write the
+# log.
 LEFT_OUT = ("*_neon.c", "*_dotprod.c", "*_i8mm.c", "*_fp16.c", "*_sve.c", "kernels/measure.c",
             "kernels/describe.c")
 
 
 class Tests:
-    """Of a part of the sources: the first entry whose `begin` a path has."""
+    """The tests of a part of the sources. The first entry counts whose `begin` starts a file's
+    path."""
 
     def __init__(self, begin, suites, kernels=(), e2e=()):
         self.begin, self.suites, self.kernels, self.e2e = begin, suites, kernels, e2e
@@ -93,7 +95,8 @@ TESTS = (
 
 
 def install_tool():
-    """Into an environment of its own. Returns where its modules are."""
+    """Installs universalmutator into an environment of its own. Returns the folder of its modules.
+    """
     venv = HOME / "venv"
     if not list(venv.glob("lib/*/site-packages/universalmutator")):
         print("installing %s" % TOOL, flush=True)
@@ -104,7 +107,7 @@ def install_tool():
 
 
 def copy_sources():
-    """The checkout as it is, changes included; files that are the same keep their times."""
+    """Copies the checkout, with uncommitted changes. Unchanged files keep their times."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
     for name in listed.decode().split("\0"):
@@ -132,7 +135,7 @@ PROGRAMS = {"check-kernels": "tests/kernels/check/main.c",
 
 
 def link_commands():
-    """How each program is linked, as words, once with the archives apart."""
+    """Returns program -> its link command, as words."""
     commands = {}
     for program, source in PROGRAMS.items():
         last = make("-n", "-W", source, "build/" + program).strip().splitlines()[-1]
@@ -141,7 +144,8 @@ def link_commands():
 
 
 def compile_command(path):
-    """The words that compile a file, without debug information and with paths of the copy."""
+    """Returns the words of the command that compiles a file, without debug information and with the
+    copy's paths."""
     last = make("-n", "-W", path, "build/" + path[:-1] + "o").strip().splitlines()[-1]
     words = [word for word in shlex.split(last) if word not in ("-g", "-MMD", "-MP")]
     places = {"-I.": "-I%s" % TREE, "-Ibuild": "-I%s/build" % TREE}
@@ -165,7 +169,7 @@ def without_comments(text):
 
 
 def mutants_of(path):
-    """All of a file, in the tool's order."""
+    """Returns all mutants of a file, in the tool's order."""
     from universalmutator import mutator  # pylint: disable=import-outside-toplevel
     lines = (TREE / path).read_text().splitlines(keepends=True)
     with contextlib.redirect_stdout(io.StringIO()):
@@ -183,7 +187,7 @@ def mutated(mutant):
 
 
 def candidates(only):
-    """Each area's mutants, of files whose path has one of these texts in it."""
+    """Returns area -> mutants, for the files whose path contains one of the texts in `only`."""
     files = sorted(str(path.relative_to(TREE)) for folder in ("kernels", "server")
                    for path in (TREE / folder).rglob("*.c"))
     texts = only.split(",")
@@ -197,7 +201,7 @@ def candidates(only):
 
 
 def shuffled(areas, seed):
-    """The areas in turn, a random mutant each time."""
+    """Yields a random mutant of each area in turn."""
     chance = random.Random(seed)
     for mutants in areas.values():
         chance.shuffle(mutants)
@@ -217,7 +221,7 @@ def limit():
 
 
 def passes(command, cwd, log, variables=None):
-    """Whether a command ends with status 0, in time."""
+    """Runs a command. Returns whether it ends with status 0, in time."""
     with open(log, "wb") as output:
         process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=output, preexec_fn=limit,
@@ -233,14 +237,14 @@ def passes(command, cwd, log, variables=None):
 
 
 class Bench:
-    """What all mutants share: commands, and the originals' objects."""
+    """What all mutants share: the commands, and the objects of the originals."""
 
     def __init__(self):
         self.links = link_commands()
         self.originals = {}  # path -> (command, object code, symbols)
 
     def object_of(self, path, text, folder):
-        """Compiles a file's text. Returns None, or its object's path."""
+        """Compiles a file's text. Returns the object's path. None: the text does not compile."""
         command = self.originals[path][0]
         source = folder / path
         source.parent.mkdir(parents=True, exist_ok=True)
@@ -252,13 +256,14 @@ class Bench:
 
     @staticmethod
     def symbols(object_file):
-        """The names that an object defines. Without one of them its original would be linked."""
+        """Returns the names that an object defines. If a mutant lacked one of them, its original
+        would be linked, too."""
         lines = subprocess.run(["nm", "--defined-only", "--extern-only", "--format=just-symbols",
                                 object_file], stdout=subprocess.PIPE, check=True).stdout
         return lines.split()
 
     def prepare(self, path):
-        """Compiles the original, for comparison."""
+        """Compiles the original, to compare mutants with it."""
         if path in self.originals:
             return
         self.originals[path] = (compile_command(path), None, None)
@@ -267,7 +272,8 @@ class Bench:
             self.originals[path] = (self.originals[path][0], made.read_bytes(), self.symbols(made))
 
     def link(self, program, folder):
-        """Links a program with the mutant before the archives: it takes its original's place."""
+        """Links a program with the mutant before the archives, so that the mutant replaces its
+        original. Returns whether that worked."""
         words = self.links[program]
         at = words.index("-o")
         archive = next(i for i, word in enumerate(words) if word.endswith(".a"))
@@ -278,7 +284,7 @@ class Bench:
 
 
 def steps(mutant, folder, quick):
-    """(what it is called, program, command, environment), the quickest first."""
+    """Yields (name, program, command, environment) of each step, the quickest first."""
     tests = next(tests for tests in TESTS if mutant.path.startswith(tests.begin))
     path = Path(mutant.path)
     unit = [str(folder / "unit-tests"), "--fail-fast", "--filter"]
@@ -302,7 +308,7 @@ def steps(mutant, folder, quick):
 
 
 def fate(bench, mutant, quick):
-    """"invalid", "equivalent", "killed by ..." or "survived"."""
+    """Tests a mutant. Returns "invalid", "equivalent", "killed by ..." or "survived"."""
     text = mutated(mutant)
     if without_comments(text) == without_comments((TREE / mutant.path).read_text()):
         return "equivalent"
@@ -324,7 +330,7 @@ def fate(bench, mutant, quick):
 
 
 def show(mutant):
-    """The change, as a diff of one line."""
+    """Prints the change as a diff of one line."""
     before = (TREE / mutant.path).read_text().splitlines()
     after = mutated(mutant).splitlines()
     for line in list(difflib.unified_diff(before, after, lineterm="", n=0))[3:]:
@@ -346,7 +352,7 @@ def chosen(options):
 
 
 def run(options):
-    """Yields (mutant, fate) until the sample has as many that count."""
+    """Yields (mutant, fate) until as many mutants as the sample asks for have counted."""
     bench = Bench()
     source = chosen(options)
     counted = 0

@@ -1,5 +1,5 @@
-"""Clients of all manners: those that measure, those that load, and those that mean no good. Each is
-a process of its own, since Python's threads would wait for one another."""
+"""Clients of all kinds: some measure, some load, some attack. Each is a process of its own, because
+Python's threads would wait for one another."""
 import multiprocessing
 import os
 import random
@@ -15,7 +15,7 @@ from quantd import (Reader, Tensor, binary_request, infer_path, json_request,  #
 from samples import (CONV, DEQUANTIZE, conv_tensors, dequantize_json,  # noqa: E402
                      dequantize_tensors)
 
-SECONDS_MAX = 60  # for one answer
+SECONDS_MAX = 60  # to wait for one answer
 
 
 def small_json():
@@ -27,7 +27,7 @@ def small_binary():
 
 
 def large_json(mebibytes):
-    """A dequantization whose numbers take so much text."""
+    """Returns a dequantization whose numbers take `mebibytes` MiB of text."""
     count = mebibytes * (1 << 20) // 4
     body = (b'{"inputs":[{"name":"x","datatype":"UINT8","shape":[%d],"data":[' % count
             + b"200," * (count - 1) + b'200]},{"name":"x_scale","datatype":"FP32","shape":[],'
@@ -49,7 +49,7 @@ def large_conv(kernel=3):
 
 
 def growing_request(pad):
-    """One number, and an answer of (1 + 2 pad) squared."""
+    """Returns a convolution of one number whose output has (1 + 2 pad) squared elements."""
     return raw_infer(CONV, json_request(conv_tensors([1], [1, 1, 1, 1], [1], [1, 1, 1, 1]),
                                     parameters={"pads": "%d,%d,%d,%d" % ((pad,) * 4),
                                                 "binary_data_output": True}))
@@ -62,7 +62,7 @@ def connect(port, timeout=SECONDS_MAX):
 
 
 def ask(port, request, timeout=SECONDS_MAX):
-    """The answer on a connection of its own; None: there was none."""
+    """Sends the request on a connection of its own and returns the answer. None: no answer came."""
     try:
         reader = Reader(connect(port, timeout))
     except OSError:
@@ -71,7 +71,7 @@ def ask(port, request, timeout=SECONDS_MAX):
         try:
             reader.connection.sendall(request)
         except OSError:
-            pass  # it may have answered early
+            pass  # the server may have answered early
         return reader.answer()
     except (OSError, ValueError):
         return None
@@ -82,7 +82,7 @@ def ask(port, request, timeout=SECONDS_MAX):
 # ---- Processes -------------------------------------------------------------------------------
 
 class Running:
-    """Functions that run until they are told to stop; each returns one value."""
+    """Functions that run in processes until they are told to stop. Each returns one value."""
 
     def __init__(self):
         self.stopped = multiprocessing.Event()
@@ -103,7 +103,7 @@ class Running:
             pass
 
     def stop(self):
-        """What each has returned, in the order of their starts."""
+        """Stops the functions and returns their values, in the order of their starts."""
         self.stopped.set()
         results = []
         for process, pipe in self.processes:
@@ -114,7 +114,8 @@ class Running:
 
 
 def probe(stopped, port, request, pause=0.0):
-    """One request after the other: ([seconds of each that was 200], {status: count})."""
+    """Sends one request after the other. Returns ([seconds of each answer with status 200],
+    {status: count})."""
     times, statuses = [], {}
     reader = None
     expected = None
@@ -146,8 +147,9 @@ def probe(stopped, port, request, pause=0.0):
 
 
 def repeat(stopped, port, request):
-    """Large requests: {status: count}; 0 where no whole answer came. These clients share the CPUs
-    with the server, and give way to all others: who waits for them does not wait for it."""
+    """Sends large requests. Returns {status: count}; status 0: no whole answer came. These clients
+    share the CPUs with the server, so they run at the lowest priority: a request that waits for a
+    CPU behind them would not have to wait for the server."""
     os.nice(19)
     statuses = {}
     while not stopped():
@@ -160,7 +162,8 @@ def repeat(stopped, port, request):
 
 
 def vanish(stopped, port, request, seed):
-    """Sends some of a request, waits a while, goes; how often."""
+    """Sends part of a request, waits a while, and closes or resets the connection. Returns how
+    often."""
     rng = random.Random(seed)
     count = 0
     while not stopped():
@@ -183,7 +186,8 @@ def vanish(stopped, port, request, seed):
 
 
 def drip(stopped, port, request, pause):
-    """A byte now and then, until the server has enough of it; how often that was."""
+    """Sends a request byte by byte, with pauses, until all is sent or the server closes. Returns on
+    how many connections."""
     count = 0
     while not stopped():
         try:
@@ -201,7 +205,8 @@ def drip(stopped, port, request, pause):
 
 
 def read_slowly(stopped, port, request, pause):
-    """Asks for much and takes a little of it at a time; how many answers were cut."""
+    """Asks for a large answer and reads a little of it at a time. Returns how many answers were
+    cut."""
     cut = 0
     while not stopped():
         try:
@@ -219,7 +224,8 @@ def read_slowly(stopped, port, request, pause):
 
 
 def send_nonsense(stopped, port, seed):
-    """Refusals of all kinds: {status: count}; -1: an answer that is not as it should be."""
+    """Sends requests that the server must refuse, of all kinds. Returns {status: count}; -1: a
+    malformed answer."""
     rng = random.Random(seed)
     good = small_json()
     kinds = [b"GET /%s HTTP/1.1\r\nHost: q\r\n\r\n" % (b"x" * 40000),

@@ -18,7 +18,7 @@ from quantd import PROGRAM, Server, parse_metrics
 MIB = 1 << 20
 MEASURE = PROGRAM.parent / "measure"
 ROWS = []
-TIMED = []  # rows whose bound is a time, and which a busy neighbour may break
+TIMED = []  # rows whose bound is a time, which other work on the machine may break
 
 
 def row(function):
@@ -32,7 +32,8 @@ def timed(function):
 
 
 def loosely(bound, short):
-    """The short run may have neighbours."""
+    """Returns the bound, three times as large in a short run, which may have other work beside it.
+    """
     return 3 * bound if short else bound
 
 
@@ -51,7 +52,7 @@ def started(*flags):
 
 
 class Row:
-    """A server, and processes that are stopped with it."""
+    """A server, and client processes that are stopped with it."""
 
     def __init__(self, *flags):
         self.flags = flags
@@ -66,7 +67,7 @@ class Row:
         self.server.stop()
 
     def p99(self, seconds, request=None, load=()):
-        """(p99 in ms, statuses, what the load's processes returned)."""
+        """Returns (p99 in ms, statuses, what the load's processes returned)."""
         load_running, probing = Running(), Running()
         for function, *arguments in load:
             load_running.start(function, self.server.port, *arguments)
@@ -100,9 +101,10 @@ class Bare:
 
 
 def bare_p99(port, load, seconds):
-    """The p99 in ms beside the same clients where nothing is computed: libmicrohttpd answers the
-    small ones a constant, and one thread takes the large requests' bytes, and gives as many as
-    their answers have. So much is the clients' own share of the CPUs, which all have in common."""
+    """Returns the p99 in ms beside the same clients if nothing is computed: libmicrohttpd answers
+    the small requests with a constant, and one thread reads the large requests' bytes and writes as
+    many bytes as their answers have. This time is due to the clients, which share the CPUs with the
+    server."""
     request = load[0][1]
     large_bytes = len(ask(port, request).body)
     small = ask(port, clients.small_binary())
@@ -130,7 +132,7 @@ def beside(load, short):
         alone, _, _ = row_.p99(seconds)
         loaded, statuses, _ = row_.p99(seconds, load=load)
         bare = None if short or not MEASURE.exists() else bare_p99(row_.server.port, load, seconds)
-    bound = 3 * alone + 2 + (100 if short else 0)  # the short run may have neighbours
+    bound = 3 * alone + 2 + (100 if short else 0)  # other work may run beside a short run
     clients_own = "" if bare is None else ", beside the clients alone %.2f ms" % bare
     return ("alone %.2f ms, beside it %.2f ms (bound %.2f)%s"
             % (alone, loaded, bound, clients_own),
@@ -273,7 +275,7 @@ def drain_timeout(short):
 # ---- Senders without an end ------------------------------------------------------------------
 
 def answer_to(server, head, pieces, pause, seconds):
-    """(status or None, seconds until it came) for a body that comes in pieces."""
+    """Sends a body in pieces. Returns (status or None, seconds until the answer came)."""
     connection = connect(server.port)
     connection.settimeout(seconds)
     begun = time.monotonic()
@@ -383,7 +385,7 @@ def slowest(stopped, port, request):
 # ---- Who waits -------------------------------------------------------------------------------
 
 def busy(server, count):
-    """Convolutions that keep both workers for a while."""
+    """Sends convolutions that keep both workers busy for a while. Returns the connections."""
     request = clients.large_conv()
     connections = [connect(server.port) for _ in range(count)]
     for connection in connections:
@@ -623,7 +625,8 @@ def a_thousand_connections(short):
 # ---- The end ---------------------------------------------------------------------------------
 
 def drained_probe(stopped, port, request):
-    """(answered, lost): lost is a request of which the server took all and said nothing."""
+    """Returns (answered, lost). A request is lost if the server read all of it and did not answer.
+    """
     answered = lost = 0
     reader, used = None, False
     while not stopped():
@@ -631,14 +634,15 @@ def drained_probe(stopped, port, request):
             if reader is None:
                 reader, used = Reader(connect(port, 10)), False
         except OSError:
-            return answered, lost  # nobody listens any more
+            return answered, lost  # the server no longer listens
         try:
             reader.connection.sendall(request)
             answer = reader.answer()
         except OSError:
             answer = None
         answered += answer is not None
-        # Who has waited between two requests may be closed at any time: HTTP says, try again.
+        # A server may close a connection at any time between two requests: HTTP tells clients to
+        # try again.
         lost += answer is None and not used
         used = True
         if answer is None or answer.headers.get("Connection") == "close":

@@ -35,14 +35,15 @@ def cpu():
 
 
 def try_row(function, short):
-    """Once; in a short run, which may have neighbours, thrice where the bound is a time."""
+    """Tries a row once. A short run, which may have other work beside it, tries a row up to three
+    times if its bound is a time."""
     begun = time.monotonic()
     try:
         for _ in range(3 if short and function in rows.TIMED else 1):
             seen, good = function(short)
             if good or good is None:
                 break
-    except Exception:  # a row that breaks is a row that fails; the others go on
+    except Exception:  # a row that raises has failed; the other rows go on
         traceback.print_exc()
         seen, good = "it broke: " + traceback.format_exc().strip().splitlines()[-1], False
     what, bound = " ".join(function.__doc__.split()).split("; ", 1)

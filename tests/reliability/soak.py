@@ -1,5 +1,5 @@
-"""Everything at once for a long time: good clients of all kinds, and bad, slow and vanishing ones.
-Nothing may grow, and each good request is answered, once and right."""
+"""Runs everything at once for a long time: good clients of all kinds, and malicious, slow and
+vanishing ones. No resource may grow, and each good request must be answered, once and correctly."""
 import datetime
 import json
 import os
@@ -15,7 +15,8 @@ MIB = 1 << 20
 
 
 def load_and_unload(stopped, port):
-    """A model that comes, is asked, and goes: {status: count}; 0 where no answer came."""
+    """Loads a model, asks it and unloads it, again and again. Returns {status: count}; status 0: no
+    answer came."""
     body = ModelTest.load_body(None, {"file:1/model.onnx": conv_file([1, 2, 1])})
     row = clients.Tensor.of("x", "UINT8", [1, 1, 5], [3, 1, 4, 1, 5])
     calls = (raw_request("POST", "/v2/repository/models/soak/load", body),
@@ -32,7 +33,8 @@ def load_and_unload(stopped, port):
 
 
 def start_clients(running, port):
-    """The names of those whose every request has to be answered, in the order of their starts."""
+    """Starts all clients. Returns the names of those whose every request must be answered, in the
+    order of their starts."""
     good = {
         "small, JSON": (clients.probe, clients.small_json(), 0.001),
         "small, binary": (clients.probe, clients.small_binary(), 0.001),
@@ -63,7 +65,7 @@ def sample(server, begun):
 
 
 def settle(server, begun):
-    """The state when all have gone."""
+    """Waits until all clients have gone, 30 s at most, and returns the state."""
     end = time.monotonic() + 30
     while True:
         last = sample(server, begun)
@@ -80,7 +82,7 @@ def curve(points, width, height, top):
 
 
 def draw(samples):
-    """Resident memory and answers a second against time."""
+    """Returns a picture of resident memory and answers per second against time."""
     width, height = 640, 220
     rss = [(s["s"], s["rss"] / MIB) for s in samples]
     rates = [(b["s"], (b["answers"] - a["answers"]) / (b["s"] - a["s"]))
@@ -108,7 +110,7 @@ def draw(samples):
 # ---- What it says ----------------------------------------------------------------------------
 
 def judge(samples, idle, left, outcomes):
-    """(text, whether it holds) for each promise."""
+    """Returns (text, whether it holds) for each promise."""
     seconds = samples[-1]["s"]
     minute = min(60, seconds / 3)
     first = [s["rss"] / MIB for s in samples if s["s"] <= minute]

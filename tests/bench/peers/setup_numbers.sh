@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds build/bench/numbers.so of those readers and printers that are to be had: simdjson, fmt,
+# Builds build/bench/numbers.so with all available readers and printers of numbers: simdjson, fmt,
 # Dragonbox and double-conversion are Debian's, yyjson comes with its Python package, zmij and xjb
-# from their repositories. Says which are missing; the benchmark goes without them.
+# from their repositories. Says which are missing; the benchmark runs without them.
 set -eu
 cd "$(dirname "$0")/../../.."
 here=tests/bench/peers

@@ -11,7 +11,7 @@ fn infer(url: &str, model: &str, request: &Value, tensors: &[u8]) -> Result<(Val
     body.extend(tensors);
     let mut response = ureq::post(format!("{url}/v2/models/{model}/infer"))
         .config()
-        .http_status_as_error(false) // its body says more
+        .http_status_as_error(false) // the body has the error's text
         .build()
         .header("Inference-Header-Content-Length", header_length.to_string())
         .send(&body)?;
