@@ -1,5 +1,5 @@
-"""A page of the console in Debian's chromium. In every test, the page must not log an error to the
-browser's console, and must send requests only to its own server."""
+"""A page of the console in Debian's chromium. In every test, the page must not log an error or a
+warning to the browser's console, and must send requests only to its own server."""
 import atexit
 import os
 import re

@@ -14,7 +14,7 @@ from quantd import LENGTH, Tensor, binary_request, exchange, infer_path, json_re
 from samples import CONV, DEQUANTIZE, conv_tensors, dequantize_tensors
 
 REQUESTS_MAX = 50000  # of a client; more would mean that something has gone wrong
-PAUSE_S = 0.002       # a pause of clients, which leaves CPU time to the servers on two CPUs
+PAUSE_S = 0.002       # between two requests of a client, which leaves CPU time to the servers
 FAILURES_MAX = 20     # how many are reported
 
 

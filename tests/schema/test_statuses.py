@@ -201,7 +201,7 @@ class Statuses(ServerTest):
             pass
 
     def try_without_memory(self):
-        """A request that needs memory for its answer gets a 503."""
+        """Checks that a request that needs memory for its answer gets a 503."""
         server = Server("--max-inflight-bytes", "1M", "--min-rate", "0", "--allow-shared-memory",
                         SHARED)
         self.addCleanup(server.stop)
@@ -236,7 +236,8 @@ class Statuses(ServerTest):
         self.of_each(ask)
 
     def try_without_token(self):
-        """Health is open. All other paths describe the 401, and answer as usual with a token."""
+        """Checks that health is open, and that all other paths describe the 401 and answer as usual
+        with a token."""
         with tempfile.NamedTemporaryFile("w") as file:
             file.write("some-token-0123456789\n")
             file.flush()
@@ -257,8 +258,8 @@ class Statuses(ServerTest):
             self.of_each(ask)
 
     def try_console(self):
-        """The statuses that only the page has: the client already has it, it is off, or too many
-        connections."""
+        """Checks the statuses that only the page has: the client already has it, it is off, or too
+        many connections."""
         answer = self.server.request("GET", "/", headers={"If-None-Match": "*"})
         self.check("GET", "/", answer, 304)
         server = Server("--no-console", "--max-connections", "1")
@@ -271,8 +272,8 @@ class Statuses(ServerTest):
         self.check("GET", "/", server.get("/"), 503)
 
     def try_draining(self):
-        """A request that comes on an open connection is still answered. The server is no longer
-        ready."""
+        """Checks that a request on an open connection is still answered while the server drains,
+        when it is no longer ready."""
         server = Server()
         clients = []
         for method, template, path in operations():

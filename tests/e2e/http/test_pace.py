@@ -195,7 +195,8 @@ class Readers(PaceTest):
         self.assertTrue(ready, "no answer")
 
     def check_cut(self, connection):
-        """The client reads nothing until it is cut off, and then the bytes that are left."""
+        """Checks that a client that reads nothing is cut off, and then gets only the bytes that
+        were already sent."""
         cut = self.server.refusals("slow_reader")
         request = large(4 * MIB)
         connection.sendall(request)
@@ -206,8 +207,8 @@ class Readers(PaceTest):
         connection.close()
 
     def check_fair(self, connection):
-        """The client takes longer than --receive-timeout for the whole answer, and gets all of
-        it."""
+        """Checks that a client gets the whole answer although it takes longer than
+        --receive-timeout."""
         connection.sendall(large(MIB))
         count, started = 0, time.monotonic()
         while count < 4 * MIB:
