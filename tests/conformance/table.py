@@ -9,9 +9,9 @@ from collections import Counter
 HEAD = """\
 # Conformance results
 
-Written by `make conformance`; do not edit. Every case goes to a running quantd over HTTP in each
-of these ways: %s. It passes if every answer has the right type and shape, and all its bits are the
-oracle's; one NaN is as good as another. %s
+Written by `make conformance`; do not edit. Every case is sent to a running quantd over HTTP in each
+of these ways: %s. It passes if every answer has the right type and shape and exactly the oracle's
+bits; any NaN counts as equal to any other. %s
 """
 
 

@@ -56,19 +56,21 @@ def try_row(function, short):
 
 
 def write(results):
-    lines = ["# What is tried, its bound, what was seen", "",
-             "Written by `make test-reliability`, which says what each row does "
-             "(`tests/reliability/rows.py`). %s, %s; client and server share them."
+    lines = ["# Reliability: attacks and overloads, their bounds, what was seen", "",
+             "Written by `make test-reliability`; do not edit. `tests/reliability/rows.py` has the "
+             "code of each row. Measured on %s with %s, which client and server share."
              % (datetime.date.today().isoformat(), cpu()), "",
              "| tried | bound | seen | |", "|---|---|---|---|"]
     lines += ["| %s | %s | %s | %s |" % (what, bound, seen.replace("|", "/"), mark)
               for mark, what, bound, seen in results]
-    lines += ["", "Beside the clients alone: the same clients on the same CPUs, and two servers "
-              "that compute nothing; one answers the small requests a constant, one moves the "
-              "large ones' bytes. What small requests wait for there is no server's to give.",
-              "", "Other proofs, by their commands:", "",
-              "- `make test T=test_faults`: each allocation of each kind of request fails, no "
-              "descriptor at accept, no thread, the log's disk full, resets in each state.",
+    lines += ["", "\"Beside the clients alone\" is measured with the same clients on the same "
+              "CPUs, but with two servers that compute nothing: one answers the small requests "
+              "with a constant, the other only moves the bytes of the large ones. This latency is "
+              "due to the clients, so no server can avoid it.",
+              "", "Other tests of reliability, by their commands:", "",
+              "- `make test T=test_faults`: each allocation of each kind of request fails; accept "
+              "finds no free descriptor; a thread cannot start; the log's disk is full; "
+              "connections are reset in each state.",
               "- `make test SAN=address`, `make test SAN=thread`: the sanitizers.",
               "- `make fuzz SECONDS=3600`: the fuzzers.",
               "- `tests/reliability/run.py --soak 30`: [the soak](reliability/soak.md)."]
