@@ -87,16 +87,27 @@ struct qk_depthwise_weight_order {
     size_t from;   /* the tap from which the entries of `order` count */
 };
 
-/* Loads of x that the same permutation turns into vectors of up to 16 quads. There are `count`
- * loads. They are offset_step bytes apart in a channel, and their quads are to_step bytes apart in
- * its channel buffer. Bytes that `mask` leaves out become fill, including the bytes behind a
- * vector's last quad. A vector may overwrite what the vector before it has written behind its
- * quads. */
+/* Loads of x that the same permutation turns into vectors of quads. There are `count` loads. They
+ * are offset_step bytes apart in a channel, and their quads are to_step bytes apart in its channel
+ * buffer. A vector may overwrite what the vector before it has written behind its quads.
+ *
+ * Vectors of 16 lanes: bytes that `mask` leaves out become fill, including the bytes behind a
+ * vector's last quad. Vectors of 8 lanes have two loads of 16 bytes each and no mask. The first half of `order`
+ * permutes them, and the other half has what the bytes are then xored with. */
 struct qk_depthwise_load_pattern {
     uint8_t order[QK_DEPTHWISE_BYTES];
     uint64_t mask;
     size_t offset, offset_step;
+    size_t apart; /* bytes from a vector's first load to its second */
     size_t to, to_step;
+    size_t count;
+};
+
+/* The rows of quads of a stride phase that read rows inside x. */
+struct qk_depthwise_quad_rows {
+    size_t quad_row, row; /* of the first: its number in a channel buffer, and the element of a
+                             channel at which the row that it reads begins */
+    size_t row_step;      /* elements from one row to the next; 0 if there is a single row */
     size_t count;
 };
 
@@ -164,6 +175,18 @@ size_t qk_depthwise_quad(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_geometry *geometry, size_t plane, size_t row,
                          size_t column);
 
+/* Adds the load patterns of one vector of each row of quads, whose first quad is number `quad` of
+ * its row. Returns how many load patterns it has added: 0 if the vectors are only fill and the
+ * channel buffers have that already, and at most 1 for a single row. */
+typedef size_t qk_depthwise_add_vector(const struct qk_depthwise_job *job, size_t array,
+                                       size_t quad, const struct qk_depthwise_quad_rows *quad_rows,
+                                       struct qk_depthwise_load_pattern *patterns);
+
+/* Finds the loads that make the quads of a channel, for vectors of `lanes` quads. Stores them as
+ * load patterns in the unit's workspace, and returns how many there are. */
+size_t qk_depthwise_find_patterns(const struct qk_depthwise_job *job, size_t lanes,
+                                  qk_depthwise_add_vector *add_vector);
+
 /* Returns whether depthwise/ can serve this convolution on its backend. */
 bool qk_conv_is_depthwise(const struct qk_conv *conv);
 
@@ -197,9 +220,9 @@ void qk_depthwise_run_small(const struct qk_depthwise_job *job);
  * rows of taps have two quads, over long rows. */
 size_t qk_depthwise_run_rows(const struct qk_depthwise_job *job);
 
-/* Finds the loads that make the quads of all other channels. Stores them as load patterns, sets all
- * channel buffers to fill, and returns how many load patterns there are. */
-size_t qk_depthwise_find_patterns(const struct qk_depthwise_job *job);
+/* Prepares the channel buffers of all other channels: sets them to fill, finds the loads that make
+ * their quads or padded rows, and returns how many load patterns there are. */
+size_t qk_depthwise_prepare_buffers(const struct qk_depthwise_job *job);
 
 /* Makes the quads of channels [begin, end) in the channel buffers, from the first buffer on. */
 void qk_depthwise_make_quads(const struct qk_depthwise_job *job, size_t patterns, size_t begin,

@@ -22,7 +22,6 @@
 #include <string.h>
 
 #include "kernels/conv/sizes.h"
-#include "kernels/conv/window.h"
 
 enum {
     TAPS = QK_DEPTHWISE_TAPS,
@@ -35,33 +34,18 @@ enum {
 
 /* ---- Load patterns ------------------------------------------------------------------------- */
 
-/* Loads of x that the same permutation turns into 8 quads each. Each load makes the same quads of
- * the next row of a phase. If there is a single row, each load makes quads that are `to_step` bytes
- * further on in that row. Bytes of a vector behind the last quad of its row become fill. */
-struct load_pattern {
-    uint8_t order[BYTES]; /* which bytes of a load; 0x80 gives 0 */
-    uint8_t flip[BYTES];  /* xored with these bytes: turns x into operands, and 0 into fill */
-    size_t offset[2];     /* bytes of a channel at which the two halves of a vector are loaded */
-    size_t offset_step;
-    size_t to, to_step;
-    size_t count;
-};
-
-_Static_assert(sizeof(struct load_pattern) <= sizeof(struct qk_depthwise_load_pattern),
-               "patterns share their room");
-
-/* Fills in one half of a load pattern's vector. The first quad of this half is number `quad` of its
- * row. Its load begins at the element that quad number `first` reads. */
-static void see_half(const struct qk_depthwise_job *job, size_t array, size_t first, size_t quad,
-                     struct load_pattern *pattern, size_t half)
+/* Works out one half of a vector. Its first quad is number `quad` of its row, and its load begins
+ * at the element that quad number `first` reads. Returns the column of x at which the load begins.
+ * The load is permuted by `order`, in which 0x80 gives 0, and xored with `flip`, which turns x into
+ * operands, and 0 into fill. Bytes behind the last quad of the row become fill. */
+static size_t see_half(const struct qk_depthwise_job *job, size_t array, size_t first, size_t quad,
+                       uint8_t order[LOAD], uint8_t flip[LOAD])
 {
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
     const size_t first_tap = array * job->layout->taps;
     const size_t taps = qk_size_min(job->layout->taps, (size_t)axis->kernel - first_tap);
     const size_t width = job->layout->width;
     const size_t quads = quad < width ? qk_size_min(width - quad, QUADS) : 0;
-    uint8_t *order = pattern->order + half * LOAD;
-    uint8_t *flip = pattern->flip + half * LOAD;
     const int64_t input_index = qk_conv_input_index(axis, job->column + first, first_tap);
     const int64_t begin = input_index > 0 && input_index < axis->in ? input_index : 0;
     memset(order, 0x80, LOAD);
@@ -74,88 +58,30 @@ static void see_half(const struct qk_depthwise_job *job, size_t array, size_t fi
             order[i * TAPS + PLACE[t]] = (uint8_t)(at - begin);
             flip[i * TAPS + PLACE[t]] = job->flip;
         }
-    pattern->offset[half] += (size_t)begin;
+    return (size_t)begin;
 }
 
-/* Merges `pattern` into `behind`, which makes the next quads of the same single row, if both have
- * the same permutation and the load of `behind` begins `step` bytes further on. Returns false if
- * they cannot be merged. */
-static bool join_pattern(const struct load_pattern *pattern, struct load_pattern *behind,
-                         size_t step)
-{
-    if (memcmp(pattern->order, behind->order, BYTES) != 0 ||
-        memcmp(pattern->flip, behind->flip, BYTES) != 0 ||
-        pattern->offset[0] + step != behind->offset[0] ||
-        pattern->offset[1] + step != behind->offset[1])
-        return false;
-    behind->offset[0] = pattern->offset[0];
-    behind->offset[1] = pattern->offset[1];
-    behind->offset_step = step;
-    behind->to = pattern->to;
-    behind->to_step = BYTES;
-    behind->count++;
-    return true;
-}
-
-/* Adds the load patterns of a phase, and returns how many were added. The last quads of rows come
- * first, because these loads write fill behind their row, which the beginning of the next row then
- * overwrites. */
-static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t plane,
-                        size_t phase, size_t quad_row, struct load_pattern *patterns)
+static size_t add_vector(const struct qk_depthwise_job *job, size_t array, size_t quad,
+                         const struct qk_depthwise_quad_rows *quad_rows,
+                         struct qk_depthwise_load_pattern *patterns)
 {
     const struct qk_depthwise_layout *layout = job->layout;
-    const struct qk_conv_axis *rows = &job->geometry->axis[QK_AXIS_ROW];
-    const struct qk_conv_axis *columns = &job->geometry->axis[QK_AXIS_COLUMN];
-    struct qk_window window = {.in_rows = rows->in,
-                               .row_first = qk_conv_input_index(rows, job->row, phase),
-                               .row_stride = rows->stride,
-                               .column_stride = 1,
-                               .rows = job->rows + layout->row.span};
-    qk_window_fit(&window);
-    const struct qk_window_range inside = window.inside_rows;
-    if (inside.begin >= inside.end)
-        return 0;
-    const size_t quad_rows = inside.end - inside.begin;
-    const size_t row = (size_t)qk_conv_input_index(rows, job->row + inside.begin, phase);
-    const size_t offset = plane + row * (size_t)columns->in;
+    const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
     /* True if one load has all bytes of 8 quads. */
     const bool one =
-        (LANES - 1) * columns->stride + (int64_t)(layout->taps - 1) * columns->dilation < LOAD;
-    size_t count = 0;
-    for (size_t left = qk_divide_up(layout->width, LANES); left > 0; left--) {
-        const size_t quad = (left - 1) * LANES;
-        struct load_pattern *pattern = &patterns[count];
-        *pattern = (struct load_pattern){
-            .offset = {offset, offset},
-            .offset_step = quad_rows > 1 ? (size_t)(rows->stride * columns->in)
-                                         : 0, /* for a single row the product could overflow */
-            .to = ((quad_row + inside.begin) * layout->pitch + quad) * TAPS,
-            .to_step = layout->pitch * TAPS,
-            .count = quad_rows,
-        };
-        see_half(job, array, quad, quad, pattern, 0);
-        see_half(job, array, one ? quad : quad + QUADS, quad + QUADS, pattern, 1);
-        if (quad_rows > 1 || count == 0 ||
-            !join_pattern(pattern, pattern - 1, LANES * (size_t)columns->stride))
-            count++;
-    }
-    return count;
-}
-
-static size_t find_patterns(const struct qk_depthwise_job *job, struct load_pattern *patterns)
-{
-    const struct qk_depthwise_layout *layout = job->layout;
-    size_t count = 0;
-    size_t quad_row = 0;
-    for (size_t a = 0; a < layout->arrays; a++)
-        for (size_t p = 0; p < layout->planes; p++) {
-            size_t plane;
-            const bool there = qk_conv_find_plane(job->geometry, job->outer, p, &plane);
-            for (size_t c = 0; c < layout->row.phases; c++, quad_row += layout->quad_rows)
-                if (there)
-                    count += add_phase(job, a, plane, c, quad_row, patterns + count);
-        }
-    return count;
+        (LANES - 1) * axis->stride + (int64_t)(layout->taps - 1) * axis->dilation < LOAD;
+    const size_t behind = quad + QUADS;
+    uint8_t *order = patterns->order, *flip = order + BYTES;
+    const size_t low = see_half(job, array, quad, quad, order, flip);
+    const size_t high =
+        see_half(job, array, one ? quad : behind, behind, order + LOAD, flip + LOAD);
+    patterns->offset = quad_rows->row + low;
+    patterns->offset_step = quad_rows->row_step;
+    patterns->apart = high - low;
+    patterns->to = (quad_rows->quad_row * layout->pitch + quad) * TAPS;
+    patterns->to_step = layout->pitch * TAPS;
+    patterns->count = quad_rows->count;
+    return 1;
 }
 
 /* ---- Quads ------------------------------------------------------------------------------- */
@@ -173,16 +99,16 @@ static inline bytes_16 load_x(const uint8_t *from, const uint8_t *x_end, const b
 /* Makes the quads of a load pattern for channels [begin, end). `one`: both halves of a vector come
  * from the same load. `near_end`: some loads would end behind x. */
 __attribute__((always_inline)) static inline void
-make_quad_rows(const struct qk_depthwise_job *job, const struct load_pattern *pattern, size_t begin,
-               size_t end, const bool one, const bool near_end)
+make_quad_rows(const struct qk_depthwise_job *job, const struct qk_depthwise_load_pattern *pattern,
+               size_t begin, size_t end, const bool one, const bool near_end)
 {
     const size_t channel_size = job->geometry->channel_size;
     const size_t buffer_bytes = job->layout->buffer_bytes;
-    const uint8_t *x = job->x + begin * channel_size + pattern->offset[0], *x_end = job->x_end;
+    const uint8_t *x = job->x + begin * channel_size + pattern->offset, *x_end = job->x_end;
     uint8_t *buffer = job->work.buffers + pattern->to;
     const bytes_32 order = load_32(pattern->order);
-    const bytes_32 flip = load_32(pattern->flip);
-    const size_t apart = pattern->offset[1] - pattern->offset[0];
+    const bytes_32 flip = load_32(pattern->order + BYTES);
+    const size_t apart = pattern->apart;
     const size_t from_step = pattern->offset_step, to_step = pattern->to_step;
     const size_t count = pattern->count;
     for (size_t c = begin; c < end; c++, x += channel_size, buffer += buffer_bytes) {
@@ -198,15 +124,15 @@ make_quad_rows(const struct qk_depthwise_job *job, const struct load_pattern *pa
 }
 
 /* Makes the quads of channels [begin, end) in the channel buffers, from the first buffer on. */
-static void make_quads(const struct qk_depthwise_job *job, const struct load_pattern *patterns,
-                       size_t count, size_t begin, size_t end)
+static void make_quads(const struct qk_depthwise_job *job, size_t count, size_t begin, size_t end)
 {
     const uint8_t *x_end = job->x + end * job->geometry->channel_size;
     const bool near_end = job->x_end - x_end < LOAD;
-    for (const struct load_pattern *pattern = patterns; pattern < patterns + count; pattern++)
+    for (const struct qk_depthwise_load_pattern *pattern = job->work.patterns; count > 0;
+         count--, pattern++)
         if (near_end)
             make_quad_rows(job, pattern, begin, end, false, true);
-        else if (pattern->offset[0] == pattern->offset[1])
+        else if (pattern->apart == 0)
             make_quad_rows(job, pattern, begin, end, true, false);
         else
             make_quad_rows(job, pattern, begin, end, false, false);
@@ -356,8 +282,7 @@ run_form(const struct qk_depthwise_job *job, const size_t words, const bool part
     const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out;
     const size_t quad_rows = partial_rows ? job->rows : 1; /* rows of lanes */
     const size_t lanes = partial_rows ? job->columns : job->rows * job->columns;
-    struct load_pattern *patterns = (void *)job->work.patterns;
-    const size_t sweep_count = find_patterns(job, patterns);
+    const size_t patterns = qk_depthwise_find_patterns(job, LANES, add_vector);
     struct output output = {
         .offsets = job->offsets,
         .quads = job->quads,
@@ -371,7 +296,7 @@ run_form(const struct qk_depthwise_job *job, const size_t words, const bool part
     make_orders(job);
     for (size_t begin = 0; begin < job->channels; begin += batch) {
         const size_t end = qk_size_min(begin + batch, job->channels);
-        make_quads(job, patterns, sweep_count, begin, end);
+        make_quads(job, patterns, begin, end);
         for (size_t c = begin; c < end; c++)
             for (size_t i = 0; i < job->multiplicity; i++, m++, y += job->y_stride) {
                 output.buffer = job->work.buffers + (c - begin) * buffer_bytes;

@@ -222,7 +222,7 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
     const size_t multiplicity = job->multiplicity;
     const size_t outputs = job->channels * multiplicity;
     const size_t batch = job->layout->batch;
-    const size_t patterns = qk_depthwise_find_patterns(job);
+    const size_t patterns = qk_depthwise_prepare_buffers(job);
     struct output output = {
         .ones = job->work.ones,
         .bias = job->bias,

@@ -22,14 +22,6 @@ struct chunk {
     size_t begin, end;   /* columns of x that are read */
 };
 
-/* The rows of quads of a phase that read rows inside x. */
-struct quad_rows {
-    size_t quad_row, row; /* of the first: its number in a channel buffer, and the element of a
-                             channel at which the row that it reads begins */
-    size_t row_step;
-    size_t count;
-};
-
 /* Returns a mask of quads [begin, end) of 16, with one bit for each quad, at the byte of its tap 0.
  */
 static inline uint64_t quads_between(size_t begin, size_t end)
@@ -69,7 +61,7 @@ static struct chunk see_chunk(const struct qk_depthwise_job *job, size_t array, 
  * rows; a remainder of rows is left out. */
 static struct qk_depthwise_load_pattern make_pattern(const struct qk_depthwise_job *job,
                                                      const struct chunk *chunk,
-                                                     const struct quad_rows *quad_rows,
+                                                     const struct qk_depthwise_quad_rows *quad_rows,
                                                      size_t together)
 {
     const size_t pitch = job->layout->pitch;
@@ -97,18 +89,21 @@ static struct qk_depthwise_load_pattern make_pattern(const struct qk_depthwise_j
     return pattern;
 }
 
-/* Adds the load patterns of a chunk, and returns how many were added. Each load makes as many rows
- * of quads as a vector has lanes for and one load can read. The last rows may be made twice. */
-static size_t add_quad_rows(const struct qk_depthwise_job *job, const struct chunk *chunk,
-                            const struct quad_rows *quad_rows,
-                            struct qk_depthwise_load_pattern *patterns)
+/* Each load makes as many rows of quads as a vector has lanes for and one load can read. The last
+ * rows may be made twice. */
+static size_t add_vector(const struct qk_depthwise_job *job, size_t array, size_t quad,
+                         const struct qk_depthwise_quad_rows *quad_rows,
+                         struct qk_depthwise_load_pattern *patterns)
 {
+    const struct chunk chunk = see_chunk(job, array, quad);
     const size_t pitch = job->layout->pitch;
+    if (chunk.mask == 0)
+        return 0;
     const size_t most = qk_size_min(qk_size_max(LANES / pitch, 1), quad_rows->count);
     size_t together = 1;
-    while (together < most && together * quad_rows->row_step + chunk->end - chunk->begin <= BYTES)
+    while (together < most && together * quad_rows->row_step + chunk.end - chunk.begin <= BYTES)
         together++;
-    patterns[0] = make_pattern(job, chunk, quad_rows, together);
+    patterns[0] = make_pattern(job, &chunk, quad_rows, together);
     if (quad_rows->count % together == 0)
         return 1;
     const size_t done = quad_rows->count - together;
@@ -117,62 +112,6 @@ static size_t add_quad_rows(const struct qk_depthwise_job *job, const struct chu
     patterns[1].to += done * pitch * TAPS;
     patterns[1].count = 1;
     return 2;
-}
-
-/* Merges `pattern` into `behind`, which makes the next quads of the same single row, if both have
- * the same permutation and the load of `behind` begins `step` bytes further on. Returns false if
- * they cannot be merged. */
-static bool join_pattern(const struct qk_depthwise_load_pattern *pattern,
-                         struct qk_depthwise_load_pattern *behind, size_t step)
-{
-    if (memcmp(pattern->order, behind->order, sizeof(pattern->order)) != 0 ||
-        pattern->offset + step != behind->offset)
-        return false;
-    behind->offset = pattern->offset;
-    behind->offset_step = step;
-    behind->to = pattern->to;
-    behind->to_step = BYTES;
-    behind->count++;
-    return true;
-}
-
-/* Adds the load patterns of a phase, and returns how many were added. Chunks go from the last to
- * the first, because the last chunk writes fill behind its row, which the beginning of the next row
- * then overwrites. */
-static size_t add_phase(const struct qk_depthwise_job *job, size_t array, size_t plane,
-                        size_t phase, size_t quad_row, struct qk_depthwise_load_pattern *patterns)
-{
-    const struct qk_conv_axis *rows = &job->geometry->axis[QK_AXIS_ROW];
-    const size_t columns = (size_t)job->geometry->axis[QK_AXIS_COLUMN].in;
-    struct qk_window window = {.in_rows = rows->in,
-                               .row_first = qk_conv_input_index(rows, job->row, phase),
-                               .row_stride = rows->stride,
-                               .column_stride = 1,
-                               .rows = job->rows + job->layout->row.span};
-    qk_window_fit(&window);
-    const struct qk_window_range inside = window.inside_rows;
-    if (inside.begin >= inside.end)
-        return 0;
-    const size_t line_count = inside.end - inside.begin;
-    const struct quad_rows quad_rows = {
-        .quad_row = quad_row + inside.begin,
-        .row = plane + (size_t)qk_conv_input_index(rows, job->row + inside.begin, phase) * columns,
-        .row_step = line_count > 1 ? (size_t)rows->stride * columns
-                                   : 0, /* for a single row the product could overflow */
-        .count = line_count,
-    };
-    const size_t step = LANES * (size_t)job->geometry->axis[QK_AXIS_COLUMN].stride;
-    size_t count = 0;
-    for (size_t i = qk_divide_up(job->layout->width, LANES); i-- > 0;) {
-        const struct chunk chunk = see_chunk(job, array, i * LANES);
-        if (chunk.mask == 0)
-            continue;
-        const size_t added = add_quad_rows(job, &chunk, &quad_rows, patterns + count);
-        if (quad_rows.count > 1 || count == 0 ||
-            !join_pattern(&patterns[count], &patterns[count - 1], step))
-            count += added;
-    }
-    return count;
 }
 
 static inline __m512i find_numbers(void)
@@ -226,30 +165,15 @@ static size_t find_padded_rows(const struct qk_depthwise_job *job,
     return count;
 }
 
-static size_t find_quads(const struct qk_depthwise_job *job)
-{
-    const struct qk_depthwise_layout *layout = job->layout;
-    size_t count = 0;
-    size_t quad_row = 0;
-    for (size_t a = 0; a < layout->arrays; a++)
-        for (size_t p = 0; p < layout->planes; p++) {
-            size_t plane;
-            const bool there = qk_conv_find_plane(job->geometry, job->outer, p, &plane);
-            for (size_t c = 0; c < layout->row.phases; c++, quad_row += layout->quad_rows)
-                if (there)
-                    count += add_phase(job, a, plane, c, quad_row, job->work.patterns + count);
-        }
-    return count;
-}
-
-size_t qk_depthwise_find_patterns(const struct qk_depthwise_job *job)
+size_t qk_depthwise_prepare_buffers(const struct qk_depthwise_job *job)
 {
     const struct qk_depthwise_layout *layout = job->layout;
     const __m512i fill = _mm512_set1_epi8((char)(job->fill ^ job->flip));
     const size_t buffers = qk_size_min(layout->batch, job->channels);
     for (size_t at = 0; at < buffers * layout->buffer_bytes; at += BYTES)
         _mm512_store_si512(job->work.buffers + at, fill);
-    return layout->padded_rows ? find_padded_rows(job, job->work.patterns) : find_quads(job);
+    return layout->padded_rows ? find_padded_rows(job, job->work.patterns)
+                               : qk_depthwise_find_patterns(job, LANES, add_vector);
 }
 
 /* ---- Quads ------------------------------------------------------------------------------- */
