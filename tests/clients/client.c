@@ -36,7 +36,7 @@ static const char dequantization[] = JSON(
 
 struct answer {
     char *data;
-    size_t length, json_length; /* tensors' bytes stand behind the JSON */
+    size_t length, json_length; /* the tensors' bytes follow the JSON */
 };
 
 static struct answer infer(const char *base, const char *model, const char *body, size_t length,
@@ -80,7 +80,7 @@ static void check(const char *what, const char *y, const char *expected)
     printf("%s: %s\n", what, y);
 }
 
-/* Tensors go behind the JSON as bytes, little-endian and row by row, in the order of inputs. */
+/* Tensors follow the JSON as bytes, little-endian and row by row, in the order of inputs. */
 static void convolve(const char *url)
 {
     char body[sizeof convolution + 32 + 54];

@@ -1,6 +1,8 @@
-/* libFuzzer on what configures: Triton's model configuration as JSON, and the command line. run.sh
- * builds and runs it. An input is a byte that picks one of the two, and its bytes; arguments end
- * with a NUL. */
+/* Fuzzes the readers of configuration: Triton's model configuration as JSON, and the command line.
+ * run.sh builds and runs this target.
+ *
+ * An input is a byte that picks one of the two, followed by the text. Arguments of the command line
+ * end with a NUL. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,8 @@
-/* libFuzzer on where requests begin and end: however the bytes of a connection are cut into pieces,
- * the same is read of them, and what is left of them reads the same again. run.sh builds and runs
- * it. An input is a byte that says how they are cut, and the bytes. */
+/* Fuzzes the reader that finds where requests begin and end. The result must not depend on how the
+ * bytes of a connection are cut into pieces, and the bytes that the reader leaves must read the
+ * same again. run.sh builds and runs this target.
+ *
+ * An input is a byte that says how the bytes are cut, followed by the bytes. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +17,8 @@ struct reading {
     size_t left_count;
 };
 
-/* Each piece in a block of its own, for the sanitizer; `cut`: none is longer, 0: all is one. */
+/* Reads the bytes in pieces of at most `cut` bytes, or in one piece if `cut` is 0. Each piece has
+ * its own block, so that the sanitizer sees reads beyond its end. */
 static struct reading read_all(const char *bytes, size_t count, size_t cut)
 {
     struct reading reading = {.framing = {.body_bytes_max = 1 << 20}, .left = malloc(count + 1)};

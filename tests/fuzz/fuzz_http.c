@@ -1,9 +1,9 @@
-/* libFuzzer on all that a connection can send: a whole server runs beside it, in this process, and
- * answers on a Unix socket. run.sh builds and runs it.
+/* Fuzzes all that a connection can send. A whole server runs in this process and answers on a Unix
+ * socket. run.sh builds and runs this target.
  *
- * An input is a byte that says where the rest is cut in two, and what is sent: raw bytes of any
- * number of requests. Whatever comes back has to be answers, one behind the other and whole, and
- * then the end; those from 400 on are {"error":"..."}. */
+ * An input is a byte that says where the rest is cut in two, followed by the bytes to send: raw
+ * bytes of any number of requests. The server must send complete answers, one after the other, and
+ * then close. Answers with a status from 400 on are {"error":"..."}. */
 #define _GNU_SOURCE
 #include <assert.h>
 #include <errno.h>
@@ -20,12 +20,13 @@
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
-int quantd_main(int argc, char **argv); /* server/main.c's */
+int quantd_main(int argc, char **argv); /* main() of server/main.c */
 
-/* The server notices within half a second that a client has shut its side in the middle of a
- * request: few inputs wait for that. */
+/* The server notices within half a second that a client has shut down its side in the middle of a
+ * request. Only few inputs wait for that. */
 enum { ANSWERS_BYTES_MAX = 8 << 20, PATIENCE_MS = 200, IMPATIENCE_MS = 4 };
-/* In many short waits: where this process is stopped for a while, that is one of them. */
+/* The patient wait consists of many short ones. If the system stops this process for a while, that
+ * counts as one of them only. */
 enum { PATIENT_WAITS_MAX = 150 };
 
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -56,7 +57,7 @@ static void *serve(void *listen)
     abort();
 }
 
-/* At once: libuv's own end would wait for the server's threads. */
+/* Ends the process at once. The regular exit of libuv would wait for the server's threads. */
 static void leave(int status, void *context)
 {
     (void)context;
@@ -80,8 +81,8 @@ static void start(void)
     assert(on_exit(leave, NULL) == 0);
 }
 
-/* Sends all of it, in two pieces, and takes what comes meanwhile. False: there may be more, but the
- * server reset, or we did not wait. */
+/* Sends all bytes in two pieces, and receives answers meanwhile. Returns false if answers may be
+ * missing, because the server reset the connection or this function did not wait. */
 static bool exchange(int fd, const unsigned char *data, size_t bytes, size_t cut, bool patient,
                      char *answers, size_t *answer_bytes)
 {
@@ -124,7 +125,8 @@ static bool exchange(int fd, const unsigned char *data, size_t bytes, size_t cut
     }
 }
 
-/* The value of a header of the head in text[0..bytes); NULL: there is none. */
+/* Returns the value of a header of the head in text[0..bytes), or NULL if there is no such
+ * header. */
 static const char *find_header(const char *text, size_t bytes, const char *name)
 {
     const size_t length = strlen(name);
@@ -135,15 +137,17 @@ static const char *find_header(const char *text, size_t bytes, const char *name)
     return NULL;
 }
 
-/* An end at `at` of so many bytes, which is there where no more comes; SIZE_MAX: it is not. */
+/* Returns `at` if the end at this offset is among the `bytes` bytes, otherwise SIZE_MAX. Asserts
+ * that the end is there if the connection has ended. */
 static size_t check_end(size_t at, size_t bytes, bool ended)
 {
     assert(!ended || at <= bytes);
     return at <= bytes ? at : SIZE_MAX;
 }
 
-/* What the body in text[0..bytes) takes of them, which is whole where no more comes; SIZE_MAX: it
- * is not. One without either length ends with the connection, as of an old client. */
+/* Returns how many bytes of text[0..bytes) the body takes, or SIZE_MAX if it is incomplete. Asserts
+ * that the body is complete if the connection has ended. A body without a length and without
+ * chunks, as for an old client, ends with the connection. */
 static size_t check_body(const char *length, bool chunked, const char *text, size_t bytes,
                          bool ended)
 {
@@ -166,7 +170,8 @@ static size_t check_body(const char *length, bool chunked, const char *text, siz
     return at;
 }
 
-/* Takes one answer off, which is whole where no more comes. Returns its bytes; 0: it is not. */
+/* Checks the first answer of the text. Returns how many bytes it has, or 0 if it is incomplete.
+ * Asserts that the answer is complete if the connection has ended. */
 static size_t check_answer(const char *text, size_t bytes, bool ended)
 {
     unsigned status = 0;
@@ -210,7 +215,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
     bool ended = exchange(fd, data + 1, bytes - 1, cut, patient, answers, &answer_bytes);
     close(fd);
     answers[answer_bytes] = '\0';
-    /* An answer to HEAD has no body, and which are is for a parser of requests to say. */
+    /* Answers to HEAD have no body, and only a parser of requests can tell which answers these
+     * are. */
     if (memmem(data, bytes, "HEAD", 4) != NULL)
         return 0;
     for (size_t at = 0, count = 1; at < answer_bytes && count > 0; at += count)

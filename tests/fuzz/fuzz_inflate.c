@@ -1,7 +1,10 @@
-/* libFuzzer on compressed bodies: what zlib inflates, we inflate, to the same bytes; and we refuse
- * nothing else than it does, but for where it stops looking. run.sh builds and runs it.
+/* Fuzzes the inflation of compressed bodies. A body that zlib inflates must inflate to the same
+ * bytes here. A body that zlib refuses may be refused or not, but must do no harm. run.sh builds
+ * and runs this target.
  *
- * An input is a byte with the coding, and how much may come of it, and the body. */
+ * An input is a byte that picks the coding and the limit of the inflated size, followed by the
+ *
+ * body. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +16,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
 
 enum { MEMORY_BYTES = 64 << 20, INFLATED_MAX = 1 << 20, BARE = -15, ZLIB = 15, GZIP = 31 };
 
-/* One member; false: it is wrong, or becomes too much. *taken and *made are added to. */
+/* Inflates one member. Adds to *taken and *made. Returns false if the member is malformed or too
+ * large. */
 static bool inflate_member(int window_bits, const unsigned char *data, size_t bytes,
                            unsigned char *out, size_t *taken, size_t *made)
 {
@@ -30,7 +34,7 @@ static bool inflate_member(int window_bits, const unsigned char *data, size_t by
     return code == Z_STREAM_END;
 }
 
-/* All of it, as zlib has it. */
+/* Inflates the whole body with zlib. */
 static bool zlib_inflates(int window_bits, const unsigned char *data, size_t bytes,
                           unsigned char *out, size_t *made)
 {
@@ -76,7 +80,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
         return 0;
     const enum qd_coding coding = (data[0] & 1) != 0 ? QD_CODING_GZIP : QD_CODING_DEFLATE;
     const uint64_t bytes_max = (data[0] & 2) != 0 ? data[0] : INFLATED_MAX;
-    /* Of just that size, and aligned as it comes. */
+    /* A block of the exact size, with the alignment that malloc gives. */
     unsigned char *body = malloc(bytes - 1 + (bytes == 1));
     if (body == NULL)
         return 0;
@@ -96,7 +100,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
     size_t zlib_count = 0;
     bool zlib_does = zlib_inflates(coding == QD_CODING_GZIP ? GZIP : ZLIB, body, bytes - 1,
                                    zlib_out, &zlib_count);
-    /* What begins as zlib's format is that, and no stored block with bits set that mean nothing. */
+    /* A body that begins like zlib's format is in that format, not a stored block whose ignored
+     * bits are set. */
     if (!zlib_does && coding == QD_CODING_DEFLATE && bytes > 1 && (body[0] & 0x0f) != 8)
         zlib_does = zlib_inflates(BARE, body, bytes - 1, zlib_out, &zlib_count);
     if (zlib_does && zlib_count <= bytes_max) {

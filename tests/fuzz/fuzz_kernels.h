@@ -1,4 +1,5 @@
-/* The kernels that all fuzz targets compute with: scalar, since it is bytes that they are after. */
+/* The kernels that all fuzz targets compute with. They are scalar, because these targets test the
+ * handling of bytes. */
 #ifndef TESTS_FUZZ_FUZZ_KERNELS_H
 #define TESTS_FUZZ_FUZZ_KERNELS_H
 

@@ -1,7 +1,10 @@
-/* What the targets of inferences make of an input: a byte that picks the operator, whose bit 7
- * takes a loaded model instead; a byte that picks its version, whose bit 7 says that the request
- * declares, or that the loaded model has one input; two bytes with the value of
- * Inference-Header-Content-Length (0xffff: no header), and the body. */
+/* How the fuzz targets of inferences read an input:
+ *
+ * - a byte that picks the operator; bit 7 picks a loaded model instead
+ * - a byte that picks its version; bit 7 says that the request declares, or that the loaded model
+ *   has one input
+ * - two bytes with the value of Inference-Header-Content-Length (0xffff: no header)
+ * - the body */
 #ifndef TESTS_FUZZ_FUZZ_MESSAGE_H
 #define TESTS_FUZZ_FUZZ_MESSAGE_H
 
@@ -13,7 +16,7 @@
 
 enum { MESSAGE_BYTES_MIN = 4, NO_HEADER = 0xffff };
 
-/* A loaded model's signature, for whose names there are seeds. */
+/* The signature of a loaded model. There are seeds with its names. */
 static const struct qd_port loaded_inputs[] = {
     {.name = "x", .types = QK_BIT(QK_UINT8), .shaped = true, .rank = 1, .dims = {QD_DIM_FREE}},
     {.name = "x_scale", .types = QK_BIT(QK_FP32)},
@@ -29,7 +32,8 @@ static const struct qd_signature loaded = {.name = "loaded",
                                            .outputs = loaded_outputs,
                                            .output_count = 2};
 
-/* One that takes raw binary requests, in which a size follows from the bytes. */
+/* The signature of a model that takes raw binary requests, in which a dimension follows from the
+ * number of bytes. */
 static const struct qd_port single_input = {
     .name = "x", .types = QK_BIT(QK_INT4), .shaped = true, .rank = 2, .dims = {QD_DIM_FREE, 3}};
 static const struct qd_signature single = {.name = "single",
@@ -45,11 +49,12 @@ static const struct qd_signature single = {.name = "single",
 struct message {
     struct qd_builtin builtin;
     char header[16];
-    char *body; /* to be freed */
+    char *body; /* the caller frees it */
     struct qd_oip_message oip;
 };
 
-/* data: at least MESSAGE_BYTES_MIN. The message may not be moved. */
+/* Makes the message. `data` has at least MESSAGE_BYTES_MIN bytes. The message must not be moved,
+ * because it points into itself. */
 static inline void make_message(struct message *message, const unsigned char *data, size_t bytes)
 {
     size_t count;

@@ -1,4 +1,4 @@
-/* libFuzzer on everything between a body's bytes and a plan; run.sh builds and runs it. */
+/* Fuzzes everything from a body's bytes to a plan. run.sh builds and runs this target. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -9,12 +9,13 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
 
-/* Small enough that requests for more are refused, and refused at many places. */
+/* So little memory that requests are refused for lack of it, at many places. */
 enum { MEMORY_BYTES = 1 << 20, OUTPUT_BYTES_MAX = 1 << 16 };
 
 static volatile unsigned char sink;
 
-/* What comes with a later request is known, and makes a tensor. */
+/* Returns true if the input comes with a later request. Such an input must be known and describe a
+ * tensor. */
 static bool is_later(const struct qd_oip_asked *asked, size_t index)
 {
     if (asked->declared == NULL || (asked->call.variable >> index & 1) == 0)
@@ -27,7 +28,7 @@ static bool is_later(const struct qd_oip_asked *asked, size_t index)
     return true;
 }
 
-/* Every byte of every input is there to be read. */
+/* Reads every byte of every input, so that the sanitizer checks them. */
 static void read_inputs(const struct qd_oip_asked *asked)
 {
     const struct qk_call *call = &asked->call;
@@ -85,7 +86,7 @@ static void plan_and_encode(const struct qk_kernels *kernels, const struct qd_oi
         plan.output_bytes[0] > OUTPUT_BYTES_MAX)
         return;
     void *output = qd_arena_calloc(arena, 1, plan.output_bytes[0]);
-    plan.outputs[0].data = output; /* every operator has one */
+    plan.outputs[0].data = output; /* every operator has one output */
     if (output != NULL &&
         encode_whole(asked, plan.kernel, plan.outputs, stage_ns, arena, answer, error) == QD_OK)
         read_answer(answer);

@@ -1,11 +1,11 @@
-/* libFuzzer on answers to inferences: the outputs of each operator and of a loaded model, of every
- * datatype and any shape, as JSON and as bytes. What is read of the answer, by the reader of
- * requests, is what was printed, to the bit; and units printed in another order make the same
- * bytes. run.sh builds and runs it.
+/* Fuzzes the answers to inferences: the outputs of each operator and of a loaded model, of every
+ * datatype and any shape, as JSON and as bytes. The reader of requests must read the same bits from
+ * the answer that were printed. Units printed in another order must give the same bytes. run.sh
+ * builds and runs this target.
  *
- * An input is the operator, its version, the outputs that were asked for with those in binary, and
- * for each output its datatype, rank and dims; the id, with its length before it; and the outputs'
- * data, over and over. */
+ * An input is the operator, its version, the requested outputs and which of them are binary, and
+ * for each output its datatype, rank and dims; then the id, with its length before it; then the
+ * outputs' data, which repeats. */
 #include <assert.h>
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -33,7 +33,7 @@ static unsigned take(struct input *input)
 
 struct made {
     struct qd_builtin builtin;
-    struct qd_signature signature; /* whose outputs are `ports` */
+    struct qd_signature signature; /* its outputs are `ports` */
     struct qd_port ports[OUTPUTS_MAX];
     struct qk_tensor outputs[OUTPUTS_MAX];
     void *data[OUTPUTS_MAX];
@@ -41,7 +41,7 @@ struct made {
     struct qd_oip_asked asked;
 };
 
-/* Up to four dims; the last is cut so that there are not too many elements. */
+/* Makes a shape of up to four dims. The last dim is cut so that there are not too many elements. */
 static void make_shape(struct qk_tensor *tensor, struct input *input)
 {
     size_t room = COUNT_MAX;
@@ -95,7 +95,7 @@ static void make_signature(struct made *made, struct input *input)
     for (size_t i = 0; i < made->signature.output_count; i++)
         made->ports[i] =
             (struct qd_port){.name = pick >= 128 ? names[i] : made->builtin.outputs[i].name,
-                             .types = QK_BIT(QK_TYPE_COUNT) - 2, /* all */
+                             .types = QK_BIT(QK_TYPE_COUNT) - 2, /* all types */
                              .optional = true};
     made->signature.outputs = made->ports;
 }
@@ -139,7 +139,8 @@ static char *join(const struct qd_answer *answer)
 
 static const uint64_t stage_ns[QD_STAGE_COUNT] = {1, 2000, 3000000, UINT64_MAX};
 
-/* In units from the last to the first, or by twos. NULL: no memory. */
+/* Prints the answer in units, from the last to the first or in pairs. Returns NULL if there is no
+ * memory. */
 static char *print_in_units(const struct made *made, struct qd_memory *memory, bool backward,
                             size_t *bytes)
 {
@@ -167,7 +168,7 @@ static char *print_in_units(const struct made *made, struct qd_memory *memory, b
     return all;
 }
 
-/* ---- And back -------------------------------------------------------------------------------- */
+/* ---- Reading back ---------------------------------------------------------------------------- */
 
 static bool is_same(enum qk_type type, uint32_t a, uint32_t b)
 {
@@ -191,7 +192,7 @@ static void compare(const struct made *made, const struct qk_tensor *read)
     }
 }
 
-/* Another's reader takes it, too. */
+/* Checks that another library can read the answer, too. */
 static void check_json(const struct made *made, const char *json, size_t bytes)
 {
     cJSON *tree = cJSON_ParseWithLength(json, bytes);
@@ -203,14 +204,14 @@ static void check_json(const struct made *made, const char *json, size_t bytes)
     cJSON_Delete(tree);
 }
 
-/* The outputs as inputs of a request. */
+/* Reads the outputs back, as inputs of a request. */
 static void read_back(const struct made *made, const char *all, const struct qd_answer *answer,
                       struct qd_arena *arena)
 {
     static const char key[] = "\"outputs\":", begin[] = "{\"inputs\":";
     const size_t json_bytes = answer->json_bytes == 0 ? answer->bytes : answer->json_bytes;
     check_json(made, all, json_bytes);
-    const char *from = strstr(all, key); /* in the id its quotes are escaped */
+    const char *from = strstr(all, key); /* in the id the quotes are escaped */
     assert(from != NULL);
     from += sizeof(key) - 1;
     const size_t bytes = sizeof(begin) - 1 + (size_t)(all + answer->bytes - from);

@@ -1,5 +1,5 @@
-/* libFuzzer on reading a body in steps and units of any size, these in any order: the same must
- * come out as in one go, the error's text and every bit of the tensors. */
+/* Fuzzes reading a body in steps and units of any size, units in any order. The result must be the
+ * same as in one go: the error's text and every bit of the tensors. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -18,7 +18,7 @@ struct reading {
     enum qd_status status;
 };
 
-/* Each unit once, alone or with its neighbour. */
+/* Converts each unit once, alone or together with its neighbour. */
 static void convert(struct qd_oip_reader *reader, uint64_t *random)
 {
     const size_t count = qd_oip_reader_unit_count(reader);

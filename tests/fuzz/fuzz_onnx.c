@@ -1,5 +1,5 @@
-/* libFuzzer on everything between an ONNX file's bytes and the run of its graph; run.sh builds and
- * runs it. An input is a file. */
+/* Fuzzes everything from an ONNX file's bytes to the run of its graph. run.sh builds and runs this
+ * target. An input is a file. */
 #include <assert.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
 
-/* Small enough that requests for more are refused, and refused at many places. */
+/* So little memory that files are refused for lack of it, at many places. */
 enum { MEMORY_BYTES = 2 << 20, EXTERNAL_BYTES_MAX = 1 << 16, RUN_BYTES_MAX = 1 << 18 };
 enum { UNIT_COUNT_MAX = 256, UNIT_NS_MAX = 1000000 };
 
@@ -21,7 +21,7 @@ static void touch(const void *data, size_t bytes)
         sink = (unsigned char)(sink ^ ((const unsigned char *)data)[i]);
 }
 
-/* A folder of files that are as long as anybody likes, within reason, and full of ones. */
+/* Plays a folder in which every file has the wanted length, up to a limit, and is full of ones. */
 static enum qd_status read_external(void *context, const char *location, uint64_t offset,
                                     uint64_t length, struct qd_arena *arena, const void **data,
                                     struct qd_error *error)
@@ -39,7 +39,7 @@ static enum qd_status read_external(void *context, const char *location, uint64_
 
 /* ---- What was read ------------------------------------------------------------------------- */
 
-/* Every byte of every constant is there to be read, and every number means something. */
+/* Reads every byte of every constant, and checks that every number is valid. */
 static void check_node(const struct qk_graph_call *call, const struct qk_node *node)
 {
     const struct qk_operator *op = node->call.op;
@@ -101,7 +101,7 @@ static void *take(void *context, size_t bytes)
     return qd_arena_alloc(context, bytes);
 }
 
-/* A tensor for each port, full of ones; sizes that are free are 1. */
+/* Makes a tensor full of ones for each input. Free dimensions are 1. */
 static bool make_inputs(struct run *run)
 {
     for (size_t i = 0; i < run->graph.call.input_count; i++) {
@@ -122,7 +122,7 @@ static bool make_inputs(struct run *run)
     return true;
 }
 
-/* As a request does where scales and weights come with it. */
+/* Binds deferred constants, like a request that brings scales and weights. */
 static bool bind_deferred(struct run *run, struct qk_graph_call *call)
 {
     *call = run->graph.call;

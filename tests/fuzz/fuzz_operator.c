@@ -1,9 +1,10 @@
-/* libFuzzer on each operator: prepare, pack, plan and run of any call, however wrong, on the scalar
- * kernels and on others of this CPU, which must agree in every bit or in the refusal. run.sh builds
- * and runs it.
+/* Fuzzes each operator: prepare, pack, plan and run of any call, however wrong, on the scalar
+ * kernels and on other kernels of this CPU. All kernels must agree in every bit, or refuse the call
+ * alike. run.sh builds and runs this target.
  *
- * An input is read as a row of choices; where it ends, all choices are 0. Tensors' data is random,
- * from a seed among them, at any alignment, and ends where its allocation ends. */
+ * An input is read as a sequence of choices. After its end, all choices are 0. The tensors' data is
+ * random, from a seed that is one of the choices. It has any alignment, and ends where its
+ * allocation ends. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static size_t below(struct source *source, size_t count)
     return take(source) % count;
 }
 
-/* Near a power of two, of all 64. */
+/* Returns a number near any power of two below 2^64. */
 static uint64_t take_near_power(struct source *source, unsigned kind)
 {
     return (UINT64_C(1) << take(source) % 64) + kind % 5 - 2;
@@ -50,7 +51,8 @@ static uint64_t take_word(struct source *source)
     return word;
 }
 
-/* Small most of the time; near a power of two; any 64 bits; or at the ends of what they hold. */
+/* Returns a number that is mostly small, but may be near a power of two, any 64 bits, or near the
+ * ends of the range. */
 static int64_t take_number(struct source *source)
 {
     unsigned kind = take(source);
@@ -68,13 +70,13 @@ static int64_t take_number(struct source *source)
 struct attempt {
     struct source source;
     struct qk_call call;
-    void *blocks[QK_INPUT_COUNT_MAX]; /* freed as soon as the call's promise has run out */
+    void *blocks[QK_INPUT_COUNT_MAX]; /* freed as soon as the call no longer borrows them */
     int64_t lists[QK_ATTRIBUTE_COUNT_MAX][LIST_MAX];
-    uint32_t rank; /* of the tensor that the others' shapes follow */
+    uint32_t rank; /* rank of the tensor from which the other inputs' shapes are derived */
     size_t dims[6];
     size_t axis;
     uint64_t random;
-    bool plan_only; /* an input that comes with each run is larger than what is tried here */
+    bool plan_only; /* a variable input is too large to run here */
 };
 
 static size_t take_dim(struct source *source)
@@ -91,8 +93,8 @@ static size_t take_dim(struct source *source)
     return kind < 254 ? take_word(source) : SIZE_MAX / (1 + (size_t)take(source));
 }
 
-/* Shapes as operators want them: all of one, one number, one for each of an axis, of blocks, of a
- * filter. */
+/* Makes a shape like those that operators take: the whole tensor, one number, one number for each
+ * index of an axis, blocks, or a filter. */
 static void shape_input(struct attempt *attempt, struct qk_tensor *tensor)
 {
     struct source *source = &attempt->source;
@@ -135,7 +137,7 @@ static void fill(struct attempt *attempt, enum qk_type type, unsigned char *data
         memcpy(data + i, &values[1 + random_next(&attempt->random) % (count - 1)], sizeof(float));
 }
 
-/* The first of the types that an input may have, most of the time. */
+/* Returns one of the types that the input may have or, rarely, any type. */
 static enum qk_type take_type(struct source *source, uint32_t types)
 {
     unsigned kind = take(source);
@@ -148,13 +150,14 @@ static enum qk_type take_type(struct source *source, uint32_t types)
     return QK_UINT8;
 }
 
-/* Whether an input has a shape, and no data: plans are made of shapes alone, of any size. */
+/* Returns true if an input needs no data yet, because plans are made from shapes alone, of any
+ * size. */
 static bool has_shape_alone(const struct attempt *attempt, size_t index)
 {
     return (attempt->call.variable >> index & 1) != 0;
 }
 
-/* False: larger than what is tried here. */
+/* Makes an input. Returns false if it is larger than the limits of this target. */
 static bool make_input(struct attempt *attempt, size_t index)
 {
     struct source *source = &attempt->source;
@@ -322,7 +325,8 @@ static void run_call(struct attempt *attempt, const struct qk_kernels *kernels, 
         assert(error.text[0] != '\0' && strlen(error.text) < sizeof(error.text));
 }
 
-/* The same bits, or both NaN: which of two NaNs goes on is the compiler's choice. */
+/* Returns true if the bits are the same, or both are NaN. The compiler may choose which of two NaNs
+ * an operation returns. */
 static bool is_same(enum qk_type type, const void *a, const void *b, size_t index)
 {
     const uint32_t x = qk_element_load(type, a, index), y = qk_element_load(type, b, index);
@@ -333,7 +337,7 @@ static bool is_same(enum qk_type type, const void *a, const void *b, size_t inde
 static void compare(const struct outcome *a, const struct outcome *b)
 {
     if (a->status == QK_NO_MEMORY || b->status == QK_NO_MEMORY)
-        return; /* each has its own workspace and way to pack */
+        return; /* each backend has its own workspace and packing */
     assert(a->status == b->status);
     if (!a->ran || !b->ran)
         return;
@@ -355,7 +359,7 @@ static void try_with(const unsigned char *data, size_t bytes, const struct qk_ke
         free(attempt.blocks[i]);
 }
 
-/* What this CPU can do beside scalar code: the fastest, and all lesser products. */
+/* Makes the other kernels that this CPU can run: the fastest, and those of all slower products. */
 static size_t make_others(struct qk_kernels *others[8])
 {
     size_t count = 0;

@@ -1,9 +1,10 @@
-/* libFuzzer on numbers between JSON and tensors: what is printed reads back to the same bits, and
- * what was read prints to a text that reads the same. run.sh builds and runs it.
+/* Fuzzes the conversion of numbers between JSON and tensors. A printed tensor must read back to the
+ * same bits, and a tensor that was read must print to a text that reads the same. run.sh builds and
+ * runs this target.
  *
- * An input is a byte with the type, a byte with the number of columns and, in its upper half, how
- * short the pieces are in which JSON is read, and either a tensor's bytes or, where bit 7 of the
- * first is set, JSON. */
+ * An input is a byte with the type, and a byte with the number of columns and, in its upper half,
+ * the length of the pieces in which JSON is read. Then comes JSON if bit 7 of the first byte is
+ * set, otherwise a tensor's bytes. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +22,8 @@ static bool is_nan(enum qk_type type, uint32_t bits)
     return qk_type_info(type)->kind == QK_KIND_FLOAT && isnan(qk_float_decode(type, bits));
 }
 
-/* inputs[0].data of a request whose data are this text; NULL: it is refused, or is no such. */
+/* Returns inputs[0].data of a request with this text as its data, or NULL if the request is refused
+ * or has no such data. */
 static const struct qd_json_value *find_data(struct qd_json_reader *reader, const char *text,
                                              size_t bytes)
 {
@@ -46,8 +48,8 @@ static const struct qd_json_value *find_data(struct qd_json_reader *reader, cons
     return inputs->first->first->kind == QD_JSON_DATA ? inputs->first->first : NULL;
 }
 
-/* Reads into memory of just the size that the contract asks for, the last piece first; NULL: it was
- * refused. */
+/* Reads the text, the last piece first, into memory of the exact size that the contract asks for.
+ * Returns NULL if the text is refused. */
 static void *read_text(const char *text, size_t bytes, size_t piece_bytes,
                        const struct qk_tensor *tensor, struct qd_arena *arena)
 {
@@ -75,7 +77,7 @@ static void *read_text(const char *text, size_t bytes, size_t piece_bytes,
     return NULL;
 }
 
-/* In one piece. */
+/* Prints the tensor, joined to one block. */
 static char *print(const struct qk_tensor *tensor, struct qd_arena *arena, size_t *bytes)
 {
     struct qd_text text;
@@ -112,7 +114,7 @@ static void check_round_trip(const struct qk_tensor *tensor, size_t piece_bytes,
     free(text);
 }
 
-/* Dims of as many elements as there are bytes for; or, of a text, as many as it may have. */
+/* Sets dims for `count` elements. */
 static bool set_shape(struct qk_tensor *tensor, size_t columns, size_t count)
 {
     if (columns == 0) {
@@ -143,7 +145,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
     const size_t columns = data[1] % 16;
     const size_t piece_bytes = data[1] < 16 ? QD_JSON_PIECE_BYTES : data[1] >> 4;
     const size_t rest = bytes - 2;
-    /* Just as long, for the sanitizer. */
+    /* A block of the exact length, for the sanitizer. */
     char *copy = malloc(rest + (rest == 0));
     assert(copy != NULL);
     memcpy(copy, data + 2, rest);

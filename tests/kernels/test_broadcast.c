@@ -1,10 +1,10 @@
-/* The granularity plan against plain index computation. */
+/* Checks the broadcast strides against plain index computation. */
 #include <criterion/criterion.h>
 
 #include "kernels/elementwise/broadcast.h"
 #include "tests/support/kernels/qk_test.h"
 
-/* Where element i of y finds x, its scale and its zero point. */
+/* The indices of x, the scale and the zero point for element i of y. */
 struct place {
     size_t x;
     size_t scale;
@@ -33,7 +33,7 @@ static size_t count_of(const struct qk_broadcast *broadcast)
     return count;
 }
 
-/* A traversal over [begin, end) of the simplified strides, in segments of random sizes. */
+/* Traverses [begin, end) of the simplified strides, in segments of random sizes. */
 static void check_traversal(const struct qk_broadcast *plain, const struct qk_broadcast *simple,
                             size_t begin, size_t end, uint64_t *random)
 {
@@ -94,7 +94,7 @@ Test(broadcast, one_for_all_and_slices)
         if (axis < x.rank)
             qk_broadcast_slice(&broadcast, axis);
         for (size_t i = 0; i < x.count; i++) {
-            size_t index = i; /* on the axis */
+            size_t index = i; /* index on the axis */
             for (uint32_t k = x.rank; k-- > axis + 1;)
                 index /= x.dims[k];
             const struct place place = place_of(&broadcast, i);
@@ -124,7 +124,7 @@ Test(broadcast, blocks)
         qk_broadcast_init(&broadcast, &x);
         qk_broadcast_block(&broadcast, &scale, axis, block);
         for (size_t i = 0; i < x.count; i++) {
-            size_t inner = 1; /* x falls into [outer, axis, inner], and scale as well */
+            size_t inner = 1; /* x is seen as [outer, axis, inner], and so is the scale */
             for (uint32_t k = axis + 1; k < x.rank; k++)
                 inner *= x.dims[k];
             const size_t outer = i / inner / x.dims[axis];
@@ -137,7 +137,7 @@ Test(broadcast, blocks)
     }
 }
 
-/* Packed, padded, transposed, repeating. */
+/* Draws strides: packed, padded, transposed or repeating. */
 static void random_strides(uint64_t *random, const struct qk_tensor *x, int64_t *strides)
 {
     int64_t stride = 1;
@@ -196,7 +196,7 @@ Test(broadcast, becomes_as_flat_as_can_be)
     qk_broadcast_simplify(&broadcast);
     cr_assert(broadcast.rank == 1 && is_axis(&broadcast.axes[0], 120, 1, 0));
 
-    /* Slices of several elements are blocks. */
+    /* Slices of several elements become blocks. */
     qk_broadcast_init(&broadcast, &x);
     qk_broadcast_slice(&broadcast, 1);
     qk_broadcast_simplify(&broadcast);
@@ -208,7 +208,7 @@ Test(broadcast, becomes_as_flat_as_can_be)
     qk_broadcast_simplify(&broadcast);
     cr_assert(broadcast.rank == 2 && is_axis(&broadcast.axes[1], 5, 1, 1));
 
-    /* The last block of a row is short: rows stay. */
+    /* The last block of a row is short, so rows are not joined. */
     struct qk_tensor scale = {.rank = 4, .dims = {2, 3, 4, 2}};
     qk_broadcast_init(&broadcast, &x);
     qk_broadcast_block(&broadcast, &scale, 3, 3);
@@ -216,7 +216,7 @@ Test(broadcast, becomes_as_flat_as_can_be)
     cr_assert(broadcast.rank == 2 && is_axis(&broadcast.axes[0], 24, 1, 2));
     cr_assert(is_axis(&broadcast.axes[1], 5, 3, 1));
 
-    /* None is short: rows go on in one another. */
+    /* No block is short, so rows are joined. */
     x.dims[3] = 1;
     scale = (struct qk_tensor){.rank = 4, .dims = {2, 3, 2, 1}};
     cr_assert(qk_tensor_set_count(&x));

@@ -1,4 +1,4 @@
-/* What is chosen for machines that are not there. */
+/* What is chosen for other machines. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,13 +15,13 @@ struct machine {
     const char *name;
     uint32_t cpu_flags, family;
     size_t l1_bytes, l2_bytes, l3_bytes;
-    double sgemm, slowest; /* measured operations in a nanosecond; 0: not */
+    double sgemm, slowest; /* measured operations per nanosecond; 0: not measured */
     bool no_blas;
-    const char *tier, *main, *small_tile, *depthwise; /* what is expected */
+    const char *tier, *main, *small_tile, *depthwise; /* the expected choice */
     size_t quads_bytes, stream_bytes;
 };
 
-/* Each machine's are there on its kind only. The last but one has all products. */
+/* Each architecture has only its own machines. The last but one has all products. */
 #ifdef __x86_64__
 enum { SLOWEST = QK_PRODUCT_AVX2, SECOND = QK_PRODUCT_VNNI, FASTEST = QK_PRODUCT_AMX };
 
@@ -141,7 +141,8 @@ Test(choice, nothing_that_the_machine_lacks)
     }
 }
 
-/* An emulator may have had no time but for one product, and is slower than all that is expected. */
+/* An emulator may have had time to measure only one product, and is slower than all
+ * expectations. */
 Test(choice, compares_measured_speeds_with_each_other_only)
 {
     struct qk_profile profile = profile_of(&machines[MACHINE_COUNT - 2]);
@@ -188,7 +189,7 @@ Test(choice, an_unknown_machine)
     cr_assert(choice.conv.sgemm_terms_per_ns > 0);
 }
 
-/* A hypervisor may tell any size of a cache. */
+/* A hypervisor may report any size of a cache. */
 Test(choice, sizes_that_cannot_be_are_replaced)
 {
     static const size_t sizes[] = {0, 1, 63, 4096, SIZE_MAX};
@@ -211,8 +212,8 @@ Test(choice, sizes_that_cannot_be_are_replaced)
 }
 
 #ifdef __x86_64__
-/* A tier that is named bounds the choice on every machine, also where it is the last tier but one
- * and where the CPU has no more than that. */
+/* A named tier bounds the choice on every machine, even if it is the second best tier and the CPU
+ * has no better one. */
 Test(choice, avx2_is_avx2_everywhere)
 {
     for (size_t i = 0; i < MACHINE_COUNT; i++) {
@@ -229,7 +230,7 @@ Test(choice, avx2_is_avx2_everywhere)
     }
 }
 
-/* The tier that takes all of AVX-512 that the machine has. */
+/* This tier takes all of AVX-512 that the machine has. */
 Test(choice, avx512_is_all_that_the_machine_has)
 {
     for (size_t i = 0; i < MACHINE_COUNT; i++) {
@@ -257,7 +258,7 @@ static void expect_refusal(uint32_t cpu_flags, const char *tier, const char *gem
     cr_expect_str_eq(error.text, expected, "%s", error.text);
 }
 
-/* A refusal names what would do, and each feature that the CPU lacks. */
+/* A refusal names the alternatives, and each feature that the CPU lacks. */
 Test(choice, refusals_name_what_is_lacking)
 {
     expect_refusal(QK_CPU_SSE42, "avx2", "auto",
@@ -296,8 +297,8 @@ Test(choice, names_win)
     }
 }
 
-/* OpenBLAS is loaded for who names it, and where it may win; not where integers are far ahead, nor
- * below the CPU's best tier, whose kernels were asked for. */
+/* OpenBLAS is loaded if it is named, and if it may be fastest. It is not loaded if integers are far
+ * ahead, nor below the CPU's best tier, because the user asked for that tier's kernels. */
 Test(choice, loads_openblas_where_it_may_win)
 {
     for (size_t i = 0; i < MACHINE_COUNT; i++) {
@@ -312,8 +313,8 @@ Test(choice, loads_openblas_where_it_may_win)
     }
 }
 
-/* What is known of an ARM by its implementer and part, where Linux tells no caches; and nothing of
- * one that nobody knows. */
+/* Some properties of an ARM CPU are known from its implementer and part, if Linux reports no
+ * caches. Nothing is known of other ARM CPUs. */
 Test(choice, arm_cores_by_name)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* What kernels/qk.h promises of every operator: roles of inputs, lifetimes, packing in units, plans
- * that threads share. */
+/* What kernels/qk.h promises for every operator: roles of inputs, lifetimes, packing in units, and
+ * plans that threads share. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,8 +15,8 @@ struct sample {
     void *blocks[QK_INPUT_COUNT_MAX];
 };
 
-/* Gives an input random elements; floats are from 0.01 to 1, and int32s of up to 18 bits, so that a
- * bias does not decide alone. */
+/* Gives an input random elements. Floats are from 0.01 to 1. int32s have up to 18 bits, so that a
+ * bias does not determine the result alone. */
 static void give(struct sample *sample, const char *name, enum qk_type type, uint32_t rank,
                  const size_t *dims)
 {
@@ -36,7 +36,7 @@ static void give(struct sample *sample, const char *name, enum qk_type type, uin
     tensor->data = data;
 }
 
-/* All have so many constants that a packing has several units. */
+/* Every call has so many constants that packing has several units. */
 #define MANY 150000
 
 static void make_onnx_dequantize(struct sample *sample)
@@ -117,7 +117,8 @@ static void sample_deinit(struct sample *sample)
             guarded_free(sample->blocks[i]);
 }
 
-/* The bytes that the scalar kernels make of the call where its constants stay, in `bytes`. */
+/* Returns the output of the scalar kernels for the call if its constants stay. Sets *bytes to its
+ * size. */
 static uint8_t *expect_bytes(const struct qk_call *call, size_t *bytes)
 {
     struct qk_kernels *kernels = qk_test_kernels("scalar");
@@ -131,7 +132,7 @@ static uint8_t *expect_bytes(const struct qk_call *call, size_t *bytes)
     return result.output;
 }
 
-/* What a test does with one call, for each operator and all kernels. */
+/* A check of one call, for each operator and all kernels. */
 typedef void check_fn(const struct qk_kernels *kernels, const struct qk_call *call,
                       const uint8_t *expected, size_t bytes);
 
@@ -301,7 +302,7 @@ Test(contract, packed_bytes_are_what_the_memory_gave)
     check_all(check_packed_bytes);
 }
 
-/* A request that brings everything, as the server's do. */
+/* A request that brings all inputs, like the server's requests. */
 Test(contract, scales_that_stay_are_not_copied)
 {
     struct qk_kernels *kernels = qk_test_kernels("auto");
@@ -336,7 +337,7 @@ static void *pack_some(void *argument)
     return NULL;
 }
 
-/* The plan is made before anything is packed; units are packed from the last to the first, or by
+/* The plan is made before anything is packed. Units are packed from the last to the first, or by
  * several threads. */
 static void check_packing(const struct qk_kernels *kernels, const struct qk_call *call,
                           const uint8_t *expected, size_t bytes)
@@ -389,7 +390,8 @@ static void *run_all(void *argument)
     return NULL;
 }
 
-/* Elements of one input as they are, and moved on by some bytes: other data of the same shape. */
+/* Returns the elements of an input shifted by some bytes, which are other data of the same
+ * shape. */
 static void *moved(const struct qk_tensor *x, size_t by)
 {
     size_t bytes;
@@ -400,7 +402,7 @@ static void *moved(const struct qk_tensor *x, size_t by)
     return data;
 }
 
-/* Each thread brings an x of its own, and gets what that x gives alone. */
+/* Each thread has its own x, and must get the result of that x. */
 static void check_shared(const struct qk_kernels *kernels, const struct qk_call *call,
                          const uint8_t *expected, size_t bytes)
 {

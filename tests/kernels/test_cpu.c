@@ -12,7 +12,7 @@
 #include "kernels/cpu.h"
 #include "kernels/dispatch.h"
 
-/* Whoever runs the tests under a mask that there is not, or that this CPU cannot play, has tested
+/* A test run under a mask that does not exist, or that this CPU cannot play, would have tested
  * nothing. */
 Test(cpu, the_mask_of_these_tests_can_be_played)
 {
@@ -66,8 +66,8 @@ Test(cpu, an_empty_mask_is_none)
     cr_assert_eq(qk_cpu_flags(), unmasked);
 }
 
-/* Each machine is played with no feature more and none less, or else refused with what is lacking.
- */
+/* Each machine is played with exactly its features, or refused with the list of missing
+ * features. */
 Test(cpu, plays_what_it_has_all_features_of)
 {
     size_t count;
@@ -110,16 +110,16 @@ Test(cpu, names_of_features_are_cut_off)
 }
 
 #ifdef __x86_64__
-/* Whether Linux has what it says of this CPU from the leaves that qk_profile_read reads: it does on
- * Intel's. */
+/* Returns true if Linux gets this CPU's caches from the leaves that qk_profile_read reads, as it
+ * does on Intel's CPUs. */
 static bool has_leaf_4(void)
 {
     uint32_t a, b, c, d;
     return __get_cpuid_count(4, 0, &a, &b, &c, &d) && (a & 31) != 0;
 }
 
-/* Keeps this thread on the CPU that it runs on: another one may have other caches. Returns its
- * number. */
+/* Keeps this thread on its current CPU, because another CPU may have other caches. Returns the
+ * CPU's number. */
 static int stay_here(void)
 {
     cpu_set_t here;
@@ -130,7 +130,7 @@ static int stay_here(void)
     return cpu;
 }
 
-/* Reads a word of a cache's file. False: there is no such file. */
+/* Reads a word of a cache's file. Returns false if there is no such file. */
 static bool read_word(int cpu, int index, const char *name, char word[32])
 {
     char path[128];
@@ -171,7 +171,7 @@ Test(cpu, caches_are_those_that_linux_finds)
     cr_expect_eq(profile.l3_bytes, expected.l3_bytes, "%zu", profile.l3_bytes);
 }
 
-/* Copies a text without its blanks, of which Linux leaves some out. */
+/* Copies a text without its blanks, because Linux leaves out some of them. */
 static void without_blanks(const char *text, char *copy, size_t bytes)
 {
     size_t used = 0;

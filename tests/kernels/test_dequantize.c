@@ -1,7 +1,7 @@
-/* The dequantize kernels: scalar against the oracle, every tier against scalar, and how fast.
- *
- * One body checks and times, after dav1d's checkasm. With QK_BENCH=1 in the environment each kernel
- * that has been checked is timed on 4 KiB in the first cache, a line for each on standard error. */
+/* The dequantize kernels: scalar against the oracle, and every tier against scalar. One body checks
+ * and times kernels, after dav1d's checkasm. With QK_BENCH=1 in the environment, each kernel that
+ * has been checked is timed on 4 KiB in the L1 cache, and its time is printed on a line of standard
+ * error. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <math.h>
@@ -35,10 +35,10 @@ static const struct reading {
 };
 
 static const enum qk_type y_types[] = {QK_FP32, QK_FP16, QK_BF16};
-/* Elements that share parameters; 0: all. The last one is not for every kernel. */
+/* How many elements share parameters; 0: all. The last one is not for every kernel. */
 static const size_t blocks[] = {0, 1, 16, 17, 32, 36, 49, 63, 64, 65, 100, 128, 169, 1000, 7};
 
-/* ---- Memory between pages that nobody may touch -------------------------------------------- */
+/* ---- Memory between inaccessible pages ----------------------------------------------------- */
 
 enum { COUNT_MAX = 1 << 16, ROOM = 4 * COUNT_MAX + 4096 };
 
@@ -55,7 +55,7 @@ static void room_init(struct room *room)
     cr_assert_eq(mprotect(room->start, ROOM, PROT_READ | PROT_WRITE), 0);
 }
 
-/* `bytes` right behind the first guard, or right before the last. */
+/* Returns `bytes` bytes that begin at the end of the first guard page, or end at the last one. */
 static void *place(const struct room *room, size_t bytes, bool at_end)
 {
     return room->start + (at_end ? ROOM - bytes : 0);
@@ -123,8 +123,8 @@ static float *fill_scales(struct bed *bed, const struct room *room, size_t count
     return scales;
 }
 
-/* Blocks that need not begin with x, nor with the first parameters. Returns how many of those
- * there must be. */
+/* Makes blocks that need not begin with x or with the first parameters. Returns how many parameters
+ * are needed. */
 static size_t make_blocks(struct bed *bed, size_t block, struct qk_span *span)
 {
     span->block = block == 0 ? SIZE_MAX : block;
@@ -139,7 +139,7 @@ static size_t make_blocks(struct bed *bed, size_t block, struct qk_span *span)
     return span->period ? span->period : touched;
 }
 
-/* Random operands for `count` elements, of which the first is `first` of x. */
+/* Makes random operands for `count` elements. The first of them is element `first` of x. */
 static void make_args(struct bed *bed, const struct reading *reading, enum qk_type y_type,
                       size_t block, size_t first, size_t count, struct qk_dequantize_args *args)
 {
@@ -167,7 +167,7 @@ static void make_args(struct bed *bed, const struct reading *reading, enum qk_ty
         args->span.offsets = fill_scales(bed, &bed->offsets, parameters, at_end, y_type);
 }
 
-/* Into a y of its own, where what is not y stays as it is. */
+/* Runs the kernel into its own y. Bytes around y must not change. */
 static const void *run_into(const struct room *room, const struct qk_dequantize_kernels *kernels,
                             struct qk_dequantize_args args, size_t lead)
 {
@@ -219,7 +219,7 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Nanoseconds for one call, the best of some. */
+/* Returns the nanoseconds of the fastest of some calls. */
 static double time_args(const struct qk_dequantize_kernels *kernels,
                         const struct qk_dequantize_args *args)
 {
@@ -246,7 +246,7 @@ static void bench(struct bed *bed, const struct qk_dequantize_kernels *kernels,
     args.span.p = args.span.done = args.span.period = 0;
     args.span.zeros = NULL;
     for (size_t i = 0; i <= (block ? (count - 1) / block : 0); i++)
-        ((float *)bed->scales.start)[i] = 0.1F; /* nothing subnormal, which takes longer */
+        ((float *)bed->scales.start)[i] = 0.1F; /* no subnormal numbers, because these are slow */
     args.span.scales = (const float *)bed->scales.start;
     args.span.offsets = NULL;
     args.span.stream = false;
@@ -276,7 +276,8 @@ static void check_and_bench(struct bed *bed, const struct qk_dequantize_kernels 
         bench(bed, kernels, reading, y_type, block);
 }
 
-/* All codes of a type of up to 16 bits, one behind the other, by all zero points that are few. */
+/* Checks all codes of a type of up to 16 bits, one after the other, with all zero points if there
+ * are few. */
 static void check_codes(struct bed *bed, const struct qk_dequantize_kernels *kernels,
                         const struct reading *reading, enum qk_type y_type)
 {
@@ -294,7 +295,7 @@ static void check_codes(struct bed *bed, const struct qk_dequantize_kernels *ker
     }
 }
 
-/* All codes, from odd addresses on; NaNs may have become quiet. */
+/* Checks all codes, from odd addresses on. NaNs may become quiet. */
 static void check_widen(struct bed *bed, const struct qk_dequantize_kernels *kernels,
                         enum qk_type type)
 {
@@ -341,7 +342,7 @@ static void check_tier(const char *tier)
     qk_kernels_destroy(kernels);
 }
 
-/* Scalar's against itself: it stays within its bounds. */
+/* Compares scalar kernels with themselves, to check that they stay within their bounds. */
 Test(dequantize, scalar_kernels)
 {
     check_tier("scalar");
@@ -376,7 +377,7 @@ static void note_and_run(const struct qk_dequantize_args *args)
     qk_dequantize_scalar(args);
 }
 
-/* A cache line that is written in part past the caches, or twice, costs hundreds of elements. */
+/* If a cache line is streamed in part, or twice, that takes as long as hundreds of elements. */
 Test(dequantize, streams_are_whole_lines)
 {
     struct qk_dequantize_kernels kernels;
@@ -396,7 +397,7 @@ Test(dequantize, streams_are_whole_lines)
         args.span.y = (char *)place(&bed.y, 0, false) + lead;
         qk_dequantize(&kernels, &args);
         if ((uintptr_t)streamed->span.y % 64 ==
-            0) /* or bytes of x begin elsewhere, and nothing is */
+            0) /* otherwise bytes begin elsewhere and are not streamed */
             cr_assert_eq(streamed->span.count * y_bytes % 64, 0, "y + %zu: %zu of %zu elements",
                          lead, streamed->span.count, args.span.count);
     }
@@ -428,14 +429,14 @@ Test(dequantize, scalar_is_what_the_oracle_says)
         const size_t count = qk_test_random_below(&bed.random, 300);
         struct qk_dequantize_args args;
         const bool wraps = reading->code < QK_CODE_S32 || reading->code == QK_CODE_S32_WRAPPED;
-        if (!wraps) /* the operators' tests have the others */
+        if (!wraps) /* the operators' tests check the other cases */
             continue;
         make_args(&bed, reading, y_type, blocks[n % COUNT_OF(blocks)], n % 3, count, &args);
         const int32_t zero = qk_type_info(reading->type)->kind == QK_KIND_FLOAT
                                  ? 0
                                  : random_integer_zero(&bed, reading->type);
         const float as_float = qk_affine_zero(reading->type, (float)zero);
-        int32_t zeros[310]; /* one for each element, and the others that make_blocks may ask for */
+        int32_t zeros[310]; /* one for each element, and more that make_blocks may ask for */
         for (size_t i = 0; i < COUNT_OF(zeros); i++)
             memcpy(&zeros[i], has_float_zeros(reading->code) ? (const void *)&as_float : &zero, 4);
         args.span.zeros = zeros;

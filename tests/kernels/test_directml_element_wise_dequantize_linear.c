@@ -13,7 +13,7 @@
 static const char *const names[] = {"InputTensor", "ScaleTensor", "ZeroPointTensor"};
 static const enum qk_type types[] = {QK_UINT8, QK_INT8, QK_UINT16, QK_INT16, QK_UINT32, QK_INT32};
 
-/* A call with all that it borrows. */
+/* A call with everything that it borrows. */
 struct sample {
     struct qk_call call;
     uint8_t *data[3];
@@ -21,7 +21,7 @@ struct sample {
     bool has_strides[3];
 };
 
-/* Packed, padded, transposed, repeating. */
+/* Draws strides: packed, padded, transposed or repeating. */
 static void random_strides(uint64_t *random, uint32_t rank, const size_t *dims, int64_t *strides)
 {
     int64_t stride = 1;
@@ -36,7 +36,7 @@ static void random_strides(uint64_t *random, uint32_t rank, const size_t *dims, 
 
 enum layout { PACKED, REPEATED, STRIDED };
 
-/* Fills the input `index`, whose physical buffer ends where the farthest element does. */
+/* Fills the input `index`. Its physical buffer ends after the farthest element. */
 static void sample_input(struct sample *sample, uint64_t *random, size_t index, enum layout layout,
                          enum qk_type type, uint32_t rank, const size_t *dims)
 {
@@ -80,7 +80,7 @@ static void sample_deinit(struct sample *sample)
         free(sample->data[i]);
 }
 
-/* Where in its buffer the input `index` has element i. */
+/* Returns where in its buffer the input `index` has element i. */
 static size_t address_of(const struct sample *sample, size_t index, size_t i)
 {
     const struct qk_tensor *tensor = &sample->call.inputs[index];
@@ -94,7 +94,8 @@ static size_t address_of(const struct sample *sample, size_t index, size_t i)
     return address;
 }
 
-/* No wrap: the difference of two 32-bit integers is an int64, which becomes the nearest FP32. */
+/* Differences do not wrap. The difference of two 32-bit integers is an int64, which becomes the
+ * nearest FP32. */
 static float expected_element(const struct sample *sample, size_t i)
 {
     const struct qk_tensor *inputs = sample->call.inputs;
@@ -165,7 +166,7 @@ Test(directml_dequantize, many_units)
     qk_test_tiers_deinit(&tiers);
 }
 
-/* Unlike ONNX's. */
+/* ONNX's differences wrap. */
 Test(directml_dequantize, differences_do_not_wrap)
 {
     static const int32_t x[] = {INT32_MIN, INT32_MAX};
@@ -214,7 +215,7 @@ struct shape {
 
 #define SHAPE(n, ...) ((struct shape){(n), {__VA_ARGS__}})
 
-/* On data that is never read, since all are refused. */
+/* The data is never read, because all calls are refused. */
 static void refuse(const char *field, uint64_t level, struct shape x, struct shape scale,
                    struct shape zero_point)
 {
@@ -252,14 +253,14 @@ Test(directml_dequantize_refusals, more_elements_than_32_bits_count)
     refuse_all(62, SHAPE(1, SIZE_MAX));
 }
 
-/* The tensor at fault is the one that differs from InputTensor. */
+/* The error must name the tensor that differs from InputTensor. */
 Test(directml_dequantize_refusals, sizes_that_differ)
 {
     const struct shape a = SHAPE(2, 2, 3);
     const struct shape others[] = {SHAPE(2, 3, 2), SHAPE(2, 2, 1), SHAPE(1, 6), SHAPE(3, 1, 2, 3)};
     static const uint8_t zeros[64];
     for (size_t i = 0; i < COUNT_OF(others); i++) {
-        for (size_t wrong = 1; wrong < 4; wrong++) { /* scale, zero point, both */
+        for (size_t wrong = 1; wrong < 4; wrong++) { /* 1: scale, 2: zero point, 3: both */
             struct qk_call call;
             const struct shape scale = (wrong & 1) != 0 ? others[i] : a;
             const struct shape zero_point = (wrong & 2) != 0 ? others[i] : a;
@@ -294,7 +295,7 @@ Test(directml_dequantize_refusals, the_way_out_is_named)
     qk_kernels_destroy(kernels);
 }
 
-/* InputTensor breaks a rule that the scale keeps. */
+/* InputTensor breaks a rule, and the scale does not. */
 Test(directml_dequantize_refusals, an_input_of_other_dimensions)
 {
     static const uint8_t zeros[64];
@@ -362,7 +363,7 @@ Test(directml_dequantize_refusals, strides_unlike_the_sizes)
     }
 }
 
-/* Each level takes its types and no others. */
+/* Each level takes its own types and no others. */
 Test(directml_dequantize_refusals, types_of_later_levels)
 {
     const struct qk_operator *op = qk_operator_by_name(MODEL);

@@ -26,11 +26,11 @@ Test(dispatch, cpu_flags_build_on_each_other)
 }
 
 #ifdef __x86_64__
-/* The compiler's own detection reads CPUID and XCR0 too. */
+/* The compiler's detection reads CPUID and XCR0 as well. */
 Test(dispatch, cpu_flags_are_what_the_compiler_finds)
 {
     uint32_t expected = 0;
-    unsetenv(QK_CPU_VARIABLE); /* it knows of no masks */
+    unsetenv(QK_CPU_VARIABLE); /* the compiler's detection does not know masks */
     __builtin_cpu_init();
     if (__builtin_cpu_supports("sse4.2"))
         expected |= QK_CPU_SSE42;
@@ -50,7 +50,7 @@ Test(dispatch, cpu_flags_are_what_the_compiler_finds)
         expected |= QK_CPU_VBMI;
     if (__builtin_cpu_is("amd"))
         expected |= QK_CPU_AMD;
-    const uint32_t unknown = QK_CPU_AMX | QK_CPU_AVXVNNI; /* to it */
+    const uint32_t unknown = QK_CPU_AMX | QK_CPU_AVXVNNI; /* unknown to the compiler */
     const uint32_t flags = qk_cpu_flags() & ~unknown;
     cr_assert_eq(flags, expected, "%#x, expected %#x", flags, expected);
 }
@@ -65,7 +65,7 @@ Test(dispatch, scalar_hides_the_rest)
     qk_kernels_destroy(kernels);
 }
 
-/* Every entry, and no flag beyond those of the tier. */
+/* All entries are set, and no flag is beyond those of the tier. */
 Test(dispatch, tiers_fill_all_entries)
 {
     uint32_t flags = 0;
@@ -130,7 +130,7 @@ Test(dispatch, gemm_is_what_the_tier_has_or_what_is_named)
     }
 }
 
-/* Runs call what the tables have, without asking whether it is there. */
+/* Runs call the entries of the tables without a check for NULL. */
 Test(dispatch, tables_are_full)
 {
     static const struct qk_im2col_kernels *const im2col[] = {
@@ -157,7 +157,7 @@ Test(dispatch, tables_are_full)
     }
 }
 
-/* Unless that is a tier with a bound, and the CPU has more. */
+/* The exception is a tier with a bound, if the CPU has more. */
 Test(dispatch, naming_the_best_tier_changes_nothing)
 {
     struct qk_kernels *best = qk_test_kernels("auto");
@@ -211,7 +211,7 @@ Test(dispatch, tables_do_not_share)
     qk_kernels_destroy(second);
 }
 
-/* Only where it serves. */
+/* Other backends do not load OpenBLAS. */
 Test(dispatch, openblas_is_loaded_for_those_who_multiply_with_it)
 {
     for (size_t i = 0; qk_gemm_name(i); i++) {
@@ -226,8 +226,8 @@ Test(dispatch, openblas_is_loaded_for_those_who_multiply_with_it)
 }
 
 #ifdef __x86_64__
-/* What each machine runs; `backends` are all that can be named there. OpenBLAS may multiply instead
- * of `main` where its floats are faster. */
+/* What each machine runs. `backends` are all that can be named on it. OpenBLAS may multiply instead
+ * of `main` if its floats are faster. */
 static const struct played {
     const char *machine, *tier, *dequantize, *quantize, *main, *small_tile, *depthwise, *core;
     const struct qk_im2col_kernels *im2col;
@@ -286,7 +286,7 @@ static void expect_played(const struct played *machine)
     qk_kernels_destroy(kernels);
 }
 
-/* Each machine that this CPU can play runs its own kernels, and no faster ones. */
+/* Each machine that this CPU can play runs its own kernels, and not faster ones. */
 Test(dispatch, machines_run_their_kernels)
 {
     size_t count;
@@ -305,8 +305,8 @@ Test(dispatch, machines_run_their_kernels)
 }
 #endif
 
-/* Whether any backend that runs with these flags has this product: "vnni" and "vnni_novbmi" have
- * the same. */
+/* Returns true if any backend that runs with these flags has this product. "vnni" and "vnni_novbmi"
+ * have the same. */
 static bool has_product(uint32_t cpu_flags, enum qk_product product)
 {
     size_t count;
@@ -317,7 +317,7 @@ static bool has_product(uint32_t cpu_flags, enum qk_product product)
     return false;
 }
 
-/* A measurement finds what the machine has, in a bounded time, and changes no more than it may. */
+/* A measurement finds what the machine has, in bounded time, and changes only what it may. */
 Test(dispatch, measures_the_machine)
 {
     struct qk_kernels *kernels;

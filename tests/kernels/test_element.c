@@ -44,7 +44,7 @@ static uint32_t crc_of_codes(enum qk_type type, size_t count)
     cr_assert_not_null(table);
     for (size_t code = 0; code < count; code++) {
         table[code] = bits_of(qk_float_decode(type, (uint32_t)code));
-        if (type == QK_FP16 && isnan(float_of(table[code]))) /* as the CRC has them */
+        if (type == QK_FP16 && isnan(float_of(table[code]))) /* the CRC uses this NaN */
             table[code] = (table[code] & 0x80000000) | 0x7fc00000;
     }
     uint32_t crc = crc32_of(table, count * sizeof(*table));
@@ -112,8 +112,8 @@ Test(element, rounds_a_float_of_every_exponent)
     cr_assert_eq(crc_of_rounded(qk_bf16_round), 0x8f6bf9f6);
 }
 
-/* Every number is itself; half way to the next, it goes to the even one; a hair less or more, to
- * the nearer. */
+/* Every number rounds to itself. A midpoint rounds to the even neighbour. A value slightly below or
+ * above a midpoint rounds to the nearer one. */
 static void check_boundaries(enum qk_type type, uint16_t (*round)(float), uint16_t infinity)
 {
     for (uint16_t code = 0; code < infinity; code++) {
@@ -147,7 +147,7 @@ Test(element, rounds_what_is_no_number)
     cr_assert_eq(qk_bf16_round(-INFINITY), 0xff80);
     cr_assert_eq(qk_bf16_round(float_of(0x7fffffff)), 0x7fc0);
     cr_assert_eq(qk_bf16_round(float_of(0xff800001)), 0xffc0);
-    cr_assert_eq(qk_bf16_round(float_of(0x007fffff)), 0x0080); /* no flush of subnormals */
+    cr_assert_eq(qk_bf16_round(float_of(0x007fffff)), 0x0080); /* subnormals stay */
 }
 
 /* ---- Packing ----------------------------------------------------------------------------- */
@@ -166,7 +166,7 @@ Test(element, packs_the_first_element_lowest)
     cr_assert_eq(qk_element_load(QK_INT8, bytes, 2), 0xe4);         /* bits, without a sign */
 }
 
-/* Elements stored in any order come back, and their neighbours stay. */
+/* Elements stored in any order read back, and their neighbours do not change. */
 Test(element, stores_what_it_loads)
 {
     enum { COUNT = 67 };

@@ -1,7 +1,5 @@
-/* Every golden case, on every tier, byte for byte.
- *
- * tests/data/golden_cases.jsonl holds one case a line, established by other implementations (its
- * `how` says by which). */
+/* Runs every golden case on every tier, byte for byte. tests/data/golden_cases.jsonl has one case
+ * on each line. Other implementations computed the results; `how` names them. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +11,7 @@
 #define CASES "tests/data/golden_cases.jsonl"
 #define CASE_COUNT 142
 
-/* Bytes, but for NaNs, of which only the class is told. */
+/* Compares bytes. For NaNs, only the class is known. */
 static bool same(enum qk_type type, const uint8_t *got, const uint8_t *expected, size_t bytes)
 {
     if (type != QK_FP32)

@@ -11,7 +11,7 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* What to ask for. */
+/* The parameters of a sample. */
 struct spec {
     enum qk_type x_type;
     enum qk_type scale_type;
@@ -19,7 +19,7 @@ struct spec {
     struct granularity granularity;
 };
 
-/* A call with all that it borrows. */
+/* A call with everything that it borrows. */
 struct sample {
     struct spec spec;
     struct qk_call call;
@@ -34,7 +34,7 @@ static bool is_float(enum qk_type type)
     return qk_type_info(type)->kind == QK_KIND_FLOAT;
 }
 
-/* One byte ahead of the data: nothing is aligned. */
+/* Returns random elements, one byte after an aligned address, so that nothing is aligned. */
 static uint8_t *random_elements(uint64_t *random, enum qk_type type, size_t count)
 {
     uint8_t *block = malloc(dequantize_bytes(type, count) + 1);
@@ -47,7 +47,8 @@ static uint8_t *random_elements(uint64_t *random, enum qk_type type, size_t coun
     return block;
 }
 
-/* Of a float type, all that may be is zeros; what is in the pad bits is nobody's business. */
+/* Returns random zero points. Those of a float type must be zeros. The pad bits are random, because
+ * nothing reads them. */
 static uint8_t *random_zero_points(uint64_t *random, enum qk_type type, size_t count)
 {
     uint8_t *block = random_elements(random, type, count);
@@ -80,7 +81,7 @@ static void sample_init(struct sample *sample, uint64_t *random, const struct sp
     sample->zero_points = random_zero_points(random, spec->x_type, call->inputs[1].count);
     sample->has_zero_points = qk_test_random_below(random, 4) != 0;
     if (spec->granularity.axis == WHOLE)
-        rank = (uint32_t)qk_test_random_below(random, 2); /* [] and [1] mix */
+        rank = (uint32_t)qk_test_random_below(random, 2); /* [] and [1] may be mixed */
     if (sample->has_zero_points)
         qk_test_call_input(call, "x_zero_point", spec->x_type, sample->zero_points + 1, rank, dims);
     add_attributes(call, spec, random);
@@ -127,7 +128,7 @@ static void check_result(const struct sample *sample, const struct qk_test_resul
                            (double)expected_element(sample, i));
 }
 
-/* On every tier, whole and in pieces. */
+/* Runs the sample on every tier, at once and in pieces. */
 static void check_sample(const struct qk_test_tiers *tiers, const struct sample *sample,
                          uint64_t seed)
 {
@@ -143,7 +144,7 @@ static const enum qk_type x_types[] = {
 static const enum qk_type scale_types[] = {QK_FP32, QK_FP16, QK_BF16, QK_FP8E8M0};
 static const enum qk_type y_types[] = {QK_NONE, QK_FP32, QK_FP16, QK_BF16};
 
-/* Any shape and granularity, for types that the caller chose. */
+/* Checks a random shape and granularity, for types that the caller chose. */
 static void check_random(const struct qk_test_tiers *tiers, struct spec spec, uint64_t *random)
 {
     size_t dims[GRANULARITY_RANK_MAX];
@@ -172,8 +173,8 @@ Test(onnx_dequantize_linear, every_type_in_random_shapes)
     qk_test_tiers_deinit(&tiers);
 }
 
-/* More than one unit, with units that begin in the middle of a row, of a block and of a byte of
- * rows that do not; and rows in a unit's middle. */
+/* Several units. Units begin in the middle of a row, of a block, and of a byte if rows do not end
+ * with a byte. Rows begin in the middle of a unit. */
 Test(onnx_dequantize_linear, many_units)
 {
     static const struct {
@@ -208,8 +209,8 @@ Test(onnx_dequantize_linear, many_units)
     qk_test_tiers_deinit(&tiers);
 }
 
-/* So large that they go past the caches: in whole lines, in rows that end within lines, and element
- * by element. Scalar, which the other tests check, says what is right. */
+/* Outputs so large that they are streamed: in whole lines, in rows that end within lines, and
+ * element by element. The scalar tier, which the other tests check, gives the expected result. */
 Test(onnx_dequantize_linear, large_outputs)
 {
     static const struct {
@@ -246,7 +247,7 @@ Test(onnx_dequantize_linear, large_outputs)
     qk_test_tiers_deinit(&tiers);
 }
 
-/* Every code of each type of at most 8 bits, by every scale that rounds in its own way. */
+/* Every code of each type of at most 8 bits, with every scale whose rounding differs. */
 Test(onnx_dequantize_linear, every_code_of_small_types)
 {
     static const float scales[] = {0.1F, -3.0F, 0x1p-149F, 0x1.fffffep127F, INFINITY, 0.0F};
@@ -278,7 +279,7 @@ Test(onnx_dequantize_linear, every_code_of_small_types)
     qk_kernels_destroy(kernels);
 }
 
-/* The name that an answer gives is that of the tier's, for all types and granularities. */
+/* The kernel's name in an answer must be that of the tier, for all types and granularities. */
 Test(onnx_dequantize_linear, names_the_kernel_that_runs)
 {
     static const struct {
@@ -312,7 +313,7 @@ Test(onnx_dequantize_linear, names_the_kernel_that_runs)
     qk_test_tiers_deinit(&tiers);
 }
 
-/* Runs unit `unit` alone into bytes that are `fill`. */
+/* Runs only unit `unit`, into bytes that were set to `fill`. */
 static void run_unit(const struct qk_plan *plan, const struct qk_call *call, size_t unit, int fill,
                      uint8_t *output)
 {
@@ -320,8 +321,8 @@ static void run_unit(const struct qk_plan *plan, const struct qk_call *call, siz
     qk_test_run_units(plan, call, output, unit, unit + 1);
 }
 
-/* Threads share the output: each byte of it is one unit's, and units begin with a cache line,
- * though they begin and end inside rows. */
+/* Threads share the output. Each byte must belong to one unit, and units must begin with a cache
+ * line, though they begin and end inside rows. */
 static void check_units(const struct qk_plan *plan, const struct qk_call *call,
                         struct qk_memory memory)
 {
@@ -369,7 +370,7 @@ Test(onnx_dequantize_linear, a_unit_writes_its_own_elements)
     qk_test_tiers_deinit(&tiers);
 }
 
-/* No longer than it should be, and small ones are run in place. */
+/* Units are not too long, and small plans run inline. */
 Test(onnx_dequantize_linear, plan_splits_into_units)
 {
     struct qk_test_tiers tiers;
@@ -388,7 +389,7 @@ Test(onnx_dequantize_linear, plan_splits_into_units)
         cr_assert_eq(result.plan.unit_count == 0, count == 0);
         cr_assert_eq(result.plan.unit_count <= 1, count <= 65536);
         cr_assert(result.plan.unit_cost_ns > 0 && result.plan.unit_cost_ns <= 150000);
-        cr_assert(count > 1 || result.plan.unit_cost_ns < 1000); /* tiny: run in place */
+        cr_assert(count > 1 || result.plan.unit_cost_ns < 1000); /* tiny: runs inline */
         qk_test_result_deinit(&result);
         sample_deinit(&sample);
     }

@@ -12,7 +12,7 @@ struct shape {
 #define ROW(n) ((struct shape){1, {n}})
 #define MATRIX(m, n) ((struct shape){2, {m, n}})
 
-/* A call on zeros. */
+/* A call whose data is all zeros. */
 struct attempt {
     uint64_t version;
     struct shape x;
@@ -21,9 +21,9 @@ struct attempt {
     struct shape zero_point;
     bool has_axis;
     int64_t axis;
-    int64_t block_size; /* 0: none is given */
-    enum qk_type type;  /* of x and the zero point; QK_NONE: UINT8 */
-    const void *codes;  /* of the zero point; NULL: zeros */
+    int64_t block_size; /* 0: not given */
+    enum qk_type type;  /* type of x and the zero point; QK_NONE: UINT8 */
+    const void *codes;  /* codes of the zero point; NULL: zeros */
 };
 
 /* Fails unless the attempt is refused with a text that names `field`. */
@@ -135,7 +135,7 @@ Test(onnx_dequantize_linear_refusals, blocks_of_another_shape)
     REFUSE("x_scale", .version = 21, .x = ROW(4), .scale = MATRIX(1, 2), .has_axis = true,
            .block_size = 2);
     REFUSE("x_scale", .version = 21, .x = SCALAR, .scale = ROW(1), .block_size = 2);
-    /* Another length beside the axis, and on it: one too few, one too many. */
+    /* Another length on another axis, and on the axis one too few or one too many. */
     REFUSE("x_scale", .version = 21, .x = MATRIX(2, 5), .scale = MATRIX(1, 3), .block_size = 2);
     REFUSE("x_scale", .version = 21, .x = MATRIX(2, 5), .scale = MATRIX(2, 2), .block_size = 2);
     REFUSE("x_scale", .version = 21, .x = MATRIX(2, 5), .scale = MATRIX(2, 4), .block_size = 2);
@@ -163,7 +163,7 @@ Test(onnx_dequantize_linear_refusals, zero_points_unlike_the_blocks)
            .has_zero_point = true, .zero_point = SCALAR);
 }
 
-/* Minus zero is refused as well. */
+/* -0 is refused as well. */
 Test(onnx_dequantize_linear_refusals, zero_points_of_floats_that_are_not_zero)
 {
     static const enum qk_type types[] = {QK_FP8E4M3FN, QK_FP8E4M3FNUZ, QK_FP8E5M2, QK_FP8E5M2FNUZ,
@@ -222,7 +222,7 @@ Test(onnx_dequantize_linear_refusals, attributes_of_later_versions)
     }
 }
 
-/* Each version takes its types and no others: the table of onnx/defs/quantization. */
+/* Each version takes its own types and no others, as in the table of onnx/defs/quantization. */
 Test(onnx_dequantize_linear_refusals, types_of_later_versions)
 {
     static const struct {
@@ -268,7 +268,7 @@ Test(onnx_dequantize_linear_refusals, what_has_no_output_size)
     qk_test_expect_refusal(&call, "x");
 }
 
-/* An instance may meet many an x, but only of the type, and in the layout, that it was made for. */
+/* An instance may be planned for many x, but only of the type and layout for which it was made. */
 Test(onnx_dequantize_linear_refusals, another_x_to_plan)
 {
     struct qk_kernels *kernels = qk_test_kernels("scalar");

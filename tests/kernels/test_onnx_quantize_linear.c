@@ -13,13 +13,13 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* What to ask for. */
+/* The parameters of a sample. */
 struct spec {
     struct quantize_rule rule;
     struct granularity granularity;
 };
 
-/* A call with all that it borrows. */
+/* A call with everything that it borrows. */
 struct sample {
     struct spec spec;
     struct qk_call call;
@@ -31,7 +31,7 @@ struct sample {
 
 typedef uint32_t random_fn(uint64_t *random, enum qk_type type);
 
-/* One byte ahead of the data: nothing is aligned. */
+/* Returns random elements, one byte after an aligned address, so that nothing is aligned. */
 static uint8_t *random_elements(uint64_t *random, enum qk_type type, size_t count, random_fn *one)
 {
     uint8_t *block = malloc(dequantize_bytes(type, count) + 1);
@@ -81,7 +81,7 @@ static void sample_init(struct sample *sample, uint64_t *random, const struct sp
     sample->zero_points = random_elements(random, rule->y_type, call->inputs[1].count, NULL);
     sample->has_zero_points = qk_test_random_below(random, 4) != 0;
     if (spec->granularity.axis == WHOLE)
-        rank = (uint32_t)qk_test_random_below(random, 2); /* [] and [1] mix */
+        rank = (uint32_t)qk_test_random_below(random, 2); /* [] and [1] may be mixed */
     if (sample->has_zero_points)
         qk_test_call_input(call, "y_zero_point", rule->y_type, sample->zero_points + 1, rank, dims);
     add_attributes(sample, random);
@@ -94,7 +94,7 @@ static void sample_deinit(struct sample *sample)
     free(sample->zero_points);
 }
 
-/* What comes of element i with this x. */
+/* Returns the expected result of element i for this x. */
 static uint32_t expected_of(const struct sample *sample, size_t i, double x, double scale)
 {
     const struct quantize_rule *rule = &sample->spec.rule;
@@ -106,7 +106,8 @@ static uint32_t expected_of(const struct sample *sample, size_t i, double x, dou
            ((1U << bits) - 1);
 }
 
-/* Where both are NaN, a quotient is one of them: x on x86, and on ARM a signalling scale first. */
+/* If both operands are NaN, the quotient is one of them: x on x86, and on ARM the scale if it is
+ * signalling. */
 static bool is_expected(const struct sample *sample, size_t i, uint32_t element, uint32_t *expected)
 {
     const struct quantize_rule *rule = &sample->spec.rule;
@@ -145,7 +146,7 @@ static void check_result(const struct sample *sample, const struct qk_test_resul
     }
 }
 
-/* What is behind the last element in its byte is 0. */
+/* Checks that the bits after the last element in its byte are 0. */
 static void check_padding(const struct sample *sample, const struct qk_test_result *result)
 {
     const unsigned bits = qk_type_info(sample->spec.rule.y_type)->bits;
@@ -155,7 +156,7 @@ static void check_padding(const struct sample *sample, const struct qk_test_resu
                      0);
 }
 
-/* On every tier, whole and in pieces. */
+/* Runs the sample on every tier, at once and in pieces. */
 static void check_sample(const struct qk_test_tiers *tiers, const struct sample *sample,
                          uint64_t seed)
 {
@@ -166,7 +167,7 @@ static void check_sample(const struct qk_test_tiers *tiers, const struct sample 
     qk_test_result_deinit(&result);
 }
 
-/* A version from 21 on that has these types. */
+/* Returns a version from 21 on that supports these types. */
 static unsigned random_version(uint64_t *random, const struct quantize_rule *rule)
 {
     const bool differ = rule->x_type != rule->scale_type || rule->precision != QK_NONE;
@@ -182,7 +183,7 @@ static unsigned random_version(uint64_t *random, const struct quantize_rule *rul
     return version;
 }
 
-/* Any shape and granularity, for types that the caller chose. */
+/* Checks a random shape and granularity, for types that the caller chose. */
 static void check_random(const struct qk_test_tiers *tiers, struct spec spec, uint64_t *random)
 {
     size_t dims[GRANULARITY_RANK_MAX];
@@ -212,8 +213,8 @@ Test(onnx_quantize_linear, every_type_in_random_shapes)
     qk_test_tiers_deinit(&tiers);
 }
 
-/* More than one unit, with units that begin in the middle of a row, of a block and of a byte of
- * rows that do not; and rows in a unit's middle. */
+/* Several units. Units begin in the middle of a row, of a block, and of a byte if rows do not end
+ * with a byte. Rows begin in the middle of a unit. */
 Test(onnx_quantize_linear, many_units)
 {
     static const struct {
@@ -252,8 +253,8 @@ Test(onnx_quantize_linear, many_units)
     qk_test_tiers_deinit(&tiers);
 }
 
-/* So large that they go past the caches. Scalar, which the other tests check, says what is right.
- */
+/* Outputs so large that they are streamed. The scalar tier, which the other tests check, gives the
+ * expected result. */
 Test(onnx_quantize_linear, large_outputs)
 {
     static const struct {
@@ -286,7 +287,7 @@ Test(onnx_quantize_linear, large_outputs)
     qk_test_tiers_deinit(&tiers);
 }
 
-/* The name that an answer gives is that of the tier's, for all types and granularities. */
+/* The kernel's name in an answer must be that of the tier, for all types and granularities. */
 Test(onnx_quantize_linear, names_the_kernel_that_runs)
 {
     const size_t dims[] = {3, 40};
@@ -322,7 +323,7 @@ Test(onnx_quantize_linear, survives_every_failed_allocation)
         sample_init(
             &sample, &random,
             &(struct spec){{QK_FP32, QK_FP16, quantize_y_type(n), 0, true, 25}, {2, dims, 1, 3}});
-        /* The instance, its scales, and a plan of two. */
+        /* One allocation for the instance, one for its scales, and two for a plan. */
         cr_assert_geq(qk_test_fail_allocations(kernels, &sample.call), 4);
         sample_deinit(&sample);
     }
@@ -350,7 +351,8 @@ static void quantize(uint64_t version, const float *x, size_t count, float scale
     qk_kernels_destroy(kernels);
 }
 
-/* Ties are to even before the zero point is added; without one, y is UINT8, in every version. */
+/* Ties round to even before the zero point is added. Without a zero point, y is UINT8 in every
+ * version. */
 Test(onnx_quantize_linear, rounds_and_then_adds_the_zero_point)
 {
     static const float x[] = {0.5F, 1.5F, 2.5F, -0.5F, -1.5F, 300, -300, 1e30F};
@@ -366,7 +368,7 @@ Test(onnx_quantize_linear, rounds_and_then_adds_the_zero_point)
     }
 }
 
-/* By the reciprocal, which is rounded, some of these would be other ties. */
+/* A multiplication by the rounded reciprocal would turn some of these quotients into other ties. */
 Test(onnx_quantize_linear, divides_truly)
 {
     float x[200];
@@ -380,14 +382,14 @@ Test(onnx_quantize_linear, divides_truly)
 
 /* ---- Bytes of other implementations -------------------------------------------------------- */
 
-/* Which lines of the file to run, and how many there were. */
+/* The test whose lines of the file run, and how many lines there were. */
 struct group {
     const char *test;
     const struct qk_test_tiers *tiers;
     size_t *count;
 };
 
-/* Copies x often enough for each tier's loops. */
+/* How many copies of x are made, enough for the loops of each tier. */
 enum { COPIES = 64 };
 
 static void run_known(const cJSON *line, const void *context)
@@ -420,7 +422,7 @@ static void run_known(const cJSON *line, const void *context)
     ++*group->count;
 }
 
-/* Runs the lines of tests/data/quantize_linear.jsonl that are for this test. */
+/* Runs the lines of tests/data/quantize_linear.jsonl that belong to this test. */
 static void check_all_known(const char *test, size_t expected_count)
 {
     struct qk_test_tiers tiers;
@@ -432,8 +434,8 @@ static void check_all_known(const char *test, size_t expected_count)
     qk_test_tiers_deinit(&tiers);
 }
 
-/* Infinities and what is beyond 32 bits saturate, and a NaN becomes the least: once INT32_MIN came
- * of all of them, to which a negative zero point was added modulo 2^32. */
+/* Infinities and values beyond 32 bits saturate, and a NaN becomes the least value. An earlier
+ * version turned all of these into INT32_MIN and added a negative zero point modulo 2^32. */
 Test(onnx_quantize_linear, infinities_saturate)
 {
     check_all_known("infinities_saturate", 13);
@@ -445,8 +447,8 @@ Test(onnx_quantize_linear, the_scale_says_in_what_is_divided)
     check_all_known("the_scale_says_in_what_is_divided", 15);
 }
 
-/* ONNX Runtime has none of these. The bytes are those of onnx's reference evaluator with the type
- * of y_scale as `precision`. */
+/* ONNX Runtime supports none of these. The bytes are those of onnx's reference evaluator with the
+ * type of y_scale as `precision`. */
 Test(onnx_quantize_linear, other_scales_say_so_too)
 {
     check_all_known("other_scales_say_so_too", 8);

@@ -1,5 +1,5 @@
-/* What onnx.QuantizeLinear refuses, a test for each rule. The rules about shapes are those of
- * DequantizeLinear, by the same code; here is that they are asked. */
+/* What onnx.QuantizeLinear refuses, a test for each rule. Rules about shapes are checked by the
+ * code of DequantizeLinear. These tests check that this code is called. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 static const uint8_t zeros[64];
 
-/* A call on zeros: x of shape [2,4], and one scale. */
+/* Starts a call on zeros, with x of shape [2,4] and one scale. */
 static void start(struct qk_call *call, uint64_t version, enum qk_type x_type,
                   enum qk_type scale_type)
 {
@@ -71,7 +71,7 @@ Test(onnx_quantize_linear_refusals, blocks_of_other_shapes)
     struct qk_call call;
     start(&call, 21, QK_FP32, QK_FP32);
     qk_test_call_int(&call, "block_size", 3);
-    qk_test_expect_refusal(&call, "block_size"); /* of a scalar scale */
+    qk_test_expect_refusal(&call, "block_size"); /* a block_size with a scalar scale */
     give_scale(&call, 2, 2, 1);
     expect_text(&call, "y_scale: expected shape [2,2] for blocks of 3 on axis 1 of x, got [2,1]");
     qk_test_call_int(&call, "block_size", -1);
@@ -101,7 +101,7 @@ Test(onnx_quantize_linear_refusals, an_output_dtype_unlike_the_zero_point)
                 "output_dtype: expected 0 or 2 (UINT8), the datatype of y_zero_point, got 3");
 }
 
-/* What no version has, and what this one does not have yet. */
+/* Types that no version has, and types that this version does not have yet. */
 Test(onnx_quantize_linear_refusals, other_output_dtypes)
 {
     static const int64_t wrong[] = {1, 6, 11, 24, -1, 2 + (INT64_C(1) << 32), INT64_MIN, 23, 25};
@@ -175,7 +175,7 @@ Test(onnx_quantize_linear_refusals, attributes_of_later_versions)
     }
 }
 
-/* Each version takes its types and no others: the table of onnx/defs/quantization. */
+/* Each version takes its own types and no others, as in the table of onnx/defs/quantization. */
 Test(onnx_quantize_linear_refusals, types_of_later_versions)
 {
     static const struct {

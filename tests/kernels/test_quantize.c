@@ -16,7 +16,7 @@ enum { COUNT_MAX = 700 };
 
 /* ---- One call ------------------------------------------------------------------------------ */
 
-/* What a call is made of, beside its args. */
+/* The operands of a call, besides its args. */
 struct bed {
     struct quantize_rule rule;
     struct qk_narrow narrow;
@@ -34,7 +34,7 @@ static float float_of(uint32_t bits)
     return value;
 }
 
-/* A scale as the division wants it, of any type that has it. */
+/* Returns a scale in the format of the division, rounded to any type that the division allows. */
 static uint32_t random_scale(uint64_t *random, const struct bed *bed)
 {
     const enum qk_type scale_type = bed->rule.scale_type;
@@ -67,7 +67,7 @@ static void random_rule(uint64_t *random, size_t n, struct quantize_rule *rule)
     rule->saturates = qk_test_random_below(random, 2);
     rule->precision = QK_NONE;
     rule->version = qk_test_random_below(random, 2) ? 25 : 21;
-    if (n % 3 == 0) { /* the common ones, in which loops may have ways of their own */
+    if (n % 3 == 0) { /* the common blocks, for which loops may have fast paths */
         rule->x_type = n % 2 ? QK_FP32 : QK_FP16;
         rule->scale_type = rule->x_type;
     }
@@ -87,7 +87,7 @@ static enum qk_division division_of(const struct quantize_rule *rule)
     }
 }
 
-/* Blocks that need not begin with x, nor with the first parameters. */
+/* Makes blocks that need not begin with x or with the first parameters. */
 static void make_blocks(uint64_t *random, size_t block, struct bed *bed)
 {
     struct qk_span *span = &bed->args.span;
@@ -223,7 +223,8 @@ Test(quantize, quotients_are_rounded_to_the_precision)
 
 /* ---- Every tier against scalar ------------------------------------------------------------- */
 
-/* What is before and behind y in its first and last byte: the one stays, the other is 0. */
+/* Checks that in the first and last byte of y, the bits before y do not change and the bits after y
+ * become 0. */
 static void check_run(const struct qk_quantize_kernels *kernels, const struct bed *bed,
                       const uint8_t *wanted, size_t first, size_t lead)
 {
@@ -301,7 +302,7 @@ Test(quantize, neon_kernels)
 
 enum { TIES = 128 };
 
-/* A scale, sometimes at the ends of those by which kernels may divide in ways of their own. */
+/* Returns a scale, sometimes at the limits of those for which kernels may divide in other ways. */
 static float random_divisor(uint64_t *random, size_t n)
 {
     const float mantissa = 1 + (float)qk_test_random_below(random, 1 << 23) * 0x1p-23F;
@@ -309,7 +310,7 @@ static float random_divisor(uint64_t *random, size_t n)
     return ldexpf(n % 7 ? mantissa : 2 - 0x1p-23F, exponent);
 }
 
-/* As near as a float can be to where a quotient's rounding turns. */
+/* Returns an x whose quotient is as near to a tie as a float can be. */
 static float near_tie(uint64_t *random, size_t reach, float scale, float direction)
 {
     const float tie = (float)qk_test_random_below(random, 2 * reach) + 0.5F;
@@ -319,7 +320,8 @@ static float near_tie(uint64_t *random, size_t reach, float scale, float directi
     return x;
 }
 
-/* One scale for all, one for each block of 32, or one for each element, with its reciprocal. */
+/* Checks one scale for all elements, one for each block of 32, and one for each element, with its
+ * reciprocal. */
 static void check_ties(const char *tier)
 {
     static const size_t tie_blocks[] = {SIZE_MAX, SIZE_MAX, 32, 1};
@@ -367,8 +369,8 @@ Test(quantize, ties_are_those_of_a_true_division)
 
 /* ---- All quotients of FP16 ----------------------------------------------------------------- */
 
-/* The quotients of all significands of 11 bits, for one scale or one for each element: with such
- * exponents that each quotient is an integer from 1024 on. */
+/* Checks the quotients of all significands of 11 bits, with one scale for all elements or one for
+ * each. Exponents are such that each quotient is an integer from 1024 on. */
 static void check_fp16(const char *tier, bool each)
 {
     enum { COUNT = 1024 };
@@ -415,7 +417,7 @@ Test(quantize, all_quotients_of_fp16_are_rounded_once)
 
 /* ---- What is streamed ---------------------------------------------------------------------- */
 
-static struct qk_span streamed; /* of the last call of a tier's kernel */
+static struct qk_span streamed; /* the span of the last call of a tier's kernel */
 
 static void note(const struct qk_quantize_args *args)
 {
@@ -444,7 +446,7 @@ Test(quantize, streams_are_whole_lines_and_chunks)
 
 /* ---- All codes of narrow floats ------------------------------------------------------------ */
 
-/* Floats where rounding may turn, and both neighbours of each, by every manner. */
+/* Floats at which rounding may change, and both neighbours of each, with every rounding. */
 Test(quantize, narrow_floats_are_what_the_oracle_says)
 {
     for (size_t n = 0; n < 5 * 4; n++) {
@@ -467,10 +469,10 @@ Test(quantize, narrow_floats_are_what_the_oracle_says)
 
 /* ---- Quotients by products ----------------------------------------------------------------- */
 
-/* The quotient of two significands of 24 bits and the middle of two floats, m of 25 bits and odd,
+/* The quotient of two significands of 24 bits and the midpoint of two floats, m of 25 bits and odd,
  * differ by c / scale halves of a last place, where c = m * scale - x * 2^shift. One corrected
- * product is off by less than 6 of these: whether it rounds as the division does, is to be seen
- * where |c| < 8. There m is c / scale modulo 2^shift. */
+ * product is off by less than 6 of these halves. Whether it rounds like the division can therefore
+ * be tested with |c| < 8. There m is c / scale modulo 2^shift. */
 static void check_near_ties(uint32_t scale, int64_t c, unsigned shift, size_t *count)
 {
     const unsigned zeros = (unsigned)__builtin_ctz(scale);
@@ -497,7 +499,7 @@ Test(quantize, one_correction_of_a_product_is_the_division)
     for (uint32_t scale = 1u << 23; scale < 1u << 24; scale++)
         for (int64_t c = -7; c <= 7; c++) {
             if (c == 0 || __builtin_ctz(scale) != __builtin_ctz((unsigned)(c < 0 ? -c : c)))
-                continue; /* as m is odd, and x * 2^shift even */
+                continue; /* because m is odd and x * 2^shift is even */
             check_near_ties(scale, c, 24, &count);
             check_near_ties(scale, c, 25, &count);
         }

@@ -1,4 +1,4 @@
-/* The registry, the checks that it makes for every operator, and what every operator leans on. */
+/* The registry, its checks for every operator, and what every operator uses. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +38,7 @@ Test(registry, resolves_versions_as_opset_imports)
                      (unsigned long long)numbers[i][0]);
 }
 
-/* Feature levels, as DirectML has them. */
+/* The feature levels of DirectML. */
 Test(registry, resolves_only_numbers_that_exist)
 {
     static const struct qk_version versions[] = {{.number = 10}, {.number = 21}};
@@ -236,7 +236,7 @@ Test(registry, counts_elements)
     cr_assert_eq(tensor.count, 0);
     tensor = (struct qk_tensor){.rank = 2, .dims = {2, SIZE_MAX / 2 + 1}};
     cr_assert_not(qk_tensor_set_count(&tensor));
-    /* Empty, and yet its other dims are more than a size can hold. */
+    /* The tensor is empty, but the product of its other dims overflows a size. */
     tensor = (struct qk_tensor){.rank = 3, .dims = {0, 2, SIZE_MAX / 2 + 1}};
     cr_assert_not(qk_tensor_set_count(&tensor));
 }

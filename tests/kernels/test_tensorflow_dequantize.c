@@ -1,4 +1,5 @@
-/* tensorflow.Dequantize, in doubles that round to floats where the kernel's source does. */
+/* tensorflow.Dequantize, checked in doubles that are rounded to floats at the same steps as in
+ * TensorFlow's kernel. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +15,8 @@ static const char *const modes[] = {"MIN_COMBINED", "MIN_FIRST", "SCALED"};
 
 /* ---- The oracle -------------------------------------------------------------------------- */
 
-/* A double's sum, product or quotient of two floats, rounded again, is the float's own. */
+/* Rounds to a float. The sum, product or quotient of two floats, computed in doubles and then
+ * rounded, equals that computed in floats. */
 static double f32(double value)
 {
     return (double)(float)value;
@@ -29,7 +31,8 @@ static double min_combined(enum qk_type type, double x, double min, double max)
     return f32(f32(f32(f32(x) + half) * scale) + min);
 }
 
-/* `whole`: there is one range; then a qint32 goes through float to int, where 2^31 overflows. */
+/* Returns the result of mode SCALED. `whole` says that there is one range; then a qint32 is
+ * converted from float to int, where 2^31 overflows. */
 static double scaled(enum qk_type type, double x, double min, double max, bool narrow, bool whole)
 {
     const int bits = qk_type_info(type)->bits;
@@ -69,7 +72,7 @@ struct sample {
     size_t mode;
     bool narrow;
     bool bfloat16;
-    uint32_t axis; /* WHOLE: none */
+    uint32_t axis; /* WHOLE: no axis */
     uint8_t *x;
     float *min;
     float *max;
@@ -205,9 +208,9 @@ Test(tensorflow_dequantize, many_units)
     qk_test_tiers_deinit(&tiers);
 }
 
-/* ---- What the sources say in so many words ------------------------------------------------ */
+/* ---- What TensorFlow's sources state ------------------------------------------------------ */
 
-/* The answer for one element. */
+/* Returns the result for one element. */
 static float one(const char *mode, enum qk_type type, int32_t x, float min, float max, bool narrow)
 {
     struct qk_kernels *kernels = qk_test_kernels("auto");
@@ -263,7 +266,7 @@ Test(tensorflow_dequantize, survives_every_failed_allocation)
     struct qk_kernels *kernels = qk_test_kernels("auto");
     static const size_t dims[] = {1, 8};
     static const size_t counts[] = {6, 5,
-                                    4}; /* instance, scales, offsets, zeros; the plan is two */
+                                    4}; /* instance, scales, offsets, zeros; a plan needs two */
     uint64_t random = 23;
     for (size_t mode = 0; mode < 3; mode++) {
         struct sample sample = {.type = QK_INT16, .mode = mode};
@@ -287,7 +290,7 @@ struct attempt {
     size_t max_dims[2];
 };
 
-/* Of an input of shape [2, 3]. */
+/* The input has the shape [2, 3]. */
 static void refuse(const char *field, struct attempt attempt)
 {
     static const size_t dims[] = {2, 3};

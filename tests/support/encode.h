@@ -1,4 +1,4 @@
-/* A whole answer of an inference at once, as the server makes it of units. */
+/* Encodes a whole answer of an inference at once. The server does the same in units. */
 #ifndef TESTS_SUPPORT_ENCODE_H
 #define TESTS_SUPPORT_ENCODE_H
 

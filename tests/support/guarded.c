@@ -11,13 +11,13 @@
 enum { PAGE = 4096, FILL = 0xa5, BLOCKS = 1024 };
 
 struct block {
-    uint8_t *pages; /* a page, the open ones, a page */
+    uint8_t *pages; /* a guard page, the accessible pages, a guard page */
     size_t open_bytes;
     uint8_t *begin;
     size_t bytes;
 };
 
-/* Found by address when they are freed; several threads may use them. */
+/* The blocks, found by address when they are freed. Several threads may use them. */
 static struct block blocks[BLOCKS];
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 static unsigned turn;

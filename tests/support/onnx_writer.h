@@ -1,11 +1,11 @@
-/* Writes protobuf messages, right or wrong ones, for tests that need ONNX files. */
+/* Writes protobuf messages, valid or invalid, for tests that need ONNX files. */
 #ifndef TESTS_SUPPORT_ONNX_WRITER_H
 #define TESTS_SUPPORT_ONNX_WRITER_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* A message, as far as it is written; {0} is an empty one. */
+/* A message, as far as it has been written. {0} is an empty one. */
 struct message {
     char *bytes;
     size_t count;
@@ -14,12 +14,12 @@ struct message {
 
 void message_free(struct message *message);
 
-void put_bytes(struct message *message, const void *bytes, size_t count); /* as they are */
+void put_bytes(struct message *message, const void *bytes, size_t count); /* verbatim */
 void put_number(struct message *message, unsigned field, uint64_t number);
 void put_float(struct message *message, unsigned field, float number);
 void put_data(struct message *message, unsigned field, const void *data, size_t count);
 void put_string(struct message *message, unsigned field, const char *string);
-void put_message(struct message *message, unsigned field, struct message inner); /* frees it */
+void put_message(struct message *message, unsigned field, struct message inner); /* frees `inner` */
 
 /* ---- ONNX's messages; lists of names end with NULL --------------------------------------- */
 
@@ -42,10 +42,10 @@ struct message onnx_node(const char *name, const char *op_type, const char *cons
 struct message onnx_attribute_int(const char *name, int64_t number);
 struct message onnx_attribute_ints(const char *name, size_t count, const int64_t *numbers);
 struct message onnx_attribute_string(const char *name, const char *string);
-/* Without data; put_data(&tensor, ONNX_TENSOR_RAW_DATA, ...) adds it. */
+/* Makes a tensor without data. put_data(&tensor, ONNX_TENSOR_RAW_DATA, ...) adds the data. */
 struct message onnx_tensor(const char *name, int type, size_t rank, const int64_t *dims);
 struct message onnx_value_info(const char *name, int type, size_t rank, const int64_t *dims);
-/* A whole file. Frees the graph. */
+/* Makes a whole file. Frees the graph. */
 struct message onnx_model(struct message graph, uint64_t opset);
 
 enum onnx_field {

@@ -1,10 +1,10 @@
-/* Criterion's tests without Criterion's runner, for the sanitizers of threads and addresses, and
- * for emulators, which lack what it asks of Linux. That runner maps memory where the thread
- * sanitizer has its own, and stops; and it ends a test's process where nobody looks for leaks. Here
- * each test is a forked process that ends by exit, where the sanitizer fails it if it has seen a
- * race, or finds memory that nobody points to. All that the tests include is Criterion's.
+/* Runs Criterion's tests without Criterion's runner, for the thread and address sanitizers, and for
+ * emulators that lack system calls which the runner needs. That runner maps memory at addresses of
+ * the thread sanitizer, which stops the program. It also ends a test's process without a check for
+ * leaks. Here each test is a forked process that ends by exit, so the sanitizer fails it after a
+ * race or a leak. The tests still include Criterion's own headers.
  *
- * unit-tests [--filter PATTERN] [--tap=FILE] [...]: as Criterion has them; others are ignored. */
+ * unit-tests [--filter PATTERN] [--tap=FILE] [...]: as in Criterion; other options are ignored. */
 #include <criterion/criterion.h>
 #include <criterion/internal/parameterized.h>
 
@@ -19,18 +19,18 @@
 
 enum {
     JOBS_MAX = 64,
-    TEST_S = 1800, /* the tests' own times are for programs at full speed */
+    TEST_S = 1800, /* the tests' own time limits are for programs at full speed */
     LINE_BYTES_MAX = 4096
 };
 
-/* Where the macros leave what they define. */
+/* The section in which Criterion's macros register tests. */
 extern struct criterion_test *__start_cr_tst[], *__stop_cr_tst[];
 extern struct criterion_suite *__start_cr_sts[], *__stop_cr_sts[];
 
 static struct job {
     const struct criterion_test *test;
     pid_t pid;
-    FILE *said; /* on its standard error */
+    FILE *said; /* what the test writes to standard error */
 } jobs[JOBS_MAX];
 static size_t job_count;
 static unsigned passed_count;
@@ -41,7 +41,7 @@ static FILE *report;
 
 static const struct criterion_test *current;
 static void *parameter; /* NULL: the test takes none */
-static bool continued;  /* after a failure */
+static bool continued;  /* a check failed, and the test went on */
 
 static const struct criterion_test_extra_data *suite_data(void)
 {
@@ -85,7 +85,7 @@ void criterion_send_assert(struct criterion_assert_stats *stats)
 
 void criterion_abort_test(void)
 {
-    _exit(EXIT_FAILURE); /* on whichever thread */
+    _exit(EXIT_FAILURE); /* ends the process from any thread */
 }
 
 void criterion_continue_test(void)
@@ -97,10 +97,10 @@ void cri_asserts_passed_incr(void)
 {
 }
 
-/* ---- Around them --------------------------------------------------------------------------- */
+/* ---- Around the tests' processes ----------------------------------------------------------- */
 
-/* What a test's process has said goes on, and into the report, too, if it has failed: indented, as
- * Criterion has it there. */
+/* Passes on what a test's process wrote. If the test failed, the text also goes into the report,
+ * indented as in Criterion's reports. */
 static void tell(FILE *said, bool passed)
 {
     static char line[LINE_BYTES_MAX];

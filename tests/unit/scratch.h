@@ -1,4 +1,4 @@
-/* An arena for one test, and texts and answers joined to one C string. */
+/* An arena for one test. Also joins texts and answers to one C string. */
 #ifndef TESTS_UNIT_SCRATCH_H
 #define TESTS_UNIT_SCRATCH_H
 
@@ -28,7 +28,7 @@ static inline void scratch_deinit(struct scratch *scratch)
     qd_memory_destroy(scratch->memory);
 }
 
-/* All bytes of the parts, with a NUL behind them. The caller frees them. */
+/* Returns all bytes of the parts, with a NUL after them. The caller frees the result. */
 static inline char *join_parts(const struct qd_part *parts, size_t part_count)
 {
     size_t bytes = 0;
@@ -46,7 +46,7 @@ static inline char *join_parts(const struct qd_part *parts, size_t part_count)
     return all;
 }
 
-/* Ends a scratch in which a whole text was printed: the text. The caller frees it. */
+/* Ends a scratch in which a whole text was printed. Returns the text, which the caller frees. */
 static inline char *scratch_take_text(struct scratch *scratch, const struct qd_text *text)
 {
     cr_assert_not(text->failed);

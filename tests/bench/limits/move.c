@@ -5,10 +5,10 @@
 #include <emmintrin.h>
 #define IN_REGISTER "x"
 #else
-#define IN_REGISTER "w" /* ARM's */
+#define IN_REGISTER "w" /* ARM */
 #endif
 
-/* 16 bytes, as every 64-bit machine has them. Only x86 streams here. */
+/* 16 bytes, which every 64-bit machine supports. Only x86 has streaming stores here. */
 typedef long long vector __attribute__((vector_size(16)));
 
 BENCH_INLINE void step(const uint8_t *from, uint8_t *to, size_t loads, size_t stores, bool stream)
@@ -17,7 +17,7 @@ BENCH_INLINE void step(const uint8_t *from, uint8_t *to, size_t loads, size_t st
     (void)stream;
     for (size_t i = 0; i < loads; i++) {
         v = *((const vector *)from + i);
-        __asm__ volatile("" : "+" IN_REGISTER(v)); /* it has been read; and this is no memcpy */
+        __asm__ volatile("" : "+" IN_REGISTER(v)); /* keeps the load; avoids memcpy */
     }
     for (size_t i = 0; i < stores; i++) {
 #if defined(__x86_64__)

@@ -1,5 +1,5 @@
-/* The limit of whatever only moves bytes: a loop that reads as many and writes as many, with the
- * widest loads and stores that the CPU has, and does nothing with them. */
+/* Measures the limit of code that only moves bytes: a loop that reads and writes the same numbers
+ * of bytes with the widest loads and stores of the CPU, and does nothing else. */
 #ifndef TESTS_BENCH_LIMITS_MOVE_H
 #define TESTS_BENCH_LIMITS_MOVE_H
 
@@ -7,16 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads x_bytes and writes x_bytes * 2^doublings, from -4 to 4, with stores that go past the caches
- * if `stream`. Both buffers are 64-byte aligned; a last group of vectors that is not whole is left
- * out. */
+/* Reads x_bytes and writes x_bytes * 2^doublings, where doublings is from -4 to 4. Stores bypass
+ * the caches if `stream`. Both buffers are 64-byte aligned. A last group of vectors that is not
+ * whole is left out. */
 typedef void bench_move_fn(const uint8_t *x, uint8_t *y, size_t x_bytes, int doublings,
                            bool stream);
 
-/* The widest that this CPU has, and its name. */
+/* Returns the function with the widest vectors that this CPU has. Sets *name to its name. */
 bench_move_fn *bench_move_pick(const char **name);
 
-/* NULL: not of this machine's kind. The CPU may lack it still. */
+/* Returns NULL if the function was compiled for another architecture. The CPU may still lack the
+ * instructions. */
 bench_move_fn *bench_move_avx2(void);
 bench_move_fn *bench_move_avx512(void);
 

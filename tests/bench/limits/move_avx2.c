@@ -8,7 +8,7 @@ BENCH_INLINE void step(const uint8_t *from, uint8_t *to, size_t loads, size_t st
 {
     __m256i v = _mm256_load_si256((const __m256i *)from);
     for (size_t i = 1; i < loads; i++) {
-        __asm__ volatile("" : : "x"(v)); /* it has been read */
+        __asm__ volatile("" : : "x"(v)); /* keeps the load */
         v = _mm256_load_si256((const __m256i *)from + i);
     }
     for (size_t i = 0; i < stores; i++)

@@ -8,7 +8,7 @@ BENCH_INLINE void step(const uint8_t *from, uint8_t *to, size_t loads, size_t st
 {
     __m512i v = _mm512_load_si512(from);
     for (size_t i = 1; i < loads; i++) {
-        __asm__ volatile("" : : "v"(v)); /* it has been read */
+        __asm__ volatile("" : : "v"(v)); /* keeps the load */
         v = _mm512_load_si512(from + i * sizeof(v));
     }
     for (size_t i = 0; i < stores; i++)

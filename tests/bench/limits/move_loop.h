@@ -1,4 +1,4 @@
-/* The loop of bench_move_fn, whatever the width of a vector. */
+/* The loop of bench_move_fn, for vectors of any width. */
 #ifndef TESTS_BENCH_LIMITS_MOVE_LOOP_H
 #define TESTS_BENCH_LIMITS_MOVE_LOOP_H
 
@@ -6,7 +6,8 @@
 
 #define BENCH_INLINE static inline __attribute__((always_inline))
 
-/* Loads `loads` vectors from `from`, and stores the last one `stores` times from `to` on. */
+/* Loads `loads` vectors from `from`, and stores the last of them `stores` times, beginning at
+ * `to`. */
 typedef void bench_step_fn(const uint8_t *from, uint8_t *to, size_t loads, size_t stores,
                            bool stream);
 

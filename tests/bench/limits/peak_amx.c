@@ -15,7 +15,7 @@ struct config {
     uint8_t rows[16];
 };
 
-/* Four sums share two tiles of each side, as in a product of matrices. */
+/* Four sums share two tiles of each side, as in a matrix product. */
 static void run_amx(void)
 {
     static const uint8_t data[4 * TILE_BYTES] __attribute__((aligned(64)));
@@ -24,7 +24,8 @@ static void run_amx(void)
         config.rows[i] = TILE_ROWS;
         config.row_bytes[i] = ROW_BYTES;
     }
-    /* GCC 12 believes that the instruction reads 8 bytes, and would leave the others out. */
+    /* GCC 12 assumes that the instruction reads only 8 bytes, and would not store the other
+     * bytes. */
     __asm__ volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
     _tile_zero(0);

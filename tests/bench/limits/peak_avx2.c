@@ -32,7 +32,7 @@ static void run_madd(void)
     for (size_t round = 0; round < BENCH_PEAK_ROUNDS; round++)
 #pragma GCC unroll 12
         for (size_t i = 0; i < CHAINS; i++) {
-            __asm__ volatile("" : "+x"(x)); /* so that each product is a new one */
+            __asm__ volatile("" : "+x"(x)); /* so that the compiler computes each product anew */
             sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(x, x));
             __asm__ volatile("" : "+x"(sums[i]));
         }

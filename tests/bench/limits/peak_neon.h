@@ -1,5 +1,5 @@
-/* The loop of ARM's integer products: peak_neon.c, peak_dotprod.c and peak_i8mm.c, each compiled
- * for its own instructions, say only which they are. */
+/* The loop of ARM's integer products. peak_neon.c, peak_dotprod.c and peak_i8mm.c are compiled for
+ * different instructions; each of them only names its product. */
 #ifndef TESTS_BENCH_LIMITS_PEAK_NEON_H
 #define TESTS_BENCH_LIMITS_PEAK_NEON_H
 
@@ -23,7 +23,7 @@ static inline __attribute__((always_inline)) void run_products(add_products_fn *
     for (size_t round = 0; round < BENCH_PEAK_ROUNDS; round++)
 #pragma GCC unroll 24
         for (size_t i = 0; i < CHAINS; i++) {
-            __asm__ volatile("" : "+w"(x)); /* so that each product is a new one */
+            __asm__ volatile("" : "+w"(x)); /* so that the compiler computes each product anew */
             sums[i] = add(sums[i], x, x);
             __asm__ volatile("" : "+w"(sums[i]));
         }

@@ -1,5 +1,6 @@
-/* Memory as the server's arena has it: large blocks on huge pages, where the system gives them, and
- * reused. All of it is touched, so that no measurement pays for page faults. */
+/* Memory like that of the server's arena: large blocks are on huge pages, if the system gives them,
+ * and are reused. All of the memory is touched in advance, so that no measurement pays for page
+ * faults. */
 #ifndef TESTS_BENCH_MEASURE_BUFFER_H
 #define TESTS_BENCH_MEASURE_BUFFER_H
 
@@ -8,15 +9,15 @@
 
 /* Starts as {0}. */
 struct bench_buffer {
-    uint8_t *data; /* 4 KiB aligned, 2 MiB if it is that large */
+    uint8_t *data; /* aligned to 4 KiB, or to 2 MiB if it is at least that large */
     size_t capacity;
 };
 
-/* Makes room for `bytes`, with what is there lost if there is too little of it. Ends the process
- * where there is no memory. */
+/* Makes room for `bytes`. The old contents are lost if the buffer was too small. Ends the process
+ * if there is no memory. */
 void bench_buffer_reserve(struct bench_buffer *buffer, size_t bytes);
 
-/* Reserves, and reads the first `bytes` of a file, or ends the process. */
+/* Reserves `bytes` and reads the first `bytes` of a file. Ends the process on failure. */
 void bench_buffer_read(struct bench_buffer *buffer, const char *path, size_t bytes);
 
 /* Ends the process with a line on standard error. */

@@ -14,7 +14,7 @@ static size_t index_of(const char *name, const char *const *names, size_t count)
     return i;
 }
 
-/* Numbers between commas; nothing is no number. */
+/* Reads numbers separated by commas. An empty text is an empty list. */
 static size_t read_list(const char *text, int64_t *list, size_t count_max)
 {
     size_t count = 0;

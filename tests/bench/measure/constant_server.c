@@ -35,7 +35,7 @@ static enum MHD_Result on_access(void *context, struct MHD_Connection *connectio
     (void)version;
     (void)bytes;
     if (*state == NULL) {
-        *state = connection; /* its head is there */
+        *state = connection; /* the head has arrived */
         return MHD_YES;
     }
     if (*count > 0) {
@@ -45,7 +45,7 @@ static enum MHD_Result on_access(void *context, struct MHD_Connection *connectio
     return MHD_queue_response(connection, MHD_HTTP_OK, server->response);
 }
 
-/* As quantd's loop does it: several runs, while there is something to do. */
+/* Runs the daemon like quantd's loop: several times, while there is something to do. */
 static void *serve(void *context)
 {
     struct bench_constant_server *server = context;
@@ -105,7 +105,7 @@ struct bench_constant_server *bench_constant_server_create(const char *answer, s
     struct bench_constant_server *server = calloc(1, sizeof(*server));
     if (!server)
         bench_fail("constant: no memory");
-    qd_error_hook_start(NULL); /* linked here, too: it passes on what it gets */
+    qd_error_hook_start(NULL); /* the hook is linked here, too; it passes on all messages */
     server->response = create_response(answer, bytes);
     server->listen_fd = bench_listen("0");
     server->end_fd = eventfd(0, EFD_CLOEXEC);
@@ -130,7 +130,7 @@ void bench_constant_server_destroy(struct bench_constant_server *server)
         return;
     eventfd_write(server->end_fd, 1);
     pthread_join(server->thread, NULL);
-    MHD_stop_daemon(server->daemon); /* and closes what it listens on */
+    MHD_stop_daemon(server->daemon); /* also closes the listening socket */
     MHD_destroy_response(server->response);
     close(server->end_fd);
     free(server);

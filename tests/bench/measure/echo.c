@@ -15,11 +15,11 @@
 
 enum { EVENTS_MAX = 64, HEAD_BYTES_MAX = 128, THREADS_MAX = 64 };
 
-/* The kernel's own choice is slower, on 8 connections that get 256 MiB a third as fast. That of a
- * Unix socket is not. */
+/* The kernel's default is slower: 8 connections that receive 256 MiB get a third of the speed. For
+ * a Unix socket the default is fast enough. */
 static const int tcp_send_bytes = 512 << 10;
 
-/* A thread, and the connections that are its own. The first one accepts for all, in turn. */
+/* A thread and its connections. The first thread accepts for all threads, in turn. */
 struct lane {
     struct bench_echo *echo;
     pthread_t thread;
@@ -43,9 +43,9 @@ struct bench_echo {
     int listen_fd;
     int end_fd;
     size_t request_bytes;
-    size_t answer_bytes; /* with its head */
+    size_t answer_bytes; /* including the head */
     struct bench_buffer answer;
-    pthread_mutex_t lock; /* over the list */
+    pthread_mutex_t lock; /* protects the list */
     struct peer *peers;
 };
 
@@ -76,7 +76,7 @@ static void accept_peer(struct bench_echo *echo)
     watch(lane->poll_fd, EPOLL_CTL_ADD, fd, EPOLLIN, peer);
 }
 
-/* Gone, or what it sent cannot be taken. */
+/* Closes a connection whose client has disconnected or sent bytes that cannot be taken. */
 static void leave(struct bench_echo *echo, struct peer *peer)
 {
     pthread_mutex_lock(&echo->lock);

@@ -21,20 +21,20 @@
 
 enum {
     HEAD_BYTES_MAX = 4096,
-    ROOM_BYTES = 256 << 10, /* for what one call reads */
+    ROOM_BYTES = 256 << 10, /* bytes that one call may read */
     ANSWERS_MIN = 3,
-    WARM_SHARE = 5, /* the first of so many parts of the time */
+    WARM_SHARE = 5, /* one part in WARM_SHARE of the time warms up */
     EVENTS_MAX = 64,
 };
 
 struct connection {
     int fd;
-    bool wants_to_send; /* more than the socket took */
+    bool wants_to_send; /* the socket did not take the whole request */
     size_t sent;
     double start_ns;
-    size_t head_bytes; /* of the answer; all of it is there once `left` counts */
+    size_t head_bytes; /* bytes of the answer's head; the head is complete once `left` counts */
     bool has_head;
-    size_t left; /* of the answer's body */
+    size_t left; /* bytes of the answer's body that are missing */
     char head[HEAD_BYTES_MAX + 1];
 };
 
@@ -42,16 +42,16 @@ struct client {
     const struct bench_exchange *exchange;
     int poll_fd;
     struct connection *connections;
-    struct connection **idle; /* where requests have a rate */
+    struct connection **idle; /* used if requests have a rate */
     size_t idle_count;
-    double due_ns; /* the next of these */
+    double due_ns; /* when the next request is due */
     uint64_t random;
-    size_t waiting; /* connections with a request under way */
+    size_t waiting; /* number of connections with a request under way */
     bool ending;
     double warm_until_ns;
-    double first_ns, last_ns; /* answers that count */
+    double first_ns, last_ns; /* number of answers that count */
     size_t count;
-    double *took_ns; /* each of them */
+    double *took_ns; /* the duration of each of these answers */
     size_t capacity;
     char room[ROOM_BYTES];
 };
@@ -94,14 +94,15 @@ static void start(struct client *client, struct connection *connection, double s
     send_more(client, connection);
 }
 
-/* Times between requests that come independently of each other: exponentially distributed. */
+/* Returns the time until the next request. Requests come independently of each other, so these
+ * times are exponentially distributed. */
 static double pause_ns(struct client *client)
 {
     return -log((double)(random_next(&client->random) >> 11 | 1) * 0x1p-53) * 1e9 /
            client->exchange->rate;
 }
 
-/* What has come goes out on connections that have nothing to do. What finds none waits for one. */
+/* Sends the due requests on idle connections. A request for which no connection is idle waits. */
 static void start_due(struct client *client)
 {
     while (client->idle_count > 0 && client->due_ns <= bench_clock_ns()) {
@@ -118,8 +119,8 @@ static void go_on(struct client *client, struct connection *connection)
         start(client, connection, bench_clock_ns());
 }
 
-/* One after the other: servers of several processes, whose other connections are at work, take the
- * new one where nothing is to do. */
+/* Opens the connections one after the other. In servers of several processes, the busy processes
+ * leave a new connection to an idle one. */
 static void open_connections(struct client *client)
 {
     const struct bench_exchange *exchange = client->exchange;
@@ -135,7 +136,7 @@ static void open_connections(struct client *client)
 
 /* ---- Answers ----------------------------------------------------------------------------- */
 
-/* The head is there: what it says of the body. */
+/* Reads what the complete head says of the body. */
 static void read_head(const struct client *client, struct connection *connection)
 {
     static const char field[] = "\r\nContent-Length:";
@@ -148,7 +149,7 @@ static void read_head(const struct client *client, struct connection *connection
     connection->has_head = true;
 }
 
-/* How many of the bytes are the head's. */
+/* Returns how many of the bytes belong to the head. */
 static size_t take_head(const struct client *client, struct connection *connection,
                         const char *bytes, size_t count)
 {
@@ -208,7 +209,7 @@ static void receive(struct client *client, struct connection *connection)
 
 /* ---- A run ------------------------------------------------------------------------------- */
 
-/* Until something has come, or the next request is due. */
+/* Sleeps until bytes have arrived, or until the next request is due. */
 static void sleep_until_due(const struct client *client)
 {
     const double left_ns = client->due_ns - bench_clock_ns();
@@ -262,7 +263,7 @@ static struct client *create_client(const struct bench_exchange *exchange)
     client->exchange = exchange;
     client->random = 0x9e3779b97f4a7c15;
     client->poll_fd = epoll_create1(EPOLL_CLOEXEC);
-    prctl(PR_SET_TIMERSLACK, 1ul); /* else the kernel adds 50 µs to each sleep */
+    prctl(PR_SET_TIMERSLACK, 1ul); /* otherwise the kernel adds 50 µs to each sleep */
     return client;
 }
 
@@ -278,7 +279,7 @@ struct bench_exchanged bench_exchange(const struct bench_exchange *exchange)
     while (bench_clock_ns() < start_ns + (double)exchange->for_ns || client->count < least)
         turn(client);
     client->ending = true;
-    while (client->waiting > 0) /* the server has nothing left to do when we go */
+    while (client->waiting > 0) /* leave the server idle */
         turn(client);
     bench_sort(client->took_ns, client->count);
     const struct bench_exchanged exchanged = {

@@ -8,7 +8,7 @@
 
 enum { TRIALS = 101, PAUSE_MS = 1 };
 
-/* One job of two like phases after another, with pauses in which the workers fall asleep. */
+/* One job of two equal phases after another, with pauses in which the workers fall asleep. */
 struct trials {
     struct qd_job job;
     struct qd_worker_slot *slots;
@@ -19,9 +19,9 @@ struct trials {
     struct qd_scheduler *scheduler;
     struct qd_handle *pause;
     uint64_t started_ns;
-    _Atomic(void *) first;      /* the workspace of who ran the first units */
-    _Atomic uint64_t joined_ns; /* when another began; 0: not yet */
-    bool again;                 /* the second phase, which is like the first */
+    _Atomic(void *) first;      /* the workspace of the worker that ran the first units */
+    _Atomic uint64_t joined_ns; /* when a second worker began; 0: not yet */
+    bool again;                 /* this is the second phase, which equals the first */
     uint64_t took_ns[TRIALS];
     uint64_t again_ns[TRIALS];
     uint64_t wake_ns[TRIALS];
@@ -59,7 +59,7 @@ static bool start(struct qd_job *job)
 {
     struct trials *trials = (struct trials *)job;
     for (size_t i = 0; i < trials->slot_count; i++)
-        trials->slots[i].workspace = &trials->slots[i]; /* says who runs, no more */
+        trials->slots[i].workspace = &trials->slots[i]; /* only identifies the worker */
     job->phase = (struct qd_phase){.run = run,
                                    .then = then,
                                    .unit_count = trials->unit_count,

@@ -1,55 +1,59 @@
-/* Measures calls of libqk beside what limits them, as standard input says, line by line:
+/* Measures calls of libqk, and the limits of each call for comparison. Reads commands from standard
+ * input, one on each line:
  *
- *   call OPERATOR VERSION          begins a call; a list is numbers between commas
+ *   call OPERATOR VERSION          begins a call; a LIST is numbers separated by commas
  *   int NAME N
  *   ints NAME LIST
- *   input NAME TYPE FILE [DIMS]    the file holds its bytes; more is not read
+ *   input NAME TYPE FILE [DIMS]    the file begins with the input's bytes; the rest is not read
  *   plan THREADS GEMM              answers "kernel units unit_ns pack_units pack_unit_ns slices
- *                                  read written constant resident workspace": ns as the plan
- *                                  guesses them; what a thread takes at a time is a slice; bytes
- *                                  of x, of y, of the largest constant, of the instance, and of
- *                                  each thread's workspace
- *   sgemm M N K                    the shape of the matrices that "sgemm" multiplies
- *   round NAME...                  answers for each the nanoseconds of its best run of this round:
+ *                                  read written constant resident workspace": ns as guessed by the
+ *                                  plan; a slice is what a thread takes at a time; the last five
+ *                                  are bytes of x, of y, of the largest constant, of the instance,
+ *                                  and of each thread's workspace
+ *   sgemm M N K                    sets the shape of the matrices that "sgemm" multiplies
+ *   round NAME...                  answers for each name the nanoseconds of its best run in this
+ *                                  round:
  *                                    run      qk_run, on all units
  *                                    alone    the same, on one thread
  *                                    pack     qk_prepare, and qk_pack on all units
  *                                    fresh    pack, qk_plan and run
  *                                    store    moving as many bytes as the first input and the
  *                                             output have
- *                                    stream   the same, past the caches
- *                                    sgemm    OpenBLAS's, alone
+ *                                    stream   the same, bypassing the caches
+ *                                    sgemm    OpenBLAS's sgemm alone
  *                                    fma, madd, avxvnni, vnni, amx, neon, dotprod, i8mm
- *                                             as tests/bench/limits/peak.h has them
- *   copy THREADS                   answers "bytes ns": how long so many threads take to copy so
- *                                  many bytes from memory to memory, past the caches
- *   regions FROM TO THREADS        answers "ns", of region.h, for two files
- *   peak NAME                      answers how many operations are in a run of it; 0: not here
+ *                                             the loops of tests/bench/limits/peak.h
+ *   copy THREADS                   answers "bytes ns": how long the threads take to copy this many
+ *                                  bytes from memory to memory, bypassing the caches
+ *   regions FROM TO THREADS        answers "ns", as in region.h, for two files
+ *   peak NAME                      answers how many operations one run of the loop has; 0: this
+ *                                  machine cannot run the loop
  *   handover THREADS WORK UNIT     answers "alone all again wake counted": the nanoseconds of
- *                                  handover.h, for a job of so many in units of so many, and what
- *                                  the server's scheduler counts for a hand-over
+ *                                  handover.h, for a job of WORK ns in units of UNIT ns, and the
+ *                                  time that the server's scheduler assumes for a hand-over
  *   echo REQUEST ANSWER THREADS ADDRESS
- *                                  answers "port": of a server that takes and gives so many bytes,
- *                                  until the next one; addresses are as in reach.h
- *   constant FILE                  answers "port": of libmicrohttpd, which answers what is in the
- *                                  file, until the next one
+ *                                  answers "port", of a server that reads REQUEST bytes and
+ *                                  answers ANSWER bytes; it runs until the next echo command;
+ *                                  addresses are as in reach.h
+ *   constant FILE                  answers "port", of a libmicrohttpd server that answers with the
+ *                                  contents of the file; it runs until the next such command
  *   exchange ADDRESS CONNECTIONS MS FILE RATE
- *                                  posts what is in the file for so long; answers
- *                                  "count ns p50 p99", as exchange.h has them
+ *                                  posts the contents of the file for MS milliseconds; answers
+ *                                  "count ns p50 p99", as in exchange.h
  *   numbers TASK KIND COUNT LIBRARY
- *                                  the numbers of numbers.h; answers "bytes same": of their text,
- *                                  and whether the server reads or prints them right
- *   numbers-round NAME...          for each the nanoseconds of one run, 0 where there is none of
- *                                  that name
+ *                                  makes the numbers of numbers.h; answers "bytes same": how long
+ *                                  their text is, and whether the server reads or prints it right
+ *   numbers-round NAME...          answers for each name the nanoseconds of one run; 0: the name is
+ *                                  unknown
  *   numbers-check LIBRARY FIRST LAST
  *                                  answers how many of these floats are printed wrong
- *   save FILE                      runs once, and writes the output's bytes
+ *   save FILE                      runs the call once, and writes the output's bytes
  *
- * The first argument is the tier, "auto" without one; the first line says "tier width core", the
- * width of the moves, and OpenBLAS's core; behind them come the names that GEMM may have. Rounds
- * are short, so that whoever sits at the other end can measure something else
- * between them and take the best of many: on a machine with other work that is the one figure which
- * stays the same. */
+ * The first argument is the tier; "auto" if there is none. The first line of output is "tier width
+ * core", which are the tier, the width of the moves and OpenBLAS's core, followed by the names that
+ * GEMM may have. Rounds are short, so that the program that sends the commands can measure
+ * something else between two rounds and take the best of many: on a machine with other load, that
+ * is the only number that is stable. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,22 +74,22 @@
 #include "tests/bench/measure/team.h"
 #include "tests/bench/measure/times.h"
 
-#define CHUNK_NS 100000 /* what a worker of the server takes at a time */
-#define SPLIT_NS 50000  /* work of less is one thread's */
+#define CHUNK_NS 100000 /* how much work a worker of the server takes at a time */
+#define SPLIT_NS 50000  /* less work is left to one thread */
 #define SLICES_PER_THREAD 4
-#define BATCH_NS 100000 /* short runs are timed together, so that the clock does not count */
+#define BATCH_NS 100000 /* short runs are timed together, because reading the clock takes time */
 #define ROUND_NS 1000000
-#define WARM_NS_MAX 2000000            /* longer runs find the caches as they leave them */
-#define COPY_BYTES ((size_t)256 << 20) /* with what it is copied to: more than a cache has */
+#define WARM_NS_MAX 2000000            /* longer runs need no warm-up */
+#define COPY_BYTES ((size_t)256 << 20) /* both buffers together: more than the caches hold */
 #define COPY_SLICE_BYTES ((size_t)1 << 20)
 #define COPY_RUNS 8
 #define WORDS_MAX 16
 #define GEMMS_MAX 16
 
 struct bench {
-    struct qk_kernels *gemms[GEMMS_MAX]; /* all that this CPU has; the first is the best of them */
+    struct qk_kernels *gemms[GEMMS_MAX]; /* the backends that this CPU has, best first */
     size_t gemm_count;
-    struct qk_kernels *kernels; /* one of them */
+    struct qk_kernels *kernels; /* one of gemms */
     bench_move_fn *move;
     struct bench_call call;
     struct bench_buffer output;
@@ -99,13 +103,13 @@ struct bench {
     } run, pack;
     struct bench_constant constant;
     size_t x_bytes;
-    int doublings; /* of x_bytes to the output's */
+    int doublings; /* log2 of the output's bytes / x_bytes */
     struct qk_sgemm_args sgemm;
     struct bench_buffer matrices[3];
     struct bench_echo *echo;
     struct bench_numbers *numbers;
     struct bench_constant_server *constant_server;
-    struct bench_buffer request; /* or an answer: a whole file */
+    struct bench_buffer request; /* a whole file: a request or an answer */
 };
 
 /* ---- What can be measured ---------------------------------------------------------------- */
@@ -155,7 +159,7 @@ static void fresh(struct bench *bench)
     run(bench);
 }
 
-/* As many slices as the plan has, of whole KiB, for all proportions. */
+/* Moves one slice. There are as many slices as the plan has, of whole KiB, for all proportions. */
 static void move_slice(const struct bench *bench, size_t slice, bool stream)
 {
     const size_t kib = bench->x_bytes / 1024;
@@ -197,7 +201,7 @@ static void sgemm(struct bench *bench)
 struct measure {
     const char *name;
     void (*run)(struct bench *bench);
-    void (*peak)(void); /* if not NULL: instead of it */
+    void (*peak)(void); /* if not NULL, called instead of `run` */
 };
 
 static const struct measure measures[] = {
@@ -217,7 +221,7 @@ static struct measure find_measure(const char *name)
 
 /* ---- Time -------------------------------------------------------------------------------- */
 
-/* Nanoseconds of one of `count` runs. */
+/* Times `count` runs. Returns the nanoseconds of one of them. */
 static double time_batch(const struct measure *measure, struct bench *bench, size_t count)
 {
     const double start = bench_clock_ns();
@@ -229,7 +233,7 @@ static double time_batch(const struct measure *measure, struct bench *bench, siz
     return (bench_clock_ns() - start) / (double)count;
 }
 
-/* The best of a round. */
+/* Returns the nanoseconds of the best run of a round. */
 static double time_round(const struct measure *measure, struct bench *bench)
 {
     double best = time_batch(measure, bench, 1);
@@ -258,8 +262,8 @@ static void choose_gemm(struct bench *bench, const char *name)
             bench->kernels = bench->gemms[i];
 }
 
-/* Of at most CHUNK_NS; and several for each thread, so that they end together, if the whole is
- * worth a hand-over. */
+/* Cuts units into slices of at most CHUNK_NS. If the work is worth a hand-over, each thread gets
+ * several slices, so that the threads finish at the same time. */
 static struct slices cut(size_t units, uint64_t unit_cost_ns, size_t thread_count)
 {
     const double unit_ns = (double)unit_cost_ns + 1;
@@ -402,7 +406,7 @@ static void on_echo(struct bench *bench, char *const *words)
     printf("%u\n", bench_echo_port(bench->echo));
 }
 
-/* Into the buffer of requests; how many bytes. */
+/* Reads a file into bench->request. Returns its bytes. */
 static size_t read_all(struct bench *bench, const char *path)
 {
     struct stat file;
@@ -460,7 +464,7 @@ static void on_numbers_round(struct bench *bench, char *const *names, size_t cou
 static void on_save(struct bench *bench, const char *path)
 {
     const size_t bytes = bench->call.plan.output_bytes[0];
-    memset(bench->output.data, 0x55, bytes); /* what an earlier run wrote does not count */
+    memset(bench->output.data, 0x55, bytes); /* clears earlier output */
     bench_team_wake(bench->team);
     run(bench);
     bench_team_rest(bench->team);
@@ -527,7 +531,7 @@ static size_t split(char *line, char **words)
     return count;
 }
 
-/* Before there is any thread. */
+/* Creates the kernels. Call this before any thread starts. */
 static void create_kernels(struct bench *bench, const char *tier)
 {
     struct qk_error error;
@@ -543,7 +547,7 @@ static void create_kernels(struct bench *bench, const char *tier)
     }
 }
 
-/* Of whichever kernels have loaded it. */
+/* Returns OpenBLAS's core, as reported by any kernels that have loaded the library. */
 static const char *blas_core(const struct bench *bench)
 {
     const char *core = "none";

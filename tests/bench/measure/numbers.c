@@ -20,8 +20,8 @@ struct bench_numbers {
     bool is_print;
     enum qk_type type;
     size_t count;
-    struct bench_buffer values; /* as they should be read, or those to be printed */
-    struct bench_buffer text;   /* to be read, with room behind it; or what was printed */
+    struct bench_buffer values; /* the expected values, or the values to print */
+    struct bench_buffer text;   /* the text to read, with padding after it, or the printed text */
     size_t text_bytes;
     struct bench_buffer out;
     size_t out_bytes;
@@ -40,7 +40,8 @@ static uint64_t random_bits(void)
     return random_next(&state);
 }
 
-/* About normal, of variance 1: the sum of twelve. */
+/* Returns a number of roughly normal distribution with variance 1: the sum of twelve uniform
+ * ones. */
 static double random_normal(void)
 {
     double sum = -6;
@@ -113,8 +114,8 @@ static float any_integer(void)
 static const struct kind {
     const char *name;
     enum qk_type type;
-    int (*print)(char *text); /* to be read */
-    float (*value)(void);     /* to be printed */
+    int (*print)(char *text); /* to make numbers to read */
+    float (*value)(void);     /* to make numbers to print */
 } kinds[] = {
     {"uint8", QK_UINT8, print_uint8, NULL},          {"int32", QK_INT32, print_int32, NULL},
     {"int64", QK_FP32, print_int64, NULL},           {"six", QK_FP32, print_six, NULL},
@@ -128,7 +129,7 @@ static size_t value_bytes(const struct bench_numbers *numbers)
     return numbers->count * qk_type_info(numbers->type)->bits / 8;
 }
 
-/* What a number's text stands for, by libc. */
+/* Stores the value of a number's text, as libc reads it. */
 static void store_value(enum qk_type type, const char *text, void *values, size_t index)
 {
     if (type == QK_FP32)
@@ -139,7 +140,7 @@ static void store_value(enum qk_type type, const char *text, void *values, size_
         ((uint8_t *)values)[index] = (uint8_t)strtoll(text, NULL, 10);
 }
 
-/* A request with these numbers, and what they should become. */
+/* Makes a request with these numbers, and the expected values. */
 static void make_text(struct bench_numbers *numbers, const struct kind *kind)
 {
     const size_t count = numbers->count;
@@ -226,7 +227,7 @@ size_t bench_numbers_bytes(const struct bench_numbers *numbers)
 
 /* ---- Reading ----------------------------------------------------------------------------- */
 
-/* The whole way of a request's JSON: its tree, and the pieces of its data, one after the other. */
+/* Reads the request's JSON like the server: first its tree, then its data, piece by piece. */
 static void read_request(struct bench_numbers *numbers)
 {
     struct qd_error error = {0};
@@ -316,7 +317,7 @@ static bool run_print(struct bench_numbers *numbers, const char *name)
     else
         numbers->text_bytes =
             numbers->peer_print ? numbers->peer_print(name, values, numbers->count, out) : 0;
-    out[numbers->text_bytes] = '\0'; /* what a longer text left there does not count */
+    out[numbers->text_bytes] = '\0'; /* cuts off a longer, earlier text */
     return numbers->text_bytes > 0;
 }
 
@@ -324,7 +325,7 @@ bool bench_numbers_run(struct bench_numbers *numbers, const char *name)
 {
     if (numbers->is_print)
         return run_print(numbers, name);
-    memset(numbers->out.data, 0x55, 1); /* what an earlier run wrote does not count */
+    memset(numbers->out.data, 0x55, 1); /* so that the output of an earlier run does not count */
     return run_read(numbers, name);
 }
 
@@ -347,9 +348,8 @@ bool bench_numbers_same(const struct bench_numbers *numbers)
 
 /* ---- All floats -------------------------------------------------------------------------- */
 
-/* Digits without point, sign and the zeros around them: what a printer chose, whatever the
- * notation.
- */
+/* Copies the digits of a number without its point, its sign and leading and trailing zeros. These
+ * are the digits that a printer chose, whatever the notation. */
 static size_t significant(const char *at, const char *end, char *digits)
 {
     size_t count = 0, kept = 0;
@@ -374,7 +374,7 @@ static bool check(const struct bench_numbers *numbers, uint32_t bits)
     back = qd_json_number_to_float(&number);
     if (memcmp(&back, &value, sizeof(value)) != 0)
         return false;
-    if (fabsf(value) >= 16777216 && fabsf(value) < 1e9f) { /* with all its digits */
+    if (fabsf(value) >= 16777216 && fabsf(value) < 1e9f) { /* printed with all digits */
         snprintf(text[1], sizeof(text[1]), "%.0f", (double)value);
         return strlen(text[1]) == (size_t)(end - text[0]) &&
                memcmp(text[0], text[1], strlen(text[1])) == 0;

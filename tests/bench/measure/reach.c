@@ -35,7 +35,7 @@ static socklen_t resolve(const char *address, union name *name)
     return sizeof(name->tcp);
 }
 
-/* Small messages go at once. A Unix socket has no such choice. */
+/* Makes the socket send small messages at once. A Unix socket has no such option. */
 static int hurry(int fd)
 {
     const int on = 1;

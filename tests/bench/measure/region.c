@@ -11,8 +11,8 @@
 #include "tests/bench/measure/team.h"
 #include "tests/bench/measure/times.h"
 
-#define SLICE_BYTES ((size_t)64 << 10) /* of what is read */
-#define FOR_NS 20e6                    /* for each way of moving */
+#define SLICE_BYTES ((size_t)64 << 10) /* bytes to read */
+#define FOR_NS 20e6                    /* for each kind of store */
 enum { RUNS_MIN = 5, RUNS_MAX = 1000 };
 
 struct region {
@@ -23,7 +23,7 @@ struct region {
 struct regions {
     bench_move_fn *move;
     struct region from, to;
-    int doublings; /* of the size of `from` to that of `to` */
+    int doublings; /* log2 of the size of `to` / the size of `from` */
     bool stream;
 };
 
@@ -55,7 +55,7 @@ static void move_slice(void *context, size_t thread, size_t slice)
                   regions->doublings, regions->stream);
 }
 
-/* The median. */
+/* Returns the median duration of a run. */
 static double time_runs(struct regions *regions, struct bench_team *team)
 {
     double took_ns[RUNS_MAX];

@@ -1,5 +1,5 @@
-/* The limit of whoever computes from one piece of shared memory into another: a loop that only
- * moves the bytes (move.h), between the same pieces. */
+/* Measures the limit of computing from one shared-memory region into another: a loop that only
+ * moves the bytes (move.h) between the same regions. */
 #ifndef TESTS_BENCH_MEASURE_REGION_H
 #define TESTS_BENCH_MEASURE_REGION_H
 
@@ -7,9 +7,10 @@
 
 #include "tests/bench/limits/move.h"
 
-/* Nanoseconds in which so many threads read all of the file `from` and write all of `to`, both
- * mapped: the median of some runs, past the caches or not, whichever is faster. Sizes are powers of
- * two, and of 64 KiB at least. Ends the process where something is wrong. */
+/* Returns the nanoseconds in which `threads` threads read all of the file `from` and write all of
+ * the file `to`. Both are mapped. The result is the median of some runs, with or without stores
+ * that bypass the caches, whichever is faster. Sizes are powers of two and at least 64 KiB. Ends
+ * the process on failure. */
 double bench_region_move_ns(bench_move_fn *move, const char *from, const char *to,
                             size_t thread_count);
 

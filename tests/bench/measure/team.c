@@ -24,13 +24,13 @@ struct bench_team {
     atomic_bool resting;
     atomic_bool ended;
 
-    /* The work: set while it is not open and nobody is busy with it. */
+    /* The work. It is set while the team is not open and no helper is busy. */
     bench_slice_fn *run;
     void *context;
     atomic_size_t slice_count;
     atomic_size_t next;
     atomic_bool open;
-    atomic_size_t busy; /* helpers that may touch it */
+    atomic_size_t busy; /* number of helpers that may access the work */
 
     struct helper helpers[];
 };
@@ -49,7 +49,7 @@ static void take_slices(struct bench_team *team, size_t thread)
         team->run(team->context, thread, slice);
 }
 
-/* Whoever comes too late, because the system had something else for it to do, is not waited for. */
+/* A helper that arrives too late, because the system ran other threads, is not waited for. */
 static void *help(void *context)
 {
     const struct helper *helper = context;
@@ -62,7 +62,7 @@ static void *help(void *context)
                 continue;
             }
             atomic_fetch_add(&team->busy, 1);
-            if (atomic_load(&team->open)) /* still: from now on we are waited for */
+            if (atomic_load(&team->open)) /* open: the team waits for us now */
                 take_slices(team, helper->index);
             atomic_fetch_sub(&team->busy, 1);
         }

@@ -1,13 +1,13 @@
-/* The clock, and many of its times. */
+/* The clock, and sorting of durations. */
 #ifndef TESTS_BENCH_MEASURE_TIMES_H
 #define TESTS_BENCH_MEASURE_TIMES_H
 
 #include <stddef.h>
 
-/* Of a clock that nobody sets. */
+/* Returns the time of a monotonic clock. */
 double bench_clock_ns(void);
 
-/* The least of them first. */
+/* Sorts in ascending order. */
 void bench_sort(double *times, size_t count);
 
 #endif

@@ -27,8 +27,8 @@ struct registers {
     uint32_t a, b, c, d;
 };
 
-/* A CPU as CPUID shows it. Features are what leaf 7 may show at most; the lists leave out what no
- * library here looks at. */
+/* A CPU as CPUID shows it. Features are the most that leaf 7 may show. The lists leave out features
+ * that no library here checks. */
 struct cpu {
     const char *name;
     uint32_t signature; /* leaf 1, EAX: family, model, stepping */
@@ -36,7 +36,7 @@ struct cpu {
     uint32_t l1_kib, l1_ways, l2_kib, l2_ways;
 };
 
-/* Of leaf 7, EBX. */
+/* Leaf 7, EBX. */
 enum {
     FSGSBASE = 1 << 0,
     BMI1 = 1 << 3,
@@ -54,9 +54,9 @@ enum {
 #define HASWELL_B (FSGSBASE | BMI1 | AVX2 | BMI2 | ERMS)
 #define SKYLAKEX_B \
     (HASWELL_B | AVX512F | AVX512DQ | ADX | CLFLUSHOPT | AVX512CD | (uint32_t)AVX512BW | AVX512VL)
-/* Of leaf 7, ECX. */
+/* Leaf 7, ECX. */
 enum { VNNI = 1 << 11, ICELAKE_C = 1 << 1 | 1 << 6 | 1 << 8 | 1 << 9 | VNNI | 1 << 12 | 1 << 14 };
-/* Of leaf 7, EDX: what speculation needs; no AMX, no FP16. */
+/* Leaf 7, EDX: what speculation needs; no AMX, no FP16. */
 enum { NO_AMX = 1 << 10 | 1 << 26 | 1 << 27 | 1 << 29 };
 
 static const struct cpu cpus[] = {
@@ -68,7 +68,8 @@ static const struct cpu cpus[] = {
 
 static const struct cpu *shown;
 
-/* Whether CPUID raises SIGSEGV in this thread from now on. False: the kernel cannot do that. */
+/* Sets whether CPUID raises SIGSEGV in this thread from now on. Returns false if the kernel cannot
+ * do that. */
 static int set_fault(int fault)
 {
     return syscall(SYS_arch_prctl, ARCH_SET_CPUID, !fault) == 0;
@@ -81,7 +82,7 @@ static struct registers read_cpuid(uint32_t leaf, uint32_t subleaf)
     return r;
 }
 
-/* Gives a cache of leaf 4 another size, with lines of 64 bytes. */
+/* Sets the size of a cache of leaf 4, with lines of 64 bytes. */
 static void set_cache(struct registers *r, uint32_t kib, uint32_t ways)
 {
     r->b = (ways - 1) << 22 | 63;
@@ -115,7 +116,7 @@ static void mask(uint32_t leaf, uint32_t subleaf, struct registers *r)
         if (subleaf == 0)
             r->a &= shown->leaf7_b & AVX512F ? XFEATURES_AVX512 : XFEATURES_AVX;
         return;
-    case 0x1d: /* tiles, and what multiplies them */
+    case 0x1d: /* AMX tiles and their multiplication */
     case 0x1e:
     case 0x24: /* AVX10 */
         *r = (struct registers){0};
@@ -130,7 +131,7 @@ static void on_segv(int number, siginfo_t *info, void *context)
     greg_t *at = ((ucontext_t *)context)->uc_mcontext.gregs;
     const uint8_t *code = (const uint8_t *)at[REG_RIP];
     if (info->si_code != SI_KERNEL || code[0] != 0x0f || code[1] != 0xa2) {
-        signal(number, SIG_DFL); /* a fault of the program: it comes again, and ends it */
+        signal(number, SIG_DFL); /* a real fault of the program: it recurs and ends the process */
         return;
     }
     const uint32_t leaf = (uint32_t)at[REG_RAX], subleaf = (uint32_t)at[REG_RCX];

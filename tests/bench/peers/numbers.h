@@ -1,25 +1,26 @@
-/* What build/bench/numbers.so has: readers and printers of other projects, by name. */
+/* The contents of build/bench/numbers.so: readers and printers of other projects, by name. */
 #ifndef TESTS_BENCH_PEERS_NUMBERS_H
 #define TESTS_BENCH_PEERS_NUMBERS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Readable bytes behind a text. */
+/* How many readable bytes must follow a text. */
 #define BENCH_PEER_PADDING_BYTES 256
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* "yyjson", "simdjson": reads the request's inputs[0].data into so many numbers: 'f' floats, 'i' of
- * 32 bits, 'b' bytes. False: there is no such reader here, or it read something else. */
+/* Reads the request's inputs[0].data into `count` numbers with the reader `name`, "yyjson" or
+ * "simdjson". The kinds are 'f' for floats, 'i' for integers of 32 bits and 'b' for bytes. Returns
+ * false if there is no such reader, or if it read something else. */
 bool bench_peer_read(const char *name, const char *text, size_t bytes, char kind, void *out,
                      size_t count);
 
-/* "to_chars", "fmt", "dragonbox", "double-conversion", "zmij", "xjb", and "scientific", which is
- * to_chars with an exponent: each float with a comma behind it. Returns the bytes; 0: there is no
- * such printer here. */
+/* Prints each float with a comma after it, with the printer `name`: "to_chars", "fmt", "dragonbox",
+ * "double-conversion", "zmij", "xjb", or "scientific", which is to_chars with an exponent. Returns
+ * how many bytes were printed, or 0 if there is no such printer. */
 size_t bench_peer_print(const char *name, const float *values, size_t count, char *out);
 
 typedef bool bench_peer_read_fn(const char *, const char *, size_t, char, void *, size_t);

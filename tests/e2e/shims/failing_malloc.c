@@ -1,4 +1,4 @@
-/* Preloaded into a server: while the file $FAILING_MALLOC_SWITCH is there, about one allocation in
+/* Preloaded into a server. While the file $FAILING_MALLOC_SWITCH exists, about one allocation in
  * fifty fails, on every thread, in the libraries too. */
 #include <errno.h>
 #include <stdatomic.h>
@@ -24,7 +24,8 @@ static bool fails(void)
 {
     if (switch_path == NULL || access(switch_path, F_OK) != 0)
         return false;
-    /* Scattered, so that every kind of request meets a failure in each of its places. */
+    /* Failures are scattered, so that every kind of request meets one at each of its
+     * allocations. */
     return (atomic_fetch_add(&calls, 1) * UINT32_C(2654435761) >> 8) % 50 == 0;
 }
 

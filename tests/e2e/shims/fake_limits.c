@@ -1,5 +1,6 @@
-/* Preloaded into a server: the machine and its container as $FAKE_PARALLELISM, $FAKE_TOTAL_MEMORY
- * and $FAKE_CONSTRAINED_MEMORY have it, where libuv would ask the system. */
+/* Preloaded into a server. Replaces the functions by which libuv asks the system for the limits of
+ * the machine and the container. Their results are $FAKE_PARALLELISM, $FAKE_TOTAL_MEMORY and
+ * $FAKE_CONSTRAINED_MEMORY. */
 #include <stdint.h>
 #include <stdlib.h>
 

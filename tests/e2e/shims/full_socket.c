@@ -1,6 +1,6 @@
-/* Preloaded into a server: its sockets are full just when an interim answer is sent. They take as
- * many bytes of it as FULL_SOCKET says.
- * Over TLS 1.3 such an answer is the only record of its size. */
+/* Preloaded into a server. Its sockets are full exactly when an interim answer is sent. They take
+ * as many bytes of the answer as FULL_SOCKET says. Over TLS 1.3 this file recognises the answer by
+ * the size of its record, which no other record has. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 enum { INTERIM_BYTES = 25, RECORD_BYTES = 5 + INTERIM_BYTES + 1 + 16 };
 
-static _Thread_local int once_fd = -1; /* it took nothing, and will take all */
+static _Thread_local int once_fd = -1; /* took nothing; will take all next time */
 
 static size_t taken(void)
 {
@@ -19,7 +19,7 @@ static size_t taken(void)
     return text == NULL ? 0 : (size_t)atoi(text);
 }
 
-/* Whether the interim answer at hand is to be refused as a whole. */
+/* Returns true if the current interim answer is to be refused as a whole. */
 static int is_refused(int fd)
 {
     const int refused = taken() == 0 && once_fd != fd;

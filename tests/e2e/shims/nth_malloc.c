@@ -1,5 +1,5 @@
-/* Preloaded into a server: the file $NTH_MALLOC, mapped by the test too, says which allocation
- * fails, on any thread and in the libraries as well, and counts the blocks that live. */
+/* Preloaded into a server. The file $NTH_MALLOC, which the test maps as well, says which allocation
+ * fails, on any thread and in the libraries as well. It also counts the live blocks. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -18,11 +18,11 @@ extern void *__libc_memalign(size_t alignment, size_t bytes);
 extern void __libc_free(void *block);
 
 struct control {
-    _Atomic uint64_t first;  /* this one fails, counted from 1 by `calls`; 0: none does */
-    _Atomic uint64_t last;   /* and all up to this one */
-    _Atomic uint64_t calls;  /* since the test set it to 0 */
-    _Atomic uint64_t failed; /* of these */
-    _Atomic int64_t live;    /* blocks */
+    _Atomic uint64_t first;  /* first allocation that fails, counted by `calls` from 1; 0: none */
+    _Atomic uint64_t last;   /* last allocation that fails */
+    _Atomic uint64_t calls;  /* number of allocations since the test set this to 0 */
+    _Atomic uint64_t failed; /* how many of these failed */
+    _Atomic int64_t live;    /* number of live blocks */
 };
 
 static struct control nothing;

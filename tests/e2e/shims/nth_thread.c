@@ -1,4 +1,4 @@
-/* Preloaded into a server: its $NTH_THREAD-th thread cannot start, nor can any behind it. */
+/* Preloaded into a server. Its $NTH_THREAD-th thread and all later threads fail to start. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Preloaded into a server: whoever opens a file whose name ends with "slow" waits while there is a
- * file of that name with ".held" behind it. */
+/* Preloaded into a server. A thread that opens a file whose name ends with "slow" waits while a
+ * file exists that has the same name plus ".held". */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Preloaded into a server: a second passes between its Unix socket's bind and listen. */
+/* Preloaded into a server. One second passes between bind and listen of its Unix socket. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <unistd.h>

@@ -1,17 +1,14 @@
 /* The frame of the kernel checker, in the manner of dav1d's checkasm.
  *
  * A subject is one function of one tier. Its body draws a case, random or extreme, calls the
- * reference and the kernel with it, and compares what they wrote, bit for bit. The same body makes
- * one large, ordinary case where kernels are timed.
+ * reference and the kernel with the case, and compares the outputs bit for bit. If kernels are
+ * timed, the same body makes one large, ordinary case. Scalar kernels are compared with themselves,
+ * which checks that they stay inside their buffers, and times them.
  *
- * Scalar kernels are compared with themselves, so that they are seen to keep to their buffers, and
- * timed.
- *
- * All that a kernel reads or writes lies in buffers between two pages that nobody may touch, which
- * have exactly the bytes that the contract grants: a kernel that reads beyond them takes a fault,
- * which is a failure of that case. What lies between a buffer and the page farther away is watched,
- * and so is every input.
- */
+ * All that a kernel reads or writes lies in buffers between two inaccessible pages. The buffers
+ * have exactly the bytes that the contract grants. A kernel that accesses bytes beyond them faults,
+ * and the case fails. The bytes between a buffer and the page farther away are watched, and so is
+ * every input. */
 #ifndef TESTS_KERNELS_CHECK_CHECK_H
 #define TESTS_KERNELS_CHECK_CHECK_H
 
@@ -24,14 +21,14 @@ struct check; /* frame.c */
 typedef void check_body_fn(struct check *check, const void *kernel);
 
 struct check_subject {
-    const char *function; /* "gemm/multiply" */
+    const char *function; /* such as "gemm/multiply" */
     check_body_fn *body;
-    const void *kernel; /* for the body: what to call */
+    const void *kernel; /* what the body calls */
     size_t cases;
 };
 
-/* Begins a tier: subjects up to the next one are its own. `lacks`: what this CPU has not, for
- * people, or NULL. False: it cannot run here, which is noted. */
+/* Begins a tier: all subjects up to the next call belong to it. `lacks` names what this CPU lacks,
+ * for people, or is NULL. Returns false if the tier cannot run here, and notes that. */
 bool check_tier(struct check *check, const char *tier, const char *lacks);
 
 /* Runs all cases of the subject, or times it. */
@@ -39,10 +36,10 @@ void check_run(struct check *check, const struct check_subject *subject);
 
 /* ---- For bodies: numbers ----------------------------------------------------------------- */
 
-/* Number of the case, from 0 on: bodies take what must not be left to chance from it. */
+/* Returns the number of the case, from 0. Bodies derive from it what must not be left to chance. */
 size_t check_index(const struct check *check);
 
-/* Whether an ordinary, large case is wanted, to be timed. */
+/* Returns true if the body is to make a large, ordinary case for timing. */
 bool check_is_timed(const struct check *check);
 
 uint64_t check_random(struct check *check);
@@ -53,26 +50,27 @@ bool check_chance(struct check *check, size_t one_in);
 /* Fills with bytes: random ones, all the same extreme, or a mix of extremes. */
 void check_fill_bytes(struct check *check, void *to, size_t bytes);
 
-/* One of the numbers where int32 ends or turns its sign, or a random one of any magnitude. */
+/* Returns an extreme int32 or a number around 0, or a random one of any magnitude. */
 int32_t check_int32(struct check *check);
 
-/* Zero, infinity, NaN, subnormals, the least and the greatest, or any bits; `ordinary` ones most of
- * the time. */
+/* Returns zero, infinity, NaN, a subnormal number, the least or the greatest number, or any bits.
+ * Mostly returns a number like `ordinary`. */
 float check_float(struct check *check, float ordinary);
 
 /* ---- For bodies: buffers ----------------------------------------------------------------- */
 
 enum check_use {
-    CHECK_INPUT, /* must be left as it is */
+    CHECK_INPUT, /* the kernel must not change it */
     CHECK_OUTPUT
 };
 
-/* A guarded buffer for this case, filled with random bytes. Its end or, sometimes, its beginning is
- * where a page begins that may not be touched; `alignment` is all that it has. */
+/* Returns a guarded buffer for this case, filled with random bytes. Its end or, sometimes, its
+ * beginning lies at a page that must not be touched. The buffer is aligned to `alignment` and no
+ * more. */
 void *check_buffer(struct check *check, const char *name, enum check_use use, size_t bytes,
                    size_t alignment);
 
-/* Two output buffers with the same bytes in them: what the reference and what the kernel writes. */
+/* Two output buffers with the same bytes, one for the reference and one for the kernel. */
 struct check_pair {
     const char *name;
     void *expected, *actual;
@@ -82,27 +80,28 @@ struct check_pair {
 struct check_pair check_outputs(struct check *check, const char *name, size_t bytes,
                                 size_t alignment);
 
-/* With the memory sanitizer: nobody may depend on what is there until it is written anew. Outputs
- * are so from the beginning. */
+/* Tells the memory sanitizer that the bytes are uninitialized until they are written again. Outputs
+ * are uninitialized from the beginning. */
 void check_forget(void *begin, size_t bytes);
 
-/* Scratch memory for the body, not guarded; gone with the case. */
+/* Returns scratch memory for the body. It is not guarded, and is freed after the case. */
 void *check_scratch(struct check *check, size_t bytes);
 
 /* ---- For bodies: calls ------------------------------------------------------------------- */
 
-/* Says which case it is, for failures. */
+/* Describes the case for reports of failures. */
 void check_describe(struct check *check, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 typedef void check_call_fn(void *context);
 
-/* Call the reference and the kernel, or take the time of both; `elements`: what they work on, in
- * `unit`. False: the kernel faulted or did not come back, and there is nothing to compare. */
+/* Calls the reference and the kernel, or times both. `elements` is how many elements they process,
+ * in `unit`. Returns false if the kernel faulted or did not return; there is nothing to compare
+ * then. */
 bool check_calls(struct check *check, check_call_fn *reference, check_call_fn *kernel,
                  void *context, double elements, const char *unit);
 
-/* Compares the two outputs whole; `element_bytes` is for the text. */
+/* Compares all bytes of the two outputs. `element_bytes` only serves the report. */
 void check_same(struct check *check, const struct check_pair *pair, size_t element_bytes);
 
 /* Fails the case unless `ok`. */

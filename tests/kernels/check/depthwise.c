@@ -1,7 +1,7 @@
-/* Depthwise kernels. A plan makes their jobs, as it does for requests, of weights, biases and
- * multipliers that are drawn here; in place of the kernel it runs `on_job`, which calls both the
- * scalar kernel and the one that is checked. Shapes are drawn by class, so that every special case
- * of a kernel has its share. */
+/* Checks the depthwise kernels. A plan makes their jobs, as it does for requests, from weights,
+ * biases and multipliers that are drawn here. The plan runs `on_job` in place of the kernel, which
+ * calls both the scalar kernel and the checked one. Shapes are drawn by class, so that every
+ * special case of a kernel has its share. */
 #include <string.h>
 
 #include "kernels/conv/algorithm.h"
@@ -11,7 +11,7 @@
 #include "tests/kernels/check/check.h"
 #include "tests/kernels/check/tiers.h"
 
-/* What is drawn of an axis: [least, most]. */
+/* The numbers that may be drawn for an axis: [least, most]. */
 struct range {
     size_t least, most;
 };
@@ -19,19 +19,19 @@ struct range {
 struct class
 {
     const char *function;
-    struct range outer;  /* of x, on the axis before rows; 1: there is none */
-    struct range height; /* of x */
+    struct range outer;  /* elements of x on the axis before rows; 1: there is no such axis */
+    struct range height; /* rows of x */
     struct range width;
-    struct range kernel; /* rows of it */
-    bool square;         /* as many columns, and they are alike otherwise */
-    bool odd;            /* kernels of odd sizes only */
+    struct range kernel; /* rows of the kernel */
+    bool square;         /* the kernel is square, and both axes are alike otherwise */
+    bool odd;            /* only odd kernel sizes */
     struct range stride, dilation;
     struct range groups;
     size_t timed_in, timed_kernel, timed_stride; /* of both axes; timed_in 0: rows of 1 by 2000 */
 };
 
 static const struct class classes[] = {
-    /* Planes so small that a vector holds one: 7 by 7 and such. */
+    /* Planes so small that one vector holds a plane, such as 7 by 7. */
     {"depthwise/small",
      {1, 2},
      {1, 9},
@@ -59,7 +59,7 @@ static const struct class classes[] = {
      28,
      5,
      1},
-    /* Planes about as large as a vector, where it depends on a byte what may be loaded. */
+    /* Planes about as large as a vector, where a single byte decides what may be loaded. */
     {"depthwise/64_bytes",
      {1, 1},
      {5, 9},
@@ -86,7 +86,7 @@ static const struct class classes[] = {
      56,
      3,
      1},
-    /* With strides and few columns: rows of x with their padding. */
+    /* Strides and few columns: rows of x with their padding. */
     {"depthwise/strided",
      {1, 1},
      {3, 24},
@@ -100,7 +100,7 @@ static const struct class classes[] = {
      14,
      3,
      2},
-    /* Of rows too long for a unit there are parts. */
+    /* Rows that are too long for a unit, so units have parts of rows. */
     {"depthwise/wide",
      {1, 1},
      {1, 30},
@@ -152,7 +152,7 @@ struct convolution {
     struct qk_epilogue epilogue;
     struct qk_conv_backend backend;
     struct qk_conv_tuning tuning;
-    struct qk_depthwise kernel; /* the one that is checked, but for its run */
+    struct qk_depthwise kernel; /* the checked kernel, except that its `run` is on_job */
     struct qk_conv_geometry geometry;
     size_t x_bytes;
     struct check_pair y;
@@ -160,13 +160,13 @@ struct convolution {
 
 /* ---- Jobs -------------------------------------------------------------------------------- */
 
-/* What on_job needs besides the job. */
+/* The arguments of on_job besides the job. */
 static struct {
     struct check *check;
     const struct qk_depthwise *kernel;
     const struct check_pair *y;
     struct qk_depthwise_job job;
-    bool alive; /* no job has faulted, or been timed */
+    bool alive; /* no job has faulted or been timed yet */
 } running;
 
 static void run_expected(void *context)
@@ -191,7 +191,8 @@ static void on_job(const struct qk_depthwise_job *job)
     running.job = *job;
     running.alive = check_calls(running.check, run_expected, run_actual, NULL,
                                 outputs * (double)job->depth, "product");
-    /* All of y, now: a later job would overwrite what this one may have written too much. */
+    /* Compares all of y now, because a later job would overwrite bytes that this one may have
+     * written too far. */
     if (running.alive)
         check_same(running.check, running.y, 1);
 }
@@ -203,8 +204,8 @@ static int64_t draw(struct check *check, struct range range)
     return (int64_t)check_between(check, range.least, range.most);
 }
 
-/* Dilates beyond what a vector, or a byte, can count, and pads so that y has one position for each
- * of x, but for strides, and one of the taps sees x. */
+/* Draws a dilation beyond what a vector or a byte can count, and pads by which y has one position
+ * for each position of x, except for strides, and one of the taps reads x. */
 static void draw_far(struct check *check, int axis, struct qk_conv_desc *desc)
 {
     desc->dilation[axis] = (int64_t)32 << check_below(check, 4);
@@ -226,12 +227,12 @@ static void draw_axis(struct check *check, const struct class *class, struct ran
     desc->pad_begin[axis] = same ? reach / 2 : (int64_t)check_below(check, (size_t)reach + 1);
     desc->pad_end[axis] = same ? (reach - 1) / 2 : (int64_t)check_below(check, (size_t)reach + 1);
     const int64_t lacking = reach - (int64_t)*size - desc->pad_begin[axis] - desc->pad_end[axis];
-    if (lacking > 0) /* there must be a window */
+    if (lacking > 0) /* at least one window must fit */
         desc->pad_end[axis] += lacking;
-    if (check_chance(check, 50)) /* positions that see nothing of x */
+    if (check_chance(check, 50)) /* positions that read only padding */
         (check_chance(check, 2) ? desc->pad_begin : desc->pad_end)[axis] +=
             (int64_t)check_below(check, 150);
-    if (in.most < 10 && check_chance(check, 8)) /* of small planes */
+    if (in.most < 10 && check_chance(check, 8)) /* in small planes */
         draw_far(check, axis, desc);
 }
 
@@ -293,7 +294,8 @@ static void timed_desc(const struct class *class, struct qk_conv_desc *desc, siz
 
 /* ---- Operands ---------------------------------------------------------------------------- */
 
-/* Extreme ones, but often such that bytes come out between their ends. */
+/* Draws extreme parameters of the output, but often such that results fall between the ends of the
+ * range. */
 static void draw_output(struct check *check, size_t depth, bool extreme, int32_t *bias,
                         float *multiplier)
 {
@@ -351,7 +353,7 @@ static void *alloc(void *context, size_t bytes)
     return begin;
 }
 
-/* Draws until the kernel is one for it. */
+/* Draws convolutions until the kernel supports one. */
 static void draw_convolution(struct check *check, const struct subject *subject,
                              struct convolution *to, struct qk_tensor *x)
 {
@@ -402,7 +404,7 @@ static void check_jobs(struct check *check, const void *kernel)
     of.conv.backend = &of.backend;
     of.conv.tuning = &of.tuning;
     of.tuning.cycles_per_ns = 3;
-    of.tuning.unit_ns = check_chance(check, 3) ? 1000 : 100000; /* units of few channels, too */
+    of.tuning.unit_ns = check_chance(check, 3) ? 1000 : 100000; /* also units of few channels */
     of.conv.algorithm = &qk_conv_algorithm_depthwise;
     draw_convolution(check, subject, &of, &x);
     draw_weights(check, &of);

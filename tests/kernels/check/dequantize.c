@@ -1,5 +1,5 @@
-/* The kernels of dequantization against the scalar ones: each code to each type, repeat and widen.
- */
+/* Checks the kernels of dequantization against the scalar ones: each code to each type, and the
+ * kernels `repeat` and `widen`. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -9,15 +9,16 @@
 #include "tests/kernels/check/check.h"
 #include "tests/kernels/check/tiers.h"
 
-/* What a code reads. Types of a table are in the order of enum qk_type; the others have none. */
+/* What a code reads. The types of a lookup table are in the order of enum qk_type; other codes have
+ * no types. */
 static const struct code {
     const char *function;
-    const char *all; /* the same with every code; NULL: there are too many */
+    const char *all; /* name of the subject that goes through all codes; NULL: there are too many */
     unsigned bits;
-    float magic;           /* of zeros that are floats */
-    int32_t least, most;   /* of zeros that are floats; 0, 0: there are none */
-    bool integer_zeros;    /* of 32 bits instead */
-    enum qk_type types[4]; /* of the table */
+    float magic;           /* magic number of zero points that are floats */
+    int32_t least, most;   /* range of zero points that are floats; 0, 0: there are none */
+    bool integer_zeros;    /* zero points are integers of 32 bits instead */
+    enum qk_type types[4]; /* types of the lookup table */
 } codes[QK_CODE_COUNT] = {
     [QK_CODE_U8] = {"dequantize/u8", "dequantize/u8_all", 8, QK_MAGIC_U8, 0, 255, false, {0}},
     [QK_CODE_S8] = {"dequantize/s8", "dequantize/s8_all", 8, QK_MAGIC_S8, -128, 127, false, {0}},
@@ -68,7 +69,8 @@ static size_t y_bytes(const struct qk_dequantize_args *args)
     return args->y_type == QK_FP32 ? 4 : 2;
 }
 
-/* The whole of a long call often has one, for which a kernel may have a way of its own. */
+/* Returns the length of a block. A long call often has one block, for which a kernel may have a
+ * fast path. */
 static size_t choose_block(struct check *check, size_t count)
 {
     static const size_t common[] = {SIZE_MAX, 1, 16, 32, 64, 128, 256, 48, 80, 192};
@@ -79,7 +81,8 @@ static size_t choose_block(struct check *check, size_t count)
     return common[check_below(check, sizeof(common) / sizeof(common[0]))];
 }
 
-/* Any count from the least on, short ones more often; all tails of all vectors are among them. */
+/* Returns any count from the least on, more often a short one, so that all tails of all vectors
+ * occur. */
 static size_t choose_count(struct check *check, const struct qk_dequantize_args *args,
                            unsigned bits)
 {
@@ -91,7 +94,7 @@ static size_t choose_count(struct check *check, const struct qk_dequantize_args 
     return (count + unit - 1) / unit * unit;
 }
 
-/* Parameters of blocks: whole numbers of them, and no more than there are. */
+/* Sets the blocks of parameters. Returns how many parameters there are. */
 static size_t choose_blocks(struct check *check, struct qk_span *span)
 {
     span->block = choose_block(check, span->count);
@@ -106,8 +109,8 @@ static size_t choose_blocks(struct check *check, struct qk_span *span)
     return span->period;
 }
 
-/* For y of 16 bits a NaN is canonical. Scales of all magnitudes bring float8s to each end of FP16.
- */
+/* Makes scales or offsets. If y has 16 bits, NaNs are canonical. Scales of all magnitudes take
+ * results of float8s to both ends of FP16. */
 static float *make_floats(struct check *check, const char *name, size_t count, enum qk_type y_type)
 {
     float *values =
@@ -224,7 +227,7 @@ static float y_value(enum qk_type type, const void *y, size_t i)
     return qk_float_decode(type, qk_element_load(type, y, i));
 }
 
-/* How many NaNs element i is made of. */
+/* Returns how many NaNs element i is computed from. */
 static int count_nans(const struct qk_dequantize_args *args, size_t i)
 {
     const float one = 1;
@@ -251,7 +254,7 @@ static int count_nans(const struct qk_dequantize_args *args, size_t i)
            (offsets && isnan(offsets[block]));
 }
 
-/* The sign and payload of a NaN that is made of two may be those of either. */
+/* Accepts the sign and payload of either operand if an element is computed from two NaNs. */
 static void forgive_nans(struct job *job)
 {
     const struct qk_dequantize_args *args = &job->args;
@@ -276,8 +279,8 @@ static void check_code(struct check *check, const void *kernel)
 
 /* ---- All codes ------------------------------------------------------------------------------ */
 
-/* Where arithmetic ends or changes its way: no number, no sign, no size is left to chance. A kernel
- * that looks results up may do so from 2^-100 to 2^100 (kernels/dequantize/bounded.h). */
+/* Scales at the limits of arithmetic, so that no extreme number and no sign is left to chance. A
+ * kernel may use a lookup table from 2^-100 to 2^100 (kernels/dequantize/bounded.h). */
 static const float scales_of_all[] = {
     1,         -1,       0.1F,          -3.3e-5F,     0,         -0.0F,         INFINITY,
     -INFINITY, NAN,      0x1p-149F,     -0x1.8p-130F, 0x1p-126F, 0x1.fffp-101F, 0x1p-100F,
@@ -287,8 +290,8 @@ static const float scales_of_all[] = {
 
 #define SCALES_OF_ALL (sizeof(scales_of_all) / sizeof(scales_of_all[0]))
 
-/* x has every code, or every byte of codes, at least once, and then as many as make the count one
- * of all tails. */
+/* Makes an x with every code, or every byte of codes, at least once. More elements follow, so that
+ * the counts go through all tails. */
 static void make_all(struct check *check, const struct subject *subject, struct job *job)
 {
     static const enum qk_type y_types[] = {QK_FP32, QK_FP16, QK_BF16};
@@ -299,7 +302,7 @@ static void make_all(struct check *check, const struct subject *subject, struct 
     *job = (struct job){.kernels = subject->kernels,
                         .args = {.code = subject->code, .span = {.block = SIZE_MAX}}};
     args->y_type = y_types[index % 3];
-    const size_t units = code->bits == 16 ? 65536 : 256; /* of a byte, or of an element of more */
+    const size_t units = code->bits == 16 ? 65536 : 256; /* values of a byte or longer element */
     const size_t per_unit = code->bits < 8 ? 8 / code->bits : 1;
     const size_t count = units + index / 3 % (QK_DEQUANTIZE_CHUNK + 1);
     span->count = count * per_unit;
@@ -361,7 +364,7 @@ static void check_repeat(struct check *check, const void *kernel)
     job.count = timed ? 2048 : check_index(check) % 150 + 1;
     job.block = timed ? 32 : check_between(check, 1, 70);
     if (!timed && check_chance(check, 8))
-        job.block = SIZE_MAX; /* one for all, as of a stride of 0 */
+        job.block = SIZE_MAX; /* one parameter for all elements, as with a stride of 0 */
     job.done = check_below(check, job.block);
     job.stride = check_below(check, 4);
     const size_t blocks = (job.done + job.count - 1) / job.block;
@@ -371,7 +374,7 @@ static void check_repeat(struct check *check, const void *kernel)
                    job.block, job.done);
     if (!check_calls(check, repeat_expected, repeat_actual, &job, (double)job.count, "word"))
         return;
-    job.to.bytes = job.count * 4; /* behind them there may be anything */
+    job.to.bytes = job.count * 4; /* the kernel may write anything after these */
     check_same(check, &job.to, 4);
 }
 
@@ -397,7 +400,7 @@ static void widen_actual(void *context)
     job->kernels->widen(job->to.actual, job->type, job->from, job->count);
 }
 
-/* NaNs may have become quiet. */
+/* Makes all NaNs quiet, because kernels may do so. */
 static void quieten(float *values, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -434,7 +437,7 @@ static void check_widen(struct check *check, const void *kernel)
 
 typedef void init_fn(struct qk_dequantize_kernels *kernels);
 
-/* The codes of which a tier has kernels that are not those of the one below, if it has one. */
+/* Checks the codes for which a tier has other kernels than the tier below it, if there is one. */
 static void check_codes(struct check *check, const struct qk_dequantize_kernels *kernels,
                         const struct qk_dequantize_kernels *below)
 {
@@ -449,7 +452,7 @@ static void check_codes(struct check *check, const struct qk_dequantize_kernels 
     }
 }
 
-/* Of a tier that has kernels for everything. */
+/* Checks a tier that has all kernels of its own. */
 static void check_kernels(struct check *check, const char *tier, init_fn *init)
 {
     struct qk_dequantize_kernels kernels;
@@ -462,7 +465,7 @@ static void check_kernels(struct check *check, const char *tier, init_fn *init)
     check_run(check, &(struct check_subject){"dequantize/widen", check_widen, &subject, 3000});
 }
 
-/* Of a tier that has a few kernels more than the one below. */
+/* Checks a tier that adds a few kernels to the tier below. */
 static void check_more(struct check *check, const char *tier, init_fn *init, init_fn *init_below)
 {
     struct qk_dequantize_kernels kernels, below;

@@ -12,10 +12,11 @@
 
 #include "tests/kernels/check/frame.h"
 
-/* Failures of one subject that are told. */
+/* How many failures of one subject are reported. */
 #define TOLD_MOST 3
-/* Cases that take longer hang; sanitizers and emulators are slow. It is this process's time that
- * counts: a machine may stand still for as long as it likes. */
+/* A case that takes longer hangs. The limit is long because sanitizers and emulators are slow. It
+ * counts the process's own CPU time, so that a machine which pauses the process causes no
+ * failure. */
 #define HANGS_SECONDS 120
 #define TIMED_NS 20000000.0
 
@@ -165,9 +166,10 @@ static sigjmp_buf before_call;
 static volatile sig_atomic_t in_call;
 static const void *volatile fault_address;
 
-static const struct check *dying; /* of which the last words are */
+static const struct check *dying; /* the case that is reported if the process dies */
 
-/* What ends the process, a sanitizer's report or a signal, says nothing of the case. */
+/* Reports the case before the process dies, because a sanitizer's report or a signal does not name
+ * it. */
 static void tell_last_words(void)
 {
     char text[2 * CHECK_TEXT];
@@ -176,16 +178,16 @@ static void tell_last_words(void)
                                dying->subject->function, dying->tier, dying->index,
                                (unsigned long long)dying->seed, dying->label);
     if (write(STDERR_FILENO, text, (size_t)count) < 0)
-        return; /* nobody hears it */
+        return; /* nothing more can be done */
 }
 
-/* Sanitizers have it. */
+/* Defined by sanitizers only. */
 __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)(void));
 
 static void on_signal(int number, siginfo_t *info, void *context)
 {
     (void)context;
-    if (!in_call) { /* not a kernel's: die of it */
+    if (!in_call) { /* not a kernel's fault: let it end the process */
         tell_last_words();
         signal(number, SIG_DFL);
         raise(number);
@@ -207,7 +209,7 @@ static void catch_signals(const struct check *check)
         sigaction(numbers[i], &action, NULL);
 }
 
-/* SIGPROF after so many seconds of this process; 0: none. */
+/* Makes SIGPROF come after `seconds` of CPU time of this process; 0: never. */
 static void watch_time(long seconds)
 {
     const struct itimerval timer = {.it_value = {.tv_sec = seconds}};
@@ -252,10 +254,10 @@ static uint64_t now_cycles(void)
 }
 
 struct taken {
-    double ns, cycles; /* of one call */
+    double ns, cycles; /* duration of one call */
 };
 
-/* The quickest of some rounds. */
+/* Returns the duration in the fastest of some rounds. */
 static struct taken take_time(check_call_fn *function, void *context)
 {
     struct taken best = {INFINITY, INFINITY};
@@ -327,7 +329,7 @@ static uint64_t mix(uint64_t hash, const char *text)
     return hash;
 }
 
-/* Each case has numbers of its own, so that one can be repeated alone. */
+/* Returns the case's seed. Each case has its own, so that one case can be repeated alone. */
 static uint64_t numbers_of(const struct check *check, size_t index)
 {
     uint64_t hash = check->seed * UINT64_C(0x9e3779b97f4a7c15) + UINT64_C(0xcbf29ce484222325);
@@ -372,7 +374,7 @@ void check_run(struct check *check, const struct check_subject *subject)
             watch_time(HANGS_SECONDS);
         run_case(check, i);
         if (check->failures >= 100)
-            break; /* it is broken; that will do */
+            break; /* it is broken, and further cases tell nothing new */
     }
     watch_time(0);
     if (check->timed)

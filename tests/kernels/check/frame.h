@@ -1,4 +1,4 @@
-/* What the frame of the checker keeps. Only for frame.c, memory.c and main.c. */
+/* The state of the checker's frame. Only for frame.c, memory.c and main.c. */
 #ifndef TESTS_KERNELS_CHECK_FRAME_H
 #define TESTS_KERNELS_CHECK_FRAME_H
 
@@ -6,16 +6,16 @@
 
 enum { CHECK_PAGE = 4096, CHECK_BUFFERS_MOST = 24, CHECK_EXCEPTIONS_MOST = 8, CHECK_TEXT = 512 };
 
-/* Pages between two that are closed; a slot serves case after case. */
+/* Pages between two inaccessible ones. One case after another uses the same slot. */
 struct check_slot {
     uint8_t *open;
     size_t open_bytes;
-    /* Of this case: */
+    /* The current case: */
     const char *name;
     enum check_use use;
     uint8_t *begin;
     size_t bytes;
-    uint64_t hash; /* of an input */
+    uint64_t hash; /* hash of an input's contents before the call */
 };
 
 struct check_memory {
@@ -28,19 +28,18 @@ struct check_memory {
 
 struct check {
     uint64_t seed;
-    const char *only;                              /* part of "function tier"; NULL: all */
-    const char *except[CHECK_EXCEPTIONS_MOST + 1]; /* the same of those that are left out */
-    size_t part,
-        parts;      /* the kernels numbered part, part + parts and so on, of those that are left */
-    size_t seen;    /* the next one's number */
-    uint64_t every; /* of their cases those numbered 0, every, 2 * every and so on */
+    const char *only; /* check only names "function tier" that contain this; NULL: all */
+    const char *except[CHECK_EXCEPTIONS_MOST + 1]; /* skip the names that contain one of these */
+    size_t part, parts; /* check the remaining kernels numbered part, part + parts and so on */
+    size_t seen;        /* the number of the next kernel */
+    uint64_t every;     /* run the cases numbered 0, every, 2 * every and so on */
     bool timed;
     bool list;
-    size_t passed, failed; /* subjects */
-    size_t checks;         /* cases */
+    size_t passed, failed; /* numbers of subjects */
+    size_t checks;         /* number of cases */
     const char *tier;
-    char ran[CHECK_TEXT], lacking[CHECK_TEXT]; /* tiers, for people */
-    /* Of the subject: */
+    char ran[CHECK_TEXT], lacking[CHECK_TEXT]; /* names of tiers, for people */
+    /* The current subject: */
     const struct check_subject *subject;
     size_t index;
     size_t failures;
@@ -50,22 +49,22 @@ struct check {
     struct check_memory memory;
 };
 
-/* Before and after a case, whose buffers live in between; the end looks whether what lies around
- * them is as it was. */
+/* Begin and end a case. The case's buffers are valid in between. The end checks that the bytes
+ * around them are unchanged. */
 void check_memory_begin(struct check *check);
 void check_memory_end(struct check *check);
 
-/* Before a call, and behind it: inputs must be what they were. */
+/* Called before and after a call of the kernel, to check that inputs are unchanged. */
 void check_memory_hash(struct check *check);
 void check_memory_compare(struct check *check);
 
-/* With the memory sanitizer: fails where a kernel's bytes come from memory that nobody has written
- * and the reference's do not. */
+/* With the memory sanitizer: fails if a byte that the kernel wrote is uninitialized and the
+ * reference's is not. */
 void check_settle_same(struct check *check, const struct check_pair *pair);
 
 void check_memory_deinit(struct check *check);
 
-/* "3 bytes behind 'weights' of 64", for an address. */
+/* Prints where an address is, such as "3 bytes behind 'weights' of 64". */
 void check_memory_place(const struct check *check, const void *address, char *text, size_t bytes);
 
 #endif

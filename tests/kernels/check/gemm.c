@@ -1,5 +1,5 @@
-/* Integer products: multiply and dot of every layout, against the scalar ones on the same packing.
- */
+/* Checks the integer products: multiply and dot of every layout, against the scalar ones on the
+ * same packed weights. */
 #include <string.h>
 
 #include "kernels/gemm/igemm.h"
@@ -8,16 +8,16 @@
 
 enum { QUAD = QK_IGEMM_QUAD_BYTES, VECTOR = QK_IGEMM_VECTOR, NR = QK_IGEMM_NR, STEPS_MOST = 12 };
 
-/* Quads whose products are all 255 * -128 or so, after which a sum has left int32; of signed x,
- * whose products are half of that, twice as many. */
+/* After this many quads whose products are all about 255 * -128, a sum has left int32. With signed
+ * x, products are half as large and it takes twice as many. */
 enum { QUADS_TO_WRAP = 16900 };
 
 struct job {
     const struct qk_igemm *igemm;
-    size_t longest; /* slabs of a step */
+    size_t longest; /* the most slabs of a step */
     struct qk_igemm_args args;
-    const uint8_t *weights; /* as they were packed */
-    const uint8_t *actual;  /* as the kernel's `mark_wide` leaves them, where it has one */
+    const uint8_t *weights; /* the packed weights */
+    const uint8_t *actual;  /* the weights after the kernel's `mark_wide`, if it has one */
     struct check_pair sums;
 };
 
@@ -69,7 +69,7 @@ static void dot_actual(void *context)
 
 /* ---- Operands ---------------------------------------------------------------------------- */
 
-/* Quads of one operand. Words are what bytes less a zero point are, or sometimes any. */
+/* Fills the quads of one operand. Words are bytes minus a zero point, or sometimes any words. */
 static void fill_quads(struct check *check, const struct qk_igemm *igemm, uint8_t *to, size_t bytes)
 {
     check_fill_bytes(check, to, bytes);
@@ -82,7 +82,7 @@ static void fill_quads(struct check *check, const struct qk_igemm *igemm, uint8_
     }
 }
 
-/* All quads the same, so that sums grow as fast as they can. */
+/* Fills all quads with the same value, so that sums grow as fast as possible. */
 static void fill_alike(const struct qk_igemm *igemm, uint8_t *to, size_t bytes, int value)
 {
     const int16_t word = (int16_t)value;
@@ -93,7 +93,7 @@ static void fill_alike(const struct qk_igemm *igemm, uint8_t *to, size_t bytes, 
             memset(to + i, (uint8_t)value, 2);
 }
 
-/* Quads of a step that a kernel may read. */
+/* Returns how many quads of a step a kernel may read. */
 static size_t step_quads(const struct job *job)
 {
     if (job->igemm->whole_steps)
@@ -101,7 +101,7 @@ static size_t step_quads(const struct job *job)
     return job->longest + (job->igemm->pairs ? job->longest % 2 : 0);
 }
 
-/* Weights of slabs that a step lacks are 0, of all rows. */
+/* Clears the weights of the slabs that a step does not have, in all rows. */
 static void clear_missing(const struct job *job, uint8_t *weights,
                           const struct qk_igemm_step *steps)
 {
@@ -113,7 +113,7 @@ static void clear_missing(const struct job *job, uint8_t *weights,
                 memset(weights + qk_igemm_weight_at(igemm, row, i), 0, QUAD);
 }
 
-/* Steps of which some are shorter, and maybe none is the longest. */
+/* Makes steps. Some may be shorter than job->longest, or all of them. */
 static struct qk_igemm_step *make_steps(struct check *check, struct job *job, size_t slabs_apart,
                                         size_t *reach)
 {
@@ -134,7 +134,7 @@ static struct qk_igemm_step *make_steps(struct check *check, struct job *job, si
     return steps;
 }
 
-/* What multiply and dot have in common: the shape of a panel, and its sums. */
+/* Sets what multiply and dot have in common: the shape of a panel, and its sums. */
 static void begin_job(struct check *check, const struct qk_igemm *igemm, size_t rows,
                       struct job *job)
 {
@@ -145,7 +145,7 @@ static void begin_job(struct check *check, const struct qk_igemm *igemm, size_t 
     job->args.rows = timed ? igemm->mr : rows;
     job->args.step_count = timed ? 72 : check_between(check, 1, STEPS_MOST);
     job->args.add = check_chance(check, 2);
-    /* The panel may be the last of many, which have all rows. */
+    /* The panel may be the last of many. The stride of its steps then counts all rows. */
     job->args.step_bytes = qk_igemm_step_bytes(igemm, job->longest,
                                                check_chance(check, 2) ? igemm->mr : job->args.rows);
 }
@@ -164,7 +164,7 @@ static void make_sums(struct check *check, struct job *job)
     check_forget(job->sums.actual, job->sums.bytes);
 }
 
-/* What lies beyond rows and columns may be anything. */
+/* Compares the sums. Sums beyond the rows and columns may have any value. */
 static void compare(struct check *check, struct job *job, size_t columns)
 {
     const int32_t *expected = job->sums.expected;
@@ -178,7 +178,7 @@ static void compare(struct check *check, struct job *job, size_t columns)
     check_same(check, &job->sums, sizeof(*actual));
 }
 
-/* Lets the kernel make what it needs of a copy of the weights. */
+/* Lets the kernel mark the wide weights in a copy of the weights. */
 static void mark_wide(struct check *check, struct job *job, const uint8_t *weights)
 {
     struct qk_igemm_args *args = &job->args;
@@ -204,14 +204,14 @@ static void mark_wide(struct check *check, struct job *job, const uint8_t *weigh
 
 /* ---- Multiply ---------------------------------------------------------------------------- */
 
-/* Positions of a tile. */
+/* Returns how many positions a tile has. */
 static size_t columns_of(const struct job *job)
 {
     return job->igemm->by_position ? job->args.positions : job->args.vectors * VECTOR;
 }
 
-/* Makes weights about as large as pairs of them may be for products that saturate; of some steps
- * none of them larger. */
+/* Makes weights about as large as they may be without saturation of a pair's products. Some steps
+ * have no larger weights at all. */
 static void make_small(struct check *check, uint8_t *weights, size_t bytes)
 {
     const size_t often = check_is_timed(check) || check_chance(check, 2) ? SIZE_MAX : 200;
@@ -220,7 +220,7 @@ static void make_small(struct check *check, uint8_t *weights, size_t bytes)
             weights[i] = (uint8_t)(check_below(check, 129) - 64);
 }
 
-/* Makes pairs of weights that just stay within a saturating word with most of the quads, or just do
+/* Makes pairs of weights whose products just fit into a saturating word for most quads, or just do
  * not. */
 static void make_edges(struct check *check, uint8_t *weights, size_t weight_bytes, uint8_t *quads,
                        size_t quad_bytes)
@@ -260,7 +260,7 @@ static void make_multiply(struct check *check, struct job *job)
     mark_wide(check, job, weights);
 }
 
-/* Sums that leave int32 while they are made, upwards or downwards. */
+/* Makes sums that leave int32 on the way, upwards or downwards. */
 static void make_long_multiply(struct check *check, struct job *job, bool up)
 {
     const struct qk_igemm *igemm = job->igemm;
@@ -268,7 +268,7 @@ static void make_long_multiply(struct check *check, struct job *job, bool up)
     const size_t step_count = QUADS_TO_WRAP * (igemm->x_signed ? 2U : 1U) / QK_IGEMM_STEP_SLABS;
     job->longest = QK_IGEMM_STEP_SLABS;
     args->vectors = 1;
-    args->positions = igemm->nr; /* with fewer, a kernel may have several sums for each */
+    args->positions = igemm->nr; /* with fewer positions, a kernel may keep several sums for each */
     args->rows = igemm->mr;
     args->slab_bytes = 64;
     args->step_count = step_count;
@@ -314,7 +314,7 @@ static void check_multiply(struct check *check, const void *kernel)
 
 /* ---- Dot --------------------------------------------------------------------------------- */
 
-/* Gathered quads: behind each position there is what a kernel may read, and that is 0. */
+/* Makes gathered quads. The bytes that a kernel may read after each position are 0. */
 static void make_dot_quads(struct check *check, struct job *job, bool alike)
 {
     struct qk_igemm_args *args = &job->args;
@@ -333,7 +333,8 @@ static void make_dot_quads(struct check *check, struct job *job, bool alike)
     args->quads = quads;
 }
 
-/* As many quads as make each lane of a sum leave int32: a sum has up to 16. */
+/* Makes the operands of dot. An extreme case has so many quads that each lane of a sum leaves
+ * int32; a sum has up to 16 lanes. */
 static void make_dot(struct check *check, struct job *job, bool extreme, bool up)
 {
     const struct qk_igemm *igemm = job->igemm;

@@ -1,5 +1,5 @@
-/* The kernels beside sgemm: im2col and requantize, against their definitions here, for the tiers
- * share their loops. */
+/* Checks the kernels that are used with sgemm, im2col and requantize. They are compared with
+ * definitions in this file, because the tiers share their loops. */
 #include <string.h>
 
 #include "kernels/conv/requantize.h"
@@ -16,7 +16,7 @@ struct im2col_job {
     struct check_pair matrix;
 };
 
-/* What term k of a position sees. */
+/* Returns the element that term k of a position reads. */
 static float element_at(const struct qk_im2col *job, size_t k, size_t position)
 {
     const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
@@ -53,7 +53,7 @@ static void im2col_actual(void *context)
     job->kernels->im2col(&job->im2col);
 }
 
-/* One axis; `wide`: of a plane's rows, or columns. */
+/* Chooses the geometry of one axis; `wide`: an axis of the plane. */
 static void choose_axis(struct check *check, struct qk_conv_desc *desc, int axis, bool wide,
                         size_t *in)
 {
@@ -71,7 +71,7 @@ static void choose_axis(struct check *check, struct qk_conv_desc *desc, int axis
     *in = (size_t)(least > 1 ? least : 1) + (timed && !wide ? 0 : more);
 }
 
-/* Sets the geometry of some channels of x; gives the bytes of x. */
+/* Sets the geometry of some channels of x. Returns how many bytes x has. */
 static size_t choose_geometry(struct check *check, struct im2col_job *job, size_t channels)
 {
     struct qk_conv_desc desc = {.spatial_rank = 3, .out_channels = 1, .group = 1};
@@ -82,7 +82,7 @@ static size_t choose_geometry(struct check *check, struct im2col_job *job, size_
         desc.kernel[i] = desc.stride[i] = desc.dilation[i] = 1;
     for (int i = 0; i < 3; i++)
         choose_axis(check, &desc, QK_CONV_SPATIAL_MAX - 3 + i, i > 0, &x.dims[2 + i]);
-    /* A plane that taps see as it is, shifted: rows become one line. */
+    /* Taps read the whole plane, shifted, so its rows can be joined to one line. */
     if (!check_is_timed(check) && check_chance(check, 3))
         for (int i = QK_AXIS_ROW; i <= QK_AXIS_COLUMN; i++) {
             desc.kernel[i] = 3;
@@ -139,7 +139,7 @@ static void check_im2col(struct check *check, const void *kernel)
         return;
     float *expected = job.matrix.expected;
     const float *actual = job.matrix.actual;
-    for (size_t i = 0; i < count; i++) /* behind a row there may be anything */
+    for (size_t i = 0; i < count; i++) /* the kernel may write anything after a row */
         if (i % im2col->row_stride >= im2col->position_count)
             memcpy(&expected[i], &actual[i], sizeof(float));
     check_same(check, &job.matrix, sizeof(float));

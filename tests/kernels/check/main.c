@@ -1,15 +1,17 @@
-/* Checks each kernel of each tier that this CPU has against the scalar reference. check.h says how.
+/* Checks each kernel of each tier that this CPU has against the scalar reference (see check.h).
  *
- *   check-kernels                all of them; the last line is "N passed, N failed", in kernels
- *   check-kernels --time         takes their time instead
- *   check-kernels --only TEXT    those whose name and tier have this in them: "gemm/multiply avx2"
- *   check-kernels --except TEXT  leaves those out; may come several times
- *   check-kernels --seed NUMBER  the same cases again; without it they are new ones each time
- *   check-kernels --part K/N     the Kth of N parts of the kernels, from 0, to run side by side
- *   check-kernels --every N      every Nth of a kernel's cases: sanitizers make them slow
- *   check-kernels --list         names and tiers
- *   check-kernels --machines     the names for QK_CPU, and what this CPU lacks of those machines
- */
+ *   check-kernels                checks all kernels; the last line is "N passed, N failed", in
+ *                                kernels
+ *   check-kernels --time         times the kernels instead
+ *   check-kernels --only TEXT    checks kernels whose name and tier, such as "gemm/multiply avx2",
+ *                                contain TEXT
+ *   check-kernels --except TEXT  skips these kernels; may be repeated
+ *   check-kernels --seed NUMBER  repeats the cases of an earlier run; new cases by default
+ *   check-kernels --part K/N     checks the Kth of N parts of the kernels, from 0, so that parts
+ *                                can run side by side
+ *   check-kernels --every N      runs every Nth case of a kernel, for sanitizers, which are slow
+ *   check-kernels --list         prints names and tiers
+ *   check-kernels --machines     prints the names for QK_CPU, and the features this CPU lacks */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,6 +132,6 @@ int main(int count, char **words)
     }
     printf("%zu cases, seed %llu\n", check.checks, (unsigned long long)check.seed);
     printf("%zu passed, %zu failed\n", check.passed, check.failed);
-    fflush(stdout); /* a leak checker may end the process before exit() does */
+    fflush(stdout); /* a leak checker may end the process before exit() flushes */
     return check.failed == 0 ? 0 : 1;
 }

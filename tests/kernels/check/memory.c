@@ -14,7 +14,7 @@ static void die(const char *what)
 
 /* ---- Address sanitizer ------------------------------------------------------------------- */
 
-/* Where it runs, it knows of buffers to the byte. */
+/* If the address sanitizer runs, it guards buffers to the byte. */
 __attribute__((weak)) void __asan_poison_memory_region(const volatile void *, size_t);
 __attribute__((weak)) void __asan_unpoison_memory_region(const volatile void *, size_t);
 
@@ -28,13 +28,13 @@ static void set_closed(const void *begin, size_t bytes, bool closed)
 
 /* ---- Memory sanitizer -------------------------------------------------------------------- */
 
-/* Where it runs, it follows bits that nobody has written through copies and arithmetic, and reports
- * a decision or an address that depends on them. */
+/* If the memory sanitizer runs, it tracks uninitialized bits through copies and arithmetic, and
+ * reports a branch or an address that depends on them. */
 __attribute__((weak)) void __msan_allocated_memory(const volatile void *, size_t);
 __attribute__((weak)) void __msan_unpoison(const volatile void *, size_t);
 __attribute__((weak)) intptr_t __msan_test_shadow(const volatile void *, size_t);
 
-/* For what looks at buffers that a kernel may leave unwritten. */
+/* For functions that read buffers which a kernel may leave uninitialized. */
 #if defined(__has_feature)
 #if __has_feature(memory_sanitizer)
 #define UNWATCHED __attribute__((no_sanitize("memory")))
@@ -50,8 +50,8 @@ void check_forget(void *begin, size_t bytes)
         __msan_allocated_memory(begin, bytes);
 }
 
-/* __msan_test_shadow() reads all bytes that it is given before it looks for the first one that
- * nobody has written: of a buffer with many of them, that is to be little. */
+/* __msan_test_shadow() reads all given bytes before it searches for the first uninitialized one, so
+ * a buffer with many of them is tested in small pieces. */
 #define SHADOW_BYTES 64
 
 void check_settle_same(struct check *check, const struct check_pair *pair)
@@ -101,7 +101,7 @@ static void open_slot(struct check_slot *slot, size_t bytes)
     slot->open_bytes = open;
 }
 
-/* The watched bytes before and behind a buffer: at most a page of them, on each side. */
+/* The watched bytes before and after a buffer, at most a page on each side. */
 struct around {
     uint8_t *before, *behind;
     size_t before_bytes, behind_bytes;
@@ -120,7 +120,7 @@ static struct around look_around(const struct check_slot *slot)
     };
 }
 
-/* Whether nobody may touch what lies around the buffer. */
+/* Sets whether the bytes around the buffer are inaccessible. */
 static void close_around(const struct check_slot *slot, bool closed)
 {
     const struct around around = look_around(slot);

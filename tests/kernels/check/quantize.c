@@ -1,4 +1,4 @@
-/* The kernels of quantization against the scalar one, for each type of y. */
+/* Checks the kernels of quantization against the scalar one, for each type of y. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ struct subject {
     const struct qk_quantize_kernels *kernels;
     enum qk_type y_type;
     enum qk_type
-        types; /* of x, y_scale and the division; QK_NONE: any, and FP32 to take the time */
+        types; /* types of x, y_scale and the division; QK_NONE: any, or FP32 in timed cases */
 };
 
 struct job {
@@ -38,7 +38,7 @@ static void run_actual(void *context)
 
 /* ---- Cases ------------------------------------------------------------------------------- */
 
-/* Types of x, the scale and precision that an operator may have together. Since opset 23 the
+/* Chooses types of x, scale and precision that an operator allows together. Since opset 23 the
  * scale's type is the precision. */
 static void choose_types(struct check *check, struct job *job, const struct subject *subject)
 {
@@ -63,7 +63,7 @@ static void choose_types(struct check *check, struct job *job, const struct subj
     };
 }
 
-/* Whole bytes of y, or where it is streamed, whole lines and chunks. */
+/* Returns a count that fills whole bytes of y or, if y is streamed, whole lines and chunks. */
 static size_t choose_count(struct check *check, const struct qk_span *span, unsigned bits)
 {
     const size_t line = 512 / bits;
@@ -109,7 +109,7 @@ static const void *make_scales(struct check *check, enum qk_division division, s
 {
     uint32_t *scales = check_buffer(check, "scales", CHECK_INPUT, count * 4, 4);
     const bool plain = check_chance(check, 3) || check_is_timed(check);
-    const bool divisors = check_chance(check, 2); /* all different, none of them special */
+    const bool divisors = check_chance(check, 2); /* all scales are different and ordinary */
     for (size_t i = 0; i < count; i++) {
         const float other = divisors
                                 ? ordinary * (0.5F + (float)check_below(check, 1U << 24) * 0x1p-20F)
@@ -126,7 +126,7 @@ static const void *make_scales(struct check *check, enum qk_division division, s
     return scales;
 }
 
-/* What a plan may make of scales that all are divisors. */
+/* Makes the reciprocals that a plan computes if all scales are divisors. */
 static const void *make_reciprocals(struct check *check, const struct qk_quantize_args *args,
                                     size_t count)
 {
@@ -142,7 +142,7 @@ static const void *make_reciprocals(struct check *check, const struct qk_quantiz
     return reciprocals;
 }
 
-/* Integers in the range of y, or floats that a float4 has. */
+/* Makes zero points: integers in the range of y, or values of a float4. */
 static const void *make_zeros(struct check *check, const struct qk_type_info *y, size_t count)
 {
     uint32_t *zeros = check_buffer(check, "zeros", CHECK_INPUT, count * 4, 4);
@@ -160,13 +160,14 @@ static const void *make_zeros(struct check *check, const struct qk_type_info *y,
     return zeros;
 }
 
-/* Multiples and halves of what the scales mostly are, so that there are ties, and extremes. */
+/* Makes x from multiples and halves of the most frequent scales, so that there are ties, and from
+ * extremes. */
 static const void *make_x(struct check *check, enum qk_type type, size_t count, float scale)
 {
     const size_t bytes = count * qk_type_info(type)->bits / 8;
     const unsigned magnitude = (unsigned)check_below(check, 18);
     uint8_t *x = check_buffer(check, "x", CHECK_INPUT, bytes, 1);
-    const bool timed = check_is_timed(check); /* no subnormal numbers, which take long */
+    const bool timed = check_is_timed(check); /* no subnormal numbers, because these are slow */
     if (check_chance(check, 4))
         check_fill_bytes(check, x, bytes);
     for (size_t i = 0; i < count; i++) {
@@ -179,7 +180,7 @@ static const void *make_x(struct check *check, enum qk_type type, size_t count, 
             memcpy(x + i * 4, &value, 4);
         else if (type == QK_INT32)
             memcpy(x + i * 4, &integer, 4);
-        else if (timed || !check_chance(check, 8)) /* or any bits */
+        else if (timed || !check_chance(check, 8)) /* any bits */
             memcpy(x + i * 2, &half, 2);
     }
     return x;

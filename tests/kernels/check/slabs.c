@@ -1,4 +1,4 @@
-/* The kernels around integer products: fill, requantize and transpose. */
+/* Checks the kernels around integer products: fill, requantize and transpose. */
 #include <string.h>
 
 #include "kernels/conv/igemm/slab_kernels.h"
@@ -43,7 +43,8 @@ static int64_t choose_stride(struct check *check)
     return strides[check_below(check, sizeof(strides) / sizeof(strides[0]))];
 }
 
-/* The plane ends with the last element that the window sees, often that of a whole vector. */
+/* Makes the plane end with the last element that the window reads, which is often the last of a
+ * whole vector. */
 static struct qk_window fit_plane(struct check *check, struct qk_window window)
 {
     window.row_stride = (int64_t)check_between(check, 1, 2);
@@ -60,7 +61,7 @@ static struct qk_window fit_plane(struct check *check, struct qk_window window)
     return window;
 }
 
-/* A window that lies all inside, all outside, or across any edge of its plane. */
+/* Returns a window that lies inside or outside of its plane, or across any edge. */
 static struct qk_window choose_window(struct check *check)
 {
     const bool line = check_chance(check, 3);
@@ -80,7 +81,7 @@ static struct qk_window choose_window(struct check *check)
     return check_chance(check, 3) ? fit_plane(check, window) : window;
 }
 
-/* 56 by 56, padded. */
+/* Returns a padded window of a 56 by 56 plane. */
 static struct qk_window timed_window(void)
 {
     return (struct qk_window){.in_rows = 56,
@@ -93,8 +94,9 @@ static struct qk_window timed_window(void)
                               .columns = 58};
 }
 
-/* Quads of channels see the same of several planes; those of columns several windows of one. Some
- * see windows of their own of several planes, which no caller wants, but the contract has. */
+/* Chooses what the elements of a quad read. Quads of channels read the same window of several
+ * planes. Quads of columns read several windows of one plane. Some quads read different windows of
+ * several planes: no caller needs that, but the contract allows it. */
 static void choose_sources(struct check *check, struct fill_job *job)
 {
     const size_t quad_k = job->subject->quad_k;
@@ -128,11 +130,12 @@ static void choose_sources(struct check *check, struct fill_job *job)
         }
         job->fill.planes[k] = padding ? NULL : k < planes ? plane : job->fill.planes[0];
     }
-    if (!columns && check_chance(check, 2)) /* as the caller does */
+    if (!columns && check_chance(check, 2)) /* like the caller */
         qk_window_flatten(&job->windows[0]);
 }
 
-/* Less than all columns only where those more are padding of the rows on both sides. */
+/* Returns a pitch. It may be less than the number of columns only if the shared columns are padding
+ * on both sides of the rows. */
 static size_t choose_pitch(struct check *check, const struct fill_job *job)
 {
     const size_t columns = job->windows[0].columns;
@@ -150,7 +153,7 @@ static size_t choose_pitch(struct check *check, const struct fill_job *job)
     return columns + (check_chance(check, 2) ? 0 : check_below(check, 20));
 }
 
-/* Behind a row there may be anything. */
+/* Makes the gaps after rows equal, because the kernel may write anything there. */
 static void forget_gaps(const struct fill_job *job)
 {
     const struct qk_window *window = &job->windows[0];
@@ -166,7 +169,7 @@ static void forget_gaps(const struct fill_job *job)
 static void check_fill(struct check *check, const void *kernel)
 {
     struct fill_job job = {.subject = kernel};
-    const bool is_signed = check_chance(check, 2); /* x; what is made of it is unsigned, or not */
+    const bool is_signed = check_chance(check, 2); /* x is signed; the quads are unsigned or not */
     job.fill.flip =
         job.subject->quad_k == 2 ? (is_signed ? 0x80 : 0) : check_chance(check, 2) * 0x80;
     uint8_t zero_point;
@@ -220,7 +223,8 @@ static void tile_actual(void *context)
     job->subject->kernels->epilogues[QK_EPILOGUE_BYTES](&job->tile);
 }
 
-/* Padded positions [begin, end) of a tile: all, rows with gaps between them, or any. */
+/* Chooses which padded positions [begin, end) of a tile to keep: all, rows with gaps between them,
+ * or any. */
 static uint64_t choose_keep(struct check *check, size_t begin, size_t end, bool one)
 {
     const size_t columns = check_between(check, 1, 20);
@@ -235,7 +239,7 @@ static uint64_t choose_keep(struct check *check, size_t begin, size_t end, bool 
     return keep ? keep : UINT64_C(1) << begin;
 }
 
-/* Cuts the padded positions into segments, each of an image, and gives the bytes of y that they
+/* Cuts the padded positions into segments, one for each image. Returns how many bytes of y they
  * need. */
 static size_t choose_segments(struct check *check, struct tile_job *job)
 {
@@ -262,7 +266,7 @@ static size_t choose_segments(struct check *check, struct tile_job *job)
     return end;
 }
 
-/* Sums of some magnitude, and a multiplier that makes bytes of them, often with halves. */
+/* Chooses sums of some magnitude, and a multiplier that turns them into bytes, often with ties. */
 static void choose_row(struct check *check, int32_t *sums, size_t count, size_t step, int32_t *bias,
                        float *multiplier)
 {
@@ -285,7 +289,7 @@ static void choose_requantize(struct check *check, struct qk_requantize *requant
                                          : qk_requantize_for(QK_UINT8, zero_point);
 }
 
-/* Tiles lie row by row, or, where `row_count` is not 0, position by position. */
+/* Checks a tile. Tiles are stored row by row or, if `row_count` is not 0, position by position. */
 static void check_tile(struct check *check, const void *kernel, size_t row_count)
 {
     const bool timed = check_is_timed(check);
@@ -308,7 +312,7 @@ static void check_tile(struct check *check, const void *kernel, size_t row_count
     for (size_t row = 0; row < rows; row++)
         choose_row(check, sums + row * (row_count > 0 ? 1 : NR), count,
                    row_count > 0 ? row_count : 1, &bias[row], &multiplier[row]);
-    /* One multiplier that may make sums leave the integers, among others that do not. */
+    /* One multiplier may take sums out of the range of integers; the others do not. */
     const size_t sole = check_below(check, rows);
     for (size_t row = 0, few = !timed && check_chance(check, 4); few && row < rows; row++)
         multiplier[row] = row == sole ? 0x1p12F : 0x1p-9F;
@@ -370,7 +374,7 @@ static void transpose_actual(void *context)
     job->subject->kernels->transpose(&job->transpose);
 }
 
-/* What serves layouts that have quads by pairs, too. */
+/* Also checks the kernels for layouts with pairs of quads. */
 static bool check_pairs(const struct qk_slab_kernels *kernels)
 {
 #ifdef __aarch64__
@@ -394,7 +398,7 @@ static void check_transpose(struct check *check, const void *kernel)
     transpose->flip = check_chance(check, 2) ? 0x80 : 0;
     const size_t row_bytes = transpose->k_blocks * transpose->channels * transpose->taps;
     transpose->from_row_stride = row_bytes + (check_chance(check, 2) ? 0 : check_below(check, 99));
-    const bool together = check_chance(check, 2); /* the quads of a row */
+    const bool together = check_chance(check, 2); /* the quads of a row are adjacent */
     const size_t rows = transpose->rows + check_below(check, 3);
     const size_t least = (transpose->channels + 3) / 4;
     transpose->quads = together || timed ? 16 : check_between(check, least, 16);
@@ -428,7 +432,7 @@ static void check_transpose(struct check *check, const void *kernel)
 
 /* ---- Tiers ------------------------------------------------------------------------------- */
 
-/* What serves tiles by position, too. */
+/* Also checks the kernels for tiles by position. */
 static bool check_by_position(const struct qk_slab_kernels *kernels)
 {
 #ifdef __x86_64__

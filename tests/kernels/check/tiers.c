@@ -6,7 +6,7 @@
 
 #include "kernels/cpu.h"
 
-/* By the suffixes of files, which say what they are compiled for. */
+/* The tiers by the suffixes of source files, which say what the files are compiled for. */
 static const struct {
     const char *tier;
     uint32_t flags;
@@ -32,5 +32,5 @@ const char *check_lacks(const char *tier)
     for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++)
         if (strcmp(needs[i].tier, tier) == 0)
             return needs[i].flags & ~flags ? needs[i].name : NULL;
-    abort(); /* a tier that is not in the list */
+    abort(); /* the tier is not in the list */
 }

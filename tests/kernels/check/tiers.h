@@ -1,8 +1,8 @@
-/* What a tier needs of the CPU. */
+/* What each tier needs from the CPU. */
 #ifndef TESTS_KERNELS_CHECK_TIERS_H
 #define TESTS_KERNELS_CHECK_TIERS_H
 
-/* What this CPU has not of what the tier of that name needs, for people; NULL: it has all. */
+/* Returns what this CPU lacks for the named tier, for people. Returns NULL if it lacks nothing. */
 const char *check_lacks(const char *tier);
 
 #endif

@@ -24,7 +24,7 @@ TestSuite(conv, .init = setup, .fini = teardown);
 
 /* ---- Random geometries ------------------------------------------------------------------- */
 
-/* Of the naive convolution, so that no case takes long. */
+/* The most terms of the naive convolution, so that no case takes long. */
 #define TERMS_MAX 300000
 
 static bool check_random(uint32_t spatial_rank, uint64_t seed)
@@ -78,7 +78,7 @@ Test(conv, random_3d)
 
 /* ---- Units ------------------------------------------------------------------------------- */
 
-/* Several tiles in rows, groups and images, and several blocks of k. */
+/* Has several tiles in rows, groups and images, and several K blocks. */
 static struct conv_case tiled_case(void)
 {
     return (struct conv_case){
@@ -105,7 +105,7 @@ static struct conv_case tiled_case(void)
     };
 }
 
-/* Many positions, over more than one tile of columns. */
+/* Has many positions, in more than one tile of columns. */
 static struct conv_case wide_case(void)
 {
     struct conv_case test = tiled_case();
@@ -134,7 +134,7 @@ static void check_shuffled(struct conv_case test, size_t units_least)
     conv_case_deinit(&test);
 }
 
-/* Rows of quads so long that they are cut, and a kernel that is as long. */
+/* Has rows of quads that are so long that they are cut, and a kernel that is as long. */
 static struct conv_case long_case(void)
 {
     struct conv_case test = wide_case();
@@ -152,7 +152,7 @@ Test(conv, units_in_any_order)
     check_shuffled(long_case(), 2);
 }
 
-/* Sums so deep that not even the slabs of a few positions are there at once. */
+/* The sums are so deep that not even the slabs of a few positions fit at once. */
 Test(conv, sums_in_parts)
 {
     for (int64_t stride = 1; stride <= 2; stride++) {
@@ -181,7 +181,7 @@ Test(conv, sums_in_parts)
     }
 }
 
-/* So many channels for so few positions that a slab is mostly what rounds it up to a cache line. */
+/* There are so many channels for so few positions that a slab is mostly padding to a cache line. */
 Test(conv, slabs_of_few_quads)
 {
     for (int64_t images = 1; images <= 3; images += 2)
@@ -212,7 +212,7 @@ Test(conv, tiles_of_every_width)
     }
 }
 
-/* One group with one channel: rows are long, and units must still be short. */
+/* One group with one channel. Rows are long, and units must still be short. */
 static struct conv_case line_case(int64_t out_channels, int64_t length, int64_t kernel)
 {
     struct conv_case test = wide_case();
@@ -227,7 +227,7 @@ static struct conv_case line_case(int64_t out_channels, int64_t length, int64_t 
     return test;
 }
 
-/* Kernels of as many taps as are packed together, and of more; few channels of output and more. */
+/* Kernels have as many taps as are packed together, and more, with few and many output channels. */
 Test(conv, weights_of_many_taps)
 {
     static const int64_t widths[] = {6, 7, 9, 10, 13};
@@ -240,7 +240,8 @@ Test(conv, weights_of_many_taps)
         }
 }
 
-/* Positions behind whole vectors, few and more, of deep sums; in the end of sums in parts. */
+/* Few or many positions remain after the last whole vector. Sums are deep, or the positions are at
+ * the end of sums in parts. */
 Test(conv, positions_behind_vectors)
 {
     for (int64_t kernel = 1; kernel <= 3; kernel += 2)
@@ -255,7 +256,7 @@ Test(conv, positions_behind_vectors)
     conv_case_check(&gemms, &test);
 }
 
-/* Quads of neighbouring taps, far apart in x; the first and last ones see padding. */
+/* Quads hold neighbouring taps that are far apart in x. The first and last taps read padding. */
 Test(conv, strides_that_skip)
 {
     static const int64_t strides[] = {3, 5, 16, 31, 160};
@@ -273,7 +274,7 @@ Test(conv, strides_that_skip)
         }
 }
 
-/* Lanes are rows there, and the sums of a sole position dot products. */
+/* The lanes of a vector are rows then, and the sums of a single position are dot products. */
 Test(conv, planes_of_one_position)
 {
     for (int64_t channels = 1; channels <= 300; channels += 1 + channels / 6)
@@ -290,8 +291,8 @@ Test(conv, planes_of_one_position)
         }
 }
 
-/* Small planes of several images, which share tiles: of one element and of more, with padding that
- * they share and that they do not, and in the last unit fewer images than in the others. */
+/* Small planes of several images share tiles. Planes have one element or more, with padding that
+ * the images share or not. The last unit has fewer images than the others. */
 Test(conv, images_share_tiles)
 {
     for (int64_t size = 1; size <= 9; size += 2)
@@ -314,7 +315,7 @@ Test(conv, images_share_tiles)
             }
 }
 
-/* Backends whose units are cut by what vectors do. */
+/* Returns true for backends whose units depend on what vectors do. */
 static bool has_vectors(const char *gemm)
 {
     return strcmp(gemm, "blas") != 0 && strcmp(gemm, "scalar") != 0;
@@ -349,7 +350,7 @@ Test(conv, units_are_short)
     check_cost(test, 1000000);
 }
 
-/* Positions that lie along one axis are lanes, whichever axis it is. */
+/* Positions along one axis are lanes, whichever axis it is. */
 Test(conv, axes_of_one_element_make_no_units)
 {
     for (size_t axis = 0; axis < 3; axis++) {
@@ -396,7 +397,7 @@ struct worker {
     size_t first;
 };
 
-/* Every second unit. */
+/* Runs every second unit. */
 static void *work(void *argument)
 {
     const struct worker *worker = argument;
@@ -467,7 +468,8 @@ Test(conv, names_its_kernel_and_cost)
     struct conv_case depthwise = tiled_case();
     depthwise.naive.group = depthwise.naive.channels;
     depthwise.naive.out_channels = depthwise.naive.channels;
-    /* So few rows and so wide a kernel that tiles would be mostly empty, or slabs too many. */
+    /* There are so few rows, and the kernel is so wide, that tiles would be mostly empty, or there
+     * would be too many slabs. */
     struct conv_case wide = line_case(8, 700, 301);
     wide.naive.channels = 8;
     check_shuffled(wide, 1);

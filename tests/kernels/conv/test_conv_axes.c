@@ -14,8 +14,9 @@ struct axes {
     size_t in_count, taps, out_count;
 };
 
-/* Random axes, of which few are longer than 1, so that a case stays small. Some have one element
- * and one tap, some are seen as they are; any may be the long one. */
+/* Returns random axes. Few are longer than 1, so that a case stays small. Some axes have one
+ * element and one tap, and some are read as they are. Any axis may be the long
+ * one. */
 static struct axes random_axes(uint32_t rank, uint64_t *random)
 {
     struct axes axes = {.rank = rank, .in_count = 1, .taps = 1, .out_count = 1};
@@ -43,7 +44,7 @@ static struct axes random_axes(uint32_t rank, uint64_t *random)
     return axes;
 }
 
-/* The element of x that a tap sees; -1: padding. */
+/* Returns the index of the element of x that a tap reads, or -1 for padding. */
 static int64_t find(const struct axes *axes, size_t position, size_t tap)
 {
     int64_t index = 0;

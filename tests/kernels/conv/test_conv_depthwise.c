@@ -1,5 +1,5 @@
-/* Convolutions with one channel in a group against the naive one, byte for byte, and that it was
- * their own kernel that ran. */
+/* Convolutions with one channel in a group, against the naive one, byte for byte. Also checks that
+ * the depthwise kernel ran. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,8 +25,8 @@ static int64_t between(uint64_t *state, int64_t least, int64_t most)
     return least + (int64_t)qk_test_random_below(state, (size_t)(most - least + 1));
 }
 
-/* Types, zero points and scales of conv_case_random, with another geometry; often weights need no
- * sums of x. */
+/* Returns a case with types, zero points and scales of conv_case_random, and another geometry.
+ * Often the weights need no sums of x. */
 static struct conv_case depthwise_case(uint32_t spatial_rank, uint64_t seed)
 {
     static const int32_t centres[] = {128, 0};
@@ -45,7 +45,7 @@ static struct conv_case depthwise_case(uint32_t spatial_rank, uint64_t seed)
     return test;
 }
 
-/* Checks it with all backends, and frees it. */
+/* Checks a case with all backends, and frees it. */
 static void check(struct conv_case *test)
 {
     struct qk_test_result result;
@@ -67,8 +67,8 @@ static void check(struct conv_case *test)
     conv_case_deinit(test);
 }
 
-/* Any width and height, and all that changes where a quad's bytes lie. Columns may not be more than
- * 4 apart; where the axes behind this one might be left out, neither may these. */
+/* Draws any width and height, and all parameters that change where a quad's bytes lie. Columns may
+ * be at most 4 apart. If the axes after this one might be left out, the same holds for this one. */
 static void random_axis(struct naive_conv *naive, int i, int64_t most, uint64_t *state)
 {
     naive->kernel[i] = between(state, 1, 7);
@@ -107,7 +107,7 @@ Test(conv_depthwise, random_volumes)
     }
 }
 
-/* Rows that end anywhere in a vector, and channels that end anywhere in a window of x. */
+/* Rows end anywhere in a vector, and channels end anywhere in a window of x. */
 Test(conv_depthwise, planes_of_every_width)
 {
     for (int64_t width = 1; width <= 80; width++)
@@ -126,7 +126,7 @@ Test(conv_depthwise, planes_of_every_width)
             }
 }
 
-/* A vector holds a channel, or almost; with padding, y is larger. */
+/* A vector holds a channel, or almost. With padding, y is larger. */
 Test(conv_depthwise, planes_of_few_bytes)
 {
     for (uint64_t seed = 1; seed <= 500; seed++) {
@@ -138,7 +138,7 @@ Test(conv_depthwise, planes_of_few_bytes)
         random_axis(&test.naive, 1, 9, &state);
         if (seed % 5 == 0) {
             random_axis(&test.naive, 0, 3, &state);
-            test.naive.dilation[2] = 1; /* or some have too many quads for some backends */
+            test.naive.dilation[2] = 1; /* otherwise there are too many quads for some backends */
         }
         if (seed % 25 == 1)
             test.naive.pad_begin[1 + seed % 2] += 150;
@@ -151,8 +151,8 @@ Test(conv_depthwise, planes_of_few_bytes)
     }
 }
 
-/* Kernels of two quads in a row of taps, over rows of one vector and of more; the last channels of
- * an image are the first of the next, or the end of x. */
+/* Kernels have two quads in a row of taps, and rows have one vector or more. The last channels of
+ * an image are followed by the first of the next image, or by the end of x. */
 Test(conv_depthwise, large_kernels_over_long_rows)
 {
     for (uint64_t seed = 1; seed <= 300; seed++) {
@@ -179,7 +179,7 @@ Test(conv_depthwise, large_kernels_over_long_rows)
     }
 }
 
-/* Each channel of x serves many; a unit may have some of these. */
+/* Many output channels read each channel of x. A unit may have only some of them. */
 Test(conv_depthwise, many_outputs_of_a_channel)
 {
     for (int64_t kernel = 1; kernel <= 5; kernel++) {
@@ -193,7 +193,7 @@ Test(conv_depthwise, many_outputs_of_a_channel)
     }
 }
 
-/* More than a unit holds: bands of rows, and parts of rows. */
+/* Planes are larger than a unit, which has a band of rows or parts of rows. */
 Test(conv_depthwise, large_planes)
 {
     static const int64_t sizes[][2] = {{150, 130}, {3, 7000}, {40, 1500}, {1, 20000}};
@@ -211,8 +211,8 @@ Test(conv_depthwise, large_planes)
         }
 }
 
-/* Rows of taps that are several quads, and so many rows that a unit has parts of some; with zero
- * points of w and without, which differ in their products. */
+/* Rows of taps are several quads, and there are so many rows that a unit has parts of some. w has
+ * zero points or not, because the products differ. */
 Test(conv_depthwise, large_kernels)
 {
     static const int64_t kernels[][2] = {{5, 5}, {13, 13}, {31, 31}, {1, 900}};
@@ -232,7 +232,7 @@ Test(conv_depthwise, large_kernels)
     }
 }
 
-/* Small planes with a stride, several for each channel, of which some are padding. */
+/* Small planes with a stride. Each channel has several, and some of these are padding. */
 Test(conv_depthwise, strided_planes_behind_one_another)
 {
     for (int64_t width = 2; width <= 16; width++) {
@@ -249,7 +249,7 @@ Test(conv_depthwise, strided_planes_behind_one_another)
     }
 }
 
-/* One row of y, behind which the next would lie beyond any memory. */
+/* y has one row. A next row would read beyond all memory. */
 Test(conv_depthwise, huge_strides_of_rows)
 {
     for (int64_t rows = 3; rows <= 11; rows += 8) {
@@ -262,7 +262,7 @@ Test(conv_depthwise, huge_strides_of_rows)
     }
 }
 
-/* Axes of one element are left out: columns are the last that has more. */
+/* Axes of one element are left out. Columns are then the last axis that has more. */
 Test(conv_depthwise, columns_along_any_axis)
 {
     for (int axis = 0; axis < 3; axis++)

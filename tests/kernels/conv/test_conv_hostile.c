@@ -1,5 +1,5 @@
-/* onnx.QLinearConv with attributes drawn over all 64 bits: each call is refused by the name of the
- * attribute that is out of bounds, or computes what the sum over every window gives. */
+/* onnx.QLinearConv with attributes drawn from all 64-bit numbers. Each call must be refused with
+ * the name of the attribute that is out of bounds, or must compute the sum over every window. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,10 +10,10 @@
 #include "tests/support/guarded.h"
 #include "tests/support/kernels/qk_test.h"
 
-/* Larger outputs are planned, but not computed. */
+/* Larger outputs are planned but not computed. */
 #define POSITIONS_MOST 512
 
-/* x [1, C, rows, columns], C in groups of one channel or in one group. */
+/* x is [1, C, rows, columns]. C channels are in groups of one channel or in one group. */
 struct hostile {
     size_t channels, group;
     int64_t in[2], kernel[2], stride[2], dilation[2], pads[4];
@@ -35,7 +35,8 @@ TestSuite(conv_hostile, .init = setup, .fini = teardown);
 
 /* ---- What must come out ---------------------------------------------------------------------- */
 
-/* Positions of an axis; 0: no window fits. The numbers are within bounds. */
+/* Returns the number of positions of an axis, or 0 if no window fits. The numbers are within
+ * bounds. */
 static int64_t count_out(const struct hostile *test, int i)
 {
     const int64_t padded = test->in[i] + test->pads[i] + test->pads[2 + i];
@@ -51,7 +52,7 @@ static bool is_within(const int64_t *numbers, size_t count, int64_t least)
     return true;
 }
 
-/* The field that a refusal names; NULL: the call is accepted. */
+/* Returns the field that a refusal must name, or NULL if the call must be accepted. */
 static const char *find_fault(const struct hostile *test)
 {
     if (!is_within(test->stride, 2, 1))
@@ -109,7 +110,7 @@ static void make_call(struct qk_call *call, const struct hostile *test, const ui
     qk_test_call_ints(call, "pads", test->pads, 4);
 }
 
-/* Plans alone, where y is larger than what is compared here. */
+/* Only plans, because y is too large to compare. */
 static void check_plan(const struct qk_kernels *kernels, const struct qk_call *call)
 {
     struct qk_test_memory memory;
@@ -125,7 +126,7 @@ static void check_plan(const struct qk_kernels *kernels, const struct qk_call *c
     qk_test_memory_deinit(&memory);
 }
 
-/* y as it must be; NULL: the call is refused, or y is too large to compare. */
+/* Returns the expected y, or NULL if the call must be refused or y is too large to compare. */
 static uint8_t *expect_all(const struct hostile *test, const uint8_t *x, const uint8_t *w,
                            size_t *bytes)
 {
@@ -193,8 +194,8 @@ static void check(const struct hostile *test, uint64_t seed)
 
 /* ---- Cases ----------------------------------------------------------------------------------- */
 
-/* With these the offsets of rows of taps wrapped to 0, 0x55555558 and so on, in a channel buffer of
- * 192 bytes. */
+/* With these numbers, offsets of rows of taps once wrapped to 0, 0x55555558 and so on, in a channel
+ * buffer of 192 bytes. */
 Test(conv_hostile, dilation_that_wraps_an_offset)
 {
     check(&(struct hostile){.channels = 8,
@@ -207,7 +208,7 @@ Test(conv_hostile, dilation_that_wraps_an_offset)
           1);
 }
 
-/* With these the distance of two rows became 0. */
+/* With these numbers, the distance of two rows once became 0. */
 Test(conv_hostile, stride_that_wraps_a_step)
 {
     const int64_t huge = INT64_C(1) << 62;
@@ -221,7 +222,7 @@ Test(conv_hostile, stride_that_wraps_a_step)
           1);
 }
 
-/* The last number that is accepted, and the first that is not. */
+/* The largest number that is accepted, and the smallest that is not. */
 Test(conv_hostile, limits)
 {
     const struct hostile plain = {.channels = 2,
@@ -245,7 +246,7 @@ Test(conv_hostile, limits)
         }
 }
 
-/* One beyond the limit, in the words that clients get. */
+/* Numbers one beyond the limit, with the texts that clients get. */
 Test(conv_hostile, texts)
 {
     struct hostile test = {.channels = 2,
@@ -270,7 +271,7 @@ Test(conv_hostile, texts)
     qk_test_result_deinit(&result);
 }
 
-/* SAME pads are not given, but follow from the kernel and its dilation. */
+/* SAME pads are not given, but are computed from the kernel and its dilation. */
 Test(conv_hostile, same_pads_have_the_limit_of_pads)
 {
     static const char *const modes[] = {"SAME_UPPER", "SAME_LOWER"};
@@ -284,7 +285,7 @@ Test(conv_hostile, same_pads_have_the_limit_of_pads)
     for (size_t i = 0; i < 4; i++) {
         struct qk_test_result result;
         struct qk_call call;
-        test.kernel[1] = i < 2 ? 3 : 4; /* pads of 2^31 - 1 on both sides, or of more */
+        test.kernel[1] = i < 2 ? 3 : 4; /* pads of 2^31 - 1 on both sides, or larger ones */
         make_call(&call, &test, x, w);
         call.attributes[qk_test_attribute_index(call.op, "pads")].present = false;
         qk_test_call_string(&call, "auto_pad", modes[i % 2]);
@@ -302,7 +303,7 @@ Test(conv_hostile, same_pads_have_the_limit_of_pads)
     }
 }
 
-/* An axis of x that no memory holds; another one of 0 makes x empty. */
+/* One axis of x is larger than any memory, but another axis is 0, so x is empty. */
 Test(conv_hostile, axes_of_an_empty_x)
 {
     static const struct {
@@ -334,14 +335,15 @@ Test(conv_hostile, axes_of_an_empty_x)
     }
 }
 
-/* A number of any size: small, near a power of two, or any 64 bits. `most` of 8 are small. */
+/* Returns a number of any size: small, near a power of two, or any 64 bits. Out of 8 numbers,
+ * `most` are small. */
 static int64_t draw(uint64_t *random, size_t small, int64_t least)
 {
     if (qk_test_random_below(random, 8) < small)
         return least + (int64_t)qk_test_random_below(random, 4);
     if (qk_test_random_below(random, 8) == 0)
         return (int64_t)qk_test_random(random);
-    /* Mostly within bounds, where the planning code sees it. */
+    /* Mostly within bounds, so that the planning code sees the number. */
     const size_t bits = qk_test_random_below(random, 4) == 0 ? 31 + qk_test_random_below(random, 33)
                                                              : qk_test_random_below(random, 32);
     const uint64_t power = UINT64_C(1) << bits;
@@ -365,7 +367,7 @@ Test(conv_hostile, numbers_over_64_bits)
             test.dilation[i] = draw(&random, small, 1);
             test.pads[i] = draw(&random, small, 0);
             test.pads[2 + i] = draw(&random, small, 0);
-            /* Often the window fits, and y is small. */
+            /* Often a window fits and y is small. */
             const int64_t span = (test.kernel[i] - 1) * (test.dilation[i] % (INT64_C(1) << 40));
             if (qk_test_random_below(&random, 2) == 0 && span > 0 && span < INT64_C(1) << 31)
                 test.pads[i] = span;

@@ -1,5 +1,5 @@
-/* Convolutions that are cut for machines that are not there, byte for byte. The kernels are those
- * of this CPU; caches, speeds and what is chosen of them are another's. */
+/* Convolutions that are planned for other machines, byte for byte. The kernels are those of this
+ * CPU. The caches, the speeds and what is chosen from them are those of another machine. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 
 static struct qk_test_gemms gemms;
 
-/* The choice for a machine of this CPU's kernels, but with so large caches, and sgemm so many times
- * as fast as any integers. */
+/* Chooses for a machine with this CPU's kernels, larger caches, and an sgemm that is faster than
+ * any integer product by a given factor. */
 static void choose_for(struct qk_kernels *kernels, const char *gemm, size_t l1_bytes,
                        size_t l2_bytes, double sgemm_times)
 {
@@ -66,7 +66,7 @@ static void check_random(uint64_t seed, size_t wanted)
     }
 }
 
-/* So deep that K has parts where caches are small. */
+/* Sums are so deep that K is cut into parts if caches are small. */
 static void check_deep(int64_t channels, int64_t columns)
 {
     struct conv_case test = {
@@ -109,7 +109,7 @@ Test(conv_machines, large_caches)
     check_deep(1501, 5);
 }
 
-/* Floats multiply what is large, integers what is small or depthwise. */
+/* Floats multiply large convolutions. Integers multiply small and depthwise ones. */
 Test(conv_machines, floats_are_faster)
 {
     static const double times[] = {1.3, 2, 10, 1000};
@@ -128,7 +128,7 @@ static void *allocate(void *context, size_t bytes)
     return aligned_alloc(64, (bytes + 63) / 64 * 64);
 }
 
-/* The backend that a convolution with these weights gets. */
+/* Returns the backend that a convolution with these weights gets. */
 static const struct qk_conv_backend *backend_for(const struct qk_kernels *kernels, const uint8_t *w,
                                                  size_t channels)
 {
@@ -162,8 +162,7 @@ static const struct qk_conv_backend *backend_for(const struct qk_kernels *kernel
     return conv.backend;
 }
 
-/* AVX2 multiplies bytes only where most weights are so small that no sum of two products saturates.
- */
+/* AVX2 multiplies bytes only if most weights are so small that no sum of two products saturates. */
 Test(conv_machines, wide_weights_take_words)
 {
     enum { CHANNELS = 64, COUNT = CHANNELS * CHANNELS * 3 };
@@ -178,7 +177,7 @@ Test(conv_machines, wide_weights_take_words)
     for (size_t i = 0; i < COUNT; i++)
         w[i] = (uint8_t)(qk_test_random_below(&state, 128) - 64);
     cr_expect_eq(backend_for(kernels, w, CHANNELS), bytes);
-    for (size_t i = 0; i < COUNT; i += 1000) /* of 256 slabs, 10 */
+    for (size_t i = 0; i < COUNT; i += 1000) /* 10 of 256 slabs */
         w[i] = w[i + 3] = 127;
     cr_expect_eq(backend_for(kernels, w, CHANNELS), bytes);
     for (size_t i = 0; i < COUNT; i++)

@@ -1,4 +1,4 @@
-/* What onnx.QLinearConv refuses, what it accepts at the edge, and what it does without memory. */
+/* What onnx.QLinearConv refuses, what it accepts at the limits, and what it does without memory. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "tests/support/kernels/conv_case.h"
 #include "tests/support/kernels/qk_test.h"
 
-/* A plain 2-D call that works: x [1,4,5,5], w [6,2,3,3], group 2. Tests bend it. */
+/* Returns a plain 2-D case that works: x [1,4,5,5], w [6,2,3,3], group 2. Tests modify it. */
 static struct conv_case plain_case(void)
 {
     struct conv_case test = {
@@ -38,7 +38,7 @@ static void refuse_ints(const char *name, const char *field, size_t count, const
     conv_case_deinit(&test);
 }
 
-/* A list's length, and the list. */
+/* The length of a list, and the list. */
 #define INTS(...)                                                   \
     sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]) \
     {                                                               \
@@ -119,7 +119,7 @@ Test(conv_rules, group)
         qk_test_expect_refusal(&test.call, "group");
         conv_case_deinit(&test);
     }
-    /* Divides M, but x has not the channels. */
+    /* The group divides M, but x has another number of channels. */
     struct conv_case test = plain_case();
     cr_assert(conv_case_make(&test));
     qk_test_call_int(&test.call, "group", 3);
@@ -154,7 +154,7 @@ Test(conv_rules, auto_pad_excludes_pads)
 
 /* ---- Shapes and types of the inputs ------------------------------------------------------ */
 
-/* Replaces one input's shape; `data` holds enough for all of them. */
+/* Replaces one input's shape. `data` is large enough for each shape. */
 static void refuse_shape(const char *input, uint32_t rank, const size_t *dims, const char *field)
 {
     static const uint8_t data[1024];
@@ -172,7 +172,7 @@ Test(conv_rules, scalars_have_one_element)
     for (size_t i = 0; i < 4; i++) {
         refuse_shape(names[i], 1, (size_t[]){2}, names[i]);
         refuse_shape(names[i], 1, (size_t[]){0}, names[i]);
-        refuse_shape(names[i], 1, (size_t[]){6}, names[i]); /* M, which only w has */
+        refuse_shape(names[i], 1, (size_t[]){6}, names[i]); /* M, which only w gives */
         refuse_shape(names[i], 2, (size_t[]){1, 1}, names[i]);
     }
 }
@@ -255,7 +255,7 @@ Test(conv_rules, zero_points_have_their_tensors_type)
 
 /* ---- The edge of what is accepted -------------------------------------------------------- */
 
-/* With every backend, all of which must give the same bytes. */
+/* Runs the call with every backend. All must give the same bytes. */
 static void run(const struct qk_call *call, struct qk_test_result *result)
 {
     struct qk_test_gemms gemms;
@@ -296,8 +296,8 @@ Test(conv_rules, empty_auto_pad_is_notset)
     check(&test);
 }
 
-/* A kernel of 2 with dilation 3 spans 4: SAME needs 3 more than x has, the odd one behind it or
- * before it. ONNX Runtime refuses this, ONNX defines it. */
+/* A kernel of 2 with dilation 3 spans 4. SAME needs 3 more elements than x has, the odd one at the
+ * end or at the beginning. ONNX Runtime refuses this, but ONNX defines it. */
 Test(conv_rules, same_pads_of_a_dilated_kernel)
 {
     for (int lower = 0; lower < 2; lower++) {
@@ -328,14 +328,14 @@ Test(conv_rules, same_pads_of_a_dilated_kernel)
 
 Test(conv_rules, nothing_in)
 {
-    struct conv_case test = plain_case(); /* all windows in padding */
+    struct conv_case test = plain_case(); /* all windows read padding only */
     test.naive.in[1] = 0;
     test.naive.pad_begin[1] = 2;
     test.naive.pad_end[1] = 1;
     cr_assert(conv_case_make(&test));
     check(&test);
 
-    test = plain_case(); /* no terms: y is the bias */
+    test = plain_case(); /* sums without terms: y is the bias */
     test.naive.channels = 0;
     cr_assert(conv_case_make(&test));
     test.call.inputs[0].data = NULL;
@@ -377,7 +377,7 @@ Test(conv_rules, huge_strides)
     conv_case_deinit(&test);
 }
 
-/* The largest pads and dilations: the windows' taps lie far apart, one of them on x. */
+/* The largest pads and dilations. The taps of a window lie far apart, and one of them reads x. */
 Test(conv_rules, huge_pads_and_dilations)
 {
     struct conv_case test = plain_case();
@@ -390,7 +390,7 @@ Test(conv_rules, huge_pads_and_dilations)
     qk_test_call_ints(&test.call, "dilations", dilations, 2);
     run(&test.call, &result);
     cr_assert_eq(result.plan.output_bytes[0], 6);
-    for (size_t m = 0; m < 6; m++) { /* the middle tap sees x[0] of each channel */
+    for (size_t m = 0; m < 6; m++) { /* the middle tap reads x[0] of each channel */
         size_t first = m / 3 * 2;
         int32_t sum = test.bias[m];
         for (size_t c = 0; c < 2; c++)
@@ -403,7 +403,8 @@ Test(conv_rules, huge_pads_and_dilations)
     conv_case_deinit(&test);
 }
 
-/* The same for rows alone; columns lie as usual, so that planes are seen shifted. */
+/* Like huge_pads_and_dilations, for rows only. Columns are ordinary, so planes are read as they
+ * are, shifted. */
 Test(conv_rules, huge_pads_and_dilations_of_rows)
 {
     struct conv_case test = plain_case();
@@ -415,15 +416,15 @@ Test(conv_rules, huge_pads_and_dilations_of_rows)
     check(&test);
 }
 
-/* An allocator with a small budget, as the server's. */
+/* Allocates from a small budget, like the server. */
 static void *allocate_little(void *context, size_t bytes)
 {
     struct qk_memory face = qk_test_memory_face(context);
     return bytes > (1 << 20) ? NULL : face.alloc(face.context, bytes);
 }
 
-/* w of shape [2^50, 0, 1, 1] holds nothing: no loop may count its channels before memory was asked
- * for them. A time limit of its own, for it would run for weeks. */
+/* w of shape [2^50, 0, 1, 1] is empty, so no loop may count its channels before memory was
+ * allocated for them. Such a loop would run for weeks, so the test has its own time limit. */
 Test(conv_rules, channels_without_weights, .timeout = 10)
 {
     struct conv_case test = plain_case();
@@ -448,7 +449,7 @@ Test(conv_rules, channels_without_weights, .timeout = 10)
     conv_case_deinit(&test);
 }
 
-/* The axes of an empty x multiply to 2^60, and the second window begins there. */
+/* The axes of an empty x have the product 2^60, and the second window begins there. */
 Test(conv_rules, empty_lines_far_apart)
 {
     struct conv_case test = plain_case();
@@ -464,7 +465,7 @@ Test(conv_rules, empty_lines_far_apart)
     qk_test_call_ints(&test.call, "pads", pads, 6);
     run(&test.call, &result);
     cr_assert_eq(result.plan.output_bytes[0], 12);
-    for (size_t i = 0; i < 12; i++) { /* two windows, all of them padding: y is the bias */
+    for (size_t i = 0; i < 12; i++) { /* two windows that read only padding: y is the bias */
         int32_t bias = test.bias[i / 2];
         cr_expect_eq(((uint8_t *)result.output)[i], bias < 0 ? 0 : bias > 255 ? 255 : bias);
     }
@@ -481,7 +482,7 @@ static void plan_within_bounds(const struct qk_kernels *kernels, const struct qk
     struct qk_error error;
     qk_test_memory_init(&memory, SIZE_MAX);
     struct qk_memory face = qk_test_memory_face(&memory);
-    /* Not packed: no plan depends on what a constant's elements are. */
+    /* The instance is not packed, because plans do not depend on the elements of constants. */
     cr_assert_eq(qk_prepare(kernels, call, face, &instance, &error), QK_OK, "%s", error.text);
     cr_assert_eq(qk_plan(instance, call->inputs, face, &plan, &error), QK_OK, "%s", error.text);
     cr_expect_eq(plan.output_bytes[0], output_bytes);
@@ -489,7 +490,7 @@ static void plan_within_bounds(const struct qk_kernels *kernels, const struct qk
     qk_test_memory_deinit(&memory);
 }
 
-/* An output of 2^60 elements is planned without a thought for its size: the caller refuses it. */
+/* An output of 2^60 elements is planned like any other. The caller refuses it. */
 Test(conv_rules, huge_outputs_are_planned)
 {
     struct conv_case test = plain_case();
@@ -505,7 +506,8 @@ Test(conv_rules, huge_outputs_are_planned)
     conv_case_deinit(&test);
 }
 
-/* Every power of two of channels and lengths: whatever the shapes, a worker's memory is bounded. */
+/* Tries every power of two of channels and lengths. A worker's memory must be bounded for all
+ * shapes. */
 Test(conv_rules, workspaces_are_bounded)
 {
     struct qk_test_gemms gemms;
@@ -532,7 +534,7 @@ Test(conv_rules, workspaces_are_bounded)
     qk_test_gemms_deinit(&gemms);
 }
 
-/* A plan may get another x than create did; it must still be of the right type and shape. */
+/* A plan may get another x than create did, but of the right type and shape. */
 Test(conv_rules, plan_checks_its_own_x)
 {
     struct conv_case test = plain_case();
@@ -564,7 +566,7 @@ Test(conv_rules, every_allocation_may_fail)
         test.w_zero_point_per_channel = true;
         cr_assert(conv_case_make(&test));
         for (size_t i = 0; i < gemms.count; i++)
-            /* instance, weights, bias, multipliers, plan, and what else a backend has */
+            /* instance, weights, bias, multipliers, plan, and more for some backends */
             cr_expect_geq(qk_test_fail_allocations(gemms.kernels[i], &test.call), 5);
         conv_case_deinit(&test);
     }

@@ -1,4 +1,5 @@
-/* onnx.QLinearConv: sums of any depth are exact modulo 2^32, and rounding is to the letter. */
+/* onnx.QLinearConv: sums of any depth must be exact modulo 2^32, and rounding must follow the
+ * definition exactly. */
 #include "tests/support/kernels/conv_run.h"
 
 #include <criterion/criterion.h>
@@ -20,7 +21,8 @@ TestSuite(conv_sums, .init = setup, .fini = teardown);
 
 /* ---- Exact sums -------------------------------------------------------------------------- */
 
-/* Sums of `depth` terms, for three channels and more positions than a vector has. */
+/* Returns a case with sums of `depth` terms, three channels, and more positions than a vector
+ * has. */
 static struct conv_case deep_case(int64_t depth, int types)
 {
     return (struct conv_case){
@@ -44,7 +46,8 @@ static struct conv_case deep_case(int64_t depth, int types)
     };
 }
 
-/* Makes the last term odd, so that a sum beyond 2^24 cannot pass as a multiple of two. */
+/* Makes the last term odd, so that a sum above 2^24 cannot be rounded unnoticed to a multiple of
+ * two. */
 static void make_odd(struct conv_case *test)
 {
     const struct naive_conv *naive = &test->naive;
@@ -57,7 +60,7 @@ static void make_odd(struct conv_case *test)
     }
 }
 
-/* Makes the sum itself visible: the bias takes all but its low bits away. */
+/* Makes the sum itself visible, because the bias cancels all but its low bits. */
 static void check_low_bits(struct conv_case *test)
 {
     char text[512];
@@ -83,7 +86,7 @@ static void check_low_bits(struct conv_case *test)
     conv_case_deinit(test);
 }
 
-/* All corners of x and w, for depths around a block's. */
+/* Checks all extremes of x and w, for depths around that of a block. */
 static void check_corners(int64_t depth_first, int types, int32_t x_zero_point,
                           int32_t w_zero_point)
 {
@@ -99,14 +102,14 @@ static void check_corners(int64_t depth_first, int types, int32_t x_zero_point,
     }
 }
 
-/* 1024 * -128 * -128 is 2^24: the last sum that a float must hold. */
+/* 1024 * -128 * -128 is 2^24, the largest sum that a float must hold. */
 Test(conv_sums, boundary_of_exactness)
 {
     check_corners(1023, 7, 0, 0);
     check_corners(1023, 0, 128, 128);
 }
 
-/* 514 * 128 * 255 is the last one below 2^24 for weights up to 255 from their zero point. */
+/* 514 * 128 * 255 is the largest sum below 2^24 for weights up to 255 from their zero point. */
 Test(conv_sums, boundary_with_far_zero_points)
 {
     for (int zero_points = 0; zero_points < 4; zero_points++) {
@@ -129,7 +132,7 @@ Test(conv_sums, deep_sums)
 
 Test(conv_sums, sums_that_wrap)
 {
-    /* 33026 * 255 * 255 > 2^31; 66052 of them > 2^32. */
+    /* 33026 * 255 * 255 > 2^31, and 66052 * 255 * 255 > 2^32. */
     static const int64_t depths[] = {33025, 33026, 33027, 40000, 66100};
     for (size_t i = 0; i < sizeof(depths) / sizeof(depths[0]); i++) {
         for (int types = 0; types < 8; types++) {
@@ -144,7 +147,7 @@ Test(conv_sums, sums_that_wrap)
 
 /* ---- Scales and rounding ----------------------------------------------------------------- */
 
-/* x of 0..255 less 128, times 1 for each of two channels. */
+/* Returns a case with x of 0..255 minus 128, times 1 for each of two channels. */
 static struct conv_case ramp_case(int types)
 {
     return (struct conv_case){
@@ -226,7 +229,7 @@ Test(conv_sums, scales_of_every_kind)
         test.w_scale_all = scales[i / count % count];
         test.naive.y_scale = scales[i / count / count];
         test.naive.y_zero_point = test.naive.y_signed ? -3 : 3;
-        /* Each pair of scales comes, and of the triples a third. */
+        /* Tries each pair of scales, and a third of the triples. */
         if ((i + i / count + i / count / count) % 3 == 0 && qk_test_runs(i))
             check_ramp(&test);
     }
@@ -234,7 +237,7 @@ Test(conv_sums, scales_of_every_kind)
 
 Test(conv_sums, sums_beyond_a_float_round_once)
 {
-    /* Sums near 2^24 and 2^30 lose bits in fl32(acc); the bias makes them. */
+    /* Sums near 2^24 and 2^30 lose bits in fl32(acc). The bias makes these sums. */
     for (int shift = 24; shift < 31; shift++) {
         struct conv_case test = ramp_case(4);
         char text[512];

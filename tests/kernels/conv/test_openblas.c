@@ -1,4 +1,4 @@
-/* The choice of OpenBLAS' core, and its sgemm. */
+/* The choice of OpenBLAS's core, and its sgemm. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ Test(openblas, core_that_the_cpu_lacks_is_replaced)
     expect_core(AVX | AMD, "Zen", "Sandybridge");
     expect_core(SSE42, "Sandybridge", "Nehalem");
     expect_core(0, "Haswell", NULL);
-    /* BF16, AMX and FMA4 are not told by the flags. */
+    /* The flags do not show BF16, AMX and FMA4. */
     expect_core(AVX512, "Cooperlake", "SkylakeX");
     expect_core(AVX512, "SapphireRapids", "SkylakeX");
     expect_core(AVX2, "Bulldozer", "Haswell");
@@ -70,7 +70,7 @@ Test(openblas, core_of_an_unknown_name)
     expect_core(AVX512, "Nonsense", "SkylakeX");
     expect_core(AVX512, "", "SkylakeX");
     expect_core(AVX2, "Haswell ", "Haswell");
-    /* Neither an x86-64 nor an AArch64: it may be one of that machine's cores. */
+    /* The CPU is neither an x86-64 nor an AArch64, so the core may be one of that machine's. */
     expect_core(0, "POWER9", "POWER9");
 }
 
@@ -82,13 +82,13 @@ Test(openblas, core_of_an_arm)
     expect_core(QK_CPU_NEON, "CORTEXA57", "CORTEXA57");
     expect_core(armv82, "NEOVERSEN1", "NEOVERSEN1");
     expect_core(QK_CPU_NEON, "NEOVERSEN1", NULL);
-    expect_core(armv82 | QK_CPU_I8MM, "NEOVERSEV1", NULL); /* SVE is not told by the flags */
+    expect_core(armv82 | QK_CPU_I8MM, "NEOVERSEV1", NULL); /* the flags do not show SVE */
     expect_core(armv82, "Haswell", NULL);
     expect_core(armv82, "Nonsense", NULL);
     expect_core(AVX2, "NEOVERSEN1", "Haswell");
 }
 
-/* Loads OpenBLAS with the core that the user named, and returns the core that it runs. */
+/* Loads OpenBLAS with the core that the user named. */
 static void load(struct qk_openblas *openblas, const char *wanted)
 {
     struct qk_error error;
@@ -99,7 +99,7 @@ static void load(struct qk_openblas *openblas, const char *wanted)
     cr_assert_eq(qk_openblas_init(openblas, qk_cpu_flags(), 1, &error), QK_OK, "%s", error.text);
 }
 
-/* Each of these has a process of its own: OpenBLAS chooses once. */
+/* Each call has its own process, because OpenBLAS chooses only once. */
 static void expect_loaded(const char *wanted)
 {
     struct qk_openblas openblas;
@@ -141,7 +141,7 @@ Test(openblas, openblas_does_not_see_an_unknown_core)
 
 Test(openblas, small_product_in_larger_matrices)
 {
-    /* 2x3 times 3x2; the 9s are beyond the leading dimensions' part. */
+    /* 2x3 times 3x2. The 9s are padding up to the leading dimensions. */
     static const float a[] = {1, 2, 3, 9, 4, 5, 6, 9};
     static const float b[] = {7, 8, 9, 9, 10, 9, 11, 12, 9};
     static const float expected[] = {58, 64, 5, 139, 154, 5};

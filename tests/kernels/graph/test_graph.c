@@ -1,5 +1,5 @@
-/* Graphs run: what comes out is what nodes give one by one, and intermediate values share memory
- * only where they may. */
+/* Runs graphs. Outputs must be those of the nodes run one by one, and intermediate values may share
+ * memory only if that is safe. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "tests/support/guarded.h"
 #include "tests/support/kernels/graph_case.h"
 
-/* With every backend that this CPU has. */
+/* Checks a graph with every backend that this CPU has. */
 static void check_all(const struct graph_case *made)
 {
     struct qk_test_gemms gemms;
@@ -28,7 +28,7 @@ Test(graph, a_single_node)
     graph_case_destroy(made);
 }
 
-/* Adds floats to floats over two convolutions, and returns the last value. */
+/* Adds a chain from floats to floats over two convolutions. Returns the last value. */
 static uint32_t add_chain(struct graph_case *made, uint32_t x)
 {
     x = graph_case_quantize(made, x, QK_UINT8);
@@ -116,7 +116,7 @@ Test(graph, values_that_nobody_reads)
     const uint32_t quantized =
         graph_case_quantize(made, graph_case_dequantize(made, x, QK_FP32), QK_UINT8);
     graph_case_conv(made, x, 90, QK_UINT8);
-    made->nodes[3].outputs[0] = QK_VALUE_NONE; /* and so nothing makes its value */
+    made->nodes[3].outputs[0] = QK_VALUE_NONE; /* so no node makes the value */
     graph_case_output(made, quantized);
     check_all(made);
     graph_case_destroy(made);
@@ -141,8 +141,9 @@ static size_t pick(struct graph_case *made, size_t limit)
     return qk_test_random_below(&made->random, limit);
 }
 
-/* Adds a node that fits to a value. One pick a statement, here and below: in which order a call's
- * arguments are evaluated is the compiler's choice, and another for another machine. */
+/* Adds a node that can read the value. Here and below, each statement draws one random number,
+ * because the compiler chooses the order in which a call's arguments are evaluated, and may choose
+ * another for another machine. */
 static uint32_t add_any(struct graph_case *made, uint32_t x)
 {
     static const enum qk_type codes[] = {QK_UINT8, QK_INT8,  QK_UINT8, QK_INT8,
@@ -170,7 +171,7 @@ static struct graph_case *make_random(uint64_t seed)
         graph_case_input(made, pick(made, 2) ? QK_FP32 : QK_UINT8, shape);
     }
     for (size_t i = 0; i < node_count; i++) {
-        /* Any value or, as often, one of the last few. */
+        /* Half of the time any value, otherwise one of the last few. */
         const size_t count = made->call.value_count;
         const size_t back = pick(made, pick(made, 2) && count > 4 ? 4 : count);
         const uint32_t value = add_any(made, (uint32_t)(count - 1 - back));
@@ -180,7 +181,7 @@ static struct graph_case *make_random(uint64_t seed)
     return made;
 }
 
-/* Runs a case on some kernels, and gives the plan to look at. */
+/* Runs a case on some kernels, and keeps the plan for checks. */
 struct run {
     struct qk_test_memory memory;
     const struct qk_graph *graph;
@@ -219,8 +220,9 @@ static bool is_output(const struct graph_case *made, uint32_t value)
     return false;
 }
 
-/* The most bytes of intermediate values that are alive at one node, where nodes are in order: no
- * scratch can be smaller. *sum is what they need where none shares a byte. */
+/* Returns the most bytes of intermediate values that are alive at one node, if nodes run in order.
+ * No scratch can be smaller. Sets *sum to the bytes of all values, which is the size without
+ * sharing. */
 static size_t count_live_bytes(const struct graph_case *made, size_t *sum)
 {
     size_t live[GRAPH_CASE_NODES_MAX] = {0};
@@ -269,7 +271,8 @@ Test(graph, random_graphs)
         graph_case_check(made, kernels);
         graph_case_destroy(made);
     }
-    /* How good the rule is: near to what there has to be, and far from a buffer for each. */
+    /* Checks that placement is good: near the lower bound, and far below a buffer for each
+     * value. */
     cr_expect_leq(all_bytes * 100, all_least * 102, "%zu, and at least %zu", all_bytes, all_least);
     cr_expect_leq(all_bytes * 2, all_sums, "%zu of %zu", all_bytes, all_sums);
     qk_kernels_destroy(kernels);
@@ -290,7 +293,7 @@ Test(graph, a_chain_needs_room_for_two)
     graph_case_destroy(made);
 }
 
-/* ---- What a graph says of itself ----------------------------------------------------------- */
+/* ---- What a graph reports of itself -------------------------------------------------------- */
 
 Test(graph, packed_bytes_are_what_the_memory_gave)
 {
@@ -349,7 +352,8 @@ Test(graph, names_as_many_kernels_as_it_may)
 
 /* ---- Packing, and what threads share ------------------------------------------------------- */
 
-/* Two convolutions whose weights are packed in several units, with small ones around them. */
+/* Makes a graph with two convolutions whose weights are packed in several units, and small nodes
+ * around them. */
 static struct graph_case *make_heavy(void)
 {
     struct graph_case *made = graph_case_create(13);
@@ -470,7 +474,7 @@ Test(graph, of_an_instance)
     cr_expect_str_eq(plan.kernel, plan.nodes[0].plan.kernel);
     graph_case_run(made, &plan, 1);
 
-    /* It says what the instance says. */
+    /* The graph must report the same error as the instance. */
     struct qk_error own;
     struct qk_plan single;
     call.inputs[0].rank = 3;

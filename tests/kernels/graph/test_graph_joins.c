@@ -1,5 +1,5 @@
-/* Graphs of nodes that read two values and make two, as no operator does yet: with one of this
- * test's own. */
+/* Graphs of nodes that read two values and make two. No operator does that yet, so the test has its
+ * own operator. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 enum { A, B };
 
-/* Where b is absent, it is a. */
+/* If b is absent, a takes its place. */
 struct sizes {
     size_t a, b;
 };
@@ -28,7 +28,8 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     return QK_OK;
 }
 
-/* long[i] = a[i] + 3 b[i] + 1, where what ends begins again, and short[i] = a[i] ^ b[i]. */
+/* Computes long[i] = a[i] + 3 b[i] + 1, where the shorter operand repeats, and short[i] = a[i] ^
+ * b[i]. */
 static void mix(const struct sizes *sizes, const uint8_t *a, const uint8_t *b, uint8_t *longer,
                 uint8_t *shorter)
 {
@@ -92,7 +93,7 @@ static const struct qk_operator mix_operator = {
     .code = &code,
 };
 
-/* ---- Random graphs of it ------------------------------------------------------------------- */
+/* ---- Random graphs of test.Mix ------------------------------------------------------------- */
 
 enum { NODES_MAX = 24, INPUTS_MAX = 6, SIZE_LIMIT = 3000, VALUES_MAX = 2 * NODES_MAX + INPUTS_MAX };
 
@@ -100,7 +101,7 @@ struct mixed {
     struct qk_graph_call call;
     struct qk_node nodes[NODES_MAX];
     size_t sizes[VALUES_MAX];
-    uint8_t *data[VALUES_MAX]; /* what each value has to be */
+    uint8_t *data[VALUES_MAX]; /* the expected contents of each value */
     uint64_t random;
 };
 
@@ -125,7 +126,7 @@ static void add_input(struct mixed *mixed)
     mixed->call.inputs[mixed->call.input_count++] = (struct qk_graph_input){value, QK_UINT8};
 }
 
-/* Reads any two values or, now and then, one of them alone; some results are unwanted. */
+/* Adds a node that reads any two values or, sometimes, only one. Some results are unused. */
 static void add_node(struct mixed *mixed)
 {
     struct qk_node *node = &mixed->nodes[mixed->call.node_count++];

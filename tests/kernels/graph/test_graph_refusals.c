@@ -1,5 +1,5 @@
-/* Graphs that are refused: the text names the node, the field, the rule and what came. And memory
- * that runs out, and sizes that no memory has. */
+/* Graphs that are refused. The text must name the node, the field, the rule and the actual value.
+ * Also tests memory that runs out, and sizes that no memory has. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static struct graph_case *make_chain(void)
     return made;
 }
 
-/* What qk_graph_prepare says. */
+/* Checks the error text of qk_graph_prepare. */
 static void expect_refused(struct graph_case *made, const char *text)
 {
     struct qk_test_memory memory;
@@ -41,7 +41,7 @@ static void expect_count(size_t *count, struct graph_case *made, size_t value, c
     struct qk_graph *graph;
     struct qk_error error;
     *count = value;
-    qk_test_memory_init(&memory, 0); /* none is asked for */
+    qk_test_memory_init(&memory, 0); /* no memory may be allocated */
     cr_expect_eq(
         qk_graph_prepare(made->scalar, &made->call, qk_test_memory_face(&memory), &graph, &error),
         QK_INVALID);
@@ -282,7 +282,7 @@ Test(graph_refusals, a_long_name_is_cut)
 
 /* ---- Plans --------------------------------------------------------------------------------- */
 
-/* What qk_graph_plan says to x of this type and shape. */
+/* Checks the error text of qk_graph_plan for an x of this type and shape. */
 static void expect_plan_refused(const struct graph_case *made, const struct qk_tensor *x,
                                 const char *text)
 {
@@ -319,7 +319,7 @@ Test(graph_refusals, shapes_that_a_node_does_not_take)
     graph_case_destroy(made);
 }
 
-/* Nothing of a tensor is there when a plan is made, so its size is free to be absurd. */
+/* Plans are made without data, so a tensor may have any size. */
 Test(graph_refusals, intermediate_values_beyond_all_memory)
 {
     struct graph_case *made = graph_case_create(1);

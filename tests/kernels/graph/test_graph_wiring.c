@@ -1,5 +1,5 @@
-/* Graphs wired at random: each is refused, or is sound and computes what its nodes give one by one.
- * All nodes fit to each other, so that the wires alone decide. */
+/* Graphs with random wires. Each graph must be refused, or must compute the results of its nodes
+ * run one by one. Every node can read every value, so only the wires decide. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 enum { ROUNDS = 5000, NODES_MAX = 6 };
 
-/* What makes a value: a node, an input, nothing, or more than one of them. */
+/* What makes a value: the index of a node, an input, nothing, or several of these. */
 enum { INPUT = -1, NOTHING = -2, SEVERAL = -3 };
 
 struct makers {
@@ -24,7 +24,8 @@ static void add_maker(struct makers *makers, const struct qk_graph_call *call, u
         makers->of[value] = makers->of[value] == NOTHING ? maker : SEVERAL;
 }
 
-/* Whether the value of a node can be computed, by going back at most `depth` nodes. */
+/* Returns true if the value of a node can be computed from inputs by going back at most `depth`
+ * nodes. */
 static bool reaches_input(const struct qk_graph_call *call, const struct makers *makers,
                           size_t node, size_t depth)
 {
@@ -35,7 +36,7 @@ static bool reaches_input(const struct qk_graph_call *call, const struct makers 
     return maker == INPUT || (maker >= 0 && reaches_input(call, makers, (size_t)maker, depth - 1));
 }
 
-/* What qk.h says of a graph, in words of its own. */
+/* Checks the rules of qk.h for graphs, independently of kernels/. */
 static bool is_sound(const struct qk_graph_call *call, struct makers *makers)
 {
     bool sound = true;
@@ -59,7 +60,7 @@ static bool is_sound(const struct qk_graph_call *call, struct makers *makers)
     return sound;
 }
 
-/* One of the values or, seldom, a number that is none. */
+/* Returns one of the values or, rarely, a number that is no value. */
 static uint32_t pick(const struct graph_case *made, uint64_t *random)
 {
     const size_t value = qk_test_random_below(random, made->call.value_count * 8 + 2);
@@ -80,7 +81,7 @@ static void wire(struct graph_case *made, uint64_t *random)
         made->call.outputs[i] = pick(made, random);
 }
 
-/* What the values have to be now. */
+/* Computes the expected values of the new wiring. */
 static void compute(struct graph_case *made, const struct makers *makers, uint32_t value)
 {
     const struct qk_node *node = &made->nodes[makers->of[value]];

@@ -43,11 +43,11 @@ static void random_channels(struct naive_conv *naive, uint64_t *state)
     int64_t channels = between(state, one_in(state, 40) ? 0 : 1, 6);
     int64_t out_channels = between(state, one_in(state, 40) ? 0 : 1, 6);
     if (one_in(state, 4))
-        channels = 1; /* depthwise, where there are groups */
+        channels = 1; /* depthwise if there are groups */
     else if (one_in(state, 5))
-        channels = between(state, 7, 150); /* more than a step has */
+        channels = between(state, 7, 150); /* more than a step holds */
     if (one_in(state, 5))
-        out_channels = between(state, 7, 80); /* more than a panel has */
+        out_channels = between(state, 7, 80); /* more than a panel holds */
     naive->channels = channels * naive->group;
     naive->out_channels = out_channels * naive->group;
 }
@@ -58,7 +58,7 @@ void conv_case_random(struct conv_case *test, uint32_t spatial_rank, uint64_t se
     struct naive_conv *naive = &test->naive;
     uint64_t state = seed * 2 + 1;
     for (int i = 0; i < 8; i++)
-        qk_test_random(&state); /* neighbouring seeds drift apart */
+        qk_test_random(&state); /* so that neighbouring seeds give different numbers */
     *test = (struct conv_case){.spatial_rank = spatial_rank};
     random_channels(naive, &state);
     naive->auto_pad = one_in(&state, 3) ? (enum naive_auto_pad)between(&state, 0, 3) : NAIVE_NOTSET;
@@ -89,7 +89,7 @@ void conv_case_random(struct conv_case *test, uint32_t spatial_rank, uint64_t se
 
 /* ---- Contents ---------------------------------------------------------------------------- */
 
-/* Without any alignment, so that a step beyond is seen. */
+/* Allocates exactly `bytes`, without alignment, so that an access beyond the end is seen. */
 static void *exact(size_t bytes)
 {
     return guarded_alloc(bytes, 1);

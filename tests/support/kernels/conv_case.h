@@ -1,26 +1,26 @@
-/* One QLinearConv for tests: its buffers, the call, and what must come out. */
+/* One QLinearConv for tests: its buffers, the call, and the expected output. */
 #ifndef TESTS_SUPPORT_KERNELS_CONV_CASE_H
 #define TESTS_SUPPORT_KERNELS_CONV_CASE_H
 
 #include "kernels/qk.h"
 #include "tests/support/kernels/naive_conv.h"
 
-/* SMALL: of 7 bits around the middle; MIXED: most of them SMALL, some RANDOM. */
+/* SMALL: values of 7 bits around the middle; MIXED: mostly SMALL, sometimes RANDOM. */
 enum conv_fill { CONV_FILL_RANDOM, CONV_FILL_MIN, CONV_FILL_MAX, CONV_FILL_SMALL, CONV_FILL_MIXED };
 
-/* Fill in `naive` up to auto_pad, the signs and the scales, and what follows it up to `seed`; then
- * conv_case_make does the rest. */
+/* The caller fills in `naive` up to auto_pad, the signs and scales of `naive`, and the members
+ * after `naive` up to `seed`. conv_case_make fills in the rest. */
 struct conv_case {
     struct naive_conv naive;
     uint32_t spatial_rank;
     bool w_scale_per_channel, w_zero_point_per_channel, with_bias;
     const int32_t *w_zero_point_all; /* NULL: random */
-    bool bare;                       /* leave out attributes that hold their defaults */
-    bool vectors;                    /* scalars have shape [1], not [] */
+    bool bare;                       /* leave out attributes with default values */
+    bool vectors;                    /* scalars have the shape [1] instead of [] */
     enum conv_fill x_fill, w_fill;
-    uint64_t seed; /* of the contents; not 0 */
+    uint64_t seed; /* seed of the contents; not 0 */
 
-    /* Made: */
+    /* Set by conv_case_make: */
     uint8_t *x, *w, *expected, x_zero_point, y_zero_point;
     uint8_t *w_zero_point_bytes;
     int32_t *w_zero_point, *bias;
@@ -30,17 +30,18 @@ struct conv_case {
     struct qk_call call;
 };
 
-/* A random geometry, types, zero points and scales; conv_case_make is still to be called. */
+/* Draws a random geometry, types, zero points and scales. The caller then calls conv_case_make. */
 void conv_case_random(struct conv_case *test, uint32_t spatial_rank, uint64_t seed);
 
-/* Makes contents and call. False: the geometry holds no window; then there is no `expected`. */
+/* Makes the contents and the call. Returns false if no window fits the geometry; then there is no
+ * `expected`. */
 bool conv_case_make(struct conv_case *test);
 void conv_case_deinit(struct conv_case *test);
 
 /* Computes test->expected by the naive convolution. */
 void conv_case_expect(struct conv_case *test);
 
-/* One line with all that is needed to see what the case is. */
+/* Returns one line that describes the case completely. */
 const char *conv_case_text(const struct conv_case *test, char text[512]);
 
 #endif

@@ -43,7 +43,7 @@ void conv_run_units(const struct conv_run *run, size_t begin, size_t end)
 
 void conv_run_check(struct conv_run *run, const struct conv_case *test, const char *text)
 {
-    /* An assertion takes longer than what it asserts: there is one, of the byte that differs. */
+    /* An assertion is slow, so there is only one, for the byte that differs. */
     if (test->y_bytes > 0 && memcmp(run->output, test->expected, test->y_bytes) != 0)
         for (size_t i = 0; i < test->y_bytes; i++)
             cr_assert_eq(run->output[i], test->expected[i], "y[%zu] is %d, expected %d: %s", i,

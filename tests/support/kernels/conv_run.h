@@ -5,32 +5,32 @@
 #include "tests/support/kernels/conv_case.h"
 #include "tests/support/kernels/qk_test.h"
 
-/* A planned case and its output. `text`, here and below, says in failures which case it is. */
+/* A planned case and its output. Here and below, `text` identifies the case in failures. */
 struct conv_run {
     struct qk_test_memory memory;
-    const struct qk_call *call; /* the case's */
+    const struct qk_call *call; /* the call of the case */
     struct qk_plan plan;
     uint8_t *output;
 };
 
-/* Creates and plans; checks shape, type and sizes. */
+/* Creates and plans the case. Checks shape, type and sizes. */
 void conv_run_init(struct conv_run *run, const struct qk_kernels *kernels,
                    const struct conv_case *test, const char *text);
 
-/* Runs units [begin, end) in a workspace of their own. */
+/* Runs units [begin, end) in their own workspace. */
 void conv_run_units(const struct conv_run *run, size_t begin, size_t end);
 
-/* Checks the output against test->expected, and frees. */
+/* Checks the output against test->expected, and frees the run. */
 void conv_run_check(struct conv_run *run, const struct conv_case *test, const char *text);
 
-/* All of it with every backend, for a case that conv_case_make has made. */
+/* Creates, runs and checks a case with every backend. The caller has called conv_case_make. */
 void conv_case_check_made(const struct qk_test_gemms *gemms, struct conv_case *test,
                           const char *text);
 
 /* Makes, checks and frees a case. */
 void conv_case_check(const struct qk_test_gemms *gemms, struct conv_case *test);
 
-/* The backend whose depthwise kernel that of this name has. */
+/* Returns the name of the backend whose depthwise kernel the backend `gemm` uses. */
 const char *conv_depthwise_of(const char *gemm);
 
 #endif

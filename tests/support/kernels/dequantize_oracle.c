@@ -7,7 +7,7 @@
 
 /* ---- Elements ---------------------------------------------------------------------------- */
 
-/* What the facts say of each type, once more, and not in the kernels' way. */
+/* The parameters of each type, stated again, independently of the kernels. */
 static const struct {
     unsigned bits;
     bool is_signed;
@@ -41,7 +41,7 @@ size_t dequantize_bytes(enum qk_type type, size_t count)
     return (count * formats[type].bits + 7) / 8;
 }
 
-/* Bit by bit. */
+/* Reads an element bit by bit. */
 static uint64_t code_of(enum qk_type type, const uint8_t *data, size_t index)
 {
     uint64_t code = 0;
@@ -109,7 +109,8 @@ bool dequantize_same(float a, float b)
     return (isnan(a) && isnan(b)) || memcmp(&a, &b, sizeof(a)) == 0;
 }
 
-/* In whole steps of the type, of which rint() takes the nearest, the even one of two. */
+/* Divides the value into steps of the type. rint() takes the nearest whole step, the even one at a
+ * tie. */
 double dequantize_rounded(enum qk_type type, double value)
 {
     const int precision = formats[type].mantissa_bits + 1;
@@ -178,13 +179,13 @@ void dequantize_repeat(uint8_t *data, size_t period, size_t bytes)
 
 void dequantize_random_elements(uint64_t *random, enum qk_type type, uint8_t *data, size_t count)
 {
-    /* Random numbers take longer than a kernel: large tensors repeat theirs. A prime, so that a
-     * vector does not get the same elements again. */
+    /* Making random numbers takes longer than a kernel, so large tensors repeat theirs. The period
+     * is a prime, so that a vector does not get the same elements again. */
     enum { PERIOD = 1000003 };
     const size_t kind = qk_test_random_below(random, 4);
     const uint32_t smallest = formats[type].is_signed ? UINT32_C(1) << (formats[type].bits - 1) : 0;
     const uint32_t extreme = kind == 0 ? smallest : ~smallest;
-    const size_t bytes = dequantize_bytes(type, count); /* pad bits as well */
+    const size_t bytes = dequantize_bytes(type, count); /* also random pad bits */
     for (size_t i = 0; i < bytes && i < PERIOD; i++)
         data[i] = (uint8_t)(qk_test_random(random) >> 40);
     dequantize_repeat(data, PERIOD, bytes);

@@ -1,45 +1,46 @@
-/* Elements, roundings and dequantization by other ways than kernels/ goes, and random operands. */
+/* An oracle: elements, rounding and dequantization, computed in other ways than in kernels/. Also
+ * makes random operands. */
 #ifndef TESTS_SUPPORT_KERNELS_DEQUANTIZE_ORACLE_H
 #define TESTS_SUPPORT_KERNELS_DEQUANTIZE_ORACLE_H
 
 #include "kernels/qk.h"
 
-/* Bytes of `count` packed elements. */
+/* Returns the size of `count` packed elements in bytes. */
 size_t dequantize_bytes(enum qk_type type, size_t count);
 
-/* Element `index` of unaligned `data`, of an integer type. */
+/* Returns element `index` of unaligned `data`, of an integer type. */
 int64_t dequantize_element(enum qk_type type, const uint8_t *data, size_t index);
 
-/* The same, of any type: a double holds them all. */
+/* Returns element `index`, of any type. A double holds every value exactly. */
 double dequantize_value(enum qk_type type, const uint8_t *data, size_t index);
 
-/* (x - zero_point) * scale: the difference brought into range in 64 bits, and a double, in which
- * the product of two floats is exact, rounded once. */
+/* Returns (x - zero_point) * scale. The difference is brought into range in 64 bits. The product of
+ * two floats is exact in a double, and is rounded once. */
 float dequantize_expected(int64_t x, int64_t zero_point, float scale);
 
-/* The product of two FP32s, one of them a double. */
+/* Returns the product of two FP32s, one of which is given as a double. */
 float dequantize_product(double value, float scale);
 
-/* The nearest value of FP32, FP16 or BF16, the even one of two. */
+/* Returns the nearest value of FP32, FP16 or BF16, the even one at a tie. */
 double dequantize_rounded(enum qk_type type, double value);
 
-/* The same bits, or both NaN. */
+/* Returns true if the bits are the same, or both are NaN. */
 bool dequantize_same(float a, float b);
 
-/* Whether element `index` of `y`, of type FP32, FP16 or BF16, is `expected`, rounded to it. A NaN
- * of FP16 or BF16 is a canonical one. */
+/* Returns true if element `index` of `y`, of type FP32, FP16 or BF16, is `expected`, rounded to
+ * that type. A NaN of FP16 or BF16 must be the canonical one. */
 bool dequantize_is(enum qk_type type, const void *y, size_t index, float expected);
 
-/* Any bits at all, half of the time those of a special value: zeros, subnormals, infinities, NaN.
- */
+/* Returns any bits, half of the time those of a special value: zeros, subnormals, infinities,
+ * NaN. */
 float dequantize_random_scale(uint64_t *random);
 
 int32_t dequantize_random_zero_point(uint64_t *random, enum qk_type type);
 
-/* Random elements, or all as small or as large as the type has. */
+/* Fills in random elements, or only the smallest or the largest value of the type. */
 void dequantize_random_elements(uint64_t *random, enum qk_type type, uint8_t *data, size_t count);
 
-/* Writes the first `period` of some bytes again and again behind them. */
+/* Repeats the first `period` bytes until the end of the data. */
 void dequantize_repeat(uint8_t *data, size_t period, size_t bytes);
 
 #endif

@@ -6,7 +6,7 @@ struct granularity granularity_random(uint64_t *random, size_t dims[GRANULARITY_
     made.rank = (uint32_t)qk_test_random_below(random, GRANULARITY_RANK_MAX + 1);
     for (uint32_t i = 0; i < made.rank; i++)
         dims[i] = qk_test_random_below(random, 20) ? 1 + qk_test_random_below(random, 6) : 0;
-    if (made.rank > 0 && qk_test_random_below(random, 2)) /* rows that kernels take */
+    if (made.rank > 0 && qk_test_random_below(random, 2)) /* rows of a length that kernels take */
         dims[made.rank - 1] = 1 + qk_test_random_below(random, 50);
     const uint32_t axis = (uint32_t)qk_test_random_below(random, made.rank + 1);
     made.axis = axis == made.rank ? WHOLE : axis;
@@ -36,7 +36,7 @@ void granularity_add(const struct granularity *granularity, struct qk_call *call
     const int64_t axis = granularity->axis;
     const int64_t from_behind = axis - granularity->rank;
     if (granularity->axis == WHOLE)
-        qk_test_call_int(call, "axis", 9); /* out of range, and not read */
+        qk_test_call_int(call, "axis", 9); /* out of range, but not read */
     else if (axis != 1 || qk_test_random_below(random, 2))
         qk_test_call_int(call, "axis", qk_test_random_below(random, 2) ? axis : from_behind);
     if (granularity->block > 0)

@@ -1,5 +1,5 @@
-/* Which elements of a tensor share a scale in ONNX's linear operators: all of them, those at one
- * index of an axis, or a block of these. For calls with random ones. */
+/* Describes which elements of a tensor share a scale in ONNX's linear operators: all of them, those
+ * at one index of an axis, or a block of an axis. Also makes calls with random granularities. */
 #ifndef TESTS_SUPPORT_KERNELS_GRANULARITY_H
 #define TESTS_SUPPORT_KERNELS_GRANULARITY_H
 
@@ -8,25 +8,26 @@
 #define WHOLE UINT32_MAX
 
 struct granularity {
-    uint32_t rank;      /* of the tensor */
-    const size_t *dims; /* of it, borrowed */
-    uint32_t axis;      /* from the front; WHOLE: one scale */
-    size_t block;       /* indices of the axis with one scale; 0: one index */
+    uint32_t rank;      /* rank of the tensor */
+    const size_t *dims; /* dims of the tensor, borrowed */
+    uint32_t axis;      /* the axis, counted from the front; WHOLE: one scale */
+    size_t block;       /* how many indices of the axis share a scale; 0: each has its own */
 };
 
 enum { GRANULARITY_RANK_MAX = 6 };
 
-/* Any, also of an empty tensor, whose dims become those of the granularity. */
+/* Returns any granularity, also for an empty tensor. The tensor's dims become those of the
+ * granularity. */
 struct granularity granularity_random(uint64_t *random, size_t dims[GRANULARITY_RANK_MAX]);
 
 /* Returns the scales' rank. One scale is [] or [1]. */
 uint32_t granularity_scale_shape(const struct granularity *granularity, uint64_t *random,
                                  size_t dims[QK_RANK_MAX]);
 
-/* The attributes axis and block_size, or none where the operator's default does. */
+/* Adds the attributes axis and block_size, unless the operator's defaults do. */
 void granularity_add(const struct granularity *granularity, struct qk_call *call, uint64_t *random);
 
-/* Which of the scales the flattened element has, by its coordinates. */
+/* Returns the index of the scale of a flattened element, computed from its coordinates. */
 size_t granularity_scale_index(const struct granularity *granularity, const size_t *scale_dims,
                                size_t element);
 

@@ -34,7 +34,7 @@ static void *take(struct graph_case *made, size_t bytes)
     return made->blocks[made->block_count++] = guarded_alloc(bytes, 64);
 }
 
-/* Random elements: floats of -100 to 100, of a few digits, so that none is NaN. */
+/* Fills in random elements. Floats are from -100 to 100 with few digits, so none is NaN. */
 static void fill(struct graph_case *made, struct qk_tensor *tensor)
 {
     size_t bytes;
@@ -92,8 +92,8 @@ static void give_float(struct graph_case *made, struct qk_call *call, const char
     *(float *)call->inputs[qk_test_input_index(call->op, name)].data = value;
 }
 
-/* Runs the call and makes a node of it. Its input 0 is value x, or that of the call where this is
- * QK_VALUE_NONE. */
+/* Runs the call and makes a node of it. The node's input 0 is value x, or the call's own input if x
+ * is QK_VALUE_NONE. */
 static uint32_t add_node(struct graph_case *made, struct qk_call *call, uint32_t x)
 {
     const size_t index = made->call.node_count++;
@@ -181,8 +181,8 @@ void graph_case_shuffle(struct graph_case *made)
 
 /* ---- Runs ---------------------------------------------------------------------------------- */
 
-/* The next of the pieces that `count` units fall into, where `done` of them are done: they begin
- * anywhere, and go round. */
+/* Returns the size of the next piece of `count` units, of which `done` are done. Pieces begin at
+ * any unit and wrap around. */
 static size_t take_piece(size_t count, size_t first, size_t done, size_t *begin, uint64_t *random)
 {
     *begin = (first + done) % count;
@@ -236,7 +236,8 @@ enum qk_status graph_case_plan(const struct graph_case *made, const struct qk_gr
     return qk_graph_plan(graph, inputs, memory, plan, error);
 }
 
-/* From any unit on, in pieces, each with a workspace of its own. */
+/* Runs all units of a node, beginning with any unit, in pieces that each have their own
+ * workspace. */
 static void run_node(const struct qk_graph_plan *plan, size_t node, const void *const *inputs,
                      void *const *outputs, void *scratch, uint64_t *random)
 {

@@ -1,5 +1,5 @@
-/* Graphs for tests. A node runs when it is added, alone, with the scalar kernels and into memory of
- * its own: so what every value of the graph has to be is known before there is a graph. */
+/* Graphs for tests. A node runs when it is added: alone, with the scalar kernels, and into its own
+ * memory. So the expected contents of every value are known before there is a graph. */
 #ifndef TESTS_SUPPORT_KERNELS_GRAPH_CASE_H
 #define TESTS_SUPPORT_KERNELS_GRAPH_CASE_H
 
@@ -10,10 +10,10 @@
 #define GRAPH_CASE_VALUES_MAX (GRAPH_CASE_NODES_MAX + QK_GRAPH_PORT_COUNT_MAX)
 
 struct graph_case {
-    struct qk_graph_call call; /* of the two arrays below */
+    struct qk_graph_call call; /* points at the two arrays below */
     struct qk_node nodes[GRAPH_CASE_NODES_MAX];
     const char *value_names[GRAPH_CASE_VALUES_MAX];
-    struct qk_tensor values[GRAPH_CASE_VALUES_MAX]; /* with what their data has to be */
+    struct qk_tensor values[GRAPH_CASE_VALUES_MAX]; /* with the expected data */
 
     /* Private. */
     struct qk_kernels *scalar;
@@ -23,28 +23,29 @@ struct graph_case {
     size_t block_count;
 };
 
-/* The seed is not 0. */
+/* Creates an empty graph. The seed is not 0. */
 struct graph_case *graph_case_create(uint64_t seed);
 void graph_case_destroy(struct graph_case *made);
 
-/* Each adds an input of the graph, or a node, "n0", "n1" and so on, with random constants; and
- * returns its value, "v0", "v1" and so on. The shape is "2,3,8,8". */
+/* Each function adds an input of the graph, or a node with random constants, and returns its value.
+ * Nodes are named "n0", "n1" and so on, values "v0", "v1" and so on. A shape is a text such as
+ * "2,3,8,8". */
 uint32_t graph_case_input(struct graph_case *made, enum qk_type type, const char *shape);
 uint32_t graph_case_quantize(struct graph_case *made, uint32_t x, enum qk_type y_type);
 uint32_t graph_case_dequantize(struct graph_case *made, uint32_t x, enum qk_type y_type);
-/* A dequantization whose input is fixed, with the type and the shape of another value. */
+/* Adds a dequantization whose input is fixed, with the type and shape of another value. */
 uint32_t graph_case_constant(struct graph_case *made, uint32_t like, enum qk_type y_type);
-/* 3 x 3, with padding that keeps the size of planes. */
+/* Adds a convolution of 3 x 3, with padding that keeps the size of planes. */
 uint32_t graph_case_conv(struct graph_case *made, uint32_t x, size_t out_channels,
                          enum qk_type y_type);
 
 void graph_case_output(struct graph_case *made, uint32_t value);
 
-/* Mixes the nodes' order. */
+/* Shuffles the nodes. */
 void graph_case_shuffle(struct graph_case *made);
 
-/* qk_graph_prepare and, unit by unit in a random order, qk_graph_pack. It lends copies of the call
- * and all constants, which are gone when it returns. */
+/* Calls qk_graph_prepare and then qk_graph_pack, unit by unit in a random order. Lends copies of
+ * the call and of all constants, and frees these copies before it returns. */
 enum qk_status graph_case_prepare(const struct graph_case *made, const struct qk_kernels *kernels,
                                   struct qk_memory memory, const struct qk_graph **graph,
                                   struct qk_error *error);
@@ -53,11 +54,11 @@ enum qk_status graph_case_plan(const struct graph_case *made, const struct qk_gr
                                struct qk_memory memory, struct qk_graph_plan *plan,
                                struct qk_error *error);
 
-/* Runs all nodes, each in pieces of random sizes in a random order, in memory with watched edges,
- * and fails the test unless all outputs are as they have to be. */
+/* Runs all nodes, each in pieces of random sizes in a random order, in memory with watched edges.
+ * Fails the test unless all outputs are as expected. */
 void graph_case_run(const struct graph_case *made, const struct qk_graph_plan *plan, uint64_t seed);
 
-/* All three. */
+/* Prepares, plans and runs the graph. */
 void graph_case_check(const struct graph_case *made, const struct qk_kernels *kernels);
 
 #endif

@@ -9,7 +9,7 @@ bool naive_conv_shape(struct naive_conv *conv)
         if (conv->auto_pad != NAIVE_NOTSET)
             conv->pad_begin[i] = conv->pad_end[i] = 0;
         if (conv->auto_pad == NAIVE_SAME_UPPER || conv->auto_pad == NAIVE_SAME_LOWER) {
-            /* One window for each stride that begins in x; pad until the last one fits. */
+            /* One window begins at each stride in x. Pad until the last window fits. */
             int64_t windows = 0;
             while (windows * conv->stride[i] < conv->in[i])
                 windows++;
@@ -54,7 +54,7 @@ static uint8_t requantize(const struct naive_conv *conv, int32_t sum, float w_sc
     return (uint8_t)((int32_t)nearbyintf(value) + conv->y_zero_point);
 }
 
-/* The sum for one output element, modulo 2^32. */
+/* Returns the sum for one output element, modulo 2^32. */
 static int32_t sum_window(const struct naive_conv *conv, int64_t n, int64_t m, const int64_t o[3])
 {
     const int64_t *in = conv->in;

@@ -1,5 +1,5 @@
-/* Quantized convolution by its definition: the oracle for kernels/conv, with which it shares no
- * code. Slow, and meant to be obviously right. */
+/* Quantized convolution by its definition. It is the oracle for kernels/conv, with which it shares
+ * no code. It is slow, and meant to be obviously right. */
 #ifndef TESTS_SUPPORT_KERNELS_NAIVE_CONV_H
 #define TESTS_SUPPORT_KERNELS_NAIVE_CONV_H
 
@@ -8,16 +8,16 @@
 
 enum naive_auto_pad { NAIVE_NOTSET, NAIVE_VALID, NAIVE_SAME_UPPER, NAIVE_SAME_LOWER };
 
-/* Always three spatial axes; those that a test does not use are of size 1, with kernel 1. */
+/* There are always three spatial axes. Unused axes have size 1 and kernel 1. */
 struct naive_conv {
     int64_t images, channels, out_channels, group;
     int64_t in[3], kernel[3], stride[3], dilation[3];
-    int64_t pad_begin[3], pad_end[3]; /* naive_conv_shape sets them for the other auto_pads */
+    int64_t pad_begin[3], pad_end[3]; /* set by naive_conv_shape unless auto_pad is NOTSET */
     enum naive_auto_pad auto_pad;
     int64_t out[3]; /* set by naive_conv_shape */
 
     bool x_signed, w_signed, y_signed;
-    const uint8_t *x, *w; /* INT8 as its byte */
+    const uint8_t *x, *w; /* an INT8 is stored as its byte */
     int32_t x_zero_point, y_zero_point;
     const int32_t *w_zero_point; /* [out_channels] */
     float x_scale, y_scale;
@@ -25,10 +25,10 @@ struct naive_conv {
     const int32_t *bias;  /* [out_channels], or NULL */
 };
 
-/* False: an axis holds no window. */
+/* Computes `out`. Returns false if no window fits an axis. */
 bool naive_conv_shape(struct naive_conv *conv);
 
-/* y: images * out_channels * out[0] * out[1] * out[2] bytes. */
+/* Computes y, which has images * out_channels * out[0] * out[1] * out[2] bytes. */
 void naive_conv_run(const struct naive_conv *conv, uint8_t *y);
 
 #endif

@@ -10,7 +10,7 @@
 #include "tests/support/guarded.h"
 #include "tests/support/random.h"
 
-/* Larger constants are lent as they are: to copy them would be a test of memory. */
+/* Larger constants are lent without a copy. Copying them would only test memory. */
 #define LENT_BYTES_MAX ((size_t)64 << 20)
 
 /* ---- Memory ------------------------------------------------------------------------------ */
@@ -113,7 +113,7 @@ void qk_test_call_strides(struct qk_call *call, const char *input, const int64_t
     char name[64];
     snprintf(name, sizeof(name), "%s.strides", input);
     qk_test_call_ints(call, name, strides, count);
-    qk_tensor_set_strides(tensor, strides, count); /* the call is refused where this fails */
+    qk_tensor_set_strides(tensor, strides, count); /* if this fails, the call is refused */
 }
 
 void qk_test_call_string(struct qk_call *call, const char *name, const char *string)
@@ -132,7 +132,7 @@ void qk_test_lend(const struct qk_call *call, struct qk_call *lent)
         size_t bytes;
         if (tensor->type == QK_NONE || tensor->type >= QK_TYPE_COUNT || !tensor->data)
             continue;
-        if (call->variable >> i & 1) { /* only its type may be read */
+        if (call->variable >> i & 1) { /* only the type may be read */
             *tensor = (struct qk_tensor){.type = tensor->type, .rank = UINT32_MAX};
         } else if (qk_type_bytes(tensor->type, tensor->stored, &bytes) && bytes <= LENT_BYTES_MAX) {
             void *copy = guarded_alloc(bytes, 1);
@@ -161,7 +161,7 @@ void qk_test_take_back(const struct qk_call *call, struct qk_call *lent)
             guarded_free((void *)lent->attributes[i].list);
 }
 
-/* Packs unit by unit, in any order; seed 0: all at once. */
+/* Packs unit by unit, in any order. If the seed is 0, packs all units at once. */
 static void pack(struct qk_instance *instance, uint64_t seed)
 {
     const size_t count = instance->pack_unit_count;
@@ -212,7 +212,7 @@ static void run_shuffled(const struct qk_plan *plan, const struct qk_call *call,
         order[i] = order[j];
         order[j] = i;
     }
-    /* Neighbours that the shuffle left in order go in one piece, half of the time. */
+    /* Half of the time, units that are still in order after the shuffle run in one piece. */
     for (size_t i = 0, next; i < plan->unit_count; i = next) {
         next = i + 1;
         while (next < plan->unit_count && order[next] == order[next - 1] + 1 &&

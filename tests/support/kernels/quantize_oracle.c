@@ -34,7 +34,7 @@ static double quotient(const struct quantize_rule *rule, double x, double scale)
     const enum qk_type type = quantize_precision(rule);
     if (type == QK_NONE)
         return x / scale;
-    if (type == QK_BF16) /* NumPy makes floats of integers first */
+    if (type == QK_BF16) /* NumPy converts integers to floats first */
         x = dequantize_rounded(QK_FP32, x);
     return dequantize_rounded(type, dequantize_rounded(type, x) / dequantize_rounded(type, scale));
 }
@@ -57,11 +57,11 @@ static double value_of(enum qk_type type, uint8_t code)
     return dequantize_value(type, &code, 0);
 }
 
-/* The code of the nearest number that is not negative, the even one of two; or one more than the
- * largest. */
+/* Returns the code of the nearest number that is not negative, the even one at a tie, or one more
+ * than the largest code. */
 static uint32_t nearest(enum qk_type type, double value, uint32_t largest)
 {
-    uint32_t code = 0; /* the last that is not above the value, found by halves */
+    uint32_t code = 0; /* the last code that is not above the value, found by bisection */
     for (uint32_t step = 64; step > 0; step /= 2)
         if (code + step <= largest && value_of(type, (uint8_t)(code + step)) <= value)
             code += step;

@@ -7,7 +7,7 @@
 
 enum { THREAD_COUNT = 4, REPLACE_COUNT = 2000, WORD_COUNT = 64 };
 
-/* All words are its number; a destroyed one has others. */
+/* All words of a page are its number. The words of a destroyed page differ. */
 struct page {
     unsigned words[WORD_COUNT];
 };

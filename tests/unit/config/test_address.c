@@ -1,4 +1,4 @@
-/* Peers' addresses, for people. */
+/* Addresses of peers, printed for people. */
 #include "server/config/address.h"
 
 #include <arpa/inet.h>

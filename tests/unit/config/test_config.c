@@ -232,7 +232,7 @@ Test(config, environment_below_the_command_line)
     struct qd_config config;
     setenv("QUANTD_MAX_QUEUE", "5", 1);
     setenv("QUANTD_LISTEN", "127.0.0.1:1,unix:/tmp/b", 1);
-    setenv("QUANTD_THREADS", "", 1); /* as good as unset */
+    setenv("QUANTD_THREADS", "", 1); /* equals unset */
     cr_assert_eq(PARSE(&config, "--cpu", "auto"), QD_CONFIG_RUN, "%s", error.text);
     cr_assert_eq(config.max_queue, 5);
     cr_assert_eq(config.listen_count, 2);
@@ -370,7 +370,7 @@ Test(config, worker_nice_is_what_nice_takes)
 Test(config, io_threads_are_few)
 {
     struct qd_config config;
-    unsetenv("QUANTD_IO_THREADS"); /* all tests may run with several */
+    unsetenv("QUANTD_IO_THREADS"); /* the tests may run with several */
     cr_assert_eq(PARSE(&config, "--threads", "1"), QD_CONFIG_RUN);
     cr_assert_eq(config.io_threads, 1);
     cr_assert_eq(PARSE(&config, "--io-threads", "16"), QD_CONFIG_RUN);

@@ -10,7 +10,7 @@ Test(coding, content_encoding)
 {
     static const struct {
         const char *text;
-        int coding; /* -1: it is refused */
+        int coding; /* -1: the header is refused */
     } cases[] = {
         {NULL, IDENTITY},
         {"", IDENTITY},
@@ -82,7 +82,7 @@ Test(coding, accept_encoding)
         {"br", IDENTITY},
         {"x-gzip", GZIP},
         {"gzip;q=1.000", GZIP},
-        /* What cannot be read is as if it were not there. */
+        /* Unreadable parts are ignored. */
         {"gzip;q=1.001", IDENTITY},
         {"gzip;q=0.0001", IDENTITY},
         {"gzip;q=2", IDENTITY},

@@ -11,7 +11,7 @@
 
 enum { RATE = 1000, FAR_S = 3600 };
 
-/* A connection, and the client's end of it. */
+/* A connection and the client's socket. */
 struct desk {
     struct qd_config config;
     struct qd_connections all;
@@ -76,14 +76,14 @@ static bool is_cut(struct desk *desk)
     return recv(desk->client, &byte, 1, MSG_DONTWAIT) == 0;
 }
 
-/* As if its time had gone by. */
+/* Makes the connection's time limit expire. */
 static void let_time_pass(struct desk *desk)
 {
     if (desk->connection->deadline_ns != UINT64_MAX)
         desk->connection->deadline_ns = qd_clock_ns();
 }
 
-/* As if it had been there for a while: it is on the epoll from the next sweep on. */
+/* Makes the connection old, so that the next sweep adds it to the epoll. */
 static void make_old(struct desk *desk)
 {
     desk->connection->accepted_ns -= QD_NS_PER_S;
@@ -152,7 +152,7 @@ Test(connection, our_turn_takes_what_it_takes)
     advance_to(&desk, QD_CONNECTION_PROCESSING);
     let_time_pass(&desk);
     cr_assert_not(is_cut(&desk));
-    shutdown(desk.client, SHUT_WR); /* it still reads */
+    shutdown(desk.client, SHUT_WR); /* the client still reads */
     cr_assert_not(is_cut(&desk));
     cr_assert_neq(desk.connection->peer, QD_PEER_SENDS);
     cr_assert_eq(gone_count, 0);
@@ -219,12 +219,13 @@ Test(connection, a_body_that_waits_unread_is_stalled)
     desk_deinit(&desk);
 }
 
-/* Nobody cuts a body that waits for us, also where its client has sent all and shut its side. */
+/* Checks that a body which waits for the server is never cut off, even if its client has sent all
+ * bytes and shut down its side. */
 static void expect_patience(struct desk *desk)
 {
     let_time_pass(desk);
     cr_assert_not(is_cut(desk));
-    shutdown(desk->client, SHUT_WR); /* it has sent all */
+    shutdown(desk->client, SHUT_WR); /* the client has sent all bytes */
     cr_assert_not(is_cut(desk));
     cr_assert_eq(desk->connection->peer, QD_PEER_ENDED);
     desk->connection->since_ns -= QD_NS_PER_S;
@@ -232,7 +233,7 @@ static void expect_patience(struct desk *desk)
     cr_assert_not(is_cut(desk));
 }
 
-/* What it has sent is the library's already, and its socket is read up. */
+/* The library has read all bytes that the client sent, and the socket is empty. */
 Test(connection, a_body_that_is_held_is_not_late)
 {
     struct desk desk;
@@ -249,7 +250,8 @@ Test(connection, a_body_that_is_held_is_not_late)
     desk_deinit(&desk);
 }
 
-/* The same of what is in its place, and the library does not know of. */
+/* Like a_body_that_is_held_is_not_late, for bytes that are in their place but that the library has
+ * not seen. */
 Test(connection, a_body_that_is_not_taken_yet_is_not_late)
 {
     struct desk desk;
@@ -281,7 +283,7 @@ Test(connection, the_next_body_is_another)
     desk_deinit(&desk);
 }
 
-/* As the library does: all that there is room for. */
+/* Fills the socket with as many bytes as it takes, like the library. */
 static void fill(int fd)
 {
     static const char bytes[64 << 10];
@@ -296,7 +298,7 @@ Test(connection, an_answer_is_taken_at_its_pace)
     desk_init(&desk);
     advance_to(&desk, QD_CONNECTION_ANSWER);
     fill(desk.connection->fd);
-    for (int i = 0; i < 5; i++) { /* the first window begins the count */
+    for (int i = 0; i < 5; i++) { /* the first window starts the counting */
         let_time_pass(&desk);
         qd_connections_on_hangups(&desk.all);
         qd_connections_sweep(&desk.all);
@@ -316,7 +318,7 @@ Test(connection, an_answer_is_taken_at_its_pace)
     desk_deinit(&desk);
 }
 
-/* Long before the buffer has room again, of which the kernel would tell. */
+/* This happens long before the buffer has so much room that the kernel reports it. */
 Test(connection, an_answer_moves_while_its_buffer_is_full)
 {
     struct desk desk;
@@ -372,7 +374,8 @@ Test(connection, a_large_answer_has_a_wide_buffer_until_it_ends)
     check_wide_until_it_ends(false);
 }
 
-/* Of those who do not read. Who has read all leaves its place to the next. */
+/* Only a limited number of connections whose clients do not read have wide buffers. A client that
+ * has read everything leaves its place to the next. */
 Test(connection, so_many_buffers_are_wide)
 {
     enum { COUNT = QD_WIDE_COUNT_MAX + 1 };
@@ -466,7 +469,7 @@ static size_t decrypted_bytes(const struct qd_connection *connection)
     return decrypted;
 }
 
-/* Over TLS a record comes out of the socket at once, and the library reads it in pieces. */
+/* Over TLS the socket yields a whole record, and the library reads it in pieces. */
 Test(connection, what_is_decrypted_already_is_still_to_be_read)
 {
     struct desk desk;

@@ -10,7 +10,8 @@
 #define POST "POST / HTTP/1.1\r\nHost: q\r\n"
 #define CHUNKED POST "Transfer-Encoding: chunked\r\n\r\n"
 
-/* What is left of it, read in pieces of so many bytes, in a block of its own size. */
+/* Reads the text in pieces of `piece` bytes, from a block of its exact size. Writes
+ * the bytes that the framing leaves to `left`. */
 static struct qd_framing read_in(const char *text, size_t count, size_t piece, char *left,
                                  size_t *left_count)
 {
@@ -29,7 +30,8 @@ static struct qd_framing read_in(const char *text, size_t count, size_t piece, c
     return framing;
 }
 
-/* So many requests, and `left` of their bytes, however they come. */
+/* Asserts that the text has `requests` requests and leaves the bytes `left`, however it is cut into
+ * pieces. */
 static void assert_reads(const char *text, uint64_t requests, const char *left)
 {
     const size_t count = strlen(text);
@@ -45,7 +47,7 @@ static void assert_reads(const char *text, uint64_t requests, const char *left)
     free(all);
 }
 
-/* With a request before it, that is fine. */
+/* Asserts that the text has this fault, and that a valid request before it is read. */
 static void assert_fault(const char *text, size_t count, enum qd_fault fault, const char *words)
 {
     static const char before[] = "GET /before HTTP/1.1\r\nHost: q\r\n\r\n";
@@ -105,7 +107,7 @@ Test(framing, what_says_nothing_goes)
                  2, CHUNKED "0\r\n\r\nGET / HTTP/1.1\r\n\r\n");
 }
 
-/* Two readers of a lenient one could see different targets. */
+/* If lenient readers accepted such a line, two of them could see different targets. */
 Test(framing, first_lines)
 {
     assert_reads("OPTIONS * HTTP/1.1\r\n\r\nHEADER /a%20b HTTP/1.2\r\n\r\n\r\nH / HTTP/1.0\r\n\r\n",
@@ -202,7 +204,7 @@ Test(framing, chunks)
     ASSERT_FAULT(CHUNKED "ffffffffffffffff\r\n", QD_FAULT_TOO_LARGE, "18446744073709551615");
 }
 
-/* Whoever checks the head refuses it, and closes. */
+/* The check of the head refuses it, and the server closes the connection. */
 Test(framing, an_unclear_head_is_not_read_on)
 {
     static const char *const fields[] = {
@@ -230,7 +232,7 @@ Test(framing, an_unclear_head_is_not_read_on)
     }
 }
 
-/* A reader that takes another coding for "chunked" sees another request behind it. */
+/* A reader that accepts another coding as "chunked" would see another request after it. */
 Test(framing, codings_that_differ_in_one_letter)
 {
     for (size_t letter = 0; letter < strlen("chunked"); letter++)
@@ -246,7 +248,7 @@ Test(framing, codings_that_differ_in_one_letter)
         }
 }
 
-/* No byte behind the given ones is looked at, though it goes on as they do. */
+/* No byte after the given ones is read, although the text goes on like them. */
 Test(framing, ends_where_the_bytes_end)
 {
     static const struct {
@@ -279,7 +281,7 @@ Test(framing, waste_has_a_bound_that_bytes_pay_for)
     size_t begun;
     char head[] = CHUNKED;
     qd_framing_read(&framing, head, sizeof(head) - 1, &begun);
-    for (unsigned i = 0; i < 1000; i++) { /* as many bytes as the extension has */
+    for (unsigned i = 0; i < 1000; i++) { /* each chunk is as long as its extension */
         snprintf(chunk, sizeof(chunk), "64;%0100d\r\n%0100d\r\n", 1, 1);
         qd_framing_read(&framing, chunk, strlen(chunk), &begun);
     }
@@ -360,10 +362,10 @@ Test(framing, remembers_which_were_head)
         qd_framing_read(&framing, text + bytes - 1, 1, &begun);
         cr_assert_eq(framing.done_count, i + 1);
     }
-    cr_assert_not(qd_framing_is_head(&framing, 0)); /* it was one, too long ago */
+    cr_assert_not(qd_framing_is_head(&framing, 0)); /* it was a HEAD request, but too long ago */
 }
 
-/* Its answer has no body then, either. */
+/* Its answer has no body in this case, either. */
 Test(framing, knows_a_head_without_a_target)
 {
     static const struct {

@@ -5,7 +5,7 @@
 
 #include "server/base/limits.h"
 
-/* "Name: value" lines, until NULL. */
+/* Checks a head of "Name: value" lines. NULL ends the list. */
 static enum qd_status check(struct qd_head *head, struct qd_error *error,
                             const char *const *headers)
 {

@@ -1,5 +1,5 @@
-/* The I/O hooks between a library that reads requests into a small buffer of its own, which is made
- * here, and a socket, which is bytes that come in pieces. */
+/* The I/O hooks between a library and a socket. Here the library is a model that reads requests
+ * into a small buffer, and the socket is a text that arrives in pieces. */
 #define _GNU_SOURCE
 #include "server/http/wire/io_hooks.h"
 
@@ -22,21 +22,21 @@ struct desk {
     struct qd_connection *connection;
     struct qd_memory *memory;
 
-    /* The socket. */
+    /* The socket: */
     char *stream;
     size_t count;
     size_t at;
-    size_t come;         /* up to here it has come */
-    size_t direct_bytes; /* read past the library's buffer */
-    bool was_full;       /* the last read got all that it asked for */
+    size_t come;         /* how many bytes have arrived */
+    size_t direct_bytes; /* how many bytes bypassed the library's buffer */
+    bool was_full;       /* the last read got as many bytes as it asked for */
 
-    /* The library. */
+    /* The library: */
     char buffer[BUFFER_BYTES];
     size_t filled;
-    uint64_t left_bytes; /* of the body that it reads; 0: it reads a head */
+    uint64_t left_bytes; /* missing bytes of the current body; 0: the library reads a head */
 
     size_t body_bytes[REQUEST_COUNT_MAX];
-    size_t begun; /* requests */
+    size_t begun; /* numbers of requests */
     size_t done;
     unsigned random;
 };
@@ -47,7 +47,7 @@ static unsigned throw(struct desk * desk, unsigned sides)
     return (desk->random >> 8) % sides;
 }
 
-/* Of a body's byte. */
+/* Returns the value of a body's byte. */
 static char value(size_t request, size_t at)
 {
     return (char)((at + request * 77) * 2654435761u >> 13);
@@ -172,7 +172,7 @@ static void read_head(struct desk *desk)
         end_request(desk);
 }
 
-/* Goes through what it has, up to the next thing of another kind. */
+/* Lets the library process its bytes up to the next head or body. */
 static void library_runs(struct desk *desk)
 {
     if (desk->left_bytes == 0) {
@@ -189,7 +189,7 @@ static void library_runs(struct desk *desk)
         end_request(desk);
 }
 
-/* Until all requests have ended. */
+/* Runs until all requests have ended. */
 static void run(struct desk *desk)
 {
     for (size_t turns = 0; desk->done < desk->begun; turns++) {
@@ -199,7 +199,7 @@ static void run(struct desk *desk)
             desk->come = desk->count - desk->come < more ? desk->count : desk->come + more;
         }
         library_reads(desk);
-        if (throw(desk, 4) > 0) /* else it keeps what it has, and reads on */
+        if (throw(desk, 4) > 0) /* otherwise it keeps its bytes, and reads on */
             library_runs(desk);
     }
     cr_assert_eq(desk->at, desk->count);
@@ -223,7 +223,8 @@ Test(io_hooks, large_bodies_come_straight_into_their_place)
     }
 }
 
-/* Brings a body to where all that comes next may go to its place. */
+/* Returns a desk in the middle of a body, of which all further bytes may go directly to their
+ * place. */
 static struct desk *desk_in_body(size_t memory_bytes, size_t body_bytes)
 {
     struct desk *desk = desk_create(memory_bytes);
@@ -283,7 +284,7 @@ Test(io_hooks, bodies_over_tls_go_the_librarys_way)
     desk_destroy(desk);
 }
 
-/* Takes all of the process' memory but 8 KiB. */
+/* Takes all of the process's memory but 8 KiB. */
 static void leave_little(const struct desk *desk, struct qd_arena *other)
 {
     qd_arena_init(other, desk->memory);
@@ -306,7 +307,7 @@ Test(io_hooks, a_body_without_memory_goes_the_librarys_way)
     desk_destroy(desk);
 }
 
-/* The library gets some of the same read that has filled up what room there was. */
+/* The library gets the rest of the read that filled the available room. */
 Test(io_hooks, what_finds_no_room_follows_what_is_in_its_place)
 {
     struct desk *desk = desk_in_body(2 * MIB, MIB);
@@ -321,7 +322,7 @@ Test(io_hooks, what_finds_no_room_follows_what_is_in_its_place)
     desk_destroy(desk);
 }
 
-/* Pieces that the library's buffer does not divide. */
+/* The size of the pieces is not a multiple of the library's buffer. */
 Test(io_hooks, nothing_of_a_body_is_copied_behind_its_first_piece)
 {
     struct desk *desk = desk_in_body(16 * MIB, MIB);
@@ -335,7 +336,7 @@ Test(io_hooks, nothing_of_a_body_is_copied_behind_its_first_piece)
     desk_destroy(desk);
 }
 
-/* Nobody has said how long it is. */
+/* The length of the body is unknown. */
 Test(io_hooks, chunks_go_the_librarys_way)
 {
     static const char text[] = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
@@ -361,8 +362,8 @@ Test(io_hooks, chunks_go_the_librarys_way)
     desk_destroy(desk);
 }
 
-/* What is thrown away of the chunk leaves room for more of the same read, when as many bytes of the
- * next request's body have come as of this one's. */
+/* The removed bytes of a chunk leave room for more bytes of the same read. At that time as many
+ * bytes of the next request's body have arrived as of this one's. */
 Test(io_hooks, a_body_behind_one_in_chunks_is_not_read_into_its_place)
 {
     static const char text[] = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
@@ -391,7 +392,7 @@ Test(io_hooks, a_body_behind_one_in_chunks_is_not_read_into_its_place)
     desk_destroy(desk);
 }
 
-/* ---- Answers in the library's stead ------------------------------------------------------- */
+/* ---- Answers in place of the library's ---------------------------------------------------- */
 
 enum { ANSWER_BYTES = MIB };
 
@@ -402,8 +403,8 @@ static void take_all(int fd, char *taken, size_t *count)
         *count += (size_t)some;
 }
 
-/* More than the socket takes at a time: to the library it is full until all has gone, and its own
- * head never goes. */
+/* The answer is more than the socket takes at once. The library sees a full socket until all bytes
+ * are sent, and its own head is never sent. */
 Test(io_hooks, a_short_answer_goes_in_the_librarys_stead)
 {
     static const char head[] = "the library's head";

@@ -35,7 +35,7 @@ static struct qd_quota_share take(struct qd_quota *quota, size_t listener, const
     return qd_quota_take(quota, listener, (const struct sockaddr *)&name);
 }
 
-/* The quota asserts that no share is left. */
+/* Ends a test. The quota asserts that no share is left. */
 static void end(struct qd_quota *quota, const struct qd_quota_share *shares, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -62,7 +62,7 @@ Test(quota, each_listener_has_its_own)
     cr_assert(strstr(error.text, "at most 2 at a time (--max-connections)") != NULL);
     qd_quota_give_back(quota, &shares[3]);
     cr_assert_eq(qd_quota_count(quota, 1).admitted, 1);
-    qd_quota_give_back(quota, &more); /* who was refused has no place to leave to others */
+    qd_quota_give_back(quota, &more); /* a refused client has no place to give to others */
     cr_assert_eq(qd_quota_count(quota, 1).admitted, 1);
     shares[3] = qd_quota_take(quota, 1, somebody);
     cr_assert_eq(shares[3].result, QD_QUOTA_ADMITTED);

@@ -13,7 +13,7 @@ struct desk {
     struct qd_server server;
     struct qd_loop *loop;
     struct qd_request *request;
-    char *body; /* of the last answer */
+    char *body; /* the body of the last answer */
 };
 
 static struct desk desk_create(void)
@@ -61,7 +61,7 @@ static void desk_destroy(struct desk *desk)
     qd_loop_destroy(desk->loop);
 }
 
-/* The answer's HTTP status; 0: it would go to a worker. */
+/* Returns the answer's HTTP status, or 0 if the request would go to a worker. */
 static unsigned ask(struct desk *desk, const char *method, const char *path)
 {
     struct qd_handler handler = qd_server_handler(&desk->server);
@@ -95,7 +95,7 @@ Test(route, every_path)
         const char *method;
         const char *path;
         unsigned http_status;
-        const char *part; /* of the body */
+        const char *part; /* a part of the expected body */
     } cases[] = {
         {"GET", "/v2/health/live", 200, "{\"live\":true}"},
         {"HEAD", "/v2/health/live", 200, "{\"live\":true}"},
@@ -194,7 +194,7 @@ Test(route, a_path_longer_than_any)
     memset(path, 'a', sizeof(path) - 1);
     path[0] = '/';
     cr_assert_eq(ask(&desk, "GET", path), 404);
-    for (size_t bytes = 1020; bytes < 1030; bytes++) { /* around the buffer's end */
+    for (size_t bytes = 1020; bytes < 1030; bytes++) { /* sizes around that of the buffer */
         path[bytes] = '\0';
         cr_assert_eq(ask(&desk, "GET", path), 404);
         path[bytes] = 'a';
@@ -214,7 +214,7 @@ Test(route, draining)
     desk_destroy(&desk);
 }
 
-/* Nor do metrics, to the few that watch. */
+/* The metrics need no memory either, for a few clients. */
 Test(route, health_needs_no_memory)
 {
     struct desk desk = desk_create();

@@ -24,7 +24,7 @@ static void close_listener(struct qd_socket *listener)
     qd_socket_unlink(listener);
 }
 
-/* "unix:" and a path in a folder of its own; the caller removes it. */
+/* Makes an address: "unix:" and a path in a new folder. The caller removes the folder. */
 static void temporary(char *folder, size_t folder_bytes, char *address, size_t address_bytes)
 {
     snprintf(folder, folder_bytes, "/tmp/quantd-test-XXXXXX");
@@ -147,7 +147,7 @@ Test(socket, a_file_that_was_left_behind_is_replaced)
     cr_assert(qd_socket_listen(&dead, address, &settings, &error));
     close(dead.fd); /* as after a crash */
     cr_assert(qd_socket_listen(&listener, address, &settings, &error), "%s", error.text);
-    qd_socket_unlink(&dead); /* is not its file any more */
+    qd_socket_unlink(&dead); /* the file does not belong to this socket any more */
     cr_assert_eq(access(address + 5, F_OK), 0);
     close_listener(&listener);
     rmdir(folder);
@@ -167,7 +167,7 @@ Test(socket, a_file_of_another_kind_stays)
     rmdir(folder);
 }
 
-/* ---- Several that listen on one address --------------------------------------------------- */
+/* ---- Several listeners on one address ----------------------------------------------------- */
 
 enum { JOINED_COUNT = 3, CLIENT_COUNT = 200 };
 
@@ -182,7 +182,7 @@ static void join_all(struct qd_socket joined[JOINED_COUNT], const char *address)
     }
 }
 
-/* A client's socket, connected to where the listener is. */
+/* Returns a client's socket that is connected to the listener. */
 static int connect_to(const struct qd_socket *listener)
 {
     struct sockaddr_storage name;
@@ -193,7 +193,7 @@ static int connect_to(const struct qd_socket *listener)
     return fd;
 }
 
-/* How many have connected to it and wait. */
+/* Returns how many connections wait in the listener's queue. */
 static size_t accept_all(const struct qd_socket *listener)
 {
     size_t count = 0;
@@ -205,8 +205,8 @@ static size_t accept_all(const struct qd_socket *listener)
     return count;
 }
 
-/* Clients that have connected are each in one of the queues; with so many, none is without, but
- * once in 10^34 times. */
+/* Each connected client is in one of the queues. With this many clients, the probability that a
+ * queue is empty is 1 in 10^34. */
 Test(socket, tcp_connections_are_dealt_out_among_those_that_joined, .timeout = 100)
 {
     struct qd_socket joined[JOINED_COUNT];

@@ -122,7 +122,7 @@ Test(tokens, as_many_and_as_long_as_there_may_be)
     free(longest);
 }
 
-/* Bytes of all kinds, with those that mean something more often. */
+/* All bytes occur, bytes with a meaning more often. */
 Test(tokens, any_bytes)
 {
     static const char likely[] = "ab=# \t\r\n\n\"\\.";
@@ -135,7 +135,7 @@ Test(tokens, any_bytes)
             bool any = (seed >> 60) == 0;
             bytes[i] = any ? (char)(seed >> 40) : likely[(seed >> 40) % (sizeof(likely) - 1)];
         }
-        char *exact = malloc(count + 1); /* so that a sanitizer sees a byte too far */
+        char *exact = malloc(count + 1); /* so that a sanitizer sees a read beyond the end */
         memcpy(exact, bytes, count);
         char *shrunk = realloc(exact, count > 0 ? count : 1);
         error.text[0] = '\0';

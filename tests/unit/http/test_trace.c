@@ -1,4 +1,4 @@
-/* W3C trace context, as headers have it. */
+/* W3C trace context, read from headers. */
 #include "server/http/api/trace.h"
 
 #include <criterion/criterion.h>

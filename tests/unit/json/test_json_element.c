@@ -1,5 +1,6 @@
-/* Floats of every type between JSON text and bits. What is right comes from the formats' definition
- * (exponent bits, mantissa bits, bias), in doubles, which hold every value and midpoint exactly. */
+/* Floats of every type, converted between JSON text and bits. The expected results follow from the
+ * definition of each format (exponent bits, mantissa bits, bias). They are computed in doubles,
+ * which hold every value and midpoint exactly. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 struct format {
     enum qk_type type;
     int exponent_bits, mantissa_bits, bias;
-    uint32_t finite; /* the last code of a finite value without sign */
+    uint32_t finite; /* the largest finite code, without sign */
     bool minus_zero;
 };
 
@@ -27,7 +28,7 @@ static const struct format small[] = {{QK_FP4E2M1, 2, 1, 1, 0x7, true},
 
 enum { SMALL = sizeof(small) / sizeof(small[0]) };
 
-/* Of a code without sign, beyond the finite ones as if they went on. */
+/* Returns the value of a code without sign. Codes beyond the finite ones continue the sequence. */
 static double value_of(const struct format *format, uint32_t code)
 {
     uint32_t e = code >> format->mantissa_bits;
@@ -42,7 +43,7 @@ static uint32_t sign_of(const struct format *format)
     return 1u << (format->exponent_bits + format->mantissa_bits);
 }
 
-/* The bits that a text reads as. The text is copied to its exact length, for the sanitizer. */
+/* Reads a text as bits. The text is copied to its exact length, for the sanitizer. */
 static bool read_text(enum qk_type type, const char *text, uint32_t *bits)
 {
     size_t bytes = strlen(text);
@@ -72,7 +73,7 @@ static void expect_refused(enum qk_type type, const char *text)
 
 enum { TEXT_BYTES = 1200, TAIL = 300 };
 
-/* All digits of a value, with a point among them. */
+/* Prints all digits of a value, with a decimal point. */
 static void print_exactly(double value, char *text)
 {
     snprintf(text, TEXT_BYTES, "%.150f", value);
@@ -82,7 +83,7 @@ static void print_exactly(double value, char *text)
     text[count] = '\0';
 }
 
-/* More than the number by 1 in the 300th digit behind its last. */
+/* Makes the number larger by 1 in the 300th digit after its last. */
 static void put_above(char *text)
 {
     char *end = text + strlen(text);
@@ -90,7 +91,8 @@ static void put_above(char *text)
     strcpy(end + TAIL, "1");
 }
 
-/* Less than the number, which ends in a point and a 0 or in a digit above 0, by as little. */
+/* Makes the number, which ends in a point and a 0 or in a digit above 0, smaller by 1 in the 300th
+ * digit after its last. */
 static void put_below(char *text)
 {
     char *end = text + strlen(text);
@@ -102,7 +104,7 @@ static void put_below(char *text)
     --*digit;
 }
 
-/* A leading 0 is no JSON before other digits. */
+/* Skips leading zeros, because JSON does not allow a 0 before other digits. */
 static const char *without_zeros(const char *text)
 {
     while (text[0] == '0' && text[1] != '.')
@@ -123,7 +125,8 @@ static void expect_rounded(const struct format *format, const char *text, uint32
     }
 }
 
-/* On each midpoint, and next to it on both sides in the 300th digit behind. */
+/* Checks each midpoint, and numbers that differ from it in the 300th digit after its last, on both
+ * sides. */
 static void expect_midpoints(const struct format *format)
 {
     for (uint32_t code = 0; code <= format->finite; code++) {
@@ -149,7 +152,8 @@ Test(json_element, bf16_midpoints)
     expect_midpoints(&wide[1]);
 }
 
-/* As clients print doubles: 17 digits, which may lie on a midpoint only by having been rounded. */
+/* Numbers like those that clients print from doubles: 17 digits, which may lie on a midpoint only
+ * because they were rounded. */
 Test(json_element, doubles_next_to_midpoints)
 {
     for (size_t i = 0; i < 2; i++) {
@@ -164,7 +168,8 @@ Test(json_element, doubles_next_to_midpoints)
     }
 }
 
-/* A double or a float in between would have rounded these to the midpoint, and then to even. */
+/* A double or a float as an intermediate step would round these to the midpoint, and then to
+ * even. */
 Test(json_element, rounded_once)
 {
     expect_bits(QK_FP16, "2049.00000000000000001", 0x6801);
@@ -224,7 +229,7 @@ static void expect_expected(enum qk_type type, const char *text, const char *wan
     cr_assert_str_eq(got, wanted, "%s", text);
 }
 
-/* Between two values there is none: both are named, with their sign. */
+/* A number between two values is refused. The text names both values, with their sign. */
 Test(json_element, nothing_in_between)
 {
     for (size_t i = 0; i < SMALL; i++) {
@@ -283,7 +288,7 @@ Test(json_element, beyond_the_last_value)
     expect_expected(QK_FP8E5M2FNUZ, "-0.0", "a value of FP8E5M2FNUZ, such as 0");
 }
 
-/* A power of two as an exact decimal, as a double's and as a float's. */
+/* Powers of two as exact decimals, as doubles print them, and as floats print them. */
 Test(json_element, powers_of_two)
 {
     for (uint32_t code = 0; code < 255; code++) {
@@ -383,7 +388,7 @@ Test(json_element, prints_a_value_that_is_fp32)
     expect_print(QK_FP16, 0x7c00, "\"Infinity\"");
 }
 
-/* Every code of every type but FP32 reads back as itself, a NaN as a NaN. */
+/* Every code of every type except FP32 must read back as itself, a NaN as a NaN. */
 Test(json_element, what_is_printed_reads_back)
 {
     for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT; type++) {

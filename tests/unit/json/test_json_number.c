@@ -8,7 +8,7 @@
 
 static struct qd_json_number number;
 
-/* How much of `text` is a number; 0: none. */
+/* Returns how many bytes of `text` are a number, or 0 if it does not begin with one. */
 static size_t scan(const char *text)
 {
     const char *end = qd_json_number_scan(text, text + strlen(text), &number);
@@ -33,7 +33,7 @@ Test(json_number, refuses_what_is_none_and_says_where)
 {
     static const struct {
         const char *text;
-        size_t bytes; /* good ones */
+        size_t bytes; /* valid numbers */
     } bad[] = {{"", 0},   {"-", 1},   {"+1", 0},  {".5", 0},   {"1.", 2},  {"1.e5", 2},
                {"1e", 2}, {"1e+", 3}, {"-.5", 1}, {"1.5e", 4}, {"NaN", 0}, {"-Infinity", 1}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -55,7 +55,7 @@ Test(json_number, never_reads_beyond_the_end)
     static const char *const texts[] = {"-", "1.", "1e", "1e-", "12", "0"};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         size_t bytes = strlen(texts[i]);
-        char *exact = malloc(bytes); /* the sanitizer watches its end */
+        char *exact = malloc(bytes); /* for the sanitizer: exact size */
         memcpy(exact, texts[i], bytes);
         qd_json_number_scan(exact, exact + bytes, &number);
         cr_assert_eq(number.bytes, bytes);
@@ -141,7 +141,7 @@ static uint64_t random_bits(void)
     return random_next(&random_state);
 }
 
-/* strtof rounds correctly; it is the judge. */
+/* Compares with strtof, which rounds correctly. */
 static void expect_float(const char *text)
 {
     expect_whole_text(text);
@@ -155,15 +155,15 @@ Test(json_number, floats_round_as_strtof_does)
         "0", "-0", "0.0", "-0.0e5", "0e99999999999999999999", "0.1", "16777216", "16777217",
         "16777218", "16777219", "33554433", "33554435", "9007199254740993", "0.5", "1e22", "1e23",
         "123456789012345678", "12345678901234567890", "99999999999999999999999999999",
-        /* around the largest float, and the halfway point behind it */
+        /* around the largest float, and the midpoint above it */
         "3.4028234663852886e38", "3.4028235e38", "3.4028235677973366e38", "3.4028235677973367e38",
         "340282356779733661637539395458142568447", "340282356779733661637539395458142568448",
         "3.5e38", "1e39", "1e999", "-1e999", "1e99999999999999999999",
-        /* around the smallest, and half of it */
+        /* around the smallest float, and half of it */
         "1e-45", "7.006492321624085e-46", "7.006492321624086e-46", "7.0064923216240853e-46",
         "7.0064923216240854e-46", "1e-46", "1e-999", "1e-99999999999999999999",
         "1.1754943508222875e-38", "1.1754942807573643e-38", "1.17549435e-38", "5.877472e-39",
-        /* twice rounded, by way of a double, this would be one float too low */
+        /* rounded twice, first to a double, this would be one float too low */
         "1.00000017881393421514957253748434595763683319091796875001",
         "1.00000017881393432617187499", "1.00000017881393432617187500",
         "1.000000178813934326171875", "1.00000017881393432617187501"};
@@ -171,7 +171,7 @@ Test(json_number, floats_round_as_strtof_does)
         expect_float(texts[i]);
 }
 
-/* The decimal halfway between two floats, written out, and its neighbours just below and above. */
+/* The exact decimal midpoint of two floats, and its neighbours just below and above. */
 Test(json_number, floats_are_exact_at_halfway_points)
 {
     for (int i = 0; i < 20000; i++) {
@@ -183,7 +183,7 @@ Test(json_number, floats_are_exact_at_halfway_points)
         int bytes = snprintf(text, sizeof(text), "%.125e", half);
         expect_float(text);
         char *exponent = strchr(text, 'e');
-        exponent[-1] = '1'; /* all digits of a halfway point are in front of it */
+        exponent[-1] = '1'; /* the number begins with all digits of a midpoint */
         expect_float(text);
         char longer[512];
         snprintf(longer, sizeof(longer), "%.*s%0100d1%s", (int)(exponent - text - 1), text, 0,
@@ -207,7 +207,7 @@ Test(json_number, floats_of_random_decimals_round_as_strtof_does)
     }
 }
 
-/* A client's bytes may be as many as the body. */
+/* A number may be as long as a body. */
 Test(json_number, floats_of_very_long_literals)
 {
     size_t zeros = 1u << 20;
@@ -224,7 +224,7 @@ Test(json_number, floats_of_very_long_literals)
     expect_whole_text(text);
     cr_assert_eq(bits_of(qd_json_number_to_float(&number)), bits_of(20.0f));
 
-    memset(text, '0', zeros + 64); /* one above the halfway point 1 + 2^-24, far behind it */
+    memset(text, '0', zeros + 64); /* just above the midpoint 1 + 2^-24 */
     memcpy(text, "1.000000059604644775390625", 26);
     text[zeros] = '1';
     text[zeros + 1] = '\0';
@@ -263,7 +263,7 @@ static size_t fewest_digits(float value)
     }
 }
 
-/* Written with all digits, and not the fewest. */
+/* Returns true if the value is printed with all digits instead of the fewest. */
 static bool is_large_whole(float value)
 {
     return fabsf(value) >= 16777216 && fabsf(value) < 1e9f;
@@ -305,7 +305,8 @@ Test(json_number, floats_print_shortest_for_random_bits)
     }
 }
 
-/* Of the shortest decimals the closest one: "%.*e" with that many digits gives it. */
+/* Of the shortest decimals, the closest one must be printed. "%.*e" with that many digits gives
+ * it. */
 Test(json_number, floats_print_the_closest_of_the_shortest)
 {
     for (int i = 0; i < 100000; i++) {
@@ -321,7 +322,8 @@ Test(json_number, floats_print_the_closest_of_the_shortest)
     }
 }
 
-/* Who reads a whole number as an integer gets the float's value, not one near it. */
+/* A client that reads a whole number as an integer must get the float's exact value, not one near
+ * it. */
 Test(json_number, floats_that_are_large_whole_numbers_print_all_digits)
 {
     for (int i = 0; i < 100000; i++) {
@@ -336,7 +338,7 @@ Test(json_number, floats_that_are_large_whole_numbers_print_all_digits)
     }
 }
 
-/* Wherever the text ends: with much behind a number, with little, and with none of its comma. */
+/* The text may end anywhere: far after a number, soon after it, or before its comma. */
 Test(json_number, integers_are_read_in_a_row)
 {
     static const char text[] = "0,-1,128,255,-32768,4294967295,-2147483648,7,65535,12,3,42,-9,";
@@ -344,7 +346,7 @@ Test(json_number, integers_are_read_in_a_row)
                                      7, 65535, 12,  3,   42,     -9};
     enum { COUNT = sizeof(wanted) / sizeof(*wanted) };
     for (size_t bytes = 0; bytes < sizeof(text); bytes++) {
-        char *copy = malloc(bytes + 1); /* so that sanitizers see who reads beyond */
+        char *copy = malloc(bytes + 1); /* so that sanitizers see reads beyond the end */
         uint32_t values[COUNT];
         const char *at = memcpy(copy, text, bytes);
         const size_t read =
@@ -367,7 +369,7 @@ Test(json_number, integers_in_a_row_stop_before_what_is_none)
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         uint32_t values[4];
         char text[64];
-        snprintf(text, sizeof(text), "%s%s", bad[i], "0000000000000000"); /* so many are loaded */
+        snprintf(text, sizeof(text), "%s%s", bad[i], "0000000000000000"); /* bytes of one load */
         for (int is_long = 0; is_long < 2; is_long++) {
             for (int is_signed = 0; is_signed < 2; is_signed++) {
                 const char *begin = is_long ? text : bad[i];
@@ -382,7 +384,7 @@ Test(json_number, integers_in_a_row_stop_before_what_is_none)
     }
 }
 
-/* Behind the last number of a row, where the next row is not its business. */
+/* Reading stops after the last number of a row, and does not go on to the next row. */
 Test(json_number, rows_end_at_brackets)
 {
     static const char text[] = "[[7, 8 ],[12,13],[140,150] ,[0.5,2]]";
@@ -448,7 +450,7 @@ Test(json_number, one_integer)
     }
 }
 
-/* As one by one. */
+/* The result must be the same as one by one. */
 Test(json_number, floats_print_in_a_row)
 {
     enum { COUNT = 40 };
@@ -458,7 +460,7 @@ Test(json_number, floats_print_in_a_row)
         for (size_t i = 0; i < count; i++)
             values[i] = float_of((uint32_t)random_bits() & (i % 3 == 0 ? 0xc3ffffff : ~0u));
         values[count / 2] = round % 3 == 0 ? NAN : round % 3 == 1 ? -INFINITY : -0.0f;
-        char *row = malloc(count * QD_PRINT_BYTES_MAX); /* the sanitizer watches its end */
+        char *row = malloc(count * QD_PRINT_BYTES_MAX); /* for the sanitizer: exact size */
         const char *end = qd_print_floats(row, values, count);
         const char *at = row;
         for (size_t i = 0; i < count; i++) {
@@ -536,7 +538,8 @@ Test(json_number, exact_floats)
     expect_exact("1e-99999", false, 0);
 }
 
-/* Between two floats the odd one, on a float itself, above the last infinity. */
+/* A number between two floats gives the odd one. A float gives itself. A number above the last
+ * float gives infinity. */
 Test(json_number, to_odd)
 {
     static const struct {

@@ -60,8 +60,8 @@ static void print(struct qd_text *out, const struct qd_json_value *value)
     qd_text_string(out, value->kind == QD_JSON_ARRAY ? "]" : "}");
 }
 
-/* Reads a copy that ends where the text does, so that the sanitizer sees any read beyond it. The
- * tree points into it: `kept` lives until the next one is read. */
+/* Reads a copy of the exact size, so that the sanitizer sees any read beyond the end. The tree
+ * points into the copy, so `kept` lives until the next text is read. */
 static char *kept;
 
 static enum qd_status read_pieces(struct qd_arena *arena, const char *json, size_t bytes,
@@ -88,7 +88,8 @@ static enum qd_status read_pieces(struct qd_arena *arena, const char *json, size
     return status;
 }
 
-/* In one step, and then in some of every size that matters: the same comes out. */
+/* Reads the text in one step, and then in steps of every size that matters. The results must be the
+ * same. */
 static enum qd_status read_bytes(const char *json, size_t bytes)
 {
     enum qd_status status = read_pieces(&scratch.arena, json, bytes, bytes);
@@ -173,7 +174,7 @@ Test(json_reader, only_inputs_have_data)
     }
 }
 
-/* Doubles, with which other readers count, hold 9007199254740992 for 9007199254740993. */
+/* Readers that compute with doubles confuse 9007199254740993 with 9007199254740992. */
 Test(json_reader, whole_numbers)
 {
     static const struct {
@@ -234,7 +235,7 @@ Test(json_reader, knows_keys_behind_escapes)
     expect_data(0, "5");
 }
 
-/* In words of eight bytes, behind which others may go on. */
+/* Keys are compared in words of eight bytes. Keys that begin alike may differ after that. */
 Test(json_reader, keys_that_begin_alike)
 {
     static const struct qd_json_name names[] = {
@@ -281,7 +282,7 @@ Test(json_reader, fields_come_once)
     cr_assert_str_eq(error.text, "b: expected once, got twice");
 }
 
-/* Short ones that stand for themselves are found in words of eight bytes. */
+/* Short strings without escapes are found in words of eight bytes. */
 Test(json_reader, strings_of_every_length)
 {
     static const char *const odd[] = {"", "\\\"", "\\\\", "\xc3\xa4"};
@@ -464,7 +465,7 @@ Test(json_reader, data_must_end)
                  "malformed JSON at byte 21: expected ',' or '}', got '2'");
 }
 
-/* Every prefix of a good request is refused, and read no further than it goes. */
+/* Every prefix of a valid request must be refused, and not be read beyond its end. */
 Test(json_reader, no_prefix_is_json)
 {
     static const char json[] = " {\"id\":\"\\u0041ж\",\"inputs\":[{\"data\":[[1.5,\"NaN\"],[-2]],"
@@ -494,7 +495,7 @@ Test(json_reader, nesting_is_bounded)
     char *deeper = repeat("", '[', 100000, "");
     expect_error(deeper, "malformed JSON at byte 32: nested deeper than 32");
     char *objects = repeat("{\"inputs\":[{\"data\":", '[', 100000, "");
-    cr_assert_eq(read(objects), QD_INVALID); /* skipped without recursion, and then not closed */
+    cr_assert_eq(read(objects), QD_INVALID); /* skipped without recursion, not closed */
     free(deepest);
     free(closed);
     free(deeper);
@@ -524,7 +525,7 @@ Test(json_reader, text_is_bounded_and_data_is_not)
     free(numbers);
 }
 
-/* What one unit converts is bounded: no number and no blanks may be longer. */
+/* The work of one unit is bounded, so no number and no blanks may be longer. */
 Test(json_reader, data_has_no_long_gaps)
 {
     char *spaced = repeat("{\"inputs\":[{\"data\":[1,", ' ', 4u << 20, "1]}]}");
@@ -538,7 +539,7 @@ Test(json_reader, data_has_no_long_gaps)
     free(file);
 }
 
-/* Each mark is behind a comma, with the count of those before it. */
+/* Each mark is after a comma, and has the number of commas before it. */
 Test(json_reader, marks_are_behind_commas)
 {
     char *json = malloc(1 << 20);
@@ -624,7 +625,7 @@ Test(json_reader, files_end_at_their_quote)
                  "JSON");
 }
 
-/* An error shows what a client sent, on somebody's terminal. */
+/* Errors show text from clients, possibly on a terminal. */
 Test(json_reader, what_is_shown_has_no_control_characters)
 {
     const struct {
@@ -635,7 +636,7 @@ Test(json_reader, what_is_shown_has_no_control_characters)
          "31m\xe2\x80\xae\xe2\x80\xa8"
          "x",
          "\"?31m??x\""},        /* CSI, U+202E, U+2028 */
-        {"\xff\xc3", "\"??\""}, /* no UTF-8 */
+        {"\xff\xc3", "\"??\""}, /* not UTF-8 */
         {"\xc3\xa9\xe2\x82\xac", "\"\xc3\xa9\xe2\x82\xac\""},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)

@@ -10,7 +10,7 @@
 #define END ((size_t)-1)
 
 static struct qd_error error;
-static char *out; /* just as large as the contract asks, so that the sanitizer sees more */
+static char *out; /* of the exact size that the contract asks for, for the sanitizer */
 
 static struct qk_tensor tensor_of(enum qk_type type, const size_t *dims)
 {
@@ -21,7 +21,7 @@ static struct qk_tensor tensor_of(enum qk_type type, const size_t *dims)
     return tensor;
 }
 
-/* What is read at once is what is read in one piece. */
+/* Checks that reading all at once gives the same as reading in one piece. */
 static void check_row(const struct qd_json_value *data, const struct qk_tensor *tensor,
                       size_t bytes, bool is_read)
 {
@@ -31,7 +31,8 @@ static void check_row(const struct qd_json_value *data, const struct qk_tensor *
     free(row);
 }
 
-/* Reads the text in pieces, the last one first: the first one that is refused counts. */
+/* Reads the text in pieces, the last one first. The error is that of the first piece that is
+ * refused. */
 static enum qd_status read_pieces(const char *text, const struct qk_tensor *tensor,
                                   size_t piece_bytes)
 {
@@ -118,7 +119,7 @@ Test(json_tensor, integers_of_other_widths)
     expect_read("[0,4294967295]", QK_UINT32, SHAPE(2), ((uint32_t[]){0, UINT32_MAX}), 8);
 }
 
-/* The low bits first, no alignment of rows, and 0 behind the last. */
+/* The low bits come first, rows are not aligned, and the bits after the last element are 0. */
 Test(json_tensor, packed_elements)
 {
     expect_read("[-8,7,0,-1,3]", QK_INT4, SHAPE(5), "\x78\xf0\x03", 3);
@@ -130,7 +131,7 @@ Test(json_tensor, packed_elements)
     expect_read("[]", QK_INT4, SHAPE(0), "", 0);
 }
 
-/* Eight bytes of text at a time or one element at a time: the same bits. */
+/* Reading eight bytes of text at a time or one element at a time must give the same bits. */
 Test(json_tensor, packed_elements_at_every_place)
 {
     char text[256] = "[";
@@ -168,7 +169,7 @@ Test(json_tensor, short_rows_are_read_at_once)
     cr_assert(is_row(text, QK_UINT8, SHAPE(64)));
     cr_assert(is_row(text, QK_FP32, SHAPE(8, 8)));
     strcpy(text + strlen(text) - 1, ",64]");
-    cr_assert(!is_row(text, QK_UINT8, SHAPE(65))); /* longer than these need be */
+    cr_assert(!is_row(text, QK_UINT8, SHAPE(65))); /* longer than must be supported */
     cr_assert(is_row("[0.5]", QK_FP32, SCALAR));
     cr_assert(is_row("[ -128, 127]", QK_INT8, SHAPE(2)));
     cr_assert(is_row("[1,-2,0]", QK_INT4, SHAPE(3)));
@@ -262,7 +263,8 @@ Test(json_tensor, empty)
     expect_read("[[[]],[[]]]", QK_UINT8, SHAPE(2, 1, 0), "", 0);
 }
 
-/* Eight bytes at a time or one by one: the same numbers, at every length and place. */
+/* Reading eight bytes at a time or one by one must give the same numbers, at every length and
+ * place. */
 Test(json_tensor, every_small_integer_at_every_place)
 {
     for (int spaces = 0; spaces < 2; spaces++) {
@@ -284,7 +286,7 @@ Test(json_tensor, every_small_integer_at_every_place)
     }
 }
 
-/* Likewise, up to the ends of the range. */
+/* Like every_small_integer_at_every_place, up to the ends of the range. */
 Test(json_tensor, integers_of_every_length_at_every_place)
 {
     enum { COUNT = 400 };
@@ -330,7 +332,7 @@ Test(json_tensor, floats_of_every_length_at_every_place)
 
 /* ---- What is refused --------------------------------------------------------------------- */
 
-/* A bad element at each place of a long array: no way of reading lets it through. */
+/* Tries a bad element at each place of a long array. Every way of reading must refuse it. */
 static void expect_refused_at_every_place(const char *bad, enum qk_type type)
 {
     for (size_t place = 0; place < 24; place++) {
@@ -594,7 +596,7 @@ Test(json_tensor, prints_every_type)
     expect_print(QK_FP8E8M0, SHAPE(2), "\x80\xff", "[2,\"NaN\"]");
 }
 
-/* What a piece begins with is taken for what it would be if the ones before were right. */
+/* A piece reads its first element as if all pieces before it were right. */
 /* Rows of one element, of two and of three, that pieces begin within. */
 Test(json_tensor, long_rows_in_pieces)
 {

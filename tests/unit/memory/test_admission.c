@@ -1,4 +1,4 @@
-/* Who gives way, and who may begin, where memory is short. */
+/* Which requests give way, and which may begin, if memory is short. */
 #include "server/memory/admission.h"
 
 #include <criterion/criterion.h>
@@ -12,7 +12,7 @@
 
 enum { MIB = 1 << 20, COUNT_MAX = 4 };
 
-/* Bodies of some requests, who came first comes first. */
+/* The bodies of some requests, in the order in which the requests came. */
 struct crowd {
     struct qd_memory *memory;
     struct qd_arena arenas[COUNT_MAX];
@@ -35,7 +35,7 @@ static void crowd_deinit(struct crowd *crowd)
     qd_memory_destroy(crowd->memory);
 }
 
-/* So much of a body comes. */
+/* Receives the body's first `bytes` bytes. */
 static bool come(struct crowd *crowd, int i, size_t bytes)
 {
     struct qd_arena *arena = &crowd->arenas[i];
@@ -73,7 +73,7 @@ Test(admission, who_came_last_gives_way_to_who_came_before)
     cr_assert_eq(qd_memory_used(crowd.memory), 10 * MIB);
     cr_assert_not(come(&crowd, 2, 1), "it stays lost");
     cr_assert_not(reserve_as(&crowd, 2, QD_RESERVATION_WAITING));
-    crowd.bodies[2][0] = 1; /* who has it may still write there */
+    crowd.bodies[2][0] = 1; /* its request may still write there */
     for (int i = 0; i < 2; i++)
         for (size_t k = 0; k < 4 * MIB; k += 1000)
             cr_assert_eq(crowd.bodies[i][k], i + 1);
@@ -161,7 +161,7 @@ Test(admission, who_fits_beside_others_begins_and_who_is_alone_always)
 
 struct room {
     struct qd_memory *memory;
-    size_t used; /* when somebody was told last */
+    size_t used; /* the memory in use at the last notification */
 };
 
 static void note_room(void *context)
@@ -170,8 +170,8 @@ static void note_room(void *context)
     room->used = qd_memory_used(room->memory);
 }
 
-/* Nobody else would wake who waits: an answer may go out for long, and a body's client just leave.
- */
+/* Nothing else would wake the waiting requests, because an answer may take long to send and a
+ * body's client may just disconnect. */
 Test(admission, whoever_gives_memory_back_tells_those_who_wait)
 {
     struct crowd crowd = {.memory = NULL};
@@ -226,7 +226,7 @@ Test(admission, a_time_to_come_back)
 
 static struct qd_queue queue;
 
-/* Its deadline says whether it may start; nobody goes past others. */
+/* The job's deadline says whether it may start. No job overtakes waiting ones. */
 static bool may_start(struct qd_job *job, bool others_wait)
 {
     cr_assert_gt(atomic_load(&queue.held_count), 0, "who makes room now would wake nobody");
@@ -256,7 +256,7 @@ Test(admission, a_job_that_is_held_is_new_and_nobody_takes_it)
     cr_assert_eq(atomic_load(&queue.held_count), 0);
 }
 
-/* Gzip's last four bytes say how many it becomes. */
+/* The last four bytes of a gzip body are its inflated size. */
 static bool is_small_gzip(struct crowd *crowd, const char *body, size_t bytes)
 {
     const struct qd_infer_tools tools = {.max_body_bytes = 256 * MIB};
@@ -270,7 +270,7 @@ static bool is_small_gzip(struct crowd *crowd, const char *body, size_t bytes)
 Test(admission, what_gzip_says_is_believed_within_reason)
 {
     struct crowd crowd = {.memory = NULL};
-    crowd_init(&crowd, 256 * MIB); /* 1 MiB is small, which are five times 200 KiB */
+    crowd_init(&crowd, 256 * MIB); /* 1 MiB, five times 200 KiB, is small */
     static char body[MIB];
     cr_assert(is_small_gzip(&crowd, "\0\0\0\0\0\0\2\0", 8), "128 KiB is too much of 8 bytes");
     cr_assert(is_small_gzip(&crowd, "\0\0\0\0\377\377\377\377", 8), "so are 4 GiB");

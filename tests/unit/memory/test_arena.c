@@ -150,7 +150,7 @@ Test(arena, what_is_released_goes_back_at_once)
     cr_assert_eq(qd_memory_used(scratch.memory), scratch.arena.bytes);
     cr_assert_eq(together, scratch.arena.bytes);
     const size_t before = scratch.arena.bytes;
-    qd_arena_release(&scratch.arena, small, 100); /* others may be beside it */
+    qd_arena_release(&scratch.arena, small, 100); /* other blocks may lie next to it */
     cr_assert_eq(scratch.arena.bytes, before);
     cr_assert_eq(small[99], 1);
     scratch_deinit(&scratch);
@@ -172,7 +172,7 @@ Test(arena, kept_blocks_never_stand_in_the_way)
 {
     struct scratch scratch;
     scratch_init(&scratch, MIB);
-    for (int i = 0; i < 3; i++) { /* each time another size class, all of the bound */
+    for (int i = 0; i < 3; i++) { /* each time all of the bound, in another size class */
         static const size_t sizes[] = {900 * KIB, 400 * KIB, 30 * KIB};
         size_t made = 0;
         while (qd_arena_alloc(&scratch.arena, sizes[i]) != NULL)
@@ -189,7 +189,7 @@ Test(arena, a_used_block_is_reused_until_trimmed_twice)
     scratch_init(&scratch, 16 * MIB);
     void *first = qd_arena_alloc(&scratch.arena, 4 * MIB);
     qd_arena_deinit(&scratch.arena);
-    qd_memory_trim(scratch.memory); /* it was needed since the last trim */
+    qd_memory_trim(scratch.memory); /* the block was used since the last trim */
     cr_assert_eq(qd_arena_alloc(&scratch.arena, 4 * MIB), first);
     scratch_deinit(&scratch);
 }
@@ -204,7 +204,7 @@ Test(arena, memory_goes_back_in_steps)
     cr_assert_eq(qd_memory_kept(scratch.memory), 8 * MIB);
     cr_assert(qd_memory_trim_some(scratch.memory, 2 * MIB));
     cr_assert_eq(qd_memory_kept(scratch.memory), 6 * MIB);
-    char *again = qd_arena_alloc(&scratch.arena, 8 * MIB); /* also of what is half gone */
+    char *again = qd_arena_alloc(&scratch.arena, 8 * MIB); /* although half is gone */
     cr_assert_eq(again, first);
     memset(again, 1, 8 * MIB);
     qd_arena_deinit(&scratch.arena);
@@ -216,7 +216,8 @@ Test(arena, memory_goes_back_in_steps)
     scratch_deinit(&scratch);
 }
 
-/* Giving back all of a large block takes long, and whoever wants a little waits for it. */
+/* Giving back a whole large block takes long, and a thread that needs only a little memory would
+ * wait for it. */
 Test(arena, a_kept_block_gives_no_more_than_is_wanted)
 {
     struct scratch scratch;
@@ -266,7 +267,8 @@ Test(arena, threads_share_the_memory)
     qd_memory_destroy(memory);
 }
 
-/* What models hold stays: many small ones and their plans must not hold a request's block each. */
+/* Models hold their memory for long. Many small models and their plans must not each hold a block
+ * of the size for requests. */
 Test(arena, models_take_little_more_than_they_need)
 {
     struct scratch scratch;
@@ -287,7 +289,7 @@ Test(arena, models_take_little_more_than_they_need)
 
 /* ---- Large blocks ------------------------------------------------------------------------- */
 
-/* Pages of [at, at + bytes) that are in memory. */
+/* Returns how many bytes of [at, at + bytes) are in pages in memory. */
 static size_t resident_bytes(void *at, size_t bytes)
 {
     static unsigned char pages[64 * MIB / 4096];
@@ -311,7 +313,8 @@ Test(arena, a_power_of_two_counts_as_itself)
     scratch_deinit(&scratch);
 }
 
-/* One that was used for more is used again, and does not keep what is not asked for. */
+/* A block that was used for more bytes is used again, and does not keep pages beyond the
+ * request. */
 Test(arena, a_larger_used_block_is_reused_and_counts_as_asked)
 {
     struct scratch scratch;
@@ -331,8 +334,8 @@ Test(arena, a_larger_used_block_is_reused_and_counts_as_asked)
     scratch_deinit(&scratch);
 }
 
-/* Around the size from which blocks are mapped: malloc's own checks, or ASan's, see who writes
- * beyond a used block that is handed out again for a little more than it was made for. */
+/* Sizes around the one from which blocks are mapped. If a used block is handed out again for
+ * slightly more bytes than it has, malloc's checks or ASan see writes beyond it. */
 Test(arena, a_used_block_is_never_shorter_than_asked)
 {
     struct scratch scratch;
@@ -366,7 +369,7 @@ Test(arena, what_is_reserved_counts_as_it_comes)
     struct scratch scratch;
     scratch_init(&scratch, 40 * MIB);
     struct qd_arena others[8];
-    for (size_t i = 0; i < 8; i++) { /* nobody sends anything */
+    for (size_t i = 0; i < 8; i++) { /* no bytes arrive */
         qd_arena_init(&others[i], scratch.memory);
         cr_assert_not_null(qd_arena_reserve(&others[i], 39 * MIB));
     }
@@ -409,7 +412,7 @@ Test(arena, a_commit_tells_which_pages_are_fresh)
     struct qd_arena other;
     qd_arena_init(&other, scratch.memory);
     cr_assert_eq(qd_arena_reserve(&scratch.arena, 16 * MIB), second);
-    cr_assert_not_null(qd_arena_alloc(&other, 10 * MIB)); /* takes what nobody uses yet */
+    cr_assert_not_null(qd_arena_alloc(&other, 10 * MIB)); /* takes the unused memory */
     cr_assert(qd_arena_commit_fresh(&scratch.arena, second, MIB, &fresh));
     cr_assert_eq(fresh, 0);
     cr_assert(qd_arena_commit_fresh(&scratch.arena, second, 5 * MIB, &fresh));
@@ -448,11 +451,12 @@ Test(arena, what_can_never_fit_is_not_reserved)
     cr_assert(qd_arena_hopeless(&scratch.arena));
     cr_assert_not_null(qd_arena_reserve(&scratch.arena, 4 * MIB));
     cr_assert_null(qd_arena_reserve(&scratch.arena, SIZE_MAX));
-    cr_assert_not_null(qd_arena_reserve(&scratch.arena, 100)); /* small: all of it counts */
+    cr_assert_not_null(qd_arena_reserve(&scratch.arena, 100)); /* a small block counts in full */
     scratch_deinit(&scratch);
 }
 
-/* A reserved block may have used pages, which others can have as long as it does not use them. */
+/* A reserved block may have used pages. Other arenas can have these pages as long as the block does
+ * not use them. */
 Test(arena, used_pages_that_are_reserved_again_stand_in_nobodys_way)
 {
     struct scratch scratch;
@@ -480,7 +484,7 @@ Test(arena, used_pages_that_are_reserved_again_stand_in_nobodys_way)
     scratch_deinit(&scratch);
 }
 
-/* Threads reserve, fill and give back under a bound that is too small for all. */
+/* Threads reserve, fill and give back blocks under a bound that is too small for all of them. */
 static void *send_much(void *context)
 {
     struct qd_memory *memory = context;

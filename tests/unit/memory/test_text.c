@@ -141,7 +141,8 @@ Test(text, utf8_length)
     cr_assert_eq(qd_utf8_length("\xf8\x88\x80\x80\x80", 5), 0);
 }
 
-/* With a bound too small, a text fails once, stays failed, and never writes beyond its room. */
+/* If the bound is too small, a text fails once, stays failed, and never writes beyond its
+ * memory. */
 Test(text, fails_softly_without_memory)
 {
     static char piece[1000];
@@ -171,7 +172,7 @@ Test(text, fails_softly_without_memory)
     }
 }
 
-/* Room that is the caller's ends, and then nothing more is printed. */
+/* If the caller's buffer is full, nothing more is printed. */
 Test(text, in_a_room_of_the_callers)
 {
     char room[QD_TEXT_RESERVE_MAX + 4];

@@ -1,4 +1,4 @@
-/* ONNX files for the tests of models/onnx/onnx.h, and how these read them. */
+/* ONNX files for the tests of models/onnx/onnx.h, and functions that read them. */
 #ifndef TESTS_UNIT_MODELS_ONNX_FILE_H
 #define TESTS_UNIT_MODELS_ONNX_FILE_H
 
@@ -59,7 +59,7 @@ static inline struct message tensor_of(const char *name, int type, size_t rank, 
     return tensor;
 }
 
-/* The constants of a 1x1 convolution from 2 channels to 3. */
+/* Adds the constants of a 1x1 convolution from 2 channels to 3. */
 static inline void add_conv_constants(struct message *file)
 {
     const float scale = 0.5f;
@@ -93,7 +93,7 @@ static inline struct message conv_graph(void)
     return file;
 }
 
-/* DequantizeLinear of the input x, with the scale "s". */
+/* Makes a graph with DequantizeLinear of the input x, with the scale "s". */
 static inline struct message dequantize_graph(const char *const *inputs)
 {
     struct message file = {.bytes = NULL};
@@ -117,7 +117,7 @@ static inline struct message good_dequantize(void)
     return file;
 }
 
-/* Of a file whose constant is the scale or the zero point of its one node. */
+/* Return the scale or the zero point of a file with one node, of which it is the constant. */
 static inline const struct qk_tensor *scale(void)
 {
     return &graph.call.nodes[0].call.inputs[1];

@@ -7,7 +7,8 @@
 
 static struct qd_error error;
 
-/* Decodes a copy in place, so many characters a step. The size, or SIZE_MAX after a failure. */
+/* Decodes a copy in place, `step` characters at a time. Returns the size, or SIZE_MAX after a
+ * failure. */
 static size_t decode(const char *text, size_t step, char *bytes)
 {
     size_t count = strlen(text);
@@ -43,7 +44,7 @@ Test(base64, decodes_rfc_4648_in_steps_of_any_size)
         {"Pz8\\/Pj4\\u002b", "\?\?\?>>>"},
         {"Pz8\\u002FPj4\\u002B", "\?\?\?>>>"},
         {"Zg\\u003d\\u003D", "f"},
-        /* As other programs write it: for URLs, without padding, in lines. */
+        /* Variants of other programs: for URLs, without padding, in lines. */
         {"Pz8_Pj4-", "\?\?\?>>>"},
         {"Zg", "f"},
         {"Zm8", "fo"},

@@ -1,11 +1,11 @@
-/* Graphs that each request makes, with the constants that it brings. */
+/* Graphs that are made anew for each request, with the constants that the request brings. */
 #include <criterion/criterion.h>
 
 #include "server/models/deferred_constants.h"
 #include "tests/support/onnx_writer.h"
 #include "tests/unit/scratch.h"
 
-/* a = (x - 3) * t, y = a / s + 3; s and t are deferred. */
+/* Returns a file with a = (x - 3) * t and y = a / s + 3. s and t are deferred. */
 static struct message file(void)
 {
     struct message graph = {.bytes = NULL};
@@ -28,7 +28,7 @@ static struct message file(void)
     return onnx_model(graph, 13);
 }
 
-/* Reads the file, copies it, and lets go of all but the copy. */
+/* Reads the file, copies the graph, and frees everything but the copy. */
 static struct qd_deferred_graph *load(struct qd_arena *arena)
 {
     struct scratch scratch;

@@ -10,7 +10,7 @@
 
 #include "server/models/repository/folder.h"
 
-/* A folder of our own, with another beside it. */
+/* The test's folder, with another one next to it. */
 static char base[64];
 static int folder;
 static struct qd_error error;
@@ -70,8 +70,8 @@ static enum qd_status open_file(const char *path, struct stat *about)
     return status;
 }
 
-/* Where a system lacks openat2, as QEMU 7.2 does, the same is refused in other words, and each link
- * as well. */
+/* If a system lacks openat2, as QEMU 7.2 does, the same files are refused with other texts, and all
+ * links are refused as well. */
 static bool has_openat2(void)
 {
     return syscall(SYS_openat2, folder, "", NULL, 0) >= 0 || errno != ENOSYS;
@@ -189,7 +189,7 @@ Test(folder, links_may_lead_anywhere)
         cr_assert_eq(open_file(bad[i].path, &about), bad[i].status, "%s", bad[i].path);
         cr_assert_not_null(strstr(error.text, bad[i].text), "%s: %s", bad[i].path, error.text);
     }
-    if (has_openat2()) { /* or else the link is followed, and then depends on what 0 is */
+    if (has_openat2()) { /* otherwise the link is followed, and the result depends on what 0 is */
         cr_assert_eq(open_file("magic", &about), QD_INVALID);
         cr_assert_not_null(strstr(error.text, "got a link to a process's file in /proc"), "%s",
                            error.text);

@@ -1,4 +1,4 @@
-/* What is recognised in the place of an ONNX file. */
+/* Which other files are recognised in place of an ONNX file. */
 #include <stdlib.h>
 
 #include "server/models/onnx/foreign.h"
@@ -9,7 +9,7 @@ TestSuite(foreign, .init = setup, .fini = teardown);
 struct sample {
     size_t bytes;
     const char *text;
-    const char *name; /* the beginning of it; NULL: none */
+    const char *name; /* beginning of the expected name; NULL: not recognised */
 };
 
 #define SAMPLE(text, name)               \
@@ -88,14 +88,14 @@ static const struct sample samples[] = {
     SAMPLE("ML\xefR\x06", "MLIR"),
     SAMPLE("\177ELF\2", "a program"),
     SAMPLE("%PDF-1.7", "a PDF"),
-    /* Nothing that is known. */
+    /* Unknown files. */
     SAMPLE("\0\0\0\0", NULL),
     SAMPLE("\xde\xad\xbe\xef", NULL),
     SAMPLE("\x3a\xff\xff\x7f", "the beginning of one"),
     SAMPLE("\x08", NULL),
 };
 
-/* On the heap, where a sanitizer sees who reads beyond it. */
+/* Copies the bytes to the heap, so that a sanitizer sees reads beyond the end. */
 static const char *name_of(const char *bytes, size_t count)
 {
     char *copy = malloc(count + (count == 0));
@@ -127,7 +127,7 @@ Test(foreign, a_tar_archive)
     cr_assert_str_eq(name_of(bytes, sizeof(bytes)), "a tar archive: unpack it first");
 }
 
-/* However short they are cut. */
+/* The files are cut at every length. */
 Test(foreign, parts_of_them_do_no_harm)
 {
     for (size_t i = 0; i < sizeof(samples) / sizeof(*samples); i++)
@@ -150,7 +150,7 @@ static struct message small_model(const char *producer)
     return model;
 }
 
-/* Also one whose producer's name stands where a flatbuffer has its kind. */
+/* Also an ONNX file whose producer's name is at the position of a flatbuffer's kind. */
 Test(foreign, an_onnx_file_is_none_of_them)
 {
     static const char *const producers[] = {"", "pytorch", "ORTModule", "TFL3", "ET12", "\n"};
@@ -161,7 +161,7 @@ Test(foreign, an_onnx_file_is_none_of_them)
     }
 }
 
-/* Neither are texts before its graph, nor fields of other numbers and kinds. */
+/* An ONNX file may also have texts before its graph, and fields of unknown numbers and kinds. */
 Test(foreign, nor_is_an_odd_one)
 {
     char text[100];
@@ -178,7 +178,7 @@ Test(foreign, nor_is_an_odd_one)
     message_free(&model);
 }
 
-/* Where a field ends there too, a part looks like a whole without a graph. */
+/* If the cut is at the end of a field, the part looks like a complete file without a graph. */
 Test(foreign, a_part_of_an_onnx_file_is_called_one)
 {
     struct message model = small_model("pytorch");
@@ -193,7 +193,8 @@ Test(foreign, a_part_of_an_onnx_file_is_called_one)
     message_free(&model);
 }
 
-/* As a transfer as text on Windows, or ftp's, makes it: CRLF for each LF. */
+/* Returns the file after a transfer as text, on Windows or by ftp, which replaces each LF by
+ * CRLF. */
 static struct message as_text(const struct message *file)
 {
     struct message text = {.bytes = NULL};
@@ -220,7 +221,8 @@ Test(foreign, a_transfer_as_text_is_called_so)
     }
 }
 
-/* Files that the transfer has not made: with an LF that has no CR before it, or that are cut. */
+/* Such a transfer does not make these files, which have an LF without a CR before it, or are
+ * cut. */
 Test(foreign, other_files_with_crlf_are_not)
 {
     struct message model = small_model("a\n\n\n");

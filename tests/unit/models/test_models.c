@@ -1,4 +1,4 @@
-/* The table of models: names, versions, who takes whose place, and what the index says. */
+/* The table of models: names, versions, which model replaces which, and the index. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 
@@ -13,7 +13,7 @@
 
 static struct qd_metrics *metrics;
 static struct qd_models *models;
-static struct qd_memory *memory; /* of the loaded ones */
+static struct qd_memory *memory; /* memory of the loaded models */
 static struct graph_case *made;
 static struct qd_error error;
 
@@ -27,13 +27,13 @@ static void setup(void)
         made, graph_case_dequantize(made, graph_case_input(made, QK_UINT8, "2,3"), QK_FP32));
 }
 
-/* Every test gives back all that it took. */
+/* Checks that the test gave back all memory. */
 static void teardown(void)
 {
     qd_models_destroy(models);
     cr_assert_eq(qd_memory_used(memory), 0);
     qd_memory_destroy(memory);
-    qd_metrics_destroy(metrics); /* asserts that nobody holds a counter */
+    qd_metrics_destroy(metrics); /* asserts that no counter is held */
     graph_case_destroy(made);
 }
 
@@ -215,7 +215,7 @@ Test(models, many_names_in_any_order)
     }
 }
 
-/* As many loaded ones as there is room for, none cut in two. */
+/* As many loaded models as fit into the text, and no name is cut in two. */
 Test(models, an_unknown_name_is_told_the_others)
 {
     char name[64];
@@ -244,7 +244,7 @@ Test(models, an_unknown_name_is_told_the_others)
                   "a model whose name is rather long, number 3, ...");
 }
 
-/* The bound is on versions: those of one name count, and those that still run. */
+/* The bound counts versions: those of one name, and those that still run. */
 Test(models, no_more_than_the_bound)
 {
     char name[16];
@@ -264,7 +264,7 @@ Test(models, no_more_than_the_bound)
     cr_assert_eq(qd_models_try_room(models, "more", 2, &error), QD_UNAVAILABLE);
     qd_model_release(held);
     cr_assert_eq(qd_models_install(models, "more", pair, 2, &error), QD_OK, "%s", error.text);
-    cr_assert_eq(qd_models_try_room(models, "m2", 1, &error), QD_OK); /* in its own place */
+    cr_assert_eq(qd_models_try_room(models, "m2", 1, &error), QD_OK); /* it takes its own place */
     cr_assert_eq(qd_models_try_room(models, "m2", 2, &error), QD_UNAVAILABLE);
     cr_assert_eq(qd_models_loaded_count(models), QD_LOADED_VERSION_COUNT_MAX);
 }
@@ -316,7 +316,7 @@ Test(models, requests_keep_what_was_replaced)
     install("m", 1);
     struct qd_model *second = find("m", NULL);
     cr_assert_neq(first, second);
-    cr_assert_eq(second->counters, counters); /* they outlive a reload */
+    cr_assert_eq(second->counters, counters); /* counters outlive a reload */
     cr_assert_eq(qd_models_loaded_count(models), 2);
     qd_model_release(again);
     cr_assert_str_eq(first->signature.name, "m");
@@ -359,7 +359,7 @@ Test(models, one_that_still_runs_is_forgotten_with_its_last_request)
     expect_index(false, ",{\"name\":\"m\",\"version\":\"3\",\"state\":\"UNLOADING\"}]");
     qd_model_release(held);
     expect_index(false, "]");
-    install("m", 4); /* again, and this time it comes back before that */
+    install("m", 4); /* once more, but now the model is loaded again before that */
     held = find("m", NULL);
     cr_assert(qd_models_remove(models, "m"));
     qd_models_forget(models, "m");
@@ -369,7 +369,7 @@ Test(models, one_that_still_runs_is_forgotten_with_its_last_request)
     expect_index(false, ",{\"name\":\"m\",\"version\":\"5\",\"state\":\"READY\"}]");
 }
 
-/* The oldest goes when there are too many, and what comes back counts anew. */
+/* If there are too many, the oldest is forgotten. A model that comes back later counts from 0. */
 Test(models, names_without_a_model_are_kept_for_a_while)
 {
     char name[16];
@@ -418,7 +418,7 @@ Test(models, what_loads_say)
                         "\"reason\":\"broken\"}]");
 }
 
-/* A model that a load made, and nobody put into service. */
+/* A model that was loaded but never put into service. */
 Test(models, one_that_never_served)
 {
     struct qd_model *model = make("m", 1);

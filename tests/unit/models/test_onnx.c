@@ -1,4 +1,4 @@
-/* ONNX files into graphs. What real files hold is in tests/conformance/onnx_files.py. */
+/* ONNX files that become graphs. tests/conformance/onnx_files.py tests real files. */
 
 #include "tests/unit/models/onnx_file.h"
 
@@ -102,7 +102,7 @@ Test(onnx, constants_alone_and_inputs_that_are_absent)
     cr_assert_eq(zero_point()->type, QK_NONE);
 }
 
-/* As in ONNX's own node tests. */
+/* Like in ONNX's own node tests. */
 Test(onnx, deferred_constants)
 {
     struct message file = dequantize_graph(NAMES("x", "s", "z"));
@@ -123,7 +123,7 @@ Test(onnx, deferred_constants)
     cr_assert_eq(graph.outputs[0].types, QK_BIT(QK_FP32));
 }
 
-/* Before IR version 4 every initializer is an input as well. */
+/* Before IR version 4, every initializer is also an input. */
 Test(onnx, initializers_that_are_inputs)
 {
     struct message file = {.bytes = NULL};
@@ -161,7 +161,7 @@ Test(onnx, opsets)
                  "opset_import[0]: expected one version of ONNX's domain, at least 1, got 0");
 }
 
-/* Imports of domains that no node uses are nobody's business. */
+/* Imports of domains that no node uses are ignored. */
 Test(onnx, imports)
 {
     struct message model = onnx_model(good_dequantize(), 13);

@@ -1,4 +1,4 @@
-/* ONNX files that are wrong, large or hostile, into errors. */
+/* ONNX files that are wrong, large or hostile, and their errors. */
 #include <stdio.h>
 
 #include "tests/unit/models/onnx_file.h"
@@ -23,7 +23,7 @@ Test(onnx_refusals, nodes_that_are_unknown)
                  "node 1 (\"a\", \"QLinearAdd\"): expected an operator that quantd has, Constant "
                  "or DequantizeLinear, QuantizeLinear, QLinearConv, got \"QLinearAdd\" of the "
                  "domain \"com.microsoft\"");
-    /* The name goes on behind a NUL. */
+    /* The name continues after a NUL. */
     file = (struct message){.bytes = NULL};
     node = (struct message){.bytes = NULL};
     put_data(&node, 4, "QLinearConv\0x", 13);
@@ -32,7 +32,7 @@ Test(onnx_refusals, nodes_that_are_unknown)
     cr_assert_not_null(strstr(error.text, "got \"QLinearConv?x\" of ONNX's own domain"));
 }
 
-/* What `inner` adds to a good file. */
+/* Checks the error after `inner` was added to a valid file. */
 static void expect_error_with(unsigned field, struct message inner, const char *text)
 {
     struct message file = good_dequantize();
@@ -127,7 +127,7 @@ Test(onnx_refusals, functions)
     }
 }
 
-/* What nobody reads may be anything. */
+/* An initializer that is not read may have any contents. */
 Test(onnx_refusals, unused_initializers)
 {
     struct message file = good_dequantize();
@@ -167,9 +167,9 @@ Test(onnx_refusals, attributes)
 Test(onnx_refusals, attributes_that_are_odd)
 {
     const struct {
-        unsigned count; /* how often it comes */
+        unsigned count; /* how often it occurs */
         const char *reference;
-        const char *text; /* NULL: it is fine */
+        const char *text; /* NULL: accepted */
     } cases[] = {{1, NULL, NULL},
                  {2, NULL, DQ ": axis: expected once, got twice"},
                  {1, "outer",
@@ -210,7 +210,7 @@ Test(onnx_refusals, names_are_text)
     file = good_dequantize();
     put_data(&file, ONNX_GRAPH_NAME, "\xc0\x80", 2);
     expect_error(onnx_model(file, 13), "graph: name: expected UTF-8 without NULs, got \"??\"");
-    /* Names that a NUL ends too early are two. */
+    /* Names that differ only after a NUL are different names. */
     file = good_dequantize();
     struct message tensor = {.bytes = NULL};
     put_data(&tensor, ONNX_TENSOR_NAME, "s\0", 2);
@@ -248,7 +248,7 @@ Test(onnx_refusals, too_many)
                                        "outputs of nodes, got 65539");
 }
 
-/* Each message takes two bytes in the file and fifty times as many here. */
+/* Each message takes two bytes in the file, and fifty times as many in memory. */
 Test(onnx_refusals, bombs)
 {
     const unsigned fields[] = {ONNX_GRAPH_NODE, ONNX_GRAPH_INITIALIZER, ONNX_GRAPH_INPUT,
@@ -266,7 +266,7 @@ Test(onnx_refusals, bombs)
     }
 }
 
-/* protobuf joins what comes of a message twice: each graph here adds to the one before. */
+/* protobuf merges a message that occurs twice, so each graph here adds to the one before. */
 Test(onnx_refusals, a_graph_in_pieces)
 {
     struct message model = {.bytes = NULL};
@@ -286,7 +286,7 @@ Test(onnx_refusals, a_graph_in_pieces)
     message_free(&node);
 }
 
-/* A graph in an attribute of a node in a graph, and so on: nobody goes down. */
+/* A graph in an attribute of a node in a graph, and so on. The reader must not recurse into it. */
 Test(onnx_refusals, deep_nesting)
 {
     enum { DEPTH = 1 << 20, LEVEL_BYTES = 24 };
@@ -322,7 +322,7 @@ Test(onnx_refusals, truncated)
 {
     struct message model = onnx_model(conv_graph(), 13);
     for (size_t count = 0; count < model.count; count++) {
-        char *copy = malloc(count + 1); /* so that sanitizers see its end */
+        char *copy = malloc(count + 1); /* so that sanitizers see reads beyond the end */
         cr_assert_not_null(copy);
         memcpy(copy, model.bytes, count);
         cr_assert_eq(read_source((struct qd_onnx_source){.bytes = copy, .count = count}),
@@ -332,7 +332,7 @@ Test(onnx_refusals, truncated)
     message_free(&model);
 }
 
-/* Whatever the bound on memory, the file is read or refused for want of memory. */
+/* For any bound on memory, the file is read, or refused for lack of memory. */
 Test(onnx_refusals, little_memory)
 {
     struct message model = onnx_model(conv_graph(), 13);

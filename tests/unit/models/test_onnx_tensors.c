@@ -1,4 +1,4 @@
-/* Constants of ONNX files, in all forms that these have for them. */
+/* Constants of ONNX files, in all forms that ONNX has for them. */
 #include <stdio.h>
 
 #include "tests/unit/models/onnx_file.h"
@@ -54,7 +54,7 @@ Test(onnx_tensors, constant_nodes)
                                        "one output, got 0 and 1");
 }
 
-/* A file with the zero point as this tensor, and x of its type. */
+/* Makes a file whose zero point is this tensor, and whose x has the tensor's type. */
 static struct message zero_point_file(struct message tensor, int type)
 {
     struct message file = {.bytes = NULL};
@@ -67,14 +67,14 @@ static struct message zero_point_file(struct message tensor, int type)
     return onnx_model(file, 25);
 }
 
-/* The bytes of a packed list of int32, each in ten bytes or fewer as a varint. */
+/* Puts a packed list of int32s, each of which takes up to ten bytes as a varint. */
 static void put_int32s(struct message *tensor, size_t count, const int32_t *numbers)
 {
     struct message list = {.bytes = NULL};
     for (size_t i = 0; i < count; i++) {
         struct message one = {.bytes = NULL};
         put_number(&one, 1, (uint64_t)(int64_t)numbers[i]);
-        put_bytes(&list, one.bytes + 1, one.count - 1); /* without the field */
+        put_bytes(&list, one.bytes + 1, one.count - 1); /* without the field number */
         message_free(&one);
     }
     put_message(tensor, ONNX_TENSOR_INT32_DATA, list);
@@ -172,8 +172,8 @@ Test(onnx_tensors, float_data_and_raw_data)
                                        "elements of FP32, got 7");
 }
 
-/* directml.ElementWiseDequantizeLinear takes UINT32, ONNX's operators do not: such a tensor is read
- * before its node refuses it. */
+/* directml.ElementWiseDequantizeLinear takes UINT32, but ONNX's operators do not. Such a tensor is
+ * read before its node refuses it. */
 Test(onnx_tensors, uint64_data)
 {
     struct message tensor = onnx_tensor("z", 12, NO_DIMS);

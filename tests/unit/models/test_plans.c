@@ -1,4 +1,4 @@
-/* Which plans are kept, and what happens to them when many ask at once. */
+/* Which plans are kept, and what happens to them if many threads ask at once. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 
@@ -6,7 +6,7 @@
 #include "tests/support/kernels/graph_case.h"
 #include "tests/unit/scratch.h"
 
-/* A model's graph and its plans; the models' memory, and a request's. */
+/* A model's graph and its plans, the models' memory, and a request's memory. */
 struct shelf {
     struct qk_kernels *kernels;
     struct qd_memory *memory;
@@ -14,7 +14,7 @@ struct shelf {
     const struct qk_graph *graph;
     struct qd_plans *plans;
     struct scratch own;
-    size_t used; /* of the memory, without any plan */
+    size_t used; /* memory in use without any plan */
 };
 
 static void *alloc(void *context, size_t bytes)
@@ -22,7 +22,8 @@ static void *alloc(void *context, size_t bytes)
     return qd_arena_alloc(context, bytes);
 }
 
-/* x, which has one dimension, is dequantized, quantized and so on: one node takes any size. */
+/* Makes a graph in which x, of one dimension, is dequantized, quantized and so on. Each node
+ * takes any size. */
 static void shelf_init(struct shelf *shelf, size_t node_count, size_t bytes_max)
 {
     static const float scale = 0.5F;
@@ -62,7 +63,7 @@ static void shelf_init(struct shelf *shelf, size_t node_count, size_t bytes_max)
     free(call);
 }
 
-/* Everything has come back. */
+/* Checks that all memory was given back. */
 static void shelf_deinit(struct shelf *shelf)
 {
     qd_plans_destroy(shelf->plans);
@@ -98,7 +99,8 @@ static void use(struct shelf *shelf, size_t count)
     cr_assert_null(pinned.plan);
 }
 
-/* While the models' memory is full, only a plan that is kept is not in the request's. */
+/* Returns true if the plan is kept. While the models' memory is full, every other plan lies in the
+ * request's memory. */
 static bool is_kept(struct shelf *shelf, size_t count)
 {
     struct qd_arena hog;
@@ -161,7 +163,7 @@ Test(plans, the_one_not_used_for_longest_makes_room)
         use(&shelf, count);
     const size_t used = qd_memory_used(shelf.memory);
     use(&shelf, 1);
-    use(&shelf, 100); /* in place of 2 */
+    use(&shelf, 100); /* replaces 2 */
     cr_assert_eq(qd_memory_used(shelf.memory), used);
     cr_assert_not(is_kept(&shelf, 2));
     cr_assert(is_kept(&shelf, 1));
@@ -171,8 +173,7 @@ Test(plans, the_one_not_used_for_longest_makes_room)
     shelf_deinit(&shelf);
 }
 
-/* More shapes than there is room for run at once: each has its plan, and those that were there
- * first stay. */
+/* More shapes than may be kept run at once. Each has its plan, and the earliest plans stay. */
 Test(plans, a_plan_that_runs_is_never_taken_away)
 {
     enum { COUNT = 3 * QD_PLANS_COUNT_MAX };
@@ -207,7 +208,7 @@ Test(plans, their_bytes_are_bounded)
     cr_assert_eq(qd_memory_used(shelf.memory), used);
     cr_assert_not(is_kept(&shelf, 1));
     struct qd_pin held = pin(&shelf, 2);
-    struct qd_pin other = pin(&shelf, 3); /* beside it, but not to stay */
+    struct qd_pin other = pin(&shelf, 3); /* made next to it, but not kept */
     qd_plans_unpin(shelf.plans, &other);
     cr_assert(is_kept(&shelf, 2));
     cr_assert_not(is_kept(&shelf, 3));
@@ -266,7 +267,7 @@ struct visitor {
     uint64_t random;
 };
 
-/* Holds some plans at a time, and looks at each before it lets go of it. */
+/* Holds some plans at a time, and checks each before it releases it. */
 static void *visit(void *context)
 {
     enum { HELD = 3 };

@@ -83,7 +83,7 @@ Test(repository, lists_folders_with_names_that_models_may_have)
     cr_assert_str_eq(names[0], "a");
     cr_assert_str_eq(names[1], "b");
     cr_assert_str_eq(names[2], "c");
-    cr_assert_str_eq(names[3], "d"); /* opening it says that the link leads to nothing */
+    cr_assert_str_eq(names[3], "d"); /* opening it reports that the link leads nowhere */
 }
 
 Test(repository, broken_links_are_models_and_versions)
@@ -124,7 +124,7 @@ Test(repository, versions_are_numbers_above_0)
     cr_assert(look("b").has_model);
 }
 
-/* More entries than one read of the folder gives. */
+/* More entries than one read of the folder returns. */
 Test(repository, a_folder_of_many_versions)
 {
     char path[32];
@@ -164,7 +164,7 @@ Test(repository, a_folder_that_is_not_there)
     cr_assert_null(qd_repository_open("/nonexistent", QD_LINKS_INSIDE, &error));
 }
 
-/* Every change of a file makes another fingerprint, and none does not. */
+/* Every change of a file changes the fingerprint. Without a change it stays. */
 Test(repository, fingerprints_tell_changes)
 {
     uint64_t seen[8];

@@ -1,4 +1,4 @@
-/* What is found of a graph's outputs when it is loaded. */
+/* What a load finds out about the shapes of a graph's outputs. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -18,8 +18,8 @@ static void *alloc(void *context, size_t bytes)
     return qd_arena_alloc(context, bytes);
 }
 
-/* Floats of two channels are quantized, convolved to four channels, and dequantized; they go out
- * quantized, too. */
+/* Makes a graph that quantizes floats of two channels, convolves them to four channels, and
+ * dequantizes them. It also outputs the quantized values. */
 static void setup(void)
 {
     struct qk_error cause;
@@ -143,7 +143,7 @@ Test(shapes, no_request_could_run_it)
                    "inputs: expected shapes whose sizes fit in 64 bits");
 }
 
-/* No tried size is the right one, or none is small enough: others may do. */
+/* None of the tried sizes is right, or none is small enough. Other sizes may be. */
 Test(shapes, no_size_will_do)
 {
     struct qd_port outputs[2] = {{.name = "q"}, PORT("y", QK_FP32, 9, 9)};
@@ -153,7 +153,7 @@ Test(shapes, no_size_will_do)
     expect_shape(&outputs[1], "[9,9]");
 }
 
-/* The far size is too large for what the others make of it: only the rank is known. */
+/* The far size is too large for the values made from it, so only the rank is known. */
 Test(shapes, sizes_that_barely_fit)
 {
     struct qd_port outputs[2] = {{.name = "q"}, {.name = "y"}};
@@ -185,7 +185,7 @@ Test(shapes, no_memory)
     qd_memory_destroy(none);
 }
 
-/* All dimensions of the highest rank are free, and of any size. */
+/* All dimensions, up to the highest rank, are free and have any size. */
 Test(shapes, highest_rank)
 {
     struct qk_error cause;

@@ -1,5 +1,5 @@
-/* Every example of api_schema/examples and tests/data/examples.jsonl, through decode, create, plan,
- * run and encode. */
+/* Runs every example of api_schema/examples and tests/data/examples.jsonl through decode, create,
+ * plan, run and encode. */
 #include <criterion/criterion.h>
 #include <glob.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "tests/support/encode.h"
 #include "tests/unit/scratch.h"
 
-/* What a client sends. */
+/* A client's message. */
 struct message {
     char *body;
     size_t body_bytes;
@@ -40,13 +40,13 @@ static void teardown(void)
 
 TestSuite(examples, .init = setup, .fini = teardown);
 
-/* Newer versions of cJSON print -0 as 0, so that a request that has one is another when printed. */
+/* Newer versions of cJSON print -0 as 0, which would change a request with -0. */
 static void keep_negative_zeros(cJSON *item)
 {
     for (; item != NULL; item = item->next) {
         if (cJSON_IsNumber(item) && item->valuedouble == 0 && signbit(item->valuedouble)) {
             item->type = cJSON_Raw;
-            item->valuestring = strdup("-0.0"); /* goes with the tree */
+            item->valuestring = strdup("-0.0"); /* freed with the tree */
         }
         keep_negative_zeros(item->child);
     }
@@ -80,7 +80,7 @@ static struct message build_message(const cJSON *example)
     char *printed = request == NULL ? NULL : cJSON_PrintUnformatted(request);
     const char *text = printed != NULL ? printed : body != NULL ? body : "";
     const char *hex = binary != NULL ? binary : body_hex != NULL ? body_hex : "";
-    /* No NUL behind it: reading beyond the body is for the sanitizer to see. */
+    /* There is no NUL after the body, so that the sanitizer sees reads beyond its end. */
     message.body = malloc(strlen(text) + strlen(hex) / 2 + 1);
     memcpy(message.body, text, strlen(text));
     message.body_bytes = strlen(text) + cases_read_hex(hex, message.body + strlen(text));
@@ -100,7 +100,7 @@ static void *take(void *context, size_t bytes)
     return qd_arena_alloc(context, bytes);
 }
 
-/* What the server does with a message, without the server. */
+/* Answers a message like the server. */
 static enum qd_status answer_message(const struct qd_model *model, const struct message *message,
                                      struct qd_arena *arena, struct qd_answer *answer,
                                      struct qd_error *error)
@@ -262,7 +262,7 @@ static void run_example(const char *name, const cJSON *example)
     scratch_deinit(&scratch);
 }
 
-/* Those of one kind, "ok_" or "bad_", and how many there were. */
+/* The examples of one kind, "ok_" or "bad_", and their number. */
 struct kind {
     const char *prefix;
     size_t *count;

@@ -1,4 +1,4 @@
-/* What the examples (test_examples.c) cannot see: the call that comes out, memory, hostile text. */
+/* What the examples (test_examples.c) cannot test: the resulting call, memory, hostile text. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,7 +168,7 @@ Test(oip_decode, integer_attributes_are_exact)
     }
 }
 
-/* Clients send the largest number that they have where they mean no bound. */
+/* Clients send the largest number that they have if they mean no bound. */
 Test(oip_decode, the_largest_of_protocol_integers)
 {
     static const char *const numbers[] = {"9007199254740993", "9223372036854775807",
@@ -303,7 +303,7 @@ Test(oip_decode, strides_say_how_much_data_there_is)
     cr_assert_eq(asked.call.inputs[0].stored, 6);
 }
 
-/* Strides of the carried tensor, whose bytes are counted exactly. */
+/* Strides describe the carried tensor, whose bytes are counted exactly. */
 Test(oip_decode, refusals_of_layouts_say_what_came)
 {
     char body[512];
@@ -376,7 +376,7 @@ Test(oip_decode, boolean_attributes)
     }
 }
 
-/* By name or by number: the same, for every type. */
+/* A type may be given by name or by number, with the same result for every type. */
 Test(oip_decode, type_attributes)
 {
     for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT; type++) {
@@ -472,7 +472,8 @@ Test(oip_decode, sums_of_blobs_do_not_overflow)
                      "bytes for 2251799813685248 elements of INT32, got 9007199254740988");
 }
 
-/* Every prefix of a request is refused, and every byte may be any other: no crash, no leak. */
+/* Every prefix of a request is refused. Every byte may be replaced by any other without a crash or
+ * a leak. */
 Test(oip_decode, spoiled_requests)
 {
     static const char good[] =
@@ -535,7 +536,7 @@ Test(oip_decode, refuses_softly_without_memory)
     free(body);
 }
 
-/* While others hold the memory it is worth trying again. */
+/* While other requests hold the memory, the client should try again. */
 Test(oip_decode, tells_full_from_too_small)
 {
     char *body = large_request(100000);
@@ -553,7 +554,7 @@ Test(oip_decode, tells_full_from_too_small)
     free(body);
 }
 
-/* A shape is a claim: memory is taken for the elements that the text can hold. */
+/* A shape is not trusted. Memory is allocated only for the elements that the text can hold. */
 Test(oip_decode, takes_no_memory_for_a_claim)
 {
     expect_error(DEQUANTIZE,

@@ -97,7 +97,7 @@ Test(oip_encode, binary_answer_borrows_the_tensor)
     cr_assert_eq(answer.parts[answer.part_count - 1].bytes, values);
 }
 
-/* Without a byte behind it there is no header, and the content is JSON. */
+/* If there are no bytes after the JSON, there is no header, and the content is JSON. */
 Test(oip_encode, empty_binary_answer)
 {
     struct qd_oip_asked asked = infer_of(NULL, true);
@@ -118,7 +118,7 @@ Test(oip_encode, answers_are_bounded)
     cr_assert_not_null(strstr(error.text, "expected at most 2147483647"), "%s", error.text);
 }
 
-/* So that the loop's thread never prints many numbers itself. */
+/* The units keep the loop's thread from printing many numbers itself. */
 Test(oip_encode, large_outputs_are_printed_in_units)
 {
     static const size_t counts[][2] = {{1, 0},
@@ -262,7 +262,7 @@ Test(oip_encode, server_properties)
     cJSON_Delete(json);
 }
 
-/* Clients compute with sizes of these, and know no others (perf_analyzer). */
+/* Clients compute with the sizes of these types and know no others (perf_analyzer). */
 static bool is_oip_type(const char *name)
 {
     static const char *const names[] = {"UINT8", "INT8", "UINT16", "INT16", "UINT32",
@@ -273,7 +273,7 @@ static bool is_oip_type(const char *name)
     return false;
 }
 
-/* What OIP clients read without looking: names, one datatype, rank 1. */
+/* Checks what OIP clients read without checks: names, one datatype, rank 1. */
 static void expect_tensors(const cJSON *tensors, const char *const *names, size_t count)
 {
     cr_assert_eq((size_t)cJSON_GetArraySize(tensors), count);
@@ -286,7 +286,8 @@ static void expect_tensors(const cJSON *tensors, const char *const *names, size_
     }
 }
 
-/* `row` NULL: the newest, and all versions are listed. */
+/* Encodes the metadata of version `row`. If `row` is NULL, encodes the newest, and lists all
+ * versions. */
 static void encode_metadata(const struct qk_operator *op, const struct qk_version *row)
 {
     uint64_t versions[32];
@@ -390,7 +391,7 @@ Test(oip_encode, properties_say_what_a_version_takes)
     cJSON_Delete(json);
 }
 
-/* An attribute's text is whole, and begins with its kind. */
+/* The text of an attribute is complete, and begins with its kind. */
 Test(oip_encode, properties_have_every_attribute)
 {
     static const char *const kinds[] = {"integer: ",

@@ -1,4 +1,4 @@
-/* Raw binary requests: which tensor a body is, and what is refused. */
+/* Raw binary requests: how a body is read as a tensor, and what is refused. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
@@ -36,7 +36,7 @@ static struct qd_signature model_of(const struct qd_port *input, uint64_t batch_
                                  .batch_max = batch_max};
 }
 
-/* On the heap, where a sanitizer sees who reads beyond it. */
+/* Copies the body to the heap, so that a sanitizer sees reads beyond the end. */
 static enum qd_status decode(const struct qd_signature *signature, size_t bytes)
 {
     static char *body;
@@ -79,9 +79,9 @@ static const struct good good_cases[] = {
      0,
      {0, 3}},
     {{.name = "x", .types = QK_BIT(QK_INT8), .shaped = true}, 0, 1, {0}},
-    /* Without a known rank it is a list. */
+    /* If the rank is unknown, the tensor is a list. */
     {{.name = "x", .types = QK_BIT(QK_FP16)}, 0, 10, {5}},
-    /* The batch is what is free, or 1. */
+    /* The batch is the free dimension, or 1. */
     {{.name = "x", .types = QK_BIT(QK_UINT8), .shaped = true, .rank = 2, .dims = {FREE, 3}},
      4,
      12,
@@ -129,7 +129,7 @@ Test(raw, the_body_is_the_only_input)
     }
 }
 
-/* As DirectML's buffers: up to four bytes. */
+/* Like DirectML's buffers, bodies may be up to four bytes longer. */
 Test(raw, strides_say_how_many_elements_there_are)
 {
     static const int64_t list[] = {0, 2};

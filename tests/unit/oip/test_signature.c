@@ -1,4 +1,4 @@
-/* What a loaded model's signature does to a request, its metadata and its answer; and requests that
+/* How a loaded model's signature affects a request, its metadata and its answer. Also requests that
  * declare what a model will take. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -220,7 +220,7 @@ Test(signature, without_memory)
     }
 }
 
-/* ---- What it says of itself --------------------------------------------------------------- */
+/* ---- Metadata ----------------------------------------------------------------------------- */
 
 static struct qd_text text;
 
@@ -399,7 +399,7 @@ Test(signature, a_variable_input_need_not_come)
                                                      "x_zero_point (optional)");
 }
 
-/* It is no use to keep what takes nothing any more, and not the tensors of a plain request. */
+/* A model without variable inputs is useless, and the tensors of a plain request cannot be kept. */
 Test(signature, what_cannot_be_declared)
 {
     expect_undeclared("{\"inputs\":[" SCALE
@@ -434,7 +434,7 @@ Test(signature, what_cannot_be_declared)
                                  "parameters.shared_memory_region, got none");
 }
 
-/* A loaded DirectML operator's data lies as its strides say, in every request. */
+/* The data of a loaded DirectML operator lies as its strides say, in every request. */
 Test(signature, declared_strides)
 {
     static const char body[] =

@@ -1,4 +1,4 @@
-/* Bounds with what of them is in use, as Prometheus reads them. */
+/* Bounds and how much of each is in use, in Prometheus's format. */
 #include "server/base/version.h"
 #include "server/telemetry/gauges.h"
 
@@ -8,7 +8,7 @@
 
 #include "tests/unit/scratch.h"
 
-/* The caller frees it. */
+/* Returns the printed gauges. The caller frees the text. */
 static char *print(const struct qd_gauges *gauges)
 {
     struct scratch scratch;

@@ -1,4 +1,4 @@
-/* A log's line stays one line, and JSON stays JSON, whatever comes into it. */
+/* A line of a log stays one line, and JSON stays JSON, for any contents. */
 #include "server/telemetry/line.h"
 
 #include <criterion/criterion.h>
@@ -13,7 +13,7 @@ static void begin(struct qd_line *line, enum qd_line_format format)
     qd_line_begin(line, format, "info", "event");
 }
 
-/* Without the end of the line; of text also without the time. */
+/* Returns the line without its end and, in text format, without the time. */
 static const char *end(struct qd_line *line)
 {
     qd_line_end(line);
@@ -24,7 +24,7 @@ static const char *end(struct qd_line *line)
     return line->bytes + (line->format == QD_LINE_TEXT ? strlen("ts=2000-01-01T00:00:00.000Z") : 0);
 }
 
-/* The strict reader of requests has to take it. */
+/* Asserts that the strict reader of requests accepts the text. */
 static void assert_json(const char *text)
 {
     struct scratch scratch;
@@ -75,7 +75,8 @@ Test(line, json)
         "\"name\":\"a b\",\"text\":\"x\"}");
 }
 
-/* CSI, NEL, a line's end, two that change the direction, and what stands beside them. */
+/* CSI, NEL, a line separator, two characters that change the direction of text, and characters next
+ * to these. */
 Test(line, control_characters_of_unicode)
 {
     static const char value[] =

@@ -1,4 +1,4 @@
-/* Lines on standard error, and where nobody reads them. */
+/* Lines on standard error, also if nothing reads them. */
 #define _GNU_SOURCE
 #include "server/telemetry/log.h"
 
@@ -62,7 +62,7 @@ Test(log, json)
         "%s", line);
 }
 
-/* The server goes on. */
+/* The server continues. */
 Test(log, a_reader_that_stands_still_stops_nothing)
 {
     char all[4096];

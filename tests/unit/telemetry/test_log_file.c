@@ -1,4 +1,4 @@
-/* Lines that a thread writes, and files that take none. */
+/* Lines that a thread writes, and files that cannot be written. */
 #define _GNU_SOURCE
 #include "server/telemetry/log_file.h"
 
@@ -49,7 +49,7 @@ static void put(struct qd_log_file *file, uint64_t number)
     qd_log_file_put(file, &line);
 }
 
-/* How many lines it has, each whole and in their order. */
+/* Returns how many lines the file has. Asserts that each is complete and in order. */
 static uint64_t count_lines(FILE *file, uint64_t *next)
 {
     char line[200];
@@ -111,7 +111,7 @@ Test(log_file, a_full_disk_takes_nothing)
     qd_log_file_destroy(file);
 }
 
-/* Putting does not wait, and neither does the end, for long. */
+/* Adding a line does not wait, and the end does not wait for long. */
 Test(log_file, a_pipe_that_nobody_reads)
 {
     cr_assert_eq(mkfifo(path, 0600), 0);

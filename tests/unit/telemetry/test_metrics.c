@@ -8,8 +8,8 @@
 
 typedef bool print_next(struct qd_metrics_cursor *cursor, struct qd_text *text);
 
-/* A whole text, each unit in a room of its own of so many bytes, or twice as many where that is too
- * small. The caller frees it. */
+/* Prints a whole text. Each unit has its own buffer of `room` bytes, or of twice as many if that is
+ * too small. The caller frees the result. */
 static char *print_all(struct qd_metrics_cursor *cursor, print_next *next, size_t room_bytes)
 {
     char *all = NULL;
@@ -99,8 +99,7 @@ Test(metrics, counts_what_it_is_told)
     assert_line(text, "nv_inference_queue_duration_us{" LABELS "} 100");
     assert_line(text, "nv_inference_compute_infer_duration_us{" LABELS "} 6000000");
 #define STAGE(kind, stage) "quantd_stage_duration_seconds_" kind "{" LABELS ",stage=\"" stage "\""
-    assert_line(text,
-                STAGE("bucket", "receive") ",le=\"0.00005\"} 2"); /* the bound belongs to it */
+    assert_line(text, STAGE("bucket", "receive") ",le=\"0.00005\"} 2"); /* the bound is inclusive */
     assert_line(text, STAGE("bucket", "queue") ",le=\"0.00005\"} 0");
     assert_line(text, STAGE("bucket", "queue") ",le=\"0.0001\"} 2");
     assert_line(text, STAGE("bucket", "encode") ",le=\"10\"} 0");
@@ -162,7 +161,7 @@ Test(metrics, triton_statistics)
     qd_metrics_destroy(metrics);
 }
 
-/* Those of a model that is loaded again go on; with its last holder they are gone. */
+/* The counters of a model that is loaded again continue. They are freed with their last holder. */
 Test(metrics, counters_live_as_long_as_their_holders)
 {
     static const uint64_t ns[QD_STAGE_COUNT] = {0};
@@ -216,7 +215,7 @@ static void models_destroy(struct models *models)
     qd_metrics_destroy(models->metrics);
 }
 
-/* A unit that finds no room is the next again, whole. */
+/* A unit that does not fit is printed again by the next call. */
 Test(metrics, any_room_makes_the_same_text)
 {
     static print_next *const prints[] = {qd_metrics_print_next, qd_metrics_print_next_stats};
@@ -236,7 +235,7 @@ Test(metrics, any_room_makes_the_same_text)
     models_destroy(&models);
 }
 
-/* At each unit a model goes and comes again, and a new one comes. */
+/* At each unit, one model is unloaded and loaded again, and a new one is loaded. */
 Test(metrics, models_come_and_go_while_a_text_is_printed)
 {
     static print_next *const prints[] = {qd_metrics_print_next, qd_metrics_print_next_stats};
@@ -262,7 +261,7 @@ Test(metrics, models_come_and_go_while_a_text_is_printed)
             if (when % 2 == 0 || !more) {
                 qd_metrics_cursor_deinit(&cursor);
                 models_destroy(&models);
-            } else { /* the text is given up behind them */
+            } else { /* the text is abandoned after these units */
                 for (unsigned k = 0; k < 3; k++)
                     qd_counters_release(models.counters[k]);
                 qd_metrics_cursor_deinit(&cursor);
@@ -272,7 +271,7 @@ Test(metrics, models_come_and_go_while_a_text_is_printed)
     }
 }
 
-/* Prometheus takes no text in which a series is twice. */
+/* Prometheus refuses a text that contains a series twice. */
 Test(metrics, a_model_that_comes_again_is_not_twice_in_a_text)
 {
     static print_next *const prints[] = {qd_metrics_print_next, qd_metrics_print_next_stats};

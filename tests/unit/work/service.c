@@ -51,7 +51,7 @@ struct qd_request *service_request(const char *model)
     return request;
 }
 
-/* As the server does it. */
+/* Submits a request like the server. */
 void service_submit(struct qd_request *request, const void *body, size_t bytes)
 {
     cr_assert_eq(qd_request_reserve_body(request, bytes), QD_OK);
@@ -62,14 +62,14 @@ void service_submit(struct qd_request *request, const void *body, size_t bytes)
     request->on_answered(request);
 }
 
-/* As the listener does: the loop helps before it sleeps. */
+/* Runs the loop like the listener: the loop helps before it sleeps. */
 void service_run(void)
 {
     while (service.answered_count < service.request_count) {
         while (qd_scheduler_help(service.tools.scheduler, service.loop)) {
         }
         if (service.answered_count < service.request_count)
-            qd_loop_run(service.loop); /* or it only takes notice of an earlier stop */
+            qd_loop_run(service.loop); /* otherwise it may only notice an earlier stop */
     }
 }
 

@@ -1,4 +1,4 @@
-/* Pages that a thread makes, and the bodies that they are made for. */
+/* The thread that prefaults pages, and the bodies for which it does so. */
 #include <criterion/criterion.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
-/* A failure would not end otherwise: a loop waits for what never comes. */
+/* Without a timeout a failure would hang, because the loop waits for an event that never comes. */
 TestSuite(prefault, .timeout = 60);
 
 /* ---- The thread --------------------------------------------------------------------------- */
@@ -19,19 +19,19 @@ TestSuite(prefault, .timeout = 60);
 enum { ORDER_COUNT = 40 };
 
 static struct order {
-    struct qd_prefault_order order; /* first */
-    unsigned number;                /* when it was told */
+    struct qd_prefault_order order; /* must be the first member */
+    unsigned number;                /* when the order was reported, as a number */
 } orders[ORDER_COUNT];
 static atomic_uint told;
 
 static void on_prefaulted(struct qd_prefault_order *order)
 {
     struct order *own = (struct order *)order;
-    own->number = atomic_load(&told) + 1; /* told on one thread: nobody counts meanwhile */
+    own->number = atomic_load(&told) + 1; /* only one thread counts */
     atomic_fetch_add(&told, 1);
 }
 
-/* All of them, of fresh memory. Returns where that begins. */
+/* Orders all pages of fresh memory. Returns where the memory begins. */
 static char *order_all(struct qd_prefault *prefault, size_t each_bytes)
 {
     char *bytes = mmap(NULL, ORDER_COUNT * each_bytes, PROT_READ | PROT_WRITE,
@@ -69,7 +69,7 @@ Test(prefault, all_is_told_before_the_end)
 
 /* ---- A body ------------------------------------------------------------------------------- */
 
-/* A sender whose request is told of room when the loop runs, and then stops it. */
+/* A sender. Its request is notified of room while the loop runs, and then stops the loop. */
 struct sender {
     struct qd_loop *loop;
     struct qd_prefault *prefault;
@@ -108,13 +108,14 @@ static void sender_destroy(struct sender *sender)
     qd_memory_destroy(sender->memory);
 }
 
-/* Of the body's byte at `at`. */
+/* Returns the value of the body's byte at `at`. */
 static char value(size_t at)
 {
     return (char)(at * 2654435761u >> 13);
 }
 
-/* Sends up to `end`, and lets the loop run wherever there are no pages. Returns how often. */
+/* Sends the body up to `end`, and runs the loop whenever pages are missing. Returns how often the
+ * loop ran. */
 static unsigned send_up_to(struct sender *sender, size_t end, size_t piece)
 {
     struct qd_request *request = sender->request;
@@ -185,14 +186,14 @@ Test(prefault, what_is_being_made_outlives_its_request)
         static char bytes[3 * MIB];
         while (request->body.prefault == NULL)
             qd_request_take_body(request, bytes, 300 * KIB, 20 * MIB);
-        if (way == 0) { /* it becomes too much */
+        if (way == 0) { /* the body becomes too large */
             qd_request_take_body(request, bytes, sizeof(bytes), request->body.count + 1);
             cr_assert_eq(request->error.status, QD_TOO_LARGE);
         } else if (way == 1) {
             qd_fail(&request->error, QD_TOO_SLOW, "too slow");
             qd_request_refuse(request);
             cr_assert_null(request->body.bytes);
-        } else { /* its client goes */
+        } else { /* its client disconnects */
             qd_request_destroy(request);
             start(&sender);
         }
@@ -202,7 +203,7 @@ Test(prefault, what_is_being_made_outlives_its_request)
     }
 }
 
-/* The piece ahead is more than there is, but what has come is not. */
+/* There is not enough memory for the piece ahead, but enough for the bytes that have arrived. */
 Test(prefault, no_memory_for_what_is_ahead_is_no_error)
 {
     struct sender sender = sender_create(8 * MIB, 8 * MIB);

@@ -12,7 +12,7 @@ TestSuite(compression, .timeout = 120);
 enum { MIB = 1 << 20, PAGE_BYTES = 4096 };
 
 static struct scratch scratch;
-static struct qd_arena inflated_arena; /* of what was inflated last */
+static struct qd_arena inflated_arena; /* memory of the last inflated body */
 static struct qd_error error;
 
 static void begin(size_t bytes_max)
@@ -28,7 +28,7 @@ static void end(void)
     scratch_deinit(&scratch);
 }
 
-/* The bytes before a page that nobody may touch, so that reading beyond them ends the test. */
+/* Bytes before an inaccessible page, so that a read beyond them ends the test. */
 struct guarded {
     char *pages;
     size_t capacity;
@@ -49,7 +49,8 @@ static char *guarded_copy(const struct guarded *guarded, const char *bytes, size
     return memcpy(guarded->pages + guarded->capacity - count, bytes, count);
 }
 
-/* Until the next one. NULL: it was refused, as `error` says. */
+/* Inflates a body. The result is valid until the next call. Returns NULL if the body is refused;
+ * `error` then says why. */
 static const char *inflate(enum qd_coding coding, const char *bytes, size_t count,
                            uint64_t bytes_max, size_t *inflated)
 {
@@ -61,7 +62,7 @@ static const char *inflate(enum qd_coding coding, const char *bytes, size_t coun
     cr_assert((inflater == NULL) == (error.status != QD_OK));
     if (inflater == NULL)
         return NULL;
-    /* Each takes or makes bytes, or is a member's last. */
+    /* Each step consumes or produces bytes, or is the last of a member. */
     for (size_t steps = 0; !qd_inflater_end(inflater, &result, inflated); steps++) {
         if (error.status != QD_OK)
             return NULL;
@@ -69,7 +70,7 @@ static const char *inflate(enum qd_coding coding, const char *bytes, size_t coun
         qd_inflater_step(inflater);
     }
     cr_assert_eq(error.status, QD_OK);
-    qd_inflater_step(inflater); /* nothing */
+    qd_inflater_step(inflater); /* does nothing */
     return result;
 }
 
@@ -94,7 +95,7 @@ static struct qd_part deflate(enum qd_coding coding, const char *bytes, size_t c
     return deflate_parts(coding, &(struct qd_part){bytes, count}, 1);
 }
 
-/* Zlib's format without what is around it. */
+/* Returns the data in zlib's format without its header and checksum. */
 static struct qd_part bare(struct qd_part zlib)
 {
     return (struct qd_part){(const char *)zlib.bytes + 2, zlib.count - 6};
@@ -167,7 +168,7 @@ Test(compression, parts_are_one_text)
     end();
 }
 
-/* As an answer has them: what is before the numbers, the numbers, and what is behind them. */
+/* The parts of an answer: the text before the numbers, the numbers, and the text after them. */
 Test(compression, short_parts_become_as_few_as_one)
 {
     enum { HEAD = 150, NUMBERS = 16000, TAIL = 3 };
@@ -185,7 +186,7 @@ Test(compression, short_parts_become_as_few_as_one)
     end();
 }
 
-/* Without memory it stays as it is, and says so. */
+/* Without memory the answer is not compressed, and this is reported. */
 Test(compression, with_little_memory)
 {
     char *bytes = make(FEW, 4 * MIB);
@@ -236,7 +237,8 @@ Test(compression, truncated_at_every_byte)
     }
 }
 
-/* Zlib's checksum. It is weak: a copy from elsewhere may have the sums of the right one. */
+/* Returns zlib's checksum. It is weak: data with a wrong copy may have the checksum of the right
+ * data. */
 static uint32_t adler32(const char *bytes, size_t count)
 {
     uint32_t a = 1;
@@ -248,8 +250,9 @@ static uint32_t adler32(const char *bytes, size_t count)
     return b << 16 | a;
 }
 
-/* Each bit of each byte: it is refused, or comes to the same, as with a date in the header, or at
- * least to the same checksum. Bare data has no checksum, and may come to anything. */
+/* Flips each bit of each byte. The body must be refused, or inflate to the same bytes (for example
+ * if a date in the header changed), or at least to the same checksum. Bare data has no checksum and
+ * may inflate to anything. */
 Test(compression, corrupted_in_every_bit)
 {
     for (unsigned form = 0; form < 3; form++) {
@@ -271,7 +274,8 @@ Test(compression, corrupted_in_every_bit)
             cr_assert(back != NULL || error.status == QD_INVALID ||
                       (error.status == QD_TOO_LARGE && strstr(error.text, "2000 bytes") != NULL));
         }
-        /* Gzip's flags, date and system are no data: eight bytes of which nearly all may change. */
+        /* Gzip's flags, date and system are no data: these are eight bytes of which nearly all bits
+         * may change. */
         cr_assert_geq(refused, form == 2 ? whole.count : 8 * whole.count - 64);
         free(text);
         end();
@@ -291,9 +295,9 @@ static void expect_refusal(enum qd_coding coding, const char *bytes, size_t coun
 
 Test(compression, something_else)
 {
-    static const char deflated[] = {0x78, (char)0x9c}; /* zlib's begin */
+    static const char deflated[] = {0x78, (char)0x9c}; /* the beginning of zlib's format */
     static const char dictionary[] = {0x78, (char)0xbb, 1, 2, 3, 4, 3, 0, 0, 0, 0, 1};
-    static const char copy_of_nothing[] = {3, 2, 0}; /* three bytes, from one before the first */
+    static const char copy_of_nothing[] = {3, 2, 0}; /* copies before the first byte */
     static const char reserved_block[] = {7, 0, 0};
     static const char stored[] = {1, 5, 0, 5, 0, 'a', 'b', 'c', 'd', 'e'}; /* no complement */
     begin(64 * MIB);
@@ -314,7 +318,7 @@ Test(compression, something_else)
 
 /* ---- Members ------------------------------------------------------------------------------ */
 
-/* What follows does not see what came before: not what it could copy, nor its checksum. */
+/* A member is independent of the one before: it cannot copy from it, and has its own checksum. */
 Test(compression, several_members)
 {
     begin(64 * MIB);
@@ -375,7 +379,8 @@ Test(compression, nothing_behind_the_end)
 
 /* ---- Bombs -------------------------------------------------------------------------------- */
 
-/* A thousandth of what it becomes: it is refused with what is allowed, and has taken no more. */
+/* The body has a thousandth of its inflated size. It is refused with the allowed size, and has used
+ * no more memory. */
 Test(compression, a_bomb_stays_within_its_bounds)
 {
     begin(256 * MIB);
@@ -385,7 +390,7 @@ Test(compression, a_bomb_stays_within_its_bounds)
     memcpy(bomb, whole.bytes, whole.count);
     free(zeros);
     end();
-    cr_assert_lt(whole.count, 1 << 20); /* ISA-L leaves a thousandth, and on AArch64 four of them */
+    cr_assert_lt(whole.count, 1 << 20); /* ISA-L: 1/1000, on AArch64 4/1000 */
 
     size_t inflated;
     begin(64 * MIB);
@@ -401,7 +406,7 @@ Test(compression, a_bomb_stays_within_its_bounds)
     cr_assert_not_null(strstr(error.text, "--max-inflight-bytes"), "%s", error.text);
     end();
 
-    begin(32 * MIB); /* others have most of it */
+    begin(32 * MIB); /* other arenas hold most of it */
     struct qd_arena other;
     qd_arena_init(&other, scratch.memory);
     cr_assert_not_null(qd_arena_alloc(&other, 24 * MIB));

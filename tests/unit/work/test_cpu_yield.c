@@ -1,5 +1,5 @@
-/* What is asked of the kernel for a thread, and what becomes of a thread that is refused it. Each
- * test has a thread of its own, since what it asks for stays with it. */
+/* What the server asks of the kernel for a thread, and what happens to a thread if the kernel
+ * refuses. Each test has its own thread, because the settings stay with the thread. */
 #define _GNU_SOURCE
 #include "server/work/scheduler/cpu_yield.h"
 
@@ -20,7 +20,7 @@
 
 #include "server/base/clock.h"
 
-/* Of sched_getattr(2), in its first version. */
+/* The structure of sched_getattr(2), in its first version. */
 struct attributes {
     uint32_t size;
     uint32_t policy;
@@ -34,7 +34,7 @@ struct attributes {
 
 static _Thread_local unsigned yield_count;
 
-/* In the place of the C library's, for the whole program. */
+/* Replaces the C library's function in the whole program. */
 int sched_yield(void)
 {
     yield_count++;
@@ -61,7 +61,8 @@ static void run_in_thread(void (*test)(void))
     pthread_join(thread, NULL);
 }
 
-/* Since 6.12; until then it takes what it is told, and forgets it. */
+/* Returns true if the kernel uses the slice, as it does since 6.12. Older kernels accept the number
+ * and forget it. */
 static bool kernel_knows_slices(void)
 {
     struct utsname name;
@@ -74,7 +75,8 @@ static bool kernel_knows_slices(void)
 
 /* ---- Where the kernel takes it ------------------------------------------------------------- */
 
-/* No slices are asked for under SCHED_IDLE or of a real-time thread, as all tests may run. */
+/* No slices are requested under SCHED_IDLE or for a real-time thread. All tests may run with such a
+ * policy. */
 static bool is_ordinary(void)
 {
     const int policy = sched_getscheduler(0);
@@ -136,7 +138,8 @@ Test(cpu_yield, who_has_not_asked_keeps_its_cpu)
     run_in_thread(expect_no_offer);
 }
 
-/* The calling thread's sched_setattr fails so from now on. False: filters are not allowed here. */
+/* Makes the calling thread's sched_setattr fail with `error` from now on. Returns false if filters
+ * are not allowed here. */
 static bool refuse_setattr(int error)
 {
     struct sock_filter filter[] = {
@@ -165,7 +168,7 @@ static void be_refused(void)
     expect_no_offer();
 }
 
-/* By an older kernel, by one without the call, and by whoever keeps it from the process. */
+/* Refusals by an older kernel, by a kernel without the call, and by a filter of the process. */
 Test(cpu_yield, who_is_refused_stays_as_it_was)
 {
     static const int refusals[] = {E2BIG, EINVAL, ENOSYS, EPERM};
@@ -175,8 +178,8 @@ Test(cpu_yield, who_is_refused_stays_as_it_was)
     }
 }
 
-/* As one that the system's owner has made a real-time one, which takes rights that a test may not
- * have. */
+/* Makes this an idle thread. It stands for a real-time thread, which needs rights that a test may
+ * not have. */
 static void be_idle(void)
 {
     const struct sched_param none = {.sched_priority = 0};

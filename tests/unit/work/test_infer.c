@@ -1,5 +1,5 @@
-/* Loaded models through the scheduler: graphs of several nodes, shapes that come again, models
- * that are replaced meanwhile, and requests that do not come to their end. */
+/* Loaded models run by the scheduler: graphs of several nodes, repeated shapes, models that are
+ * replaced meanwhile, and requests that end early. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "tests/unit/scratch.h"
 #include "tests/unit/work/service.h"
 
-static struct qd_regions *regions; /* NULL: requests may name none */
+static struct qd_regions *regions; /* NULL: requests may not name regions */
 
 static void install(const struct graph_case *made, uint64_t version)
 {
@@ -23,7 +23,7 @@ static void install(const struct graph_case *made, uint64_t version)
                  error.text);
 }
 
-/* Floats to floats, over `count` convolutions of 3 x 3. */
+/* Makes a chain from floats to floats over `count` convolutions of 3 x 3. */
 static struct graph_case *make_chain(uint64_t seed, const char *shape, size_t count)
 {
     struct graph_case *made = graph_case_create(seed);
@@ -46,12 +46,12 @@ static struct qd_request *ask(const char *body, size_t body_bytes, const char *h
     return request;
 }
 
-/* The case's input, `batch` times, as bytes. */
+/* Submits the case's input, `batch` times, as bytes. */
 static struct qd_request *ask_binary(const struct graph_case *made, size_t batch)
 {
     const struct qk_tensor *x = &made->values[0];
     const size_t bytes = x->count * sizeof(float);
-    static char headers[REQUEST_COUNT_MAX][16]; /* each as long as its request */
+    static char headers[REQUEST_COUNT_MAX][16]; /* valid as long as their requests */
     char *header = headers[service.request_count];
     char *body = malloc(512 + batch * bytes);
     int json =
@@ -81,7 +81,7 @@ static void expect_refusal(const struct qd_request *request, unsigned http_statu
     free(body);
 }
 
-/* Both outputs, each `batch` times what the case has. */
+/* Asserts that the answer has both outputs, each `batch` times the case's. */
 static void expect_answer(const struct qd_request *request, const struct graph_case *made,
                           size_t batch)
 {
@@ -125,7 +125,7 @@ Test(infer, a_chain_on_three_threads)
     check_chain(3);
 }
 
-/* Large enough that every node is worth all threads, and gives way to the others. */
+/* Every node is large enough for all threads, and gives way to other requests. */
 Test(infer, large_nodes_on_three_threads)
 {
     struct graph_case *made = make_chain(2, "1,8,150,150", 2);
@@ -167,7 +167,7 @@ Test(infer, json_says_which_kernels_ran)
     graph_case_destroy(made);
 }
 
-/* The second request of a shape takes nothing of the models' memory, and no plan of its own. */
+/* The second request of a shape takes no memory of the models and no plan of its own. */
 Test(infer, a_known_shape_takes_only_its_bytes)
 {
     struct graph_case *made = make_chain(4, "1,3,8,8", 3);
@@ -197,7 +197,8 @@ static void make_object(const char *key, size_t bytes)
     close(fd);
 }
 
-/* The loop has planned for it, though it is large, and computes it unless that takes too long. */
+/* The loop has planned the request, though it is large, and computes it unless that takes too
+ * long. */
 static void check_in_shared_memory(const struct graph_case *made, size_t count)
 {
     char key[64], json[256];
@@ -246,7 +247,7 @@ Test(infer, requests_end_with_the_model_that_they_began_with)
     service_start(2, 64 << 20);
     install(made[0], 1);
     for (size_t i = 0; i < 100; i++) {
-        ask_binary(made[i % 2], 1 + i % 5); /* queued: no worker needs the loop, but for the end */
+        ask_binary(made[i % 2], 1 + i % 5); /* queued: workers need the loop only at the end */
         install(made[(i + 1) % 2], 2 + i);
     }
     cr_assert(qd_models_remove(service.models, "chain"));
@@ -282,7 +283,7 @@ Test(infer, shapes_that_do_not_fit)
     graph_case_destroy(made);
 }
 
-/* What only the operators know is refused by them. */
+/* Rules that only the operators know are checked by them. */
 Test(infer, what_the_graph_refuses)
 {
     struct graph_case *made = make_chain(8, "1,3,9,9", 1);
@@ -343,7 +344,7 @@ Test(infer, a_server_that_shuts_down)
     graph_case_destroy(made);
 }
 
-/* Clients that go, of those who wait and of those whose request runs: the others lose nothing. */
+/* Some clients disconnect while their requests wait or run. The other requests lose nothing. */
 Test(infer, clients_that_have_gone)
 {
     struct graph_case *made = make_chain(12, "1,8,100,100", 3);
@@ -352,7 +353,7 @@ Test(infer, clients_that_have_gone)
     size_t gone = 0;
     for (size_t i = 0; i < 20; i++) {
         struct qd_request *request = ask_binary(made, 5);
-        for (int k = 0; k < 2 && i % 2 == 0; k++) /* as often as you like */
+        for (int k = 0; k < 2 && i % 2 == 0; k++) /* repeating this is allowed */
             qd_infer_abandon(request);
     }
     service_run();
@@ -365,14 +366,14 @@ Test(infer, clients_that_have_gone)
         gone++;
         expect_refusal(service.requests[i], 503, "{\"error\":\"the client has gone\"}");
         cr_assert_null(service.requests[i]->inference);
-        qd_infer_abandon(service.requests[i]); /* there is nothing left to do */
+        qd_infer_abandon(service.requests[i]); /* there is nothing left to abandon */
     }
     cr_assert_gt(gone, 0);
     service_end();
     graph_case_destroy(made);
 }
 
-/* Whatever it lacks memory for: it says so, or comes to its end. */
+/* A request that lacks memory at any point must report that, or complete. */
 Test(infer, with_little_memory)
 {
     struct graph_case *made = make_chain(11, "1,3,40,40", 2);

@@ -1,4 +1,4 @@
-/* What is kept of a request for its line. */
+/* What is recorded of a request for its log line. */
 #include "server/work/log_record.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* Several loops: what is asked of one from another thread, and whose jobs end where. */
+/* Several loops: posts from other threads, and the loops on which jobs end. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "server/work/scheduler/scheduler.h"
 #include "tests/unit/work/toys.h"
 
-/* A failure would not end otherwise: libuv waits for its threads at exit. */
+/* Without a timeout a failure would hang, because libuv waits for its threads at exit. */
 TestSuite(loops, .timeout = 60);
 
 /* ---- Posts -------------------------------------------------------------------------------- */
@@ -23,7 +23,7 @@ struct note {
 struct poster {
     struct mailbox *mailbox;
     pthread_t thread;
-    unsigned expected; /* of its notes */
+    unsigned expected; /* number of notes that it expects */
     struct note notes[POST_COUNT];
 };
 
@@ -74,7 +74,7 @@ Test(loops, each_post_is_called_once_on_the_loops_thread)
     free(mailbox);
 }
 
-/* A post may be posted again by its own call, and then waits for the next iteration. */
+/* A post may be posted again by its own callback, and then waits for the next iteration. */
 static void post_again(void *context)
 {
     struct mailbox *mailbox = context;
@@ -102,7 +102,7 @@ Test(loops, a_post_may_be_posted_from_its_call)
 
 enum { LOOP_COUNT = 3, UNIT_COUNT = 20 };
 
-/* A desk with a loop and jobs of its own, and a scheduler that is another's. */
+/* Returns a desk with its own loop and jobs, and the scheduler of another desk. */
 static struct desk *desk_beside(const struct desk *first)
 {
     struct desk *desk = calloc(1, sizeof(*desk));
@@ -117,7 +117,7 @@ static void close_beside(struct desk *desk)
     desk_destroy(desk);
 }
 
-static atomic_uint strayed; /* jobs that ended on another thread than that of their loop */
+static atomic_uint strayed; /* number of jobs that ended on another thread than their loop's */
 static _Thread_local struct desk *own;
 
 static void on_done(struct toy *toy)
@@ -128,7 +128,7 @@ static void on_done(struct toy *toy)
         qd_loop_stop(toy->desk->loop);
 }
 
-/* As a loop with connections does it. */
+/* Runs a loop like one with connections. */
 static void *serve(void *context)
 {
     own = context;
@@ -170,8 +170,8 @@ Test(loops, jobs_end_on_the_loop_that_submitted_them)
     desk_destroy(first);
 }
 
-/* Whether workers sleep is a matter of time, so it is tried until the first loop has found them so.
- */
+/* Whether workers are asleep depends on timing, so the test repeats until the first loop has found
+ * them asleep. */
 Test(loops, a_loop_leaves_anothers_job_alone)
 {
     struct desk *first = desk_create(1, 4);
@@ -215,7 +215,7 @@ Test(loops, the_queue_has_its_bound_whoever_submits)
     struct desk *first = desk_create(1, ROOM);
     struct desk *desks[LOOP_COUNT];
     pthread_t threads[LOOP_COUNT];
-    first->toys[0].gated = true; /* it holds the worker */
+    first->toys[0].gated = true; /* this toy holds the worker */
     cr_assert(desk_submit(first, 0, 1, 1000));
     cr_assert(toy_wait_until(has_begun, &first->toys[0]));
     for (size_t i = 0; i < LOOP_COUNT; i++) {

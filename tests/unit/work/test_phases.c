@@ -1,4 +1,4 @@
-/* Large requests: every phase in units, and what may end one in any of them. */
+/* Large requests: every phase in units, and what may end a request in any phase. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 
@@ -8,9 +8,9 @@
 
 TestSuite(phases, .timeout = 120);
 
-static enum qd_coding coding; /* of requests and of answers */
+static enum qd_coding coding; /* the coding of requests and of answers */
 
-/* The body as `coding` wants it, in the arena. */
+/* Returns the body encoded by `coding`, in the arena. */
 static struct qd_part encode(const char *body, struct qd_arena *arena)
 {
     const struct qd_part plain = {body, strlen(body)};
@@ -39,7 +39,8 @@ static struct qd_request *ask(const char *model, const char *text)
 
 /* ---- A large one -------------------------------------------------------------------------- */
 
-/* Times 2, of 0 ... 255 again and again. `parameters`: JSON, with a comma behind it, or "". */
+/* Returns a request that multiplies 0 ... 255, repeated, by 2. `parameters` is JSON with a comma
+ * after it, or "". */
 static char *large_body(size_t count, const char *parameters)
 {
     char *body = malloc(256 + 4 * count);
@@ -54,7 +55,7 @@ static char *large_body(size_t count, const char *parameters)
     return body;
 }
 
-/* The answer's body as it was before it was compressed. The caller frees it. */
+/* Returns the answer's body, decompressed. The caller frees it. */
 static char *decode(const struct qd_answer *answer)
 {
     const char *bytes;
@@ -144,7 +145,8 @@ Test(phases, compressed_both_ways_on_three_threads)
 
 static enum qd_request_state wanted_state;
 
-/* Workers change the state, and only a test looks at it meanwhile: not for the thread sanitizer. */
+/* Workers change the state, and only a test reads it meanwhile, so the thread sanitizer must ignore
+ * that. */
 __attribute__((no_sanitize("thread"))) static bool
 is_in_wanted_state(const struct qd_request *request)
 {
@@ -158,8 +160,8 @@ static void abandon_there(void *context)
         qd_infer_abandon(service.requests[0]);
 }
 
-/* A client goes when its request is seen in that state. False: the request was never seen there, or
- * was about to leave it, and has been answered. */
+/* Disconnects the client when its request is seen in that state. Returns false if the request was
+ * never seen there, or was about to leave the state, and has been answered. */
 static bool goes_in(enum qd_request_state state, unsigned threads, const char *model,
                     const char *body)
 {
@@ -181,7 +183,8 @@ static bool goes_in(enum qd_request_state state, unsigned threads, const char *m
     return gone;
 }
 
-/* So many bytes of y, for 31 x 31 products each: a hundred milliseconds and more. */
+/* Returns a convolution with 31 x 31 products for each byte of y, which takes a hundred
+ * milliseconds or more. */
 static char *long_convolution(void)
 {
     char *body = malloc(8192);
@@ -203,7 +206,7 @@ static char *long_convolution(void)
     return body;
 }
 
-/* Reading, computing and printing take long enough to be seen in nearly every try. */
+/* Reading, computing and printing take so long that nearly every try sees them. */
 Test(phases, a_client_goes_in_each_of_them)
 {
     char *numbers = large_body(3000000, "");
@@ -228,7 +231,7 @@ Test(phases, a_client_goes_in_each_of_them)
     free(convolution);
 }
 
-/* And one whose compressed body is inflated, and its answer deflated. */
+/* The body is compressed and must be inflated, and the answer is deflated. */
 Test(phases, a_client_goes_while_its_body_is_inflated)
 {
     char *body = large_body(3000000, "");
@@ -281,7 +284,7 @@ Test(phases, the_deadline_is_over_all_of_them)
     free(body);
 }
 
-/* Whatever it lacks memory for, with several threads at it. */
+/* Memory may be lacking at any point, with several threads at work. */
 Test(phases, with_little_memory)
 {
     char *body = large_body(200000, "");
@@ -306,7 +309,7 @@ Test(phases, with_little_memory)
 
 /* ---- Priority and timeout ----------------------------------------------------------------- */
 
-/* The first one holds the only worker while the others come. */
+/* The first request holds the only worker while the other requests come. */
 Test(phases, the_higher_priority_is_answered_first)
 {
     static const unsigned priorities[] = {0, 5, 4, 0, 2, 1};
@@ -334,7 +337,7 @@ Test(phases, the_higher_priority_is_answered_first)
     service_end();
 }
 
-/* It is refused once its envelope has been read: no number of it is converted. */
+/* The request is refused once its envelope has been read. None of its numbers is converted. */
 Test(phases, a_timeout_is_looked_at_before_numbers)
 {
     service_start(1, 512 << 20);
@@ -342,7 +345,7 @@ Test(phases, a_timeout_is_looked_at_before_numbers)
     char *body = large_body(1000000, "\"parameters\":{\"timeout\":1},");
     ask("onnx.DequantizeLinear", first);
     free(first);
-    body[strlen(body) - 5] = 'x'; /* nobody comes to see the last number */
+    body[strlen(body) - 5] = 'x'; /* the last number is never read */
     struct qd_request *request = ask("onnx.DequantizeLinear", body);
     free(body);
     service_run();

@@ -1,4 +1,4 @@
-/* Who comes first, and who is not wanted any more. */
+/* The order of jobs, and jobs that are cancelled. */
 #include "server/work/scheduler/queue.h"
 
 #include <criterion/criterion.h>
@@ -9,7 +9,7 @@
 
 enum { LONG_UNITS = 100000 };
 
-/* A failure would not end otherwise: libuv waits for its threads at exit. */
+/* Without a timeout a failure would hang, because libuv waits for its threads at exit. */
 TestSuite(queue, .timeout = 60);
 
 /* ---- The queue by itself ------------------------------------------------------------------ */
@@ -78,7 +78,7 @@ static bool has_started(struct toy *toy)
     return atomic_load(&toy->desk->starts) > 0;
 }
 
-/* Toy 0 holds the only worker until all others wait. */
+/* Returns a desk whose toy 0 holds the only worker until all other toys wait. */
 static struct desk *desk_held(void)
 {
     struct desk *desk = desk_create(1, 100);
@@ -132,7 +132,7 @@ static void wait_no_longer(struct toy *toy)
     toy->job.wait_until_ns = qd_clock_ns() + QD_NS_PER_MS;
 }
 
-/* It gives way after its first quantum, and is taken again too late. */
+/* The job gives way after its first quantum, and is resumed too late. */
 Test(queue, a_job_waits_no_longer_than_it_wants)
 {
     struct desk *desk = desk_held();
@@ -177,7 +177,7 @@ Test(queue, who_waits_is_cancelled_at_once)
     for (size_t i = 1; i < 4; i++)
         cr_assert(desk_submit(desk, i, 1, 1000));
     qd_scheduler_cancel(desk->scheduler, &desk->toys[2].job);
-    qd_scheduler_cancel(desk->scheduler, &desk->toys[2].job); /* twice is no harm */
+    qd_scheduler_cancel(desk->scheduler, &desk->toys[2].job); /* cancelling twice is allowed */
     cr_assert_eq(qd_scheduler_queue_count(desk->scheduler), 2);
     cr_assert_eq(desk->toys[2].done_at, 0, "not within the call");
     release(desk);
@@ -188,7 +188,7 @@ Test(queue, who_waits_is_cancelled_at_once)
     desk_destroy(desk);
 }
 
-/* As soon as the long phase has begun. */
+/* Cancels toy 0 as soon as its long phase has begun. */
 static void cancel_first(void *context)
 {
     struct desk *desk = context;
@@ -198,7 +198,7 @@ static void cancel_first(void *context)
             qd_scheduler_cancel(desk->scheduler, &toy->job);
 }
 
-/* Runs toy 0, which would take 10 s in the phase numbered so, and cancels it there. */
+/* Runs toy 0, whose phase `phase` would take 10 s, and cancels it in that phase. */
 static void cancel_in_phase(size_t phase, unsigned threads)
 {
     struct desk *desk = desk_create(threads, 100);
@@ -242,7 +242,7 @@ static void cancel_when_open(void *context)
         qd_scheduler_cancel(desk->scheduler, &desk->toys[0].job);
 }
 
-/* Whether it comes to its end or not: it is done once. */
+/* Whether the job completes or not, it is done exactly once. */
 Test(queue, cancelling_races_with_the_end)
 {
     struct desk *desk = desk_create(2, 100);
@@ -263,7 +263,7 @@ Test(queue, cancelling_races_with_the_end)
     desk_destroy(desk);
 }
 
-/* Who was taken, but had not begun, does not begin either. */
+/* A job that was taken but had not begun does not begin any more. */
 Test(queue, nothing_starts_after_the_scheduler_is_abandoned)
 {
     struct desk *desk = desk_held();

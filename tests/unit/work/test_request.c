@@ -70,7 +70,7 @@ ParameterizedTest(enum qd_request_state (*step)[2], request, wrong_steps, .signa
 {
     struct desk desk = desk_create(MIB);
     desk.request->state = (*step)[0];
-    fclose(stderr);                               /* what the assertion says is no news */
+    fclose(stderr);                               /* hides the expected message */
     qd_request_advance(desk.request, (*step)[1]); /* aborts */
 }
 
@@ -112,8 +112,8 @@ Test(request, a_body_of_unknown_length_grows)
     desk_destroy(&desk);
 }
 
-/* While it is told to, takes nearly all the memory and gives it back: what bodies have touched
- * beyond their use goes. */
+/* While `takes` is set, takes nearly all memory and gives it back. This evicts pages that bodies
+ * touched beyond their use. */
 struct taker {
     struct qd_memory *memory;
     atomic_bool takes;
@@ -133,7 +133,7 @@ static void *take_much(void *context)
     return NULL;
 }
 
-/* A body of unknown length whose first 60 KiB move when the rest comes. */
+/* Asserts that the first 60 KiB of a body of unknown length move when the rest comes. */
 static void assert_moved(struct taker *taker, const char *bytes, size_t count)
 {
     struct qd_request *request = qd_request_create(taker->memory, qd_clock_ns());
@@ -156,7 +156,7 @@ Test(request, a_body_that_moves_keeps_its_bytes_where_others_want_memory)
     cr_assert_eq(pthread_create(&thread, NULL, take_much, &taker), 0);
     for (int i = 0; i < 3000; i++) {
         assert_moved(&taker, bytes, MIB);
-        assert_moved(&taker, bytes, 80 * KIB); /* in pages that the one before has touched */
+        assert_moved(&taker, bytes, 80 * KIB); /* in pages that the body before has touched */
     }
     atomic_store(&taker.over, true);
     pthread_join(thread, NULL);

@@ -10,10 +10,10 @@
 #include "server/base/clock.h"
 #include "tests/unit/work/toys.h"
 
-/* A failure would not end otherwise: libuv waits for its threads at exit. */
+/* Without a timeout a failure would hang, because libuv waits for its threads at exit. */
 TestSuite(scheduler, .timeout = 60);
 
-/* ---- What it is worth --------------------------------------------------------------------- */
+/* ---- When helpers are worth it ------------------------------------------------------------ */
 
 Test(scheduler, shares_are_worth_a_hand_over)
 {
@@ -30,7 +30,7 @@ Test(scheduler, shares_are_worth_a_hand_over)
     cr_assert_eq(qd_scheduler_shares(SIZE_MAX, UINT64_MAX, 8), 8);
 }
 
-/* ---- Who helps ---------------------------------------------------------------------------- */
+/* ---- Helpers ------------------------------------------------------------------------------ */
 
 static bool has_four_threads(struct toy *toy)
 {
@@ -55,7 +55,7 @@ Test(scheduler, idle_workers_help)
     desk_destroy(desk);
 }
 
-static atomic_uint helped; /* the phases in which two worked at a time, as bits */
+static atomic_uint helped; /* bits: the phases in which two workers worked at the same time */
 
 static bool is_helped(struct toy *toy)
 {
@@ -69,7 +69,7 @@ static void wait_for_help(struct toy *toy)
     cr_assert(toy_wait_until(is_helped, toy), "nobody helps in phase %zu", toy->phase);
 }
 
-/* Who helped is awake for a while, and asleep later: both come to the next phase. */
+/* A helper stays awake for a while, and later sleeps. In both cases it must join the next phase. */
 Test(scheduler, idle_workers_help_in_each_phase)
 {
     struct desk *desk = desk_create(3, 100);
@@ -83,7 +83,7 @@ Test(scheduler, idle_workers_help_in_each_phase)
         toy->on_unit = wait_for_help;
     }
     for (size_t i = 0; i < 20; i++) {
-        atomic_store(&helped, i % 2 ? 1U << 2 : 0); /* a phase of one unit is one worker's */
+        atomic_store(&helped, i % 2 ? 1U << 2 : 0); /* one worker does a phase of one unit */
         cr_assert(desk_submit(desk, i, 0, i % 2 ? 200000 : 1000));
         qd_loop_run(desk->loop);
         toy_assert_whole(&desk->toys[i]);
@@ -106,7 +106,7 @@ static void let_other_go(struct toy *toy)
     desk_let_worker_go(toy->desk);
 }
 
-/* The one that is busy goes on when the other has done everything. */
+/* The busy worker continues when the other worker has done everything else. */
 Test(scheduler, busy_workers_do_not_help)
 {
     struct desk *desk = desk_create(2, 100);
@@ -127,7 +127,8 @@ static bool has_two_starts(struct toy *toy)
     return atomic_load(&toy->desk->starts) == 2;
 }
 
-/* Who began it is stuck until the other job has started, so only a helper can start that. */
+/* The worker that began the job waits until the other job has started, so only a helper can start
+ * that one. */
 static void wait_if_first(struct toy *toy)
 {
     if (atomic_load(&toy->threads[0]) == (unsigned long)pthread_self())
@@ -171,7 +172,7 @@ enum { LATE_COUNT = 300 };
 
 static void submit_late(struct desk *desk);
 
-/* Nothing of it is left when the helper comes that it called. */
+/* Frees the toy, so that nothing of it is left when the helper comes that it called. */
 static void free_late(struct toy *toy)
 {
     struct desk *desk = toy->desk;
@@ -205,7 +206,7 @@ static bool is_two(struct toy *toy)
     return toy_thread_count(toy) == 2;
 }
 
-/* Each thread has a unit; the second, mostly the helper, is far longer at it. */
+/* Each thread has one unit. The second thread, usually the helper, takes far longer. */
 static void let_helper_be_late(struct toy *toy)
 {
     if (atomic_exchange(&toy->gate, true))
@@ -220,8 +221,8 @@ static void give_time_to_come(struct toy *toy)
         usleep(1000);
 }
 
-/* Nobody is woken for a short job after that. Where this process has no CPU for a tenth of a
- * second, the pause may be over by then: so it has some tries. */
+/* After that, no worker is woken for a short job. If this process gets no CPU for a tenth of a
+ * second, the pause may be over by then, so there are several tries. */
 Test(scheduler, who_was_late_is_not_asked_again)
 {
     struct desk *desk = desk_create(2, 100);
@@ -239,7 +240,7 @@ Test(scheduler, who_was_late_is_not_asked_again)
                 usleep(1000);
         }
         alone = toy_thread_count(&desk->toys[i + 1]) == 1;
-        usleep(alone ? 0 : 200000); /* then there is help again */
+        usleep(alone ? 0 : 200000); /* after that, workers help again */
     }
     cr_assert(alone);
     desk_destroy(desk);
@@ -343,7 +344,7 @@ Test(scheduler, alone_a_large_job_is_not_interrupted)
 
 /* ---- Ends before the end ------------------------------------------------------------------ */
 
-/* Three phases, of which the one numbered `phase`, from 1, takes 10 s. */
+/* Gives the toy three phases, of which phase `phase`, from 1, takes 10 s. */
 static void make_endless_in(struct toy *toy, size_t phase)
 {
     toy->phase_count = PHASE_COUNT_MAX;
@@ -389,7 +390,7 @@ static void abandon(void *context)
     cr_assert_not(qd_scheduler_has_room(desk->scheduler));
 }
 
-/* Each job's endless phase has begun. */
+/* Abandons the jobs when the endless phase of each has begun. */
 static void abandon_when_endless(void *context)
 {
     struct desk *desk = context;

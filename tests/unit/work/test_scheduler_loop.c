@@ -1,4 +1,4 @@
-/* What the loop's thread computes itself. */
+/* What the loop's thread itself computes. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -6,12 +6,12 @@
 #include "server/work/scheduler/scheduler.h"
 #include "tests/unit/work/toys.h"
 
-/* A failure would not end otherwise: libuv waits for its threads at exit. */
+/* Without a timeout a failure would hang, because libuv waits for its threads at exit. */
 TestSuite(scheduler_loop, .timeout = 60);
 
 /* ---- Inline ------------------------------------------------------------------------------- */
 
-static _Atomic pthread_t unit_thread; /* that ran a unit last */
+static _Atomic pthread_t unit_thread; /* the thread that ran the last unit */
 
 static void note_thread(struct toy *toy)
 {
@@ -24,7 +24,7 @@ static bool is_here(void)
     return pthread_equal(atomic_load(&unit_thread), pthread_self());
 }
 
-/* Its one worker is held by the first job, and the second waits. */
+/* Returns a desk whose only worker is held by the first job, while the second job waits. */
 static struct desk *desk_busy(void)
 {
     struct desk *desk = desk_create(1, JOB_COUNT_MAX);
@@ -33,7 +33,7 @@ static struct desk *desk_busy(void)
     return desk;
 }
 
-/* A short job of so many phases, of one unit each. */
+/* Submits a short job of `phases` phases, with one unit each. */
 static struct toy *submit_inline(struct desk *desk, size_t index, size_t phases,
                                  uint64_t claimed_ns)
 {
@@ -48,7 +48,7 @@ static struct toy *submit_inline(struct desk *desk, size_t index, size_t phases,
     return toy;
 }
 
-/* Lets the worker go; all jobs come to their ends. */
+/* Lets the worker go. Asserts that all jobs complete. */
 static void release(struct desk *desk, size_t count)
 {
     desk_let_worker_go(desk);
@@ -68,7 +68,7 @@ Test(scheduler_loop, the_loop_computes_a_short_job_inline)
     release(desk, 3);
 }
 
-/* What the loop has begun and left waits as all that is new. */
+/* Asserts that a job which the loop has begun and left waits like a new one. */
 static void assert_left_inline(size_t phases, uint64_t claimed_ns, bool takes_back)
 {
     struct desk *desk = desk_busy();
@@ -101,7 +101,7 @@ Test(scheduler_loop, what_may_not_run_inline_any_more_is_left_to_workers)
     assert_left_inline(1, 1000, true);
 }
 
-/* It takes longer than it says. */
+/* The job takes longer than it claims. */
 Test(scheduler_loop, in_one_turn_of_its_own_the_loop_computes_for_a_quantum)
 {
     struct desk *desk = desk_busy();
@@ -113,7 +113,7 @@ Test(scheduler_loop, in_one_turn_of_its_own_the_loop_computes_for_a_quantum)
     release(desk, 5);
 }
 
-/* How many of a hundred in one iteration. */
+/* Returns how many of a hundred jobs the loop computes in one iteration. */
 static size_t count_passed(uint64_t start_ns)
 {
     enum { FIRST = 2, COUNT = 100 };
@@ -128,8 +128,8 @@ static size_t count_passed(uint64_t start_ns)
     return passed;
 }
 
-/* Though it is longer than a quantum in all. One of them may lose its CPU: then another try shows
- * it. */
+/* The loop computes the job although it is longer than a quantum in total. It may lose its CPU
+ * during one try, so there are several. */
 Test(scheduler_loop, what_takes_no_longer_than_giving_it_away_is_never_left)
 {
     size_t passed = 0;
@@ -148,21 +148,22 @@ Test(scheduler_loop, the_loop_may_be_told_not_to_compute)
         qd_loop_run(desk->loop);
         toy_assert_whole(toy);
         cr_assert_not(is_here());
-        usleep(10000); /* the worker sleeps then, more likely than not */
+        usleep(10000); /* the worker is probably asleep then */
     }
     desk_destroy(desk);
 }
 
 /* ---- Instead of falling asleep ------------------------------------------------------------- */
 
-/* Submits the same job until all workers sleep, so that the loop takes it. Others are whole. */
+/* Submits the same job until all workers are asleep, so that the loop takes it. The other runs
+ * complete. */
 static struct toy *submit_until_helped(struct desk *desk, size_t units, uint64_t unit_ns,
                                        void (*on_unit)(struct toy *toy))
 {
     for (size_t i = 0; i < JOB_COUNT_MAX; i++) {
         struct toy *toy = &desk->toys[i];
         toy->may_run_inline = true;
-        toy->slot_count = 1; /* nobody joins */
+        toy->slot_count = 1; /* no worker joins */
         toy->on_unit = on_unit;
         cr_assert(desk_submit(desk, i, units, unit_ns));
         if (qd_scheduler_help(desk->scheduler, desk->loop)) {
@@ -178,7 +179,7 @@ static struct toy *submit_until_helped(struct desk *desk, size_t units, uint64_t
     return NULL;
 }
 
-/* What the loop has left, the workers end. */
+/* Lets the workers complete what the loop has left. */
 static void finish(struct desk *desk, struct toy *toy)
 {
     if (toy->done_at == 0)
@@ -238,7 +239,7 @@ Test(scheduler_loop, the_loop_does_not_help_where_more_is_to_do)
         more[i].may_run_inline = true;
         cr_assert(desk_submit_toy(desk, &more[i], 2, QD_BATCH_NS));
     }
-    qd_scheduler_help(desk->scheduler, desk->loop); /* one of them may be over by now */
+    qd_scheduler_help(desk->scheduler, desk->loop); /* one of the jobs may be done by now */
     qd_loop_run(desk->loop);
     for (size_t i = 0; i < 2; i++)
         toy_assert_whole(&more[i]);

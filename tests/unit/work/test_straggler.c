@@ -1,4 +1,4 @@
-/* What is worth a helper after one was late. */
+/* Which work still gets a helper after a helper was late. */
 #include <criterion/criterion.h>
 
 #include "server/base/clock.h"
@@ -29,7 +29,7 @@ Test(straggler, who_was_late_makes_short_jobs_do_without_help)
     cr_assert(qd_straggler_allows(&backoff, 2, QD_BATCH_NS, NOW_NS + 16 * waited_ns));
 }
 
-/* However long a process was stopped. */
+/* This holds however long the process was stopped. */
 Test(straggler, what_is_long_always_has_help)
 {
     struct qd_straggler_backoff backoff = {0};

@@ -186,7 +186,7 @@ bool desk_submit_toy(struct desk *desk, struct toy *toy, size_t units, uint64_t 
     }
     if (toy->slot_count == 0)
         toy->slot_count = 2;
-    memset(toy->slots, 0xff, sizeof(toy->slots)); /* who looks behind the last one shall notice */
+    memset(toy->slots, 0xff, sizeof(toy->slots)); /* so that use of later slots fails */
     for (size_t phase = 0; phase < toy->phase_count; phase++)
         toy->ran[phase] = calloc(toy->units[phase] + 1, sizeof(**toy->ran));
     for (size_t i = 0; i < SLOT_COUNT_MAX; i++)
