@@ -27,7 +27,7 @@ static void *run_all(void *context)
     return NULL;
 }
 
-/* Signals are for others. */
+/* Starts the thread with all signals blocked, so that other threads handle them. */
 static bool start(struct qd_background_task *task)
 {
     sigset_t all, before;

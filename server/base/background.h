@@ -1,6 +1,6 @@
-/* Background tasks: work that takes long, such as reading files, and is asked for now and then by a
- * thread that does not wait for it, such as a loop's. A thread that lives as long as the work takes
- * does it. */
+/* Background tasks. A loop's thread, for example, must not wait for work that takes long, such as
+ * reading files. It asks for the work, and another thread does it. That thread ends when the work
+ * is done. */
 #ifndef SERVER_BASE_BACKGROUND_H
 #define SERVER_BASE_BACKGROUND_H
 
@@ -10,21 +10,22 @@
 struct qd_background_task {
     void (*run)(void *context);
     void *context;
-    pthread_mutex_t lock; /* over all below */
+    pthread_mutex_t lock; /* protects `running` and `again` */
     pthread_t thread;
-    bool started; /* the thread has to be joined */
+    bool started; /* the thread must be joined */
     bool running;
-    bool again; /* asked for while it ran */
+    bool again; /* the task was asked for again while it ran */
 };
 
 void qd_background_init(struct qd_background_task *task, void (*run)(void *context), void *context);
 
-/* Calls `run` on another thread, soon. Where it runs already it runs once more, for it may have
- * seen what was there before. Returns false if no thread can be had. On one thread. */
+/* Calls `run` on another thread, soon. If `run` is being called already, it is called once more
+ * afterwards, because the present call may have read old data. Returns false if no thread can be
+ * started. Always call it on the same thread. */
 bool qd_background_ask(struct qd_background_task *task);
 
-/* Waits for its end, for two seconds at most. Returns false if it still runs: what it uses has to
- * stay until the process ends. */
+/* Waits until the task has ended, for at most two seconds. Returns false if it still runs:
+ * everything that `run` uses must then stay until the process ends. */
 bool qd_background_end(struct qd_background_task *task);
 
 #endif

@@ -37,9 +37,10 @@
 #define QD_GROWTH_BYTES_MIN (64u << 20)
 #define QD_GROWTH_MAX 16
 
-/* How many bytes of a refused upload without Expect are read and discarded, so that a client that
- * sends everything before it reads gets the refusal and not a reset. Clients of Go and Node also
- * report the reset if they notice it first. Discarding costs no memory, and --min-rate ends it. */
+/* How many bytes of a refused upload without Expect are read and discarded. Without this, the
+ * kernel would reset the connection, and a client that sends its whole body before it reads would
+ * see the reset and not the refusal. Clients of Go and Node also report the reset if they notice it
+ * before the refusal. Discarding costs no memory, and --min-rate ends it. */
 #define QD_DRAIN_BYTES_MAX (1u << 30)
 
 /* libmicrohttpd's memory for a connection. Twice as much slows small requests down by a tenth,
@@ -59,10 +60,10 @@
  * faster over loopback, and other connections wait meanwhile. */
 #define QD_PLACED_BYTES_MAX (64u << 10)
 
-/* How many connections beyond --max-connections and --max-connections-per-address get an answer
- * that says so, at a time and for each listener. Each stays for two seconds at most and costs a
- * descriptor and 33 KiB. The number is enough for a burst, and small beside the connections that
- * are admitted. */
+/* How many connections beyond --max-connections and --max-connections-per-address may exist at a
+ * time, for each listener, to get an answer that says why they are refused. Each stays for two
+ * seconds at most and costs a descriptor and 33 KiB. The number is enough for a burst, and small
+ * beside the connections that are admitted. */
 #define QD_REFUSED_COUNT_MAX 64
 
 /* How many refused connections are still read at a time, each for a --receive-timeout at most. Each
@@ -75,9 +76,9 @@
 #define QD_CHUNKS_FREE (1u << 20)
 #define QD_CHUNK_BYTES_LEAST 16u
 
-/* How many useless bytes a request may have, beyond as many bytes as its chunks bring: empty lines
- * before it, chunk extensions, zeros before chunk sizes, blanks after a length, and trailer fields.
- * No other bound counts these bytes. */
+/* The number of useless bytes in a request: empty lines before it, chunk extensions, zeros before
+ * chunk sizes, blanks after a length, and trailer fields. When a chunk begins, the count falls by
+ * the number of the chunk's bytes, at most to 0. No other bound counts useless bytes. */
 #define QD_WASTE_BYTES_MAX (16u << 10)
 
 /* The number of versions of loaded models, of all names together. In /metrics each takes 1 to 2

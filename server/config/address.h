@@ -13,9 +13,9 @@
 /* Returns whether the address has one of the three forms. Does not look up host names. */
 bool qd_address_valid(const char *address);
 
-/* Resolves an address for bind and connect. Takes the first address of a host with several. Looking
- * up a host name may take a while. Returns false on failure; `error` then gives the reason, without
- * the address. */
+/* Resolves an address for bind and connect. If a host has several addresses, takes the first.
+ * Looking up a host name may take a while. Returns false on failure; `error` then gives the reason,
+ * without the address. */
 bool qd_address_resolve(const char *address, struct sockaddr_storage *name, socklen_t *name_bytes,
                         struct qd_error *error);
 

@@ -46,7 +46,7 @@ struct qd_config {
     size_t cors_origin_count;
     uint64_t threads;
     uint64_t io_threads;                  /* I/O threads, including the main one */
-    uint64_t worker_nice;                 /* how much higher than the loop's */
+    uint64_t worker_nice;                 /* how much the workers' nice value is above the loop's */
     bool loop_computes;                   /* whether the loop computes short jobs itself */
     uint64_t max_connections;             /* for each listener */
     uint64_t max_connections_per_address; /* for each client address; 0: no limit */

@@ -1,11 +1,14 @@
-/* One element of a float type, between JSON text and bits. Pure.
+/* Converts one element of a float type between JSON text and bits. Pure.
  *
- *   FP32, FP16, BF16   the decimal rounded once, to nearest even; refused where that is infinite
- *   FP4*, FP8*         only what the type has exactly; "-0" is refused where it has no -0
- *   FP8E8M0            as FP8*, of the number's FP32: a power of two has up to 89 digits, and
- *                      clients write only as many as a float or a double needs
- *   all                "NaN", "Infinity", "-Infinity" (protobuf's JSON mapping) where the type has
- *                      them, with quotes or, on input, without
+ *   FP32, FP16, BF16   The decimal is rounded once, to nearest even. It is refused if the result is
+ *                      infinite.
+ *   FP4*, FP8*         Only values that the type has exactly are accepted. "-0" is refused if the
+ *                      type has no -0.
+ *   FP8E8M0            As FP8*, but the number is first rounded to FP32: all values of the type are
+ *                      powers of two, which have up to 89 digits, and clients write only as many
+ *                      digits as a float or a double needs.
+ *   all                "NaN", "Infinity" and "-Infinity" (protobuf's JSON mapping), if the type has
+ *                      the value. Input may also be without quotes.
  */
 #ifndef SERVER_JSON_ELEMENT_H
 #define SERVER_JSON_ELEMENT_H

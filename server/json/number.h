@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A parsed number. Its value is mantissa * 10^exponent. If not all digits fit, the value is larger
- * by less than one unit of the mantissa. */
+/* A parsed number. Its magnitude is mantissa * 10^exponent, or larger by less than 10^exponent if
+ * not all digits fit into the mantissa. */
 struct qd_json_number {
     const char *text; /* borrowed */
     size_t bytes;
@@ -68,12 +68,13 @@ bool qd_json_number_exact(const struct qd_json_number *number, float *value);
 float qd_json_number_to_odd(const struct qd_json_number *number);
 
 /* Reads an integer of at most 18 digits. The caller checks what follows it. Returns its end, or
- * NULL if there is none; "-0" is none. */
+ * NULL if there is no such integer or it is "-0". */
 const char *qd_json_integer_read(const char *at, const char *end, int64_t *value);
 
-/* Reads floats separated by commas, with optional spaces before them. Stops after a float that a
- * bracket follows, and before anything else, including an infinite float. Returns how many floats
- * it read, and sets *at to the end of the last one. */
+/* Reads at most `count` floats separated by commas, with optional spaces before each. Stops after a
+ * float that is followed by "]". Stops before a number that is followed by other text, before one
+ * that is out of range, and before anything that is not a number. Returns how many floats it read,
+ * and sets *at to the end of the last one. */
 size_t qd_json_floats_read(const char **at, const char *end, float *values, size_t count);
 
 /* Like qd_json_floats_read, for integers in [min, max]. Stores their lowest 32 bits. */
@@ -86,10 +87,11 @@ size_t qd_json_integers_read(const char **at, const char *end, int64_t min, int6
 /* Prints without a NUL. Returns the end. */
 char *qd_print_int64(char *out, int64_t value);
 
-/* Prints the shortest decimal that reads back as the same float and, of several such decimals, the
- * closest. Whole numbers below 10^9 are printed with all digits, which are never more. A reader
- * that reads a double and rounds it to float gets the same float. "NaN", "Infinity" and "-Infinity"
- * are in quotes, as in protobuf's JSON mapping. */
+/* Prints the shortest decimal that reads back as the same float. Of several such decimals it prints
+ * the one that is closest to the float. Whole numbers below 10^9 are printed with all digits and no
+ * exponent, which never makes them longer. A reader that reads a double and rounds it to float gets
+ * the same float. "NaN", "Infinity" and "-Infinity" are in quotes, as in protobuf's JSON mapping.
+ */
 char *qd_print_float(char *out, float value);
 
 /* Prints several floats, each followed by a comma. From 16 floats on it is much faster than

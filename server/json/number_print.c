@@ -214,8 +214,8 @@ __attribute__((always_inline)) static inline void spread_digits(const int32_t *n
 
 /* ---- Floats: the text -------------------------------------------------------------------- */
 
-/* Where digits go: the digits in the mask `head` stay, the others move `gap_bytes` back, and `fill`
- * is put between. */
+/* How the decimal point gets into the digits: the digits in the mask `head` stay, the other digits
+ * move back by `gap_bytes`, and `fill` is put into the gap. */
 struct layout {
     uint64_t head;
     uint64_t fill;
@@ -232,8 +232,8 @@ struct layout {
         (UINT64_C(1) << 8 * (n)) - 1, (uint64_t)'.' << 8 * (n), 1, n \
     }
 
-/* The layouts, by how many digits are before the decimal point: -3 to 9. Floats with 8 and 9 such
- * digits have no others. */
+/* The layouts, by the number of digits before the decimal point, from -3 to 9. Floats with 8 or 9
+ * such digits have no digits after it. */
 enum { POINT_MIN = -3, POINT_MAX = 9 };
 static const struct layout layouts[] = {
     SMALL(3, UINT64_C(0x3030302e30)),

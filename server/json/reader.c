@@ -11,18 +11,20 @@
 #include "server/memory/arena.h"
 
 enum {
-    ROOM_BYTES = 2 << 10, /* for nodes and strings at a time: a small request needs one or two */
+    ROOM_BYTES = 2 << 10, /* allocated at a time for nodes and strings; a small request needs one or
+                             two of these */
     MARKS_MIN = 32,
     NUMBER_BYTES_MAX = 1023,
     NUMBER_PLACES_MAX = 19 + 1, /* of a mantissa */
-    FLAT_BYTES_MAX = 64,        /* of data that is tried as flat and short */
-    BLOCK_BYTES = 32,           /* of other data, looked at together */
+    FLAT_BYTES_MAX = 64,        /* how much data skip_flat looks at */
+    BLOCK_BYTES = 32,           /* how much other data is examined at once */
 };
 
-/* What closes the text: it never comes where a space would be skipped. */
+/* The closing byte of the whole text. It never matches a byte of the text, because spaces are
+ * skipped before a byte is compared with it. */
 #define NO_CLOSE ' '
 
-/* What comes next. Spaces may stand before the first seven. */
+/* What comes next in the text. In the first seven states, spaces may precede it. */
 enum state {
     AFTER_VALUE,
     FIRST_KEY,
@@ -52,13 +54,14 @@ __attribute__((cold)) static const char *expected(const struct qd_json_reader *r
 
 /* ---- The tree ---------------------------------------------------------------------------- */
 
-/* What else a token may take besides a string that is not short. */
+/* The memory that a token may need, not counting a long string. */
 enum {
     TOKEN_BYTES_MAX =
         2 * QD_JSON_PLAIN_BYTES + sizeof(struct qd_json_value) + sizeof(struct qd_json_data)
 };
 
-/* Room for a token, and so many bytes more. False: no memory; the error says so. */
+/* Makes room for a token and `more` bytes. Returns false, with the error set, if there is no
+ * memory. */
 static inline bool find_room(struct qd_json_reader *reader, size_t more)
 {
     const size_t bytes = TOKEN_BYTES_MAX + more;
@@ -75,7 +78,7 @@ static inline bool find_room(struct qd_json_reader *reader, size_t more)
     return true;
 }
 
-/* Out of the room that was found. */
+/* Takes bytes from the room that find_room has made. */
 static inline void *take(struct qd_json_reader *reader, size_t bytes)
 {
     void *taken = reader->room;
@@ -83,7 +86,7 @@ static inline void *take(struct qd_json_reader *reader, size_t bytes)
     return taken;
 }
 
-/* The value that comes next in the text. */
+/* Adds a value to the tree, behind the last one. */
 static struct qd_json_value *add(struct qd_json_reader *reader, enum qd_json_kind kind,
                                  const char *text, size_t bytes)
 {
@@ -96,7 +99,7 @@ static struct qd_json_value *add(struct qd_json_reader *reader, enum qd_json_kin
     return value;
 }
 
-/* As it is written, from `at` to `end`. */
+/* Adds a value with its text as it is written, from `at` to `end`. Returns `end`. */
 static const char *add_written(struct qd_json_reader *reader, enum qd_json_kind kind,
                                const char *at, const char *end)
 {
@@ -104,7 +107,7 @@ static const char *add_written(struct qd_json_reader *reader, enum qd_json_kind 
     return end;
 }
 
-/* A key or a value, which is in the room, up to `room`. */
+/* Adds a key or a string value, which is stored in the room already and ends at `room`. */
 static inline void add_string(struct qd_json_reader *reader, enum state state, size_t bytes,
                               char *room)
 {
@@ -126,7 +129,8 @@ static bool is_structural(char byte)
     return bracket == '{' || bracket == '}' || byte == '"';
 }
 
-/* No early exit: compilers make vector code of it. */
+/* Returns whether a block has neither brackets of arrays and objects nor quotes. Counts its commas.
+ * Has no early exit, so that compilers make vector code of it. */
 static bool block_is_plain(const char *block, size_t *commas)
 {
     unsigned char found = 0;
@@ -158,7 +162,7 @@ static const char *add_mark(struct qd_json_reader *reader, const char *at)
     return at;
 }
 
-/* Whether an odd number of backslashes, none before `begin`, stands before `quote`. */
+/* Returns whether an odd number of backslashes precedes `quote`. Looks back to `begin` only. */
 static bool is_escaped(const char *begin, const char *quote)
 {
     const char *at = quote;
@@ -167,7 +171,7 @@ static bool is_escaped(const char *begin, const char *quote)
     return (quote - at) % 2 != 0;
 }
 
-/* Inside a string of data: to behind its closing quote, or to the pause. */
+/* Skips the rest of a string in data. Stops behind its closing quote, or at the pause. */
 static const char *skip_string(struct qd_json_reader *reader, const char *at)
 {
     while (reader->in_string && at < reader->pause) {
@@ -178,7 +182,8 @@ static const char *skip_string(struct qd_json_reader *reader, const char *at)
     return at;
 }
 
-/* Outside strings of data: some bytes on, to the pause at the most. */
+/* Skips some bytes of data outside strings. Stops at the pause, or earlier. Adds a mark if one is
+ * due. */
 static const char *skip_block(struct qd_json_reader *reader, const char *at)
 {
     const bool is_due = (size_t)(at - reader->marked) >= reader->piece_bytes;
@@ -206,7 +211,7 @@ static const char *skip_block(struct qd_json_reader *reader, const char *at)
     return at;
 }
 
-/* On in an array, an object or a string. */
+/* Continues in an array, an object or a string of data. */
 static const char *skip_nested(struct qd_json_reader *reader, const char *at, bool *closed)
 {
     *closed = false;
@@ -217,7 +222,7 @@ static const char *skip_nested(struct qd_json_reader *reader, const char *at, bo
     return !*closed && at == reader->end ? expected(reader, at, "the end of the data") : at;
 }
 
-/* On in a number or a word. */
+/* Continues in a number or a word of data. */
 static const char *skip_word(const struct qd_json_reader *reader, const char *at, bool *closed)
 {
     while (at < reader->pause && (unsigned char)*at > ' ' && *at != ',' && *at != ']' && *at != '}')
@@ -262,7 +267,8 @@ static inline const char *end_data(struct qd_json_reader *reader, const char *at
     return at;
 }
 
-/* The end of data that is flat and short, as that of small requests is. NULL: it is other data. */
+/* Returns the end of data that is flat and short, as in small requests. Returns NULL for other
+ * data. */
 static const char *skip_flat(const char *at, const char *pause, size_t *commas)
 {
     const char *stop = pause - at > FLAT_BYTES_MAX ? at + FLAT_BYTES_MAX : pause;
@@ -283,7 +289,7 @@ static const char *skip_flat(const char *at, const char *pause, size_t *commas)
     return NULL;
 }
 
-/* Moves behind a data value, whatever it is: who converts it judges it. */
+/* Moves behind a data value, without checking the value. Its conversion checks it. */
 static const char *skip_data(struct qd_json_reader *reader, const char *at)
 {
     const char *token = reader->token;
@@ -312,15 +318,16 @@ static const char *read_data(struct qd_json_reader *reader, const char *at)
 
 /* ---- The grammar ------------------------------------------------------------------------- */
 
-/* Each of these reads what stands at `at`, sets the state and returns where it ends. Where it is
- * cut off by the end of the step, it leaves the state as it is; where it fails, it returns NULL. */
+/* Each function below reads the token at `at`, sets the state and returns the token's end. If the
+ * step ends inside the token, the state stays as it is. If the text is malformed, the function
+ * returns NULL. */
 
 static inline bool is_cut(const struct qd_json_reader *reader, const char *at)
 {
     return at >= reader->pause && at < reader->end;
 }
 
-/* To where the next token is. False: the step ends there, or the text. */
+/* Moves to the next token. Returns false if the step or the text ends first. */
 static inline bool goes_on(const struct qd_json_reader *reader, const char **at)
 {
     while (*at < reader->pause && qd_json_is_space(**at))
@@ -328,7 +335,7 @@ static inline bool goes_on(const struct qd_json_reader *reader, const char **at)
     return *at < reader->pause;
 }
 
-/* Whether it is this one; mostly there is no space before it. */
+/* Returns whether `byte` comes next, and moves to it. Usually no space precedes it. */
 static inline bool comes(const struct qd_json_reader *reader, const char **at, char byte)
 {
     if (*at < reader->pause && **at == byte)
@@ -336,7 +343,7 @@ static inline bool comes(const struct qd_json_reader *reader, const char **at, c
     return goes_on(reader, at) && **at == byte;
 }
 
-/* Most strings end here, too: they are short, and stand for themselves. */
+/* Begins a string. Most strings are short and have no escapes: they also end here. */
 static inline const char *begin_string(struct qd_json_reader *reader, const char *at,
                                        enum state state)
 {
@@ -352,7 +359,7 @@ static inline const char *begin_string(struct qd_json_reader *reader, const char
     return begin;
 }
 
-/* On in a string. */
+/* Continues in a string. */
 static const char *read_string(struct qd_json_reader *reader, const char *at)
 {
     bool closed;
@@ -379,7 +386,8 @@ static const char *close_value(struct qd_json_reader *reader, const char *at)
     return at + 1;
 }
 
-/* What comes is no key, unless it does not come in this step. */
+/* Handles a byte that does not begin a key: closes an empty object, refuses the byte, or does
+ * nothing if the step has ended before it. */
 static const char *read_no_key(struct qd_json_reader *reader, const char *at)
 {
     if (is_cut(reader, at))
@@ -419,7 +427,7 @@ static const char *read_any_number(struct qd_json_reader *reader, const char *at
         return expected(reader, at, "a number of at most 1023 characters");
     if (end == NULL)
         return expected(reader, at + number.bytes, "a digit");
-    if (number.exponent > DBL_MAX_10_EXP - NUMBER_PLACES_MAX) { /* readers differ beyond */
+    if (number.exponent > DBL_MAX_10_EXP - NUMBER_PLACES_MAX) { /* programs differ on larger ones */
         char copy[NUMBER_BYTES_MAX + 1];
         memcpy(copy, at, number.bytes);
         copy[number.bytes] = '\0';
@@ -429,7 +437,7 @@ static const char *read_any_number(struct qd_json_reader *reader, const char *at
     return add_written(reader, QD_JSON_NUMBER, at, end);
 }
 
-/* Most are sizes. */
+/* Reads a number. Most numbers are sizes, which need no more than their digits to be read. */
 static inline const char *read_number(struct qd_json_reader *reader, const char *at)
 {
     uint64_t size;
@@ -466,7 +474,7 @@ static const char *read_literal(struct qd_json_reader *reader, const char *at)
     return expected(reader, at, "a value");
 }
 
-/* One that is no string. */
+/* Reads a value that is not a string. */
 static const char *read_value(struct qd_json_reader *reader, const char *at)
 {
     const char byte = at < reader->pause ? *at : '\0';
@@ -494,7 +502,7 @@ __attribute__((cold)) static const char *refuse_separator(const struct qd_json_r
     return expected(reader, at, reader->top->close == '}' ? "',' or '}'" : "',' or ']'");
 }
 
-/* A comma; or what closes values, and the comma behind that. */
+/* Reads a comma, or the brackets that close values and the comma behind them. */
 static const char *read_separator(struct qd_json_reader *reader, const char *at)
 {
     while (goes_on(reader, &at)) {
@@ -510,7 +518,7 @@ static const char *read_separator(struct qd_json_reader *reader, const char *at)
     return at < reader->end || is_over(reader) ? at : refuse_separator(reader, at);
 }
 
-/* Or several: a member is mostly there as a whole. */
+/* Reads a token, or several tokens at once, because usually the text has a whole member. */
 static const char *read_token(struct qd_json_reader *reader, const char *at)
 {
     if (!find_room(reader, 0))

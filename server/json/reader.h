@@ -1,11 +1,12 @@
 /* Reads a JSON text once, strictly (RFC 8259: one value, UTF-8, strict numbers), into a tree in an
- * arena. It reads in steps, with any time between two steps.
+ * arena. It reads in steps, and any time may pass between two steps.
  *
- * The reader does not parse the value of inputs[i].data, so that the elements of tensors make no
- * nodes. It only finds the value's end by brackets and quotes. The value becomes a QD_JSON_DATA
- * with marks, at which several threads can begin to convert its numbers (tensor.h). The same holds
- * for members of the top-level parameters whose names begin with "file:", the files of a load call.
- * Errors inside data are found when it is converted.
+ * The reader does not parse the value of inputs[i].data, so the elements of tensors do not become
+ * nodes of the tree. It only finds the value's end by brackets and quotes. The value becomes a
+ * QD_JSON_DATA with marks, at which several threads can begin to convert its numbers (tensor.h).
+ * The reader treats the files of a load call in the same way: these are the members of the
+ * top-level parameters whose names begin with "file:". Errors inside data are found when the data
+ * is converted.
  *
  * QD_ENVELOPE_BYTES_MAX and QD_ENVELOPE_DEPTH_MAX (limits.h) bound everything else. Errors name the
  * byte offset. Pure. */

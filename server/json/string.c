@@ -17,7 +17,8 @@ long qd_json_hex4(const char *at, const char *end)
     return value;
 }
 
-/* The four digits of a \u escape, and the second escape of a surrogate pair. */
+/* Scans the four digits of a \u escape, and the second escape of a surrogate pair. Returns NULL, or
+ * what was expected instead. */
 static const char *scan_unit(const char **at, const char *end)
 {
     long unit = qd_json_hex4(*at, end);
@@ -86,7 +87,7 @@ static char *encode_utf8(uint32_t point, char *out)
     return out;
 }
 
-/* A valid escape: *at is behind its backslash. */
+/* Decodes a valid escape. *at is behind its backslash. */
 static char *decode_escape(const char **at, char *out)
 {
     static const char from[] = "bfnrt";

@@ -11,10 +11,10 @@
 
 #include "server/memory/text.h"
 
-/* Scans a string from *at, which is inside it. Returns NULL after the closing quote (and sets
- * *closed), or not far behind `pause`, where the next call continues; *at is then the end. If the
- * string is invalid, moves *at to the first fault and returns what was expected there. The text
- * ends at `end`. */
+/* Scans a string from *at, which is inside the string, to its closing quote or to `pause`. Returns
+ * NULL and moves *at behind the closing quote (*closed is then true), or not far behind `pause`
+ * (*closed is then false, and the next call continues there). If the string is invalid, moves *at
+ * to the first fault and returns what was expected there. The text ends at `end`. */
 const char *qd_json_string_scan(const char **at, const char *pause, const char *end, bool *closed);
 
 /* Copies a string that begins at `at` if it is short and plain ASCII without escapes. *out must

@@ -7,18 +7,19 @@
 #include "server/json/element.h"
 #include "server/json/number.h"
 
-enum { BATCH = 64 }; /* of integers, on their way to fewer bits */
+enum { BATCH = 64 }; /* integers that are read as 32 bits before they are stored with fewer */
 
 struct reader {
     const char *at;
     const char *end;
-    const char *stop; /* behind the comma where the next piece begins; NULL: there is none */
+    const char *stop; /* begin of the next piece, behind a comma; NULL: there is none */
     const struct qk_tensor *tensor;
     const struct qk_type_info *type;
-    const char *field; /* NULL: an error's text is not wanted */
+    const char *field; /* NULL: the caller does not need an error's text */
     char *out;
     size_t index;   /* elements read so far */
-    size_t run_end; /* where the array in which we are should end; more is refused by the caller */
+    size_t run_end; /* the index at which the current array should end; the caller refuses more
+                       elements */
     struct qd_error *error;
 };
 
@@ -26,8 +27,8 @@ struct reader {
 
 enum { SHOWN_BYTES = 40, SHAPE_BYTES = 96 };
 
-/* "[2,3]". QK_RANK_MAX dimensions whose product fits 64 bits take at most 84 bytes: a digit more
- * costs a factor of ten. */
+/* Prints dimensions such as "[2,3]". QK_RANK_MAX dimensions whose product fits 64 bits take at most
+ * 84 bytes, because each further digit multiplies the product by ten. */
 static void print_dims(const size_t *dims, uint32_t rank, char *text, size_t size)
 {
     size_t used = (size_t)snprintf(text, size, "[");
@@ -38,7 +39,8 @@ static void print_dims(const size_t *dims, uint32_t rank, char *text, size_t siz
     snprintf(text + used, size - used, "]");
 }
 
-/* The value at `at`, as it is written, for an error: its bytes and whether there are more. */
+/* Measures the value at `at` as it is written, for an error text. Returns how many bytes to show.
+ * Sets *more to "..." if the value is longer, otherwise to "". */
 static int shown_bytes(const struct reader *reader, const char **more)
 {
     const bool far = reader->end - reader->at > SHOWN_BYTES;
@@ -95,9 +97,10 @@ static enum qd_status expected(const struct reader *reader, const char *what)
                    where, shown, reader->at, more);
 }
 
-#define MORE SIZE_MAX /* entries than wanted, not counted */
+#define MORE SIZE_MAX /* more entries than expected, not counted */
 
-/* `position`: of the array that has the wrong length, NULL when the data is flat. */
+/* Refuses an array of the wrong length. `position` is the index of the array in the data, or NULL
+ * if the data is flat. */
 static enum qd_status refuse_count(const struct reader *reader, const size_t *position,
                                    uint32_t axis, size_t wanted, size_t got)
 {
@@ -127,8 +130,8 @@ static inline void skip_space(struct reader *reader)
         reader->at++;
 }
 
-/* Elements are stored in order: the first one in a byte of several sets all of it, so that the
- * bits behind the last one are 0. */
+/* Stores an element of less than 8 bits. Elements are stored in order. The first element in a byte
+ * sets the whole byte, so that the bits behind the last element are 0. */
 static void store_part(char *out, size_t index, uint32_t value, unsigned bits)
 {
     size_t place = index * bits % 8;
@@ -137,8 +140,8 @@ static void store_part(char *out, size_t index, uint32_t value, unsigned bits)
     *byte = (char)(place == 0 ? part : part | (unsigned char)*byte);
 }
 
-/* The low bits of a two's complement integer are the smaller integer; the machine is
- * little-endian, as the wire is. */
+/* Stores the low bits of each value. For integers in two's complement, these are the value in the
+ * smaller type. The machine is little-endian, and so is the wire format. */
 static inline void store(char *out, size_t index, const uint32_t *values, size_t count,
                          unsigned bits)
 {
@@ -182,7 +185,7 @@ static inline bool read_float(struct reader *reader, uint32_t *bits)
     return true;
 }
 
-/* One element, kept unless it is beyond the tensor's end. */
+/* Reads one element, and stores it unless it is beyond the tensor's end. */
 static inline enum qd_status read_element(struct reader *reader)
 {
     uint32_t bits;
@@ -196,7 +199,7 @@ static inline enum qd_status read_element(struct reader *reader)
     return QD_OK;
 }
 
-/* A batch of them at the most; who calls goes on behind the comma. */
+/* Reads at most BATCH integers. The caller reads the separator behind the last one. */
 static size_t read_integers(struct reader *reader, const char *end, size_t count)
 {
     const struct qk_type_info *type = reader->type;
@@ -207,8 +210,8 @@ static size_t read_integers(struct reader *reader, const char *end, size_t count
     return read;
 }
 
-/* As many elements as stand in a row with nothing unusual between them, if any: of what follows,
- * read_element is the judge. */
+/* Reads ordinary elements until one is unusual, and returns how many it read. read_element reads or
+ * refuses the next one. */
 static size_t read_row(struct reader *reader)
 {
     const char *end = reader->stop != NULL ? reader->stop : reader->end;
@@ -226,14 +229,16 @@ static size_t read_row(struct reader *reader)
 
 /* ---- Arrays ------------------------------------------------------------------------------ */
 
-/* Behind a comma: is it the piece's last one, or one too many? */
+/* Returns, behind a comma, whether the piece ends there, or the array already has all its elements.
+ */
 static inline bool stops(const struct reader *reader)
 {
     return reader->at == reader->stop ||
            (reader->index >= reader->run_end && reader->at[-1] == ',');
 }
 
-/* Elements, of which there is at least one, to behind the closing bracket, or where it stops. */
+/* Reads elements, at least one. Ends behind the closing bracket, or behind a comma at which stops()
+ * is true. */
 static enum qd_status read_run(struct reader *reader)
 {
     do {
@@ -252,7 +257,7 @@ static enum qd_status read_run(struct reader *reader)
     return QD_OK;
 }
 
-/* The same, but there may be none. The opening bracket is behind us. */
+/* Like read_run, for an array that may be empty. The opening bracket has been read. */
 static enum qd_status read_array(struct reader *reader)
 {
     skip_space(reader);
@@ -265,7 +270,7 @@ static enum qd_status read_array(struct reader *reader)
 static enum qd_status read_flat(struct reader *reader, size_t commas)
 {
     reader->index = commas;
-    reader->run_end = SIZE_MAX; /* too many are counted, and the count is shown */
+    reader->run_end = SIZE_MAX; /* surplus elements are counted too, for the error text */
     enum qd_status status = commas == 0 ? read_array(reader) : read_run(reader);
     const size_t wanted = reader->tensor->count;
     if (status == QD_OK && reader->at != reader->stop && reader->index != wanted)
@@ -273,8 +278,9 @@ static enum qd_status read_flat(struct reader *reader, size_t commas)
     return status;
 }
 
-/* Behind an entry of the array at axis - 1: to its next entry, or out of it and of the arrays that
- * end with it. axis: how many arrays are open. */
+/* Moves from the end of an entry to the next entry. The entry is in the array at *axis - 1. If that
+ * array ends, leaves it and all outer arrays that end with it. *axis is the number of open arrays.
+ */
 static enum qd_status next_entry(struct reader *reader, size_t *position, uint32_t *axis)
 {
     const size_t *dims = reader->tensor->dims;
@@ -312,8 +318,8 @@ static enum qd_status open_arrays(struct reader *reader, size_t *position, uint3
     return QD_OK;
 }
 
-/* Where the element, or the array without elements, that comes behind so many commas is in the
- * shape; returns how many arrays are open before it. */
+/* Sets `position` to the index of the element, or of the array without elements, that follows the
+ * first `commas` commas of the data. Returns how many arrays are open before it. */
 static uint32_t find_place(const struct qk_tensor *tensor, uint32_t leaf, size_t commas,
                            size_t *position)
 {
@@ -329,7 +335,8 @@ static uint32_t find_place(const struct qk_tensor *tensor, uint32_t leaf, size_t
     return open;
 }
 
-/* The entries of an array that has the wrong number, if it ends soon; so many have been read. */
+/* Counts the entries of an array that has the wrong number of them, of which `count` have been
+ * read. Returns MORE if the array does not end soon. */
 static size_t count_entries(const struct reader *reader, size_t count)
 {
     enum { FAR_BYTES = 64 << 10 };
@@ -342,8 +349,9 @@ static size_t count_entries(const struct reader *reader, size_t count)
     return at < end && *at == ']' ? count : MORE;
 }
 
-/* The outermost bracket is behind us, or that many commas and with them the pieces before. Arrays
- * without entries end the nesting early: the shape [2,0,3] is written [[],[]]. */
+/* Reads a piece of nested data. Either `commas` is 0 and the outermost opening bracket has been
+ * read, or the earlier pieces have this many commas. Arrays without entries end the nesting early:
+ * the shape [2,0,3] is written [[],[]]. */
 static enum qd_status read_nested(struct reader *reader, size_t commas)
 {
     const struct qk_tensor *tensor = reader->tensor;
@@ -355,7 +363,7 @@ static enum qd_status read_nested(struct reader *reader, size_t commas)
     uint32_t axis = commas == 0 ? 1 : find_place(tensor, leaf, commas, position);
     reader->index = wanted == 0 ? 0 : commas;
     do {
-        const bool is_inside = axis > leaf; /* of a run: elements of it were in the last piece */
+        const bool is_inside = axis > leaf; /* the previous piece ended inside an innermost array */
         enum qd_status status = open_arrays(reader, position, axis, leaf);
         if (status != QD_OK)
             return status;
@@ -437,7 +445,8 @@ enum qd_status qd_json_numbers_read(const struct qd_json_numbers *numbers, size_
         status = numbers->is_nested ? read_nested(&reader, begin.commas)
                                     : read_flat(&reader, begin.commas);
     }
-    /* The array seems to end early behind a piece with an array too many, which is refused. */
+    /* If an earlier piece has an array too many, for which that piece is refused, the data of this
+     * piece seems to end early. */
     if (status == QD_OK && reader.at != (is_last ? reader.end : reader.stop))
         return expected(&reader, "the end of the data");
     return status;

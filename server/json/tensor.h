@@ -1,10 +1,12 @@
-/* Tensor numbers to and from JSON, straight from text to typed buffer: no node per element.
+/* Converts the numbers of tensors between JSON text and typed buffers, without a tree node for each
+ * element.
  *
- * Numbers are RFC 8259's. Integers are exact and in the type's range, or refused with index and
- * value (1.0, 1e2 and -0 are not integers here). FP32 rounds the decimal once, to nearest even
- * (never by way of a double's rounding); overflow is refused. Non-finite FP32: "NaN", "Infinity",
- * "-Infinity" (protobuf's JSON mapping) both ways, and on input also the bare tokens.
- */
+ * The syntax of numbers is that of RFC 8259. Integers must be written as integers (1.0, 1e2 and -0
+ * are refused) and be in the type's range. The error gives the index and the value. For FP32, the
+ * decimal is rounded once, to nearest even. It is not rounded to a double first, because rounding
+ * twice can give another float. A number that overflows is refused. "NaN", "Infinity" and
+ * "-Infinity" (protobuf's JSON mapping) are printed and read with quotes, and also read without.
+ * element.h has the rules of all float types. */
 #ifndef SERVER_JSON_TENSOR_H
 #define SERVER_JSON_TENSOR_H
 
@@ -14,9 +16,9 @@
 #include "server/json/tree.h"
 #include "server/memory/text.h"
 
-/* Reads short, flat, ordinary data at once, such as a scale or a zero point. `out` has room for the
- * tensor's elements. Returns false for any other data; the caller then uses qd_json_numbers_init,
- * which also reports errors. Pure. */
+/* Reads short, flat data of ordinary numbers in one call, such as a scale or a zero point. `out`
+ * has room for the tensor's elements. Returns false for any other data; the caller then uses
+ * qd_json_numbers_init, which also reports errors. Pure. */
 bool qd_json_row_read(const struct qd_json_value *data, const struct qk_tensor *tensor, void *out);
 
 /* The state of converting a tensor's data. Everything is borrowed. */
@@ -30,16 +32,17 @@ struct qd_json_numbers {
     void *out;
 };
 
-/* `data` is a QD_JSON_DATA, flat or nested exactly as the shape. A scalar may be `[v]` or `v`.
- * `marks` are the reader's. `tensor` gives type, dims and count. The caller sets `out` to memory
- * for the tensor's elements, or for one more than the data has commas if that is less: a shape may
- * claim far more elements than came. */
+/* Prepares to convert `data`, a QD_JSON_DATA that is flat or nested exactly as the shape. A scalar
+ * may be `[v]` or `v`. `marks` are the reader's. `tensor` gives type, dims and count. The caller
+ * then sets `out` to memory for the tensor's elements. If the data has fewer commas than that,
+ * memory for one element more than it has commas is enough: a shape may claim far more elements
+ * than came. */
 void qd_json_numbers_init(struct qd_json_numbers *numbers, const struct qd_json_value *data,
                           const struct qd_json_mark *marks, const struct qk_tensor *tensor);
 
 /* Converts one of the mark_count + 1 pieces. Pieces may be converted on different threads and in
- * any order. The error of the first piece that fails is the error of the whole data. `field` names
- * the data in the error; NULL if the caller only needs the status. Pure. */
+ * any order. If several pieces fail, the error of the first of them in the data is the one to
+ * report. `field` names the data in the error; NULL if the caller only needs the status. Pure. */
 enum qd_status qd_json_numbers_read(const struct qd_json_numbers *numbers, size_t piece,
                                     const char *field, struct qd_error *error);
 

@@ -5,7 +5,7 @@
 #include "server/json/element.h"
 #include "server/json/number.h"
 
-/* Two's complement of fewer bits than 64. */
+/* Extends an element to 64 bits, with its sign if the type is signed. */
 static int64_t widen(uint32_t bits, const struct qk_type_info *type)
 {
     unsigned unused = 64u - type->bits;
@@ -13,7 +13,8 @@ static int64_t widen(uint32_t bits, const struct qk_type_info *type)
                                         : (int64_t)bits;
 }
 
-/* Of the types with 8 bits and less, the others are printed with all their digits. */
+/* Returns whether an element is printed like an FP32. The other float types, of 8 bits and less,
+ * are printed with all their digits. */
 static bool is_printed_as_float(const struct qk_tensor *tensor)
 {
     return tensor->type == QK_FP16 || tensor->type == QK_BF16 || tensor->type == QK_FP8E8M0;

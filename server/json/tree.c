@@ -76,7 +76,7 @@ static enum qd_status refuse_twice(const struct qd_json_path *path, const char *
                    path == NULL ? "" : path->tail, key);
 }
 
-/* `count`: it is none of them. */
+/* Returns the index of the key's name, or `count` if the key has none of these names. */
 static size_t find_name(const char *key, const struct qd_json_name *names, size_t count)
 {
     size_t i = 0;
@@ -95,7 +95,7 @@ enum qd_status qd_json_fields(const struct qd_json_value *object, const struct q
         values[i] = NULL;
     for (const struct qd_json_value *member = object->first; member != NULL;
          member = member->next) {
-        /* Mostly they come in the order of the names. */
+        /* Members usually come in the order of the names. */
         size_t i = next;
         if (i == count || !qd_json_key_is(member->key, &names[i]))
             i = find_name(member->key, names, count);
@@ -131,7 +131,7 @@ enum qd_status qd_json_field(const struct qd_json_value *object, const struct qd
     return QD_OK;
 }
 
-/* Between two of `quote`, which may be "". */
+/* Shows bytes with `quote` before and behind them. It may be "". */
 static struct qd_shown show(const char *bytes, size_t count, const char *quote)
 {
     enum { KEPT = sizeof(struct qd_shown) - sizeof("\"...\"") };

@@ -86,8 +86,8 @@ static inline const char *qd_json_string(const struct qd_json_value *value)
 bool qd_json_bool(const struct qd_json_value *value,
                   bool *flag); /* returns false if the value is not a boolean */
 
-/* Reads a whole number up to 2^53, the range in which doubles, which many clients use, are exact.
- * Returns false if the value is none. */
+/* Reads a whole number whose magnitude is below 2^53, such as 100, 1e2 or 100.0. Many clients use
+ * doubles, which are exact in this range. Returns false if the value is not such a number. */
 bool qd_json_whole(const struct qd_json_value *value, int64_t *number);
 
 /* Like qd_json_whole, but also takes any int64 or uint64 that is written as an integer. */

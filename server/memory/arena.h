@@ -134,21 +134,22 @@ void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t 
  * with the arena. */
 void qd_arena_release(struct qd_arena *arena, void *memory, size_t bytes);
 
-/* Begins work that is expected to take about `bytes` more. Returns false if it has to wait
- * (admission.h). */
+/* Begins work that is expected to take about `bytes` of memory more. Returns false if it has to
+ * wait (admission.h). */
 bool qd_arena_try_begin(struct qd_arena *arena, size_t bytes);
-/* Tells that the work is done and takes no more memory. */
+/* Records that the work is done and takes no more memory. */
 void qd_arena_end_work(struct qd_arena *arena);
 
 /* Returns how many bytes this arena and the other arenas of its job (`together`) hold. */
 size_t qd_arena_own_bytes(const struct qd_arena *arena);
 
-/* After an allocation returned NULL: returns whether the block would not even fit into the whole
- * memory, so that trying again later is useless. */
+/* Call it after an allocation returned NULL. Returns whether the block would not even fit into the
+ * whole memory, so that trying again later is useless. */
 bool qd_arena_hopeless(const struct qd_arena *arena);
 
-/* Fills `error` after the arena's last allocation, for `what` ("the output"), failed. Returns
- * QD_TOO_LARGE if it could never fit, QD_UNAVAILABLE if it may fit later. */
+/* Fills `error` after an allocation of the arena failed. `what` says what the memory was for ("the
+ * output"). Returns QD_TOO_LARGE if the allocation could never succeed, QD_UNAVAILABLE if it may
+ * succeed later. */
 enum qd_status qd_refuse_memory(const struct qd_arena *arena, const char *what,
                                 struct qd_error *error);
 

@@ -1,6 +1,6 @@
-/* The blocks in which memory for requests, or for models, is handed out and kept. Private to
- * arena.c and blocks.c, except for qd_block_give; everything else uses arena.h. All functions may
- * be called on any thread. A block belongs to the thread that has taken it. */
+/* The blocks in which memory for requests, or for models, is handed out and kept. Only arena.c and
+ * blocks.c use this header, except for qd_block_give; all other code uses arena.h. All functions
+ * may be called on any thread. A block belongs to the thread that has taken it. */
 #ifndef SERVER_MEMORY_BLOCKS_H
 #define SERVER_MEMORY_BLOCKS_H
 
@@ -17,10 +17,10 @@
 #define QD_PAGE_BYTES ((size_t)4 << 10)
 #define QD_HUGE_PAGE_BYTES ((size_t)2 << 20)
 
-/* A small block is a header and a payload, together of its class' size. The header of a large block
- * is allocated separately. The payload of a large block is address space of its class' size, whose
- * pages are used as needed: a block that was used for 16 MiB can be reused for 18 MiB, without
- * paying for the 20 MiB of its class. */
+/* A small block is a header and a payload, which together have the size of its class. The header of
+ * a large block is allocated separately. The payload of a large block is address space of its
+ * class' size, whose pages are used as needed: a block that was used for 16 MiB can be reused for
+ * 18 MiB, without paying for the 20 MiB of its class. */
 struct qd_block {
     struct qd_block *next;
     char *payload;
@@ -63,14 +63,15 @@ static inline size_t qd_round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Finds the smallest class for `bytes`. Classes have sizes of (4, 5, 6, 7) * 2^n, those of models'
- * small blocks (16 ... 31) * 2^n. Returns false if there is none. */
+/* Finds the smallest class for `bytes`. The sizes of classes are (4, 5, 6, 7) * 2^n, and (16 ...
+ * 31) * 2^n in the memory of models. Returns false if there is no class of this size. */
 bool qd_block_class(const struct qd_memory *memory, size_t bytes, unsigned *class_index,
                     size_t *class_bytes);
 /* Returns the size of the class with this index. */
 size_t qd_block_class_bytes(const struct qd_memory *memory, unsigned class_index);
 
-/* Returns NULL if the block would exceed the memory's bound, or if malloc failed. */
+/* Takes a block. Returns NULL if the block would exceed the memory's bound, or if malloc failed.
+ * qd_block_give returns a block to the memory. */
 struct qd_block *qd_block_take(struct qd_memory *memory, const struct qd_block_wish *wish);
 void qd_block_give(struct qd_memory *memory, struct qd_block *block);
 
@@ -82,8 +83,8 @@ static inline bool qd_block_is_lost(const struct qd_block *block)
     return block->reservation == QD_RESERVATION_REVOKED;
 }
 
-/* Lets `bytes` of a large block count, which is more than before. Sets *fresh to the first byte
- * from which on no page was ever touched. Returns false if that would exceed the bound. */
+/* Raises the number of bytes of a large block that count to `bytes`. Sets *fresh to the first byte
+ * from which on no page was ever touched. Returns false if the memory's bound would be exceeded. */
 bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t bytes, size_t *fresh);
 
 #endif

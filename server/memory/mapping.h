@@ -1,7 +1,7 @@
-/* Maps another process' POSIX shared memory. Its owner may shrink the object at any moment. A
- * thread that then touches a missing page gets SIGBUS, which would end the process. Such objects
- * cannot be sealed against shrinking (F_SEAL_SHRINK is for memfds only). pread and pwrite would
- * only fail, but they cost a copy.
+/* Maps another process' POSIX shared memory. That process may shrink the shared memory object at
+ * any moment. A thread that then touches a missing page gets SIGBUS, which would end the server.
+ * Such objects cannot be sealed against shrinking (F_SEAL_SHRINK is for memfds only). pread and
+ * pwrite would only fail, but they cost a copy.
  *
  * The server therefore catches the signal. The handler replaces the whole mapping by empty memory
  * of the server's own. The mapping is lost from then on, and the thread continues and reads zeros.
@@ -41,8 +41,8 @@ struct qd_mapping {
 /* Installs the handler of SIGBUS. Call it before other threads start. */
 void qd_mapping_catch_loss(void);
 
-/* Returns the name in /dev/shm of the object that a key means: the key without its leading slashes,
- * as in shm_open. Returns NULL if a key like this cannot name an object. */
+/* Returns the name of a key's object in /dev/shm: the key without its leading slashes, as in
+ * shm_open. Returns NULL if the key cannot name an object. */
 const char *qd_mapping_name(const char *key);
 
 /* Maps `count` bytes, at least one, from `offset` on, for reading and writing. An error names the

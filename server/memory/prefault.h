@@ -1,6 +1,7 @@
 /* A thread that prefaults pages. The thread that touches a page first waits while the system finds
- * memory for it and clears it. That is up to 6 ms for 2 MiB where a virtual machine's host has to
- * find it. A loop has connections to serve meanwhile, so it leaves that to this thread. */
+ * memory for it and clears it. In a virtual machine this takes up to 6 ms for 2 MiB if the host has
+ * to find the memory. A loop could not serve its connections meanwhile, so this thread touches the
+ * pages instead. */
 #ifndef SERVER_MEMORY_PREFAULT_H
 #define SERVER_MEMORY_PREFAULT_H
 
@@ -8,7 +9,8 @@
 
 struct qd_prefault;
 
-/* Pages for the thread to touch. The caller owns the order, which lasts until on_prefaulted. */
+/* Pages for the thread to touch. The caller owns the order, and keeps it until on_prefaulted is
+ * called. */
 struct qd_prefault_order {
     char *start;
     size_t bytes;
@@ -18,8 +20,8 @@ struct qd_prefault_order {
 };
 
 struct qd_prefault *qd_prefault_create(void); /* returns NULL if there is no memory or no thread */
-/* Returns when on_prefaulted was called for every order. The pages of orders that have not begun
- * are not touched. NULL is fine. */
+/* Ends the thread. Before it returns, on_prefaulted has been called for every order. The pages of
+ * orders that have not begun are not touched. NULL is fine. */
 void qd_prefault_destroy(struct qd_prefault *prefault);
 
 /* Adds an order, on any thread. Orders are served in the order in which they arrive. The thread

@@ -1,6 +1,6 @@
-/* Growing text in an arena, in pieces that never move, so that answers are sent without a copy.
- * After an append has failed for lack of memory, all later ones do nothing. Check `failed` once at
- * the end. */
+/* A text that grows in an arena. Its pieces never move, so that answers are sent without a copy.
+ * After an append has failed for lack of memory, all later appends do nothing. Check `failed` once
+ * at the end. */
 #ifndef SERVER_MEMORY_TEXT_H
 #define SERVER_MEMORY_TEXT_H
 
@@ -41,7 +41,7 @@ void qd_text_init_in(struct qd_text *text, struct qd_part *part, char *bytes, si
 char *qd_text_reserve(struct qd_text *text, size_t bytes);
 void qd_text_commit(struct qd_text *text, size_t bytes);
 
-/* Like qd_text_append, which calls this function if the open part has no room. */
+/* Does the same as qd_text_append, which calls this function if the open part has no room. */
 void qd_text_append_anew(struct qd_text *text, const char *bytes, size_t count);
 
 /* Inline, so that the compiler stores constant texts directly: an answer has dozens of them. */
@@ -110,8 +110,8 @@ size_t qd_utf8_length(const char *bytes, size_t count);
 /* Returns the code point of a character of this length. */
 uint32_t qd_utf8_decode(const char *bytes, size_t length);
 /* Returns whether a code point may not appear in logs and names. Terminals obey ESC and CSI
- * (U+009B). Many programs end a line at NEL (U+0085), U+2028 and U+2029. The others reverse the
- * direction of the text that follows. */
+ * (U+009B). Many programs end a line at NEL (U+0085), U+2028 and U+2029. U+202A to U+202E and
+ * U+2066 to U+2069 change the direction of the text that follows. */
 bool qd_is_control(uint32_t point);
 
 /* Appends bytes that the caller keeps alive as long as the arena: no copy. */

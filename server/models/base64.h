@@ -1,9 +1,9 @@
-/* Decodes base64 inside a JSON string, step by step. A load call brings its files like this.
+/* Decodes base64 inside a JSON string, step by step. The files of a load call come in this form.
  *
  * Accepts what other programs write: the standard alphabet or the one for URLs (RFC 4648, sections
- * 4 and 5), with or without padding, in lines of any length (MIME's have 76 characters), with
- * blanks anywhere. JSON may escape characters, as "\/", "\n" or "\u002b". All other characters are
- * refused. Triton's server skips them, and does not accept the alphabet for URLs. Pure. */
+ * 4 and 5), with or without padding, in lines of any length (lines of MIME have 76 characters),
+ * with blanks anywhere. JSON may escape characters, as "\/", "\n" or "\u002b". All other characters
+ * are refused. Triton's server skips them, and does not accept the alphabet for URLs. Pure. */
 #ifndef SERVER_MODELS_BASE64_H
 #define SERVER_MODELS_BASE64_H
 

@@ -1,7 +1,7 @@
-/* Makes a model from the bytes of one version, up to a graph that is ready to be packed. No loop,
- * no clock, and no files except those that `external` reads. It takes two steps, so that external
- * data may be read between them: qd_build_read parses, and qd_build_prepare looks at the data of
- * constants. */
+/* Makes a model from the bytes of one version, up to a graph that is ready to be packed. Uses no
+ * loop, no clock, and no files except those that `external` reads. It takes two steps, so that
+ * external data may be read between them: qd_build_read parses the source, and qd_build_prepare
+ * needs the external data. */
 #ifndef SERVER_MODELS_BUILD_H
 #define SERVER_MODELS_BUILD_H
 

@@ -1,6 +1,7 @@
-/* A loaded graph with deferred constants. These are inputs of the graph that its operators take
- * once, as constants, but that come with each request. ONNX's own tests pass all their scales and
- * weights like this. Each request makes the graph anew, as for a built-in model. */
+/* A loaded graph with deferred constants. A deferred constant is an input of the graph that an
+ * operator uses as a constant, such as a scale or a weight. Its value must be known when the graph
+ * is prepared, but comes with each request. ONNX's own tests pass all their scales and weights in
+ * this way. Each request therefore prepares a graph of its own, as for a built-in model. */
 #ifndef SERVER_MODELS_DEFERRED_CONSTANTS_H
 #define SERVER_MODELS_DEFERRED_CONSTANTS_H
 

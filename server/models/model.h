@@ -1,9 +1,9 @@
 /* One version of one model.
  *
  * A built-in model is a version of an operator, and has only a signature: each request brings all
- * inputs. A loaded model has a graph with its constants, and plans for the shapes that requests
- * had. If requests bring constants, it has what each request makes its graph of
- * (deferred_constants.h).
+ * inputs. A loaded model has a graph with its constants, and plans for the input shapes that
+ * requests have used. If requests bring some of the constants, the model has no graph. It then has
+ * a description from which each request makes its own graph (deferred_constants.h).
  *
  * A load makes the model, on one thread at a time. Once the model is in service (table.h), only its
  * plans and its reference count change.

@@ -45,12 +45,12 @@ struct qd_model_config {
     size_t output_count;
 };
 
-/* Sets what applies without a configuration: the latest version, with everything as the model has
- * it. */
+/* Sets the defaults, which apply if there is no configuration: load the latest version, and change
+ * nothing about the model. */
 void qd_model_config_init(struct qd_model_config *config);
 
-/* Reads a configuration. `source` begins the error texts, such as "parameters.config". `name` is
- * the model's name. */
+/* Reads a configuration. The error texts begin with `source`, such as "parameters.config". `name`
+ * is the model's name. */
 enum qd_status qd_model_config_read(const char *json, size_t bytes, const char *source,
                                     const char *name, struct qd_arena *arena,
                                     struct qd_model_config *config, struct qd_error *error);

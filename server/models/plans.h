@@ -1,6 +1,6 @@
-/* Keeps plans of a loaded model's graph, by the shapes of its inputs. The number of plans
- * (QD_PLANS_COUNT_MAX) and their bytes are bounded. The plan that was not used for the longest time
- * makes room, but never while a request runs it. All functions may be called on any thread. */
+/* A cache of plans for a loaded model's graph. The key is the shapes of the inputs. The number of
+ * plans (QD_PLANS_COUNT_MAX) and their bytes are bounded. To make room, the cache destroys the
+ * least recently used plan that no request is using. All functions may be called on any thread. */
 #ifndef SERVER_MODELS_PLANS_H
 #define SERVER_MODELS_PLANS_H
 
@@ -11,7 +11,7 @@
 
 struct qd_plans;
 
-/* A request's hold on a plan. The plan stays until it is unpinned. */
+/* A request's reference to a plan. The plan is not destroyed before qd_plans_unpin. */
 struct qd_pin {
     const struct qk_graph_plan *plan;
     struct qd_kept_plan *kept; /* NULL if the plan lies in the request's own arena */
@@ -19,7 +19,7 @@ struct qd_pin {
 
 /* Borrows the graph and the memory. Returns NULL if malloc failed. */
 struct qd_plans *qd_plans_create(const struct qk_graph *graph, struct qd_memory *memory);
-/* All plans must have been unpinned. NULL is fine. */
+/* Destroys all plans, which must have been unpinned. NULL is fine. */
 void qd_plans_destroy(struct qd_plans *plans);
 
 /* Finds the plan for inputs of these shapes, or makes it. inputs[i] belongs to the graph's input i.

@@ -20,7 +20,7 @@
  * output that is declared with a different shape than the one found is refused. Declared dimensions
  * that were not found are kept.
  *
- * No tensor is made. A lack of memory is no error; less is known then. */
+ * Allocates no tensors. A lack of memory is no error, but leaves more dimensions unknown. */
 enum qd_status qd_shapes_settle(struct qd_plans *plans, const struct qk_graph *graph,
                                 const struct qd_port *inputs, struct qd_port *outputs,
                                 struct qd_memory *memory, struct qd_error *error);

@@ -22,7 +22,7 @@ struct qd_models;
 
 /* Creates a table with all built-in models. Borrows `metrics`. Returns NULL if malloc failed. */
 struct qd_models *qd_models_create(struct qd_metrics *metrics);
-/* No request may hold a model any more. NULL is fine. */
+/* Destroys the table. All requests must have released their models. NULL is fine. */
 void qd_models_destroy(struct qd_models *models);
 
 /* Finds a model and takes a reference, which the caller releases with qd_model_release. A NULL
@@ -33,16 +33,18 @@ void qd_models_destroy(struct qd_models *models);
 enum qd_status qd_models_find(struct qd_models *models, const char *name, const char *version,
                               struct qd_model **model, struct qd_error *error);
 
-/* Puts versions of a loaded name into service. They replace all versions that the name had, and
- * these end with their last request. The models' signatures have that name and different versions.
- * Takes over the caller's references. Fails with QD_UNAVAILABLE, and changes nothing in service, if
- * there is no room or no memory; the caller then keeps its references. */
+/* Puts versions of a loaded name into service. They replace all versions that the name had. A
+ * replaced version is destroyed when the last request that uses it ends. The models' signatures
+ * have that name and different versions. Takes over the caller's references. Fails with
+ * QD_UNAVAILABLE, and changes nothing in service, if there is no room or no memory; the caller then
+ * keeps its references. */
 enum qd_status qd_models_install(struct qd_models *models, const char *name,
                                  struct qd_model *const *versions, size_t count,
                                  struct qd_error *error);
 /* Returns QD_OK if `count` versions of a name could now replace all versions that the name has.
  * QD_LOADED_VERSION_COUNT_MAX bounds the versions of all names. Otherwise fails with
- * QD_UNAVAILABLE, and gives both numbers. */
+ * QD_UNAVAILABLE. The error text gives the bound and the number of versions that would exceed it.
+ */
 enum qd_status qd_models_try_room(struct qd_models *models, const char *name, size_t count,
                                   struct qd_error *error);
 
@@ -55,12 +57,14 @@ bool qd_models_remove(struct qd_models *models, const char *name);
  * lists them as READY. Returns false if malloc failed. */
 bool qd_models_note(struct qd_models *models, const char *name, enum qd_model_state state,
                     const char *reason);
-/* Keeps the last noted state of a name in the index for a while, for a name that is not in service
- * and not in a repository. Clients can make up any number of such names, so beyond
- * QD_MODELS_SHELVED_MAX the oldest ones are forgotten. */
+/* Marks a name that is neither in service nor in a repository. The index still shows the last noted
+ * state of a marked name. Clients can make up any number of such names, so at most
+ * QD_MODELS_SHELVED_MAX are kept: the name that was marked longest ago is removed first. */
 #define QD_MODELS_SHELVED_MAX 64
 void qd_models_shelve(struct qd_models *models, const char *name);
-/* Forgets a name that is not in service, once its last request has ended. */
+/* Removes a loaded name from the index, unless a version of it is in service. If requests still use
+ * a model of this name, the name is removed after the last of them has ended. A new load of the
+ * name cancels the removal. */
 void qd_models_forget(struct qd_models *models, const char *name);
 
 /* Returns the numbers of the versions in service, ascending, in the arena. Returns NULL if the

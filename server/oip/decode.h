@@ -1,5 +1,4 @@
-/* Decodes an OIP inference request: bytes to tensors and, for a built-in model, to a qk_call. Pure:
- * body, arena, output, error.
+/* Decodes an OIP inference request: bytes to tensors and, for a built-in model, to a qk_call. Pure.
  *
  * The code names no operator. The signature says which inputs, datatypes and attributes a model
  * has. */
@@ -25,8 +24,7 @@ struct qd_oip_message {
     size_t piece_bytes;       /* bytes of JSON in a step or unit, for tests; 0: the default */
 };
 
-/* What a request asks for, and the model it asks. The struct may not be moved, because `inputs` may
- * point into it. */
+/* What a request asks for. The struct may not be moved, because `inputs` may point into it. */
 struct qd_oip_asked {
     const struct qd_signature *signature;
     const char *id;          /* to be echoed; NULL: absent or "" */
@@ -61,13 +59,14 @@ struct qd_oip_reader *qd_oip_reader_create(const struct qd_oip_message *message,
  * complete except for the tensors' numbers. */
 enum qd_status qd_oip_reader_step(struct qd_oip_reader *reader, bool *done);
 
-/* After the last step: units that convert the numbers, in any order, on several threads at once.
- * There may be none. Of several errors, the first one in the text is kept. */
+/* Convert the tensors' numbers, in units, after the last step. There may be no units. They may run
+ * in any order, on several threads at once. If several fail, the error that comes first in the text
+ * is kept. */
 size_t qd_oip_reader_unit_count(const struct qd_oip_reader *reader);
 uint64_t qd_oip_reader_unit_cost_ns(const struct qd_oip_reader *reader);
 void qd_oip_reader_convert(struct qd_oip_reader *reader, size_t begin, size_t end);
 
-/* After all units: completes *asked, or returns the error that was kept. */
+/* Completes *asked after all units, or returns the error that was kept. */
 enum qd_status qd_oip_reader_end(struct qd_oip_reader *reader);
 
 /* Decodes a message in one call. */

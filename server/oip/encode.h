@@ -55,9 +55,10 @@ enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer,
 void qd_oip_encode_error(const struct qd_error *error, struct qd_arena *arena,
                          struct qd_answer *answer);
 
-/* Print the metadata of the server and of a model. `config` and `kernels`, the text of
- * qk_kernels_describe, become properties of the server; NULL: left out. `versions` are the versions
- * that a model's metadata lists. `resident_bytes` is the memory of a loaded model; 0: left out. */
+/* Print the metadata of the server and of a model, and a model's configuration. `config` and
+ * `kernels` (the text of qk_kernels_describe) become properties of the server; each may be NULL and
+ * is then left out. `versions` are the versions that a model's metadata lists. `resident_bytes` is
+ * the memory of a loaded model; 0 is left out. */
 void qd_oip_encode_server_metadata(struct qd_text *text, const struct qd_config *config,
                                    const char *kernels);
 void qd_oip_encode_model_metadata(struct qd_text *text, const struct qd_signature *signature,

@@ -12,12 +12,12 @@
 #include "server/memory/text.h"
 #include "server/telemetry/gauges.h"
 
-/* The length of a region's name. The name is a part of paths (QD_PATH_BYTES_MAX), in which each
- * byte may take three. */
+/* The length of a region's name. The name is a part of paths (QD_PATH_BYTES_MAX), in which the
+ * escape of one byte takes three. */
 #define QD_REGION_NAME_BYTES_MAX 255
 
-/* How many regions may be registered. The remaining mappings are for unregistered regions that are
- * still in use or being unmapped. */
+/* How many regions may be registered. The remaining 64 mappings are for unregistered regions that
+ * are still in use or being unmapped. */
 #define QD_REGION_COUNT_MAX (QD_MAPPING_COUNT_MAX - 64)
 
 struct qd_regions;
@@ -57,8 +57,8 @@ void qd_regions_unregister(struct qd_regions *regions, const char *name);
  * NULL. */
 enum qd_status qd_regions_print(struct qd_regions *regions, const char *name, struct qd_text *text,
                                 struct qd_error *error);
-/* Return how many regions, or bytes of regions, there are, including those that are not unmapped
- * yet, and the bounds for registered ones. */
+/* Return the number of regions, or of their bytes, with its bound. The number includes unregistered
+ * regions that are not unmapped yet. The bound applies to registered regions only. */
 struct qd_bound qd_regions_count(struct qd_regions *regions);
 struct qd_bound qd_regions_bytes(struct qd_regions *regions);
 

@@ -2,8 +2,8 @@
  * is written.
  *
  * The client may change the bytes at any time. Inputs that a model checks before it runs, such as
- * scales and weights, are therefore copied. The inputs of a run are read in place, because no value
- * of theirs can be invalid, and outputs are written in place. */
+ * scales and weights, are therefore copied. All other inputs are read in place, because they may
+ * have any value. Outputs are written in place. */
 #ifndef SERVER_OIP_SHM_TENSORS_H
 #define SERVER_OIP_SHM_TENSORS_H
 
@@ -58,8 +58,8 @@ enum qd_status qd_shm_tensors_place_output(const struct qd_oip_asked *asked, siz
 void qd_shm_tensors_copy_output(const struct qd_oip_asked *asked, size_t output, const void *from,
                                 size_t bytes, size_t begin, size_t end);
 
-/* Return whether the owner of a region has shrunk it meanwhile (mapping.h), and the error for that.
- */
+/* Returns whether a region of the request was lost (mapping.h), for example because its owner has
+ * shrunk it. In this case qd_shm_tensors_refuse_loss fails with QD_INVALID. */
 bool qd_shm_tensors_are_lost(const struct qd_oip_asked *asked);
 enum qd_status qd_shm_tensors_refuse_loss(const struct qd_oip_asked *asked, struct qd_error *error);
 

@@ -1,5 +1,5 @@
-/* Gauges for /metrics, read when they are asked for: each bound of the server with how much of it
- * is in use, and what the system counts for the process. */
+/* Gauges for /metrics: how much of each of the server's bounds is in use, and what the operating
+ * system counts for the process. They are read at each scrape. */
 #ifndef SERVER_TELEMETRY_GAUGES_H
 #define SERVER_TELEMETRY_GAUGES_H
 

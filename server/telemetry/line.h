@@ -1,9 +1,9 @@
 /* One line of a log, made field by field, as text (key=value key="value") or as a JSON object.
  *
- * For any values, the result is a single line, and in JSON a valid object in UTF-8. In text, a
- * double quote inside a value becomes a single quote. Bytes that are not UTF-8 become '?', and so
- * do control characters, including Unicode's, such as CSI, line and paragraph separators, and
- * changes of direction. */
+ * Whatever the values contain, the result is a single line, and in JSON a valid object in UTF-8. In
+ * text, a double quote inside a value becomes a single quote. Bytes that are not UTF-8 become '?'.
+ * Control characters also become '?', including Unicode's: CSI, separators of lines and paragraphs,
+ * and changes of direction. */
 #ifndef SERVER_TELEMETRY_LINE_H
 #define SERVER_TELEMETRY_LINE_H
 

@@ -19,7 +19,8 @@ enum qd_log_level { QD_LOG_DEBUG, QD_LOG_INFO, QD_LOG_WARN, QD_LOG_ERROR };
  * with the reason in `error`, if the thread cannot be started. */
 bool qd_log_start(struct qd_error *error);
 
-/* Writes the lines that wait, for a second at most, and ends the thread. */
+/* Ends the log's thread. Before that, the thread writes the lines that wait, for at most a second.
+ */
 void qd_log_stop(void);
 
 /* Enables `level` and all levels above it, and disables the levels below it. */

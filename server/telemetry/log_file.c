@@ -134,8 +134,8 @@ static void write_all(struct qd_log_file *file, const char *bytes, size_t count)
     note_failure(file, failed);
 }
 
-/* Writes a line that says how many lines were lost. It stands where they would be, except for lines
- * put meanwhile. */
+/* Writes a line that says how many lines were lost. Its place in the log is that of the lost lines,
+ * but lines that were put meanwhile may come before it. */
 static void tell_lost(struct qd_log_file *file)
 {
     const uint64_t lost = qd_log_file_dropped(file);
@@ -241,7 +241,7 @@ uint64_t qd_log_file_dropped(const struct qd_log_file *file)
 
 /* ---- Life --------------------------------------------------------------------------------- */
 
-/* Signals are for others. */
+/* Starts the thread with all signals blocked, so that other threads handle them. */
 static bool start_thread(struct qd_log_file *file)
 {
     pthread_condattr_t attributes;

@@ -1,7 +1,7 @@
 /* Writes lines to a file or to standard error, on a thread of its own: a full disk, or a pipe that
  * nobody reads, stops only that thread. Callers put lines into a buffer (QD_LOG_FILE_BYTES_MAX). A
- * line that does not fit is dropped and counted. The thread writes at most 50 ms after a line was
- * put, so that thousands of lines are written at once. */
+ * line that does not fit is dropped and counted. The thread writes a line at most 50 ms after it
+ * was put into the buffer, so that one write can contain thousands of lines. */
 #ifndef SERVER_TELEMETRY_LOG_FILE_H
 #define SERVER_TELEMETRY_LOG_FILE_H
 
@@ -14,15 +14,15 @@
 
 struct qd_log_file;
 
-/* `path` is borrowed. The file is appended to, and created with mode 0640 if it does not exist; "-"
- * is standard error. A NULL path is standard error for the log itself (log.h): its lines are
- * written at once, and once somebody reads again, it reports how many lines were dropped. Returns
- * NULL on failure, with the reason in `error`. */
+/* Opens the file and starts the thread. `path` is borrowed. The file is appended to, and created
+ * with mode 0640 if it does not exist; "-" is standard error. NULL is standard error as the log
+ * uses it (log.h): lines are written at once, and after lines were dropped, the next successful
+ * write reports how many. Returns NULL on failure, with the reason in `error`. */
 struct qd_log_file *qd_log_file_create(const char *path, struct qd_error *error);
 
-/* Writes the lines that wait, for a second at most, and ends the thread. Lines that are put later
- * are lost. Returns false if a write to the file does not return: then the thread and its memory
- * stay until the process ends. */
+/* Ends the thread. Before that, the thread writes the lines that wait, for at most a second. Lines
+ * that are put later are lost. Returns false if the thread is still blocked in a write to the file.
+ * The thread and its memory then stay until the process ends. */
 bool qd_log_file_end(struct qd_log_file *file);
 
 /* Like qd_log_file_end, and frees the file. NULL is fine. */

@@ -12,8 +12,9 @@
 #include "server/base/status.h"
 #include "server/memory/text.h"
 
-/* The stages of a request, with their names in Server-Timing. The last one lasts from the answer's
- * first byte to its last. It ends after that header was sent, and is not part of the total. */
+/* The stages of a request, with their names in Server-Timing. SEND lasts from the answer's first
+ * byte to its last. It ends after the Server-Timing header was sent, so that header cannot report
+ * it. TOTAL does not include it. */
 #define QD_STAGE_LIST(X)  \
     X(RECEIVE, "receive") \
     X(QUEUE, "queue")     \
@@ -42,8 +43,8 @@ void qd_metrics_destroy(struct qd_metrics *metrics);
 /* Counts an answer of any kind. */
 void qd_metrics_count_answer(struct qd_metrics *metrics, unsigned http_status);
 
-/* Counts a request that was refused, whether or not its client has read the refusal, or whose
- * client was disconnected because it read too slowly. */
+/* Counts a request that was refused, even if its client has not read the refusal. Also counts a
+ * request whose client was disconnected because it read too slowly. */
 void qd_metrics_count_refusal(struct qd_metrics *metrics, enum qd_reason reason);
 
 /* Returns the counters of one version of one model, and creates them if needed. The name is copied.

@@ -6,12 +6,12 @@
 
 #include <stddef.h>
 
-/* Returns what the bytes are, as a phrase for "expected an ONNX file, got <phrase>"; the phrase may
- * go on with what to do. Returns NULL if the bytes are of no known kind, or are an ONNX file. The
+/* Returns what the bytes are, as a phrase for "expected an ONNX file, got <phrase>". Some phrases
+ * also say what to do. Returns NULL if the bytes are of no known kind, or are an ONNX file. The
  * text is constant. Pure.
  *
- * Call it for bytes that were refused already. It never takes a complete ONNX file for something
- * else: it looks at a file that begins like ONNX field by field. */
+ * Call it only for bytes that were refused already. It never takes a complete ONNX file for another
+ * format, because it parses the fields of the file before it tries other formats. */
 const char *qd_foreign_name(const char *bytes, size_t count);
 
 #endif

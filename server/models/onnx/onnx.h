@@ -36,8 +36,8 @@ struct qd_onnx_source {
     void *context;
 };
 
-/* A deferred constant: an input of the graph that a node takes once, as it takes scales and
- * weights. */
+/* A deferred constant: an input of the graph that a node uses as a constant, such as a scale or a
+ * weight (deferred_constants.h). */
 struct qd_onnx_deferred {
     uint32_t node;  /* index in call.nodes */
     uint32_t input; /* index of the operator's input */
@@ -50,9 +50,9 @@ struct qd_onnx_graph {
     struct qk_graph_call call;
     const struct qd_port *inputs; /* [call.input_count] */
     struct qd_port *outputs;      /* [call.output_count]; no types if the file says none */
-    /* Empty for a model that has its own constants, as nearly all models do. Otherwise the graph
-     * cannot be prepared at once: each request brings tensors for these ports, and puts each
-     * tensor, as a constant, into call.nodes[node].call.inputs[input] of a copy of the nodes. */
+    /* The deferred constants. Nearly all models have none. If there are any, the graph cannot be
+     * prepared at load time. Each request brings tensors for these ports. It copies the nodes, and
+     * puts each tensor, as a constant, into call.nodes[node].call.inputs[input] of the copy. */
     const struct qd_onnx_deferred *deferred;
     size_t deferred_count;
     uint64_t opset;
@@ -65,8 +65,9 @@ struct qd_onnx_graph {
 enum qd_status qd_onnx_read(const struct qd_onnx_source *source, struct qd_arena *arena,
                             struct qd_onnx_graph *graph, struct qd_error *error);
 
-/* Sets the outputs' types. `types` is qk_graph's, or NULL if there are deferred constants. Refuses
- * a file that declares other types, and a file that declares none although only the file could. */
+/* Sets the outputs' types. `types` are the types that qk_graph found. It is NULL if there are
+ * deferred constants, because there is no graph yet. The file must then declare all types, and is
+ * refused otherwise. A file that declares a type other than the one in `types` is refused, too. */
 enum qd_status qd_onnx_settle_outputs(const struct qd_onnx_graph *graph, const enum qk_type *types,
                                       struct qd_error *error);
 

@@ -1,4 +1,5 @@
-/* Shared by the sources that read an ONNX file (onnx.h). Only they see protobuf-c's messages. */
+/* Shared by the sources that read an ONNX file (onnx.h). No other source uses protobuf-c's
+ * messages. */
 #ifndef SERVER_MODELS_ONNX_ONNX_READER_H
 #define SERVER_MODELS_ONNX_ONNX_READER_H
 
@@ -58,7 +59,7 @@ enum qd_status qd_onnx_copy_string(const ProtobufCBinaryData *bytes, const char 
                                    struct qd_arena *arena, const char **string,
                                    struct qd_error *error);
 
-/* Finds a value by its name. Returns NULL if nothing makes it. */
+/* Finds a value by its name. Returns NULL if the file has no value of this name. */
 struct qd_onnx_value *qd_onnx_find_value(const struct qd_onnx_reader *reader,
                                          const ProtobufCBinaryData *name);
 

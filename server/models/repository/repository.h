@@ -1,9 +1,9 @@
 /* A folder of models in Triton's layout: NAME/VERSION/model.onnx, or NAME/VERSION/request.json and
  * request.bin. The name of a version's folder is a number above 0, without leading zeros.
  *
- * Unless links may lead anywhere, nothing outside a model's own folder is opened, except that links
- * in the repository may lead to models' folders inside the repository. All calls block, so they are
- * for workers. */
+ * With QD_LINKS_INSIDE, a model may read only files inside its own folder. That folder may be a
+ * link, but only to a place inside the repository. With QD_LINKS_ANYWHERE, links may lead anywhere.
+ * All calls block, so they are for workers. */
 #ifndef SERVER_MODELS_REPOSITORY_REPOSITORY_H
 #define SERVER_MODELS_REPOSITORY_REPOSITORY_H
 
