@@ -2,9 +2,9 @@
  * its caches are, and how fast it computes.
  *
  * The profile is read once, at start. Features and caches come from CPUID or, on ARM, from Linux.
- * Speeds come from a short measurement (kernels/measure.h). What follows from the profile, which
- * kernels run and how their work is cut, is in kernels/choice.h. No other file has a number that
- * belongs to one machine. */
+ * Speeds come from a short measurement (kernels/measure.h). From the profile, kernels/choice.h
+ * chooses which kernels run and how their work is cut. No other file has a number that belongs to
+ * one machine. */
 #ifndef KERNELS_CPU_H
 #define KERNELS_CPU_H
 
@@ -58,18 +58,19 @@ enum qk_product {
     QK_PRODUCT_COUNT
 };
 
-/* A machine that this one can play. */
+/* A machine that QK_CPU can name. */
 struct qk_machine {
-    const char *name; /* as QK_CPU has it */
+    const char *name; /* as the variable QK_CPU names it */
     uint32_t cpu_flags, family, model;
 };
 
 struct qk_profile {
-    char name[49]; /* as CPUID has it; "" where it has none, and for ARM's unknown parts */
-    const struct qk_machine *mask; /* QK_CPU's, whose flags, family and model follow; or NULL */
+    char name[49]; /* as CPUID reports it; "" if it reports none, and for ARM's unknown parts */
+    const struct qk_machine *mask; /* the machine that QK_CPU names; its flags, family and model are
+                                      in the members below; NULL: none */
     uint32_t cpu_flags;
     uint32_t family, model; /* on ARM, the implementer and the part number */
-    /* Sizes of the data caches that one core sees, never 0. The last cache may be shared with other
+    /* Sizes of the data caches that one core uses, never 0. The last cache may be shared with other
      * cores and other virtual machines, so no choice may need all of it. */
     size_t l1_bytes, l2_bytes, l3_bytes;
     /* Speeds, never 0: measured if `measured` is true, otherwise typical values. */
@@ -81,40 +82,41 @@ struct qk_profile {
     double product_ops_per_ns[QK_PRODUCT_COUNT];
 };
 
-/* Reads the profile of this machine, without what is measured. Fails where qk_cpu_mask does. */
+/* Reads the profile of this machine, except for the measured speeds. Fails if qk_cpu_mask fails. */
 enum qk_status qk_profile_read(struct qk_profile *profile, struct qk_error *error);
 
 /* Replaces missing and implausible values by typical ones: a hypervisor may report any cache size.
  * For qk_profile_read and tests. */
 void qk_profile_fill(struct qk_profile *profile);
 
-/* Returns the QK_CPU_* that kernels may use: this machine's, or those of the machine that QK_CPU
- * names. 0 where this is neither an x86-64 nor an AArch64, or where QK_CPU cannot be played. */
+/* Returns the QK_CPU_* that kernels may use: the features of this machine or, if QK_CPU names a
+ * machine, of that one. Returns 0 if this is neither an x86-64 nor an AArch64, or if qk_cpu_mask
+ * fails. */
 uint32_t qk_cpu_flags(void);
 
-/* Prints the names of these features with spaces between them; cut off where `bytes` are too few.
- * 256 are enough for all. */
+/* Prints the names of these features with spaces between them. Cuts the text off if it does not fit
+ * in `bytes`; QK_CPU_FLAGS_BYTES are always enough. */
 void qk_cpu_print_flags(uint32_t cpu_flags, char *text, size_t bytes);
 #define QK_CPU_FLAGS_BYTES 256
 
 /* ---- Playing another machine ------------------------------------------------------------- */
 
 /* The environment variable QK_CPU makes this machine look like one with fewer features, so that one
- * machine can test what runs on many. Everything that asks for features asks qk_cpu_flags(), and
- * therefore sees the masked machine: choice, measurement, description, OpenBLAS's core, tests and
- * bench. Caches and speed stay this machine's. Without QK_CPU, or where it is empty, nothing is
- * masked. */
+ * machine can test what runs on many. All code asks qk_cpu_flags() for features, and therefore sees
+ * the masked machine: choice, measurement, description, OpenBLAS's core, tests and bench. Caches
+ * and speed stay this machine's. If QK_CPU is not set or empty, nothing is masked. */
 #define QK_CPU_VARIABLE "QK_CPU"
 
 /* Returns the machines that QK_CPU can name; none on an AArch64, where an emulator plays them. */
 const struct qk_machine *qk_machines(size_t *count);
 
-/* Returns which features this CPU lacks of a machine, as QK_CPU_*; 0: it can play that machine.
- * QK_CPU does not matter here. The vendor is not a feature: any CPU can play AMD's. */
+/* Returns the features of `machine` that this CPU lacks, as QK_CPU_*. 0 means that this CPU can
+ * play the machine. QK_CPU does not matter here. The vendor is not a feature: any CPU can play
+ * AMD's. */
 uint32_t qk_machine_lacks(const struct qk_machine *machine);
 
-/* Finds the machine that QK_CPU names; NULL: none. QK_UNAVAILABLE: it names no machine, or one that
- * this CPU cannot play. */
+/* Sets *mask to the machine that QK_CPU names, or to NULL if QK_CPU is not set or empty. Fails with
+ * QK_UNAVAILABLE if no machine has this name, or if this CPU cannot play that machine. */
 enum qk_status qk_cpu_mask(const struct qk_machine **mask, struct qk_error *error);
 
 #endif

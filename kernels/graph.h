@@ -17,16 +17,17 @@ struct qk_graph_node {
 };
 
 struct qk_graph_value {
-    enum qk_placement_kind
-        kind; /* QK_PLACEMENT_NONE: neither brought nor made, so nobody reads it */
+    enum qk_placement_kind kind; /* QK_PLACEMENT_NONE: not an input of the graph, and made by no
+                                    node, so no node reads it */
     enum qk_type type;
-    uint32_t port;   /* which input or output of the graph; not where it is in the scratch */
+    uint32_t port;   /* index of the graph's input or output; not used for values in the scratch */
     uint32_t maker;  /* the node that makes it, unless it is an input */
     uint32_t output; /* which of that node's outputs */
     uint32_t last;   /* the last node that makes or reads it */
 };
 
-/* Fails with what went wrong in a node: 'node 3 ("conv1", onnx.QLinearConv): x: ...'. */
+/* Fails with `cause`, the error of a node. Puts the node before the text: 'node 3 ("conv1",
+ * onnx.QLinearConv): x: ...'. */
 enum qk_status qk_graph_fail_in(const struct qk_graph_node *node, const struct qk_operator *op,
                                 const struct qk_error *cause, struct qk_error *error);
 

@@ -1,47 +1,48 @@
 /* libqk: quantized tensor operators as pure compute. This header is its manual, and the only one
  * that server/ includes.
  *
- * Roles. An input is constant where it is known before anything runs, as a weight or a scale is,
- * and variable where it comes with each run. An operator says which of its inputs are variable
- * (qk_operator.variable_inputs); a caller may fix any of these, and it is then constant as well.
+ * Roles. An input is constant if it is known before any run, like a weight or a scale. It is
+ * variable if it comes with each run. An operator says which of its inputs are variable
+ * (qk_operator.variable_inputs). A caller may fix any of them, which makes it constant, too.
  *
- * Steps. One operator is made once, planned for each shape, and run for each set of inputs:
+ * Steps. An instance of an operator is made once, planned for each shape, and run for each set of
+ * inputs:
  *
- * 1. qk_prepare checks a call, takes all memory that the instance will ever have, and says how many
- *    units of packing are left to do.
- * 2. qk_pack does some of these units. qk_create is qk_prepare with all of them.
- * 3. qk_plan takes the shapes of the variable inputs and says what comes out, how much workspace a
- *    thread needs, and into how many units the work falls.
- * 4. qk_run computes some of the units: it takes the data of inputs, and writes that of outputs.
+ * 1. qk_prepare checks a call, allocates all memory that the instance will ever have, and says how
+ *    many units of packing are left to do.
+ * 2. qk_pack does some of these units. qk_create is qk_prepare and all units of packing.
+ * 3. qk_plan takes the shapes of the variable inputs. It says which outputs a run makes, how much
+ *    workspace a thread needs, and how many units the work has.
+ * 4. qk_run computes some of the units: it reads the data of inputs and writes the data of outputs.
  *
- * Graphs. Operators whose inputs are others' outputs are a graph, which goes through the same
- * steps: qk_graph_prepare, qk_graph_pack, qk_graph_plan, qk_graph_run. What holds for an instance
- * and its plans holds for a graph and its plans.
+ * Graphs. Operators that read the outputs of other operators form a graph. A graph goes through the
+ * same steps: qk_graph_prepare, qk_graph_pack, qk_graph_plan, qk_graph_run. All that is said here
+ * about an instance and its plans also holds for a graph and its plans.
  *
  * Lifetimes. Nothing is freed here: objects live in the memory that the caller gave for them.
  *
  * - The registry is static. The kernels outlive every instance made with them.
- * - The data of constant inputs is borrowed until the last unit of packing is done; all else that
- *   a call holds or points at is read by qk_prepare alone. A caller who sets constants_stay lends
- *   that data, and the lists of attributes, for the instance's whole life: then what needs no
- *   packing is not copied.
+ * - The data of constant inputs is borrowed until the last unit of packing is done. Everything else
+ *   that a call holds or points at is read only while qk_prepare runs. With constants_stay, the
+ *   caller lends the data of constant inputs and the lists of attributes for the instance's whole
+ *   life. Data that needs no packing is then not copied.
  * - An instance outlives its plans. A plan holds no data of a run, and may be kept and copied.
  * - Inputs and outputs of a run are borrowed until qk_run returns.
  *
  * Threads. Every function but qk_kernels_create may be called on any thread. An instance whose
  * packing is done, and every plan, are never written to again, so any number of threads may share
- * them. Units of packing may be done by several threads at once, and so may units of a run; a plan
- * may be made meanwhile, but what runs needs the whole packing, and needs to see it (a lock or a
- * queue between the threads).
+ * them. Several threads may do units of packing at the same time, or units of a run. A plan may be
+ * made before packing is done. A run may begin only after all units of packing are done, and its
+ * thread must see their results (a lock or a queue between the threads takes care of that).
  *
- * Errors. qk_prepare, qk_create, qk_plan, qk_kernels_create and their like may fail; they return a
- * status, and a text that names the field, the rule that it breaks, and what came. A call may come
- * from anybody: sizes are checked before memory is asked for. qk_pack and qk_run take no memory and
- * cannot fail. What is not in a call, such as an index of a unit or a workspace, is the caller's to
- * get right.
+ * Errors. Functions that return enum qk_status may fail, such as qk_prepare, qk_create, qk_plan and
+ * qk_kernels_create. They give a text that names the field, the rule that it breaks, and the value
+ * that came. A call may come from an untrusted client: sizes are checked before memory is
+ * allocated. qk_pack and qk_run allocate no memory and cannot fail. Arguments that are not part of
+ * a call, such as the index of a unit or a workspace, are not checked.
  *
- * Nothing here does I/O, keeps globals, prints, or aborts on input; but qk_kernels_create asks the
- * system what machine this is. */
+ * Nothing here does I/O, keeps globals, prints, or aborts on input. The exception is
+ * qk_kernels_create, which asks the system what machine this is. */
 #ifndef KERNELS_QK_H
 #define KERNELS_QK_H
 
@@ -114,17 +115,18 @@ struct qk_type_info {
     int64_t max;
 };
 
-/* One element as its bits: `bits` of them, the lowest first. Sub-byte elements are packed as in
- * ONNX: element 0 in the lowest bits of byte 0, no alignment of rows (onnx docs, int4/float4/int2).
- * `data` has no alignment. */
+/* Returns one element as its bits: the lowest bits of the result, as many as the type has. Elements
+ * of less than 8 bits are packed as in ONNX: element 0 in the lowest bits of byte 0, and rows are
+ * not aligned (onnx docs, int4/float4/int2). `data` has no alignment. */
 uint32_t qk_element_load(enum qk_type type, const void *data, size_t index);
 
-/* The value of a float type's bits: FP32 holds each exactly. NaN is 0x7fc00000, with the sign of
- * bit 7 for the float8 types (ONNX Runtime's float8.h); FP16, BF16 and FP32 keep their payload. */
+/* Returns the value of a float type's bits. FP32 holds every such value exactly. A NaN of FP16,
+ * BF16 or FP32 keeps its payload. A NaN of a smaller type becomes 0x7fc00000, with the sign of bit
+ * 7, but without a sign if the type is FP8E8M0 (ONNX Runtime's float8.h). */
 float qk_float_decode(enum qk_type type, uint32_t bits);
 
-/* The bits nearest to a value, ties to even, subnormals and infinities as IEEE; NaN becomes
- * 0x7e00|sign and 0x7fc0|sign. */
+/* Round a value to the nearest FP16 or BF16, ties to even, and return its bits. Subnormals and
+ * infinities are those of IEEE 754. A NaN becomes 0x7e00 or 0x7fc0, with its sign. */
 uint16_t qk_fp16_round(float value);
 uint16_t qk_bf16_round(float value);
 
@@ -156,7 +158,8 @@ struct qk_tensor {
     uint32_t rank;     /* 0: a scalar, one element */
     size_t dims[QK_RANK_MAX];
     size_t count;  /* product of dims; 1 for rank 0 */
-    size_t stored; /* elements that `data` holds, or more: `count`, or what strides reach */
+    size_t stored; /* `data` has at least this many elements: `count` or, with strides, all up to
+                      the farthest one */
     const void *data;
 };
 
@@ -240,8 +243,9 @@ struct qk_operator {
     size_t attribute_count;
     const struct qk_version *versions; /* ascending */
     size_t version_count;
-    unsigned version_last; /* the newest number that means the last version */
-    /* The numbers that exist, ascending, as DirectML's feature levels; NULL: all to version_last */
+    unsigned version_last; /* the largest number that stands for the last version */
+    /* All numbers that exist, ascending, such as DirectML's feature levels. NULL: every number up
+     * to version_last. */
     const unsigned *numbers;
     size_t number_count;
     const struct qk_operator_code *code; /* private to kernels/ */
@@ -251,8 +255,9 @@ struct qk_operator {
 const struct qk_operator *const *qk_operators(size_t *count);
 const struct qk_operator *qk_operator_by_name(const char *name); /* NULL: unknown */
 
-/* The newest version not above `number`, as an ONNX opset import resolves (11 means 10).
- * NULL: below the oldest, above version_last, or a number that does not exist. */
+/* Returns the newest version whose number is not above `number`, in the way in which ONNX resolves
+ * an opset import (11 means 10). Returns NULL if `number` is below the oldest version or above
+ * version_last, or does not exist. */
 const struct qk_version *qk_operator_version(const struct qk_operator *op, uint64_t number);
 
 /* ---- One call ---------------------------------------------------------------------------- */
@@ -300,9 +305,9 @@ struct qk_kernels; /* the chosen kernels: qk_kernels_create */
 struct qk_instance {
     const struct qk_operator *op;
     const struct qk_version *version;
-    size_t packed_bytes;        /* all that its memory has given for it */
-    size_t pack_unit_count;     /* 0: it is whole already, as most small ones are */
-    uint64_t pack_unit_cost_ns; /* a rough guess for one unit on one core */
+    size_t packed_bytes;                            /* how many bytes qk_memory gave for it */
+    size_t pack_unit_count;                         /* 0: qk_prepare has packed everything */
+    uint64_t pack_unit_cost_ns;                     /* a rough guess for one unit on one core */
     enum qk_type output_types[QK_OUTPUT_COUNT_MAX]; /* of every plan's outputs */
 
     /* Private to kernels/. */
@@ -370,7 +375,7 @@ void qk_run(const struct qk_plan *plan, const void *const *inputs, void *const *
 #define QK_GRAPH_VALUE_COUNT_MAX \
     (QK_GRAPH_NODE_COUNT_MAX * QK_OUTPUT_COUNT_MAX + QK_GRAPH_PORT_COUNT_MAX)
 
-/* Stands for an optional input that is absent, or an output that nobody reads. */
+/* Stands for an optional input that is absent, or for an output that nothing reads. */
 #define QK_VALUE_NONE UINT32_MAX
 
 /* One operator of a graph. Its variable inputs are values, and so are its outputs. */
@@ -411,7 +416,7 @@ struct qk_graph {
     size_t input_count;
     size_t output_count;
     enum qk_type output_types[QK_GRAPH_PORT_COUNT_MAX];
-    size_t packed_bytes;    /* all that its memory has given for it */
+    size_t packed_bytes;    /* how many bytes qk_memory gave for it */
     size_t pack_unit_count; /* of all nodes */
     uint64_t
         pack_unit_cost_ns; /* a rough guess for one unit on one core, the mean over all units */
@@ -527,14 +532,14 @@ void qk_gemm_names(char *text, size_t bytes);
  * OpenBLAS is loaded if it is named, or if its floats may be faster than this CPU's integers. It
  * stays loaded if it is chosen, and takes 128 MiB of address space for each thread.
  *
- * Fails with QK_UNAVAILABLE if this CPU lacks what is named, or if OpenBLAS is named and missing or
- * lacks address space. qk_kernels_destroy frees the kernels; NULL is fine. */
+ * Fails with QK_UNAVAILABLE if this CPU lacks the tier or backend that is named, or if OpenBLAS is
+ * named and missing or lacks address space. qk_kernels_destroy frees the kernels; NULL is fine. */
 enum qk_status qk_kernels_create(const char *tier, const char *gemm, bool measure, size_t threads,
                                  struct qk_kernels **kernels, struct qk_error *error);
 void qk_kernels_destroy(struct qk_kernels *kernels);
 
-const char *qk_kernels_tier(const struct qk_kernels *kernels); /* as in the lists */
-const char *qk_kernels_gemm(const struct qk_kernels *kernels);
+const char *qk_kernels_tier(const struct qk_kernels *kernels); /* one of qk_tier_name's */
+const char *qk_kernels_gemm(const struct qk_kernels *kernels); /* one of qk_gemm_name's */
 /* Returns the machine that the environment variable QK_CPU makes this one imitate (kernels/cpu.h),
  * or "none". */
 const char *qk_kernels_mask(const struct qk_kernels *kernels);

@@ -1,4 +1,4 @@
-/* The backends that multiply integers in convolutions. OpenBLAS is none of them, because it
+/* The backends that multiply integers in convolutions. OpenBLAS is not one of them, because it
  * multiplies floats. Private to kernels/. */
 #ifndef KERNELS_CONV_BACKEND_H
 #define KERNELS_CONV_BACKEND_H
@@ -25,8 +25,8 @@ struct qk_conv_backend {
     const struct qk_conv_backend *small_m;
     double small_m_speed; /* the speed of small_m's products, as a share of this backend's speed in
                              full tiles */
-    double tile_slabs;    /* how many slabs take as long to multiply as it takes to begin and end a
-                             tile */
+    double tile_slabs;    /* the time to begin and end a tile, as the number of slabs that are
+                             multiplied in that time */
     const struct qk_slab_kernels *slabs;
     const struct qk_depthwise *depthwise; /* for groups of one channel */
     double slab_cycles;      /* a rough guess of the cycles that making 16 quads of a slab takes */

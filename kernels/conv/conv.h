@@ -127,7 +127,7 @@ struct qk_conv_packing {
  * may be shared by threads. */
 struct qk_conv {
     struct qk_conv_desc desc;
-    struct qk_conv_constants constants; /* read only until packing is done */
+    struct qk_conv_constants constants; /* not read after packing is done */
     struct qk_conv_packing packing;
     enum qk_type x_type;
     int32_t x_zero_point;

@@ -21,7 +21,7 @@
  * - One of these numbers times a number of quads or bytes that a unit keeps in a cache, which is
  *   less than 2^15, is less than 2^63. Code that multiplies by the length of a row must bound that
  *   length first.
- * - A stride or dilation times a number of taps of a vector, at most 16, is small. */
+ * - A stride or dilation times the number of taps in a vector, at most 16, is less than 2^35. */
 struct qk_conv_axis {
     int64_t in, out, kernel, stride, dilation;
     int64_t pad; /* elements of padding before the axis; padding after it only adds to `out` */

@@ -7,16 +7,16 @@
 
 #include "kernels/conv/geometry.h"
 
-/* Tap t belongs to phase t % phases. In the elements that are laid out for this phase, tap t begins
- * t / phases * shift elements after the phase's first tap. */
+/* Tap t belongs to phase t % phases. It reads the elements that are laid out for this phase from
+ * element t / phases * shift on. */
 struct qk_stride_phases {
     size_t phases;
     size_t shift;
-    size_t span; /* how many elements after the first tap the last tap begins, and so how many more
-                    elements than positions are laid out */
+    size_t span; /* the largest distance, in elements, from the first tap of a phase to its last
+                    one; each phase lays out `span` more elements than there are positions */
 };
 
-/* Returns the number of taps after which the phases repeat. */
+/* Returns the number of phases if taps share them: tap t and tap t + this number share a phase. */
 int64_t qk_stride_cycle(int64_t stride, int64_t dilation);
 
 /* Returns the phases of an axis with `taps` taps. With `shared`, taps that read the same elements

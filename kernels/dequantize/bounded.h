@@ -7,8 +7,8 @@
 
 #include "kernels/dequantize/dequantize.h"
 
-/* Returns true if all results of s >= 16 are normal numbers of FP32 and of y_type. Returns false
- * for a NaN. */
+/* Returns true if the results of all codes with s >= 16 (struct qk_float8_parts) are normal numbers
+ * of FP32 and of y_type. Returns false for a NaN. */
 static inline bool qk_scale_is_bounded(const struct qk_float8_parts *parts, enum qk_type y_type,
                                        float scale)
 {

@@ -295,8 +295,8 @@ enum blocks {
  * two. */
 struct vector_blocks {
     size_t before[4], after[4];
-    size_t count[4]; /* how many elements, from the vector's first on, belong to `before`; may be
-                        more than the vector has */
+    size_t count[4]; /* how many elements of `before` are left at the vector's first element; if
+                        that is more than the vector has, all of the vector belongs to `before` */
 };
 
 INLINE void take_vector_blocks(const struct qk_dequantize_args *args, struct place *at,
@@ -424,7 +424,8 @@ INLINE void choose_loop(const struct qk_dequantize_args *args, const struct kern
                         enum qk_type y_type, const bool common)
 {
     const struct codes codes = load_codes(args->table, kernel.bits);
-    /* Only used for blocks of 16 and 32 elements. */
+    /* Whether the span consists of whole blocks. The mask is right only if the block's length is a
+     * power of two, so `whole` is used only for blocks of 16 and 32 elements. */
     const bool whole = args->span.period == 0 && args->span.done == 0 &&
                        (args->span.count & (args->span.block - 1)) == 0;
     if (args->span.block == 1)

@@ -29,8 +29,8 @@ struct codes {
     __m256i special_low, special_high; /* FLOAT8: parts.bytes[1] */
     __m256i steps, special_steps;      /* FLOAT8: parts.steps */
     __m256i turn;                      /* FLOAT8: parts.turn in each byte */
-    __m256i factor; /* FLOAT8: in each word, 2^(16 - parts.shift): the upper half of a word's
-                       product with it is the word shifted right */
+    __m256i factor; /* FLOAT8: 2^(16 - parts.shift) in each word: the upper half of the product of a
+                       word and this factor is the word, shifted right by parts.shift */
     bool code_128_is_nan;
 };
 
@@ -58,7 +58,7 @@ INLINE __m256i bytes_in_each_lane(const uint8_t *x)
  * one port. */
 INLINE __m256i extend_bytes(__m256i bytes, int first, int step)
 {
-    const int none = -0x100; /* makes the bytes above 0 */
+    const int none = -0x100; /* makes the upper three bytes of each lane 0 */
     const __m256i lanes = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
     const __m256i places = _mm256_add_epi32(_mm256_mullo_epi32(lanes, _mm256_set1_epi32(step)),
                                             _mm256_set1_epi32(none + first));
@@ -230,8 +230,8 @@ INLINE void look_up_float8(const struct codes *codes, __m256i x, enum qk_type y_
 }
 
 /* Reorders bytes so that the floats come out in order after bytes have become words, and words
- * floats. 128-bit lane j gets the j-th four bytes of each eight bytes. There the first and the
- * second four are interleaved, and so are the third and the fourth. */
+ * floats. 128-bit lane j gets the j-th four bytes of each eight bytes. In each lane, the bytes of
+ * the first and the second four alternate, and so do the bytes of the third and the fourth. */
 INLINE __m256i order_plain(__m256i bytes)
 {
     const __m256i fours = _mm256_set_epi32(7, 5, 3, 1, 6, 4, 2, 0);

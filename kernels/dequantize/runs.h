@@ -1,7 +1,8 @@
-/* How the tiers that add a few kernels to NEON's go through a span: by runs of elements that share
- * their parameters. A tier's file includes this after it has defined RUN_MIN and `struct code`,
- * which says how many bytes an element of x and of y has, which number reading adds to x, and what
- * else the tier needs to know about a code. Only for dequantize_fp16.c and dequantize_sve.c. */
+/* Goes through a span by runs, which are elements that share their parameters. Only for
+ * dequantize_fp16.c and dequantize_sve.c, the tiers that take most kernels from NEON and add a few.
+ * They define RUN_MIN and `struct code` before they include this file. `struct code` has x_bytes
+ * and y_bytes, the sizes of an element of x and of y, and `magic`, the number that reading adds to
+ * x. Its other members are the tier's own. */
 #ifndef KERNELS_DEQUANTIZE_RUNS_H
 #define KERNELS_DEQUANTIZE_RUNS_H
 

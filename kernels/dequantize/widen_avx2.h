@@ -1,5 +1,5 @@
-/* What the AVX2 and AVX-512 kernels share: how they widen scales, eight at a time, and end
- * streaming. Only for dequantize_avx2.c and dequantize_avx512bw.c. */
+/* What the AVX2 and AVX-512 kernels share: the conversion of scales to FP32, eight at a time, and
+ * the end of stores past the caches. Only for dequantize_avx2.c and dequantize_avx512bw.c. */
 #ifndef KERNELS_DEQUANTIZE_WIDEN_AVX2_H
 #define KERNELS_DEQUANTIZE_WIDEN_AVX2_H
 
@@ -28,7 +28,7 @@ INLINE void store_widened(float *to, enum qk_type type, const uint8_t *from)
     _mm256_storeu_ps(to, widened(type, from));
 }
 
-/* Makes what was stored past the caches visible to other threads. */
+/* Makes results that were stored past the caches visible to other threads. */
 INLINE void end_streaming(void)
 {
     _mm_sfence();

@@ -205,7 +205,7 @@ enum result {
     RESULT_FP16,
     RESULT_BF16,
     RESULT_BF16_PAIRS,
-    RESULT_WORDS /* nothing: the values are 16-bit results already */
+    RESULT_WORDS /* not at all: the values are 16-bit results already */
 };
 
 struct form {

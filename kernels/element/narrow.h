@@ -19,14 +19,14 @@ struct qk_narrow {
     uint32_t nan;         /* the code of a NaN without a sign */
     uint32_t sign;        /* the bits that a negative number's code flips */
     uint32_t signed_bits; /* a code with none of these has no sign; 0: all codes have one */
-    /* Magnitudes [gap, gap_end) become gap_code, before NaNs are looked for. */
+    /* Magnitudes [gap, gap_end) become gap_code, unless they are NaNs. */
     uint32_t gap;
     uint32_t gap_end;
     uint32_t gap_code;
 };
 
-/* Whose results count where the definition of ONNX leaves them open, or where an implementation
- * departs from it. */
+/* Which implementation is followed if the definition of ONNX leaves a result open, or if an
+ * implementation departs from the definition. */
 enum qk_narrow_manner {
     QK_NARROW_AS_REFERENCE,  /* onnx's reference evaluator, which casts by ml_dtypes */
     QK_NARROW_AS_ONNXRUNTIME /* include/onnxruntime/core/framework/float8.h */

@@ -51,7 +51,8 @@ void qk_broadcast_simplify(struct qk_broadcast *broadcast);
 struct qk_row_segment {
     size_t count;
     size_t block;
-    size_t block_done; /* elements of the first block before the segment; less than `block` */
+    size_t block_done; /* how many elements of the first block lie before the segment; less than
+                          `block` */
     size_t x;
     size_t scale;
     size_t zero_point;

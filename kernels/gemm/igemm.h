@@ -17,14 +17,14 @@
  * on. So no im2col matrix of x is ever made.
  *
  * One call makes a tile of up to `mr` rows by `nr` positions. Weights are packed for the kernel in
- * panels of mr rows, as bytes or words of the same size as x's, step by step. In a step
+ * panels of mr rows, step by step, as bytes or words, whichever x has. In a step
  *
  *     weight (row, slab, 0) is at slab * quad_stride + row * row_stride
  *
  * or, if slabs go by pairs, at qk_igemm_weight_at: each row has the quads of both slabs side by
- * side. One struct describes kernel, tile and packing, so that no kernel meets the weights of
- * another. Weights of slabs that a step lacks are 0. Weights of rows that a panel lacks may be
- * anything.
+ * side. One struct describes kernel, tile and packing, so that no kernel gets weights that are
+ * packed for another. Weights of slabs that a step lacks are 0. Weights of rows that a panel lacks
+ * may be anything.
  *
  * Wide weights are weights whose products could leave a 16-bit word. Some kernels multiply slabs
  * with wide weights in another way. Such a kernel has `mark_wide`, which the packer calls once for
@@ -33,11 +33,11 @@
  * steps: room for the form that `mark_wide` gives to wide weights. A word of 0 is always right for
  * weights of 0 and 1.
  *
- * There are two kinds of kernels. In a kernel by rows, a vector holds positions of one row and
- * meets one quad of weights. The caller counts positions in vectors of 16. The sums of a tile lie
- * row by row, QK_IGEMM_NR apart. In a kernel by position, a vector holds `lanes` rows of one
- * position and meets one quad of x. The sums lie position by position, mr apart, and a tile may
- * have any number of positions.
+ * There are two kinds of kernels. In a kernel by rows, a vector holds positions of one row and is
+ * multiplied by one quad of weights. The caller counts positions in vectors of 16. The sums of a
+ * tile lie row by row, and rows lie QK_IGEMM_NR sums apart. In a kernel by position, a vector holds
+ * `lanes` rows of one position and is multiplied by one quad of x. The sums lie position by
+ * position, and positions lie mr sums apart. A tile may have any number of positions up to nr.
  *
  * A tile with few positions would leave most lanes of a vector unused. If a kernel has `dot`, the
  * caller may gather the quads of these positions in the order of the weights: all quads of one
@@ -48,8 +48,8 @@
  * slab for all positions of whole vectors, even if fewer are wanted. `dot` may read a panel up to
  * the next multiple of QK_IGEMM_SLACK bytes; the bytes beyond the panel may hold anything. It may
  * also read QK_IGEMM_SLACK bytes beyond the gathered quads of each position; these bytes are 0.
- * With `whole_steps`, a kernel reads as many slabs in each step as the longest step has. Slabs that
- * a shorter step lacks are garbage that meets weights of 0.
+ * With `whole_steps`, a kernel reads as many slabs in each step as the longest step has. The bytes
+ * that it reads beyond the slabs of a shorter step may be anything: their weights are 0.
  */
 #ifndef KERNELS_GEMM_IGEMM_H
 #define KERNELS_GEMM_IGEMM_H
@@ -85,7 +85,7 @@ struct qk_igemm_args {
     size_t vectors;    /* by rows: 1 to nr / QK_IGEMM_VECTOR */
     size_t positions;  /* by position: 1 to nr; dot: 1 to QK_IGEMM_REMAINDER_MAX */
     /* `dot` reads the next two instead of slab_bytes, the steps' offsets, and vectors. */
-    size_t step_slabs;     /* slabs of the longest step; each step has this many gathered quads */
+    size_t step_slabs; /* slabs of the longest step; each step has this number of gathered quads */
     size_t position_bytes; /* from the quads of one position to those of the next */
     bool add;              /* true: adds to the values in `sums`; false: overwrites them */
     /* [mr][QK_IGEMM_NR], or by position [nr][mr]. Values outside the rows and positions of the call
@@ -102,7 +102,8 @@ struct qk_igemm {
     size_t part;  /* by position: the most positions of one part of a tile */
     size_t row_stride;
     size_t quad_stride;
-    bool pairs; /* row_stride is that of two quads, quad_stride half of a pair's */
+    bool pairs; /* slabs go by pairs: row_stride is the size of two quads, and quad_stride is half
+                   the distance between two pairs */
     bool whole_steps;
     /* Finds the slabs of a step that have wide weights, and may change these weights. The step has
      * `slabs` slabs, and its panel `rows` rows. `wide_weights` is the step's part of the room
@@ -117,7 +118,8 @@ struct qk_igemm {
     void (*end)(void);
 };
 
-/* Returns the offset in a step's weights, in bytes, of the weights of a row that meet a slab. */
+/* Returns the offset in a step's weights, in bytes, of the weights by which a row multiplies a
+ * slab. */
 static inline size_t qk_igemm_weight_at(const struct qk_igemm *igemm, size_t row, size_t slab)
 {
     const size_t second = igemm->pairs ? slab % 2 : 0;

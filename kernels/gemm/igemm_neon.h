@@ -54,8 +54,8 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
             }
 }
 
-/* Computes an even number of units: one wasted unit costs less than twice as many copies of the
- * loop. */
+/* Rounds the number of units up to an even number. Computing one unit for nothing costs less than
+ * having twice as many copies of the loop. */
 static void multiply(const struct qk_igemm_args *args)
 {
     for (size_t first = 0; first < args->vectors * QK_IGEMM_VECTOR; first += POSITIONS)

@@ -3,7 +3,7 @@
 #ifndef KERNELS_GEMM_IGEMM_YMM_H
 #define KERNELS_GEMM_IGEMM_YMM_H
 
-/* Defined only on x86, and only for files with the suffixes of these two. */
+/* The Makefile sets this on x86 only, for files with these suffixes. */
 #ifdef __AVX2__
 
 #include <string.h>
@@ -64,8 +64,8 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
         }
 }
 
-/* Computes an even number of rows: one wasted row costs less than twice as many copies of the loop.
- */
+/* Rounds the number of rows up to an even number. Computing one row for nothing costs less than
+ * having twice as many copies of the loop. */
 static void multiply(const struct qk_igemm_args *args)
 {
     for (size_t vector = 0; vector < args->vectors; vector++)

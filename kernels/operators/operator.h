@@ -16,10 +16,11 @@
  * the version. These functions check only the operator's own rules. */
 struct qk_operator_code {
     /* Checks the call, allocates all that the instance keeps, and sets the units of packing and the
-     * types of the outputs. qk.c fills the instance's other members. prepare reads only the type of
-     * a variable input, even if the caller has fixed it, because qk.c passes fixed inputs to plan
-     * and run as if they were variable. The instance may keep a pointer to a constant's data until
-     * pack, and, if call->constants_stay, also for plan and run, as well as pointers to lists. */
+     * types of the outputs. qk.c fills the instance's other members. Of a variable input, prepare
+     * reads only the type, even if the caller has fixed the input, because qk.c passes fixed inputs
+     * to plan and run as if they were variable. Until pack has run, the instance may keep pointers
+     * to the data of constants. If call->constants_stay is set, it may keep them for plan and run,
+     * too, and also pointers to the lists of attributes. */
     enum qk_status (*prepare)(const struct qk_kernels *kernels, const struct qk_call *call,
                               struct qk_memory memory, struct qk_instance **instance,
                               struct qk_error *error);

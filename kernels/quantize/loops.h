@@ -26,7 +26,7 @@ enum packing { PACK_U8, PACK_S8, PACK_U16, PACK_S16, PACK_4, PACK_2 };
 
 struct summands {
     unsigned shift;
-    words step; /* the difference between an exponent, with its part of the code, and the summand */
+    words step; /* summand = exponent + the exponent's part of the code + step */
 };
 
 INLINE struct summands summands_of(const struct qk_narrow *narrow)
@@ -61,8 +61,8 @@ struct job {
     struct summands summands;
     uint8_t largest, sign;
     bool zero_has_sign, saturates;
-    bool has_small; /* y is so fine that it shows how a quotient below 2^-14, where FP16 is
-                       subnormal, was rounded */
+    bool has_small; /* true if y may depend on how a quotient below 2^-14, where FP16 is subnormal,
+                       was rounded */
 };
 
 INLINE void describe_floats(struct job *job, const struct qk_narrow *narrow)

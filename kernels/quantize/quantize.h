@@ -89,7 +89,8 @@ struct qk_quantize_args {
 };
 
 /* The range of scales by which a tier may divide with products (products.h), and whether the types
- * allow it. (An FP32 NaN may become 0 when a product is rounded to BF16.) */
+ * allow it. A division as BF16 needs an x of BF16, because rounding a product to BF16 could turn an
+ * FP32 NaN into 0. */
 #define QK_DIVISOR_LEAST 0x1p-60F
 #define QK_DIVISOR_MOST 0x1p60F
 

@@ -2,11 +2,11 @@
  * The lanes of vectors are therefore positions, as in igemm, and one product takes up to four
  * neighbouring taps of a row of the kernel. Private to conv/.
  *
- * A unit first lays out what it reads of a channel as quads of four bytes, padding included. A quad
- * has what four taps read for one position. A row of quads has a quad for each position of a row,
- * and the rows of quads of all rows follow each other. The positions of a unit are thus one row of
- * lanes, and another row of taps is only another offset (as in kernels/conv/igemm/slabs.h). All
- * quads of one channel are a channel buffer:
+ * A unit first lays out the elements that it reads of a channel, and their padding, as quads of
+ * four bytes. A quad has the elements that four taps read for one position. A row of quads has a
+ * quad for each position of a row, and the rows of quads of all rows follow each other. The
+ * positions of a unit are thus one row of lanes, and another row of taps is only another offset (as
+ * in kernels/conv/igemm/slabs.h). All quads of one channel are a channel buffer:
  *
  *     x, 3 columns     quads of a kernel of 3 columns, pad 1     products read
  *     a b c            .ab abc bc.                               row 0 of taps from quad 0 on,
@@ -74,13 +74,13 @@ struct qk_depthwise_layout {
     size_t step; /* bytes in a channel buffer from one vector of lanes to the next */
     size_t buffer_bytes;
     size_t batch; /* how many channels have buffers at the same time */
-    /* Entry 4 i + t says how many elements further on tap t of quad i reads than tap 0 of quad 0.
-     */
+    /* Entry 4 i + t is the distance from the element that tap 0 of quad 0 reads to the element that
+     * tap t of quad i reads: in x or, with padded_rows, in the padded rows. */
     uint8_t order[QK_DEPTHWISE_BYTES];
 };
 
-/* How the dense weights of an output channel become the weights of 16 quads: by a permutation of
- * some of them. */
+/* The permutation that turns some of the dense weights of an output channel into the weights of 16
+ * quads. */
 struct qk_depthwise_weight_order {
     uint8_t order[QK_DEPTHWISE_BYTES];
     uint64_t mask; /* the bytes that are taps; all other bytes become 0 */
@@ -92,8 +92,8 @@ struct qk_depthwise_weight_order {
  * buffer. A vector may overwrite what the vector before it has written behind its quads.
  *
  * Vectors of 16 lanes: bytes that `mask` leaves out become fill, including the bytes behind a
- * vector's last quad. Vectors of 8 lanes have two loads of 16 bytes each and no mask. The first half of `order`
- * permutes them, and the other half has what the bytes are then xored with. */
+ * vector's last quad. Vectors of 8 lanes have two loads of 16 bytes each and no mask. The first
+ * half of `order` permutes them, and the other half has what the bytes are then xored with. */
 struct qk_depthwise_load_pattern {
     uint8_t order[QK_DEPTHWISE_BYTES];
     uint64_t mask;
@@ -105,8 +105,8 @@ struct qk_depthwise_load_pattern {
 
 /* The rows of quads of a stride phase that read rows inside x. */
 struct qk_depthwise_quad_rows {
-    size_t quad_row, row; /* of the first: its number in a channel buffer, and the element of a
-                             channel at which the row that it reads begins */
+    size_t quad_row, row; /* the first row of quads: its index in a channel buffer, and the index of
+                             the element of a channel at which the row of x that it reads begins */
     size_t row_step;      /* elements from one row to the next; 0 if there is a single row */
     size_t count;
 };
@@ -137,8 +137,8 @@ struct qk_depthwise_job {
     size_t multiplicity;      /* output channels for each channel of x */
     size_t depth;             /* taps of an output channel */
     size_t quads;             /* quads of taps of an output channel */
-    /* [quads]: the offset in a channel buffer, in bytes, of the quads of x that each quad of taps
-     * meets at the first position. */
+    /* [quads]: for each quad of taps, the offset in a channel buffer, in bytes, of the quads of x
+     * that it is multiplied by at the first position. */
     const uint32_t *offsets;
     const struct qk_depthwise_weight_order *weight_orders; /* one for every 16 quads */
     const uint8_t *weights; /* [output channels][depth], signed; QK_DEPTHWISE_BYTES bytes behind
@@ -195,7 +195,8 @@ struct qk_depthwise {
     const char *kernel; /* its name in answers */
     size_t load_bytes;  /* QK_DEPTHWISE_BYTES or QK_DEPTHWISE_LOAD_8 */
     bool x_signed;
-    double cycles; /* a rough guess: cycles for each cycle of qk_depthwise_u8s8_1x64__avx512vbmi */
+    double cycles; /* a rough guess: its cycles divided by those of
+                      qk_depthwise_u8s8_1x64__avx512vbmi */
     void (*run[QK_EPILOGUE_KIND_COUNT])(const struct qk_depthwise_job *job);
     /* Adds up the `depth` signed weights of each output channel. May read QK_DEPTHWISE_BYTES bytes
      * behind the last weight. */
@@ -220,8 +221,9 @@ void qk_depthwise_run_small(const struct qk_depthwise_job *job);
  * rows of taps have two quads, over long rows. */
 size_t qk_depthwise_run_rows(const struct qk_depthwise_job *job);
 
-/* Prepares the channel buffers of all other channels: sets them to fill, finds the loads that make
- * their quads or padded rows, and returns how many load patterns there are. */
+/* Prepares the channel buffers of the channels that qk_depthwise_run_rows has left. Sets them to
+ * fill, finds the loads that make their quads or padded rows, and returns how many load patterns
+ * there are. */
 size_t qk_depthwise_prepare_buffers(const struct qk_depthwise_job *job);
 
 /* Makes the quads of channels [begin, end) in the channel buffers, from the first buffer on. */

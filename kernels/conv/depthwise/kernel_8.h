@@ -187,7 +187,7 @@ __attribute__((always_inline)) static inline void add_quad(const struct output *
 #pragma GCC unroll 2
     for (size_t p = 1; p < words; p++) {
         memcpy(&taps, weights + p * TAPS, sizeof(taps));
-        if (taps != 0) /* 0 if the quad has too few taps, or its channel no zero point */
+        if (taps != 0) /* 0 if the quad has too few taps, or if its channel has no zero point */
             add_word(quads + p * output->half, taps, vectors, sums);
     }
 }

@@ -8,9 +8,9 @@
 bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double *item_cycles);
 void qk_conv_pack_igemm(const struct qk_conv *conv, size_t begin, size_t end);
 
-/* Estimates from a sample which share of the slabs of weights `mark_wide` would find to be wide
- * (kernels/gemm/igemm.h), from 0 to 1. The backend's kernel must have `mark_wide`, and there must
- * be weights. */
+/* Returns the share of slabs that have wide weights (kernels/gemm/igemm.h), from 0 to 1. The share
+ * is estimated from a sample of the weights, by the rule of `mark_wide`. The backend's kernel must
+ * have `mark_wide`, and there must be weights. */
 double qk_conv_wide_share(const struct qk_conv *conv, const struct qk_conv_backend *backend);
 
 #endif

@@ -31,14 +31,14 @@ struct qk_conv_igemm_plan {
     size_t remainder; /* the most positions of a unit that dot products compute */
     size_t outer;     /* the number of positions of the outer axes */
     size_t image_bands, row_bands, column_bands;
-    size_t m_parts;       /* into which the output channels of a group are cut */
+    size_t m_parts;       /* how many parts the output channels of a group are cut into */
     size_t m_part_panels; /* panels in one part */
 };
 
-/* Returns how many of a unit's `padded` positions are a remainder: the last ones, after whole
- * vectors, which dot products compute. If a kernel multiplies whole steps, a product costs little
- * beside a dot product. The remainder is then empty, unless the unit has a single padded position.
- */
+/* Returns how many of a unit's `padded` positions are its remainder: the last ones, after whole
+ * vectors, which dot products compute. If a kernel multiplies whole steps, computing these
+ * positions in a tile costs little compared with dot products. The remainder is then empty, unless
+ * the unit has a single padded position. */
 static inline size_t qk_conv_igemm_remainder(const struct qk_conv_igemm_plan *plan, size_t padded)
 {
     const size_t beyond = padded % QK_IGEMM_VECTOR;

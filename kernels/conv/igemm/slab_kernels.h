@@ -21,8 +21,8 @@ struct qk_slab_fill {
     const uint8_t *planes[4];           /* one for each source; all NULL: everything is padding */
     size_t plane_step;                  /* bytes between a source's planes for two slabs */
     const struct qk_window *windows[4]; /* they differ only in column_first and inside_columns */
-    /* Every byte is xored with this, which makes x unsigned or, if the products want that, signed.
-     * Words, which are x less its zero point, are computed from unsigned bytes. */
+    /* Every byte is xored with this, which makes x unsigned or, for products of signed bytes,
+     * signed. Words, which are x less its zero point, are computed from unsigned bytes. */
     uint8_t flip;
     int32_t x_zero_point; /* the value of padding before `flip`; subtracted if quads are words */
     uint8_t *quads;
@@ -78,7 +78,7 @@ struct qk_epilogue_tile {
     const struct qk_tile_segment *segments;
     size_t segment_count;
     uint8_t *y;      /* of row 0 */
-    size_t y_stride; /* from one row to the next, in elements of y, as in a segment's offset */
+    size_t y_stride; /* from one row to the next, in elements of y, like a segment's offset */
 };
 
 /* The job of `transpose`, which turns weights from the caller's [k_blocks][channels][taps] into the
@@ -116,7 +116,7 @@ struct qk_slab_kernels {
     void (*transpose)(const struct qk_transpose *job); /* NULL: weights are packed quad by quad */
 };
 
-/* The definitions in plain C. quad_k is 4 or 2. */
+/* The functions in plain C, which define what all kernels compute. quad_k is 4 or 2. */
 void qk_slab_fill_scalar(size_t quad_k, const struct qk_slab_fill *job);
 void qk_requantize_tile_scalar(const struct qk_epilogue_tile *tile);
 void qk_transpose_scalar(const struct qk_transpose *job);

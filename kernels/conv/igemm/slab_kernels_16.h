@@ -200,7 +200,7 @@ fill_slowly(const struct form *form, const struct chunk chunk[4], size_t plane, 
 }
 
 /* Fills the rows that are inside the plane, chunk by chunk, each chunk in all rows. If there is
- * only one row, its whole chunks are treated like rows. */
+ * only one row, its chunks that lie completely inside the plane are filled like rows of a chunk. */
 __attribute__((always_inline)) static inline void fill_inside(const struct qk_slab_fill *job,
                                                               const struct form *form)
 {

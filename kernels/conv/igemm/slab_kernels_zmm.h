@@ -25,12 +25,12 @@ static inline uint64_t low_bits(size_t count)
 /* A chunk is up to 64 columns of the sources' windows. These are its properties that all rows
  * share. */
 struct chunk {
-    uintptr_t address[4];   /* of each source's byte in the first quad; may be outside */
+    uintptr_t address[4]; /* for each source, where its byte of the first quad is; may be outside */
     __mmask64 inside[4][2]; /* which of the 128 bytes from there on are inside the plane */
     size_t stride;
     size_t count;   /* of quads, 1 to 64 */
     uint64_t quads; /* `count` as a mask */
-    __m512i order;  /* of groups of 4 bytes, so that unpacking leaves quads in order */
+    __m512i order;  /* permutes groups of 4 bytes, so that unpacking leaves quads in order */
     __m512i fill, flip;
 };
 
@@ -86,7 +86,7 @@ static inline __m512i load_source(const struct chunk *chunk, size_t k, uintptr_t
 }
 
 /* Loads 32 elements of sources k and k + 1, which are every second byte. Each word of the result
- * has an element of both. */
+ * has one element of each of the two sources. */
 static inline __m512i load_pairs(const struct chunk *chunk, size_t k, size_t half, uintptr_t row,
                                  const bool whole)
 {
@@ -175,8 +175,8 @@ __attribute__((always_inline)) static inline void fill_rows(const struct chunk *
     }
 }
 
-/* Returns how many quads from column `at` on are of the same kind: whole words inside the plane
- * (*words is true), or not. */
+/* Returns how many quads from column `at` on are of the same kind (SIZE_MAX: all of them). Sets
+ * *words to true if they are words of x that lie inside the plane, otherwise to false. */
 static size_t count_alike(const struct qk_slab_fill *job, size_t at, bool *words)
 {
     size_t begin = 0, end = SIZE_MAX;
@@ -213,7 +213,8 @@ static inline size_t count_whole(const struct qk_slab_fill *job, size_t at, cons
 }
 
 /* Fills the rows that are inside the plane, chunk by chunk, each chunk in all rows. If there is
- * only one row, its whole chunks are treated like rows. `stride` is 1 or 2, or 0 for any other. */
+ * only one row, its chunks that need no masks are filled like rows, in one call of fill_rows.
+ * `stride` is 1 or 2; 0 stands for all other strides. */
 __attribute__((always_inline)) static inline void
 fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t stride)
 {
@@ -301,7 +302,8 @@ static void fill(const struct qk_slab_fill *job)
 
 /* ---- Requantize -------------------------------------------------------------------------- */
 
-/* Requantizes a tile whose sums lie row by row, in `vectors` vectors for each row: 1 or 4. */
+/* Requantizes a tile whose sums lie row by row. `vectors` is the number of vectors of 16 sums that
+ * are read of each row: 1 if the tile has up to 16 positions, otherwise 4. */
 __attribute__((always_inline)) static inline void
 requantize_rows(const struct qk_epilogue_tile *tile, const size_t vectors)
 {

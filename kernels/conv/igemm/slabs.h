@@ -1,7 +1,7 @@
 /* How x is laid out for integer products: as slabs, which kernels/gemm/igemm.h defines. A slab is a
  * row of quads. A quad holds 4 bytes of one position: 4 neighbouring channels or, if x has few
- * channels, 4 columns that neighbouring taps read. The rows are padded as the convolution wants
- * them. Another tap of the kernel therefore reads the same slab from another quad on, and no im2col
+ * channels, 4 columns that neighbouring taps read. The rows have the convolution's padding.
+ * Another tap of the kernel therefore reads the same slab from another quad on, and no im2col
  * matrix is made. Private to conv/.
  *
  * A unit's positions are some rows of y, a part of one row, or the whole planes of some images, one
@@ -59,8 +59,9 @@ static inline size_t qk_slab_count(const struct qk_slab_order *order, size_t k_b
     return left < order->step_slabs ? left : order->step_slabs;
 }
 
-/* The weights of an output channel, in the caller's order, that meet one quad of a step: `count`
- * weights, `stride` apart, from weight `first` on. The rest of the quad meets weights of 0. */
+/* The weights of an output channel that one quad of a step is multiplied by. In the caller's order
+ * they are `count` weights, `stride` apart, from weight `first` on. The rest of the quad is
+ * multiplied by 0. */
 struct qk_slab_terms {
     size_t first, stride, count;
 };
@@ -87,11 +88,11 @@ static inline struct qk_slab_terms qk_slab_terms(const struct qk_slab_order *ord
                                   .count = left < order->quad_k ? left : order->quad_k};
 }
 
-/* How a unit's slabs lie in memory, one after the other, slab_bytes apart. A K chunk is what is
- * laid out in one go: the slabs of one K block and one tap of the outer axes. It holds the slabs of
- * all taps of the row and column axes or, if `fine`, of one such tap. K chunks follow each other in
- * the order of steps. If not all K chunks fit into the cache at once, K is taken in parts of
- * k_part_chunks K chunks. */
+/* How a unit's slabs lie in memory, one after the other, slab_bytes apart. A K chunk is the slabs
+ * that are laid out together: those of one K block and one tap of the outer axes. It holds the
+ * slabs of all taps of the row and column axes or, if `fine`, of one tap of each of these two
+ * axes. K chunks follow each other in the order of steps. If not all K chunks fit into the cache at
+ * once, K is taken in parts of k_part_chunks K chunks. */
 struct qk_slab_layout {
     struct qk_stride_phases row, column;
     bool fine;

@@ -10,7 +10,7 @@
 /* ---- One K block of a row ---------------------------------------------------------------- */
 
 /* Transposes one K block of a row to 64 bytes for each tap, tap_stride bytes apart, and returns the
- * sum of its weights. `plan` is data that only this function knows, or NULL. */
+ * sum of its weights. `plan` is data for this function alone, or NULL. */
 typedef uint32_t block_fn(const struct qk_transpose *job, const void *plan, const uint8_t *from,
                           uint8_t *to, size_t tap_stride);
 
@@ -129,7 +129,7 @@ static void interleave(uint8_t from[16][64], size_t rows, size_t quads, uint8_t 
         a[i] = _mm512_unpacklo_epi32(even, odd);
         a[i + 1] = _mm512_unpackhi_epi32(even, odd);
     }
-    /* b[q + k]: quad k of each lane's four, of rows q to q + 3. */
+    /* b[q + k] has quad k of each lane's four quads, for rows q to q + 3. */
 #pragma GCC unroll 4
     for (size_t q = 0; q < 16; q += 4) {
         b[q] = _mm512_unpacklo_epi64(a[q], a[q + 2]);
