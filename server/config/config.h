@@ -54,8 +54,8 @@ struct qd_config {
     uint64_t max_body_bytes;
     uint64_t max_inflight_bytes;
     uint64_t max_model_bytes;
-    const char
-        *shared_memory_prefix; /* of the keys that clients may register; "": none, "*": any */
+    const char *shared_memory_prefix; /* what the keys that clients register must begin with; "": no
+                                         key is allowed, "*": all are */
     uint64_t max_shared_bytes;
     uint64_t receive_timeout_ns;
     uint64_t min_rate_bytes; /* bytes per second of a body or an answer */

@@ -1,6 +1,7 @@
-/* The blocks in which memory for requests, or for models, is handed out and kept. Only arena.c and
- * blocks.c use this header, except for qd_block_give; all other code uses arena.h. All functions
- * may be called on any thread. A block belongs to the thread that has taken it. */
+/* The blocks in which memory for requests, or for models, is handed out and kept. The server's
+ * other sources use only qd_block_give, the sizes and qd_round_up; for everything else they use
+ * arena.h. All functions may be called on any thread. A block belongs to the thread that has taken
+ * it. */
 #ifndef SERVER_MEMORY_BLOCKS_H
 #define SERVER_MEMORY_BLOCKS_H
 
@@ -26,7 +27,7 @@ struct qd_block {
     char *payload;
     size_t bytes;   /* the bytes that count: all of a small block, the pages in use of a large one,
                        the kept pages of a retired one */
-    size_t touched; /* the bytes of a large block whose pages may be in memory, or more */
+    size_t touched; /* an upper bound of the bytes of a large block whose pages are in memory */
     size_t limit;   /* how far `bytes` may grow: the size that was asked for */
     struct qd_block
         *next_reserved; /* list of the blocks in use whose touched bytes exceed their bytes */

@@ -19,7 +19,7 @@ struct qd_base64 {
     const char *end;
     char *out; /* the next byte goes here */
     uint32_t bits;
-    unsigned count;  /* characters of a group of four that are in `bits` */
+    unsigned count;  /* how many characters of the current group of four are in `bits` */
     unsigned padded; /* how many '=' were read; 4 after the group that they end */
 };
 

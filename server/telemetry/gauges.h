@@ -27,7 +27,7 @@ struct qd_gauges {
     const char *gemm;
     const char *blas_core;
     struct qd_bound queue;    /* requests waiting for a worker */
-    struct qd_bound workers;  /* workers that compute, of all workers */
+    struct qd_bound workers;  /* how many workers compute, and how many there are */
     struct qd_bound inflight; /* bytes */
     struct qd_bound models;
     struct qd_bound loads;   /* loads that wait */

@@ -37,7 +37,8 @@ struct qd_metrics;
 struct qd_counters;
 
 struct qd_metrics *qd_metrics_create(void); /* returns NULL if malloc failed */
-/* All counters must have been released, and no thread may be counting. NULL is fine. */
+/* Destroys the metrics. All counters must have been released, and no thread may be counting. NULL
+ * is fine. */
 void qd_metrics_destroy(struct qd_metrics *metrics);
 
 /* Counts an answer of any kind. */

@@ -49,8 +49,8 @@ struct qd_model_folder {
 };
 
 /* Opens the folder of a model. The caller closes it. Fails with QD_NOT_FOUND if the repository has
- * no such folder. Any other failure may be temporary. `marks`: compute the fingerprint, which also
- * reads the versions' folders. */
+ * no such folder. Any other failure may be temporary. If `marks` is true, also reads the versions'
+ * folders and computes the fingerprint. */
 enum qd_status qd_model_folder_open(const struct qd_repository *repository, const char *name,
                                     bool marks, struct qd_arena *arena,
                                     struct qd_model_folder *folder, struct qd_error *error);
