@@ -1,12 +1,12 @@
 #!/bin/sh
-# Builds the image, with Docker where an engine answers, else with buildah. From the environment:
+# Builds the image with Docker if an engine answers, otherwise with buildah. Variables:
 #
 #   IMAGE     the image's name and tag; default quantd
 #   PLATFORM  linux/amd64, linux/arm64, or both with a comma between them: then the name is that of
-#             a manifest list, and who pulls it gets his machine's image. Default: this machine's
-#   BASE      the image to build on; default debian:trixie-slim. With buildah, where no registry
-#             can be reached: stand-in, which is the same suite made from Debian's packages; the
-#             default falls back to it by itself
+#             a manifest list, and each machine pulls its own image. Default: this machine's
+#   BASE      the image to build on; default debian:trixie-slim. With buildah also stand-in, for
+#             machines that reach no registry: the same suite, made from Debian's packages. The
+#             default falls back to stand-in by itself
 set -eu
 cd "$(dirname "$0")/.."
 suite=trixie

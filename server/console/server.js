@@ -171,7 +171,7 @@ async function unloadModel(name) {
   }
 }
 
-/* ---- What it is ---- */
+/* ---- The machine and the flags ---- */
 
 function facts(caption, rows) {
   return h("table", {class: "facts"}, h("caption", {}, caption), h("tbody", {},

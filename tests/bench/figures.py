@@ -33,7 +33,7 @@ def geometric_mean(values):
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-# ---- What plans say that they cost ---------------------------------------------------------------
+# ---- Estimated and measured costs ----------------------------------------------------------------
 
 
 def run_cost(row):
@@ -243,7 +243,7 @@ def write_section(folder, lines):
     path.write_text("\n".join(["\n".join(contents) + "\n", *sections.values()]))
 
 
-# ---- What the parts have in common --------------------------------------------------------------
+# ---- What all parts share -----------------------------------------------------------------------
 
 def chosen(options, rows):
     """Returns the rows that --only names."""

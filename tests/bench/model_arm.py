@@ -230,7 +230,7 @@ def loop_of(row, folder, cache={}):
     return min(found, key=lambda loop: (sum(map(is_branch, loop)) > 1, len(loop)))
 
 
-# ---- What llvm-mca says --------------------------------------------------------------------------
+# ---- Running llvm-mca ----------------------------------------------------------------------------
 
 
 def find_mca():

@@ -53,7 +53,7 @@ public class Client {
         return answer;
     }
 
-    /** Tensors go behind the JSON as bytes: little-endian, row by row, in the order of inputs. */
+    /** Tensors follow the JSON as bytes: little-endian, row by row, in the order of inputs. */
     static void convolve(String url) throws IOException, InterruptedException {
         var header = CONVOLUTION.getBytes(UTF_8);
         var body = new ByteArrayOutputStream();
@@ -70,7 +70,7 @@ public class Client {
             "[56, 86, 203, 46, 62, 109, 146, 90, 92, 138, 54, 95, 127, 125, 118, 114, 131, 116]");
     }
 
-    /** Java has no JSON of its own: the numbers are the text between "data": and }. */
+    /** Java has no JSON parser, so the numbers are the text between "data": and the next }. */
     static void dequantize(String url) throws IOException, InterruptedException {
         var body = DEQUANTIZATION.getBytes(UTF_8);
         var answer = infer(url, "onnx.DequantizeLinear", body, body.length);

@@ -33,7 +33,7 @@ def fail(where, problem):
     sys.exit("%s: %s" % (where, problem))
 
 
-# ---- The files by themselves ---------------------------------------------------------------------
+# ---- The files alone -----------------------------------------------------------------------------
 
 
 def check_rules(promtool):

@@ -33,7 +33,7 @@ const dequantization = `
   {"name": "x_scale", "datatype": "FP32", "shape": [2], "data": [0.5, "Infinity"]},
   {"name": "x_zero_point", "datatype": "UINT8", "shape": [2], "data": [128, 128]}]}`
 
-// infer posts JSON with tensors behind it, and returns both parts of the answer.
+// infer posts JSON followed by tensors, and returns both parts of the answer.
 func infer(url, model, header string, tensors []byte) ([]byte, []byte) {
 	body := append([]byte(header), tensors...)
 	request, err := http.NewRequest("POST", url+"/v2/models/"+model+"/infer", bytes.NewReader(body))

@@ -9,7 +9,7 @@ async function infer(model, body, headers = {}) {
   throw new Error(`${model}: HTTP ${answer.status}: ${(await answer.json()).error}`);
 }
 
-// Tensors go behind the JSON as bytes, little-endian and row by row, in the order of inputs.
+// Tensors follow the JSON as bytes, little-endian and row by row, in the order of inputs.
 async function convolve() {
   const x = Uint8Array.from({ length: 32 }, (_, i) => 37 * i);
   const w = Int8Array.from({ length: 54 }, (_, i) => ((5 * i) % 17) - 8);

@@ -33,7 +33,7 @@ check()
     echo "$1: $2"
 }
 
-# Tensors go behind the JSON as bytes, little-endian and row by row, in the order of inputs.
+# Tensors follow the JSON as bytes, little-endian and row by row, in the order of inputs.
 cat >"$folder/request" <<'JSON'
 {"parameters": {"pads": [1, 0, 0, 1], "strides": [2, 1], "binary_data_output": true},
  "inputs": [

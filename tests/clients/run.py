@@ -181,7 +181,7 @@ CLIENTS = {
 }
 
 
-# ---- Servers that are wrong ----------------------------------------------------------------------
+# ---- Servers with wrong answers ------------------------------------------------------------------
 
 
 class WrongServer(ThreadingHTTPServer):
@@ -474,7 +474,7 @@ def asker_tests(command, _url, _closed_url):
                                        "quantd_queue_length_max"))
 
 
-# ---- All of them ---------------------------------------------------------------------------------
+# ---- All clients ---------------------------------------------------------------------------------
 
 TESTS = {LOADER: loader_tests, SHARER: sharer_tests, COMPRESSOR: compressor_tests,
          SCRAPER: scraper_tests, ASKER: asker_tests, **dict.fromkeys(PAGES, page_tests)}

@@ -303,7 +303,7 @@ def quantizer_files(seed):
             yield judged("quantizer/" + name, part_model(model, nodes), dice)
 
 
-# ---- All of them -----------------------------------------------------------------------------
+# ---- All files -------------------------------------------------------------------------------
 
 
 def all_files(seed, chain_count):

@@ -55,7 +55,7 @@ def out(name, array):
     return name, datatype, list(array.shape), raw
 
 
-# ---- The two that take ONNX models -----------------------------------------------------------
+# ---- The oracles that run ONNX models --------------------------------------------------------
 
 
 def onnx_model(case):
@@ -280,7 +280,7 @@ def overflows(case):
     return not np.all(np.abs(quotients(case)) < 2.0 ** 31 - 1)
 
 
-# ---- The release before ----------------------------------------------------------------------
+# ---- The previous release --------------------------------------------------------------------
 
 # Known changes in ONNX Runtime's answers: operator, release, what changed, and which cases it
 # affects. If the previous release differs in any other case, that is a failure.

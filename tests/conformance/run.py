@@ -3,9 +3,9 @@
     --url URL      a server that runs already, with --model-control-mode explicit; without it,
                    build/quantd on a port of its own
     --seed N       other random cases (default 1)
-    --cases N      at least so many random cases for each operator (default 2000)
+    --cases N      at least N random cases for each operator (default 2000)
     --only CASE    one case, as a failure names it: dequantize/17, golden/dql-a01, node/NAME,
-                   files/NAME; or all that begin so: golden/
+                   files/NAME; or all cases that begin like this: golden/
     --ways LIST    of json,binary,carrier,triton; without it, all
     --newest-only  do not compare with the release of ONNX Runtime before the newest
 

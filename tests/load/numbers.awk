@@ -1,9 +1,9 @@
-# The numbers of one operator's requests and answers, for requests.sh. All of them are exact as
-# doubles, and the expected ones come from the operator's definition, not from a server.
+# Makes the numbers of one operator's requests and answers, for requests.sh. All numbers are exact
+# as doubles. The expected ones are computed from the operator's definition, without a server.
 #
 #   kind      "dequantize" or "quantize" (with count), or "conv" (with channels, height, width)
 #   form      "json" writes numbers with commas, "binary" hexadecimal digits
-#   variants  how many answers; scale[V] is 1/2, 1/4, ..., and zero_point[V] is 128, 120, ...
+#   variants  the number of answers; scale[V] is 1/2, 1/4, ..., and zero_point[V] is 128, 120, ...
 #   folder    gets the files x, for a convolution w, and y.V
 
 function random(below) {

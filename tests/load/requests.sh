@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# What load.sh posts, and what must come back. Sourced by load.sh.
+# Makes the requests that load.sh posts, and the answers that it expects. Sourced by load.sh.
 #
 # make_requests OPERATOR SIZE FORM FOLDER writes, for each variant V below $variants,
 #
 #   FOLDER/request.V   the body to post
-#   FOLDER/head.V      the answer's JSON, without what differs each time (see step.sh)
-#   FOLDER/tail.V      the bytes behind that JSON; empty in JSON form
+#   FOLDER/head.V      the answer's JSON, without the fields that differ each time (see step.sh)
+#   FOLDER/tail.V      the bytes after that JSON; empty in JSON form
 #
 # and sets model, version, json_bytes[V] (empty in JSON form), tail_bytes and answer_bytes. The
-# variants differ, so that the answer to another request is a wrong answer.
+# variants differ, so the answer to another request counts as wrong.
 
 # shellcheck disable=SC2034,SC2154 # load.sh and step.sh read these; load.sh sets here
 variants=4

@@ -1,15 +1,15 @@
 # shellcheck shell=bash
 # One step of a load run: posts at one concurrency, and checks every answer. Sourced by load.sh,
-# which sets what is read here.
+# which sets the variables that are read here.
 #
-# A step is a row of bursts of about a second. In a burst, a few curl processes together keep
-# `concurrency` connections busy, each process posting one variant of the request; between bursts,
-# which no clock counts, all answers are checked. run_step leaves in $work
+# A step is a series of bursts of about a second. In a burst, a few curl processes together keep
+# `concurrency` connections busy. Each process posts one variant of the request. All answers are
+# checked between bursts, which no measurement includes. run_step leaves in $work
 #
 #   good     a line for each right answer: "seconds|Server-Timing"
-#   errors   a line for each other: what was wrong with it
+#   errors   a line for each other answer: what was wrong with it
 #
-# and sets load_us (how long posting took) and client_us (processor time of the curls in it).
+# and sets load_us (how long posting took) and client_us (a curl process' mean CPU time meanwhile).
 
 # shellcheck disable=SC2154 # load.sh and requests.sh set these
 burst_us=1000000

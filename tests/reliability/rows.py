@@ -1,5 +1,6 @@
-"""What is tried, row by row: functions that get `short` and return what was seen, and whether that
-keeps the bound. Their docstrings are the table's columns: "what is tried; bound"."""
+"""The rows of the table. Each function tries something and returns what was seen, and whether that
+keeps the bound. `short`: this is a short run. A function's docstring has the row's first columns:
+"what is tried; bound"."""
 import json
 import os
 import re
@@ -83,7 +84,7 @@ def only(statuses, *wanted):
     return statuses and set(statuses) <= set(wanted)
 
 
-# ---- Others' large work ----------------------------------------------------------------------
+# ---- Small requests beside large ones --------------------------------------------------------
 
 class Bare:
     """A server of build/measure that only moves bytes, in a process of its own; see measure.c."""
@@ -161,7 +162,7 @@ def beside_convolutions(short):
     return beside([(clients.repeat, clients.large_conv())] * 4, short)
 
 
-# ---- Memory and time that somebody holds -----------------------------------------------------
+# ---- Memory and time that a client holds -----------------------------------------------------
 
 @row
 @timed
@@ -272,7 +273,7 @@ def drain_timeout(short):
     return "%.2f s" % seconds, seconds < loosely(1, short)
 
 
-# ---- Senders without an end ------------------------------------------------------------------
+# ---- Endless senders -------------------------------------------------------------------------
 
 def answer_to(server, head, pieces, pause, seconds):
     """Sends a body in pieces. Returns (status or None, seconds until the answer came)."""
@@ -382,7 +383,7 @@ def slowest(stopped, port, request):
     return worst
 
 
-# ---- Who waits -------------------------------------------------------------------------------
+# ---- Waiting requests ------------------------------------------------------------------------
 
 def busy(server, count):
     """Sends convolutions that keep both workers busy for a while. Returns the connections."""
@@ -622,7 +623,7 @@ def a_thousand_connections(short):
             good > 0 and bad == 0 and errors == 0)
 
 
-# ---- The end ---------------------------------------------------------------------------------
+# ---- Shutdown --------------------------------------------------------------------------------
 
 def drained_probe(stopped, port, request):
     """Returns (answered, lost). A request is lost if the server read all of it and did not answer.

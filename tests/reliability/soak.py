@@ -74,7 +74,7 @@ def settle(server, begun):
         time.sleep(0.1)
 
 
-# ---- What it draws ---------------------------------------------------------------------------
+# ---- The picture -----------------------------------------------------------------------------
 
 def curve(points, width, height, top):
     end = max(x for x, _ in points) or 1
@@ -107,7 +107,7 @@ def draw(samples):
     return "\n".join(parts) + "\n"
 
 
-# ---- What it says ----------------------------------------------------------------------------
+# ---- The verdicts ----------------------------------------------------------------------------
 
 def judge(samples, idle, left, outcomes):
     """Returns (text, whether it holds) for each promise."""

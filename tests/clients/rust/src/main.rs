@@ -4,7 +4,7 @@ use std::error::Error;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Posts JSON with tensors behind it, and returns both parts of the answer.
+/// Posts JSON followed by tensors, and returns both parts of the answer.
 fn infer(url: &str, model: &str, request: &Value, tensors: &[u8]) -> Result<(Value, Vec<u8>)> {
     let mut body = request.to_string().into_bytes();
     let header_length = body.len();
