@@ -55,6 +55,13 @@ static inline size_t qk_affine_units(size_t count)
     return count <= QK_AFFINE_WHOLE ? 0 : (count - 1) / QK_AFFINE_UNIT + 1;
 }
 
+/* Returns how many of `count` parameters are in [begin, end). */
+static inline size_t qk_affine_count_in(size_t begin, size_t end, size_t count)
+{
+    const size_t last = end < count ? end : count;
+    return begin < last ? last - begin : 0;
+}
+
 /* Returns how kernels read x_type. */
 enum qk_code qk_affine_code(enum qk_type x_type, enum qk_affine_form form);
 

@@ -104,18 +104,12 @@ static void make_zeros(const struct qk_quantizer *quantizer, size_t begin, size_
     }
 }
 
-static size_t count_in(size_t begin, size_t end, size_t all)
-{
-    const size_t last = end < all ? end : all;
-    return begin < last ? last - begin : 0;
-}
-
 /* Makes parameters [begin, end), as far as they exist. */
 static void make(const struct qk_quantizer *quantizer, size_t begin, size_t end)
 {
     const struct qk_quantizer_source *source = &quantizer->source;
-    const size_t scales = count_in(begin, end, source->scale_count);
-    const size_t zeros = count_in(begin, end, source->zero_count);
+    const size_t scales = qk_affine_count_in(begin, end, source->scale_count);
+    const size_t zeros = qk_affine_count_in(begin, end, source->zero_count);
     if (source->scales && scales > 0)
         make_scales(quantizer, begin, scales);
     if (source->zeros && zeros > 0)
