@@ -148,10 +148,10 @@ KERNELS := \
     kernels/conv/depthwise/quads_avx512vbmi.c kernels/conv/depthwise/small_avx512vbmi.c \
     kernels/conv/depthwise/rows_avx512vbmi.c \
     kernels/conv/depthwise/kernel_neon.c kernels/conv/depthwise/kernel_dotprod.c \
-    kernels/conv/sgemm/pack.c kernels/conv/sgemm/run.c \
+    kernels/conv/sgemm/sgemm.c \
     kernels/conv/sgemm/im2col_kernels_scalar.c kernels/conv/sgemm/im2col_kernels_avx2.c \
     kernels/conv/sgemm/im2col_kernels_avx512bw.c \
-    kernels/conv/stride_phases.c kernels/conv/alloc.c kernels/conv/channels.c \
+    kernels/conv/stride_phases.c kernels/conv/channels.c \
     kernels/conv/choose.c kernels/conv/backend.c kernels/conv/conv.c
 
 # In include order of folders: each may include only itself and the folders before it.

@@ -37,6 +37,16 @@ extern const struct qk_conv_algorithm qk_conv_algorithm_sgemm;
  * is the number of weights. */
 void qk_conv_choose(struct qk_conv *conv, size_t weights);
 
+/* Returns memory for `count` elements of `size` bytes, or NULL if there is none or the size
+ * overflows. */
+static inline void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size)
+{
+    size_t bytes;
+    if (!qk_mul_size(count == 0 ? 1 : count, size, &bytes))
+        return NULL;
+    return memory.alloc(memory.context, bytes);
+}
+
 /* Returns the x of a run. If x is NULL, as an empty one may be, returns a pointer to a byte that is
  * never read. */
 static inline const uint8_t *qk_conv_x(const void *const *inputs)

@@ -1,7 +1,6 @@
 #include "kernels/conv/conv.h"
 
 #include "kernels/conv/algorithm.h"
-#include "kernels/conv/alloc.h"
 #include "kernels/conv/backend.h"
 #include "kernels/conv/sizes.h"
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "kernels/conv/algorithm.h"
-#include "kernels/conv/alloc.h"
 #include "kernels/conv/channels.h"
 #include "kernels/conv/sizes.h"
 #include "kernels/wrap.h"

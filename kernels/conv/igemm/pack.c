@@ -1,7 +1,7 @@
 /* Packs weights into the panels that the backend's kernel reads (kernels/gemm/igemm.h). */
 #include <string.h>
 
-#include "kernels/conv/alloc.h"
+#include "kernels/conv/algorithm.h"
 #include "kernels/conv/channels.h"
 #include "kernels/conv/igemm/pack.h"
 

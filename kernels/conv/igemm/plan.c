@@ -13,7 +13,6 @@
 #include <math.h>
 
 #include "kernels/conv/algorithm.h"
-#include "kernels/conv/alloc.h"
 #include "kernels/conv/igemm/pack.h"
 #include "kernels/conv/igemm/plan.h"
 #include "kernels/conv/sizes.h"
