@@ -173,7 +173,7 @@ SERVER := \
     server/models/onnx/foreign.c server/models/onnx/onnx.c server/models/onnx/onnx.pb-c.c \
     server/models/onnx/onnx_node.c server/models/onnx/onnx_tensor.c \
     server/models/repository/folder.c server/models/repository/missing_file.c \
-    server/models/repository/name.c server/models/repository/repository.c \
+    server/models/repository/repository.c \
     server/models/base64.c server/models/build.c server/models/deferred_constants.c \
     server/models/model.c server/models/model_config.c server/models/plans.c \
     server/models/shapes.c server/models/sources.c server/models/table.c \
@@ -193,7 +193,7 @@ SERVER := \
     server/http/guard/access.c server/http/guard/cors.c server/http/guard/tokens.c \
     server/http/api/access_log.c server/http/api/answers.c server/http/api/console.c \
     server/http/api/control.c server/http/api/healthcheck.c server/http/api/logging.c \
-    server/http/api/request_context.c server/http/api/route.c server/http/api/schema.c \
+    server/http/api/request_context.c server/http/api/route.c \
     server/http/api/scrape.c server/http/api/shared_memory.c server/http/api/trace.c
 
 MEASURE := $(sort $(wildcard tests/bench/measure/*.c tests/bench/limits/*.c))
@@ -284,7 +284,7 @@ $(MESSAGES).o: $(MESSAGES).c $(B)/flags
 $(patsubst %,$(B)/server/models/onnx/%.o,onnx onnx_node onnx_tensor): | $(MESSAGES).h
 
 # Files that are embedded in an object.
-$(B)/server/http/api/schema.o: api_schema/openapi.yaml api_schema/openapi.json
+$(B)/server/http/api/answers.o: api_schema/openapi.yaml api_schema/openapi.json
 $(B)/server/http/api/console.o: $(wildcard server/console/*)
 
 $(B)/libqk.a: $(call objects,$(KERNELS)) Makefile

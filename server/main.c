@@ -17,7 +17,7 @@
 #include "server/config/config.h"
 #include "server/http/api/console.h"
 #include "server/http/api/healthcheck.h"
-#include "server/http/api/route.h"
+#include "server/http/api/server.h"
 #include "server/http/guard/access.h"
 #include "server/http/io_threads.h"
 #include "server/memory/admission.h"

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "kernels/qk.h"
-#include "server/models/repository/name.h"
+#include "server/models/repository/repository.h"
 #include "server/models/sources.h"
 #include "server/models/table.h"
 #include "server/work/request.h"

@@ -2,9 +2,14 @@
 
 #include <string.h>
 
-#include "server/http/api/schema.h"
+#include "server/http/api/embed.h"
 #include "server/memory/arena.h"
 #include "server/oip/encode.h"
+
+/* The description of the interface is part of the program, so that a running server describes
+ * itself without a file beside it. */
+QD_EMBED(qd_schema_yaml_file, "api_schema/openapi.yaml");
+QD_EMBED(qd_schema_json_file, "api_schema/openapi.json");
 
 #define CONSTANT(text)         \
     {                          \
@@ -109,10 +114,10 @@ static enum qd_status answer_schema(const struct qd_request_context *context, st
 
 enum qd_status qd_answer_schema_yaml(const struct qd_request_context *context)
 {
-    return answer_schema(context, qd_schema_yaml(), "application/yaml");
+    return answer_schema(context, QD_EMBEDDED(qd_schema_yaml_file), "application/yaml");
 }
 
 enum qd_status qd_answer_schema_json(const struct qd_request_context *context)
 {
-    return answer_schema(context, qd_schema_json(), "application/json");
+    return answer_schema(context, QD_EMBEDDED(qd_schema_json_file), "application/json");
 }

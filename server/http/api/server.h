@@ -8,6 +8,7 @@
 #include "server/http/api/access_log.h"
 #include "server/http/guard/access.h"
 #include "server/http/io_threads.h"
+#include "server/http/listener.h"
 #include "server/models/table.h"
 #include "server/telemetry/line.h"
 #include "server/telemetry/metrics.h"
@@ -34,5 +35,10 @@ struct qd_server {
     _Atomic(const char *) log_format;       /* the format that a call has set; NULL: no call has */
     atomic_bool draining;                   /* the server answers that it is not ready */
 };
+
+/* Returns the handler for the settings of qd_io_threads_create, which finds what to do for each
+ * path. All requests but inferences and loads are answered at once, on the connection's loop, so
+ * health never waits for anything that computes. `server` is borrowed. */
+struct qd_handler qd_server_handler(struct qd_server *server);
 
 #endif

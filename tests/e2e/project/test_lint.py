@@ -62,7 +62,7 @@ class Lint(unittest.TestCase):
                 ("machine paths", "README.md", "see /" + "home/me/notes\n"),
                 ("includes", "kernels/a.c", '#include "server/base/file.h"\n'),
                 ("includes", "kernels/a.c", "#include <cblas.h>\n"),
-                ("includes", "server/base/file.c", '#include "server/http/api/route.h"\n'),
+                ("includes", "server/base/file.c", '#include "server/http/api/server.h"\n'),
                 ("includes", "server/http/api/route.c", '#include "kernels/cpu.h"\n'),
                 ("includes", "server/http/api/route.c", "#include <microhttpd.h>\n"),
                 ("includes", "server/http/listener.c", "#  include <uv.h>\n"),

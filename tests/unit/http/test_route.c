@@ -1,4 +1,4 @@
-#include "server/http/api/route.h"
+#include "server/http/api/server.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "server/base/limits.h"
-#include "server/models/repository/name.h"
+#include "server/models/repository/repository.h"
 #include "server/models/table.h"
 #include "tests/support/loaded.h"
 #include "tests/unit/scratch.h"
