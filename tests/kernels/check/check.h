@@ -108,6 +108,9 @@ void check_same(struct check *check, const struct check_pair *pair, size_t eleme
 void check_that(struct check *check, bool ok, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Returns what this CPU lacks of what a tier needs, for people, or NULL if it lacks nothing. */
+const char *check_lacks(const char *tier);
+
 /* ---- The families of kernels ------------------------------------------------------------- */
 
 void check_gemm(struct check *check);

@@ -9,7 +9,6 @@
 #include "kernels/conv/depthwise/depthwise.h"
 #include "kernels/conv/requantize.h"
 #include "tests/kernels/check/check.h"
-#include "tests/kernels/check/tiers.h"
 
 /* The numbers that may be drawn for an axis: [least, most]. */
 struct range {

@@ -7,7 +7,6 @@
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/element/float.h"
 #include "tests/kernels/check/check.h"
-#include "tests/kernels/check/tiers.h"
 
 /* What a code reads. The types of a lookup table are in the order of enum qk_type; other codes have
  * no types. */

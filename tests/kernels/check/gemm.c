@@ -4,7 +4,6 @@
 
 #include "kernels/gemm/igemm.h"
 #include "tests/kernels/check/check.h"
-#include "tests/kernels/check/tiers.h"
 
 enum { QUAD = QK_IGEMM_QUAD_BYTES, VECTOR = QK_IGEMM_VECTOR, NR = QK_IGEMM_NR, STEPS_MOST = 12 };
 

@@ -5,7 +5,6 @@
 #include "kernels/conv/requantize.h"
 #include "kernels/conv/sgemm/im2col_kernels.h"
 #include "tests/kernels/check/check.h"
-#include "tests/kernels/check/tiers.h"
 
 /* ---- im2col ------------------------------------------------------------------------------ */
 

@@ -5,7 +5,6 @@
 #include "kernels/element/float.h"
 #include "kernels/quantize/quantizer.h"
 #include "tests/kernels/check/check.h"
-#include "tests/kernels/check/tiers.h"
 
 struct subject {
     const struct qk_quantize_kernels *kernels;

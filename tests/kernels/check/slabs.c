@@ -5,7 +5,6 @@
 #include "kernels/conv/requantize.h"
 #include "kernels/gemm/igemm.h"
 #include "tests/kernels/check/check.h"
-#include "tests/kernels/check/tiers.h"
 
 enum { QUAD = QK_IGEMM_QUAD_BYTES, NR = QK_IGEMM_NR, VECTOR = QK_IGEMM_VECTOR, ROWS_MOST = 32 };
 

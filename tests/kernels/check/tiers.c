@@ -1,4 +1,4 @@
-#include "tests/kernels/check/tiers.h"
+#include "tests/kernels/check/check.h"
 
 #include <stdint.h>
 #include <stdlib.h>
