@@ -19,17 +19,15 @@
  * of rows of quads of its own. If a unit is a single row or has parts of rows, they may share
  * longer rows of quads instead.
  *
- * With a stride, few taps could share a quad. Small planes with a stride are therefore laid out as
- * padded rows, which are rows of x with their padding, and each product permutes the bytes that it
- * loads into quads. The smallest planes, of which a vector holds a whole one, are not laid out at
- * all: each product permutes the plane.
+ * The smallest planes, of which a vector holds a whole one, are not laid out at all: each product
+ * permutes the plane.
  *
  * The same bytes of x make the same quads in all channels of a unit, and in all rows of quads of a
  * stride phase. This is worked out once, as a permutation that turns one load of x into 16 quads.
  *
  * All of this is for vectors of 16 lanes. With vectors of 8 lanes
  * (kernels/conv/depthwise/kernel_8.h) a load has 16 bytes and makes 4 quads. Rows of quads then
- * have no gaps, planes with a stride are laid out as quads like all others, and a product takes two
+ * have no gaps, and a product takes two
  * taps if only words can be multiplied. */
 #ifndef KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
 #define KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
@@ -68,14 +66,10 @@ struct qk_depthwise_layout {
     size_t quad_rows;            /* rows of quads of a stride phase */
     size_t width;                /* quads of a row of quads */
     size_t pitch;                /* quads from one row to the next; a divisor of 64, or `width` */
-    /* True if a channel buffer has no quads, but rows of x with their padding, row_bytes apart. */
-    bool padded_rows;
-    size_t row_bytes;
-    size_t step; /* bytes in a channel buffer from one vector of lanes to the next */
     size_t buffer_bytes;
     size_t batch; /* how many channels have buffers at the same time */
     /* Entry 4 i + t is the distance from the element that tap 0 of quad 0 reads to the element that
-     * tap t of quad i reads: in x or, with padded_rows, in the padded rows. */
+     * tap t of quad i reads. */
     uint8_t order[QK_DEPTHWISE_BYTES];
 };
 
@@ -171,8 +165,7 @@ static inline size_t qk_depthwise_quad_rows(const struct qk_depthwise_layout *la
 /* Returns the offset in a channel buffer, in bytes, at which the quads of some taps begin. These
  * taps have the given plane and row of the kernel, and are quad number `column` of the row_quads of
  * that row. */
-size_t qk_depthwise_quad(const struct qk_depthwise_layout *layout,
-                         const struct qk_conv_geometry *geometry, size_t plane, size_t row,
+size_t qk_depthwise_quad(const struct qk_depthwise_layout *layout, size_t plane, size_t row,
                          size_t column);
 
 /* Adds the load patterns of one vector of each row of quads, whose first quad is number `quad` of
@@ -222,7 +215,7 @@ void qk_depthwise_run_small(const struct qk_depthwise_job *job);
 size_t qk_depthwise_run_rows(const struct qk_depthwise_job *job);
 
 /* Prepares the channel buffers of the channels that qk_depthwise_run_rows has left. Sets them to
- * fill, finds the loads that make their quads or padded rows, and returns how many load patterns
+ * fill, finds the loads that make their quads, and returns how many load patterns
  * there are. */
 size_t qk_depthwise_prepare_buffers(const struct qk_depthwise_job *job);
 

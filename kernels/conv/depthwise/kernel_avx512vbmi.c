@@ -19,11 +19,9 @@ enum { VECTORS = 4, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
 struct lanes {
     const uint32_t *offsets;
     size_t quads;
-    size_t step;
-    __m512i quad_order; /* for padded_rows: the permutation that turns a load into quads */
-    size_t count;       /* how many lanes */
-    size_t quad_rows;   /* for partial_rows: how many rows of lanes; they are quad_row_step bytes
-                           apart in a channel buffer, and y_step bytes apart in y */
+    size_t count;     /* how many lanes */
+    size_t quad_rows; /* for partial_rows: how many rows of lanes; they are quad_row_step bytes
+                         apart in a channel buffer, and y_step bytes apart in y */
     size_t quad_row_step, y_step;
     size_t n_tile_bytes; /* bytes of y, which are positions, in an N tile of 64 lanes */
     size_t last_bytes;   /* bytes of y in the last N tile, if it is shorter; otherwise 0 */
@@ -45,7 +43,6 @@ struct form {
     bool three;        /* an output channel has three quads, as with the common 3x3 kernel */
     bool centred;      /* weights have a zero point */
     bool partial_rows; /* the lanes of each row are computed by themselves */
-    bool padded_rows;  /* the channel buffer has padded rows, which are permuted into quads */
 };
 
 static inline __m512i broadcast_quad(const uint8_t *quad)
@@ -55,23 +52,14 @@ static inline __m512i broadcast_quad(const uint8_t *quad)
     return _mm512_set1_epi32(word);
 }
 
-/* Returns how many bytes further on the next vector of lanes begins in a channel buffer. */
-static inline size_t lanes_step(const struct lanes *lanes, const struct form form)
-{
-    return form.padded_rows ? lanes->step : BYTES;
-}
-
 /* Adds the products of one quad of weights and the vectors of quads from `quads` on. */
 __attribute__((always_inline)) static inline void
-add_quad(const struct lanes *lanes, const uint8_t *quads, const uint8_t *quad, const size_t vectors,
-         const struct form form, __m512i sums[VECTORS])
+add_quad(const uint8_t *quads, const uint8_t *quad, const size_t vectors, __m512i sums[VECTORS])
 {
     const __m512i weights = broadcast_quad(quad);
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++) {
-        __m512i x = _mm512_loadu_si512(quads + v * lanes_step(lanes, form));
-        if (form.padded_rows)
-            x = _mm512_permutexvar_epi8(lanes->quad_order, x);
+        __m512i x = _mm512_loadu_si512(quads + v * BYTES);
         sums[v] = _mm512_dpbusd_epi32(sums[v], x, weights);
     }
 }
@@ -84,8 +72,7 @@ add_quads(const struct lanes *lanes, const uint8_t *buffer, const uint8_t *weigh
     if (form.three) {
 #pragma GCC unroll 3
         for (size_t c = 0; c < 3; c++)
-            add_quad(lanes, buffer + offset[c], weights + c * QK_DEPTHWISE_TAPS, vectors, form,
-                     sums);
+            add_quad(buffer + offset[c], weights + c * QK_DEPTHWISE_TAPS, vectors, sums);
         return;
     }
     /* Two vectors of sums instead of one, because a product has to wait for the product before it
@@ -96,11 +83,11 @@ add_quads(const struct lanes *lanes, const uint8_t *buffer, const uint8_t *weigh
         others[v] = _mm512_setzero_si512();
     const uint32_t *end = offset + lanes->quads;
     for (; end - offset >= 2; offset += 2, weights += 2 * QK_DEPTHWISE_TAPS) {
-        add_quad(lanes, buffer + offset[0], weights, vectors, form, sums);
-        add_quad(lanes, buffer + offset[1], weights + QK_DEPTHWISE_TAPS, vectors, form, others);
+        add_quad(buffer + offset[0], weights, vectors, sums);
+        add_quad(buffer + offset[1], weights + QK_DEPTHWISE_TAPS, vectors, others);
     }
     if (offset != end)
-        add_quad(lanes, buffer + *offset, weights, vectors, form, sums);
+        add_quad(buffer + *offset, weights, vectors, sums);
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
         sums[v] = _mm512_add_epi32(sums[v], others[v]);
@@ -112,7 +99,7 @@ __attribute__((always_inline)) static inline void
 run_n_tile(const struct lanes *lanes, const struct output *output, size_t first,
            const size_t vectors, const struct form form, uint8_t *y, uint64_t mask)
 {
-    const uint8_t *buffer = output->buffer + first / LANES * lanes_step(lanes, form);
+    const uint8_t *buffer = output->buffer + first / LANES * BYTES;
     __m512i sums[VECTORS];
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
@@ -175,8 +162,6 @@ static struct lanes find_lanes(const struct qk_depthwise_job *job)
     return (struct lanes){
         .offsets = job->offsets,
         .quads = job->quads,
-        .step = job->layout->step,
-        .quad_order = _mm512_loadu_si512(job->layout->order),
         .count = gaps ? job->rows * pitch : positions,
         .quad_rows = job->rows,
         .quad_row_step = pitch * QK_DEPTHWISE_TAPS,
@@ -256,27 +241,25 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
     }
 }
 
-__attribute__((always_inline)) static inline void
-run_buffers(const struct qk_depthwise_job *job, const bool partial_rows, const bool padded_rows)
+__attribute__((always_inline)) static inline void run_buffers(const struct qk_depthwise_job *job,
+                                                              const bool partial_rows)
 {
     if (job->any_zero_point)
-        run_form(job, (struct form){false, true, partial_rows, padded_rows});
+        run_form(job, (struct form){false, true, partial_rows});
     else if (job->quads == 3)
-        run_form(job, (struct form){true, false, partial_rows, padded_rows});
+        run_form(job, (struct form){true, false, partial_rows});
     else
-        run_form(job, (struct form){false, false, partial_rows, padded_rows});
+        run_form(job, (struct form){false, false, partial_rows});
 }
 
 static void run_quads(const struct qk_depthwise_job *job)
 {
     if (job->any_zero_point)
         make_ones(job);
-    if (job->layout->padded_rows)
-        run_buffers(job, false, true);
-    else if (job->layout->partial_rows)
-        run_buffers(job, true, false);
+    if (job->layout->partial_rows)
+        run_buffers(job, true);
     else
-        run_buffers(job, false, false);
+        run_buffers(job, false);
 }
 
 static void run_unit(const struct qk_depthwise_job *job)

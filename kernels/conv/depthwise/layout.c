@@ -129,56 +129,6 @@ static void fit_columns(struct qk_depthwise_layout *layout, const struct qk_conv
     layout->width = layout->pitch = layout->columns + (share ? more : 0);
 }
 
-static size_t next_power(size_t width)
-{
-    size_t power = 1;
-    while (power < width)
-        power *= 2;
-    return power;
-}
-
-/* Lays out padded rows, if some whole rows of quads together make a vector and one load of padded
- * rows has all bytes of that vector. Otherwise returns false. */
-static bool fit_padded_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
-                            const struct qk_conv_axis *column)
-{
-    const size_t width = (size_t)column->out, height = (size_t)row->out;
-    if (layout->load_bytes < QK_DEPTHWISE_BYTES || row->stride == 1 || layout->planes > 1 ||
-        width > QK_DEPTHWISE_LANES / 2 || height < 2 || row->in > BUFFER_QUADS)
-        return false;
-    const size_t pad = (size_t)column->pad, in = (size_t)column->in;
-    const size_t stride = (size_t)column->stride, dilation = (size_t)column->dilation;
-    const size_t seen = (width - 1) * stride + ((size_t)column->kernel - 1) * dilation + 1;
-    const size_t behind = seen > pad + in ? seen - pad - in : 0;
-    const size_t row_bytes = qk_size_max(seen - qk_size_min(pad, behind), in);
-    if (row_bytes > BUFFER_QUADS) /* bounds the products below: less than 2^48 * 2^13 */
-        return false;
-    const size_t pitch = next_power(width);
-    const size_t together = QK_DEPTHWISE_LANES / pitch; /* at least 2, because rows are short */
-    const size_t down = (size_t)row->stride * row_bytes;
-    const size_t last = (width - 1) * stride + (layout->taps - 1) * dilation;
-    if ((together - 1) * down + last >= QK_DEPTHWISE_BYTES)
-        return false;
-    const size_t bytes = (qk_divide_up(height, together) - 1) * together * down +
-                         ((size_t)row->kernel - 1) * (size_t)row->dilation * row_bytes +
-                         (layout->row_quads - 1) * layout->taps * dilation + QK_DEPTHWISE_BYTES;
-    if (bytes > BATCH_BYTES)
-        return false;
-    layout->padded_rows = true;
-    layout->row_bytes = row_bytes;
-    layout->rows = height;
-    layout->columns = layout->width = width;
-    layout->pitch = pitch;
-    layout->step = together * down;
-    layout->buffer_bytes = qk_divide_up(bytes, QK_DEPTHWISE_BYTES) * QK_DEPTHWISE_BYTES;
-    for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++) {
-        const size_t lane = i / QK_DEPTHWISE_TAPS;
-        layout->order[i] = (uint8_t)(lane / pitch * down + lane % pitch * stride +
-                                     i % QK_DEPTHWISE_TAPS * dilation);
-    }
-    return true;
-}
-
 /* Lays out quads of whole rows. If too few rows fit, tries parts of several rows. If neither fits,
  * lays out one row or a part of one. */
 static void fit_quads(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
@@ -189,7 +139,6 @@ static void fit_quads(struct qk_depthwise_layout *layout, const struct qk_conv_a
     if (!(few && fit_partial_rows(layout, row, column)) && !whole)
         fit_columns(layout, row, column);
     layout->quad_rows = layout->rows + layout->row.span;
-    layout->step = QK_DEPTHWISE_BYTES;
     /* The last vector may write fill behind the last quad. The room for it keeps this fill out of
      * the next channel buffer. */
     const size_t quads = qk_depthwise_quad_rows(layout) * layout->pitch + QK_DEPTHWISE_LANES - 1;
@@ -211,18 +160,13 @@ void qk_depthwise_lay_out(struct qk_depthwise_layout *layout,
         qk_depthwise_count_taps(column->kernel, column->stride, column->dilation, load_bytes);
     layout->row_quads = qk_divide_up((size_t)column->kernel, layout->taps);
     layout->planes = depth / (size_t)(row->kernel * column->kernel);
-    if (!fit_padded_rows(layout, row, column))
-        fit_quads(layout, row, column);
+    fit_quads(layout, row, column);
     layout->batch = qk_size_max(BATCH_BYTES / layout->buffer_bytes, 1);
 }
 
-size_t qk_depthwise_quad(const struct qk_depthwise_layout *layout,
-                         const struct qk_conv_geometry *geometry, size_t plane, size_t row,
+size_t qk_depthwise_quad(const struct qk_depthwise_layout *layout, size_t plane, size_t row,
                          size_t column)
 {
-    if (layout->padded_rows)
-        return row * (size_t)geometry->axis[QK_AXIS_ROW].dilation * layout->row_bytes +
-               column * layout->taps * (size_t)geometry->axis[QK_AXIS_COLUMN].dilation;
     const size_t array = layout->arrays > 1 ? column : 0;
     const size_t phase =
         (array * layout->planes + plane) * layout->row.phases + row % layout->row.phases;

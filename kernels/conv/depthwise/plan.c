@@ -238,7 +238,7 @@ static void fill_quads(const struct state *state, uint32_t *offsets,
         const size_t column = i % layout->row_quads;
         const size_t row = i / layout->row_quads % height;
         const size_t plane = i / layout->row_quads / height;
-        offsets[i] = (uint32_t)qk_depthwise_quad(layout, &state->geometry, plane, row, column);
+        offsets[i] = (uint32_t)qk_depthwise_quad(layout, plane, row, column);
 
         struct qk_depthwise_weight_order *group = weight_orders + i / QK_DEPTHWISE_LANES;
         const size_t lane = i % QK_DEPTHWISE_LANES;

@@ -114,57 +114,6 @@ static size_t add_vector(const struct qk_depthwise_job *job, size_t array, size_
     return 2;
 }
 
-static inline __m512i find_numbers(void)
-{
-    uint8_t numbers[BYTES];
-    for (size_t i = 0; i < BYTES; i++)
-        numbers[i] = (uint8_t)i;
-    return _mm512_loadu_si512(numbers);
-}
-
-/* Adds the load patterns that make padded rows, and returns how many were added. Each pattern makes
- * 64 bytes of a channel buffer, which have no more bytes of x than one load. */
-static size_t find_padded_rows(const struct qk_depthwise_job *job,
-                               struct qk_depthwise_load_pattern *patterns)
-{
-    const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
-    const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
-    const size_t pad = (size_t)column->pad, row_bytes = job->layout->row_bytes;
-    const size_t inside = qk_size_min((size_t)column->in, row_bytes - qk_size_min(pad, row_bytes));
-    const __m512i numbers = find_numbers();
-    size_t plane, count = 0;
-    size_t y = 0; /* row of x */
-    if (!qk_conv_find_plane(job->geometry, job->outer, 0, &plane))
-        return 0;
-    for (size_t to = 0; to < job->layout->buffer_bytes; to += BYTES) {
-        struct qk_depthwise_load_pattern pattern = {.to = to, .count = 1};
-        __m512i order = _mm512_setzero_si512();
-        for (; y < (size_t)row->in; y++) {
-            const size_t begin = (y + (size_t)row->pad) * row_bytes + pad;
-            const size_t from = qk_size_max(begin, to);
-            const size_t end = qk_size_min(begin + inside, to + BYTES);
-            if (begin >= to + BYTES)
-                break;
-            if (from < end) {
-                const uint64_t mask = UINT64_MAX >> (BYTES - (end - from)) << (from - to);
-                const size_t offset = plane + y * (size_t)column->in + from - begin;
-                if (pattern.mask == 0)
-                    pattern.offset = offset;
-                pattern.mask |= mask;
-                order = _mm512_mask_add_epi8(
-                    order, mask, numbers,
-                    _mm512_set1_epi8((char)(uint8_t)(offset - pattern.offset - (from - to))));
-            }
-            if (begin + inside > to + BYTES)
-                break;
-        }
-        _mm512_storeu_si512(pattern.order, order);
-        if (pattern.mask != 0)
-            patterns[count++] = pattern;
-    }
-    return count;
-}
-
 size_t qk_depthwise_prepare_buffers(const struct qk_depthwise_job *job)
 {
     const struct qk_depthwise_layout *layout = job->layout;
@@ -172,8 +121,7 @@ size_t qk_depthwise_prepare_buffers(const struct qk_depthwise_job *job)
     const size_t buffers = qk_size_min(layout->batch, job->channels);
     for (size_t at = 0; at < buffers * layout->buffer_bytes; at += BYTES)
         _mm512_store_si512(job->work.buffers + at, fill);
-    return layout->padded_rows ? find_padded_rows(job, job->work.patterns)
-                               : qk_depthwise_find_patterns(job, LANES, add_vector);
+    return qk_depthwise_find_patterns(job, LANES, add_vector);
 }
 
 /* ---- Quads ------------------------------------------------------------------------------- */
