@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 
 from quantd import (COMMAND, ONE_IO_THREAD, SLOW, Reader, Server, ServerTest, StartTest, Tensor,
-                    exchange, infer_path, json_request, parse_metrics, run_threads)
+                    exchange, infer_path, json_request, parse_metrics, raw_request, run_threads)
 
 MODEL = "onnx.DequantizeLinear"
 BODY = json.dumps(json_request([Tensor.of("x", "UINT8", [2], [1, 2]),
@@ -274,17 +274,16 @@ class Reload(TokenTest):
         self.reload(FILE, self.READ)
 
     def test_a_body_that_is_under_way(self):
-        client = self.server.client()
-        client.putrequest("POST", infer_path(MODEL))
-        client.putheader("Content-Length", str(len(BODY)))
-        client.putheader("Authorization", "Bearer " + TOKEN)
-        client.endheaders(BODY[:10])
-        # When another client has its answer, the server has read this head.
-        self.assertEqual(self.status(TOKEN), 200)
+        headers = dict(bearer(TOKEN), Expect="100-continue")
+        request = raw_request("POST", infer_path(MODEL), BODY, headers)
+        reader = Reader(self.server.connect())
+        reader.connection.sendall(request[:-len(BODY)])
+        self.assertEqual(reader.answer().status, 100)  # the server has checked the token
+        reader.connection.sendall(BODY[:10])
         self.reload(OTHER, self.READ)
-        client.send(BODY[10:])
-        self.assertEqual(client.getresponse().status, 200)
-        client.close()
+        reader.connection.sendall(BODY[10:])
+        self.assertEqual(reader.answer().status, 200)
+        reader.close()
         self.assertEqual(self.status(TOKEN), 401)
         self.reload(FILE, self.READ)
 
