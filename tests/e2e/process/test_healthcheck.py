@@ -12,7 +12,7 @@ import time
 import unittest
 from pathlib import Path
 
-from quantd import COMMAND, SLOW, Server, has_ipv6
+from quantd import COMMAND, ONE_IO_THREAD, SLOW, Server, has_ipv6
 
 IPV6 = has_ipv6()
 
@@ -104,7 +104,7 @@ class Healthcheck(unittest.TestCase):
     def test_a_server_that_drains(self):
         # An open connection keeps the server alive and gets a 503. A new connection is not
         # accepted.
-        server = Server()
+        server = Server(*ONE_IO_THREAD)
         address = "127.0.0.1:%d" % server.port
         self.assert_ready(check(address))
         with server.connect() as held:
