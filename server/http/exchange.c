@@ -51,7 +51,8 @@ static size_t decrypted_bytes(const struct qd_connection *connection)
  * answer has to go through libmicrohttpd. */
 static bool is_outgoing(struct qd_connection *connection)
 {
-    return connection->is_http_1_1 && !connection->is_head && qd_io_hooks_has(connection) &&
+    return connection->current.is_http_1_1 && !connection->current.is_head &&
+           qd_io_hooks_has(connection) &&
            qd_response_print(connection->request, &connection->io.outgoing);
 }
 
@@ -59,14 +60,14 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
 {
     struct qd_answer *answer = &connection->request->answer;
     const struct qd_exchange *exchange = qd_exchange_of(connection);
-    answer->close = answer->close || connection->closes_after_answer ||
-                    connection->library_read_end || connection->all->draining;
+    answer->close = answer->close || connection->current.closes_after_answer ||
+                    connection->io.library_read_end || connection->all->draining;
     answer->keep_alive = answer->close ? NULL : exchange->keep_alive;
     const bool is_ours = is_outgoing(connection);
     struct MHD_Response *response = exchange->stand_in;
     if (!is_ours)
-        response = qd_response_create(connection->request,
-                                      connection->is_http_1_1 && !connection->is_head);
+        response = qd_response_create(connection->request, connection->current.is_http_1_1 &&
+                                                               !connection->current.is_head);
     if (response == NULL)
         return MHD_NO; /* malloc failed, so the connection is closed */
     if (connection->state != QD_CONNECTION_ANSWER)
@@ -133,15 +134,15 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
     struct qd_connection *connection = connection_of(mhd);
     if (connection == NULL || connection->state == QD_CONNECTION_CLOSING)
         return MHD_NO;
-    const bool in_head = connection->first_byte_ns != 0;
+    const bool in_head = connection->current.first_byte_ns != 0;
     const bool in_body = connection->request != NULL;
-    if (in_head && !in_body && connection->target_bytes > QD_HEAD_BYTES_MAX)
+    if (in_head && !in_body && connection->current.target_bytes > QD_HEAD_BYTES_MAX)
         http_status = MHD_HTTP_URI_TOO_LONG;
     if (!qd_refuse_ensure_request(connection))
         return MHD_NO;
     if (http_status != MHD_HTTP_BAD_REQUEST || in_body || !explain_by_head(connection))
         qd_error_hook_explain(http_status, in_head, in_body, &connection->request->error);
-    if (connection->is_head || qd_error_hook_would_repeat(mhd, in_body))
+    if (connection->current.is_head || qd_error_hook_would_repeat(mhd, in_body))
         return qd_refuse_past_library(connection);
     return refuse(connection, QD_LAST_UNREADABLE);
 }
@@ -161,7 +162,7 @@ void *qd_exchange_on_request_line(void *context, const char *uri, struct MHD_Con
         query[1] = '\0';
     struct qd_connection *connection = connection_of(mhd);
     if (connection != NULL && connection->state != QD_CONNECTION_CLOSING) {
-        connection->target_bytes = target_bytes;
+        connection->current.target_bytes = target_bytes;
         qd_connection_advance(connection, QD_CONNECTION_HEAD);
     }
     return NULL;
@@ -200,8 +201,8 @@ static enum qd_status check_head_size(struct qd_connection *connection, const st
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection->http, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    return qd_head_check_size(head, info == NULL ? 0 : info->header_size, connection->target_bytes,
-                              &connection->request->error);
+    return qd_head_check_size(head, info == NULL ? 0 : info->header_size,
+                              connection->current.target_bytes, &connection->request->error);
 }
 
 static enum MHD_Result on_head(struct qd_connection *connection, const char *target,
@@ -213,13 +214,13 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     struct qd_request *request = connection->request;
     qd_connection_advance_at(connection, QD_CONNECTION_BODY,
                              is_all_here(connection) ? connection->since_ns : qd_clock_ns());
-    connection->is_head = strcmp(method, "HEAD") == 0;
+    connection->current.is_head = strcmp(method, "HEAD") == 0;
     struct qd_head head;
     qd_head_init(&head, method, target, version);
-    connection->is_http_1_1 = head.is_http_1_1;
+    connection->current.is_http_1_1 = head.is_http_1_1;
     MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND | MHD_COOKIE_KIND, collect_header,
                                 &head);
-    connection->closes_after_answer =
+    connection->current.closes_after_answer =
         qd_head_closes_connection(&head) || qd_refuse_is_over_quota(connection);
     exchange->handler.opened(exchange->handler.context, &head, request);
     if (check_head_size(connection, &head) != QD_OK)
@@ -249,14 +250,14 @@ static void suspend(struct qd_connection *connection)
 {
     MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT,
                               qd_exchange_of(connection)->silence_s + SUSPENDED_SILENCE_S);
-    connection->has_own_timeout = true;
+    connection->current.has_own_timeout = true;
     MHD_suspend_connection(connection->http);
 }
 
 /* Suspends the connection until on_room is called, while pages of its body are prefaulted. */
 static enum MHD_Result hold(struct qd_connection *connection)
 {
-    connection->held = true;
+    connection->current.is_held = true;
     suspend(connection);
     return MHD_YES;
 }
@@ -269,14 +270,14 @@ static enum MHD_Result on_body(struct qd_connection *connection, const char *byt
     struct qd_request *request = connection->request;
     const bool was_fine = request->error.status == QD_OK;
     *count -= qd_io_hooks_take_body(connection, bytes, *count);
-    connection->chunks += *count == 0;
+    connection->current.chunks += *count == 0;
     const bool too_many =
-        connection->chunks > QD_CHUNKS_FREE + request->body.count / QD_CHUNK_BYTES_LEAST;
+        connection->current.chunks > QD_CHUNKS_FREE + request->body.count / QD_CHUNK_BYTES_LEAST;
     if (too_many && was_fine) {
         qd_fail(
             &request->error, QD_TOO_LARGE,
             "the body: expected chunks of %u bytes or more on average, got %llu with %llu bytes",
-            QD_CHUNK_BYTES_LEAST, (unsigned long long)connection->chunks,
+            QD_CHUNK_BYTES_LEAST, (unsigned long long)connection->current.chunks,
             (unsigned long long)request->body.count);
     }
     if (request->error.status != QD_OK &&
@@ -351,9 +352,9 @@ void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **
         connection->request != NULL
             ? end_request(connection, sent || connection->final_answer == QD_LAST_DELIVERED)
             : qd_clock_ns();
-    if (connection->has_own_timeout)
+    if (connection->current.has_own_timeout)
         MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, exchange->silence_s);
-    connection->has_own_timeout = false;
+    connection->current.has_own_timeout = false;
     connection->done_count++;
     if (connection->state != QD_CONNECTION_CLOSING)
         qd_connection_advance_at(connection, sent ? QD_CONNECTION_IDLE : QD_CONNECTION_CLOSING,
@@ -390,7 +391,7 @@ struct qd_connection *qd_exchange_open(struct qd_exchange *exchange, struct MHD_
     if (connection == NULL)
         return NULL;
     if (is_https) {
-        connection->identity =
+        connection->tls.identity =
             qd_tls_begin(exchange->tls, qd_exchange_session_of(connection), connection);
     } else if (!qd_io_hooks_add(connection)) {
         qd_connection_close(connection);
@@ -407,11 +408,11 @@ void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *conne
     if (connection == NULL)
         return;
     if (connection->final_answer != QD_LAST_NONE || qd_connection_leaves_unread(connection)) {
-        qd_lingering_add(exchange->lingering, connection->fd,
+        qd_lingering_add(exchange->lingering, connection->socket.fd,
                          qd_clock_ns() + exchange->config->receive_timeout_ns);
     }
     qd_io_hooks_remove(connection);
-    qd_tls_end(connection->identity);
+    qd_tls_end(connection->tls.identity);
     qd_quota_give_back(exchange->quota, &connection->share);
     /* The request was refused before its first line was there, so on_completed was not called. */
     if (connection->request != NULL)

@@ -57,9 +57,9 @@ void qd_refuse_recycle_request(struct qd_exchange *exchange, struct qd_request *
 static void on_room(struct qd_request *request)
 {
     struct qd_connection *connection = request->connection;
-    if (!connection->held)
+    if (!connection->current.is_held)
         return;
-    connection->held = false;
+    connection->current.is_held = false;
     qd_exchange_of(connection)->pump_needed = true;
     MHD_resume_connection(connection->http);
 }
@@ -67,13 +67,13 @@ static void on_room(struct qd_request *request)
 bool qd_refuse_ensure_request(struct qd_connection *connection)
 {
     struct qd_exchange *exchange = qd_exchange_of(connection);
-    const uint64_t first_byte_ns = connection->first_byte_ns;
+    const uint64_t first_byte_ns = connection->current.first_byte_ns;
     if (connection->request != NULL)
         return true;
     struct qd_request *request =
         create_request(exchange, first_byte_ns != 0 ? first_byte_ns : qd_clock_ns());
     connection->request = request;
-    connection->is_head = qd_framing_is_head(&connection->framing, connection->done_count);
+    connection->current.is_head = qd_framing_is_head(&connection->framing, connection->done_count);
     if (request == NULL)
         return false;
     request->loop = exchange->loop;
@@ -94,7 +94,7 @@ bool qd_refuse_is_over_quota(const struct qd_connection *connection)
 static void end_our_side(struct qd_connection *connection)
 {
     if (qd_exchange_session_of(connection) == NULL) /* a TLS client would take it for an attack */
-        shutdown(connection->fd, SHUT_WR);
+        shutdown(connection->socket.fd, SHUT_WR);
     MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
 }
 
@@ -115,7 +115,7 @@ static void on_slow(struct qd_connection *connection)
     const bool in_head = connection->state == QD_CONNECTION_HEAD;
     if (connection->state == QD_CONNECTION_ANSWER || !qd_refuse_ensure_request(connection)) {
         const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
-        setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+        setsockopt(connection->socket.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
         if (connection->state == QD_CONNECTION_ANSWER)
             connection->request->error.reason = QD_REASON_SLOW_READER;
         qd_connection_cut(connection);
@@ -178,7 +178,7 @@ static void on_gone(struct qd_connection *connection)
 
 static void on_doubt(struct qd_connection *connection)
 {
-    if (connection->is_http_1_1) /* HTTP/1.0 has no interim answers */
+    if (connection->current.is_http_1_1) /* HTTP/1.0 has no interim answers */
         qd_direct_response_interim(connection, qd_exchange_session_of(connection));
 }
 

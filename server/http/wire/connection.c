@@ -139,9 +139,9 @@ static void set_watch(struct qd_connection *connection)
     const bool counts = connection->pace.measured && connection->pace.counts_room;
     struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET | (counts ? EPOLLOUT : 0u),
                                 .data.ptr = connection};
-    const int operation = connection->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    connection->watched =
-        epoll_ctl(connection->all->hangups, operation, connection->fd, &event) == 0;
+    const int operation = connection->socket.is_watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    connection->socket.is_watched =
+        epoll_ctl(connection->all->hangups, operation, connection->socket.fd, &event) == 0;
 }
 
 static void stop_measuring(struct qd_connection *connection)
@@ -159,8 +159,8 @@ struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, boo
     if (connection == NULL)
         return NULL;
     connection->all = all;
-    connection->fd = fd;
-    connection->is_unix = is_unix;
+    connection->socket.fd = fd;
+    connection->socket.is_unix = is_unix;
     connection->framing.body_bytes_max = all->config->max_body_bytes;
     connection->http = http;
     connection->accepted_ns = connection->since_ns = qd_clock_ns();
@@ -180,9 +180,9 @@ void qd_connection_hurry(struct qd_connection *connection)
 
 static int send_bytes(const struct qd_connection *connection)
 {
-    if (connection->wide)
+    if (connection->socket.is_wide)
         return QD_WIDE_SEND_BYTES;
-    return connection->is_unix ? QD_UNIX_SEND_BYTES : QD_TCP_SEND_BYTES;
+    return connection->socket.is_unix ? QD_UNIX_SEND_BYTES : QD_TCP_SEND_BYTES;
 }
 
 /* Returns the size that the kernel really uses: twice the size that we set. */
@@ -198,7 +198,8 @@ static struct qd_connection **find_place(struct qd_connections *all)
 {
     for (size_t i = 0; i < all->wide_max; i++) {
         const struct qd_connection *there = all->wide[i];
-        if (there == NULL || (!there->wide && qd_socket_unread(there->fd) <= buffer_bytes(there)))
+        if (there == NULL ||
+            (!there->socket.is_wide && qd_socket_unread(there->socket.fd) <= buffer_bytes(there)))
             return &all->wide[i];
     }
     return NULL;
@@ -214,7 +215,7 @@ static bool has_place(const struct qd_connection *connection)
 
 void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes)
 {
-    if (connection->wide || answer_bytes < QD_WIDE_ANSWER_BYTES)
+    if (connection->socket.is_wide || answer_bytes < QD_WIDE_ANSWER_BYTES)
         return;
     if (!has_place(connection)) {
         struct qd_connection **place = find_place(connection->all);
@@ -229,16 +230,16 @@ void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes)
  * wide buffer. */
 void qd_connection_make_room(struct qd_connection *connection)
 {
-    connection->wide = true;
-    qd_socket_set_send_bytes(connection->fd, send_bytes(connection));
+    connection->socket.is_wide = true;
+    qd_socket_set_send_bytes(connection->socket.fd, send_bytes(connection));
 }
 
 /* Makes the buffer narrow again. The connection keeps its place, because bytes that the client has
  * not read stay in the kernel. */
 static void narrow(struct qd_connection *connection)
 {
-    connection->wide = false;
-    qd_socket_set_send_bytes(connection->fd, send_bytes(connection));
+    connection->socket.is_wide = false;
+    qd_socket_set_send_bytes(connection->socket.fd, send_bytes(connection));
 }
 
 static void give_up_place(const struct qd_connection *connection)
@@ -254,8 +255,8 @@ void qd_connection_close(struct qd_connection *connection)
         return;
     give_up_place(connection);
     /* A duplicate of the descriptor would keep the entry on the epoll, with a dangling pointer. */
-    if (connection->watched)
-        epoll_ctl(connection->all->hangups, EPOLL_CTL_DEL, connection->fd, NULL);
+    if (connection->socket.is_watched)
+        epoll_ctl(connection->all->hangups, EPOLL_CTL_DEL, connection->socket.fd, NULL);
     unlink_it(&connection->wait);
     unlink_it(&connection->watch);
     atomic_fetch_sub(&connection->all->count, 1);
@@ -296,16 +297,17 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
     connection->pace.moved_bytes = 0;
     if (connection->pace.measured)
         stop_measuring(connection);
-    if (connection->wide)
+    if (connection->socket.is_wide)
         narrow(connection);
     if (to == QD_CONNECTION_HEAD)
-        connection->first_byte_ns = connection->since_ns;
+        connection->current.first_byte_ns = connection->since_ns;
     else if (to == QD_CONNECTION_BODY)
-        connection->chunks = connection->pace.waited_look = connection->io.continue_left = 0;
+        connection->current.chunks = connection->pace.waited_look = connection->io.continue_left =
+            0;
     else if (to == QD_CONNECTION_PROCESSING)
         forget_question(connection);
     else if (to == QD_CONNECTION_IDLE)
-        connection->first_byte_ns = 0;
+        connection->current.first_byte_ns = 0;
     if (!goes_on)
         start_to_wait(connection, connection->since_ns);
 }
@@ -317,7 +319,7 @@ static bool has_unread(const struct qd_connection *connection)
     const struct qd_connections *all = connection->all;
     int bytes = 0;
     return (all->decrypted_bytes != NULL && all->decrypted_bytes(connection) > 0) ||
-           (ioctl(connection->fd, FIONREAD, &bytes) == 0 && bytes > 0);
+           (ioctl(connection->socket.fd, FIONREAD, &bytes) == 0 && bytes > 0);
 }
 
 bool qd_connection_leaves_unread(const struct qd_connection *connection)
@@ -330,7 +332,7 @@ void qd_connection_cut(struct qd_connection *connection)
 {
     if (connection->state != QD_CONNECTION_CLOSING)
         qd_connection_advance(connection, QD_CONNECTION_CLOSING);
-    shutdown(connection->fd, SHUT_RDWR);
+    shutdown(connection->socket.fd, SHUT_RDWR);
     unlink_it(&connection->wait); /* one shutdown is enough */
     connection->deadline_ns = UINT64_MAX;
 }
@@ -341,8 +343,8 @@ void qd_connection_cut(struct qd_connection *connection)
  * of the client wait to be read, or the socket has room for ours. */
 static bool waits_for_us(const struct qd_connection *connection)
 {
-    struct pollfd socket = {.fd = connection->fd, .events = POLLOUT};
-    if (connection->held || connection->io.placed_bytes > 0)
+    struct pollfd socket = {.fd = connection->socket.fd, .events = POLLOUT};
+    if (connection->current.is_held || connection->io.placed_bytes > 0)
         return true;
     if (connection->state == QD_CONNECTION_BODY)
         return has_unread(connection);
@@ -360,10 +362,10 @@ static uint64_t moved(struct qd_connection *connection)
     uint64_t count;
     if (connection->state == QD_CONNECTION_BODY)
         return connection->request->body.count;
-    connection->pace.counts_room = !qd_socket_acknowledged(connection->fd, &count);
+    connection->pace.counts_room = !qd_socket_acknowledged(connection->socket.fd, &count);
     if (!connection->pace.counts_room)
         return count;
-    return UINT32_MAX + connection->pace.drained_bytes - qd_socket_unread(connection->fd);
+    return UINT32_MAX + connection->pace.drained_bytes - qd_socket_unread(connection->socket.fd);
 }
 
 /* Returns true if enough bytes moved in this window, or if the server is late. An answer's first
@@ -419,7 +421,7 @@ void qd_connections_look_for_stalled(struct qd_connections *all, bool rested)
     for (struct qd_link *link = links->ends.next; link != &links->ends; link = next) {
         struct qd_connection *connection = waiting(link);
         next = link->next;
-        if (connection->state != QD_CONNECTION_BODY || connection->held ||
+        if (connection->state != QD_CONNECTION_BODY || connection->current.is_held ||
             !waits_for_us(connection))
             continue;
         const bool waited = connection->pace.waited_look + 1 == all->look;
@@ -438,7 +440,7 @@ void qd_connections_look_for_lost(struct qd_connections *all)
     for (struct qd_link *link = links->ends.next; link != &links->ends; link = next) {
         struct qd_connection *connection = waiting(link);
         next = link->next;
-        if (connection->state == QD_CONNECTION_BODY && !connection->held &&
+        if (connection->state == QD_CONNECTION_BODY && !connection->current.is_held &&
             qd_request_has_lost_body(connection->request))
             all->on_lost(connection);
     }
@@ -475,7 +477,7 @@ static bool is_read_up(const struct qd_connection *connection)
 
 static bool is_doubtful(const struct qd_connection *connection, uint64_t now_ns)
 {
-    return !connection->is_unix && connection->peer == QD_PEER_ENDED &&
+    return !connection->socket.is_unix && connection->peer == QD_PEER_ENDED &&
            now_ns - connection->since_ns >= FRESH_NS && now_ns - connection->ended_ns >= FRESH_NS;
 }
 
@@ -506,7 +508,7 @@ static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
             break;
         default: /* the library may still have requests in its buffer */
             if (connection->peer == QD_PEER_GONE ||
-                (!connection->held && now_ns - connection->since_ns >= FRESH_NS &&
+                (!connection->current.is_held && now_ns - connection->since_ns >= FRESH_NS &&
                  is_read_up(connection)))
                 qd_connection_cut(connection);
         }
@@ -517,8 +519,8 @@ static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
 
 static bool is_silent(const struct qd_connection *connection, uint64_t now_ns)
 {
-    return connection->first_byte_ns == 0 && now_ns - connection->since_ns > DRAIN_GRACE_NS &&
-           !has_unread(connection);
+    return connection->current.first_byte_ns == 0 &&
+           now_ns - connection->since_ns > DRAIN_GRACE_NS && !has_unread(connection);
 }
 
 static void sweep_drained(struct qd_connections *all, uint64_t now_ns)
@@ -540,7 +542,7 @@ static void watch_first(struct qd_connections *all)
 {
     struct qd_connection *connection = watched(all->fresh.ends.next);
     unlink_it(&connection->watch);
-    if (!connection->watched)
+    if (!connection->socket.is_watched)
         set_watch(connection);
 }
 

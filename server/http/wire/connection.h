@@ -118,8 +118,9 @@ struct qd_connections {
 
 /* The state of the I/O hooks for one connection (io_hooks.h). */
 struct qd_connection_io {
-    size_t placed_bytes; /* bytes of the body that are in their place but not taken yet */
-    size_t untold_bytes; /* how many of these, at their end, the library does not know of yet */
+    bool library_read_end; /* the library has read the end of the client's bytes, and will close */
+    size_t placed_bytes;   /* bytes of the body that are in their place but not taken yet */
+    size_t untold_bytes;   /* how many of these, at their end, the library does not know of yet */
     /* How many bytes, at the end of a "100 Continue", the socket has not taken. Over TLS, any
      * number but 0 means that GnuTLS keeps a record with them. interim_left counts the bytes of our
      * own interim answer, which are sent before all other bytes. continue_left counts those of the
@@ -141,41 +142,60 @@ struct qd_connection_pace {
     bool counts_room; /* measured by the room in the socket's buffer: mostly for Unix sockets */
 };
 
+/* The socket, and what was set on it. */
+struct qd_connection_socket {
+    int fd;
+    bool is_unix;
+    bool is_wide;    /* its send buffer is large, for this answer */
+    bool is_watched; /* is on the epoll */
+};
+
+/* The TLS session (tls.h, handshake.c). Without TLS, both are 0. */
+struct qd_connection_tls {
+    bool handshake_done;
+    struct qd_tls_identity *identity; /* the identity that the session holds; NULL: none */
+};
+
+/* The current request, from its first line on: what the listener has to know of it that struct
+ * qd_request does not tell. Between two requests only first_byte_ns means anything. */
+struct qd_connection_current {
+    uint64_t first_byte_ns; /* when its first line had arrived; 0: between requests */
+    size_t target_bytes;    /* the length of the target in its first line */
+    uint64_t chunks;        /* in how many pieces the library passed on its body */
+    bool is_head;           /* it is a HEAD */
+    bool is_http_1_1;
+    bool closes_after_answer; /* the client wants that, or the connection is over quota */
+    /* The connection is suspended until pages of the body are prefaulted. This is not a state of
+     * its own, because the connection may be cut meanwhile: it is then held in CLOSING, and has to
+     * be resumed so that the library closes it. */
+    bool is_held;
+    bool has_own_timeout; /* the library's timeout for this connection differs from the daemon's */
+};
+
 struct qd_connection {
     struct qd_connections *all;
+    struct MHD_Connection *http; /* only for files that include the library's header */
+    struct qd_quota_share share;
+    struct qd_connection_socket socket;
+    struct qd_connection_tls tls;
+
     enum qd_connection_state state;
-    struct qd_link wait;        /* in one of all->waits */
-    struct qd_link watch;       /* in all->fresh, in all->ended, or in neither */
-    struct qd_request *request; /* NULL between requests */
     uint64_t accepted_ns;
-    uint64_t first_byte_ns; /* when the request's first line had arrived; 0: between requests */
-    uint64_t since_ns;      /* when the connection entered its state */
-    uint64_t deadline_ns;   /* UINT64_MAX: none */
-    uint64_t ended_ns;
-    uint64_t chunks; /* in how many pieces the library passed on the body */
+    uint64_t since_ns;    /* when the connection entered its state */
+    uint64_t deadline_ns; /* UINT64_MAX: none */
+    struct qd_link wait;  /* in one of all->waits */
+    struct qd_link watch; /* in all->fresh, in all->ended, or in neither */
+
+    enum qd_peer peer;
+    uint64_t ended_ns; /* when the client's end was noticed; not set while the peer SENDS */
+    enum qd_last_answer final_answer;
+
+    struct qd_framing framing;  /* of all bytes that have arrived */
+    uint64_t done_count;        /* how many requests have been answered */
+    struct qd_request *request; /* NULL between requests */
+    struct qd_connection_current current;
     struct qd_connection_io io;
     struct qd_connection_pace pace;
-    struct qd_framing framing; /* of all bytes that have arrived */
-    uint64_t done_count;       /* how many requests have been answered */
-    size_t target_bytes;       /* the length of the target in the request's first line */
-    int fd;
-    enum qd_peer peer;
-    enum qd_last_answer final_answer;
-    bool is_unix;
-    bool handshake_done; /* TLS: the handshake is done */
-    bool wide;           /* its send buffer is large, for this answer */
-    bool watched;        /* is on the epoll */
-    bool is_head;        /* the request is a HEAD */
-    bool held;           /* in BODY: suspended until pages of the body are prefaulted */
-    bool is_http_1_1;
-    bool library_read_end; /* the library has read the end of the client's bytes, and will close */
-    bool closes_after_answer; /* the client wants the connection to end after this request's answer,
-                     or it is over quota */
-    bool has_own_timeout;     /* until the request ends, the library's timeout for this connection
-                                 differs from the daemon's */
-    struct qd_quota_share share;
-    struct MHD_Connection *http;      /* only for files that include the library's header */
-    struct qd_tls_identity *identity; /* the identity that its TLS session holds; NULL: none */
 };
 
 /* Sets up an empty set of connections. Returns false if the epoll cannot be created, because

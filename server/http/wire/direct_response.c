@@ -18,7 +18,7 @@ void qd_direct_response_interim(struct qd_connection *connection, void *session)
         return; /* if the session is over, the next send fails, too */
     }
     const ssize_t sent =
-        send(connection->fd, QD_INTERIM, QD_INTERIM_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT);
+        send(connection->socket.fd, QD_INTERIM, QD_INTERIM_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT);
     /* If the socket took nothing, earlier bytes are still on their way, and a closed socket answers
      * those with a reset, too. */
     if (sent > 0)
@@ -45,7 +45,8 @@ bool qd_direct_response(struct qd_connection *connection, void *session, const c
         return false;
     size_t bytes = (size_t)(end - head);
     parts[0] = (struct iovec){head, bytes};
-    for (size_t i = 0; i < answer->part_count && i < PARTS_MAX && !connection->is_head; i++) {
+    for (size_t i = 0; i < answer->part_count && i < PARTS_MAX && !connection->current.is_head;
+         i++) {
         parts[count++] =
             (struct iovec){(void *)(size_t)answer->parts[i].bytes, answer->parts[i].count};
         bytes += answer->parts[i].count;
@@ -55,5 +56,5 @@ bool qd_direct_response(struct qd_connection *connection, void *session, const c
     if (session != NULL)
         return send_over_tls(session, parts, count);
     const struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
-    return sendmsg(connection->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
+    return sendmsg(connection->socket.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
 }

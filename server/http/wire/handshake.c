@@ -60,11 +60,11 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_recv(gnutls_session
     struct qd_connection *connection = gnutls_db_get_ptr(session);
     if (connection == NULL)
         return GNUTLS_E_PULL_ERROR; /* malloc failed when the connection was opened */
-    if (!connection->handshake_done) {
+    if (!connection->tls.handshake_done) {
         int result = real_handshake(session);
         if (result < 0)
             return result;
-        connection->handshake_done = true;
+        connection->tls.handshake_done = true;
         acknowledge(session);
     }
     ssize_t result = qd_io_hooks_read(connection, read_session, session, bytes, count);

@@ -17,7 +17,7 @@ static _Thread_local size_t hooked_count;
 
 bool qd_io_hooks_add(struct qd_connection *connection)
 {
-    const size_t index = (size_t)connection->fd;
+    const size_t index = (size_t)connection->socket.fd;
     if (index >= hooked_count) {
         const size_t count = index * 2 + 64;
         struct qd_connection **more = realloc(hooked, count * sizeof(struct qd_connection *));
@@ -33,13 +33,14 @@ bool qd_io_hooks_add(struct qd_connection *connection)
 
 void qd_io_hooks_remove(const struct qd_connection *connection)
 {
-    if ((size_t)connection->fd < hooked_count)
-        hooked[connection->fd] = NULL;
+    if ((size_t)connection->socket.fd < hooked_count)
+        hooked[connection->socket.fd] = NULL;
 }
 
 bool qd_io_hooks_has(const struct qd_connection *connection)
 {
-    return (size_t)connection->fd < hooked_count && hooked[connection->fd] == connection;
+    return (size_t)connection->socket.fd < hooked_count &&
+           hooked[connection->socket.fd] == connection;
 }
 
 void qd_io_hooks_deinit(void)
@@ -70,7 +71,7 @@ static char *find_place(const struct qd_connection *connection, size_t *room)
 {
     const struct qd_framing *framing = &connection->framing;
     struct qd_request *request = connection->request;
-    if (connection->state != QD_CONNECTION_BODY || connection->handshake_done ||
+    if (connection->state != QD_CONNECTION_BODY || connection->tls.handshake_done ||
         !qd_framing_is_in_body(framing) || framing->done_count != connection->done_count)
         return NULL;
     const uint64_t ours = request->body.count + connection->io.placed_bytes;
@@ -128,7 +129,8 @@ ssize_t qd_io_hooks_read(struct qd_connection *connection,
         char *place = find_place(connection, &room);
         char *to = place != NULL ? place : (char *)bytes + kept;
         const ssize_t result = read(source, to, room);
-        connection->library_read_end = connection->library_read_end || (result == 0 && kept == 0);
+        connection->io.library_read_end =
+            connection->io.library_read_end || (result == 0 && kept == 0);
         if (result <= 0)
             return kept > 0 ? (ssize_t)kept : result;
         const size_t left = qd_framing_read(framing, to, (size_t)result, &begun);
@@ -199,7 +201,7 @@ static struct qd_connection *hooked_at(int fd)
 
 static ssize_t read_socket(void *connection, void *bytes, size_t count)
 {
-    return real_recv(((struct qd_connection *)connection)->fd, bytes, count, 0);
+    return real_recv(((struct qd_connection *)connection)->socket.fd, bytes, count, 0);
 }
 
 /* All calls of recv in the process come here, not only the library's. */
@@ -223,8 +225,8 @@ static bool send_interim(struct qd_connection *connection)
     const size_t left = connection->io.interim_left;
     if (left == 0)
         return true;
-    const ssize_t sent = real_send(connection->fd, &QD_INTERIM[QD_INTERIM_BYTES - left], left,
-                                   MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE);
+    const ssize_t sent = real_send(connection->socket.fd, &QD_INTERIM[QD_INTERIM_BYTES - left],
+                                   left, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE);
     if (sent < 0)
         return false;
     connection->io.interim_left = (uint8_t)(left - (size_t)sent);
@@ -236,7 +238,7 @@ static bool send_interim(struct qd_connection *connection)
 static ssize_t send_for_library(struct qd_connection *connection, const void *bytes, size_t count,
                                 int flags)
 {
-    const ssize_t sent = real_send(connection->fd, bytes, count, flags);
+    const ssize_t sent = real_send(connection->socket.fd, bytes, count, flags);
     if (connection->state == QD_CONNECTION_BODY && sent >= 0 && count <= QD_INTERIM_BYTES)
         connection->io.continue_left = (uint8_t)(count - (size_t)sent);
     return sent;

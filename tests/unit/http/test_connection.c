@@ -59,7 +59,7 @@ static void desk_init(struct desk *desk)
 
 static void desk_deinit(struct desk *desk)
 {
-    int fd = desk->connection->fd;
+    int fd = desk->connection->socket.fd;
     close(desk->client);
     qd_connection_close(desk->connection);
     close(fd);
@@ -196,7 +196,7 @@ Test(connection, a_body_keeps_its_pace)
     let_time_pass(&desk);
     cr_assert_not(is_cut(&desk), "it is we who have not read");
     char byte;
-    cr_assert_eq(read(desk.connection->fd, &byte, 1), 1);
+    cr_assert_eq(read(desk.connection->socket.fd, &byte, 1), 1);
     let_time_pass(&desk);
     cr_assert(is_cut(&desk));
     cr_assert_eq(slow_count, 1);
@@ -240,12 +240,12 @@ Test(connection, a_body_that_is_held_is_not_late)
     desk_init(&desk);
     make_old(&desk);
     advance_to(&desk, QD_CONNECTION_BODY);
-    desk.connection->held = true;
+    desk.connection->current.is_held = true;
     expect_patience(&desk);
     qd_connections_look_for_stalled(&desk.all, true);
     qd_connections_look_for_stalled(&desk.all, false);
     cr_assert_eq(slow_count, 0);
-    desk.connection->held = false;
+    desk.connection->current.is_held = false;
     cr_assert(is_cut(&desk));
     desk_deinit(&desk);
 }
@@ -297,7 +297,7 @@ Test(connection, an_answer_is_taken_at_its_pace)
     static char bytes[1 << 20];
     desk_init(&desk);
     advance_to(&desk, QD_CONNECTION_ANSWER);
-    fill(desk.connection->fd);
+    fill(desk.connection->socket.fd);
     for (int i = 0; i < 5; i++) { /* the first window starts the counting */
         let_time_pass(&desk);
         qd_connections_on_hangups(&desk.all);
@@ -306,7 +306,7 @@ Test(connection, an_answer_is_taken_at_its_pace)
         while (recv(desk.client, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
             ;
         qd_connections_on_hangups(&desk.all);
-        fill(desk.connection->fd);
+        fill(desk.connection->socket.fd);
     }
     let_time_pass(&desk);
     qd_connections_sweep(&desk.all);
@@ -325,7 +325,7 @@ Test(connection, an_answer_moves_while_its_buffer_is_full)
     static char bytes[64 << 10];
     desk_init(&desk);
     advance_to(&desk, QD_CONNECTION_ANSWER);
-    fill(desk.connection->fd);
+    fill(desk.connection->socket.fd);
     let_time_pass(&desk);
     qd_connections_on_hangups(&desk.all);
     qd_connections_sweep(&desk.all);
@@ -342,7 +342,7 @@ static int send_buffer_bytes(const struct desk *desk)
 {
     int bytes = 0;
     socklen_t size = sizeof(bytes);
-    getsockopt(desk->connection->fd, SOL_SOCKET, SO_SNDBUF, &bytes, &size);
+    getsockopt(desk->connection->socket.fd, SOL_SOCKET, SO_SNDBUF, &bytes, &size);
     return bytes;
 }
 
@@ -352,11 +352,11 @@ static void check_wide_until_it_ends(bool is_unix)
     desk_init(&desk);
     if (!is_unix) {
         const int fd = socket(AF_INET, SOCK_STREAM, 0);
-        cr_assert_eq(dup2(fd, desk.connection->fd), desk.connection->fd);
+        cr_assert_eq(dup2(fd, desk.connection->socket.fd), desk.connection->socket.fd);
         close(fd);
-        desk.connection->is_unix = false;
+        desk.connection->socket.is_unix = false;
     }
-    cr_assert_eq(qd_socket_bound_send(desk.connection->fd), is_unix);
+    cr_assert_eq(qd_socket_bound_send(desk.connection->socket.fd), is_unix);
     const int narrow = send_buffer_bytes(&desk);
     advance_to(&desk, QD_CONNECTION_ANSWER);
     qd_connection_widen(desk.connection, QD_WIDE_ANSWER_BYTES - 1);
@@ -389,16 +389,16 @@ Test(connection, so_many_buffers_are_wide)
         others[i] = qd_connection_open(&desk.all, ends[i][0], true, NULL);
         qd_connection_advance(others[i], QD_CONNECTION_ANSWER);
         qd_connection_widen(others[i], QD_WIDE_ANSWER_BYTES);
-        cr_assert_eq(others[i]->wide, i < QD_WIDE_COUNT_MAX, "%zu", i);
+        cr_assert_eq(others[i]->socket.is_wide, i < QD_WIDE_COUNT_MAX, "%zu", i);
         fill(ends[i][0]);
     }
     qd_connection_advance(others[3], QD_CONNECTION_IDLE);
     qd_connection_widen(others[COUNT - 1], QD_WIDE_ANSWER_BYTES);
-    cr_assert_not(others[COUNT - 1]->wide, "that client has much to read");
+    cr_assert_not(others[COUNT - 1]->socket.is_wide, "that client has much to read");
     while (recv(ends[3][1], bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
         ;
     qd_connection_widen(others[COUNT - 1], QD_WIDE_ANSWER_BYTES);
-    cr_assert(others[COUNT - 1]->wide);
+    cr_assert(others[COUNT - 1]->socket.is_wide);
     for (size_t i = 0; i < COUNT; i++) {
         qd_connection_close(others[i]);
         close(ends[i][0]);
@@ -421,7 +421,7 @@ Test(connection, io_threads_share_the_wide_buffers)
         others[i] = qd_connection_open(&desk.all, ends[i][0], true, NULL);
         qd_connection_advance(others[i], QD_CONNECTION_ANSWER);
         qd_connection_widen(others[i], QD_WIDE_ANSWER_BYTES);
-        cr_assert_eq(others[i]->wide, i < COUNT - 1, "%zu", i);
+        cr_assert_eq(others[i]->socket.is_wide, i < COUNT - 1, "%zu", i);
         fill(ends[i][0]);
     }
     for (size_t i = 0; i < COUNT; i++) {
@@ -456,7 +456,7 @@ Test(connection, who_leaves_in_the_middle_is_noticed)
     shutdown(desk.client, SHUT_WR);
     cr_assert_not(is_cut(&desk), "a byte is still to be read");
     char byte;
-    cr_assert_eq(read(desk.connection->fd, &byte, 1), 1);
+    cr_assert_eq(read(desk.connection->socket.fd, &byte, 1), 1);
     cr_assert(is_cut(&desk));
     desk_deinit(&desk);
 }
@@ -509,7 +509,7 @@ Test(connection, a_body_is_read_up_although_its_client_has_shut_its_side)
     let_time_pass(&desk);
     cr_assert_not(is_cut(&desk), "it is we who have not read");
     char byte;
-    cr_assert_eq(read(desk.connection->fd, &byte, 1), 1);
+    cr_assert_eq(read(desk.connection->socket.fd, &byte, 1), 1);
     let_time_pass(&desk);
     cr_assert(is_cut(&desk));
     desk_deinit(&desk);
@@ -521,7 +521,7 @@ Test(connection, the_idle_cost_nothing)
     desk_init(&desk);
     advance_to(&desk, QD_CONNECTION_IDLE);
     make_old(&desk);
-    cr_assert(desk.connection->watched);
+    cr_assert(desk.connection->socket.is_watched);
     cr_assert_eq(qd_connections_next_ns(&desk.all), desk.connection->deadline_ns);
     cr_assert_gt(desk.connection->deadline_ns, qd_clock_ns() + (FAR_S - 60) * QD_NS_PER_S);
     desk_deinit(&desk);
@@ -537,7 +537,7 @@ Test(connection, draining_ends_the_silent)
     cr_assert_eq(write(desk.client, "G", 1), 1);
     cr_assert_not(is_cut(&desk), "there it is");
     char byte;
-    cr_assert_eq(read(desk.connection->fd, &byte, 1), 1);
+    cr_assert_eq(read(desk.connection->socket.fd, &byte, 1), 1);
     advance_to(&desk, QD_CONNECTION_HEAD);
     cr_assert_not(is_cut(&desk));
     qd_connection_advance(desk.connection, QD_CONNECTION_ANSWER);

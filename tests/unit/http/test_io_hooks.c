@@ -84,7 +84,7 @@ static struct desk *desk_create(size_t memory_bytes)
 static void desk_destroy(struct desk *desk)
 {
     qd_request_destroy(desk->connection->request);
-    close(desk->connection->fd);
+    close(desk->connection->socket.fd);
     qd_connection_close(desk->connection);
     qd_connections_deinit(&desk->all);
     cr_assert_eq(qd_memory_used(desk->memory), 0);
@@ -278,7 +278,7 @@ Test(io_hooks, what_the_library_has_read_comes_first)
 Test(io_hooks, bodies_over_tls_go_the_librarys_way)
 {
     struct desk *desk = desk_in_body(16 * MIB, 100 * KIB);
-    desk->connection->handshake_done = true;
+    desk->connection->tls.handshake_done = true;
     run(desk);
     cr_assert_eq(desk->direct_bytes, 0);
     desk_destroy(desk);
@@ -413,7 +413,7 @@ Test(io_hooks, a_short_answer_goes_in_the_librarys_stead)
     struct qd_connection *connection = desk->connection;
     int ends[2];
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    cr_assert_eq(dup2(ends[0], connection->fd), connection->fd);
+    cr_assert_eq(dup2(ends[0], connection->socket.fd), connection->socket.fd);
     cr_assert(!qd_io_hooks_has(connection));
     cr_assert(qd_io_hooks_add(connection));
     cr_assert(qd_io_hooks_has(connection));
@@ -426,7 +426,7 @@ Test(io_hooks, a_short_answer_goes_in_the_librarys_stead)
         answer[i] = value(1, i);
     connection->io.outgoing = (struct qd_part){answer, ANSWER_BYTES};
     ssize_t sent;
-    while ((sent = send(connection->fd, head, head_bytes, MSG_DONTWAIT)) < 0) {
+    while ((sent = send(connection->socket.fd, head, head_bytes, MSG_DONTWAIT)) < 0) {
         cr_assert_eq(errno, EAGAIN);
         full_count++;
         take_all(ends[1], taken, &count);
@@ -437,7 +437,7 @@ Test(io_hooks, a_short_answer_goes_in_the_librarys_stead)
     cr_assert_eq(count, ANSWER_BYTES);
     cr_assert_eq(memcmp(taken, answer, count), 0);
 
-    cr_assert_eq(send(connection->fd, head, head_bytes, MSG_DONTWAIT), (ssize_t)head_bytes);
+    cr_assert_eq(send(connection->socket.fd, head, head_bytes, MSG_DONTWAIT), (ssize_t)head_bytes);
     take_all(ends[1], taken, &count);
     cr_assert_eq(count, ANSWER_BYTES + head_bytes);
     cr_assert_eq(memcmp(taken + ANSWER_BYTES, head, head_bytes), 0);
