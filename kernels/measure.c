@@ -119,11 +119,11 @@ static double measure_product(const struct qk_igemm *igemm)
                  .positions = igemm->nr,
                  .sums = (int32_t *)(void *)(memory + quads_bytes + weights_bytes)},
     };
-    if (igemm->begin)
-        igemm->begin(QK_IGEMM_STEP_SLABS);
+    if (igemm->set_up)
+        igemm->set_up(QK_IGEMM_STEP_SLABS);
     const double ns = best_ns(run_product, &product);
-    if (igemm->end)
-        igemm->end();
+    if (igemm->tear_down)
+        igemm->tear_down();
     free(memory);
     return 2.0 * (double)(igemm->mr * igemm->nr * STEPS * QK_IGEMM_STEP_SLABS * igemm->quad_k) / ns;
 }

@@ -112,10 +112,10 @@ struct qk_igemm {
     uint32_t (*mark_wide)(uint8_t *weights, size_t slabs, size_t rows, uint8_t *wide_weights);
     void (*multiply)(const struct qk_igemm_args *args);
     void (*dot)(const struct qk_igemm_args *args); /* NULL: the kernel has none */
-    /* A thread calls `begin` before its products and `end` after them. `step_slabs` is the number
-     * of slabs of the longest of all steps. NULL: nothing to do. */
-    void (*begin)(size_t step_slabs);
-    void (*end)(void);
+    /* A thread calls `set_up` before its products and `tear_down` after them. `step_slabs` is the
+     * number of slabs of the longest of all steps. NULL: nothing to do. */
+    void (*set_up)(size_t step_slabs);
+    void (*tear_down)(void);
 };
 
 /* Returns the offset in a step's weights, in bytes, of the weights by which a row multiplies a

@@ -22,7 +22,7 @@ struct config {
 };
 
 /* Configures the AMX tiles. The tiles of x and weights are as deep as the longest step. */
-static void begin(size_t step_slabs)
+static void set_up(size_t step_slabs)
 {
     struct config config = {.palette = 1};
     for (int i = 0; i < 8; i++) {
@@ -36,7 +36,7 @@ static void begin(size_t step_slabs)
     _tile_loadconfig(&config);
 }
 
-static void end(void)
+static void tear_down(void)
 {
     _tile_release();
 }
@@ -180,8 +180,8 @@ const struct qk_igemm qk_igemm_u8s8_32x32__amx = {
     .whole_steps = true,
     .multiply = multiply,
     .dot = dot,
-    .begin = begin,
-    .end = end,
+    .set_up = set_up,
+    .tear_down = tear_down,
 };
 
 #endif

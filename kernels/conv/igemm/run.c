@@ -275,8 +275,8 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
         .segments = (struct qk_tile_segment *)(void *)(bytes + at->segments),
         .remainder = bytes + at->remainder,
     };
-    if (igemm->begin)
-        igemm->begin(state->order.step_slabs);
+    if (igemm->set_up)
+        igemm->set_up(state->order.step_slabs);
     /* If the slabs of a unit hold all of K, they serve every part of the output channels. Units
      * that differ only in this part follow each other, so the units of one call share the slabs. */
     const bool whole = state->layout.k_part_chunks == state->layout.k_chunks;
@@ -285,6 +285,6 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
         next = qk_size_min(begin - begin % parts + parts, end);
         run_units(state, begin, next, &work);
     }
-    if (igemm->end)
-        igemm->end();
+    if (igemm->tear_down)
+        igemm->tear_down();
 }

@@ -22,14 +22,14 @@ struct job {
 
 static void begin_products(const struct job *job)
 {
-    if (job->igemm->begin)
-        job->igemm->begin(job->longest);
+    if (job->igemm->set_up)
+        job->igemm->set_up(job->longest);
 }
 
 static void end_products(const struct job *job)
 {
-    if (job->igemm->end)
-        job->igemm->end();
+    if (job->igemm->tear_down)
+        job->igemm->tear_down();
 }
 
 static void multiply_expected(void *context)
