@@ -169,8 +169,8 @@ static void chain_images(const struct qk_conv_igemm_plan *plan, struct candidate
     const size_t pitch = (layout->rows + layout->row.span - shared) * layout->pitch;
     const size_t images = plan->geometry.images;
     const size_t fit = qk_size_min(most, UNIT_QUADS_LEAST) / pitch;
-    const bool whole = candidate->row_bands * candidate->column_bands == 1 &&
-                       layout->k_part_chunks == layout->k_chunks;
+    const bool whole =
+        candidate->row_bands * candidate->column_bands == 1 && layout->part_sets == layout->sets;
     candidate->image_bands = whole && fit > 1 ? qk_divide_up(images, fit) : images;
     layout->images = qk_divide_up(images, candidate->image_bands);
     layout->image_pitch = layout->images > 1 ? pitch : SIZE_MAX;
@@ -243,7 +243,7 @@ static void count_cycles(const struct qk_conv_igemm_plan *plan, struct candidate
         (double)(igemm->by_position ? qk_divide_up(plan->rows, igemm->lanes) * igemm->lanes
                                     : plan->rows);
     const double products = count_products(&plan->order, igemm);
-    const double slabs = (double)layout->k_chunks * (double)layout->k_chunk_slabs;
+    const double slabs = (double)layout->sets * (double)layout->set_slabs;
     candidate->cycles = bands * (vectors * rows * products * plan->conv->costs->product_cycles +
                                  (double)remainder * rows * dot_cycles(&plan->order) +
                                  ceil((double)padded / 64) * rows * 16 +
@@ -272,19 +272,19 @@ static struct candidate candidate_for(const struct qk_conv_igemm_plan *plan, enu
     layout->column = qk_stride_phases_of(column, order->column_taps, mode == SHARED);
     layout->overlap = count_overlap(column, &layout->column);
     layout->fine = mode == SINGLE;
-    layout->k_chunk_slabs =
+    layout->set_slabs =
         order->step_slabs * (layout->fine ? 1 : layout->row.phases * layout->column.phases);
-    layout->k_chunk_steps = layout->fine ? 1 : order->row_taps * order->column_taps;
-    layout->k_chunks = order->steps / layout->k_chunk_steps;
-    layout->k_part_chunks = layout->k_chunks;
-    const size_t all_slabs = layout->k_chunks * layout->k_chunk_slabs;
+    layout->set_steps = layout->fine ? 1 : order->row_taps * order->column_taps;
+    layout->sets = order->steps / layout->set_steps;
+    layout->part_sets = layout->sets;
+    const size_t all_slabs = layout->sets * layout->set_slabs;
     const size_t unit_quads = plan->conv->tuning->quads_bytes / QK_IGEMM_QUAD_BYTES;
     const size_t quads = qk_size_min(unit_quads / all_slabs, UNIT_QUADS);
     if (all_slabs > plan->conv->tuning->slabs_most || !fit_unit(plan, &candidate, quads)) {
-        if (layout->k_chunk_slabs > unit_quads / K_PART_QUADS ||
+        if (layout->set_slabs > unit_quads / K_PART_QUADS ||
             !fit_unit(plan, &candidate, K_PART_QUADS))
             return candidate;
-        layout->k_part_chunks = unit_quads / K_PART_QUADS / layout->k_chunk_slabs;
+        layout->part_sets = unit_quads / K_PART_QUADS / layout->set_slabs;
     }
     cut_bands(plan, &candidate, 1);
     chain_images(plan, &candidate, quads);
@@ -329,7 +329,7 @@ static void cut_units(const struct qk_conv_igemm_plan *plan, struct candidate *c
     if (candidate->layout.images == 1)
         cut_bands(plan, candidate, wanted);
     set_slab_bytes(&candidate->layout);
-    if (candidate->layout.k_part_chunks < candidate->layout.k_chunks) {
+    if (candidate->layout.part_sets < candidate->layout.sets) {
         const struct qk_igemm *igemm = plan->conv->backend->igemm;
         const size_t n_tiles = qk_conv_n_tiles_most(igemm, slab_quads(&candidate->layout));
         const size_t tile = qk_igemm_tile_sums(igemm) * sizeof(int32_t);
@@ -359,13 +359,13 @@ static struct qk_conv_igemm_workspace lay_out(const struct qk_conv_igemm_plan *p
     const struct qk_igemm *igemm = plan->conv->backend->igemm;
     const size_t tile = qk_igemm_tile_sums(igemm) * sizeof(int32_t);
     const size_t n_tiles = qk_conv_n_tiles_most(igemm, slab_quads(layout));
-    const bool whole = layout->k_part_chunks == layout->k_chunks;
+    const bool whole = layout->part_sets == layout->sets;
     const bool column_sums = plan->conv->igemm.ones != NULL;
     /* Kernels read whole vectors, which may end beyond the last quad. With whole_steps they also
      * read beyond the last slab. */
     const size_t slack = QK_IGEMM_NR * QK_IGEMM_QUAD_BYTES;
-    const size_t slabs = layout->k_part_chunks * layout->k_chunk_slabs +
-                         (igemm->whole_steps ? plan->order.step_slabs : 0);
+    const size_t slabs =
+        layout->part_sets * layout->set_slabs + (igemm->whole_steps ? plan->order.step_slabs : 0);
     struct qk_conv_igemm_workspace work;
     size_t at = 0;
     work.quads = reserve(&at, slabs * layout->slab_bytes + slack);
@@ -400,7 +400,7 @@ static void fit(struct qk_conv_igemm_plan *plan, double *cycles)
     plan->m_parts = best.m_parts;
     plan->m_part_panels = best.m_part_panels;
     plan->workspace = lay_out(plan);
-    const bool whole = best.layout.k_part_chunks == best.layout.k_chunks;
+    const bool whole = best.layout.part_sets == best.layout.sets;
     *cycles = (best.cycles / (double)best.m_parts +
                best.slab_cycles / (double)(whole ? best.m_parts : 1)) /
               (double)(best.row_bands * best.column_bands);

@@ -245,11 +245,11 @@ static void run_units(const struct qk_conv_igemm_plan *plan, size_t begin_unit, 
         qk_conv_cut_n_tiles(plan->conv->backend->igemm, &grid, work->n_tiles, work->segments);
     unit.remainder = qk_conv_igemm_remainder(plan, qk_conv_padded_positions(&grid));
     const struct qk_slab_job job = slab_job(plan, &unit, work);
-    for (size_t g = 0; g < layout->k_chunks; g += layout->k_part_chunks) {
-        const size_t k_chunks = qk_size_min(layout->k_chunks - g, layout->k_part_chunks);
-        const size_t begin = g * layout->k_chunk_steps;
-        const size_t end = begin + k_chunks * layout->k_chunk_steps;
-        qk_slabs_make(&job, g, g + k_chunks, work->quads);
+    for (size_t g = 0; g < layout->sets; g += layout->part_sets) {
+        const size_t sets = qk_size_min(layout->sets - g, layout->part_sets);
+        const size_t begin = g * layout->set_steps;
+        const size_t end = begin + sets * layout->set_steps;
+        qk_slabs_make(&job, g, g + sets, work->quads);
         gather_remainder(plan, &unit, work, begin, end);
         if (plan->conv->igemm.ones)
             add_column_sums(plan, &unit, work, begin, end);
@@ -279,7 +279,7 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
         igemm->set_up(state->order.step_slabs);
     /* If the slabs of a unit hold all of K, they serve every part of the output channels. Units
      * that differ only in this part follow each other, so the units of one call share the slabs. */
-    const bool whole = state->layout.k_part_chunks == state->layout.k_chunks;
+    const bool whole = state->layout.part_sets == state->layout.sets;
     const size_t parts = whole ? state->m_parts : 1;
     for (size_t next; begin < end; begin = next) {
         next = qk_size_min(begin - begin % parts + parts, end);

@@ -82,10 +82,10 @@ void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layou
     for (size_t s = 0; s < order->steps; s++) {
         const size_t r = s % taps / order->column_taps;
         const size_t c = s % order->column_taps;
-        const size_t k_chunk = s / layout->k_chunk_steps % layout->k_part_chunks;
+        const size_t set = s / layout->set_steps % layout->part_sets;
         const size_t phase =
             layout->fine ? 0 : r % row->phases * column->phases + c % column->phases;
-        const size_t slab = k_chunk * layout->k_chunk_slabs + phase * order->step_slabs;
+        const size_t slab = set * layout->set_slabs + phase * order->step_slabs;
         const size_t quad =
             r / row->phases * row->shift * layout->pitch + c / column->phases * column->shift;
         steps[s] = (struct qk_igemm_step){
@@ -257,7 +257,7 @@ void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint
     const struct qk_slab_layout *layout = job->layout;
     const size_t taps = order->row_taps * order->column_taps;
     const size_t phase_bytes = order->step_slabs * layout->slab_bytes;
-    for (size_t g = begin; g < end; g++, quads += layout->k_chunk_slabs * layout->slab_bytes) {
+    for (size_t g = begin; g < end; g++, quads += layout->set_slabs * layout->slab_bytes) {
         if (layout->fine) {
             const size_t outer = g / taps;
             make_phase(job, outer / order->outer_taps, outer % order->outer_taps,

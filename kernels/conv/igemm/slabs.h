@@ -88,11 +88,11 @@ static inline struct qk_slab_terms qk_slab_terms(const struct qk_slab_order *ord
                                   .count = left < order->quad_k ? left : order->quad_k};
 }
 
-/* How a unit's slabs lie in memory, one after the other, slab_bytes apart. A K chunk is the slabs
+/* How a unit's slabs lie in memory, one after the other, slab_bytes apart. A slab set is the slabs
  * that are laid out together: those of one K block and one tap of the outer axes. It holds the
  * slabs of all taps of the row and column axes or, if `fine`, of one tap of each of these two
- * axes. K chunks follow each other in the order of steps. If not all K chunks fit into the cache at
- * once, K is taken in parts of k_part_chunks K chunks. */
+ * axes. Slab sets follow each other in the order of steps. If not all of them fit into the cache at
+ * once, K is taken in parts of part_sets slab sets. */
 struct qk_slab_layout {
     struct qk_stride_phases row, column;
     bool fine;
@@ -102,10 +102,10 @@ struct qk_slab_layout {
     size_t images;      /* of a full unit; more than one only if it has whole planes */
     size_t image_pitch; /* padded positions from one image to the next */
     size_t slab_bytes;
-    size_t k_chunk_slabs;
-    size_t k_chunk_steps;
-    size_t k_chunks;
-    size_t k_part_chunks;
+    size_t set_slabs; /* of one slab set, like set_steps */
+    size_t set_steps;
+    size_t sets; /* of all of K */
+    size_t part_sets;
 };
 
 /* The part of x that one unit reads, for qk_slabs_make. */
@@ -123,7 +123,7 @@ struct qk_slab_job {
     size_t row, column, rows, columns;
 };
 
-/* Lays out K chunks [begin, end) at `quads`. */
+/* Lays out slab sets [begin, end) at `quads`. */
 void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint8_t *quads);
 
 /* Fills steps[0, order->steps). A step's offset counts from the beginning of the step's part of K,
