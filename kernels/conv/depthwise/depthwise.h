@@ -109,8 +109,10 @@ struct qk_depthwise_quad_rows {
 struct qk_depthwise_workspace {
     struct qk_depthwise_load_pattern *patterns;
     uint8_t *weights; /* quads of QK_DEPTHWISE_OUTPUTS output channels, each in whole vectors */
-    uint8_t *ones; /* quads of an output channel whose weights are all 1; with vectors of 8 lanes,
-                      orders of weights */
+    union {
+        uint8_t *ones;   /* for 16 lanes: quads of an output channel whose weights are all 1 */
+        uint8_t *orders; /* for 8 lanes: which dense weights become the weights of each quad */
+    };
     uint8_t *buffers; /* [batch] channel buffers, and room for a vector behind the last */
 };
 

@@ -252,7 +252,7 @@ static void make_orders(const struct qk_depthwise_job *job)
             &job->weight_orders[i / QK_DEPTHWISE_BYTES];
         const size_t at = i % QK_DEPTHWISE_BYTES;
         const bool there = weight_order->mask >> at & 1;
-        job->work.ones[i] =
+        job->work.orders[i] =
             there ? (uint8_t)(weight_order->order[at] - weight_order->order[at / LOAD * LOAD])
                   : 0x80;
     }
@@ -260,7 +260,7 @@ static void make_orders(const struct qk_depthwise_job *job)
 
 static void make_weights(const struct qk_depthwise_job *job, size_t words, size_t m)
 {
-    const uint8_t *dense = job->weights + m * job->depth, *order = job->work.ones;
+    const uint8_t *dense = job->weights + m * job->depth, *order = job->work.orders;
     const int32_t zero_point = job->w_zero_point[m];
     const size_t count = job->quads;
     uint8_t *to = job->work.weights;
@@ -280,7 +280,7 @@ run_form(const struct qk_depthwise_job *job, const size_t words, const bool part
     const size_t buffer_bytes = job->layout->buffer_bytes;
     const size_t quad_row_bytes = job->layout->pitch * TAPS;
     const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out;
-    const size_t quad_rows = partial_rows ? job->rows : 1; /* rows of lanes */
+    const size_t lane_rows = partial_rows ? job->rows : 1;
     const size_t lanes = partial_rows ? job->columns : job->rows * job->columns;
     const size_t patterns = qk_depthwise_find_patterns(job, LANES, add_vector);
     struct output output = {
@@ -303,7 +303,7 @@ run_form(const struct qk_depthwise_job *job, const size_t words, const bool part
                 output.bias = job->bias[m];
                 output.multiplier = job->multiplier[m];
                 make_weights(job, words, m);
-                for (size_t r = 0; r < quad_rows; r++, output.buffer += quad_row_bytes)
+                for (size_t r = 0; r < lane_rows; r++, output.buffer += quad_row_bytes)
                     run_output(output, words, lanes, y + r * width);
             }
     }

@@ -17,14 +17,14 @@ static inline void store_quads(uint8_t *to, size_t half, __m256i bytes)
     _mm256_storeu_si256((void *)(to + half), _mm256_srli_epi16(bytes, 8));
 }
 
-static inline void store_weights(uint8_t *to, __m128i dense, __m128i order, size_t parts,
+static inline void store_weights(uint8_t *to, __m128i dense, __m128i order, size_t words,
                                  int32_t zero_point)
 {
-    (void)parts;
+    (void)words;
     const __m256i none = _mm256_srai_epi16(_mm256_cvtepi8_epi16(order), 15);
-    const __m256i words = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(dense, order));
+    const __m256i weights = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(dense, order));
     const __m256i less = _mm256_andnot_si256(none, _mm256_set1_epi16((int16_t)zero_point));
-    _mm256_storeu_si256((void *)to, _mm256_sub_epi16(words, less));
+    _mm256_storeu_si256((void *)to, _mm256_sub_epi16(weights, less));
 }
 
 static inline __m256i add_products(__m256i sums, __m256i x, __m256i w)

@@ -19,10 +19,11 @@ enum { VECTORS = 4, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
 struct lanes {
     const uint32_t *offsets;
     size_t quads;
-    size_t count;     /* how many lanes */
-    size_t quad_rows; /* for partial_rows: how many rows of lanes; they are quad_row_step bytes
-                         apart in a channel buffer, and y_step bytes apart in y */
-    size_t quad_row_step, y_step;
+    size_t count; /* how many lanes */
+    /* For partial_rows: how many rows of lanes there are. Their quads are quad_row_bytes apart in a
+     * channel buffer, and their positions y_step bytes in y. */
+    size_t lane_rows;
+    size_t quad_row_bytes, y_step;
     size_t n_tile_bytes; /* bytes of y, which are positions, in an N tile of 64 lanes */
     size_t last_bytes;   /* bytes of y in the last N tile, if it is shorter; otherwise 0 */
     __m512i order;       /* puts packed bytes in order, without the gaps between rows */
@@ -144,11 +145,11 @@ run_output(const struct lanes *lanes, const struct output *output, const struct 
 __attribute__((always_inline)) static inline void
 run_partial_rows(const struct lanes *lanes, const struct output *output, const struct form form)
 {
-    struct output quad_row = *output;
-    for (size_t i = 0; i < lanes->quad_rows; i++) {
-        run_output(lanes, &quad_row, form);
-        quad_row.buffer += lanes->quad_row_step;
-        quad_row.y += lanes->y_step;
+    struct output lane_row = *output;
+    for (size_t i = 0; i < lanes->lane_rows; i++) {
+        run_output(lanes, &lane_row, form);
+        lane_row.buffer += lanes->quad_row_bytes;
+        lane_row.y += lanes->y_step;
     }
 }
 
@@ -163,8 +164,8 @@ static struct lanes find_lanes(const struct qk_depthwise_job *job)
         .offsets = job->offsets,
         .quads = job->quads,
         .count = gaps ? job->rows * pitch : positions,
-        .quad_rows = job->rows,
-        .quad_row_step = pitch * QK_DEPTHWISE_TAPS,
+        .lane_rows = job->rows,
+        .quad_row_bytes = pitch * QK_DEPTHWISE_TAPS,
         .y_step = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out,
         .n_tile_bytes = n_tile_bytes,
         .last_bytes = positions % n_tile_bytes,

@@ -88,13 +88,13 @@ static bool fit_partial_rows(struct qk_depthwise_layout *layout, const struct qk
     const struct qk_stride_phases axis =
         qk_stride_phases_of(row, (size_t)row->kernel, qk_taps_may_share(row));
     const size_t quads = BUFFER_QUADS / layout->planes / axis.phases;
-    const size_t quad_row = quads / (axis.span + qk_size_max(qk_size_min(height, axis.span), 2));
-    const size_t most = quad_row > more ? quad_row - more : 0;
-    const size_t partial_rows =
-        most < width ? most / PARTIAL_ROW_COLUMNS * PARTIAL_ROW_COLUMNS : width;
-    if (height < 2 || partial_rows == 0)
+    /* The most quads that a row of quads can have, and the most positions that these serve. */
+    const size_t row_most = quads / (axis.span + qk_size_max(qk_size_min(height, axis.span), 2));
+    const size_t most = row_most > more ? row_most - more : 0;
+    const size_t columns = most < width ? most / PARTIAL_ROW_COLUMNS * PARTIAL_ROW_COLUMNS : width;
+    if (height < 2 || columns == 0)
         return false;
-    layout->columns = qk_even_part(width, partial_rows);
+    layout->columns = qk_even_part(width, columns);
     if (layout->columns < width)
         layout->columns = qk_divide_up(layout->columns, PARTIAL_ROW_COLUMNS) * PARTIAL_ROW_COLUMNS;
     layout->width = layout->pitch = layout->columns + more;
