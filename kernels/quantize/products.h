@@ -43,7 +43,7 @@
 struct divisor {
     vector scale;
     vector reciprocal;
-    vector low, high; /* the limits of x, if y is an integer; a NaN becomes `low` */
+    vector low, high; /* if y is an integer, x is clamped to [low, high]; a NaN becomes `low` */
 };
 
 INLINE struct divisor divisor_of(float scale, float reach)
