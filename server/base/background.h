@@ -1,6 +1,5 @@
-/* Background tasks. A loop's thread, for example, must not wait for work that takes long, such as
- * reading files. It asks for the work, and another thread does it. That thread ends when the work
- * is done. */
+/* Runs a task that takes long, such as reading files, on a thread of its own, so that a loop's
+ * thread need not wait for it. The thread ends when the task is done. */
 #ifndef SERVER_BASE_BACKGROUND_H
 #define SERVER_BASE_BACKGROUND_H
 

@@ -1,4 +1,5 @@
-/* SHA-256. Only digest.c knows that GnuTLS computes it. */
+/* Computes SHA-256: for tokens, of which the server keeps only digests, and for the console's ETag
+ * and Content-Security-Policy. Only digest.c includes GnuTLS for it. */
 #ifndef SERVER_BASE_DIGEST_H
 #define SERVER_BASE_DIGEST_H
 

@@ -15,8 +15,9 @@
 #define QD_PORT_NAME_BYTES_MAX (4u << 10)
 #define QD_PORT_NAMES_BYTES_MAX (64u << 10)
 
-/* The text of eight elements of a tensor, with everything between them. It bounds the pieces that
- * are converted at once. */
+/* The text of eight elements of a tensor, with all spaces, commas and brackets between them. The
+ * numbers are converted in pieces, and a piece can begin only after a multiple of eight elements
+ * (QD_JSON_MARK_ELEMENTS). So this also bounds a piece. */
 #define QD_DATA_GAP_BYTES_MAX (1 << 20)
 
 /* How deep JSON may nest. OIP needs a depth of 4. */
@@ -56,8 +57,8 @@
 #define QD_HEAD_BYTES_MAX (24u << 10)
 #define QD_HEAD_FIELD_BYTES 128u
 
-/* How much of a large body is read at a time, straight into its place. Four times as much was no
- * faster over loopback, and other connections wait meanwhile. */
+/* How many bytes of a large body one read takes, straight into the request's memory (io_hooks.h).
+ * Four times as much was no faster over loopback, and other connections wait meanwhile. */
 #define QD_PLACED_BYTES_MAX (64u << 10)
 
 /* How many connections beyond --max-connections and --max-connections-per-address may exist at a
@@ -71,18 +72,21 @@
 #define QD_LINGERING_COUNT_MAX 64
 
 /* The number of small chunks in a request body. A chunk costs about as much time as 16 bytes of a
- * body. The first QD_CHUNKS_FREE chunks may have any size, for clients that send each token as they
- * print it. Beyond them, chunks must have QD_CHUNK_BYTES_LEAST bytes on average. */
+ * body. The first QD_CHUNKS_FREE chunks may have any size, for clients that print JSON piece by
+ * piece and send each number or bracket as a chunk. Beyond them, chunks must have
+ * QD_CHUNK_BYTES_LEAST bytes on average. */
 #define QD_CHUNKS_FREE (1u << 20)
 #define QD_CHUNK_BYTES_LEAST 16u
 
 /* The number of useless bytes in a request: empty lines before it, chunk extensions, zeros before
  * chunk sizes, blanks after a length, and trailer fields. When a chunk begins, the count falls by
- * the number of the chunk's bytes, at most to 0. No other bound counts useless bytes. */
+ * the number of the chunk's bytes, at most to 0, so a long body may have more of them in all. No
+ * other bound counts useless bytes. */
 #define QD_WASTE_BYTES_MAX (16u << 10)
 
-/* The number of versions of loaded models, of all names together. In /metrics each takes 1 to 2
- * KiB, or 12 to 30 KiB, depending on the length of its name, once a request has used it. */
+/* The number of versions of loaded models, of all names together. In the text of /metrics each
+ * takes 1 to 2 KiB, and 12 to 30 KiB once a request has used it. The longer its name is, the more
+ * it takes. */
 #define QD_LOADED_VERSION_COUNT_MAX 1024u
 
 /* How many answers with metrics and statistics may be sent at a time without using the memory of

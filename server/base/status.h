@@ -52,8 +52,8 @@ enum qd_reason {
         QD_REASON_COUNT
 };
 
-/* Formatted in place, so that reporting an error never needs memory. The text may contain bytes
- * from the client. The JSON printer escapes them. */
+/* An error. Its text is formatted in the struct itself, so that reporting an error never needs
+ * memory. The text may contain bytes from the client. The JSON printer escapes them. */
 struct qd_error {
     enum qd_status status;
     enum qd_reason reason;

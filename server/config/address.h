@@ -1,5 +1,5 @@
-/* Addresses to listen on, as the user writes them: ADDR:PORT, [ADDR6]:PORT or unix:PATH. ADDR may
- * be a host name. */
+/* Reads the addresses to listen on, as the user writes them: ADDR:PORT, [ADDR6]:PORT or unix:PATH.
+ * ADDR may be a host name. */
 #ifndef SERVER_CONFIG_ADDRESS_H
 #define SERVER_CONFIG_ADDRESS_H
 

@@ -1,6 +1,6 @@
-/* The settings. One table (config.c) defines the flags, the environment variables and the help
- * text: --max-queue is QUANTD_MAX_QUEUE. The command line overrides the environment, which
- * overrides the defaults. */
+/* Reads the process' settings from its command line and environment. One table (config.c) defines
+ * the flags, the variables and the help text: --max-queue is QUANTD_MAX_QUEUE. The command line
+ * overrides the environment, which overrides the defaults. */
 #ifndef SERVER_CONFIG_CONFIG_H
 #define SERVER_CONFIG_CONFIG_H
 

@@ -23,7 +23,8 @@ struct qd_endpoint {
     struct qd_handle *pause_timer;
     size_t connection_count;
     bool is_https;
-    bool short_of_files; /* logged, and no connection was accepted since */
+    bool short_of_files; /* the log has said that descriptors ran out, and no connection was
+                            accepted since */
 };
 
 /* The settings that all endpoints of a loop share. */

@@ -1,6 +1,6 @@
-/* Replaces the answers that libmicrohttpd gives by itself to requests that it cannot read. They are
- * HTML, and 0.9.75 sends three of them with their head twice. No version has an option to replace
- * them.
+/* Replaces the answers that libmicrohttpd gives by itself to requests that it cannot read, so that
+ * clients get an error in JSON for these, too. The library's own answers are HTML, and 0.9.75 sends
+ * three of them with their head twice. No version has an option to replace them.
  *
  * libmicrohttpd sends such an answer by calling MHD_queue_response. That is an exported function. A
  * shared library calls its own exported functions through a table that the loader fills with the

@@ -1,5 +1,6 @@
-/* Requests and their answers on all connections of a loop: the callbacks of libmicrohttpd, and the
- * calls that give it answers. */
+/* Makes requests of what libmicrohttpd reads, and gives it their answers. One exchange serves all
+ * connections of a loop. It consists of libmicrohttpd's callbacks, and of the calls that give it
+ * answers. */
 #ifndef SERVER_HTTP_EXCHANGE_H
 #define SERVER_HTTP_EXCHANGE_H
 

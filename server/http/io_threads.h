@@ -17,8 +17,8 @@ struct qd_io_threads *qd_io_threads_create(struct qd_loop *loop,
                                            const struct qd_listener_settings *settings,
                                            struct qd_error *error);
 
-/* Starts the threads of the other loops. Returns false if the system refuses a thread; then none of
- * the threads serves. */
+/* Starts the threads of the other loops. Returns false if the system refuses a thread. Then none of
+ * these threads serves connections. */
 bool qd_io_threads_start(struct qd_io_threads *all);
 
 /* Ends the threads and frees everything. Loops that serve must have been drained. NULL is fine. */

@@ -1,9 +1,10 @@
-/* HTTP, behind a small interface. For each request the listener calls the handler's opened, admit,
- * begin, end and closed, in this order. The handler answers between end and closed. Only
- * listener.c, endpoint, exchange, refuse, response and error_hook know that libmicrohttpd does the
- * HTTP. There is one listener for each loop that has connections (io_threads.h). Its functions must
- * be called on that loop's thread, except for those that may be called on any. The handler is
- * therefore called on the threads of all loops.
+/* Serves HTTP on the connections of one loop, and hides libmicrohttpd behind a small interface. For
+ * each request the listener calls the handler's opened, admit, begin, end and closed, in this
+ * order. The handler answers between end and closed. Only listener.c, endpoint, exchange, refuse,
+ * response and error_hook know that libmicrohttpd does the HTTP. Each loop that has connections has
+ * a listener (io_threads.h). A listener's functions must be called on its loop's thread, unless
+ * their comment says otherwise. The handler is shared by all loops, and called on the threads of
+ * all of them.
  *
  * The handler need not deal with bodies that are too large or too slow, with heads that two readers
  * could take for different requests, or with connections beyond their quota: the listener refuses
@@ -97,7 +98,7 @@ void qd_listener_post_answer(struct qd_request *request);
 /* Stops accepting, answers the clients that have connected, and then calls on_drained, once. */
 void qd_listener_drain(struct qd_listener *listener, qd_callback *on_drained, void *context);
 
-/* Cuts every connection off while the listener drains. A connection whose request is being
+/* Cuts off every connection. Call it while the listener drains. A connection whose request is being
  * processed is cut as soon as its answer is ready. */
 void qd_listener_cut(struct qd_listener *listener);
 

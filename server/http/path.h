@@ -1,4 +1,5 @@
-/* Splits a request's path into segments: "/v2/models/a%20b" becomes "v2", "models", "a b". Pure. */
+/* Splits a request's path into segments, for the table of paths (route.c): "/v2/models/a%20b"
+ * becomes "v2", "models", "a b". Pure. */
 #ifndef SERVER_HTTP_PATH_H
 #define SERVER_HTTP_PATH_H
 
@@ -19,7 +20,7 @@ struct qd_path {
     const char *version;
 };
 
-/* Splits the path before it decodes the segments, so that an escaped slash is part of a name.
+/* Splits a path. Decodes each segment only afterwards, so that an escaped slash is part of a name.
  * Returns QD_INVALID for an escape that is broken or stands for NUL. Returns QD_NOT_FOUND for a
  * path that begins without a slash or is longer than any path that means something. */
 enum qd_status qd_path_split(const char *text, struct qd_path *path, struct qd_error *error);

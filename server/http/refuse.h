@@ -1,6 +1,6 @@
-/* Refuses requests whose client is too slow, has left, or sent bytes that cannot be read, and makes
- * the request that such a refusal belongs to. All functions must be called on the connection's
- * loop. */
+/* Refuses, for exchange.c, requests whose client is too slow, has left, or sent bytes that cannot
+ * be read. Such a client may have sent no complete head, so the functions here also make the
+ * request that the refusal belongs to. All functions must be called on the connection's loop. */
 #ifndef SERVER_HTTP_REFUSE_H
 #define SERVER_HTTP_REFUSE_H
 
@@ -20,8 +20,8 @@ void qd_refuse_recycle_request(struct qd_exchange *exchange, struct qd_request *
 /* Returns true if the connection is beyond --max-connections or --max-connections-per-address. */
 bool qd_refuse_is_over_quota(const struct qd_connection *connection);
 
-/* Makes the answer from the request's error. A 503 says when to try again, as far as the queue
- * knows that. */
+/* Makes the answer from the request's error. If the error is QD_UNAVAILABLE, the answer gets a
+ * Retry-After, for which the handler is asked unless the request already has one. */
 void qd_refuse_make(struct qd_connection *connection);
 
 /* Sends the refusal straight to the socket, because libmicrohttpd takes no answer now, and frees

@@ -45,10 +45,10 @@ struct qd_json_reader {
     size_t piece_bytes;
     size_t data_bytes; /* the bytes of all data so far */
     unsigned state;
-    bool in_inputs;     /* the value of the top-level key "inputs" is open or comes next */
-    bool in_parameters; /* the same for "parameters" */
-    const char *key;    /* the key of the next value */
-    struct qd_json_open *top;
+    bool in_inputs;           /* the value of the top-level key "inputs" is open or comes next */
+    bool in_parameters;       /* the same for "parameters" */
+    const char *key;          /* the key of the next value */
+    struct qd_json_open *top; /* the innermost entry of the stack */
     struct qd_json_open stack[QD_ENVELOPE_DEPTH_MAX + 1]; /* the first entry is the whole text */
     char *room; /* memory in the arena for nodes and strings */
     char *room_end;
@@ -58,8 +58,8 @@ struct qd_json_reader {
     const char *string; /* its first byte, if in_string */
     size_t commas;
     const char *marked; /* the last mark, or the begin of the data */
-    size_t mark_first;
-    size_t mark_count; /* the marks of all data */
+    size_t mark_first;  /* the index of the first mark of the current data */
+    size_t mark_count;  /* the marks of all data */
     size_t mark_capacity;
 };
 

@@ -34,9 +34,8 @@ struct qd_json_numbers {
 
 /* Prepares to convert `data`, a QD_JSON_DATA that is flat or nested exactly as the shape. A scalar
  * may be `[v]` or `v`. `marks` are the reader's. `tensor` gives type, dims and count. The caller
- * then sets `out` to memory for the tensor's elements. If the data has fewer commas than that,
- * memory for one element more than it has commas is enough: a shape may claim far more elements
- * than came. */
+ * then sets `out` to memory for the tensor's elements. Memory for one element more than the data
+ * has commas is always enough: a shape may claim far more elements than the data has. */
 void qd_json_numbers_init(struct qd_json_numbers *numbers, const struct qd_json_value *data,
                           const struct qd_json_mark *marks, const struct qk_tensor *tensor);
 

@@ -1,4 +1,5 @@
-/* A JSON text as a tree, as the reader (reader.h) makes it, and functions to read it. */
+/* The tree that the reader (reader.h) makes of a JSON text, and functions that read values from it.
+ */
 #ifndef SERVER_JSON_TREE_H
 #define SERVER_JSON_TREE_H
 
@@ -17,7 +18,8 @@ enum qd_json_kind {
     QD_JSON_STRING,
     QD_JSON_ARRAY,
     QD_JSON_OBJECT,
-    QD_JSON_DATA, /* not parsed */
+    QD_JSON_DATA, /* a tensor's numbers or a model's file, as text that is converted later
+                     (reader.h) */
 };
 
 /* A position in data, after a comma, at which a thread may begin to convert. The number of commas

@@ -7,13 +7,13 @@
  * Some request always makes progress. If none is at work, the first one that asks begins, however
  * much memory it is expected to take. The bodies of waiting requests may then be revoked to make
  * room for it (QD_RESERVATION_WAITING in arena.h). There is one exception: while answers are still
- * being sent, their memory comes back as fast as clients read. The request then waits until it
- * fits, or until no memory has come back for a second. Answers whose clients did not read in that
- * second do not delay requests again.
+ * being sent, their memory is freed as fast as clients read. The request then waits until it fits,
+ * or until no memory has been freed for a second. Answers whose clients did not read in that second
+ * do not delay requests again.
  *
  * A request calls try_begin until it returns true, take when it gets memory, end when its work is
- * done, and forget when its memory is back. qd_arena_try_begin and its relatives (arena.h) make
- * these calls.
+ * done, and forget when it has freed its memory. qd_arena_try_begin and its relatives (arena.h)
+ * make these calls.
  *
  * All functions may be called on any thread. */
 #ifndef SERVER_MEMORY_ADMISSION_H
@@ -41,10 +41,10 @@ bool qd_admission_try_begin(struct qd_admission *admission, size_t bytes);
 void qd_admission_take(struct qd_admission *admission, size_t bytes);
 /* Records that a request's work is done. The request still holds memory, such as its answer. */
 void qd_admission_end(struct qd_admission *admission);
-/* Records that the memory of a request that has ended is back, too. */
+/* Records that a request that has ended has freed all its memory, too. */
 void qd_admission_forget(struct qd_admission *admission);
-/* Reports that some memory is back, for example the body of a request whose answer is being sent or
- * whose client has disconnected. */
+/* Reports that some memory was freed, for example the body of a request whose answer is being sent
+ * or whose client has disconnected. */
 void qd_admission_room(const struct qd_admission *admission);
 
 /* Returns in how many seconds a client should try again after a refusal for lack of memory, at

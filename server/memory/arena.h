@@ -115,8 +115,8 @@ bool qd_arena_has_lost(const struct qd_arena *arena, const void *reserved);
  * at most what was reserved. Beyond 2 MiB it counts in whole huge pages of 2 MiB. Returns false,
  * and changes nothing, if the process' bound is reached or the reservation was revoked. */
 bool qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes);
-/* Like qd_arena_commit. Sets *fresh to the first committed byte from which on no page was ever
- * touched. */
+/* Like qd_arena_commit. Also sets *fresh to an offset: no page from there to the end of the
+ * committed bytes has been touched yet. */
 bool qd_arena_commit_fresh(struct qd_arena *arena, void *reserved, size_t bytes, size_t *fresh);
 /* Returns how many bytes of a reservation are committed, or SIZE_MAX if all of it may be written.
  */

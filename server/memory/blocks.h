@@ -29,21 +29,22 @@ struct qd_block {
                        the kept pages of a retired one */
     size_t touched; /* an upper bound of the bytes of a large block whose pages are in memory */
     size_t limit;   /* how far `bytes` may grow: the size that was asked for */
-    struct qd_block
-        *next_reserved; /* list of the blocks in use whose touched bytes exceed their bytes */
+    struct qd_block *next_reserved; /* the list of the reserved blocks in use, whose pages beyond
+                                       `bytes` count as kept */
     struct qd_block *previous_reserved;
     unsigned class_index;
     bool large;
-    bool reserved;
+    bool reserved; /* from qd_arena_reserve, in use */
     /* enum qd_reservation of a reserved block; set with the lock held */
     _Atomic unsigned char reservation;
 };
 
-/* A large block, with the rate at which a body fills it. */
+/* A large block, with what tells whether the body in it arrives slowly (SLOW_BYTES in blocks.c). */
 struct qd_large_block {
     struct qd_block block;
     size_t marked_bytes;
-    uint64_t marked_ns; /* when it had marked_bytes */
+    uint64_t marked_ns; /* when `bytes` was marked_bytes; both are set anew when 2 MiB more have
+                           arrived */
     uint64_t came_ns;   /* when the body began to arrive */
 };
 static_assert(sizeof(struct qd_block) <= QD_BLOCK_ALIGNMENT,
@@ -84,8 +85,9 @@ static inline bool qd_block_is_lost(const struct qd_block *block)
     return block->reservation == QD_RESERVATION_REVOKED;
 }
 
-/* Raises the number of bytes of a large block that count to `bytes`. Sets *fresh to the first byte
- * from which on no page was ever touched. Returns false if the memory's bound would be exceeded. */
+/* Raises the number of bytes of a large block that count to `bytes`. Sets *fresh to an offset: no
+ * page from there to `bytes` has been touched yet. Returns false if the memory's bound would be
+ * exceeded. */
 bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t bytes, size_t *fresh);
 
 #endif

@@ -1,7 +1,7 @@
-/* A thread that prefaults pages. The thread that touches a page first waits while the system finds
- * memory for it and clears it. In a virtual machine this takes up to 6 ms for 2 MiB if the host has
- * to find the memory. A loop could not serve its connections meanwhile, so this thread touches the
- * pages instead. */
+/* Prefaults pages, which means that it touches them before anybody uses them, on a thread of its
+ * own. The thread that touches a page first waits while the system finds memory for it and clears
+ * it. In a virtual machine this takes up to 6 ms for 2 MiB if the host has to find the memory. A
+ * loop could not serve its connections meanwhile, so this thread touches the pages instead. */
 #ifndef SERVER_MEMORY_PREFAULT_H
 #define SERVER_MEMORY_PREFAULT_H
 

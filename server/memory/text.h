@@ -98,13 +98,13 @@ void qd_text_decimal(struct qd_text *text, uint64_t number);
 #define QD_DECIMAL_BYTES_MAX 20
 char *qd_print_decimal(uint64_t number, char *at);
 
-/* Reads the decimal number at the begin of the text. Returns the end of its digits, or NULL if
+/* Reads the decimal number at the start of the text. Returns the end of its digits, or NULL if
  * there are none or the number does not fit. */
 const char *qd_scan_decimal(const char *text, uint64_t *number);
 /* Like qd_scan_decimal, for a text that must be nothing but the number, as in headers and URLs. */
 bool qd_read_decimal(const char *text, uint64_t *number);
 
-/* Returns the length of the UTF-8 character at the begin of bytes[0..count) (RFC 3629: no
+/* Returns the length of the UTF-8 character at the start of bytes[0..count) (RFC 3629: no
  * surrogates, no overlong forms), or 0 if there is none. */
 size_t qd_utf8_length(const char *bytes, size_t count);
 /* Returns the code point of a character of this length. */

@@ -1,4 +1,4 @@
-/* Triton's model configuration as JSON, from a load call's parameters.config or from
+/* Reads Triton's model configuration, as JSON, from a load call's parameters.config or from
  * NAME/config.json in a repository. Pure.
  *
  * These keys have an effect: name, platform and backend (which must be ours), max_batch_size (a

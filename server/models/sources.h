@@ -37,7 +37,7 @@
 struct qd_source_file {
     const char *path; /* relative to its version's folder */
     int fd;
-    struct stat about;
+    struct stat about; /* when it was opened; qd_sources_check compares */
 };
 
 /* A range of a file that is to be read. */
@@ -46,7 +46,7 @@ struct qd_reading {
     uint64_t offset;
     uint64_t bytes;
     char *to;
-    size_t unit_begin;
+    size_t unit_begin; /* the first of the units that read it */
 };
 
 /* A file in a load call: parameters."file:VERSION/PATH". */
@@ -103,7 +103,7 @@ struct qd_sources {
     size_t decoding; /* index into `files`; file_count if all are decoded */
     bool decoding_begun;
     struct qd_base64 decoder;
-    atomic_flag failed_first;
+    atomic_flag failed_first; /* set by the first thread that fails */
     atomic_bool failed;
     struct qd_error fetch_error; /* the error of the first thread that failed */
 };

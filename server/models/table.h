@@ -1,4 +1,4 @@
-/* The models in service by name: all built-in models, and the loaded ones.
+/* Finds the model that serves under a name: a built-in model, or a loaded one.
  *
  * A name has versions. A request without a version gets the newest. Finding a model takes a
  * reference, so the model stays valid even after another model has replaced it. All functions may

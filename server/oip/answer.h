@@ -1,4 +1,4 @@
-/* The answer to a request. */
+/* The answer to an HTTP request, as handlers and inferences fill it and the listener sends it. */
 #ifndef SERVER_OIP_ANSWER_H
 #define SERVER_OIP_ANSWER_H
 
@@ -18,7 +18,7 @@ struct qd_answer {
                                  it; NULL: not sent */
     const struct qd_part *parts; /* the body, borrowed until it is sent */
     size_t part_count;
-    size_t taken_bytes;     /* how much of the first part has been fetched already */
+    size_t taken_bytes;     /* how much of the first part libmicrohttpd has fetched already */
     size_t bytes;           /* the bytes of all parts; of a stream, the bytes read so far */
     bool is_stream;         /* the body comes from the request's stream and has no parts */
     size_t json_bytes;      /* Inference-Header-Content-Length; 0: header not sent */

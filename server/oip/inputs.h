@@ -1,5 +1,5 @@
-/* Reads the `inputs` of an inference: names, datatypes, shapes, and the data in the JSON or behind
- * it. */
+/* Reads the `inputs` of an inference: names, datatypes, shapes, and the data, which is in the JSON
+ * or follows it as bytes. */
 #ifndef SERVER_OIP_INPUTS_H
 #define SERVER_OIP_INPUTS_H
 
@@ -16,7 +16,7 @@ struct qd_oip_numbers {
     struct qd_json_numbers json;
     size_t position; /* index in the request's array */
     const char *name;
-    bool is_strided;
+    bool is_strided; /* the input has strides, which may skip elements or use one twice */
 };
 
 /* The state of decoding a request. Everything is borrowed. */
@@ -27,8 +27,9 @@ struct qd_oip_decoder {
     struct qd_error *error;
     struct qd_regions *regions;    /* NULL: shared memory is refused */
     const char *json_bytes_header; /* NULL: the header is absent, so there are no binary tensors */
-    struct qd_oip_carrier
-        *carriers; /* by the signature's index; NULL: no input has the carrier form */
+    /* In the carrier form (parameters.h), by the signature's index. NULL: no input has that form.
+     */
+    struct qd_oip_carrier *carriers;
     const struct qd_json_mark *marks; /* of the JSON reader */
     struct qd_oip_numbers *numbers;   /* data that has to be converted; NULL: there is none */
     size_t numbers_count;

@@ -1,9 +1,10 @@
-/* Triton's system shared memory extension: the regions that clients have registered. A region is a
- * part of a POSIX shared memory object, under a name. Requests name it instead of sending bytes.
+/* Keeps the regions that clients have registered, by Triton's system shared memory extension. A
+ * region is a part of a POSIX shared memory object, under a name. Requests name it instead of
+ * sending bytes.
  *
- * Every client may register and use every object whose key begins with the prefix and that the
- * server's user may open, including objects of other clients. An unregistered region stays mapped
- * until the last request that uses it has ended. */
+ * Every client may register and use every object whose key begins with the prefix of
+ * --allow-shared-memory and that the server's user may open, including objects of other clients. An
+ * unregistered region stays mapped until the last request that uses it has ended. */
 #ifndef SERVER_OIP_REGIONS_H
 #define SERVER_OIP_REGIONS_H
 

@@ -13,10 +13,11 @@
 /* An input or an output. */
 struct qd_port {
     const char *name;
-    uint32_t types; /* QK_BIT()s; exactly one for a loaded model */
+    uint32_t types; /* the types that it may have, as QK_BIT()s; exactly one for a loaded model */
     bool optional;
-    const char *shape_text; /* for people; NULL: none */
-    bool shaped;            /* the rank is known */
+    const char
+        *shape_text; /* what an operator's definition says of the shape, for people; NULL: none */
+    bool shaped;     /* the rank is known */
     uint32_t rank;
     int64_t dims[QK_RANK_MAX];          /* QD_DIM_FREE: each request chooses the size */
     const struct qk_attribute *strides; /* the layout of a loaded model's input; NULL: dense */
@@ -39,7 +40,7 @@ struct qd_signature {
     /* The operator of a built-in model, whose parameters are the operator's attributes. A loaded
      * model has none. */
     const struct qk_operator *op; /* NULL: the model is loaded */
-    const struct qk_version *row;
+    const struct qk_version *row; /* which of its versions; NULL as `op` is */
 };
 
 /* A built-in model's signature with its ports. The struct points into itself and may not be moved.
@@ -53,7 +54,8 @@ struct qd_builtin {
 void qd_builtin_init(struct qd_builtin *builtin, const struct qk_operator *op,
                      const struct qk_version *row);
 
-/* Prints a shape such as "[1,3,-1,-1]", or "[]" for a scalar. Cuts it off after `size`. */
+/* Prints a shape such as "[1,3,-1,-1]", or "[]" for a scalar. Cuts it off if it exceeds `size`
+ * bytes. */
 void qd_port_print_shape(const struct qd_port *port, char *text, size_t size);
 
 /* Checks that a loaded model's signature keeps the bounds of limits.h on the number of ports and on

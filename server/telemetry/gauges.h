@@ -23,21 +23,21 @@ struct qd_listener_gauge {
 };
 
 struct qd_gauges {
-    const char *cpu_tier;
+    const char *cpu_tier; /* this and the next two: the kernels in use (qk_kernels_tier, …) */
     const char *gemm;
     const char *blas_core;
-    struct qd_bound queue;    /* requests waiting for a worker */
+    struct qd_bound queue;    /* jobs that no worker has taken yet */
     struct qd_bound workers;  /* how many workers compute, and how many there are */
-    struct qd_bound inflight; /* bytes */
-    struct qd_bound models;
-    struct qd_bound loads;   /* loads that wait */
-    struct qd_bound regions; /* shared memory regions; 0 of 0 if shared memory is off */
+    struct qd_bound inflight; /* bytes of requests */
+    struct qd_bound models;   /* bytes of loaded models */
+    struct qd_bound loads;    /* loads that wait */
+    struct qd_bound regions;  /* shared memory regions; 0 of 0 if shared memory is off */
     struct qd_bound region_bytes;
     uint64_t inflight_kept; /* bytes kept for reuse, not counting those in use */
     uint64_t models_kept;
     const uint64_t *connections; /* open connections of each I/O thread */
     size_t io_thread_count;
-    uint64_t model_count;
+    uint64_t model_count; /* loaded models */
     const struct qd_listener_gauge *listeners;
     size_t listener_count;
     uint64_t access_lines_dropped;

@@ -4,7 +4,8 @@
 
 #include "server/memory/text.h"
 
-/* Prints the two lines before a metric's values. `type` is "counter", "gauge" or "histogram". */
+/* Prints the two lines before a metric's values, # HELP and # TYPE. `type` is "counter", "gauge" or
+ * "histogram". */
 void qd_prometheus_type(struct qd_text *text, const char *name, const char *type, const char *help);
 
 /* Writes a label's value, without quotes around it. Backslashes, quotes and newlines are escaped.

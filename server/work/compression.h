@@ -24,8 +24,8 @@ enum qd_coding {
 
 const char *qd_coding_name(enum qd_coding coding); /* as HTTP headers spell it */
 
-/* The largest ratio of deflate: 258 bytes from a length and a distance with codes of one bit each.
- */
+/* The largest ratio of deflate: 258 bytes from two bits, which are a code for the length and one
+ * for the distance. */
 #define QD_INFLATE_RATIO_MAX 1032
 #define QD_COMPRESSION_STEP_NS UINT64_C(100000)
 

@@ -40,8 +40,8 @@ struct qd_loader *qd_loader_create(const struct qd_loader_settings *settings);
 void qd_loader_destroy(struct qd_loader *loader);
 
 /* Loads what the mode and --load-model ask for, then calls `on_started` once, which must not call
- * the loader. Its `error` is NULL if all models are in service. Otherwise it is the first error,
- * and the other models are in service. On the main loop, as are the functions above. */
+ * the loader. It gets NULL as `error` if all models are in service. Otherwise it gets the first
+ * error, and the other models are in service. On the main loop, as are the functions above. */
 void qd_loader_start(struct qd_loader *loader,
                      void (*on_started)(void *context, const struct qd_error *error),
                      void *context);

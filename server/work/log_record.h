@@ -1,6 +1,7 @@
-/* Keeps what the log line of a request needs and what is gone when the line is written: the
- * request's head, and all that was in its arena if the request was refused. Everything is bounded,
- * because clients choose all of it. */
+/* Keeps what a request's line in the log needs but what no longer exists when the line is written,
+ * at the request's end: the head, whose strings are only borrowed, and everything that was in the
+ * arena of a request that was refused. Every text is bounded, because clients choose all of them.
+ */
 #ifndef SERVER_WORK_LOG_RECORD_H
 #define SERVER_WORK_LOG_RECORD_H
 

@@ -5,9 +5,9 @@
 
 #include "server/work/request.h"
 
-/* Takes room for each of the plan's outputs, and sets outputs[i], which must be NULL before. Sets
- * bit i of *copied if output i must end up in shared memory but is computed elsewhere. On failure,
- * the error is in request->error. */
+/* Allocates room for each of the plan's outputs, or finds it in shared memory, and sets outputs[i],
+ * which must be NULL before. Sets bit i of *copied if output i must end up in shared memory but is
+ * computed elsewhere. On failure, the error is in request->error. */
 enum qd_status qd_outputs_take(struct qd_request *request, const struct qk_graph_plan *plan,
                                void **outputs, uint32_t *copied);
 

@@ -1,8 +1,8 @@
-/* One HTTP request: its state, its times, its memory.
+/* An HTTP request from its first byte to the end of its answer: its state, its times, its memory.
  *
  * The state says which thread may use the request. In READING, QUEUED, REPLYING and DONE it is the
  * thread of the request's loop. In DECODING, RUNNING and ENCODING it is the workers that have the
- * request; from each of these states the request may go back to QUEUED, and go on from there. A
+ * request. From each of these states the request may go back to QUEUED, and continue later. A
  * request that loads a model belongs to the loader from QUEUED on, until the loader calls
  * on_answered. */
 #ifndef SERVER_WORK_REQUEST_H
@@ -52,7 +52,7 @@ struct qd_body {
     bool is_kept; /* if false, the bytes are discarded */
     char *bytes;
     size_t capacity;
-    size_t count_said;                 /* the size in the head, if capacity is less; otherwise 0 */
+    size_t count_said; /* the Content-Length of a body that first gets less room; otherwise 0 */
     struct qd_body_prefault *prefault; /* in progress (body_prefault.h); NULL if there is none */
     /* Called on the request's loop's thread when the pages are there. From then on
      * qd_request_take_body takes more bytes. */
@@ -137,10 +137,11 @@ enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes)
  * before them were written earlier but not taken yet. Returns 0 if bytes can only be passed to
  * qd_request_take_body. */
 size_t qd_request_body_room(struct qd_request *request, size_t placed);
-/* Appends bytes to a kept body, which grows if needed. Only counts the bytes of a body that is not
- * kept. The bytes may already be in their place. If this fails, the error is in request->error, the
- * body is dropped, and all further bytes are only counted. bytes_max: --max-body-bytes. Returns how
- * many bytes were taken: all, or fewer while pages are prefaulted for the rest, until on_room. */
+/* Appends bytes to a kept body, which grows if needed. The bytes may already be in their place
+ * (io_hooks.h). If the body is not kept, only counts the bytes. If this fails, the error is in
+ * request->error, the body is dropped, and all further bytes are only counted. bytes_max:
+ * --max-body-bytes. Returns how many bytes were taken. It takes fewer than `count` while pages for
+ * the rest are prefaulted; body.on_room is called when it can take more. */
 size_t qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
                             uint64_t bytes_max);
 /* Drops the body, because it is not read any more. Its memory is free for other requests, unless
@@ -157,8 +158,8 @@ bool qd_request_has_lost_body(const struct qd_request *request);
  * qd_request_end_body does. */
 enum qd_status qd_request_keep_body(struct qd_request *request);
 
-/* Makes the answer from request->error, and advances to REPLYING. Everything else in the arena is
- * freed. Not on a worker, because the scheduler's slots are in the arena. */
+/* Makes the answer from request->error, and advances to REPLYING. Frees everything else in the
+ * arena. Must not be called on a worker, because the scheduler's slots are in the arena. */
 void qd_request_refuse(struct qd_request *request);
 
 /* Advances to REPLYING, and fills server_timing from spent_ns. */

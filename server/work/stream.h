@@ -1,5 +1,5 @@
-/* A text that is printed while it is sent: in units, into a buffer of fixed size. So a text of any
- * size takes no more memory than the buffer, and printing gives way between the units. */
+/* Prints an answer while it is sent: in units, into a buffer of fixed size. So a text of any size
+ * takes no more memory than the buffer, and other work can be done between two units. */
 #ifndef SERVER_WORK_STREAM_H
 #define SERVER_WORK_STREAM_H
 
@@ -9,7 +9,7 @@
 #include "server/memory/text.h"
 
 /* The size of the buffer. Every unit is much smaller: a histogram has up to 8 KiB, the gauges of 16
- * listeners have 11. A fresh server's metrics fit as a whole. */
+ * listeners have 11 KiB. A fresh server's metrics fit as a whole. */
 #define QD_STREAM_BYTES (64u << 10)
 
 struct qd_stream {

@@ -1,4 +1,5 @@
-/* The server's context, which the handlers of all paths use. One object serves all loops. */
+/* What the handlers of all paths use: the parts of the server, such as the models and the
+ * scheduler. One object serves all loops. */
 #ifndef SERVER_HTTP_API_SERVER_H
 #define SERVER_HTTP_API_SERVER_H
 

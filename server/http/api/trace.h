@@ -1,5 +1,5 @@
-/* Reads the W3C Trace Context (Recommendation of 2021) of a request that is part of a distributed
- * trace. */
+/* Reads the headers by which a request is part of a distributed trace: W3C Trace Context
+ * (Recommendation of 2021). */
 #ifndef SERVER_HTTP_API_TRACE_H
 #define SERVER_HTTP_API_TRACE_H
 

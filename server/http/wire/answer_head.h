@@ -1,4 +1,5 @@
-/* The head of an answer: its headers one by one, for libmicrohttpd, or as text. */
+/* Makes the head of an answer: its headers one by one, for libmicrohttpd, or the whole head as
+ * text, for answers that are sent past libmicrohttpd. */
 #ifndef SERVER_HTTP_WIRE_ANSWER_HEAD_H
 #define SERVER_HTTP_WIRE_ANSWER_HEAD_H
 
@@ -6,7 +7,7 @@
 
 #include "server/work/request.h"
 
-/* Gives each header except Content-Length and "Connection: Keep-Alive" to `put`, in the order in
+/* Calls `put` for each header except Content-Length and "Connection: Keep-Alive", in the order in
  * which they are sent. Stops and returns false as soon as `put` returns false. */
 typedef bool qd_put_header(void *context, const char *name, const char *value);
 bool qd_answer_put_headers(const struct qd_request *request, qd_put_header *put, void *context);

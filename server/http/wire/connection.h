@@ -1,15 +1,17 @@
-/* The open connections: what the client or the server has to do next on each, and until when.
+/* Keeps the open connections of a loop: what the client or the server has to do next on each, and
+ * until when.
  *
  * libmicrohttpd only knows how long a peer has been silent. A peer that sends one byte a second
  * would stay for ever. We therefore enforce all timeouts ourselves. A head must arrive within
  * --receive-timeout. A body or an answer of any size must average --min-rate in each window
  * (QD_PACE_WINDOW_NS).
  *
- * Idle connections cost no system calls. All connections in one state wait equally long, so a list
- * in the order in which they entered the state has the late ones in front. An epoll instance of our
- * own reports clients that hang up. A connection is added to it once, and only if it lives longer
- * than most. We need this epoll because libmicrohttpd does not watch a socket while the request is
- * computed, and because 0.9.75 misses an end that arrives together with the last bytes.
+ * Idle connections cost no system calls. All connections in one state wait equally long. In a list
+ * in the order in which they entered the state, the earliest deadline is therefore always in front.
+ * An epoll instance of our own reports clients that hang up. We need it because libmicrohttpd does
+ * not watch a socket while the request is computed, and because 0.9.75 misses an end that arrives
+ * together with the last bytes. A connection is added to the epoll once, and only if it lives
+ * longer than 250 ms, which most connections of clients without keep-alive do not.
  *
  * All functions run on the connection's loop's thread. */
 #ifndef SERVER_HTTP_WIRE_CONNECTION_H
@@ -72,7 +74,7 @@ enum qd_wait {
     QD_WAIT_RECEIVE, /* --receive-timeout */
     QD_WAIT_IDLE,    /* --idle-timeout */
     QD_WAIT_PACE,    /* one window of the pace */
-    QD_WAIT_CLOSING, /* CUT_NS, in which the library should close the connection */
+    QD_WAIT_CLOSING, /* 2 s: to be closed by the library, or to send a head that will be refused */
     QD_WAIT_COMPUTE, /* PROCESSING: no deadline */
     QD_WAIT_COUNT
 };
@@ -105,15 +107,18 @@ struct qd_connections {
     struct qd_links fresh; /* not on the epoll yet, in the order of their accept */
     struct qd_links ended; /* the client sends nothing more */
     int hangups;           /* the epoll; becomes readable when a client hangs up */
-    /* The number of the last call of qd_connections_look_for_stalled, from 1 on. A number is
-     * skipped if the library has rested since the call before. */
+    /* Numbers the calls of qd_connections_look_for_stalled, from 1 on. The number rises by 2, and
+     * not by 1, if the library has rested since the call before, so two calls with a rest between
+     * them never have numbers that follow each other. */
     uint64_t look;
-    atomic_size_t count;                           /* of connections; may be read on any thread */
-    struct qd_connection *wide[QD_WIDE_COUNT_MAX]; /* with a wide send buffer, or with bytes of
-                                                      one left in the kernel; NULL: a free place */
-    size_t wide_max;                               /* this loop's share of the places */
-    bool draining; /* no new connection is accepted, and idle ones are closed */
-    bool cutting;  /* all other connections are closed, too */
+    atomic_size_t count; /* of connections; may be read on any thread */
+    /* The connections that have a wide send buffer, or had one. A place is free again if it is
+     * NULL, or if its connection has a normal buffer again and the bytes that the client has yet to
+     * read fit into that. */
+    struct qd_connection *wide[QD_WIDE_COUNT_MAX];
+    size_t wide_max; /* this loop's share of the places */
+    bool draining;   /* no new connection is accepted, and idle ones are closed */
+    bool cutting;    /* all other connections are closed, too */
 };
 
 /* The state of the I/O hooks for one connection (io_hooks.h). */
@@ -216,16 +221,16 @@ void qd_connection_advance(struct qd_connection *connection, enum qd_connection_
 void qd_connection_advance_at(struct qd_connection *connection, enum qd_connection_state to,
                               uint64_t now_ns);
 
-/* Shortens the time for the first head to that of QD_WAIT_CLOSING, because the connection will be
- * refused. The connection is in NEW. */
+/* Gives the client of a connection in NEW only 2 s for its first head (QD_WAIT_CLOSING), because
+ * the connection will be refused. */
 void qd_connection_hurry(struct qd_connection *connection);
 
 /* Gives the socket a wide send buffer, if answer_bytes is large enough and not too many connections
  * have one. The connection has it until it leaves ANSWER. */
 void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes);
 
-/* Makes the send buffer wide for a last answer, so that the answer fits behind what the client has
- * not read. */
+/* Makes the send buffer wide for a last answer, so that the socket takes the answer although the
+ * client has not read earlier bytes. */
 void qd_connection_make_room(struct qd_connection *connection);
 
 /* Returns true if the last answer (with `Connection: close`) has been sent during a drain, but the
@@ -246,12 +251,14 @@ void qd_connections_sweep(struct qd_connections *all);
 /* Returns when the next sweep is due. UINT64_MAX: not before a new connection arrives. */
 uint64_t qd_connections_next_ns(const struct qd_connections *all);
 
-/* Finds stalled bodies and calls on_slow for each. The caller calls this function each time that
- * the library has wanted to be run again at once for QD_RESTLESS_NS. `rested` is true if the
- * library has had nothing to do since the last call. If the line of a chunk's size fills the
- * library's buffer, the library stops reading but still wants to be run again at once. A body
- * therefore counts as stalled if it has not moved between two calls, without a rest between them,
- * and bytes of it waited in the socket at both calls. It is then too slow, whatever its pace. */
+/* Finds bodies that have stalled in the library, and calls on_slow for each. This can happen if the
+ * line of a chunk's size fills the library's buffer: the library then reads nothing more, but wants
+ * to be run again at once, for ever. The caller calls this function each time that the library has
+ * wanted that for QD_RESTLESS_NS. `rested` is true if the library has had nothing to do at some
+ * time since the last call.
+ *
+ * A body counts as stalled if it has not moved between two calls, without a rest between them, and
+ * bytes of it waited in the socket at both calls. It is then too slow, whatever its pace. */
 #define QD_RESTLESS_NS (100 * QD_NS_PER_MS)
 void qd_connections_look_for_stalled(struct qd_connections *all, bool rested);
 

@@ -37,9 +37,10 @@ enum qd_fault {
     QD_FAULT_TOO_LARGE,      /* the chunks together exceed body_bytes_max */
 };
 
-/* For how many past requests we know whether they are HEAD requests. libmicrohttpd cannot lag
- * behind by more. A request that it refuses by itself leaves 2 KiB of its memory free (limits.h),
- * and these hold at most 113 requests of 18 bytes. */
+/* For how many past requests we know whether they were HEAD requests. libmicrohttpd reads ahead, so
+ * framing.c may be some requests further than it. But a request that libmicrohttpd refuses by
+ * itself leaves only 2 KiB of its memory for the requests behind it (limits.h). They are at most
+ * 113, of 18 bytes each. */
 #define QD_FRAMING_HEAD_WORDS 2
 #define QD_FRAMING_HEAD_COUNT (64u * QD_FRAMING_HEAD_WORDS)
 
@@ -66,7 +67,7 @@ struct qd_framing {
     uint8_t digit_count;  /* of a length or a chunk's size: 0 before the first digit, then 1 */
     uint64_t left_bytes;  /* of the body or of its current chunk */
     uint64_t body_bytes;  /* the length in the head, or the sum of all chunks so far */
-    uint64_t waste_bytes; /* useless bytes that the bytes of chunks have not paid for */
+    uint64_t waste_bytes; /* useless bytes so far, less the bytes of chunks (QD_WASTE_BYTES_MAX) */
 };
 
 /* Reads the next `count` bytes. Removes useless bytes from `bytes` and returns how many bytes are

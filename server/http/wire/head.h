@@ -56,7 +56,7 @@ void qd_head_init(struct qd_head *head, const char *method, const char *target,
 void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, const char *value,
                  size_t value_bytes);
 
-/* Adds one pair of the Cookie header. The library splits the header into pairs. */
+/* Adds one name=value pair of the Cookie header, into which the library has split it. */
 void qd_head_add_cookie(struct qd_head *head, size_t name_bytes, size_t value_bytes);
 
 /* Fails if the head is so large that the library might have no memory left for an answer. `bytes`

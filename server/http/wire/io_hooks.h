@@ -1,4 +1,5 @@
-/* Hooks into libmicrohttpd's reads and writes.
+/* Hooks into libmicrohttpd's reads and writes, to check bytes before it sees them, to receive large
+ * bodies without a copy, and to send short answers without its overhead.
  *
  * Every byte that the library reads passes through framing.c first, so its rules hold for all bytes
  * that the library sees.

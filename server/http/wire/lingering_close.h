@@ -1,5 +1,5 @@
-/* Lingering close, for sockets whose connection is over although the client may not have read the
- * last answer yet.
+/* Closes sockets in a way that lets the client read its last answer, when the connection is over
+ * for us (a lingering close).
  *
  * A client that is refused may still be sending. If a socket is closed with unread bytes in it, or
  * if bytes arrive afterwards, the kernel sends a reset, and the client's kernel throws away the

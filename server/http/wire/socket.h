@@ -1,5 +1,5 @@
-/* Listening sockets for TCP and Unix, non-blocking and closed on exec, and what the kernel knows of
- * the sockets that they accept. */
+/* Opens the sockets that listen, for TCP and Unix, non-blocking and closed on exec, and tells what
+ * the kernel knows of the sockets that they accept. */
 #ifndef SERVER_HTTP_WIRE_SOCKET_H
 #define SERVER_HTTP_WIRE_SOCKET_H
 

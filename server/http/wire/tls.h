@@ -1,4 +1,4 @@
-/* TLS with the operator's certificate and key. Only tls.c and handshake.c include GnuTLS.
+/* Sets up TLS with the operator's certificate and key. Only tls.c and handshake.c include GnuTLS.
  * qd_tls_begin and qd_tls_end may be called on any thread. All other functions are for one thread
  * at a time. */
 #ifndef SERVER_HTTP_WIRE_TLS_H

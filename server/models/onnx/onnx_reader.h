@@ -1,4 +1,4 @@
-/* Shared by the sources that read an ONNX file (onnx.h). No other source uses protobuf-c's
+/* What the sources that read an ONNX file (onnx.h) share. No other source uses protobuf-c's
  * messages. */
 #ifndef SERVER_MODELS_ONNX_ONNX_READER_H
 #define SERVER_MODELS_ONNX_ONNX_READER_H

@@ -1,9 +1,9 @@
 /* Limits how long a thread keeps a CPU that other threads wait for. Linux considers taking the CPU
  * away when a thread wakes, and at ticks of its timer, which are up to 10 ms apart. A thread that
- * wakes gets the CPU at once only if it has had less than its share lately. That is not so for a
- * loop that has just moved bytes, nor for a client on the same machine. Such a thread waits for the
- * tick, although it wants only 50 us and the computing thread could easily pause: beside
- * convolutions, one request in a hundred took 4 ms. */
+ * wakes gets the CPU at once only if it has had less than its share lately. A loop that has just
+ * moved bytes, or a client on the same machine, has had its share. It waits for the tick, although
+ * it wants the CPU for only 50 us and the computing thread could easily pause: beside convolutions,
+ * one request in a hundred took 4 ms. */
 #ifndef SERVER_WORK_SCHEDULER_CPU_YIELD_H
 #define SERVER_WORK_SCHEDULER_CPU_YIELD_H
 

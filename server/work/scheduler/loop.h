@@ -1,4 +1,5 @@
-/* An event loop. Only loop.c and pool.c know that it is libuv's.
+/* The event loop: calls its users back when a descriptor can be read, a timer ends, a signal comes
+ * or another thread asks for it. Only loop.c and pool.c know that it is libuv's.
  *
  * All functions but qd_loop_post and qd_async_send are called on the loop's thread. Handles call
  * their callbacks on that thread, from qd_loop_run. A function that creates something returns NULL

@@ -1,11 +1,11 @@
-/* Threads that compute. They are the threads of libuv's pool, and each runs one work item for as
- * long as the pool lives. So libuv does not decide which thread does what next, and a thread can
- * wake another one directly.
+/* Runs the workers, the threads that compute. They are the threads of libuv's pool, and each runs
+ * one work item for as long as the pool lives. So libuv does not decide which thread does what
+ * next, and a thread can wake another one directly.
  *
- * Waking a thread was measured on virtual machines with two CPUs, from the call to the thread's
- * first step: 60 us by way of the loop and uv_queue_work, 30 to 45 us directly, whether by a
- * semaphore, a condition variable or a futex. The caller spends 12 us of these. If the other CPU is
- * not asleep, it is 2 us. */
+ * How long waking a thread takes, from the call to the thread's first step, was measured on virtual
+ * machines with two CPUs. By way of the loop and uv_queue_work it is 60 us. Directly it is 30 to 45
+ * us, whether by a semaphore, a condition variable or a futex, and the caller is busy for 12 us of
+ * them. If the other CPU is not asleep, the caller is busy for 2 us. */
 #ifndef SERVER_WORK_SCHEDULER_POOL_H
 #define SERVER_WORK_SCHEDULER_POOL_H
 

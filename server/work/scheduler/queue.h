@@ -51,9 +51,10 @@ struct qd_job *qd_queue_first(const struct qd_queue *queue);
 /* Removes and returns the job that is next, or returns NULL if the queue is empty. */
 struct qd_job *qd_queue_take(struct qd_queue *queue);
 
-/* Returns whether a job of this level has to step back because a job of a lower level waits. A
- * waiting job whose level is not known yet counts only if `level` is behind QD_LEVEL_DEFAULT. For a
- * job of another level, stepping back would only cost time, its own and the waiting job's. */
+/* Returns whether a job of this level has to go back into the queue because a job of a lower level
+ * waits. A waiting job whose level is not known yet (QD_LEVEL_UNREAD) counts only if `level` is
+ * above QD_LEVEL_DEFAULT. For any other job, stepping back would only cost time, its own and the
+ * waiting job's. */
 bool qd_queue_has_before(const struct qd_queue *queue, unsigned level);
 
 #endif

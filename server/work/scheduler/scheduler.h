@@ -8,14 +8,14 @@
  *
  * Workers take jobs from one queue with a bound, by level (below), and first come, first served
  * within a level. A worker that finds no job there helps with a phase that other threads have
- * begun. If no unit is left there either, it sleeps. A worker that has just helped stays awake a
- * little longer, as long as waking it would take, because the job may have a next phase.
+ * begun. If no unit is left there either, it sleeps. A worker that has just helped stays awake for
+ * another QD_HANDOVER_NS, because the job may have a next phase, and waking the worker for it would
+ * take as long.
  *
  *   Idle workers help. A worker that begins a phase that is worth it (qd_scheduler_shares) wakes an
- *   idle worker and goes on. The idle worker joins in and wakes the next. The phase does not wait
- *   for workers that were woken: if they are late, all units are taken. A worker that has taken
- *   units and is late with them is waited for. After that, for a while only long phases have
- *   helpers (straggler.h).
+ *   idle worker and goes on. The idle worker joins in and wakes the next. A woken worker that comes
+ *   late finds no units left, and delays nothing. But a worker that has taken units and is late
+ *   with them delays the job. After that, for a while only long phases have helpers (straggler.h).
  *
  *   Waiting jobs come first. As soon as a job is in the queue, helpers leave their phase after
  *   their current batch of units. A worker that took its job from the queue leaves when its time
@@ -30,10 +30,11 @@
  *   The loop computes short jobs, because handing a job to a worker and back takes longer than many
  *   jobs. It computes such a job inline, which means while the job is submitted, whatever else
  *   waits. By their estimates, all units of the job together must take no more than QD_INLINE_NS.
- *   In one iteration the loop computes inline for no longer than QD_QUANTUM_NS beyond QD_GIVING_NS
- *   for each job, so that its connections do not wait for one another's work. If all workers sleep
- *   and the loop would, too, the loop takes a longer job (qd_scheduler_help). It leaves that job as
- *   soon as there is something else to do. time_slice.h has the rules.
+ *   In one iteration of the loop, inline jobs may take QD_QUANTUM_NS together, so that connections
+ *   do not wait for one another's work. QD_GIVING_NS of each job do not count, because the loop
+ *   would need as long to give the job to a worker. If all workers sleep and the loop would, too,
+ *   the loop takes a longer job (qd_scheduler_help). It leaves that job as soon as there is
+ *   something else to do. time_slice.h has the rules.
  *
  * There may be several loops. A job belongs to the loop that submits it: its `done` is called
  * there, and no other loop computes it.
@@ -54,19 +55,20 @@
 #include "server/work/scheduler/loop.h"
 
 /* What it costs to let another worker help. The thread that wakes the worker spends 15 us, and the
- * worker starts 40 us later (measured on a virtual machine; pool.h). Work of this length, shared by
- * two workers, is done no sooner. In units of 25 us, work of 100 us took 89, 200 took 137, and 400
- * took 236. */
+ * worker starts 40 us later (measured on a virtual machine; pool.h). Work of this length is done no
+ * sooner by two workers than by one. Measured with units of 25 us: two workers did work of 100 us
+ * in 89 us, of 200 us in 137 us, and of 400 us in 236 us. */
 #define QD_HANDOVER_NS UINT64_C(50000)
 /* The longest job that the loop computes inline. Handing a job to a worker and back takes about as
  * long. So other connections wait for the loop no longer than if the loop gave the job away. */
 #define QD_INLINE_NS UINT64_C(50000)
-/* The loop's own part of QD_INLINE_NS, mostly waking a worker. The loop would need this time for
- * every job that it does not compute, so only the time beyond it delays its connections. */
+/* The loop's own part of handing a job over, mostly waking a worker. The loop would spend this time
+ * on any job that it gives away. So only the time beyond it, spent on a job that it computes
+ * itself, delays the other connections. */
 #define QD_GIVING_NS UINT64_C(15000)
 #define QD_QUANTUM_NS UINT64_C(1000000) /* long enough to be worth filling the caches */
-/* How long a batch takes, which is the units that a worker takes at once. It is so short that the
- * worker notices in time that other jobs wait. */
+/* How long a worker computes before it checks again whether other jobs wait. It takes at most as
+ * many units at once (a batch) as fit into this time, but at least one. */
 #define QD_BATCH_NS UINT64_C(50000)
 
 /* Levels of the queue. Jobs of lower levels come first. */
@@ -199,8 +201,8 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, s
  * meanwhile. */
 void qd_scheduler_cancel(struct qd_scheduler *scheduler, struct qd_job *job);
 
-/* Lets held jobs start whose may_start now returns true. Called when that may have changed. On any
- * thread. */
+/* Calls may_start again for the held jobs, and lets those start for which it returns true. Call it
+ * when may_start may return another value than before. On any thread. */
 void qd_scheduler_release(struct qd_scheduler *scheduler);
 
 /* Returns after how many seconds a refused client should try again, from 1 to QD_RETRY_AFTER_MAX_S.
@@ -220,12 +222,12 @@ bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler);
 
 /* Returns how many of worker_count workers should share these units, at least 1: no more than there
  * are units, and no more than get work of QD_HANDOVER_NS each. Only this function decides that. For
- * slots it is called with the number of all workers. For a phase it is called again whenever a
- * worker might be woken, with the number of idle workers.
+ * the number of a phase's slots it is called with the number of all workers. It is called again
+ * with the number of idle workers whenever a worker might be woken for the phase.
  *
- * Two workers therefore share work from two hand-overs on. Sharing from one hand-over on was tried:
- * work of 56 us then took 80. Work of 67 us took 88 even when no worker was woken, because batches
- * are smaller then. */
+ * Two workers therefore share work only if it takes 2 * QD_HANDOVER_NS or more. Sharing from
+ * QD_HANDOVER_NS on was tried: work of 56 us then took 80 us. Work of 67 us took 88 us even when no
+ * worker was woken, because batches are smaller then. */
 size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count);
 
 #endif

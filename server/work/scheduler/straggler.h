@@ -1,8 +1,9 @@
-/* Decides whether a helper is worth what it may cost. A straggler is a helper that has taken units
- * and then loses its CPU, because other threads want it as well. The job waits until the straggler
- * gets a CPU back: some 4 ms, which is a tick of the kernel's timer. That is very long for a job of
- * 100 us, and not rare if the CPUs are busy: beside two processes that compute, requests with
- * helpers took 5 ms, and 1.4 ms without.
+/* Decides for the scheduler whether waking a helper, a worker that joins a phase which another
+ * thread began, is worth what it may cost. A straggler is a helper that has taken units and then
+ * loses its CPU, because other threads want it as well. The job waits until the straggler gets a
+ * CPU back: some 4 ms, which is a tick of the kernel's timer. That is very long for a job of 100
+ * us, and not rare if the CPUs are busy: beside two processes that compute, requests with helpers
+ * took 5 ms, and 1.4 ms without.
  *
  * So after a straggler the scheduler backs off. For 16 times as long as the wait, only a phase that
  * is longer than twice the wait gets a helper. Then helpers are tried again. So waiting for
@@ -17,9 +18,10 @@
 /* The longest tick of a kernel. Phases that are longer than twice this time always have helpers. */
 #define QD_STRAGGLER_NS_MAX UINT64_C(10000000)
 
-/* All fields are 0 if there was no straggler. */
+/* After the last straggler: how long it was waited for, and until when helpers are avoided. All
+ * fields are 0 if there was none. */
 struct qd_straggler_backoff {
-    uint64_t waited_ns;
+    uint64_t waited_ns; /* at most QD_STRAGGLER_NS_MAX */
     uint64_t until_ns;
 };
 

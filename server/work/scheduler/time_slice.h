@@ -1,7 +1,8 @@
-/* A time slice is what one thread, a worker or the loop, computes of a job without a break. The
- * thread takes a slot of the job's phase and computes units in batches, until none is left or the
- * thread has to leave. The functions here decide which slice suits which job, and when a slice
- * ends. The scheduler decides what happens to the job then.
+/* Runs time slices for the scheduler. A time slice is what one thread, a worker or the loop,
+ * computes of a job without a break. The thread takes a slot of the job's phase and computes units
+ * in batches, until none is left or the thread has to leave. The functions here decide whether a
+ * slice may compute a job's phase, and when the slice ends. The scheduler decides what happens to
+ * the job then.
  *
  * A worker that took the job from the queue computes any phase. It leaves when QD_QUANTUM_NS are
  * over and another job waits in the queue. A helper, which joins a phase that another thread began,
