@@ -1,6 +1,6 @@
-/* Chooses, from the profile of a machine, which kernels compute what, how work is cut into units,
- * and what units should cost. The choice is a pure function of the profile, so every machine's
- * choice can be tested on any other machine. Private to kernels/. */
+/* Chooses for qk_kernels_create, from the profile of a machine, which kernels compute what, how
+ * work is cut into units, and what units should cost. The choice is a pure function of the profile,
+ * so any machine can test the choice for any other. Private to kernels/. */
 #ifndef KERNELS_CHOICE_H
 #define KERNELS_CHOICE_H
 
@@ -11,7 +11,7 @@
 
 /* What the caller of qk_kernels_create asks for. */
 struct qk_kernel_options {
-    const char *tier; /* "auto" or a name of the tiers */
+    const char *tier; /* "auto" or the name of a tier (qk_tier_name) */
     const char *gemm; /* "auto" or the name of a backend (qk_gemm_name) */
     bool blas;        /* OpenBLAS is loaded, and may be chosen for "auto" */
 };

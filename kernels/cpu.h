@@ -14,18 +14,18 @@
 
 #include "kernels/qk.h"
 
-/* CPU features, as fine as kernels need them: a kernel requires exactly those that it uses. Gathers
- * have no flag, although they are slow on many CPUs: a kernel gathers only what it would otherwise
- * load element by element. */
+/* CPU features. Features that kernels only use together share a flag. A kernel requires the flags
+ * of the instructions that it uses, and no more. Gathers have no flag, although they are slow on
+ * many CPUs: a kernel gathers only what it would otherwise load element by element. */
 enum qk_cpu_flag {
     QK_CPU_SSE42 = 1 << 0,
-    QK_CPU_AVX = 1 << 1,      /* and the system saves YMM */
-    QK_CPU_AVX2 = 1 << 2,     /* with FMA, F16C and BMI: Haswell's set */
-    QK_CPU_AVX512 = 1 << 3,   /* F CD BW DQ VL, and the system saves ZMM: Skylake-X's set */
-    QK_CPU_VNNI = 1 << 4,     /* AVX512, and its VNNI: Cascade Lake's */
-    QK_CPU_VBMI = 1 << 5,     /* VNNI, and VBMI and VBMI2, permutations of bytes: Ice Lake's */
-    QK_CPU_AMX = 1 << 6,      /* VBMI, and int8 tiles, which the system has let us use */
-    QK_CPU_AVXVNNI = 1 << 7,  /* AVX2, and its form of VNNI's instructions */
+    QK_CPU_AVX = 1 << 1,    /* and the system saves YMM */
+    QK_CPU_AVX2 = 1 << 2,   /* with FMA, F16C and BMI: Haswell's set */
+    QK_CPU_AVX512 = 1 << 3, /* F CD BW DQ VL, and the system saves ZMM: Skylake-X's set */
+    QK_CPU_VNNI = 1 << 4,   /* AVX512, and the ZMM form of VNNI: Cascade Lake's set */
+    QK_CPU_VBMI = 1 << 5,   /* VNNI, and VBMI and VBMI2, which permute bytes: Ice Lake's set */
+    QK_CPU_AMX = 1 << 6, /* VBMI, and AMX tiles of int8, which the system must let a process use */
+    QK_CPU_AVXVNNI = 1 << 7,  /* AVX2, and the YMM form of VNNI */
     QK_CPU_AMD = 1 << 8,      /* vendor AuthenticAMD: OpenBLAS has cores of its own for it */
     QK_CPU_NEON = 1 << 9,     /* Armv8's Advanced SIMD, with FMA and half precision as a format */
     QK_CPU_DOTPROD = 1 << 10, /* NEON, and SDOT and UDOT */
@@ -70,8 +70,8 @@ struct qk_profile {
                                       in the members below; NULL: none */
     uint32_t cpu_flags;
     uint32_t family, model; /* on ARM, the implementer and the part number */
-    /* Sizes of the data caches that one core uses, never 0. The last cache may be shared with other
-     * cores and other virtual machines, so no choice may need all of it. */
+    /* Sizes of the data caches that one core uses, in bytes, never 0. The L3 cache may be shared
+     * with other cores and other virtual machines, so no choice may need all of it. */
     size_t l1_bytes, l2_bytes, l3_bytes;
     /* Speeds, never 0: measured if `measured` is true, otherwise typical values. */
     bool measured;

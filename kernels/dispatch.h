@@ -1,6 +1,6 @@
-/* The table of kernels. The scalar tier fills every entry, then each tier that the CPU has
- * overwrites some (as dav1d's *_dsp_init functions do). qk_kernels_create makes the table once. It
- * is constant afterwards, and passed as an argument, never global. */
+/* The table of the kernels that run on this machine. The scalar tier fills every entry, then each
+ * tier that the CPU has overwrites some (as dav1d's *_dsp_init functions do). qk_kernels_create
+ * makes the table once. It is constant afterwards, and passed as an argument, never global. */
 #ifndef KERNELS_DISPATCH_H
 #define KERNELS_DISPATCH_H
 
@@ -17,7 +17,7 @@ struct qk_kernels {
     struct qk_dequantize_kernels dequantize;
     struct qk_quantize_kernels quantize;
     struct qk_openblas openblas;
-    const struct qk_im2col_kernels *im2col; /* beside OpenBLAS */
+    const struct qk_im2col_kernels *im2col; /* what sgemm convolutions need besides OpenBLAS */
 };
 
 #endif

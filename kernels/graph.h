@@ -1,5 +1,5 @@
-/* The nodes and values of a graph. graph.c makes them, graph_plan.c reads them. Private to
- * kernels/. */
+/* The nodes and values of a prepared graph: what qk_graph_prepare hands to qk_graph_plan and to
+ * qk_graph_run. graph.c makes them, graph_plan.c reads them. Private to kernels/. */
 #ifndef KERNELS_GRAPH_H
 #define KERNELS_GRAPH_H
 
@@ -8,7 +8,7 @@
 struct qk_graph_node {
     struct qk_instance *instance;
     const char *name;  /* NULL: errors do not name the node */
-    uint32_t index;    /* in the call, for errors */
+    uint32_t index;    /* of the node in qk_graph_call.nodes, for errors */
     size_t pack_begin; /* the graph's first unit of packing that is this node's */
     /* Values that the node reads and makes. Constant and absent inputs, and indexes beyond the
      * operator's outputs, are QK_VALUE_NONE. */

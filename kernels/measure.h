@@ -1,4 +1,5 @@
-/* Measures how fast a machine is, which CPUID does not say. Private to kernels/. */
+/* Measures the speeds of this machine that CPUID does not report, for its profile (kernels/cpu.h).
+ * Private to kernels/. */
 #ifndef KERNELS_MEASURE_H
 #define KERNELS_MEASURE_H
 
@@ -12,6 +13,7 @@
  * runs, because other work on the core makes the machine look slower. */
 void qk_profile_measure(struct qk_profile *profile, const struct qk_openblas *openblas);
 
+/* 20 ms. */
 #define QK_MEASURE_NS 20000000
 
 #endif

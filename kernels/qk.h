@@ -6,7 +6,7 @@
  * (qk_operator.variable_inputs). A caller may fix any of them, which makes it constant, too.
  *
  * Steps. An instance of an operator is made once, planned for each shape, and run for each set of
- * inputs:
+ * inputs. Packing and runs are cut into units: parts of some 40 to 100 µs, which any thread may do.
  *
  * 1. qk_prepare checks a call, allocates all memory that the instance will ever have, and says how
  *    many units of packing are left to do.
@@ -42,11 +42,13 @@
  * a call, such as the index of a unit or a workspace, are not checked.
  *
  * Nothing here does I/O, keeps globals, prints, or aborts on input. The exception is
- * qk_kernels_create, which asks the system what machine this is. */
+ * qk_kernels_create, which asks the system what machine this is. It may also set OPENBLAS_* in the
+ * environment and load OpenBLAS. */
 #ifndef KERNELS_QK_H
 #define KERNELS_QK_H
 
-/* Tensors are little-endian on the wire and are computed where they lie. Sizes go up to 2^63. */
+/* Kernels read tensors where they lie, and tensors are little-endian on the wire. Sizes are
+ * computed with 64 bits. */
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "quantd needs a little-endian machine, such as x86-64 or AArch64; this one is big-endian"
 #elif __SIZEOF_POINTER__ != 8
@@ -141,11 +143,11 @@ void qk_print_types(uint32_t set, char *text, size_t size);
 
 /* ---- Tensors ----------------------------------------------------------------------------- */
 
-/* NumPy 1 stops at the same rank; every operator here needs less. */
+/* The most axes of a tensor. NumPy 1 has the same limit. No operator here needs that many. */
 #define QK_RANK_MAX 32
 
-/* The largest length of an axis or a block that an attribute may name: as many bytes as a process
- * can address on x86-64. */
+/* The largest length of an axis or a block that an attribute may name. A process on x86-64 can
+ * address 2^47 bytes, so no tensor has a longer axis. */
 #define QK_LENGTH_MAX ((INT64_C(1) << 47) - 1)
 
 /* The largest stride. DirectML's strides have the type UINT (DML_BUFFER_TENSOR_DESC). */
@@ -223,7 +225,8 @@ struct qk_input_def {
 };
 
 struct qk_version {
-    unsigned number; /* ONNX opset that changed the operator; DirectML 6_2 is 62 */
+    unsigned number; /* the ONNX opset that changed the operator, or DirectML's feature level: 62
+                        for 6_2 */
     struct qk_input_def inputs[QK_INPUT_COUNT_MAX];
     uint32_t output_types[QK_OUTPUT_COUNT_MAX]; /* QK_BIT()s */
 };
@@ -243,9 +246,10 @@ struct qk_operator {
     size_t attribute_count;
     const struct qk_version *versions; /* ascending */
     size_t version_count;
-    unsigned version_last; /* the largest number that stands for the last version */
-    /* All numbers that exist, ascending, such as DirectML's feature levels. NULL: every number up
-     * to version_last. */
+    unsigned version_last; /* the largest number that a caller may name; it stands for the last
+                              version */
+    /* The numbers that a caller may name, ascending, if there are gaps between them, as between
+     * DirectML's feature levels. NULL: every number up to version_last. */
     const unsigned *numbers;
     size_t number_count;
     const struct qk_operator_code *code; /* private to kernels/ */
@@ -255,9 +259,9 @@ struct qk_operator {
 const struct qk_operator *const *qk_operators(size_t *count);
 const struct qk_operator *qk_operator_by_name(const char *name); /* NULL: unknown */
 
-/* Returns the newest version whose number is not above `number`, in the way in which ONNX resolves
- * an opset import (11 means 10). Returns NULL if `number` is below the oldest version or above
- * version_last, or does not exist. */
+/* Returns the newest version whose number is not above `number`. ONNX resolves an opset import in
+ * the same way: if opset 10 and 13 changed an operator, 11 means 10. Returns NULL if `number` is
+ * below the oldest version or above version_last, or is not one of op->numbers. */
 const struct qk_version *qk_operator_version(const struct qk_operator *op, uint64_t number);
 
 /* ---- One call ---------------------------------------------------------------------------- */
@@ -276,8 +280,9 @@ struct qk_attribute {
 struct qk_call {
     const struct qk_operator *op;
     const struct qk_version *version;
-    /* Bit i: input i comes with each run. Only bits of op->variable_inputs may be set. An input
-     * whose bit is set there but not here is fixed to inputs[i]. */
+    /* Bit i: input i comes with each run. Only bits of op->variable_inputs may be set. If a bit of
+     * op->variable_inputs is not set here, the input is fixed: inputs[i] is its value in all runs.
+     */
     uint32_t variable;
     /* True if the data of constant inputs and the lists of attributes outlive the instance, which
      * may then point at them. False: the instance copies or packs all that it keeps. */
@@ -289,8 +294,9 @@ struct qk_call {
     struct qk_tensor inputs[QK_INPUT_COUNT_MAX];
 };
 
-/* An allocator of the caller's. Memory is aligned to 64 bytes, not zeroed, and never freed piece by
- * piece. If alloc returns NULL, the function that asked fails with QK_NO_MEMORY. */
+/* An allocator of the caller's. Memory is aligned to 64 bytes and need not be zeroed. libqk frees
+ * no block: the caller frees all of them when the instance, graph or plan in them is no longer
+ * used. If alloc returns NULL, the function that called it fails with QK_NO_MEMORY. */
 struct qk_memory {
     void *(*alloc)(void *context, size_t bytes);
     void *context;
@@ -370,7 +376,7 @@ void qk_run(const struct qk_plan *plan, const void *const *inputs, void *const *
 /* ---- Graphs ------------------------------------------------------------------------------ */
 
 #define QK_GRAPH_NODE_COUNT_MAX 1024
-#define QK_GRAPH_PORT_COUNT_MAX 32 /* inputs of a graph, and as many outputs */
+#define QK_GRAPH_PORT_COUNT_MAX 32 /* the most inputs of a graph, and the most outputs */
 /* As many values as QK_GRAPH_NODE_COUNT_MAX nodes can make, and the graph's inputs. */
 #define QK_GRAPH_VALUE_COUNT_MAX \
     (QK_GRAPH_NODE_COUNT_MAX * QK_OUTPUT_COUNT_MAX + QK_GRAPH_PORT_COUNT_MAX)
@@ -386,8 +392,9 @@ struct qk_node {
     /* As for qk_prepare, but the graph finds the types of variable inputs, so they are not read
      * here. */
     struct qk_call call;
-    uint32_t inputs[QK_INPUT_COUNT_MAX];   /* of each variable input, the value; others: not read */
-    uint32_t outputs[QK_OUTPUT_COUNT_MAX]; /* of each output, the value that it makes */
+    uint32_t inputs[QK_INPUT_COUNT_MAX]; /* the number of the value that each variable input reads;
+                                            entries of other inputs are not read */
+    uint32_t outputs[QK_OUTPUT_COUNT_MAX]; /* the number of the value that each output makes */
 };
 
 struct qk_graph_input {
@@ -423,7 +430,7 @@ struct qk_graph {
 
     /* Private to kernels/. */
     struct qk_graph_node *nodes;
-    struct qk_graph_value *values; /* NULL: its only node has the graph's inputs and outputs */
+    struct qk_graph_value *values; /* NULL: the only node has the graph's inputs and outputs */
     size_t value_count;
     uint32_t outputs[QK_GRAPH_PORT_COUNT_MAX];
 };
@@ -500,20 +507,23 @@ void qk_graph_run(const struct qk_graph_plan *plan, size_t node, const void *con
 
 /* ---- Kernels for this CPU ---------------------------------------------------------------- */
 
-/* Returns the name of a tier, from the slowest to the fastest, or NULL after the last. On x86-64
- * the tiers are "scalar", "avx2" and "avx512". "avx2" uses Haswell's features and nothing beyond
- * them. "avx512" needs Skylake-X's features and uses everything that the CPU has. On ARM the tiers
- * are "scalar" and "neon", which uses everything. */
+/* Returns the name of tier number `index`, or NULL after the last. A tier is a set of instructions
+ * that kernels may use. Tiers are sorted from the slowest to the fastest. On x86-64 they are
+ * "scalar", "avx2" and "avx512". "avx2" uses Haswell's features and nothing beyond them. "avx512"
+ * needs Skylake-X's features and uses everything that the CPU has. On ARM they are "scalar" and
+ * "neon", which uses everything that the CPU has. */
 const char *qk_tier_name(size_t index);
 
-/* Enough for the two lists below, with some room for names to come. */
+/* The size of a buffer in which qk_tier_names and qk_gemm_names have room for their lists, and for
+ * some names to come. */
 #define QK_NAMES_BYTES 128
 
 /* Prints "auto, scalar, avx2 or avx512", for people. Cuts it off after `bytes`. */
 void qk_tier_names(char *text, size_t bytes);
 
-/* Returns the name of a backend, which multiplies the integers of convolutions, or NULL after the
- * last: "blas", then this architecture's, from the slowest to the fastest. */
+/* Returns the name of backend number `index`, or NULL after the last. A backend is the code that
+ * multiplies in convolutions. The first is "blas", which multiplies floats by OpenBLAS. The others
+ * multiply integers: those of this architecture, from the slowest to the fastest. */
 const char *qk_gemm_name(size_t index);
 
 /* Prints the backends: "auto, blas, scalar, avx2, avxvnni, vnni_novbmi, vnni or amx", or on ARM

@@ -1,5 +1,5 @@
-/* Checks whether the results of float8s can be looked up by parts (struct qk_float8_parts). Only
- * for dequantize_avx2.c and dequantize_avx512bw.c. */
+/* Decides for dequantize_avx2.c and dequantize_avx512bw.c whether a kernel may look up the results
+ * of float8s by parts (struct qk_float8_parts). It may if every scale of the span is bounded. */
 #ifndef KERNELS_DEQUANTIZE_BOUNDED_H
 #define KERNELS_DEQUANTIZE_BOUNDED_H
 
@@ -7,8 +7,9 @@
 
 #include "kernels/dequantize/dequantize.h"
 
-/* Returns true if the results of all codes with s >= 16 (struct qk_float8_parts) are normal numbers
- * of FP32 and of y_type. Returns false for a NaN. */
+/* Returns true if the scale is bounded: if the results of all codes with s >= 16 (struct
+ * qk_float8_parts) are normal numbers of FP32 and of y_type. The limits for BF16 are a little
+ * inside its range. Returns false for a NaN. */
 static inline bool qk_scale_is_bounded(const struct qk_float8_parts *parts, enum qk_type y_type,
                                        float scale)
 {

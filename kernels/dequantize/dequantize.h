@@ -1,19 +1,21 @@
-/* The kernel that every dequantizer lowers to. Element i of a span, with the parameters q that the
- * span gives it (kernels/elementwise/span.h), becomes
+/* The kernels of every dequantizing operator, which a traversal calls span by span. Element i of a
+ * span, with the parameters q that the span gives it (kernels/elementwise/span.h), becomes
  *
  *   y[i] = round(fl32(fl32(x[i] - zeros[q]) * scales[q]) + offsets[q])
  *
- * Each written operation is rounded once to FP32 and never fused with another. One more rounding
- * makes the type of y. A tier has a kernel for each way to read x. All tiers give the same bits,
- * except for the sign and payload of a NaN that is made of two NaNs. */
+ * fl32(v) is v rounded to FP32. Each written operation is rounded once and never fused with
+ * another. One more rounding makes the type of y. A tier has a kernel for each way to read x (enum
+ * qk_code). All tiers give the same bits, except for the sign and payload of a NaN that is made of
+ * two NaNs. */
 #ifndef KERNELS_DEQUANTIZE_DEQUANTIZE_H
 #define KERNELS_DEQUANTIZE_DEQUANTIZE_H
 
 #include "kernels/elementwise/traversal.h"
 #include "kernels/qk.h"
 
-/* How x is read, and what zeros are. Only 32-bit integers are read in more than one way, because
- * differences of integers of up to 16 bits are exact as floats, and floats have no zero points. */
+/* How a kernel reads x, and what its zeros are. Integers of up to 16 bits are read in one way each,
+ * because their differences are exact as floats. Floats have no zero points. 32-bit integers are
+ * read in several ways, because the operators round them differently. */
 enum qk_code {
     QK_CODE_U8, /* from here to S16, zeros are floats plus a magic number (see below) */
     QK_CODE_S8,
@@ -34,7 +36,12 @@ enum qk_code {
 /* The magic-number conversion is the fastest way to convert small integers to floats. The integer
  * is put into the lowest bits of the float 2^23, with its sign bit flipped if it has one. The
  * result is x plus a magic number. The same number is added to zeros, so that the difference does
- * not contain it. */
+ * not contain it. For example, a UINT8 of 5 and a zero point of 3:
+ *
+ *     0x4b000000 | 5 = 0x4b000005, which are the bits of 2^23 + 5
+ *     (2^23 + 5) - (2^23 + 3) = 2
+ *
+ * An INT8 of -5 is 0xfb, which becomes 0x7b = 123, so the float is 2^23 + 123 = 2^23 + 2^7 - 5. */
 #define QK_MAGIC_U8 0x1p23F
 #define QK_MAGIC_S8 (0x1p23F + 0x1p7F)
 #define QK_MAGIC_U16 0x1p23F
@@ -52,20 +59,27 @@ enum qk_code {
  *
  *   parts[s < 16][s mod 16] + ((s >> shift) << 8)
  *
- * where `shift` leaves out the mantissa and the lowest bit of the exponent. The same holds for
- * results as BF16, which are values times a scale, if all results of s >= 16 are normal numbers
- * (kernels/dequantize/bounded.h). It also holds for results as FP16, with one difference: an FP16
- * has 3 bits of exponent less, so its upper byte grows by (s >> shift) << 3. */
+ * where `shift` leaves out the mantissa and the lowest bit of the exponent. For example, in E4M3FN
+ * `turn` is 1, `shift` is 4, and parts[0][9] is 0x3c80:
+ *
+ *     code 0x38 = 1.0:   s = 0x39 = 3 * 16 + 9,   0x3c80 + 0x300 = 0x3f80
+ *     code 0x48 = 4.0:   s = 0x49 = 4 * 16 + 9,   0x3c80 + 0x400 = 0x4080
+ *
+ * The same holds for results as BF16, which are values times a scale, if all results of s >= 16 are
+ * normal numbers (kernels/dequantize/bounded.h). It also holds for results as FP16, with one
+ * difference: an FP16 has 3 bits of exponent less, so its upper byte grows by (s >> shift) << 3. */
 struct qk_float8_parts {
     uint8_t turn;  /* is added to a code */
     uint8_t shift; /* how many bits of s lie below those that are added to the upper byte */
     uint8_t bytes[2][2][16]; /* the lower bytes, then the upper bytes, of each of `parts` */
-    float values[2][16];     /* for s in [48, 64), and for s < 16 */
-    uint8_t steps[2][16];    /* s >> shift for the same s */
-    float least, most;       /* the least and the greatest value of s >= 16 */
+    float values[2][16];  /* the values from which parts[0] and parts[1] are made: for s from 48 to
+                             63, and from 0 to 15 */
+    uint8_t steps[2][16]; /* s >> shift for the same s */
+    float least, most;    /* the least and the greatest value of s >= 16 */
 };
 
-/* What the codes of BITS2, BITS4 and FLOAT8 mean. NaNs are canonical (qk_float_decode). */
+/* The values of all codes of a type that is looked up (BITS2, BITS4 and FLOAT8). NaNs are canonical
+ * (qk_float_decode). */
 struct qk_code_table {
     float values[256];      /* indexed by a whole byte, of which only the bits of the code count */
     uint8_t halves[2][128]; /* FLOAT8: the lower bytes, then the upper bytes, of the upper halves of
@@ -85,9 +99,9 @@ struct qk_dequantize_args {
     struct qk_span span; /* scales and offsets are floats; `code` says what zeros are */
 };
 
-/* A kernel. NaNs among scales and offsets are canonical if y has 16 bits. Zeros that are floats
- * have integer values of up to 17 bits. Zeros to which a magic number is added are in the range of
- * x's type.
+/* A kernel, which dequantizes one span. NaNs among scales and offsets are canonical if y has 16
+ * bits. Zeros that are floats have integer values of up to 17 bits. Zeros to which a magic number
+ * is added are in the range of x's type.
  *
  * The caller of a tier's kernel guarantees that the span's x_first and y_first are 0 and that
  * `count` is at least QK_DEQUANTIZE_CHUNK and fills whole bytes of x. If y is streamed, `count`
@@ -128,8 +142,9 @@ void qk_dequantize_init_neon(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_fp16(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_sve(struct qk_dequantize_kernels *kernels);
 
-/* The kernels to which ARM's higher tiers leave what they cannot take: for integers of 8 and 16
- * bits, and for integers of 8 bits only. */
+/* The kernels of lower tiers that ARM's higher tiers call for the spans and types of y that they do
+ * not take themselves: the first for integers of 8 and 16 bits, the second for integers of 8 bits.
+ */
 void qk_dequantize_small__neon(const struct qk_dequantize_args *args);
 void qk_dequantize_bytes__fp16(const struct qk_dequantize_args *args);
 

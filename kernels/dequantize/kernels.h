@@ -1,7 +1,7 @@
-/* The kernels of the vector tiers: one for each code, made of the loops of loops.h, and those that
- * repeat and widen parameters. A tier's file includes this after it has defined all that loops.h
- * needs. Only for dequantize_avx2.c, dequantize_avx512bw.c, dequantize_avx512vbmi.c and
- * dequantize_neon.c. */
+/* The kernels of a vector tier, which are entries of struct qk_dequantize_kernels: one for each
+ * code, made of the loops of loops.h, and those that repeat and widen parameters. A tier's file
+ * includes this after it has defined all that loops.h needs. Only for dequantize_avx2.c,
+ * dequantize_avx512bw.c, dequantize_avx512vbmi.c and dequantize_neon.c. */
 #ifndef KERNELS_DEQUANTIZE_KERNELS_H
 #define KERNELS_DEQUANTIZE_KERNELS_H
 
@@ -40,8 +40,8 @@ static void bits4(const struct qk_dequantize_args *args)
     choose_y_type(args, (struct kernel){4, 0, read_bits4, subtract, true, false});
 }
 
-/* Dequantizes float8s by a table of results for each block. Only for long blocks without offsets.
- */
+/* Dequantizes float8s whose results can be looked up: each block gets a table that has the result
+ * of each code. Only for long blocks without offsets. */
 INLINE void loops_of_results(const struct qk_dequantize_args *args, enum qk_type y_type)
 {
     struct qk_dequantize_args copy = *args;
@@ -99,8 +99,8 @@ static void u32_exact(const struct qk_dequantize_args *args)
     choose_y_type(args, (struct kernel){32, 0, read_32, subtract_u32, false, true});
 }
 
-/* Repeats parameters by storing whole vectors. If a vector reaches beyond its block, the next block
- * overwrites that part. */
+/* A qk_repeat_fn that stores whole vectors. If a vector reaches beyond its block, the vectors of
+ * the next block overwrite that part. */
 static void repeat(uint32_t *to, size_t count, const uint32_t *from, size_t stride, size_t block,
                    size_t done)
 {
@@ -119,6 +119,7 @@ static void finish(void)
     end_streaming();
 }
 
+/* Widens eight scales at a time, and the last few with the scalar kernel. */
 INLINE void widen_all(float *to, enum qk_type type, const uint8_t *from, size_t count)
 {
     const size_t bytes = type == QK_FP8E8M0 ? 1 : 2;

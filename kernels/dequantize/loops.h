@@ -1,19 +1,28 @@
-/* The loops of the dequantize kernels, shared by the vector tiers. A tier's file includes this
- * after it has defined what differs: CHUNK (how many elements a loop takes at a time, in four
- * vectors), `vector` and its arithmetic, ways to read x as `struct values`, ways to subtract zero
- * points, `struct form` and the stores. Only for dequantize_avx2.c, dequantize_avx512bw.c,
- * dequantize_avx512vbmi.c and dequantize_neon.c.
+/* The loops of the dequantize kernels (dequantize.h), which the vector tiers share. A tier's file
+ * includes this after it has defined what differs: CHUNK (how many elements a loop takes at a time,
+ * in four vectors), `vector` and its arithmetic, functions that read x as `struct values`,
+ * functions that subtract zero points, `struct form` and the stores. Only for dequantize_avx2.c,
+ * dequantize_avx512bw.c, dequantize_avx512vbmi.c and dequantize_neon.c.
  *
  * All functions are inlined with constants for the code of x, the type of y and the way in which
- * parameters change. Each combination therefore becomes a loop of its own. */
+ * parameters change. Each combination therefore becomes a loop of its own. Which loop runs depends
+ * on the length of blocks (choose_loop):
+ *
+ *    1 element            loop_varied        parameters are loaded like x
+ *    16 or 32 elements    loop_varied        if the span has whole blocks only
+ *    less than CHUNK      loop_short         each vector has one block or two
+ *    whole chunks         loop_whole_blocks  if blocks get tables of results, see struct kernel
+ *    a few whole chunks   loop_varied        parameters are loaded for each chunk
+ *    all others           loop_blocks        a chunk has one block or two
+ */
 #ifndef KERNELS_DEQUANTIZE_LOOPS_H
 #define KERNELS_DEQUANTIZE_LOOPS_H
 
 /* Nothing here compiles without a tier's file around it. */
 #ifdef CHUNK
 
-/* If blocks have up to this many chunks and get no table of results, their parameters are loaded
- * again for each chunk. */
+/* The most whole chunks of a block for which loop_varied loads the parameters again for each chunk.
+ * Longer blocks keep them in registers (loop_blocks). */
 #define CHUNKS_MAX 4
 
 /* How a kernel reads x and subtracts zero points. All members are constants where they are used. */
@@ -22,18 +31,21 @@ struct kernel {
     float magic; /* the number that reading adds to x, such as QK_MAGIC_U8 */
     struct values (*read)(const struct codes *codes, const uint8_t *x, bool pairs);
     subtract_fn *minus;
-    bool finishes; /* makes a table of results, indexed by code, for each long block */
-    bool rare;     /* has fewer special loops, so that compiling takes less time */
+    bool finishes; /* for each long block, first computes a table that has the result of each code,
+                      then only looks results up */
+    bool rare; /* a code that few models use: fewer special loops, so that compiling takes less time
+                */
 };
 
 /* The parameters of one block, each in all lanes of a vector. */
 struct parameters {
-    vector zero; /* if there are no zero points, the number that reading has added to x */
+    vector zero; /* without zero points, the number that reading has added to x */
     vector scale;
     vector offset;
 };
 
-/* Returns a pointer to parameter p of a span. If zeros are integers, the floats have their bits. */
+/* Returns a pointer to parameter p of a span. Zeros that are integers are passed on as floats with
+ * the same bits. */
 INLINE const float *floats_at(const void *from, size_t p)
 {
     return (const float *)from + p;
@@ -137,9 +149,14 @@ struct place {
     size_t left; /* how many elements of its block are left, including it */
 };
 
-/* Returns how many elements early the last chunk of a call begins. It is a whole chunk, so it
- * computes some results again. Sets `how` so that stores past the caches skip the results that are
- * stored already, because storing them twice takes long. */
+/* Returns by how many elements the last chunk of a call begins early, if less than a chunk is left
+ * from element i on. The last chunk is a whole one that ends with the span, so it computes some
+ * results again:
+ *
+ *    count 150, CHUNK 64:   [0, 64) [64, 128) [86, 150)     begins 42 elements early
+ *
+ * Sets `how` so that stores past the caches skip the results that are stored already, because
+ * storing them twice takes long. */
 INLINE size_t begin_early(const struct qk_dequantize_args *args, size_t i, size_t y_bytes,
                           struct how *how)
 {
@@ -214,17 +231,24 @@ INLINE void take_mixed_chunk(const struct qk_dequantize_args *args, const struct
                 how);
 }
 
-/* Returns whether the last chunk of a block begins early, so that its results may cross cache
- * lines. Otherwise a chunk belongs to two blocks, whose zero points and scales are mixed. Mixing
- * costs more than 16-bit results that cross cache lines, but less than other results that do. If y
- * is stored past the caches, no result is stored twice. */
+/* Chooses what to do with the end of a block that does not fill a chunk. If this returns true, the
+ * last chunk of the block begins early, so its results may cross cache lines. Otherwise a chunk
+ * belongs to two blocks, whose zero points and scales are mixed. Mixing costs more than 16-bit
+ * results that cross cache lines, but less than other results that do. If y is stored past the
+ * caches, no result may be stored twice. */
 INLINE bool ends_early(const struct kernel kernel, struct form form, struct how how)
 {
     return kernel.minus == subtract && kernel.bits >= 8 && kernel.bits <= 16 && form.y_bytes == 2 &&
            !how.stream;
 }
 
-/* The loop for blocks of CHUNK elements or more. Each chunk belongs to one block or two. */
+/* The loop for blocks of CHUNK elements or more. Each chunk belongs to one block or two. With
+ * blocks of 150 elements and chunks of 64:
+ *
+ *    [0, 64) [64, 128)   take_whole_chunks of block 0
+ *    [128, 192)          take_mixed_chunk: 22 elements of block 0 and 42 of block 1
+ *    or [86, 150)        take_last_chunk, if ends_early; block 1 then begins with a chunk at 150
+ */
 INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct codes *codes,
                         const struct kernel kernel, enum qk_type y_type)
 {
@@ -281,8 +305,8 @@ INLINE void loop_whole_blocks(const struct qk_dequantize_args *args, const struc
     }
 }
 
-/* How long blocks are: this number of elements, some whole chunks, or any length shorter than a
- * chunk. */
+/* How long the blocks are that a loop takes: some whole chunks, less than a chunk, or exactly 1, 16
+ * or 32 elements. */
 enum blocks {
     BLOCKS_OF_CHUNKS = 0,
     BLOCKS_OF_1 = 1,
@@ -291,12 +315,12 @@ enum blocks {
     BLOCKS_OF_32 = 32
 };
 
-/* The blocks that the four vectors of a chunk belong to. Each vector has elements of one block or
- * two. */
+/* The blocks of a chunk's four vectors. The first count[v] elements of vector v belong to block
+ * before[v], the others to block after[v]. If count[v] is more than a vector has, all of the vector
+ * belongs to before[v]. Blocks are given by the indices of their parameters. */
 struct vector_blocks {
     size_t before[4], after[4];
-    size_t count[4]; /* how many elements of `before` are left at the vector's first element; if
-                        that is more than the vector has, all of the vector belongs to `before` */
+    size_t count[4];
 };
 
 INLINE void take_vector_blocks(const struct qk_dequantize_args *args, struct place *at,
@@ -344,8 +368,8 @@ INLINE struct values compute_varied(struct values v, const struct qk_dequantize_
     return compute(v, &varied, kernel.minus, span->offsets);
 }
 
-/* Returns the results of a chunk by tables, one for each half of the chunk. The two halves may
- * belong to different blocks. */
+/* Looks up the results of a chunk, each half of it in its own table, because the halves may belong
+ * to different blocks. */
 INLINE struct values look_up_varied(const uint8_t *x, const struct qk_dequantize_args *args,
                                     const struct codes *codes, const struct kernel kernel,
                                     struct form form, size_t p, enum blocks blocks)
@@ -418,7 +442,7 @@ INLINE void loop_short(const struct qk_dequantize_args *args, const struct codes
     }
 }
 
-/* Chooses the loop by how parameters change. `common`: the special loops for common cases are
+/* Chooses the loop by the length of blocks. `common`: the special loops for common cases are
  * compiled, too. */
 INLINE void choose_loop(const struct qk_dequantize_args *args, const struct kernel kernel,
                         enum qk_type y_type, const bool common)

@@ -1,4 +1,4 @@
-/* How the AVX2 kernels read 32 elements of x as floats. Only for dequantize_avx2.c. */
+/* Reads chunks of 32 elements of x as floats, for the AVX2 kernels. Only for dequantize_avx2.c. */
 #ifndef KERNELS_DEQUANTIZE_READ_AVX2_H
 #define KERNELS_DEQUANTIZE_READ_AVX2_H
 
@@ -12,20 +12,26 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* A chunk's 32 elements, in one of three orders. In order: 8 in each vector. In pairs: a has the
- * even and b the odd elements of the first 16, c and d have those of the other 16. As 16-bit
- * results: 16 in a and 16 in c. */
+/* A chunk's 32 elements, in one of three orders:
+ *
+ *                      a              b              c               d
+ *    in order          0 1 2 ... 7    8 9 ... 15     16 17 ... 23    24 25 ... 31
+ *    in pairs          0 2 4 ... 14   1 3 5 ... 15   16 18 ... 30    17 19 ... 31
+ *    16-bit results    0 1 2 ... 15   -              16 17 ... 31    -
+ *
+ * Pairs cost less to pack as BF16. */
 struct values {
     __m256 a, b, c, d;
 };
 
-/* What codes mean. Tables of bytes have the same 16 entries in both lanes. */
+/* The tables in which codes are looked up. Tables of bytes have the same 16 entries in both 128-bit
+ * lanes. */
 struct codes {
-    __m256 values[2]; /* the float of each 4-bit code; FLOAT8: the even elements of parts.values[0],
-                         then the odd ones */
+    __m256 values[2]; /* BITS2 and BITS4: the float of each code; FLOAT8: the even elements of
+                         parts.values[0], then the odd ones */
     __m256 special_values[2]; /* FLOAT8: the same of parts.values[1] */
-    __m256i low, high; /* lower and upper bytes of 16-bit results, or of the upper halves of values
-                          until there are results; FLOAT8: parts.bytes[0] */
+    __m256i low, high; /* lower and upper bytes of 16-bit results or, before there are results, of
+                          the upper halves of values; FLOAT8: parts.bytes[0] */
     __m256i special_low, special_high; /* FLOAT8: parts.bytes[1] */
     __m256i steps, special_steps;      /* FLOAT8: parts.steps */
     __m256i turn;                      /* FLOAT8: parts.turn in each byte */
@@ -54,8 +60,8 @@ INLINE __m256i bytes_in_each_lane(const uint8_t *x)
 }
 
 /* Returns eight of these 16 bytes, from index `first` on and `step` apart, each in the lowest bits
- * of a 32-bit lane. Newer CPUs shuffle within 128-bit lanes on two ports, but extend bytes on only
- * one port. */
+ * of a 32-bit lane. `bytes` has the same 16 bytes in both 128-bit lanes. Newer CPUs shuffle within
+ * 128-bit lanes on two ports, but extend bytes (VPMOVZXBD) on only one port. */
 INLINE __m256i extend_bytes(__m256i bytes, int first, int step)
 {
     const int none = -0x100; /* makes the upper three bytes of each lane 0 */
@@ -76,12 +82,15 @@ INLINE struct values magic_bytes(const uint8_t *x, int sign, bool pairs)
         magic(extend_bytes(q, 0, step), sign), magic(extend_bytes(q, next, step), sign)};
 }
 
-/* Moves the j-th eight bytes of each half to 128-bit lane j. */
+/* Swaps the two groups of eight bytes in the middle: 128-bit lane 0 gets bytes 0 to 7 and 16 to 23,
+ * lane 1 gets bytes 8 to 15 and 24 to 31. */
 INLINE __m256i interleave_halves(__m256i v)
 {
     return _mm256_permute4x64_epi64(v, 0xd8);
 }
 
+/* Converts the even ones of 16 words. Without a sign bit to flip, one blend puts the upper half of
+ * the float 2^23 over the odd words. */
 INLINE __m256 magic_even_words(__m256i words, int sign)
 {
     if (sign == 0)
@@ -136,8 +145,8 @@ INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool 
     return magic_words(x, 0x8000, pairs);
 }
 
-/* Looks up the floats of eight 4-bit codes, which may be any floats. A permutation looks up 3 bits
- * in a table of 8 entries. Bit 3 chooses between two tables. */
+/* Looks up the floats of eight 4-bit codes. The floats may be any, as those of finished tables are.
+ * A permutation looks up 3 bits in a table of 8 entries. Bit 3 chooses between two tables. */
 INLINE __m256 look_up_4(const struct codes *codes, const uint8_t *x)
 {
     const __m256i distances = _mm256_set_epi32(28, 24, 20, 16, 12, 8, 4, 0);
@@ -171,8 +180,8 @@ INLINE struct values read_bits2(const struct codes *codes, const uint8_t *x, boo
                            look_up_2(codes, x + 6)};
 }
 
-/* Returns 32 codes of 4 bits, each in the lower half of a byte. 128-bit lane j has the j-th eight
- * codes of each half. */
+/* Returns 32 codes of 4 bits, each in the lower half of a byte. 128-bit lane 0 has codes 0 to 7 and
+ * 16 to 23, lane 1 has codes 8 to 15 and 24 to 31. */
 INLINE __m256i nibbles(const uint8_t *x)
 {
     const __m128i bytes = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)x), 0xd8);
@@ -191,7 +200,7 @@ INLINE __m256i crumbs(const uint8_t *x)
 }
 
 /* Joins the lower and upper bytes of 32 elements to words. If the bytes are in the order of
- * nibbles, the words come out in order. */
+ * `nibbles`, joined[0] has elements 0 to 15 in order, and joined[1] has elements 16 to 31. */
 INLINE void join_bytes(__m256i low, __m256i high, __m256i joined[2])
 {
     joined[0] = _mm256_unpacklo_epi8(low, high);
@@ -200,8 +209,9 @@ INLINE void join_bytes(__m256i low, __m256i high, __m256i joined[2])
 
 /* Looks up the upper halves of the floats of 32 float8s, or their results of type y_type (struct
  * qk_float8_parts). Each 128-bit lane keeps its elements: joined[0] has the first eight elements of
- * each lane, joined[1] the other eight. A shuffle returns 0 for an index whose highest bit is set.
- * For each code, one of the two indices has that bit set. */
+ * each lane, joined[1] the other eight. Each code is looked up in both tables. A shuffle returns 0
+ * for an index whose highest bit is set, and for each code one of the two indices, `common` and
+ * `special`, has that bit set. */
 INLINE void look_up_float8(const struct codes *codes, __m256i x, enum qk_type y_type,
                            __m256i joined[2])
 {
@@ -229,9 +239,16 @@ INLINE void look_up_float8(const struct codes *codes, __m256i x, enum qk_type y_
     join_bytes(low, high, joined);
 }
 
-/* Reorders bytes so that the floats come out in order after bytes have become words, and words
- * floats. 128-bit lane j gets the j-th four bytes of each eight bytes. In each lane, the bytes of
- * the first and the second four alternate, and so do the bytes of the third and the fourth. */
+/* Reorders bytes so that the floats of read_float8 come out in order, after join_bytes, low_half
+ * and high_half. The bytes of the result, by their index in `bytes`:
+ *
+ *    lane 0    0 8 1 9 2 10 3 11       16 24 17 25 18 26 19 27
+ *    lane 1    4 12 5 13 6 14 7 15     20 28 21 29 22 30 23 31
+ *
+ *    join_bytes makes words of the left half of each lane in joined[0]: 0 8 1 9 2 10 3 11 and
+ *    4 12 5 13 6 14 7 15. low_half takes the even words, which are elements 0 to 7, and high_half
+ *    the odd ones, elements 8 to 15.
+ */
 INLINE __m256i order_plain(__m256i bytes)
 {
     const __m256i fours = _mm256_set_epi32(7, 5, 3, 1, 6, 4, 2, 0);
@@ -240,8 +257,8 @@ INLINE __m256i order_plain(__m256i bytes)
     return _mm256_shuffle_epi8(_mm256_permutevar8x32_epi32(bytes, fours), places);
 }
 
-/* Returns floats whose upper halves are the lower 16 bits of each lane. high_half takes the upper
- * 16 bits. */
+/* Return floats whose upper halves are 16 bits of each 32-bit lane: low_half takes the lower 16
+ * bits, high_half the upper ones. The lower halves of the floats are 0. */
 INLINE __m256 low_half(__m256i v)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16));
@@ -252,9 +269,8 @@ INLINE __m256 high_half(__m256i v)
     return _mm256_castsi256_ps(_mm256_blend_epi16(v, _mm256_setzero_si256(), 0x55));
 }
 
-/* Returns 32 codes of 4 bits, each in the lower half of a byte, in the order of order_plain.
- * 128-bit lane j has the codes of bytes 2 * j, 2 * j + 4, 2 * j + 8 and 2 * j + 12 of x, and those
- * of the byte after each. */
+/* Returns 32 codes of 4 bits, each in the lower half of a byte, in the order that order_plain gives
+ * to bytes. Code 2 i is the lower half of byte i of x, and code 2 i + 1 the upper half. */
 INLINE __m256i nibbles_plain(const uint8_t *x)
 {
     const __m256i places = _mm256_set_epi8(15, 11, 15, 11, 14, 10, 14, 10, 7, 3, 7, 3, 6, 2, 6, 2,
@@ -304,6 +320,7 @@ INLINE struct values read_s32(const struct codes *codes, const uint8_t *x, bool 
         _mm256_cvtepi32_ps(load_words(x + 64)), _mm256_cvtepi32_ps(load_words(x + 96))};
 }
 
+/* Turns 2^31 into -2^31, as QK_CODE_S32_RECAST requires. */
 INLINE __m256 recast(__m256 value)
 {
     const __m256 is_end = _mm256_cmp_ps(value, _mm256_set1_ps(0x1p31F), _CMP_EQ_OQ);

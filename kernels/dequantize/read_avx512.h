@@ -1,5 +1,6 @@
-/* How both AVX-512 tiers read 64 elements of x as floats. What a tier does better by instructions
- * of its own is in its file. Only for dequantize_avx512bw.c and dequantize_avx512vbmi.c. */
+/* Reads chunks of 64 elements of x as floats, for both AVX-512 tiers. What a tier does better by
+ * instructions of its own is in its file. Only for dequantize_avx512bw.c and
+ * dequantize_avx512vbmi.c. */
 #ifndef KERNELS_DEQUANTIZE_READ_AVX512_H
 #define KERNELS_DEQUANTIZE_READ_AVX512_H
 
@@ -13,9 +14,14 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* A chunk's 64 elements, in one of three orders. In order: 16 in each vector. In pairs: a has the
- * even and b the odd elements of the first 32, c and d have those of the other 32. As 16-bit
- * results: 32 in a and 32 in c. */
+/* A chunk's 64 elements, in one of three orders:
+ *
+ *                      a               b               c               d
+ *    in order          0 1 2 ... 15    16 17 ... 31    32 33 ... 47    48 49 ... 63
+ *    in pairs          0 2 4 ... 30    1 3 5 ... 31    32 34 ... 62    33 35 ... 63
+ *    16-bit results    0 1 2 ... 31    -               32 33 ... 63    -
+ *
+ * Pairs cost less to pack as BF16. */
 struct values {
     __m512 a, b, c, d;
 };
@@ -30,8 +36,9 @@ INLINE __m128i load_128(const uint8_t *x)
     return _mm_loadu_si128((const __m128i *)x);
 }
 
-/* Looks up codes. A permutation reads only the lowest 4 bits of an index, and the table repeats for
- * shorter codes, so the bits above a code need no mask. */
+/* Looks up the floats of 16 codes, one in the lowest bits of each index. A permutation reads only
+ * the lowest 4 bits of an index, and the table repeats for shorter codes, so the bits above a code
+ * need no mask. */
 INLINE __m512 look_up(__m512 values, __m512i indices)
 {
     return _mm512_permutexvar_ps(indices, values);
@@ -56,8 +63,8 @@ INLINE struct values look_up_bits2(__m512 values, const uint8_t *x)
                            look_up(values, shifted_32(x + 12, distances))};
 }
 
-/* Returns floats whose upper halves are the lower 16 bits of each lane. high_half takes the upper
- * 16 bits. */
+/* Return floats whose upper halves are 16 bits of each 32-bit lane: low_half takes the lower 16
+ * bits, high_half the upper ones. The lower halves of the floats are 0. */
 INLINE __m512 low_half(__m512i words)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
@@ -68,7 +75,7 @@ INLINE __m512 high_half(__m512i words)
     return _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-0x10000)));
 }
 
-struct codes; /* what codes mean; each tier defines its own */
+struct codes; /* the tables in which codes are looked up; each tier defines its own */
 
 /* Returns 32-bit integers as they are, in vectors of floats. Subtracting a zero point converts
  * them. */
@@ -92,6 +99,7 @@ INLINE struct values read_s32(const struct codes *codes, const uint8_t *x, bool 
                            float_of_s32(y.d)};
 }
 
+/* Turns 2^31 into -2^31, as QK_CODE_S32_RECAST requires. */
 INLINE __m512 recast(__m512 value)
 {
     const __m512 end = _mm512_set1_ps(0x1p31F);

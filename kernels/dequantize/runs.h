@@ -1,8 +1,8 @@
-/* Goes through a span by runs, which are elements that share their parameters. Only for
- * dequantize_fp16.c and dequantize_sve.c, the tiers that take most kernels from NEON and add a few.
- * They define RUN_MIN and `struct code` before they include this file. `struct code` has x_bytes
- * and y_bytes, the sizes of an element of x and of y, and `magic`, the number that reading adds to
- * x. Its other members are the tier's own. */
+/* Goes through a span by runs, for the ARM tiers above NEON. A run is the consecutive elements that
+ * share their parameters. Only for dequantize_fp16.c and dequantize_sve.c, which take most kernels
+ * from NEON and add a few. They define RUN_MIN and `struct code` before they include this file.
+ * `struct code` has x_bytes and y_bytes, the sizes of an element of x and of y, and `magic`, the
+ * number that reading adds to x. Its other members are the tier's own. */
 #ifndef KERNELS_DEQUANTIZE_RUNS_H
 #define KERNELS_DEQUANTIZE_RUNS_H
 
@@ -14,13 +14,14 @@
 typedef void take_run_fn(const uint8_t *x, char *y, size_t count, float zero, float scale,
                          const struct code code);
 
-/* Returns whether to go through a span by runs. In blocks of less than RUN_MIN elements, the
- * beginning of a run takes more time than its elements save. */
+/* Returns whether to go through a span by runs. Setting up a run takes more time than runs of less
+ * than RUN_MIN elements save. */
 INLINE bool has_runs(const struct qk_dequantize_args *args)
 {
     return args->span.block >= RUN_MIN && !args->span.offsets;
 }
 
+/* Calls `take` for each run of the span. */
 INLINE void take_runs(const struct qk_dequantize_args *args, const struct code code,
                       take_run_fn *take)
 {

@@ -1,5 +1,5 @@
-/* What the AVX2 and AVX-512 kernels share: the conversion of scales to FP32, eight at a time, and
- * the end of stores past the caches. Only for dequantize_avx2.c and dequantize_avx512bw.c. */
+/* Converts scales to FP32, eight at a time, and ends stores past the caches, for the AVX2 and
+ * AVX-512 kernels. Only for dequantize_avx2.c and dequantize_avx512bw.c. */
 #ifndef KERNELS_DEQUANTIZE_WIDEN_AVX2_H
 #define KERNELS_DEQUANTIZE_WIDEN_AVX2_H
 

@@ -1,4 +1,4 @@
-/* How both AVX-512 tiers compute with vectors of 16 floats, and how they round and store a chunk.
+/* Computes with vectors of 16 floats, and rounds and stores chunks of y, for both AVX-512 tiers.
  * Only for dequantize_avx512bw.c and dequantize_avx512vbmi.c. */
 #ifndef KERNELS_DEQUANTIZE_WRITE_AVX512_H
 #define KERNELS_DEQUANTIZE_WRITE_AVX512_H
@@ -96,9 +96,11 @@ INLINE __m512 subtract_u32(__m512 value, __m512 zero)
 
 #ifdef __AVX512VNNI__
 
-/* Rounds to BF16, the upper half of a float. Adds 0x7fff and the lowest bit that stays, which makes
- * ties go to even, by one multiplication of 16-bit halves. VCVTNEPS2BF16 cannot be used, because it
- * turns subnormals into zeros. NaNs are canonical already. */
+/* Rounds to BF16, the upper half of a float. The sum bits + lowest + 0x7fff has the result in its
+ * upper half, where `lowest` is bit 16, the lowest bit that stays, which makes ties go to even. One
+ * VPDPWSSD does both additions: it adds the products of the halves (1, lowest) and (0x7fff, 1) to
+ * the bits. VCVTNEPS2BF16 cannot be used, because it turns subnormals into zeros. NaNs are
+ * canonical already. */
 INLINE __m512i round_bf16(__m512 value)
 {
     const __m512i bits = _mm512_castps_si512(value);
@@ -109,9 +111,9 @@ INLINE __m512i round_bf16(__m512 value)
 
 #else
 
-/* The same function without VNNI. The lowest bit that stays is or-ed into bit 0 instead of being
- * added. If bit 0 is set already, there is no tie, and adding 1 more would not change the upper
- * half. */
+/* The same function without VNNI. Bit 16, the lowest bit that stays, is or-ed into bit 0 instead of
+ * being added. If bit 0 is set already, there is no tie, and adding 1 more would not change the
+ * upper half. */
 INLINE __m512i round_bf16(__m512 value)
 {
     const __m512i bits = _mm512_castps_si512(value);
@@ -122,8 +124,8 @@ INLINE __m512i round_bf16(__m512 value)
 
 #endif
 
-/* Returns the upper halves of a in the lower 16 bits of each lane, and those of b in the upper 16
- * bits. */
+/* Returns the upper halves of the lanes of a in the lower 16 bits of each lane, and those of b in
+ * the upper 16 bits. */
 INLINE __m512i upper_halves(__m512i a, __m512i b)
 {
     const __m512i upper = _mm512_broadcast_i32x4(_mm_set_epi32(0x0f0e, 0x0b0a, 0x0706, 0x0302));
@@ -139,8 +141,8 @@ INLINE __m512i rounded_halves(__m512 a, __m512 b)
 
 #else
 
-/* Rounds both vectors at once, as 16-bit words. An upper half grows by 1 if the lower half is more
- * than 0x8000, or if it is 0x8000 and the upper half is odd. */
+/* Rounds the upper halves of both vectors at once, as 16-bit words. An upper half grows by 1 if the
+ * lower half is more than 0x8000, or if it is 0x8000 and the upper half is odd. */
 INLINE __m512i rounded_halves(__m512 a, __m512 b)
 {
     const __m512i p = _mm512_castps_si512(a);
@@ -166,8 +168,9 @@ INLINE __m512i pack_bf16(__m512 a, __m512 b, bool pairs)
     return pairs ? words : _mm512_permutexvar_epi16(_mm512_loadu_si512(even_then_odd), words);
 }
 
-/* How a chunk is stored. Stores past the caches skip what the chunk before has stored, in whole
- * cache lines, because storing a line twice takes long. */
+/* How a chunk is stored. The last chunk of a call begins early (begin_early), with results that the
+ * chunk before has stored. Stores past the caches skip these, in whole cache lines, because storing
+ * a line twice takes long. */
 struct how {
     bool stream;
     size_t stored; /* how many bytes of y at the chunk's beginning are stored already */
@@ -181,12 +184,13 @@ INLINE void store_512(char *y, size_t at, __m512i v, struct how how)
         _mm512_stream_si512((__m512i *)(y + at), v);
 }
 
-/* The compiler merges the conversion with a store only if a vector of this type is stored. The
- * conversion then needs no permutation. */
+/* 16 FP16s. The compiler merges the conversion with a store only if a vector of this type is
+ * stored. The conversion then needs no permutation. */
 typedef short halves_16 __attribute__((vector_size(32), aligned(1), may_alias));
 
-/* Stores 32 floats as FP16. NaNs stay canonical. Storing two halves costs less than joining them
- * first, but not past the caches. */
+/* Stores 32 floats as FP16. NaNs stay canonical. Storing the 16 FP16s of each register by
+ * themselves costs less than joining them first. Stores past the caches are joined, so that each
+ * fills a cache line. */
 INLINE void store_fp16(char *y, size_t at, __m512 a, __m512 b, struct how how)
 {
     const __m256i low = _mm512_cvtps_ph(a, NEAREST);
@@ -211,15 +215,15 @@ enum result {
 struct form {
     unsigned bits; /* of x */
     bool pairs;
-    bool finished; /* the table of codes has results */
+    bool finished; /* the table of codes has results instead of values */
     enum qk_type y_type;
     size_t y_bytes;
     enum result result;
 };
 
-/* Returns how a chunk is computed and stored. Values in pairs (see struct values) cost less to pack
- * as BF16. They cannot be used if parameters are loaded element by element, in order, nor for codes
- * of less than 8 bits. */
+/* Returns how a chunk is computed and stored. BF16 costs less to pack if values are in pairs (see
+ * struct values). They cannot be in pairs if parameters are loaded element by element, because
+ * these are in order, nor for codes of less than 8 bits. */
 INLINE struct form form_of(unsigned bits, enum qk_type y_type, bool finished, bool can_pair)
 {
     struct form form = {bits, false, finished, y_type, y_type == QK_FP32 ? 4 : 2, RESULT_FP32};

@@ -1,42 +1,51 @@
-/* Rounds FP32 to floats of 8 and 4 bits, once, ties to even. Private to kernels/.
+/* Rounds FP32 to floats of 8 and 4 bits, for the quantizers: one rounding to the nearest, ties to
+ * even. Private to kernels/.
  *
- * Only the constants in struct qk_narrow differ between formats, so a loop over any of them has no
- * branches. Vector kernels use the same steps as qk_narrow. */
+ * The steps are the same for all formats: only the constants in struct qk_narrow differ. A loop
+ * over any format therefore has no branches. Vector kernels take the same steps as qk_narrow. */
 #ifndef KERNELS_ELEMENT_NARROW_H
 #define KERNELS_ELEMENT_NARROW_H
 
 #include "kernels/element/float.h"
 
-/* The constants of a format. A magnitude is an FP32's bits without the sign. */
+/* The constants of a format. A magnitude is the bits of an FP32 without the sign. A code is the
+ * bits of a number in the format. The examples are those of FP8E4M3FN: 4 bits of exponent, a bias
+ * of 7, and 3 bits of mantissa. */
 struct qk_narrow {
-    uint32_t shift;       /* mantissa bits that are dropped */
-    uint32_t rebias;      /* what to subtract from a normal number's exponent, at FP32's place */
-    uint32_t normal;      /* the magnitude of the least normal number */
-    uint32_t magic;       /* the magnitude of the float around which FP32s are as far apart as the
-                             format's subnormals */
-    uint32_t largest;     /* the code of the largest number */
-    uint32_t beyond;      /* the code of everything that rounds to more, including infinity */
+    uint32_t shift;  /* how many mantissa bits are dropped: 23 - 3 = 20 */
+    uint32_t rebias; /* FP32's bias less the format's, at the place of FP32's exponent: (127 - 7) <<
+                        23 */
+    uint32_t normal; /* the magnitude of the least normal number, 2^-6 */
+    uint32_t magic;  /* the magnitude of 2^14, where FP32s are 2^-9 apart, like the format's
+                        subnormals: adding it rounds to a multiple of 2^-9 */
+    uint32_t largest;     /* the code of the largest number, 448: 0x7e */
+    uint32_t beyond;      /* the code of all that rounds to more than the largest number, including
+                             infinity */
     uint32_t nan;         /* the code of a NaN without a sign */
-    uint32_t sign;        /* the bits that a negative number's code flips */
-    uint32_t signed_bits; /* a code with none of these has no sign; 0: all codes have one */
-    /* Magnitudes [gap, gap_end) become gap_code, unless they are NaNs. */
+    uint32_t sign;        /* the sign bit of a code: negative numbers flip it */
+    uint32_t signed_bits; /* the FNUZ formats: all bits but the sign; a code in which they are 0
+                             (zero or NaN) has no sign. 0: all codes have a sign */
+    /* Magnitudes in [gap, gap_end) become gap_code: the exceptions of ONNX Runtime without
+     * saturation (narrow.c). If there are none, both are 0. */
     uint32_t gap;
     uint32_t gap_end;
     uint32_t gap_code;
 };
 
-/* Which implementation is followed if the definition of ONNX leaves a result open, or if an
- * implementation departs from the definition. */
+/* Which implementation decides if ONNX's definition leaves a result open, or if the implementation
+ * departs from the definition. */
 enum qk_narrow_manner {
     QK_NARROW_AS_REFERENCE,  /* onnx's reference evaluator, which casts by ml_dtypes */
     QK_NARROW_AS_ONNXRUNTIME /* include/onnxruntime/core/framework/float8.h */
 };
 
-/* `type` is FP4E2M1 or one of the FP8E4 and FP8E5 types. Without saturation, numbers beyond the
- * largest float8 become infinity if the type has one, otherwise NaN. A float4 always saturates. */
+/* Fills in the constants of `type`, which is FP4E2M1 or one of the FP8E4 and FP8E5 types. If
+ * `saturates` is false, numbers beyond the largest float8 become infinity if the type has one,
+ * otherwise NaN. A float4 always saturates. */
 void qk_narrow_init(struct qk_narrow *narrow, enum qk_type type, bool saturates,
                     enum qk_narrow_manner manner);
 
+/* Returns the code of the number nearest to `value`. */
 static inline uint32_t qk_narrow(const struct qk_narrow *narrow, float value)
 {
     const uint32_t bits = qk_bits_of_float(value);

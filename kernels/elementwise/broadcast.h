@@ -1,9 +1,18 @@
 /* Broadcast strides say which element of x, which scale and which zero point make element i of y.
- * They describe every granularity of a quantized tensor, whatever its shape.
+ * They describe every granularity of a quantized tensor, whatever its shape. The element-wise
+ * operators make them for a traversal (traversal.h).
  *
  * y is row-major. Each step along an axis of y moves by one stride in x. Every `block` steps move
  * by one stride in the scales and by one in the zero points. A stride of 0 repeats the same
- * element. Strides and blocks count elements. */
+ * element. Strides and blocks count elements. An example is x of [2, 6] with a scale for every 4
+ * elements of a row:
+ *
+ *      axis   size   block   x_stride   scale_stride     scales   s0 s0 s0 s0 s1 s1
+ *      0      2      1       6          2                         s2 s2 s2 s2 s3 s3
+ *      1      6      4       1          1
+ *
+ *      y[1, 5] is made of x[1 * 6 + 5 * 1] and scales[1 * 2 + 5 / 4 * 1] = s3
+ */
 #ifndef KERNELS_ELEMENTWISE_BROADCAST_H
 #define KERNELS_ELEMENTWISE_BROADCAST_H
 
@@ -22,11 +31,12 @@ struct qk_broadcast {
     struct qk_broadcast_axis axes[QK_RANK_MAX]; /* the last one is the innermost */
 };
 
-/* Sets the strides of a row-major x with one scale and one zero point for all of it. The next
- * functions change these strides. */
+/* Sets the strides of a row-major x with one scale and one zero point for all of it. The next three
+ * functions change these strides for other granularities. */
 void qk_broadcast_init(struct qk_broadcast *broadcast, const struct qk_tensor *x);
 
-/* Sets the strides of one scale and zero point for each slice on `axis`. */
+/* Sets the strides of scales and zero points that each serve one slice: all elements with the same
+ * index on `axis`. */
 void qk_broadcast_slice(struct qk_broadcast *broadcast, uint32_t axis);
 
 /* Sets the strides of scales and zero points that have a shape like x's, except that one of them
@@ -39,8 +49,10 @@ void qk_broadcast_block(struct qk_broadcast *broadcast, const struct qk_tensor *
 void qk_broadcast_element(struct qk_broadcast *broadcast, const int64_t *x_strides,
                           const int64_t *scale_strides, const int64_t *zero_point_strides);
 
-/* Makes rows long and axes few: removes axes of size 1, and merges neighbouring axes that act as
- * one axis. At least one axis is left. Slices of several elements become blocks. */
+/* Makes rows long and axes few, so that kernel calls are few: removes axes of size 1, and merges
+ * neighbouring axes that act as one axis. At least one axis is left. If a slice has several
+ * neighbouring elements, it becomes a block: an x of [3, 4, 5] with a scale for each index of axis
+ * 0 becomes one axis of size 60 with blocks of 20. */
 void qk_broadcast_simplify(struct qk_broadcast *broadcast);
 
 /* A segment is a part of one row. Its element k is x[x + k * x_stride], and has the scale

@@ -1,5 +1,6 @@
-/* Expands parameters: writes them out for each element, if blocks are too short for a kernel call
- * each. Gathers elements that are strides apart. */
+/* Prepares the operands of kernel calls for a traversal. Expands parameters, which means writing
+ * them out for each element, if blocks are too short for a kernel call each. Gathers elements of x
+ * that are strides apart. */
 #ifndef KERNELS_ELEMENTWISE_EXPAND_H
 #define KERNELS_ELEMENTWISE_EXPAND_H
 
@@ -16,8 +17,9 @@ struct qk_parameters {
     const uint32_t *offsets; /* one for each scale, at the same index */
 };
 
-/* Writes `count` words, and up to QK_REPEAT_SLACK - 1 words behind them: from[0] `block - done`
- * times, then from[stride] `block` times, and so on. */
+/* Repeats a parameter for each element of its block, for `count` elements. Writes from[0] `block -
+ * done` times, then from[stride] `block` times, then from[2 * stride] `block` times, and so on.
+ * Also writes up to QK_REPEAT_SLACK - 1 words behind the last one. */
 typedef void (*qk_repeat_fn)(uint32_t *to, size_t count, const uint32_t *from, size_t stride,
                              size_t block, size_t done);
 
@@ -30,8 +32,9 @@ struct qk_expanded {
     uint32_t *offsets;
 };
 
-/* Writes the parameters of each element of a segment, from index `at` on. Writes up to
- * QK_REPEAT_SLACK - 1 words behind the last one. */
+/* Expands the parameters of a segment to to->scales[at], to->scales[at + 1] and so on, and to the
+ * same indices of zeros and offsets. Also writes up to QK_REPEAT_SLACK - 1 words behind the last
+ * one. */
 void qk_expand_parameters(qk_repeat_fn repeat, const struct qk_parameters *parameters,
                           const struct qk_row_segment *segment, const struct qk_expanded *to,
                           size_t at);

@@ -1,5 +1,5 @@
-/* A span is what a traversal passes to a kernel in one call: the place of consecutive elements, and
- * of their parameters. Dequantizers and quantizers both take spans. */
+/* A span is what a traversal passes to a kernel in one call: where consecutive elements of x and y
+ * are, and where their parameters are. The kernels of dequantizers and quantizers take spans. */
 #ifndef KERNELS_ELEMENTWISE_SPAN_H
 #define KERNELS_ELEMENTWISE_SPAN_H
 
@@ -8,12 +8,15 @@
 
 /* Element i < count of y is made of element i of x and of the parameters with index
  *
- *   q = p + (done + i) / block, modulo the period if there is one */
+ *    q = p + (done + i) / block, modulo the period if there is one
+ *
+ * With block 4, done 3, period 3 and p 2, elements 0, 1, ... have the parameters 2 0 0 0 0 1 1 1 1
+ * 2 2 2 2 0 ... */
 struct qk_span {
     const void *x; /* may have any alignment */
     void *y;       /* aligned as its type is; overlaps nothing else */
-    /* Indices of the span's first element, counted from the pointers x and y. The pointers alone
-     * cannot give its place, because elements of 2 or 4 bits need not begin at a byte. */
+    /* Where the span begins: the indices of its first element in the data at x and at y. Pointers
+     * alone cannot say this, because elements of 2 or 4 bits need not begin at a byte. */
     size_t x_first;
     size_t y_first;
     size_t count;
@@ -28,8 +31,9 @@ struct qk_span {
     bool stream;         /* write past the caches where y is 64-byte aligned */
 };
 
-/* Vector kernels take blocks of at least this many elements, and blocks of 1 element without a
- * period. A vector then needs the parameters of one or two blocks, or consecutive parameters. */
+/* Vector kernels take only blocks of at least this many elements, or blocks of 1 element without a
+ * period. A vector of 16 elements then needs the parameters of one or two blocks, or consecutive
+ * parameters. */
 #define QK_BLOCK_MIN ((size_t)16)
 
 static inline bool qk_span_takes_blocks(const struct qk_span *span)
@@ -40,8 +44,9 @@ static inline bool qk_span_takes_blocks(const struct qk_span *span)
 /* Returns the part of a span that consists of its elements [begin, end). */
 struct qk_span qk_span_part(const struct qk_span *span, size_t begin, size_t end);
 
-/* Returns how many bytes lie before the byte in which element `*first` begins, and reduces `*first`
- * to the element's index within that byte. */
+/* Splits the index `*first` of an element of `bits` bits. Returns how many bytes lie before the
+ * byte in which the element begins, and sets `*first` to the element's index within that byte.
+ * Element 5 of 4 bits begins in byte 2, and is element 1 there. */
 static inline size_t qk_span_take_bytes(size_t *first, unsigned bits)
 {
     const size_t index = *first;

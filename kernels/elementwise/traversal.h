@@ -7,15 +7,15 @@
 #include "kernels/elementwise/expand.h"
 #include "kernels/elementwise/span.h"
 
-/* If parameters repeat after at most this many elements, they are expanded once for all calls. */
+/* If parameters repeat after at most this many elements, a plan expands them once for all calls. */
 #define QK_ELEMENTWISE_PERIOD_MAX 2048
 
 /* The sizes and costs that are chosen for a machine (kernels/choice.h). */
 struct qk_elementwise_tuning {
-    size_t stream_bytes; /* outputs go past the caches if x or y has at least this many bytes */
+    size_t stream_bytes; /* y is written past the caches if it or x has at least this many bytes */
     double unit_ns;      /* how long a unit should take */
     double cycle_ns;
-    double byte_ns; /* how long it takes to move a byte to or from memory */
+    double byte_ns; /* nanoseconds to move a byte to or from memory */
 };
 
 /* An element-wise operator for a traversal: its kernel, and all that the kernel needs. */
@@ -29,7 +29,8 @@ struct qk_elementwise {
     unsigned x_bits;       /* of an element; with less than 8 bits, x has no strides */
     unsigned y_bits;
     struct qk_parameters parameters; /* must outlive the plan */
-    bool whole; /* the parameters are packed already, so a plan may read them */
+    bool whole; /* true: the parameters are packed already, so a plan may read them and expand them
+                   once for all runs */
 };
 
 /* Allocates `count` 32-bit words, and at least one, so that NULL always means that memory has run

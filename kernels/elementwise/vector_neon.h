@@ -1,6 +1,7 @@
-/* Eight floats in two NEON vectors, and the operations that both element-wise cores need on them.
- * With two vectors at a time, the loops that both cores share take as many elements in a chunk as
- * with AVX2, and have no more overhead. Only for dequantize_neon.c and quantize_neon.c. */
+/* Vectors of eight floats for the element-wise kernels on NEON, as pairs of registers of four, and
+ * the operations that dequantizers and quantizers both need on them. With pairs, the shared loops
+ * take as many elements in a chunk as with AVX2, and have no more overhead. Only for
+ * dequantize_neon.c and quantize_neon.c. */
 #ifndef KERNELS_ELEMENTWISE_VECTOR_NEON_H
 #define KERNELS_ELEMENTWISE_VECTOR_NEON_H
 
@@ -98,9 +99,10 @@ INLINE vector vector_of_bf16(uint16x8_t halves)
                 vreinterpretq_f32_u16(vzip2q_u16(none, halves)));
 }
 
-/* Returns bits to which 0x7fff may be added to round to BF16. The lowest bit that stays is added
- * here, so that ties go to even. A test gives -1 if that bit is set. A shift would do the same, but
- * ARM CPUs do fewer shifts than tests at once. */
+/* Does the first step of rounding to BF16, ties to even. Adds 1 if bit 16 is set, which is the
+ * lowest bit that stays. The caller then adds 0x7fff and takes the upper half. The test gives -1 if
+ * the bit is set, so the 1 is added by subtracting. A shift would do the same, but ARM CPUs do
+ * fewer shifts than tests at once. */
 INLINE uint32x4_t with_lowest_bf16(uint32x4_t bits)
 {
     return vsubq_u32(bits, vtstq_u32(bits, vdupq_n_u32(0x10000)));

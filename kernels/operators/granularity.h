@@ -1,6 +1,7 @@
-/* Which elements of x share a scale and a zero point in ONNX's DequantizeLinear and QuantizeLinear:
- * all elements, each slice along an axis, or each block along the axis. The rules are those of
- * onnx/defs/quantization/defs.cc that ONNX Runtime enforces. Private to kernels/. */
+/* Checks the scale, axis and block_size of ONNX's DequantizeLinear and QuantizeLinear, and finds
+ * which elements of x share a scale and a zero point: all elements, each slice along an axis, or
+ * each block along the axis. The rules are those of onnx/defs/quantization/defs.cc that ONNX
+ * Runtime enforces. Private to kernels/. */
 #ifndef KERNELS_OPERATORS_GRANULARITY_H
 #define KERNELS_OPERATORS_GRANULARITY_H
 
@@ -21,8 +22,8 @@ enum { QK_GRANULARITY_AXIS, QK_GRANULARITY_BLOCK_SIZE };
 #define QK_QUANTIZED_23 (QK_QUANTIZED_21 | QK_BIT(QK_FP4E2M1))
 #define QK_QUANTIZED_25 (QK_QUANTIZED_23 | QK_BIT(QK_INT2) | QK_BIT(QK_UINT2))
 
-/* Parts of both descriptors: the types of a version, the two attributes, and the shape of the
- * scale. `scale` is a string: the name of the scale's input. */
+/* Parts that the descriptors of both operators share: the row of a version, the two attributes, and
+ * the shape of the scale. `scale` is the name of the scale's input, as a string. */
 #define QK_GRANULARITY_VERSION(since, x_types, scale_types, zero_point_types, y_types)             \
     {                                                                                              \
         .number = (since),                                                                         \

@@ -26,8 +26,9 @@ struct qk_operator_code {
                               struct qk_error *error);
     /* Like qk_pack. NULL if there is never anything to pack. */
     void (*pack)(struct qk_instance *instance, size_t begin, size_t end);
-    /* Fills the plan's outputs, then kernel, run and state, and the workspace and the units unless
-     * they are 0. Reads nothing that pack writes. */
+    /* Fills in the plan's outputs, kernel, run and state. Fills in the workspace and the units,
+     * too, unless they are 0. Reads nothing that pack writes, because a plan may be made before
+     * packing is done. */
     enum qk_status (*plan)(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
 };

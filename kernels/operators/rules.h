@@ -1,4 +1,4 @@
-/* Rules that several operators share. Private to kernels/. */
+/* Checks that several operators make in their own rules. Private to kernels/. */
 #ifndef KERNELS_OPERATORS_RULES_H
 #define KERNELS_OPERATORS_RULES_H
 

@@ -1,10 +1,11 @@
-/* Shapes and sets of types in error texts. */
+/* Prints the shapes of tensors for error texts. Private to kernels/. */
 #ifndef KERNELS_OPERATORS_SHAPE_TEXT_H
 #define KERNELS_OPERATORS_SHAPE_TEXT_H
 
 #include "kernels/qk.h"
 
-/* Room for a shape; a longer one ends in "...]", so that two of them fit an error's text. */
+/* A buffer for one shape. A shape that is too long for it ends in "...]". Two buffers fit an
+ * error's text. */
 struct qk_shape_text {
     char text[72];
 };

@@ -1,7 +1,7 @@
-/* The loops of the quantize kernels, shared by the vector tiers. A tier's file includes this after
- * it has defined what differs: CHUNK, LANES, `vector`, `words` and `struct doubles` with their
- * arithmetic, and stores of a chunk's codes. Only for quantize_avx2.c, quantize_avx512bw.c and
- * quantize_neon.c. */
+/* The loops of the quantize kernels (quantize.h), which the vector tiers share. A tier's file
+ * includes this after it has defined what differs: CHUNK, the elements of a chunk; LANES, those of
+ * a vector; `vector`, `words` and `struct doubles` with their arithmetic; and stores of a chunk's
+ * codes. Only for quantize_avx2.c, quantize_avx512bw.c and quantize_neon.c. */
 #ifndef KERNELS_QUANTIZE_LOOPS_H
 #define KERNELS_QUANTIZE_LOOPS_H
 
@@ -17,16 +17,17 @@
  * zero point, and smaller ones can be rounded by an addition. */
 #define LIMIT 0x1p21F
 
-/* How codes, which are 32-bit integers, are packed into y, with saturation. */
+/* What the codes of a chunk are packed into, with saturation. A code is an element of y as a 32-bit
+ * integer: the integer, or the bits of a small float. */
 enum packing { PACK_U8, PACK_S8, PACK_U16, PACK_S16, PACK_4, PACK_2 };
 
 /* ---- Summands of magnitude_code() ----------------------------------------------------------- */
 
-#ifndef SUMMANDS /* else the tier has a faster way to make them */
+#ifndef SUMMANDS /* otherwise the tier has a faster way to compute them */
 
 struct summands {
     unsigned shift;
-    words step; /* summand = exponent + the exponent's part of the code + step */
+    words step; /* see summand() */
 };
 
 INLINE struct summands summands_of(const struct qk_narrow *narrow)
@@ -35,6 +36,8 @@ INLINE struct summands summands_of(const struct qk_narrow *narrow)
                              splat_word((narrow->shift << 23) - (narrow->normal >> narrow->shift))};
 }
 
+/* Returns the summand of magnitude_code() for each magnitude: the exponent bits of 2^e, plus the
+ * same bits as a code of y has them, plus a constant. */
 INLINE vector summand(const struct summands *summands, vector magnitude)
 {
     const words exponent = and_words(words_of_vector(magnitude), splat_word(0x7f800000));
@@ -46,7 +49,7 @@ INLINE vector summand(const struct summands *summands, vector magnitude)
 
 /* ---- Jobs ------------------------------------------------------------------------------------ */
 
-/* What is the same for all elements of a call. */
+/* A call of the kernel: the constants that all its elements share. */
 struct job {
     enum qk_type x_type;
     enum qk_division division;
@@ -54,7 +57,7 @@ struct job {
     unsigned x_bytes;
     unsigned y_bits;
     vector low, high;   /* the limits of quotients that become integers */
-    int8_t least, most; /* the limits of integers of less than 8 bits */
+    int8_t least, most; /* the range of y's type, if it is an integer of less than 8 bits */
     bool floats;        /* y is a float type, and the members below are set */
     const struct qk_narrow *narrow;
     vector normal, cap; /* the least normal number, and the power of two above the largest number */
@@ -76,7 +79,8 @@ INLINE void describe_floats(struct job *job, const struct qk_narrow *narrow)
     job->sign = (uint8_t)narrow->sign;
     job->zero_has_sign = narrow->signed_bits == 0;
     job->saturates = narrow->beyond == narrow->largest;
-    /* The least normal number of E5M2 is 2^-14 or 2^-15, that of E4M3 2^-6 or 2^-7. */
+    /* The least normal number of E5M2 is 2^-14 or 2^-15, that of E4M3 2^-6 or 2^-7, so 2^-10 tells
+     * them apart. */
     job->has_small = narrow->normal < (127 - 10) << 23 || job->y_bits == 4;
 }
 
@@ -197,7 +201,7 @@ INLINE words integers_of(const struct job *job, const uint8_t *x, vector scale, 
     return add_words(rounded_integers(job, quotient_of(job, x, scale)), zeros);
 }
 
-/* Returns quotient + zero point. y is the nearest float to it. */
+/* Returns quotient + zero point, which the caller rounds to y's type. */
 INLINE vector sums_of(const struct job *job, const uint8_t *x, vector scale, vector zero)
 {
     if (job->division >= QK_DIVISION_FP64)
@@ -252,7 +256,12 @@ INLINE void prefetch(const struct job *job, const uint8_t *x)
  * apart as y's numbers are around 2^e, so the addition rounds the magnitude to y's precision, ties
  * to even, and the lowest bits of the result count y's steps. The summand also contains the code of
  * 2^e less its count of steps, so that these bits become the code. Subnormal numbers are as far
- * apart as the least normal ones, so they use the same summand. */
+ * apart as the least normal ones, so they use the same summand.
+ *
+ * For example, 5.3 as E4M3FN, whose shift is 20: from 4 to 8 the numbers of E4M3FN are 0.5 apart,
+ * and so are FP32s from 2^22 to 2^23. 2^22 + 5.3 is rounded to 2^22 + 5.5, which is 11 steps. The
+ * code of 4 is 72, and 4 is 8 steps, so the summand has 72 - 8 = 64 in its lowest bits. 64 + 11 =
+ * 75 is the code of 5.5. */
 INLINE words magnitude_code(const struct job *job, vector sum)
 {
     const vector magnitude = capped(sum, job->cap);
@@ -268,7 +277,8 @@ INLINE void store_codes(char *y, octets codes, bool is_4_bits, bool stream)
         store_bytes(y, codes, stream);
 }
 
-/* Stores a chunk by all the rules of qk_narrow, which few chunks need. */
+/* Stores a chunk by all the rules of qk_narrow. Only chunks with a NaN need this or, without
+ * saturation, with a sum beyond the largest number. */
 static __attribute__((noinline, cold)) void store_narrowed(const struct qk_narrow *narrow, char *y,
                                                            vector a, vector b, vector c, vector d,
                                                            bool is_4_bits, bool stream)
@@ -300,10 +310,12 @@ INLINE void store_floats(const struct job *job, char *y, const vector *sums, boo
 
 /* ---- Parameters ----------------------------------------------------------------------------- */
 
-/* The parameters of the elements of a chunk, by vector. */
+/* The parameters of a chunk's elements: those of vector v are in the lanes of scale[v] and zero[v].
+ */
 struct parameters {
     vector scale[4], zero[4];
-    vector reciprocal[4]; /* of the scales, if products may divide by them */
+    vector reciprocal[4]; /* of the scales; set only if `products` is */
+    /* True if multiplying may replace all divisions of the chunk (products.h). */
     bool products;
 };
 
@@ -411,9 +423,9 @@ INLINE void floats_by_products(const struct job *job, const uint8_t *x, char *y,
     store_floats(job, y, sums, has_nan, stream);
 }
 
-/* Tries to quantize a chunk whose vectors have scales of their own by products. Returns false if
- * the chunk has a NaN or a product overflowed; the caller then divides. Unlike with one scale, x is
- * not clamped first: a quotient beyond the limits stays beyond them. */
+/* Tries to quantize by multiplying a chunk whose elements have several scales. Returns false if the
+ * chunk has a NaN or a product overflowed; the caller then divides. Unlike with one scale, x is not
+ * clamped first: a quotient beyond the limits stays beyond them. */
 INLINE bool try_products(const struct job *job, const struct qk_span *span, size_t i,
                          const struct parameters *p)
 {
@@ -444,7 +456,7 @@ INLINE bool try_products(const struct job *job, const struct qk_span *span, size
     return true;
 }
 
-/* Quantizes a chunk: by products if its parameters allow it, else by division. */
+/* Quantizes a chunk: by multiplying if its parameters allow it, otherwise by dividing. */
 INLINE void take(const struct job *job, const struct qk_span *span, size_t i,
                  const struct parameters *p)
 {
@@ -472,6 +484,7 @@ INLINE void loop_each(const struct job *job, const struct qk_span *span)
     }
 }
 
+/* Moves the place back, so that a whole chunk from there on ends with the span. */
 INLINE void go_back(const struct qk_span *span, struct place *at)
 {
     const size_t back = at->i + CHUNK - span->count;
@@ -483,7 +496,7 @@ INLINE void go_back(const struct qk_span *span, struct place *at)
     }
 }
 
-/* Quantizes chunks of one block by products, from element i to `end`. */
+/* Quantizes chunks of one block by multiplying, from element i to `end`. */
 INLINE void take_by_products(const struct job *job, const struct qk_span *span, size_t i,
                              size_t end, float scale, vector zero)
 {
@@ -552,7 +565,8 @@ INLINE void loops(const struct job *job, const struct qk_span *span)
         loop_blocks(job, span);
 }
 
-/* Makes a loop for each common combination of types, in which the types are constants. */
+/* Runs the loops with types that are constants, so that the compiler makes special code for this
+ * combination. */
 INLINE void loops_of(struct job job, const struct qk_span *span, enum qk_type x_type,
                      enum qk_division division, bool floats)
 {

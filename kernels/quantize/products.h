@@ -1,5 +1,6 @@
-/* Divides by multiplications, with the same bits as a true division. Only for loops.h, which
- * includes this after a tier's file has defined its vectors and their arithmetic. */
+/* Divides vectors by multiplying with reciprocals, for the loops of the quantizers, and gets the
+ * same bits as a true division. Only for loops.h, which includes this after a tier's file has
+ * defined its vectors and their arithmetic. */
 #ifndef KERNELS_QUANTIZE_PRODUCTS_H
 #define KERNELS_QUANTIZE_PRODUCTS_H
 
@@ -8,31 +9,34 @@
 /* Nothing here compiles without a tier's file around it. */
 #ifdef CHUNK
 
-/* Dividing a vector takes as long as ten multiplications. If many elements share a scale, or if the
+/* A scale to divide by, as multiplications need it.
+ *
+ * Dividing a vector takes as long as ten multiplications. If many elements share a scale, or if the
  * reciprocal r of each scale is known, the quotients are therefore computed by fused
- * multiplications. The result has the same bits as the division.
+ * multiplications. The result has the same bits as the division. The reason depends on the type of
+ * the division:
  *
- * q0 = x * r is off by less than two units in its last place. q0 - (q0 * scale - x) * r, before it
- * is rounded, is off by less than 3 / 2^24 of such a unit. It can round differently from the
- * division only if the quotient is that close to the middle of two floats.
- * tests/kernels/test_quantize.c goes through all pairs of significands with such a quotient, and
- * finds the division's bits for each pair. The remainder is q0 * scale - x, and not x - q0 * scale,
- * so that a quotient of -0 stays -0.
+ * FP32. Let q0 be x * r, rounded. It is off by less than two units in its last place. The result is
+ * q0 - (q0 * scale - x) * r. Before it is rounded, it is off by less than 3 / 2^24 of such a unit.
+ * It can round differently from the division only if the true quotient is that close to the middle
+ * of two floats. tests/kernels/test_quantize.c goes through all pairs of significands with such a
+ * quotient, and finds the division's bits for each pair. The remainder is q0 * scale - x, and not x
+ * - q0 * scale, so that a quotient of -0 stays -0.
  *
- * If x and the scale are BF16, q0 rounded to BF16 is the quotient. It could be wrong only if the
- * quotient were a tie, or closer to a tie than q0 is to the quotient. A tie is the middle of two
- * BF16: an odd number of 9 bits, times a power of two. The quotient is never a tie, because an x of
- * 8 bits is not the product of the scale and an odd number of 9 bits. Nor can a quotient of numbers
- * with so few bits be so close to a tie.
+ * BF16, if x and the scale are BF16. q0 rounded to BF16 is the result. This could be wrong only if
+ * the true quotient were a tie, or closer to a tie than to q0. A tie is the middle of two BF16: an
+ * odd number of 9 bits, times a power of two. The quotient is never a tie, because an x of 8 bits
+ * is not the product of the scale and an odd number of 9 bits. Nor can a quotient of numbers with
+ * so few bits be that close to a tie.
  *
- * If x and the scale are FP16, the same holds for q0 rounded to 11 bits. The quotient differs from
- * the middle of two numbers of 11 bits by more than 2^-23 of its value (quantize.h says why), and
- * from q0 by at most 2^-23 of its value. Unlike FP16, numbers of 11 bits have no largest number and
- * no subnormal numbers. From 65520 on, where FP16 rounds to infinity, they saturate all integers
- * just as infinity does. Below 2^-14, where FP16 has fewer bits, integers and E4M3 become 0 or the
- * zero point. Only E5M2 has numbers that small. Only FP4E2M1 adds a zero point to them, so that a
- * quotient that FP16 rounds to -0 can become 0. For these two types the FP32 quotient is rounded to
- * FP16 itself.
+ * FP16, if x and the scale are FP16. q0 rounded to 11 bits is the result. The true quotient differs
+ * from each tie by more than 2^-23 of its value (quantize.h says why), and from q0 by at most 2^-23
+ * of its value. Rounding to 11 bits differs from rounding to FP16 in two ranges. From 65520 on,
+ * FP16 rounds to infinity. Numbers of 11 bits stay finite there, but saturate all integers just as
+ * infinity does. Below 2^-14, FP16 is subnormal and has fewer bits. There integers and E4M3 become
+ * 0 or the zero point in both ways. Two types of y depend on the exact FP16: E5M2, which has
+ * numbers that small, and FP4E2M1, whose zero point is added before rounding, so that a quotient
+ * that FP16 rounds to -0 can become 0. For these two, the FP32 quotient is rounded to FP16 itself.
  *
  * All this needs scales for which no remainder overflows (qk_is_divisor). If integers share one
  * scale, x is clamped to `reach` times the scale, beyond which all integers saturate. If elements
@@ -60,9 +64,9 @@ INLINE vector without_bits(vector v, unsigned bits)
     return vector_of_words(and_words(sum, splat_word(UINT32_MAX << bits)));
 }
 
-/* Returns x / scale, rounded as the division's type requires. x is rounded to that type already.
- * `has_small`: quotients that are subnormal as FP16 must be exact; otherwise FP16 quotients are
- * rounded to 11 bits. */
+/* Returns x / scale, rounded as the type of the division requires. The caller has rounded x to that
+ * type. `has_small`: an FP16 quotient below 2^-14 must be exact, so it is rounded to FP16 itself;
+ * otherwise FP16 quotients are rounded to 11 bits. */
 INLINE vector divide_by(enum qk_division division, bool has_small, vector x,
                         const struct divisor *divisor)
 {

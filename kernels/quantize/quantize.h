@@ -73,7 +73,7 @@ enum qk_division {
     QK_DIVISION_FP16,
     QK_DIVISION_BF16,
     QK_DIVISION_FP64,
-    QK_DIVISION_FP64_INTEGER /* the same, with int32 scales */
+    QK_DIVISION_FP64_INTEGER /* like FP64, but the scales are int32 */
 };
 
 struct qk_quantize_args {
@@ -88,9 +88,9 @@ struct qk_quantize_args {
     struct qk_span span;
 };
 
-/* The range of scales by which a tier may divide with products (products.h), and whether the types
- * allow it. A division as BF16 needs an x of BF16, because rounding a product to BF16 could turn an
- * FP32 NaN into 0. */
+/* A tier may divide by multiplying (products.h) if every scale is a divisor, which is in this
+ * range, and if qk_quantize_has_products returns true. A division as BF16 needs an x of BF16,
+ * because rounding a product to BF16 could turn an FP32 NaN into 0. */
 #define QK_DIVISOR_LEAST 0x1p-60F
 #define QK_DIVISOR_MOST 0x1p60F
 
@@ -112,9 +112,9 @@ typedef void (*qk_quantize_fn)(const struct qk_quantize_args *args);
 struct qk_quantize_kernels {
     const char *name; /* the name of the tier that filled the table: "quantize_avx2" */
     /* The kernel of a tier. The caller guarantees that the span's x_first and y_first are 0 and
-     * that `count` is at least QK_QUANTIZE_CHUNK and fills whole bytes of y. If y is streamed,
-     * `count` fills whole cache lines and chunks. Blocks have QK_BLOCK_MIN elements or more, or 1
-     * element and no period. */
+     * that `count` is at least QK_QUANTIZE_CHUNK and fills whole bytes of y. If the span is
+     * streamed, `count` fills whole cache lines of y and whole chunks. qk_span_takes_blocks is
+     * true. */
     qk_quantize_fn run;
     void (*finish)(
         void); /* to be called after the last streaming call, before another thread reads y */

@@ -1,7 +1,7 @@
-/* What QuantizeLinear lowers to: the kernel of quantize.h, with parameters converted to what the
- * kernel reads.
+/* Quantizes tensors for QuantizeLinear: converts the operator's scales and zero points to what the
+ * kernels of quantize.h read, and plans a traversal that calls them.
  *
- * An operator's prepare and pack fill a qk_quantizer. Its plan says with a qk_broadcast which
+ * The operator's prepare and pack fill a qk_quantizer. Its plan says with a qk_broadcast which
  * elements use which parameters. */
 #ifndef KERNELS_QUANTIZE_QUANTIZER_H
 #define KERNELS_QUANTIZE_QUANTIZER_H
@@ -16,7 +16,7 @@ struct qk_quantizer_source {
     const void *scale_data;
     enum qk_type scale_type;
     size_t scale_count;
-    uint32_t *scales; /* to be filled by packing; NULL: the caller lends them */
+    uint32_t *scales; /* to be filled by packing; NULL: the caller's data is used, without a copy */
     const void *zero_data;
     size_t zero_count;
     uint32_t *zeros;                   /* to be filled by packing; NULL: there are none */
@@ -31,7 +31,7 @@ struct qk_quantizer {
     struct qk_narrow narrow; /* how y is rounded, if y is a float */
     const void *scales;
     const void *zeros; /* NULL: none */
-    bool whole;        /* everything is packed, so a plan may read the parameters */
+    bool whole;        /* true: prepare has packed all parameters, so a plan may read them */
     struct qk_quantizer_source source;
 };
 
@@ -41,9 +41,9 @@ struct qk_quantizer {
 void qk_quantizer_init(struct qk_quantizer *quantizer, enum qk_type x_type, enum qk_type scale_type,
                        enum qk_type y_type, enum qk_type precision, bool saturates);
 
-/* Makes scales and zeros, or sets the units of packing that will make them. A zero point that is
- * absent, or of a float8 type, is left out. Allocates memory in proportion to the sizes of the two
- * tensors. */
+/* Makes scales and zeros if they are few, otherwise sets the units of packing that will make them.
+ * A zero point that is absent, or of a float8 type, is left out. Allocates memory in proportion to
+ * the sizes of the two tensors. */
 enum qk_status qk_quantizer_prepare(struct qk_quantizer *quantizer,
                                     const struct qk_dequantize_kernels *kernels,
                                     const struct qk_tensor *scale,
