@@ -71,7 +71,8 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
     if (response == NULL)
         return MHD_NO; /* malloc failed, so the connection is closed */
     if (connection->state != QD_CONNECTION_ANSWER)
-        qd_connection_advance_at(connection, QD_CONNECTION_ANSWER, connection->request->since_ns);
+        qd_connection_advance_at(connection, QD_CONNECTION_ANSWER,
+                                 connection->request->times.since_ns);
     qd_connection_widen(connection, answer->bytes);
     enum MHD_Result taken = qd_error_hook_queue(connection->http, answer->http_status, response);
     if (!is_ours)

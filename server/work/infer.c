@@ -51,11 +51,12 @@ static enum qd_status fail_kernel(struct qd_inference *inference, const struct q
 
 static size_t json_bytes(const struct qd_request *request)
 {
-    const char *header = request->message.json_bytes_header;
+    const char *header = request->oip.message.json_bytes_header;
     uint64_t bytes;
     if (header == NULL || !qd_read_decimal(header, &bytes))
         bytes = UINT64_MAX;
-    return bytes < request->message.body_bytes ? (size_t)bytes : request->message.body_bytes;
+    return bytes < request->oip.message.body_bytes ? (size_t)bytes
+                                                   : request->oip.message.body_bytes;
 }
 
 /* ---- Expected memory ---------------------------------------------------------------------- */
@@ -72,13 +73,13 @@ enum {
 static uint64_t plain_bytes(const struct qd_inference *inference)
 {
     const struct qd_request *request = inference->request;
-    const size_t bytes = request->message.body_bytes;
+    const size_t bytes = request->oip.message.body_bytes;
     uint64_t plain = bytes * (uint64_t)DEFLATED_RATIO;
-    if (request->coding == QD_CODING_IDENTITY)
+    if (request->oip.coding == QD_CODING_IDENTITY)
         return bytes;
-    if (request->coding == QD_CODING_GZIP && bytes > sizeof(uint32_t)) {
+    if (request->oip.coding == QD_CODING_GZIP && bytes > sizeof(uint32_t)) {
         uint32_t isize; /* little-endian, as this machine */
-        memcpy(&isize, request->message.body + bytes - sizeof(isize), sizeof(isize));
+        memcpy(&isize, request->oip.message.body + bytes - sizeof(isize), sizeof(isize));
         const uint64_t plain_max = bytes * (uint64_t)QD_INFLATE_RATIO_MAX;
         plain = isize < plain_max ? isize : plain_max;
         plain = plain > bytes ? plain : bytes;
@@ -89,7 +90,8 @@ static uint64_t plain_bytes(const struct qd_inference *inference)
 /* Returns about how many bytes the inference will take in addition to its body. */
 static size_t expected_bytes(const struct qd_inference *inference)
 {
-    const unsigned times = inference->request->coding == QD_CODING_IDENTITY ? GROWTH : GROWTH + 1;
+    const unsigned times =
+        inference->request->oip.coding == QD_CODING_IDENTITY ? GROWTH : GROWTH + 1;
     const uint64_t plain = plain_bytes(inference);
     return plain > SIZE_MAX / times ? SIZE_MAX : (size_t)plain * times;
 }
@@ -167,8 +169,8 @@ static unsigned level_of(uint64_t priority)
 
 static bool waited_too_long(const struct qd_request *request)
 {
-    return request->asked.timeout_us > 0 &&
-           request->spent_ns[QD_QUEUED] / QD_NS_PER_US > request->asked.timeout_us;
+    return request->oip.asked.timeout_us > 0 &&
+           request->times.spent_ns[QD_QUEUED] / QD_NS_PER_US > request->oip.asked.timeout_us;
 }
 
 static enum qd_status refuse_wait(struct qd_request *request)
@@ -176,8 +178,8 @@ static enum qd_status refuse_wait(struct qd_request *request)
     return qd_fail_for(
         &request->error, QD_REASON_TIMEOUT, QD_UNAVAILABLE,
         "timeout: it waited %llu us for a worker, and parameters.timeout allows %llu",
-        (unsigned long long)(request->spent_ns[QD_QUEUED] / QD_NS_PER_US),
-        (unsigned long long)request->asked.timeout_us);
+        (unsigned long long)(request->times.spent_ns[QD_QUEUED] / QD_NS_PER_US),
+        (unsigned long long)request->oip.asked.timeout_us);
 }
 
 /* Reads some QD_JSON_PIECE_BYTES. After the last ones, applies what the JSON says about the wait.
@@ -239,7 +241,7 @@ static bool read_at_once(struct qd_inference *inference)
 /* Begins to read the body, which is not compressed or already inflated. */
 static bool read_json(struct qd_inference *inference)
 {
-    inference->reader = qd_oip_reader_create(&inference->request->message, inference->arena,
+    inference->reader = qd_oip_reader_create(&inference->request->oip.message, inference->arena,
                                              inference->asked, inference->error);
     if (inference->reader == NULL)
         return false;
@@ -261,7 +263,7 @@ static bool after_inflate(struct qd_job *job)
 {
     struct qd_inference *inference = inference_of(job);
     struct qd_request *request = inference->request;
-    struct qd_oip_message *message = &request->message;
+    struct qd_oip_message *message = &request->oip.message;
     if (inference->error->status != QD_OK)
         return false;
     if (!qd_inflater_end(inference->inflater, &message->body, &message->body_bytes))
@@ -275,7 +277,7 @@ static bool inflate(struct qd_inference *inference)
 {
     const struct qd_request *request = inference->request;
     inference->inflater =
-        qd_inflater_create(request->coding, request->body.bytes, (size_t)request->body.count,
+        qd_inflater_create(request->oip.coding, request->body.bytes, (size_t)request->body.count,
                            inference->tools->max_body_bytes, inference->arena, inference->error);
     return inference->inflater != NULL &&
            set_phase(inference, run_inflate, after_inflate,
@@ -293,8 +295,8 @@ static bool start(struct qd_job *job)
                                        sizeof(*inference->slots));
     if (inference->slots == NULL)
         return refuse_memory(inference, "the workspace") == QD_OK;
-    return inference->request->coding == QD_CODING_IDENTITY ? read_json(inference)
-                                                            : inflate(inference);
+    return inference->request->oip.coding == QD_CODING_IDENTITY ? read_json(inference)
+                                                                : inflate(inference);
 }
 
 /* ---- 2. Planning -------------------------------------------------------------------------- */
@@ -539,7 +541,7 @@ static bool after_deflate(struct qd_job *job)
         request->answer.parts = part;
         request->answer.part_count = 1;
         request->answer.bytes = part->count;
-        request->answer.coding = qd_coding_name(request->answer_coding);
+        request->answer.coding = qd_coding_name(request->oip.answer_coding);
     }
     qd_request_reply(request);
     return false;
@@ -549,7 +551,7 @@ static bool after_deflate(struct qd_job *job)
  * REPLYING. Without memory the answer is sent uncompressed. */
 static bool reply(struct qd_inference *inference)
 {
-    const enum qd_coding coding = inference->request->answer_coding;
+    const enum qd_coding coding = inference->request->oip.answer_coding;
     const struct qd_answer *answer = &inference->request->answer;
     if (coding != QD_CODING_IDENTITY && answer->bytes >= QD_DEFLATED_BYTES_MIN)
         inference->deflater = qd_deflater_create(coding, answer->parts, answer->part_count,
@@ -558,7 +560,7 @@ static bool reply(struct qd_inference *inference)
         return set_phase(inference, run_deflate, after_deflate,
                          qd_deflater_step_count(inference->deflater), QD_COMPRESSION_STEP_NS, 1);
     qd_request_reply(inference->request);
-    inference->job.ended_ns = inference->request->since_ns;
+    inference->job.ended_ns = inference->request->times.since_ns;
     return false;
 }
 
@@ -638,24 +640,24 @@ static void on_running(struct qd_job *job, bool running)
 {
     const struct qd_inference *inference = inference_of(job);
     struct qd_request *request = inference->request;
-    const uint64_t timeout_us = request->asked.timeout_us;
+    const uint64_t timeout_us = request->oip.asked.timeout_us;
     const enum qd_request_state state = running ? inference->doing : QD_QUEUED;
     if (request->state != state)
         qd_request_advance(request, state);
     job->wait_until_ns = 0;
-    if (running || !inference->read || timeout_us == 0 || request->spent_ns[QD_RUNNING] > 0)
+    if (running || !inference->read || timeout_us == 0 || request->times.spent_ns[QD_RUNNING] > 0)
         return;
-    const uint64_t waited_us = request->spent_ns[QD_QUEUED] / QD_NS_PER_US;
+    const uint64_t waited_us = request->times.spent_ns[QD_QUEUED] / QD_NS_PER_US;
     const uint64_t left_us = timeout_us < waited_us ? 0 : timeout_us - waited_us;
-    if (left_us < (UINT64_MAX - request->since_ns) / QD_NS_PER_US)
-        job->wait_until_ns = request->since_ns + left_us * QD_NS_PER_US;
+    if (left_us < (UINT64_MAX - request->times.since_ns) / QD_NS_PER_US)
+        job->wait_until_ns = request->times.since_ns + left_us * QD_NS_PER_US;
 }
 
 static void expire(struct qd_job *job)
 {
     const struct qd_inference *inference = inference_of(job);
     struct qd_request *request = inference->request;
-    if (inference->read && request->spent_ns[QD_RUNNING] == 0 && waited_too_long(request)) {
+    if (inference->read && request->times.spent_ns[QD_RUNNING] == 0 && waited_too_long(request)) {
         refuse_wait(request);
         return;
     }
@@ -680,14 +682,14 @@ static void done(struct qd_job *job)
     struct qd_inference *inference = inference_of(job);
     struct qd_request *request = inference->request;
     qd_oip_writer_deinit(inference->writer);
-    qd_shm_tensors_release(&request->asked);
+    qd_shm_tensors_release(&request->oip.asked);
     if (inference->pin.plan != NULL)
         qd_plans_unpin(request->model->plans, &inference->pin);
     if (request->error.status == QD_UNAVAILABLE)
         request->retry_after_s =
             qd_infer_retry_after_s(inference->tools->scheduler, request->arena.memory);
     qd_arena_end_work(&request->arena);
-    request->inference = NULL;
+    request->oip.inference = NULL;
     if (request->error.status != QD_OK)
         qd_request_refuse(request);
     else
@@ -721,7 +723,8 @@ bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *re
 static bool may_run_inline(const struct qd_request *request)
 {
     const struct qd_model *model = request->model;
-    return request->coding == QD_CODING_IDENTITY && request->answer_coding == QD_CODING_IDENTITY &&
+    return request->oip.coding == QD_CODING_IDENTITY &&
+           request->oip.answer_coding == QD_CODING_IDENTITY &&
            request->body.count <= INLINE_CONSTANT_BYTES_MAX &&
            json_bytes(request) <= INLINE_JSON_BYTES_MAX && model->deferred == NULL &&
            (model->graph == NULL || model->graph->node_count <= INLINE_NODES_MAX);
@@ -738,7 +741,7 @@ static struct qd_inference *create(const struct qd_infer_tools *tools, struct qd
     inference->request = request;
     inference->arena = &request->arena;
     inference->error = &request->error;
-    inference->asked = &request->asked;
+    inference->asked = &request->oip.asked;
     return inference;
 }
 
@@ -751,22 +754,22 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
     struct qd_inference *inference = create(tools, request);
     if (inference == NULL)
         return false;
-    request->message.body = request->body.bytes;
-    request->message.body_bytes = (size_t)request->body.count;
-    request->inference = inference;
+    request->oip.message.body = request->body.bytes;
+    request->oip.message.body_bytes = (size_t)request->body.count;
+    request->oip.inference = inference;
     qd_request_advance(request, QD_QUEUED);
     if (qd_scheduler_submit(tools->scheduler, request->loop, &inference->job,
                             qd_inference_is_small(inference) ? &small : &large,
-                            may_run_inline(request) ? request->since_ns : 0,
-                            request->since_ns + tools->compute_timeout_ns))
+                            may_run_inline(request) ? request->times.since_ns : 0,
+                            request->times.since_ns + tools->compute_timeout_ns))
         return true;
-    request->inference = NULL; /* another loop has filled the queue meanwhile */
+    request->oip.inference = NULL; /* another loop has filled the queue meanwhile */
     return refuse_full(tools->scheduler, request);
 }
 
 void qd_infer_abandon(struct qd_request *request)
 {
-    struct qd_inference *inference = request->inference;
+    struct qd_inference *inference = request->oip.inference;
     if (inference == NULL)
         return;
     inference->abandoned = true;

@@ -54,10 +54,10 @@ unsigned qd_infer_retry_after_s(struct qd_scheduler *scheduler, struct qd_memory
 /* Returns false if the queue is full or the server shuts down; request->error says which. */
 bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *request);
 
-/* Submits an inference. The caller has set on_answered and all of request->message but its body.
- * on_answered is called when the request is in REPLYING; `tools` is borrowed until then. Returns
- * false if the queue is full, the server shuts down, or there is no memory; request->error says
- * which. */
+/* Submits an inference. The caller has set on_answered and all of request->oip.message but its
+ * body. on_answered is called when the request is in REPLYING; `tools` is borrowed until then.
+ * Returns false if the queue is full, the server shuts down, or there is no memory; request->error
+ * says which. */
 bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *request);
 
 /* Ends the work for a client that has gone: at once if the inference is in the queue, otherwise

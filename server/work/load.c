@@ -210,7 +210,7 @@ static bool start(struct qd_job *job)
         qd_request_advance(request, QD_DECODING);
         sources->body = request->body.bytes;
         sources->body_bytes = (size_t)request->body.count;
-        sources->json_bytes_header = request->message.json_bytes_header;
+        sources->json_bytes_header = request->oip.message.json_bytes_header;
     }
     if (load->error.status != QD_OK || qd_sources_open(sources, &load->error) != QD_OK)
         return end(load);

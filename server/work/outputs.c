@@ -7,7 +7,7 @@
 
 uint64_t qd_outputs_request_bytes(const struct qd_request *request)
 {
-    return request->message.body_bytes + qd_shm_tensors_input_bytes(&request->asked);
+    return request->oip.message.body_bytes + qd_shm_tensors_input_bytes(&request->oip.asked);
 }
 
 /* Compares the size of the outputs, whose memory is not taken yet, with that of the request. A
@@ -23,7 +23,7 @@ static enum qd_status check_bytes(struct qd_request *request, const struct qk_gr
         bytes_max = QD_GROWTH_BYTES_MIN + (size_t)came * QD_GROWTH_MAX;
     size_t bytes = 0;
     for (size_t i = 0; i < plan->output_count; i++)
-        if (!qd_shm_tensors_has_output(&request->asked, i) &&
+        if (!qd_shm_tensors_has_output(&request->oip.asked, i) &&
             __builtin_add_overflow(bytes, plan->output_bytes[i], &bytes))
             bytes = SIZE_MAX;
     if (bytes <= bytes_max)
@@ -43,7 +43,7 @@ static enum qd_status check_bytes(struct qd_request *request, const struct qk_gr
  * known yet, so an answer that is too long by a little is refused after it was printed. */
 static enum qd_status check_answer(struct qd_request *request, const struct qk_graph_plan *plan)
 {
-    const size_t bytes = qd_oip_least_answer_bytes(&request->asked, plan->outputs);
+    const size_t bytes = qd_oip_least_answer_bytes(&request->oip.asked, plan->outputs);
     if (bytes <= QD_ANSWER_BYTES_MAX)
         return QD_OK;
     return qd_fail(&request->error, QD_TOO_LARGE,
@@ -60,9 +60,9 @@ enum qd_status qd_outputs_take(struct qd_request *request, const struct qk_graph
         status = check_answer(request, plan);
     for (size_t i = 0; status == QD_OK && i < plan->output_count; i++) {
         const size_t bytes = plan->output_bytes[i];
-        const bool is_shared = qd_shm_tensors_has_output(&request->asked, i);
+        const bool is_shared = qd_shm_tensors_has_output(&request->oip.asked, i);
         if (is_shared)
-            status = qd_shm_tensors_place_output(&request->asked, i, bytes, &outputs[i],
+            status = qd_shm_tensors_place_output(&request->oip.asked, i, bytes, &outputs[i],
                                                  &request->error);
         if (status != QD_OK || outputs[i] != NULL)
             continue;
@@ -76,7 +76,7 @@ enum qd_status qd_outputs_take(struct qd_request *request, const struct qk_graph
 
 static bool is_json(const struct qd_request *request, size_t output)
 {
-    return ((request->asked.outputs & ~request->asked.binary_outputs) >> output & 1) != 0;
+    return ((request->oip.asked.outputs & ~request->oip.asked.binary_outputs) >> output & 1) != 0;
 }
 
 size_t qd_outputs_number_count(const struct qd_request *request, const struct qk_graph_plan *plan)

@@ -21,14 +21,14 @@ enum {
 void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint64_t first_byte_ns)
 {
     /* The inputs at the end are most of the struct. The code that reads inputs clears them. */
-    memset(request, 0, offsetof(struct qd_request, asked.call.inputs));
+    memset(request, 0, offsetof(struct qd_request, oip.asked.call.inputs));
     request->error.status = QD_OK;
     request->error.reason = QD_REASON_OTHER;
     request->user[0] = request->server_timing[0] = '\0';
     request->trace.trace_id[0] = request->trace.parent_id[0] = '\0';
     request->trace.span_id[0] = request->trace.response[0] = '\0';
     request->state = QD_READING;
-    request->since_ns = first_byte_ns;
+    request->times.since_ns = first_byte_ns;
     qd_arena_init(&request->arena, memory);
 }
 
@@ -84,10 +84,10 @@ void qd_request_advance_at(struct qd_request *request, enum qd_request_state to,
         [QD_DONE] = 0,
     };
     assert(allowed[request->state] & BIT(to));
-    request->left |= BIT(request->state);
+    request->times.left |= BIT(request->state);
 #undef BIT
-    request->spent_ns[request->state] += now_ns - request->since_ns;
-    request->since_ns = now_ns;
+    request->times.spent_ns[request->state] += now_ns - request->times.since_ns;
+    request->times.since_ns = now_ns;
     request->state = to;
 }
 
@@ -208,8 +208,8 @@ static enum qd_status set_reservation(struct qd_request *request, enum qd_reserv
 
 enum qd_status qd_request_end_body(struct qd_request *request)
 {
-    return set_reservation(request, request->message.signature != NULL ? QD_RESERVATION_WAITING
-                                                                       : QD_RESERVATION_FIRM);
+    return set_reservation(request, request->oip.message.signature != NULL ? QD_RESERVATION_WAITING
+                                                                           : QD_RESERVATION_FIRM);
 }
 
 enum qd_status qd_request_keep_body(struct qd_request *request)
@@ -242,10 +242,10 @@ void qd_request_stages(const struct qd_request *request, uint64_t stage_ns[QD_ST
 {
     stage_ns[QD_STAGE_TOTAL] = 0;
     for (unsigned stage = 0; stage < QD_STAGE_TOTAL; stage++) {
-        stage_ns[stage] = request->spent_ns[stage_states[stage]];
+        stage_ns[stage] = request->times.spent_ns[stage_states[stage]];
         stage_ns[QD_STAGE_TOTAL] += stage_ns[stage];
     }
-    stage_ns[QD_STAGE_SEND] = request->spent_ns[QD_REPLYING];
+    stage_ns[QD_STAGE_SEND] = request->times.spent_ns[QD_REPLYING];
 }
 
 /* Prints "compute;dur=1.234". Returns the end. Writes up to 16 bytes beyond it, because a name is
@@ -276,7 +276,7 @@ static void print_timing(const struct qd_request *request, char *at)
     uint64_t stage_ns[QD_STAGE_COUNT];
     qd_request_stages(request, stage_ns);
     for (enum qd_stage stage = 0; stage < QD_STAGE_TOTAL; stage++) {
-        if ((request->left >> stage_states[stage] & 1) == 0)
+        if ((request->times.left >> stage_states[stage] & 1) == 0)
             continue;
         at = print_stage(stage, (stage_ns[stage] + 500) / QD_NS_PER_US, at);
         *at++ = ',';
@@ -301,8 +301,8 @@ void qd_request_refuse(struct qd_request *request)
 {
     const char *allow = request->answer.allow;
     bool close = request->answer.close;
-    if (request->log_record != NULL && request->message.signature != NULL)
-        qd_log_record_note_call(request->log_record, &request->asked);
+    if (request->log_record != NULL && request->oip.message.signature != NULL)
+        qd_log_record_note_call(request->log_record, &request->oip.asked);
     empty_arena(request);
     request->answer = (struct qd_answer){.http_status = 0};
     qd_oip_encode_error(&request->error, &request->arena, &request->answer);

@@ -61,13 +61,48 @@ struct qd_body {
     uint64_t count_max; /* a smaller maximum than --max-body-bytes; 0 if there is none */
 };
 
-struct qd_request {
-    enum qd_request_state state;
-    uint64_t since_ns; /* when the request entered the state */
+/* How long the request was in each state. */
+struct qd_request_times {
+    uint64_t since_ns; /* when the request entered its state */
     uint64_t spent_ns[QD_REQUEST_STATE_COUNT];
     unsigned left; /* bit i: the request has left state i */
+};
+
+/* An inference, from the bytes of its body to what they ask for. message.signature is NULL for all
+ * other requests. */
+struct qd_request_oip {
+    enum qd_coding coding;        /* of the body on the wire; message.body is inflated */
+    enum qd_coding answer_coding; /* what the client accepts and --compress-answers allows */
+    struct qd_oip_message message;
+    struct qd_inference *inference; /* private to infer.c, in the arena; NULL if there is none */
+    struct qd_oip_asked asked;      /* as far as it was read */
+};
+
+struct qd_request {
+    enum qd_request_state state;
+    struct qd_request_times times;
     struct qd_arena arena;
 
+    /* Where the request comes from. */
+    struct qd_loop *loop; /* the loop of the connection */
+    void *connection;     /* belongs to the listener */
+    struct qd_body body;
+
+    /* What the request is about. */
+    struct qd_model *model; /* a reference, until the request is destroyed; NULL if none */
+    /* The name of the model or of the shared memory region that a call is about, in the arena. NULL
+     * if there is none. */
+    const char *name;
+
+    /* What happens next. */
+    /* Called when the body is complete. Returns true if the request is in REPLYING. NULL if the
+     * answer is already complete. */
+    bool (*end)(void *context, struct qd_request *request);
+    /* Called when the answer is complete; for an inference, on the request's loop's thread. */
+    void (*on_answered)(struct qd_request *request);
+    struct qd_post post; /* used by another thread to hand the answer to `loop` */
+
+    /* The answer. */
     struct qd_answer answer;  /* from REPLYING on */
     unsigned retry_after_s;   /* for a refusal with Retry-After; 0: the shortest time */
     struct qd_stream *stream; /* closed with the request, or when it is refused; NULL if none */
@@ -78,30 +113,7 @@ struct qd_request {
     /* For the access log. NULL if there is no access log, or malloc failed. */
     struct qd_log_record *log_record;
 
-    struct qd_body body;
-    /* Called when the body is complete. Returns true if the request is in REPLYING. NULL if the
-     * answer is already complete. */
-    bool (*end)(void *context, struct qd_request *request);
-
-    struct qd_model *model; /* a reference, until the request is destroyed; NULL if none */
-
-    /* The name of the model or of the shared memory region that a call is about, in the arena. NULL
-     * if there is none. */
-    const char *name;
-
-    /* Only for an inference. message.signature is NULL for all other requests. */
-    enum qd_coding coding;        /* of the body on the wire; message.body is inflated */
-    enum qd_coding answer_coding; /* what the client accepts and --compress-answers allows */
-    struct qd_oip_message message;
-    struct qd_inference *inference; /* private to infer.c, in the arena; NULL if there is none */
-    /* Called when the answer is complete; for an inference, on the request's loop's thread. */
-    void (*on_answered)(struct qd_request *request);
-
-    struct qd_loop *loop; /* the loop of the connection */
-    struct qd_post post;  /* used by another thread to hand the answer to `loop` */
-    void *connection;     /* belongs to the listener */
-
-    struct qd_oip_asked asked; /* what an inference asks for, as far as it was read */
+    struct qd_request_oip oip;
 
     /* Texts. qd_request_init does not clear them as a whole, because they are larger than all the
      * rest. */
@@ -121,7 +133,7 @@ struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_by
 void qd_request_destroy(struct qd_request *request);
 
 /* Changes the state. No other function does. Asserts that the step is in request.c's table, and
- * adds the time since the last step to spent_ns. */
+ * adds the time since the last step to times.spent_ns. */
 void qd_request_advance(struct qd_request *request, enum qd_request_state to);
 
 /* Like qd_request_advance, for a caller that already has the time. */
@@ -162,7 +174,7 @@ enum qd_status qd_request_keep_body(struct qd_request *request);
  * arena. Must not be called on a worker, because the scheduler's slots are in the arena. */
 void qd_request_refuse(struct qd_request *request);
 
-/* Advances to REPLYING, and fills server_timing from spent_ns. */
+/* Advances to REPLYING, and fills server_timing from times.spent_ns. */
 void qd_request_reply(struct qd_request *request);
 
 /* Sets stage_ns to the durations of the stages. TOTAL is the sum of all stages but SEND. */

@@ -70,7 +70,7 @@ static void put(struct qd_line *line, const char *key, const char *value, size_t
 
 static void put_call(struct qd_line *line, const struct qd_request *request)
 {
-    const struct qd_signature *signature = request->message.signature;
+    const struct qd_signature *signature = request->oip.message.signature;
     const struct qd_log_record *record = request->log_record;
     if (signature != NULL) {
         qd_line_string(line, "model", signature->name, NAME_BYTES);
@@ -90,7 +90,7 @@ static void put_stages(struct qd_line *line, const struct qd_request *request,
         QD_STAGE_LIST(X)
 #undef X
     };
-    const bool is_inference = request->message.signature != NULL;
+    const bool is_inference = request->oip.message.signature != NULL;
     for (unsigned stage = 0; stage < QD_STAGE_COUNT; stage++) {
         const bool of_all =
             stage == QD_STAGE_RECEIVE || stage == QD_STAGE_TOTAL || stage == QD_STAGE_SEND;
@@ -138,7 +138,7 @@ void qd_access_log_close(const struct qd_access_log *log, const struct qd_reques
     struct qd_line line;
     if (request->log_record != NULL && request->error.status == QD_OK)
         qd_log_record_note_call(request->log_record,
-                                &request->asked); /* otherwise qd_request_refuse has done it */
+                                &request->oip.asked); /* otherwise qd_request_refuse has done it */
     if (log->file != NULL)
         qd_line_begin(&line, log->format, "info", message);
     else

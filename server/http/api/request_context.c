@@ -86,7 +86,7 @@ enum qd_status qd_context_check_encoding(const struct qd_request_context *contex
 enum qd_status qd_context_read_encoding(const struct qd_request_context *context)
 {
     if (context->head->content_encoding_count <= 1 &&
-        qd_coding_read(context->head->content_encoding, &context->request->coding))
+        qd_coding_read(context->head->content_encoding, &context->request->oip.coding))
         return QD_OK;
     return refuse_encoding(context, "gzip, deflate", "gzip or deflate");
 }
@@ -100,7 +100,7 @@ enum qd_status qd_context_reserve(const struct qd_request_context *context)
         char *copy = qd_arena_calloc(&request->arena, bytes + 1, 1);
         if (copy == NULL)
             return qd_refuse_memory(&request->arena, "the head", &request->error);
-        request->message.json_bytes_header = memcpy(copy, head->json_bytes, bytes);
+        request->oip.message.json_bytes_header = memcpy(copy, head->json_bytes, bytes);
     }
     return qd_request_reserve_body(request, head->content_bytes);
 }

@@ -19,7 +19,7 @@ static bool end_infer(void *context, struct qd_request *request)
     struct qd_server *server = context;
     if (!qd_infer_submit(&server->tools, request))
         qd_request_refuse(request);
-    return request->inference == NULL; /* refused, or computed inline */
+    return request->oip.inference == NULL; /* refused, or computed inline */
 }
 
 /* Chooses the coding of an inference's answer. No other answer is compressed, because Triton's
@@ -28,7 +28,7 @@ static void choose_answer_coding(const struct qd_request_context *context)
 {
     if (!context->server->compress_answers)
         return;
-    context->request->answer_coding = qd_accepted_choose(&context->head->accepted);
+    context->request->oip.answer_coding = qd_accepted_choose(&context->head->accepted);
     qd_request_add_header(context->request, "Vary", "Accept-Encoding");
 }
 
@@ -38,8 +38,8 @@ static enum qd_status begin_infer(const struct qd_request_context *context)
     struct qd_request *request = context->request;
     if (qd_context_find_model(context) != QD_OK)
         return request->error.status;
-    request->message.signature = &request->model->signature;
-    request->message.regions = context->server->regions;
+    request->oip.message.signature = &request->model->signature;
+    request->oip.message.regions = context->server->regions;
     request->on_answered = qd_listener_answer;
     request->end = end_infer;
     choose_answer_coding(context);
@@ -169,7 +169,7 @@ static void closed(void *context, const struct qd_request *request, bool deliver
         qd_metrics_count_answer(server->metrics, http_status);
     if (request->error.status != QD_OK || request->error.reason != QD_REASON_OTHER)
         qd_metrics_count_refusal(server->metrics, request->error.reason);
-    if (request->message.signature != NULL)
+    if (request->oip.message.signature != NULL)
         qd_counters_count(request->model->counters, http_status, stage_ns);
     if (qd_access_log_is_read(&server->access_log)) {
         char client[QD_ADDRESS_TEXT_BYTES] = "";

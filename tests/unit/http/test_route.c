@@ -71,7 +71,7 @@ static unsigned ask(struct desk *desk, const char *method, const char *path)
     desk->request = qd_request_create(desk->server.memory, qd_clock_ns());
     struct qd_request *request = desk->request;
     handler.begin(handler.context, &head, request);
-    if (request->error.status == QD_OK && request->message.signature != NULL)
+    if (request->error.status == QD_OK && request->oip.message.signature != NULL)
         return 0;
     if (request->error.status != QD_OK)
         qd_request_refuse(request);

@@ -260,8 +260,8 @@ Test(admission, a_job_that_is_held_is_new_and_nobody_takes_it)
 static bool is_small_gzip(struct crowd *crowd, const char *body, size_t bytes)
 {
     const struct qd_infer_tools tools = {.max_body_bytes = 256 * MIB};
-    struct qd_request request = {.coding = QD_CODING_GZIP,
-                                 .message = {.body = body, .body_bytes = bytes}};
+    struct qd_request request = {.oip.coding = QD_CODING_GZIP,
+                                 .oip.message = {.body = body, .body_bytes = bytes}};
     const struct qd_inference inference = {
         .tools = &tools, .request = &request, .arena = &crowd->arenas[0]};
     return qd_inference_is_small(&inference);

@@ -45,7 +45,7 @@ struct qd_request *service_request(const char *model)
     service.requests[service.request_count++] = request;
     cr_assert_eq(qd_models_find(service.models, model, NULL, &request->model, &request->error),
                  QD_OK, "%s", request->error.text);
-    request->message.signature = &request->model->signature;
+    request->oip.message.signature = &request->model->signature;
     request->loop = service.loop;
     request->on_answered = on_answered;
     return request;

@@ -40,8 +40,8 @@ static struct graph_case *make_chain(uint64_t seed, const char *shape, size_t co
 static struct qd_request *ask(const char *body, size_t body_bytes, const char *header)
 {
     struct qd_request *request = service_request("chain");
-    request->message.json_bytes_header = header;
-    request->message.regions = regions;
+    request->oip.message.json_bytes_header = header;
+    request->oip.message.regions = regions;
     service_submit(request, body, body_bytes);
     return request;
 }
@@ -182,7 +182,7 @@ Test(infer, a_known_shape_takes_only_its_bytes)
         service_run();
         cr_assert_eq(qd_memory_used(service.model_memory), planned);
         cr_assert_eq(service.requests[i]->arena.bytes, first);
-        cr_assert_null(service.requests[i]->inference);
+        cr_assert_null(service.requests[i]->oip.inference);
     }
     cr_assert_leq(first, 64 << 10);
     service_end();
@@ -217,7 +217,7 @@ static void check_in_shared_memory(const struct graph_case *made, size_t count)
              "\"shared_memory_region\":\"r\",\"shared_memory_byte_size\":%zu}}]}",
              count, count);
     const struct qd_request *request = ask(json, strlen(json), NULL);
-    const struct qd_inference *inference = request->inference;
+    const struct qd_inference *inference = request->oip.inference;
     cr_assert(inference != NULL && inference->plan != NULL,
               "it waits for a worker, who is to plan");
     const struct qk_plan *node = &inference->plan->nodes[0].plan;
@@ -318,7 +318,7 @@ Test(infer, a_deadline_that_has_passed)
         expect_refusal(service.requests[i], 503,
                        "{\"error\":\"the request: expected an answer within 0 ms "
                        "(--compute-timeout); it takes longer\"}");
-        cr_assert_null(service.requests[i]->inference);
+        cr_assert_null(service.requests[i]->oip.inference);
     }
     service_end();
     graph_case_destroy(made);
@@ -338,7 +338,7 @@ Test(infer, a_server_that_shuts_down)
             expect_answer(service.requests[i], made, 1 + i % 3);
         else
             expect_refusal(service.requests[i], 503, "{\"error\":\"the server shuts down\"}");
-        cr_assert_null(service.requests[i]->inference);
+        cr_assert_null(service.requests[i]->oip.inference);
     }
     service_end();
     graph_case_destroy(made);
@@ -365,7 +365,7 @@ Test(infer, clients_that_have_gone)
         cr_assert_leq(service.requests[i]->arena.bytes, 64 << 10);
         gone++;
         expect_refusal(service.requests[i], 503, "{\"error\":\"the client has gone\"}");
-        cr_assert_null(service.requests[i]->inference);
+        cr_assert_null(service.requests[i]->oip.inference);
         qd_infer_abandon(service.requests[i]); /* there is nothing left to abandon */
     }
     cr_assert_gt(gone, 0);

@@ -31,7 +31,7 @@ static struct qd_request *ask(const char *model, const char *text)
     scratch_init(&scratch, 64 << 20);
     const struct qd_part body = encode(text, &scratch.arena);
     struct qd_request *request = service_request(model);
-    request->coding = request->answer_coding = coding;
+    request->oip.coding = request->oip.answer_coding = coding;
     service_submit(request, body.bytes, body.count);
     scratch_deinit(&scratch);
     return request;

@@ -37,7 +37,7 @@ Test(request, stages_are_differences_of_transitions)
                                                 QD_RUNNING,  QD_QUEUED,   QD_RUNNING, QD_ENCODING,
                                                 QD_REPLYING, QD_DONE};
     struct desk desk = desk_create(MIB);
-    uint64_t begin_ns = desk.request->since_ns;
+    uint64_t begin_ns = desk.request->times.since_ns;
     for (size_t i = 0; i < sizeof(way) / sizeof(*way); i++) {
         qd_request_advance(desk.request, way[i]);
         cr_assert_eq(desk.request->state, way[i]);
@@ -51,7 +51,8 @@ Test(request, stages_are_differences_of_transitions)
         sum_ns += stage_ns[stage];
     }
     cr_assert_eq(stage_ns[QD_STAGE_TOTAL], sum_ns);
-    cr_assert_eq(sum_ns + desk.request->spent_ns[QD_REPLYING], desk.request->since_ns - begin_ns);
+    cr_assert_eq(sum_ns + desk.request->times.spent_ns[QD_REPLYING],
+                 desk.request->times.since_ns - begin_ns);
     desk_destroy(&desk);
 }
 
