@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/base/clock.h"
-
 static char folder[] = "/tmp/quantd-log-file-XXXXXX";
 static char path[64];
 static char moved[64];
@@ -111,21 +109,17 @@ Test(log_file, a_full_disk_takes_nothing)
     qd_log_file_destroy(file);
 }
 
-/* Adding a line does not wait, and the end does not wait for long. */
+/* Neither adding a line nor the end waits for the reader, who comes only afterwards. */
 Test(log_file, a_pipe_that_nobody_reads)
 {
     cr_assert_eq(mkfifo(path, 0600), 0);
     int reader = open(path, O_RDONLY | O_NONBLOCK);
     struct qd_log_file *file = create(path);
-    const uint64_t begin_ns = qd_clock_ns();
     uint64_t count = 0;
     while (qd_log_file_dropped(file) == 0)
         put(file, count++);
     cr_assert_gt(count, 10000);
-    cr_assert_lt(qd_clock_ns() - begin_ns, 5 * QD_NS_PER_S);
-    const uint64_t end_ns = qd_clock_ns();
     qd_log_file_destroy(file);
-    cr_assert_lt(qd_clock_ns() - end_ns, 5 * QD_NS_PER_S);
     uint64_t next = 0;
     cr_assert_eq(fcntl(reader, F_SETFL, 0), 0);
     cr_assert_gt(count_lines(fdopen(reader, "r"), &next), 100);

@@ -1,7 +1,9 @@
 #include "tests/unit/work/service.h"
 
 #include <criterion/criterion.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "server/base/clock.h"
 
@@ -61,6 +63,48 @@ void service_submit(struct qd_request *request, const void *body, size_t bytes)
     qd_request_refuse(request);
     request->on_answered(request);
 }
+
+/* ---- Busy workers ------------------------------------------------------------------------- */
+
+enum { HELD_COUNT_MAX = 8 };
+
+static struct qd_job held[HELD_COUNT_MAX];
+static atomic_uint held_count; /* how many workers are held */
+static atomic_bool gate_open;
+
+static bool wait_for_gate(struct qd_job *job)
+{
+    (void)job;
+    atomic_fetch_add(&held_count, 1);
+    while (!atomic_load(&gate_open))
+        usleep(1000);
+    return false;
+}
+
+static void ignore(struct qd_job *job)
+{
+    (void)job;
+}
+
+void service_hold_workers(void)
+{
+    static const struct qd_job_code code = {.start = wait_for_gate, .done = ignore};
+    cr_assert_leq(service.tools.thread_count, HELD_COUNT_MAX);
+    atomic_store(&gate_open, false);
+    atomic_store(&held_count, 0);
+    for (unsigned i = 0; i < service.tools.thread_count; i++)
+        cr_assert(qd_scheduler_submit(service.tools.scheduler, service.loop, &held[i], &code, 0,
+                                      UINT64_MAX));
+    while (atomic_load(&held_count) < service.tools.thread_count)
+        usleep(1000);
+}
+
+void service_let_workers_go(void)
+{
+    atomic_store(&gate_open, true);
+}
+
+/* ---- The loop ----------------------------------------------------------------------------- */
 
 /* Runs the loop like the listener: the loop helps before it sleeps. */
 void service_run(void)

@@ -32,6 +32,10 @@ void service_start(unsigned thread_count, size_t bytes_max);
 struct qd_request *service_request(const char *model);
 void service_submit(struct qd_request *request, const void *body, size_t bytes);
 
+/* Keeps all workers busy from now on, so that the next requests wait. */
+void service_hold_workers(void);
+void service_let_workers_go(void);
+
 void service_run(void); /* until all requests are answered */
 
 void service_forget(void); /* frees all requests */

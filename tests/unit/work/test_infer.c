@@ -344,17 +344,20 @@ Test(infer, a_server_that_shuts_down)
     graph_case_destroy(made);
 }
 
-/* Some clients disconnect while their requests wait or run. The other requests lose nothing. */
+/* Some clients disconnect while their requests wait or run. The other requests lose nothing. The
+ * first client disconnects before a worker is free. */
 Test(infer, clients_that_have_gone)
 {
     struct graph_case *made = make_chain(12, "1,8,100,100", 3);
     service_start(2, 256 << 20);
     install(made, 1);
     size_t gone = 0;
+    service_hold_workers();
     for (size_t i = 0; i < 20; i++) {
         struct qd_request *request = ask_binary(made, 5);
         for (int k = 0; k < 2 && i % 2 == 0; k++) /* repeating this is allowed */
             qd_infer_abandon(request);
+        service_let_workers_go();
     }
     service_run();
     for (size_t i = 0; i < 20; i++) {

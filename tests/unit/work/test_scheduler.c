@@ -104,17 +104,19 @@ Test(scheduler, no_more_help_than_there_are_seats)
 static void let_other_go(struct toy *toy)
 {
     toy->desk->left--;
-    desk_let_worker_go(toy->desk);
+    if (toy->desk->dones == 2)
+        desk_let_worker_go(toy->desk);
 }
 
-/* The busy worker continues when the other worker has done everything else. */
+/* The busy worker continues when the other jobs are done, in whatever order. */
 Test(scheduler, busy_workers_do_not_help)
 {
     struct desk *desk = desk_create(2, 100);
     desk_hold_worker(desk);
-    cr_assert(desk_submit(desk, 1, 1, 100000));
-    desk->toys[2].on_done = let_other_go; /* not on_unit: the busy worker could be done first */
-    cr_assert(desk_submit(desk, 2, 1, 100000));
+    for (size_t i = 1; i < 3; i++) {
+        desk->toys[i].on_done = let_other_go; /* not on_unit: the busy worker could be done first */
+        cr_assert(desk_submit(desk, i, 1, 100000));
+    }
     qd_loop_run(desk->loop);
     for (size_t i = 0; i < 3; i++)
         toy_assert_whole(&desk->toys[i]);
@@ -123,25 +125,45 @@ Test(scheduler, busy_workers_do_not_help)
     desk_destroy(desk);
 }
 
+static atomic_bool second_waits; /* the second job has been submitted */
+static atomic_bool second_is_done;
+
 static bool has_two_starts(struct toy *toy)
 {
     return atomic_load(&toy->desk->starts) == 2;
 }
 
-/* The worker that began the job waits until the other job has started, so only a helper can start
- * that one. */
-static void wait_if_first(struct toy *toy)
+static bool has_second_waiting(struct toy *toy)
 {
-    if (atomic_load(&toy->threads[0]) == (unsigned long)pthread_self())
-        cr_assert(toy_wait_until(has_two_starts, toy));
-    usleep(1000);
+    (void)toy;
+    return atomic_load(&second_waits);
+}
+
+static bool has_second_done(struct toy *toy)
+{
+    (void)toy;
+    return atomic_load(&second_is_done);
+}
+
+/* The first unit of each worker ends when there is a second job. The worker that began the first
+ * job then waits until the second one has started, so only the helper can start it. No further unit
+ * ends before the second job is done. */
+static void wait_for_second(struct toy *toy)
+{
+    cr_assert(toy_wait_until(has_second_waiting, toy));
+    if (atomic_load(&toy->starter) == (unsigned long)pthread_self())
+        cr_assert(toy_wait_until(has_two_starts, toy), "the helper does not give way");
+    if (has_two_starts(toy))
+        cr_assert(toy_wait_until(has_second_done, toy));
 }
 
 static void submit_second(void *context)
 {
     struct desk *desk = context;
-    if (toy_thread_count(&desk->toys[0]) == 2 && desk->toys[1].desk == NULL)
+    if (toy_thread_count(&desk->toys[0]) == 2 && desk->toys[1].desk == NULL) {
         cr_assert(desk_submit(desk, 1, 0, 0));
+        atomic_store(&second_waits, true);
+    }
 }
 
 static void expect_little_done(struct toy *toy)
@@ -149,14 +171,15 @@ static void expect_little_done(struct toy *toy)
     unsigned ran = 0;
     for (size_t i = 0; i < 2000; i++)
         ran += atomic_load(&toy->desk->toys[0].ran[0][i]);
-    cr_assert_lt(ran, 1000);
+    cr_assert_leq(ran, 1, "only the helper's first unit");
     toy->desk->left--;
+    atomic_store(&second_is_done, true);
 }
 
 Test(scheduler, helpers_give_way_at_once)
 {
     struct desk *desk = desk_create(2, 100);
-    desk->toys[0].on_unit = wait_if_first;
+    desk->toys[0].on_unit = wait_for_second;
     desk->toys[0].claimed_ns = QD_NS_PER_MS;
     desk->toys[1].on_done = expect_little_done;
     cr_assert(desk_submit(desk, 0, 2000, 0));
@@ -223,12 +246,12 @@ static void give_time_to_come(struct toy *toy)
 }
 
 /* After that, no worker is woken for a short job. If this process gets no CPU for a tenth of a
- * second, the pause may be over by then, so there are several tries. */
+ * second, the pause may be over by then, so there are many tries. The first one usually does. */
 Test(scheduler, who_was_late_is_not_asked_again)
 {
     struct desk *desk = desk_create(2, 100);
     bool alone = false;
-    for (size_t i = 0; i < 20 && !alone; i += 2) {
+    for (size_t i = 0; i < JOB_COUNT_MAX && !alone; i += 2) {
         desk->toys[i].on_unit = let_helper_be_late;
         desk->toys[i + 1].on_unit = give_time_to_come;
         for (size_t j = i; j < i + 2; j++) {
@@ -314,20 +337,23 @@ Test(scheduler, the_queue_has_a_bound)
     desk_destroy(desk);
 }
 
+/* All jobs wait before the worker takes the first one. */
 Test(scheduler, a_large_job_gives_way)
 {
     struct desk *desk = desk_create(1, 100);
-    cr_assert(desk_submit(desk, 0, 600, 100000)); /* 60 ms */
-    cr_assert(desk_submit(desk, 1, 600, 100000));
-    for (size_t i = 2; i < 10; i++)
+    desk_hold_worker(desk);
+    cr_assert(desk_submit(desk, 1, 600, 100000)); /* 60 ms */
+    cr_assert(desk_submit(desk, 2, 600, 100000));
+    for (size_t i = 3; i < 11; i++)
         cr_assert(desk_submit(desk, i, 0, 0));
+    desk_let_worker_go(desk);
     qd_loop_run(desk->loop);
-    for (size_t i = 0; i < 10; i++)
+    for (size_t i = 0; i < 11; i++)
         toy_assert_whole(&desk->toys[i]);
-    for (size_t i = 2; i < 10; i++)
-        cr_assert_lt(desk->toys[i].done_at, desk->toys[0].done_at);
-    cr_assert_gt(desk->toys[0].switches, 10, "the two large ones alternate");
-    cr_assert_gt(desk->toys[1].switches, 10);
+    for (size_t i = 3; i < 11; i++)
+        cr_assert_lt(desk->toys[i].done_at, desk->toys[1].done_at);
+    cr_assert_gt(desk->toys[1].switches, 10, "the two large ones alternate");
+    cr_assert_gt(desk->toys[2].switches, 10);
     desk_destroy(desk);
 }
 
@@ -405,9 +431,7 @@ static void run_with_timer(struct desk *desk, void (*on_timer)(void *context), u
 {
     desk->timer = qd_loop_timer(desk->loop, on_timer, desk);
     qd_timer_start(desk->timer, ms, ms);
-    uint64_t begin_ns = qd_clock_ns();
     qd_loop_run(desk->loop);
-    cr_assert_lt(qd_clock_ns() - begin_ns, 5 * QD_NS_PER_S);
     qd_handle_destroy(desk->timer);
 }
 
@@ -443,6 +467,8 @@ Test(scheduler, abandoned_jobs_end_wherever_they_are)
         cr_assert_not(desk->toys[i].is_running);
         cancelled += desk->toys[i].cancelled;
     }
+    for (size_t i = 0; i < 4; i++)
+        cr_assert_eq(atomic_load(&desk->toys[i].ran[0][99999]), 0, "job %zu ran to its end", i);
     cr_assert_geq(cancelled, 4);
     cr_assert_not(desk_submit(desk, 20, 0, 0));
     desk_destroy(desk);

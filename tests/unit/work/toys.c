@@ -99,12 +99,15 @@ static bool then(struct qd_job *job)
         return true;
     }
     toy->finished++;
+    if (toy->told_ns != 0)
+        job->ended_ns = toy->since_ns + toy->told_ns;
     return false;
 }
 
 static bool start(struct qd_job *job)
 {
     struct toy *toy = (struct toy *)job;
+    atomic_store(&toy->starter, (unsigned long)pthread_self());
     toy->started_at = atomic_fetch_add(&toy->desk->starts, 1) + 1;
     spin(toy->start_ns);
     if (toy->gated)
@@ -191,8 +194,9 @@ bool desk_submit_toy(struct desk *desk, struct toy *toy, size_t units, uint64_t 
         toy->ran[phase] = calloc(toy->units[phase] + 1, sizeof(**toy->ran));
     for (size_t i = 0; i < SLOT_COUNT_MAX; i++)
         toy->slots[i].workspace = &toy->slot_taken[i];
+    toy->since_ns = qd_clock_ns();
     bool taken = qd_scheduler_submit(
-        desk->scheduler, desk->loop, &toy->job, &code, toy->may_run_inline ? qd_clock_ns() : 0,
+        desk->scheduler, desk->loop, &toy->job, &code, toy->may_run_inline ? toy->since_ns : 0,
         toy->submit_deadline_ns == 0 ? UINT64_MAX : toy->submit_deadline_ns);
     desk->left += taken;
     return taken;

@@ -22,6 +22,7 @@ struct toy {
     bool may_run_inline;
     bool takes_back;    /* in start; the rest may not run inline */
     uint64_t start_ns;  /* duration of the work in start */
+    uint64_t told_ns;   /* how long it says that it took, from its submission; 0: nothing */
     size_t phase_count; /* 0: start does all work */
     size_t units[PHASE_COUNT_MAX];
     uint64_t unit_ns;
@@ -41,8 +42,10 @@ struct toy {
     size_t phase;                       /* the current phase, from 1 */
     atomic_uint running;
     atomic_ulong threads[THREAD_COUNT_MAX]; /* threads that ran some unit */
+    atomic_ulong starter;                   /* the thread that ran start */
     bool is_running;                        /* as reported by on_running */
     unsigned switches;
+    uint64_t since_ns;   /* when it was submitted */
     unsigned started_at; /* its position among all starts, from 1 */
     unsigned done_at;
     unsigned finished;
