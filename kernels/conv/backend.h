@@ -1,5 +1,6 @@
-/* The backends that multiply integers in convolutions. OpenBLAS is not one of them, because it
- * multiplies floats. Private to kernels/. */
+/* The backends that multiply integers in convolutions: a table from which choice.c and
+ * conv/choose.c pick. A backend joins an integer product, its slab kernels and a depthwise kernel.
+ * OpenBLAS is not a backend here, because it multiplies floats. Private to kernels/. */
 #ifndef KERNELS_CONV_BACKEND_H
 #define KERNELS_CONV_BACKEND_H
 
@@ -11,7 +12,8 @@ struct qk_depthwise;
 
 struct qk_conv_backend {
     const char *name; /* as --gemm names it */
-    /* As answers name it. A small_m backend has the name of its main backend. */
+    /* The backend's name in the server's answers. A small_m backend has the name of its main
+     * backend. */
     const char *kernel;
     uint32_t cpu_flags; /* the features that it needs, QK_CPU_* */
     const struct qk_igemm *igemm;
@@ -25,7 +27,7 @@ struct qk_conv_backend {
     const struct qk_conv_backend *small_m;
     double small_m_speed; /* the speed of small_m's products, as a share of this backend's speed in
                              full tiles */
-    double tile_slabs;    /* the time to begin and end a tile, as the number of slabs that are
+    double tile_slabs;    /* the time to begin and end a tile, as a number of slabs: those that are
                              multiplied in that time */
     const struct qk_slab_kernels *slabs;
     const struct qk_depthwise *depthwise; /* for groups of one channel */
@@ -48,23 +50,26 @@ struct qk_conv_costs {
 
 /* What kernels/choice.c has chosen for a machine. */
 struct qk_conv_tuning {
-    /* The backend of most convolutions (NULL: sgemm computes them), the backend of convolutions
-     * that would leave the tiles of `main` or of sgemm mostly empty, and the backend of groups of
-     * one channel. If all three are NULL, sgemm computes all convolutions. */
+    /* Three backends. `main` multiplies in most convolutions; NULL: sgemm computes these.
+     * `small_tile` multiplies in convolutions that would leave the tiles of `main` or of sgemm
+     * mostly empty. `depthwise` computes convolutions with groups of one channel. If all three are
+     * NULL, sgemm computes all convolutions. */
     const struct qk_conv_backend *main, *small_tile, *depthwise;
     struct qk_conv_costs main_costs, small_tile_costs;
     double cycles_per_ns;
     double pack_unit_ns; /* how long a unit of packing should take */
     double unit_ns;      /* how long a unit of a run should take */
-    size_t quads_bytes;  /* size of a unit's slabs, which stay in the core's L2 cache beside the
-                            weights */
-    size_t sums_bytes;   /* size of the sums that wait in the L2 cache if K is taken in parts */
-    size_t slabs_most;   /* how many slabs a unit may have: each takes a cache line or more */
-    size_t dot_bytes;    /* size of one position's gathered quads, which stay in the L1 cache */
+    size_t quads_bytes; /* the most bytes of a unit's slabs: they stay in the core's L2 cache beside
+                           the weights */
+    size_t sums_bytes;  /* the most bytes of the sums that wait in the L2 cache if K is taken in
+                           parts */
+    size_t slabs_most;  /* the most slabs of a unit, because each takes a cache line or more */
+    size_t dot_bytes;   /* the most bytes of one position's gathered quads for `dot`
+                           (kernels/gemm/igemm.h): they stay in the L1 cache */
     double weights_per_cycle; /* bytes of weights that a cycle reads from the L2 or L3 cache */
-    /* For sgemm: how many floats each matrix that sgemm reads may have, so that it stays in the
-     * core's L2 cache; how many terms a unit should have; and how many terms, elements of im2col
-     * and requantized sums a core computes in a nanosecond. */
+    /* For sgemm: the most floats of each matrix that sgemm reads, so that it stays in the core's L2
+     * cache; how many terms a unit should have; and how many terms, elements of im2col and
+     * requantized sums a core computes in a nanosecond. */
     size_t sgemm_floats;
     size_t sgemm_unit_terms;
     double sgemm_terms_per_ns, im2col_per_ns, requantized_per_ns;

@@ -1,11 +1,14 @@
-/* Quantized convolution: geometry, exact integer sums, requantization.
+/* Computes quantized convolutions for QLinearConv: fits them to the shape of x, computes exact
+ * integer sums, and requantizes them.
  *
- * acc[m][p] = sum_k (x[k][p] - x_zp) * (w[m][k] - w_zp[m]) + bias[m], modulo 2^32, as int32.
- * y = clamp(round_half_even(fl32(fl32(acc) * multiplier[m]))) + y_zp, in the order of
- * ONNX Runtime's MlasRequantizeOutput (kernels/conv/requantize.h).
+ *   acc[m][p] = sum_k (x[k][p] - x_zp) * (w[m][k] - w_zp[m]) + bias[m], modulo 2^32, as int32
+ *   y[m][p] = clamp(round_half_even(fl32(fl32(acc[m][p]) * multiplier[m]))) + y_zp
  *
- * Positions outside x hold x_zp and so add nothing. Three algorithms compute the sums. Each has a
- * folder, and all give the same bits:
+ * m is an output channel, p a position and k a term of the sum; fl32 rounds to FP32. The order of
+ * these steps is that of ONNX Runtime's MlasRequantizeOutput (kernels/conv/requantize.h). Taps that
+ * lie outside x read x_zp and so add nothing.
+ *
+ * Three algorithms compute the sums. Each has a folder, and all give the same bits:
  *
  * - igemm computes integer products (kernels/gemm/igemm.h) of packed weights and slabs of x
  *   (kernels/conv/igemm/slabs.h). Bytes are multiplied as they are, u8 by s8; an int8 x and a uint8
@@ -15,13 +18,13 @@
  *
  *   The last term is one number for each m and goes into the bias. The middle term needs the sums
  *   of x's columns, which are computed only if a w_zp is not 0. Everything wraps modulo 2^32.
+ *
  * - depthwise computes the same products for groups of one channel, straight from x
  *   (kernels/conv/depthwise/depthwise.h).
- * - sgemm multiplies floats: weights less their zero point, |w| <= 255, and x centred to signed
- *   8 bits, |x| <= 128. K blocks are so short that no partial sum exceeds 2^24, up to which floats
- *   hold every integer. The sums of K blocks are added in int32, modulo 2^32. The part of x's zero
- *   point that centring leaves goes into the bias.
- */
+ * - sgemm multiplies floats: weights less their zero point, |w| <= 255, and x centred to signed 8
+ *   bits, |x| <= 128. K is cut into blocks that are so short that no partial sum exceeds 2^24, up
+ *   to which floats hold every integer. The sums of K blocks are added in int32, modulo 2^32. The
+ *   part of x's zero point that centring leaves goes into the bias. */
 #ifndef KERNELS_CONV_CONV_H
 #define KERNELS_CONV_CONV_H
 
@@ -40,8 +43,8 @@ struct qk_im2col_kernels;
 #define QK_CONV_SPATIAL_MAX 6
 
 /* The largest kernel, stride, dilation or pad of an axis, and the largest group. In every real
- * network these numbers fit in 32 bits. The product of two of them fits in 62 bits. The arithmetic
- * that relies on this bound is described in kernels/conv/geometry.h. */
+ * network these numbers fit in 32 bits. The product of two of them fits in 62 bits, on which the
+ * arithmetic of kernels/conv/geometry.h relies. */
 #define QK_CONV_NUMBER_MAX INT32_MAX
 
 /* The longest axis of x. */
@@ -101,9 +104,10 @@ struct qk_conv_sgemm {
 struct qk_conv_igemm {
     size_t panel_count; /* of each group */
     size_t step_bytes;
-    size_t panel_bytes;    /* of one panel */
-    uint8_t *weights;      /* [group][panel] */
-    uint8_t *ones;         /* a panel whose first row is 1 for each term; NULL: not needed */
+    size_t panel_bytes; /* of one panel */
+    uint8_t *weights;   /* [group][panel] */
+    uint8_t *
+        ones; /* a panel whose first row is 1 for each term, to sum x's columns; NULL: not needed */
     int32_t *w_zero_point; /* [M], the zero points of the packed weights; NULL: all are 0 */
 };
 
@@ -114,9 +118,9 @@ struct qk_conv_depthwise {
     bool any_zero_point;   /* true if at least one zero point is not 0 */
 };
 
-/* How packing is cut into units. An item is a panel or an output channel, with its weights, zero
- * points, sums, biases and multipliers. A unit has unit_items items; the last unit may have fewer.
- */
+/* How packing is cut into units. An item is what packing takes as a whole: an output channel or,
+ * for igemm, a panel of output channels, with its weights, zero points, sums, biases and
+ * multipliers. A unit has unit_items items; the last unit may have fewer. */
 struct qk_conv_packing {
     size_t items, unit_items;
     size_t unit_count;
@@ -139,7 +143,8 @@ struct qk_conv {
     struct qk_conv_sgemm sgemm;
     struct qk_conv_igemm igemm;
     struct qk_conv_depthwise depthwise;
-    int32_t *bias;     /* [M], less the offset of x times the sum of weights (channels.h) */
+    int32_t *bias; /* [M], less what the sums are too large by: the offset of stored x times the sum
+                      of weights (channels.h) */
     float *multiplier; /* [M], fl32(fl32(x_scale * w_scale) / y_scale) */
 };
 
@@ -155,7 +160,7 @@ enum qk_status qk_conv_prepare(const struct qk_conv_desc *desc,
 /* Packs units [begin, end). Each unit must be packed exactly once, on any thread. */
 void qk_conv_pack(const struct qk_conv *conv, size_t begin, size_t end);
 
-/* The largest workspace of one worker, for all shapes. */
+/* The largest workspace of one worker, for all shapes, in bytes. */
 #define QK_CONV_WORKSPACE_MAX ((size_t)3 << 20)
 
 /* Plans the convolution for x, whose rank and type the operator must have checked. This function

@@ -1,5 +1,5 @@
-/* The epilogue of a convolution: how sums become y. It is a parameter of the plan; the convolution
- * itself ends with sums. Private to conv/ and to the operators that convolve.
+/* The epilogue of a convolution says how sums become y. It is a parameter of the plan, so that the
+ * algorithms need not know what y is. Private to conv/ and to the operators that convolve.
  *
  * A sum is an int32 and includes the bias. Each table of kernels that write y (qk_slab_kernels,
  * qk_im2col_kernels and qk_depthwise) has one function for each kind of epilogue. To add a kind,
@@ -18,7 +18,7 @@ enum qk_epilogue_kind {
 
 /* How sums become bytes. All channels share these constants. */
 struct qk_requantize {
-    float low, high; /* the range of y's type, less its zero point */
+    float low, high; /* the range of y's type, less y's zero point */
     int32_t zero_point;
     bool is_signed;
 };
@@ -27,8 +27,8 @@ struct qk_requantize {
 struct qk_epilogue {
     enum qk_epilogue_kind kind;
     enum qk_type y_type;
-    size_t y_bytes;                  /* size of one element of y */
-    const float *multiplier;         /* [M], read by runs */
+    size_t y_bytes;          /* size of one element of y */
+    const float *multiplier; /* [M], read when units run, so packing may fill it after planning */
     struct qk_requantize requantize; /* QK_EPILOGUE_BYTES */
 };
 

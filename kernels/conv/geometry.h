@@ -1,5 +1,5 @@
-/* Which element of x each output position and tap of the kernel read, axis by axis. Private to
- * conv/. */
+/* Finds, axis by axis, which element of x each tap of the kernel reads for each output position.
+ * All three algorithms use it. Private to conv/. */
 #ifndef KERNELS_CONV_GEOMETRY_H
 #define KERNELS_CONV_GEOMETRY_H
 
@@ -47,13 +47,15 @@ static inline int64_t qk_conv_input_index(const struct qk_conv_axis *axis, size_
     return (int64_t)position * axis->stride + (int64_t)tap * axis->dilation - axis->pad;
 }
 
-/* Makes axes fewer and longer, so that there are fewer loops. Axes with one element and one tap
- * move before `lead`. If more than `least` axes are left, neighbouring axes with one tap that read
- * x unchanged are merged, unless the merged axis would be longer than QK_CONV_AXIS_MAX. Positions
- * and taps keep their order. A last axis with several taps stays the last. */
+/* Makes axes fewer and longer, so that the algorithms have fewer loops. Axes with one element and
+ * one tap move before `lead`. If more than `least` axes are left, neighbouring axes with one tap
+ * that read x unchanged are merged, unless the merged axis would be longer than QK_CONV_AXIS_MAX: a
+ * 1 x 1 kernel on 28 x 28 becomes an axis of 784. Positions and taps keep their order. A last axis
+ * with several taps stays the last. */
 void qk_conv_geometry_squeeze(struct qk_conv_geometry *geometry, int least);
 
-/* Returns how many positions the outer axes have together. y must not be empty. */
+/* Returns the product of the positions of the outer axes, which is 1 if there are none. y must not
+ * be empty. */
 size_t qk_conv_outer_positions(const struct qk_conv_geometry *geometry);
 
 /* Finds the plane that tap `tap` of the outer axes reads for their position `position`. Sets

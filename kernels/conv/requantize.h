@@ -1,6 +1,7 @@
-/* Converts sums to bytes, with the steps of ONNX Runtime's MlasRequantizeOutput in the same order:
- * convert the sum to float, multiply, clamp in float to [qmin - zp, qmax - zp] (NaN gives the lower
- * bound), round to nearest even, then add zp. Private to conv/. */
+/* Converts the int32 sums of a convolution to the bytes of y. The steps and their order are those
+ * of ONNX Runtime's MlasRequantizeOutput: convert the sum to float, multiply, clamp in float to the
+ * range of y's type less y's zero point (NaN gives the lower bound), round to nearest even, then
+ * add the zero point. Private to conv/. */
 #ifndef KERNELS_CONV_REQUANTIZE_H
 #define KERNELS_CONV_REQUANTIZE_H
 

@@ -9,19 +9,19 @@
 
 #include <immintrin.h>
 
-/* Scales 8 sums and rounds them to integers. Adding the zero point and saturating the result to a
- * byte then gives y. Saturation replaces the lower clamp of requantize.h: the conversion gives the
- * least integer for values below its range, and for NaN. The conversion gives the least integer for
- * values above its range, too, so values above `high` must be clamped here. The order of min's
- * operands keeps a NaN. */
+/* Scales 8 sums and rounds them to integers. The caller adds the zero point and saturates the
+ * result to a byte, which gives y. This saturation replaces the lower clamp of requantize.h,
+ * because the conversion to integers gives the least integer for values below its range, and for
+ * NaN. It gives the least integer for values above its range, too, so these must be clamped to
+ * `high` here. The order of min's operands keeps a NaN. */
 static inline __m256i qk_requantize_scale_8(__m256i sums, __m256 multiplier, __m256 high)
 {
     const __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(sums), multiplier);
     return _mm256_cvtps_epi32(_mm256_min_ps(high, value));
 }
 
-/* Requantizes 32 sums, which include the bias. Packing works within each 16-byte half of a vector,
- * so a permutation puts the bytes back in order. */
+/* Requantizes 32 sums, which include the bias. The packing instructions work within each 16-byte
+ * half of a vector, so a permutation puts the bytes back in order. */
 static inline __m256i qk_requantize_32(const struct qk_requantize *to, const __m256i sums[4],
                                        float multiplier)
 {

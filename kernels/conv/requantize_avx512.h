@@ -34,20 +34,24 @@ static inline __m512i qk_requantize_scale(__m512i sums, __m512 multiplier, __m51
     return _mm512_cvtps_epi32(_mm512_min_ps(high, value));
 }
 
-/* Returns true if the multiplier is so small that no scaled sum leaves the range of int32. Then not
- * even `high` needs a clamp, because saturation does the same. */
+/* Returns true if |multiplier| < 1. Then no scaled sum leaves the range of int32, and not even
+ * `high` needs a clamp, because the saturation to a byte does the same. */
 static inline bool qk_requantize_saturates(float multiplier)
 {
     uint32_t bits;
     memcpy(&bits, &multiplier, sizeof(bits));
     return (bits & 0x7fffffff) <
-           0x3f800000; /* |multiplier| < 1, compared as integers because the float units are busy */
+           0x3f800000; /* compares the bits as integers, because the float units are busy */
 }
 
-/* Requantizes up to four vectors of sums, which include the bias. Packing works within each 16-byte
- * lane of a vector: afterwards lane q has the q-th quarter of each vector of sums, and the caller
- * has to permute the bytes. If there are fewer than four vectors, the other bytes may be anything.
- */
+/* Requantizes up to four vectors of 16 sums, which include the bias. Packing works within each
+ * 16-byte lane of a vector. Lane q of the result therefore has four bytes of each vector of sums,
+ * which the caller has to put in order:
+ *
+ *    lane 0    bytes of sums[0] 0..3, sums[1] 0..3, sums[2] 0..3, sums[3] 0..3
+ *    lane 1    bytes of sums[0] 4..7, sums[1] 4..7, ...
+ *
+ * If there are fewer than four vectors, the bytes of the others may be anything. */
 __attribute__((always_inline)) static inline __m512i
 qk_requantize_pack(const struct qk_requantize_512 *to, const __m512i sums[], const size_t vectors,
                    float multiplier)
@@ -70,9 +74,9 @@ qk_requantize_pack(const struct qk_requantize_512 *to, const __m512i sums[], con
     return to->is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
 }
 
-/* Returns the permutation that puts packed bytes in order, for rows of `width` positions that begin
- * `pitch` lanes apart. Byte i of the result is that of lane i / width * pitch + i % width. If this
- * is not one of the 64 lanes, the byte may be anything. */
+/* Returns the permutation that puts packed bytes in order and drops the gaps between rows: rows
+ * have `width` positions and begin `pitch` sums apart. Byte i of the result is that of sum i /
+ * width * pitch + i % width. If this is not one of the 64 sums, the byte may be anything. */
 static inline __m512i qk_requantize_order(size_t width, size_t pitch)
 {
     uint8_t order[64];
@@ -91,7 +95,8 @@ static inline __m512i qk_requantize_64(const struct qk_requantize_512 *to, const
     return _mm512_permutexvar_epi32(order, qk_requantize_pack(to, sums, 4, multiplier));
 }
 
-/* Stores the bytes whose bit is set in `keep`, one after the other without gaps. */
+/* Stores the bytes whose bit is set in `keep`, one after the other without gaps: bytes a b c d with
+ * keep 1101 (bit 0 first) become a b d. */
 static inline void qk_store_kept(uint8_t *y, __m512i bytes, uint64_t keep)
 {
 #ifdef __AVX512VBMI2__

@@ -1,5 +1,5 @@
-/* Subtracts an offset from bytes, and converts them to floats or adds them up: the inner loops of
- * im2col and of packing weights. Private to conv/. */
+/* Subtracts a zero point from bytes, and converts them to floats or adds them up. These are the
+ * inner loops of im2col (sgemm) and of packing weights. Private to conv/. */
 #ifndef KERNELS_CONV_WIDEN_H
 #define KERNELS_CONV_WIDEN_H
 

@@ -1,5 +1,12 @@
-/* A window: what one tap of the kernel reads of one plane of x, for a rectangle of positions. A
- * window is strided. It may reach outside the plane, into padding. Private to conv/. */
+/* Windows tell the kernels that lay out x which elements of a plane one tap reads for a rectangle
+ * of positions. A window is strided. It may reach outside the plane, into padding. Private to
+ * conv/. For a kernel of 3 columns, a stride of 2 and a pad of 1, and 2 positions of a row:
+ *
+ *    plane   . 0 1 2 3        . is padding, which is column -1
+ *    tap 0   -1 1             column_first -1, column_stride 2, inside_columns [1, 2)
+ *    tap 1    0 2             column_first  0, column_stride 2, inside_columns [0, 2)
+ *    tap 2    1 3             column_first  1, column_stride 2, inside_columns [0, 2)
+ */
 #ifndef KERNELS_CONV_WINDOW_H
 #define KERNELS_CONV_WINDOW_H
 
@@ -7,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Which columns (or rows) of a window read inside the plane: [begin, end). If none does, `end` is
+/* Which columns (or rows) of a window lie inside the plane: [begin, end). If none does, `end` is
  * not above `begin`. */
 struct qk_window_range {
     size_t begin, end;
@@ -20,9 +27,9 @@ struct qk_window {
     int64_t row_first, column_first;
     int64_t row_stride, column_stride;
     size_t rows, columns;
-    /* The distance from the first quad of a row to the first quad of the next row, in quads. It may
-     * be less than `columns`: the last columns of a row are then also the first columns of the next
-     * row, and they are padding in both. */
+    /* For windows that are laid out as quads: the distance from the first quad of a row to the
+     * first quad of the next row, in quads. It may be less than `columns`: the last columns of a
+     * row are then also the first columns of the next row, and they are padding in both. */
     size_t pitch;
     struct qk_window_range inside_rows, inside_columns; /* set by qk_window_fit */
 };
@@ -30,8 +37,8 @@ struct qk_window {
 /* Sets inside_rows and inside_columns from the other members. */
 void qk_window_fit(struct qk_window *window);
 
-/* Turns a window whose elements are one run of bytes in x into a single row. Returns false for any
- * other window, and does not change it. */
+/* Turns a window whose elements are consecutive bytes of x, across its rows, into a window of a
+ * single row. Returns false for any other window, and does not change it. */
 bool qk_window_flatten(struct qk_window *window);
 
 #endif

@@ -1,16 +1,16 @@
-/* Integer matrix products: the contract of the kernels.
+/* The contract of the kernels that multiply integer matrices for igemm convolutions.
  *
  * A k-quad (quad) is 4 bytes: `quad_k` neighbouring terms of a sum at one position. A slab is a row
  * of quads, one for each position. Slabs lie `slab_bytes` apart. A step is up to `step_slabs`
  * consecutive slabs, read from some position on. A sum is computed from a list of steps.
  *
- *                position 0   1   2   3
- *     slab 0     [ k0..k3 ][    ][    ][    ] ...   4 bytes of x in a quad, unsigned or,
- *     slab 1     [ k4..k7 ][    ][    ][    ] ...   with x_signed, signed; or 2 signed words
- *     ...
+ *                 position 0   1   2   3
+ *      slab 0     [ k0..k3 ][    ][    ][    ] ...   4 bytes of x in a quad, unsigned or,
+ *      slab 1     [ k4..k7 ][    ][    ][    ] ...   with x_signed, signed; or 2 signed words
+ *      ...
  *
- *     sums[row][position] (+)= sum over steps, their slabs and k of
- *         weight[row][step][slab][k] * quad[slab][position][k], modulo 2^32
+ *      sums[row][position] (+)= sum over steps, their slabs and k of
+ *          weight[row][step][slab][k] * quad[slab][position][k], modulo 2^32
  *
  * The caller decides what a slab holds. In a convolution a slab holds four channels of a padded
  * plane of x. Each tap of the kernel is a step, which reads the same slabs from another position
@@ -19,19 +19,27 @@
  * One call makes a tile of up to `mr` rows by `nr` positions. Weights are packed for the kernel in
  * panels of mr rows, step by step, as bytes or words, whichever x has. In a step
  *
- *     weight (row, slab, 0) is at slab * quad_stride + row * row_stride
+ *      weight (row, slab, 0) is at slab * quad_stride + row * row_stride
  *
  * or, if slabs go by pairs, at qk_igemm_weight_at: each row has the quads of both slabs side by
- * side. One struct describes kernel, tile and packing, so that no kernel gets weights that are
- * packed for another. Weights of slabs that a step lacks are 0. Weights of rows that a panel lacks
- * may be anything.
+ * side. Three layouts of a step, in quads (r1 s0 is that of row 1 for slab 0):
  *
- * Wide weights are weights whose products could leave a 16-bit word. Some kernels multiply slabs
- * with wide weights in another way. Such a kernel has `mark_wide`, which the packer calls once for
- * each step of a packed panel. Two arrays then follow the steps of a panel. The first has a word
- * for each step; bit i is set if slab i has wide weights. The second has as many bytes as all
- * steps: room for the form that `mark_wide` gives to wide weights. A word of 0 is always right for
- * weights of 0 and 1.
+ *      most kernels     r0 s0, r1 s0, ... | r0 s1, r1 s1, ... | r0 s2, ...
+ *      pairs (SMMLA)    r0 s0, r0 s1, r1 s0, r1 s1, ...       | r0 s2, r0 s3, ...
+ *      AMX              r0 s0, r0 s1, r0 s2, ... | r1 s0, r1 s1, ...
+ *
+ * One struct describes kernel, tile and packing, so that no kernel gets weights that are packed for
+ * another. If a step has fewer slabs than the longest step, the weights of the missing slabs are 0.
+ * If a panel has fewer than mr rows, the weights of the missing rows may be anything.
+ *
+ * Wide weights are weights whose products could leave a 16-bit word. AVX2 has a fast instruction
+ * that multiplies u8 by s8 and adds two products in such a word. Weights of 7 bits always fit,
+ * because 255 * 64 + 255 * 64 = 32640 is less than 2^15. Two weights of 100 do not. A kernel that
+ * uses this instruction multiplies slabs with wide weights in another way. It has `mark_wide`,
+ * which the packer calls once for each step of a packed panel. Two arrays then follow the steps of
+ * a panel. The first has a 32-bit word for each step; bit i is set if slab i has wide weights. The
+ * second has as many bytes as all steps: room for the form that `mark_wide` gives to wide weights.
+ * Weights of 0 and 1 are never wide, so a panel of these may have words of 0 without `mark_wide`.
  *
  * There are two kinds of kernels. In a kernel by rows, a vector holds positions of one row and is
  * multiplied by one quad of weights. The caller counts positions in vectors of 16. The sums of a
@@ -41,16 +49,15 @@
  *
  * A tile with few positions would leave most lanes of a vector unused. If a kernel has `dot`, the
  * caller may gather the quads of these positions in the order of the weights: all quads of one
- * position, then all quads of the next. Each sum is then a dot product. Gathered quads of slabs
- * that a step lacks may hold anything.
+ * position, then all quads of the next. Each sum is then a dot product. If a step has fewer slabs
+ * than the longest step, the gathered quads of the missing slabs may hold anything.
  *
  * Memory: quads and sums are aligned to 4 bytes, weights and slab_bytes to 64. Kernels may read a
  * slab for all positions of whole vectors, even if fewer are wanted. `dot` may read a panel up to
  * the next multiple of QK_IGEMM_SLACK bytes; the bytes beyond the panel may hold anything. It may
  * also read QK_IGEMM_SLACK bytes beyond the gathered quads of each position; these bytes are 0.
  * With `whole_steps`, a kernel reads as many slabs in each step as the longest step has. The bytes
- * that it reads beyond the slabs of a shorter step may be anything: their weights are 0.
- */
+ * that it reads beyond the slabs of a shorter step may be anything: their weights are 0. */
 #ifndef KERNELS_GEMM_IGEMM_H
 #define KERNELS_GEMM_IGEMM_H
 
@@ -78,12 +85,11 @@ struct qk_igemm_args {
     size_t step_count;
     const uint8_t *weights; /* the panel's weights, from the first step on */
     size_t step_bytes;      /* from one step's weights to those of the next */
-    const uint32_t *wide;   /* with `mark_wide`: the panel's words, from the first step on */
-    const uint8_t
-        *wide_weights; /* with `mark_wide`: the room behind the words, from the first step on */
-    size_t rows;       /* 1 to mr */
-    size_t vectors;    /* by rows: 1 to nr / QK_IGEMM_VECTOR */
-    size_t positions;  /* by position: 1 to nr; dot: 1 to QK_IGEMM_REMAINDER_MAX */
+    const uint32_t *wide;   /* with `mark_wide`: the panel's first array, from the first step on */
+    const uint8_t *wide_weights; /* with `mark_wide`: the second array, from the first step on */
+    size_t rows;                 /* 1 to mr */
+    size_t vectors;              /* by rows: 1 to nr / QK_IGEMM_VECTOR */
+    size_t positions;            /* by position: 1 to nr; dot: 1 to QK_IGEMM_REMAINDER_MAX */
     /* `dot` reads the next two instead of slab_bytes, the steps' offsets, and vectors. */
     size_t step_slabs; /* slabs of the longest step; each step has this number of gathered quads */
     size_t position_bytes; /* from the quads of one position to those of the next */
@@ -99,16 +105,17 @@ struct qk_igemm {
     size_t mr, nr;
     bool by_position;
     size_t lanes; /* by position: how many rows a vector holds */
-    size_t part;  /* by position: the most positions of one part of a tile */
+    size_t part;  /* by position: a larger tile is computed in parts of at most this number of
+                     positions, each of which reads the weights again */
     size_t row_stride;
     size_t quad_stride;
     bool pairs; /* slabs go by pairs: row_stride is the size of two quads, and quad_stride is half
                    the distance between two pairs */
     bool whole_steps;
     /* Finds the slabs of a step that have wide weights, and may change these weights. The step has
-     * `slabs` slabs, and its panel `rows` rows. `wide_weights` is the step's part of the room
-     * behind the panel's words. Returns a mask of the slabs with wide weights. NULL: nothing to do.
-     */
+     * `slabs` slabs, and its panel `rows` rows. `wide_weights` is the step's part of the panel's
+     * second array. Returns a mask of the slabs with wide weights. NULL: no weights are wide for
+     * this kernel. */
     uint32_t (*mark_wide)(uint8_t *weights, size_t slabs, size_t rows, uint8_t *wide_weights);
     void (*multiply)(const struct qk_igemm_args *args);
     void (*dot)(const struct qk_igemm_args *args); /* NULL: the kernel has none */
@@ -128,8 +135,9 @@ static inline size_t qk_igemm_weight_at(const struct qk_igemm *igemm, size_t row
 }
 
 /* Returns the size of one step's weights in a panel, in bytes. `step_slabs` is the number of slabs
- * of the longest step, and `rows` the number of all rows of a group. A kernel with whole_steps
- * reads whole tiles of 16 rows, one or two. */
+ * of the longest step, and `rows` the number of output channels of a group. A kernel with
+ * whole_steps (AMX) reads weights as tiles of 16 rows. If the group has at most 16 rows, a panel
+ * has only one of the two. */
 static inline size_t qk_igemm_step_bytes(const struct qk_igemm *igemm, size_t step_slabs,
                                          size_t rows)
 {
@@ -138,8 +146,8 @@ static inline size_t qk_igemm_step_bytes(const struct qk_igemm *igemm, size_t st
     return (rows <= QK_IGEMM_STEP_SLABS ? QK_IGEMM_STEP_SLABS : igemm->mr) * igemm->row_stride;
 }
 
-/* Returns the size of the words behind a panel's steps, in bytes, rounded up to whole cache lines.
- * Returns 0 if there are no words. */
+/* Returns the size of a panel's first array of wide weights, in bytes, rounded up to whole cache
+ * lines. Returns 0 if the kernel has no mark_wide. */
 static inline size_t qk_igemm_wide_bytes(const struct qk_igemm *igemm, size_t steps)
 {
     return igemm->mark_wide ? (steps * sizeof(uint32_t) + 63) / 64 * 64 : 0;

@@ -1,23 +1,25 @@
-/* The loops of products on vectors of 4 sums. Only for igemm_6x8_neon.c, igemm_6x16_dotprod.c and
- * igemm_12x8_i8mm.c, which define these names before they include this file:
+/* The loops of integer products (igemm.h) on NEON, whose vectors hold 4 sums. A register unit is
+ * four vectors of sums: the sums of UNIT_ROWS rows at POSITIONS positions. Only for
+ * igemm_6x8_neon.c, igemm_6x16_dotprod.c and igemm_12x8_i8mm.c, which define these names before
+ * they include this file:
  *
- * - UNIT_ROWS: how many rows a unit has, which is four vectors of sums;
- * - POSITIONS: how many positions a unit has, which are computed in one pass;
+ * - UNIT_ROWS: the rows of a register unit;
+ * - POSITIONS: the positions of a register unit, which are computed in one pass;
  * - SLABS: how many slabs add_products takes at a time, 1 or 2;
  * - add_products: adds the products of SLABS slabs or, with `single`, of one slab to the sums of
- *   some units;
- * - row_sums: returns the sums of one row of a unit for 4 positions.
- */
+ *   some register units;
+ * - row_sums: returns the sums of one row of a register unit for 4 positions. */
 #ifndef KERNELS_GEMM_IGEMM_NEON_H
 #define KERNELS_GEMM_IGEMM_NEON_H
 
 #ifdef UNIT_ROWS
 
-/* 24 registers of sums and 8 registers of x, weights and products are all 32 registers. */
+/* NEON has 32 registers: 24 hold the sums of 6 register units, and 8 hold x, weights and products.
+ */
 enum { UNITS = 6, MR = UNITS * UNIT_ROWS, LANES = 4 };
 
-/* Computes the sums of `units` units, for POSITIONS positions from `first` on. Inlined with
- * constant `units`, so that the compiler keeps `sums` in registers. */
+/* Computes the sums of `units` register units, for POSITIONS positions from `first` on. Inlined
+ * with constant `units`, so that the compiler keeps `sums` in registers. */
 __attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
                                                                 size_t first, const size_t units)
 {
@@ -54,8 +56,8 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
             }
 }
 
-/* Rounds the number of units up to an even number. Computing one unit for nothing costs less than
- * having twice as many copies of the loop. */
+/* Rounds the number of register units up to an even number. Computing one for nothing costs less
+ * than having twice as many copies of the loop. */
 static void multiply(const struct qk_igemm_args *args)
 {
     for (size_t first = 0; first < args->vectors * QK_IGEMM_VECTOR; first += POSITIONS)

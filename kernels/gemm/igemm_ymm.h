@@ -1,5 +1,7 @@
-/* The loops of products on vectors of 8 positions. They call `add_products`, which a file has to
- * define before it includes this one. Only for igemm_6x16_avx2.c and igemm_6x16_avxvnni.c. */
+/* The loops of integer products (igemm.h) by rows, with YMM vectors of 8 positions. They call
+ * `add_products`, which adds the products of 8 quads of x and one quad of weights to 8 sums. A file
+ * has to define it before it includes this one. Only for igemm_6x16_avx2.c and
+ * igemm_6x16_avxvnni.c. */
 #ifndef KERNELS_GEMM_IGEMM_YMM_H
 #define KERNELS_GEMM_IGEMM_YMM_H
 
@@ -8,8 +10,8 @@
 
 #include <string.h>
 
-/* A tile is two vectors by six rows. It takes all 16 registers: 12 for sums, two for x, one for a
- * quad of weights, and one for a product. */
+/* A tile is six rows by two vectors of positions. It takes all 16 YMM registers: 12 for sums, two
+ * for x, one for a quad of weights, and one for a product. */
 enum { MR = 6, NV = 2, LANES = 8 };
 
 static inline __m256i broadcast_quad(const uint8_t *weights)

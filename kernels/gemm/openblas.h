@@ -1,4 +1,5 @@
-/* Loads OpenBLAS at start if it may be chosen (kernels/dispatch.c), after setting its environment.
+/* Loads OpenBLAS and calls its sgemm, for sgemm convolutions. kernels/dispatch.c loads it at start
+ * if it may be chosen, after setting its environment.
  *
  * Debian 12's OpenBLAS 0.3.21 does not know newer Intel CPUs. On them it silently falls back to its
  * Prescott kernels, at a fifth of the speed. OpenBLAS reads OPENBLAS_CORETYPE only while it is
@@ -36,10 +37,10 @@ struct qk_openblas {
  * so sgemm may add in any order. */
 #define QK_SGEMM_EXACT_K 1024
 
-/* Returns the core for a CPU, as OPENBLAS_CORETYPE names it, or NULL to let OpenBLAS choose.
- * `wanted` is the user's own OPENBLAS_CORETYPE or NULL. It is kept if it is known to fit the CPU. A
- * name that is not known is replaced, because OpenBLAS then takes a default core: Prescott in some
- * versions, and in others one that needs AVX-512. */
+/* Returns the OpenBLAS core for a CPU (its set of kernels), as OPENBLAS_CORETYPE names it, or NULL
+ * to let OpenBLAS choose. `wanted` is the user's own OPENBLAS_CORETYPE or NULL. It is kept if it is
+ * known to fit the CPU. A name that is not known is replaced, because OpenBLAS then takes a default
+ * core: Prescott in some versions, and in others one that needs AVX-512. */
 const char *qk_openblas_core(uint32_t cpu_flags, const char *wanted);
 
 /* Loads OpenBLAS for `threads` threads that multiply at the same time. Must be called before other
@@ -50,6 +51,8 @@ enum qk_status qk_openblas_init(struct qk_openblas *openblas, uint32_t cpu_flags
 /* Unloads OpenBLAS. A struct of zeros, which is not loaded, is allowed, too. */
 void qk_openblas_deinit(struct qk_openblas *openblas);
 
+/* Computes the product. Any threads may call this at the same time, up to the number of
+ * qk_openblas_init. */
 void qk_openblas_sgemm(const struct qk_openblas *openblas, const struct qk_sgemm_args *args);
 
 #endif

@@ -27,7 +27,7 @@ enum packing { PACK_U8, PACK_S8, PACK_U16, PACK_S16, PACK_4, PACK_2 };
 
 struct summands {
     unsigned shift;
-    words step; /* see summand() */
+    words step; /* what does not depend on the magnitude */
 };
 
 INLINE struct summands summands_of(const struct qk_narrow *narrow)
@@ -36,8 +36,8 @@ INLINE struct summands summands_of(const struct qk_narrow *narrow)
                              splat_word((narrow->shift << 23) - (narrow->normal >> narrow->shift))};
 }
 
-/* Returns the summand of magnitude_code() for each magnitude: the exponent bits of 2^e, plus the
- * same bits as a code of y has them, plus a constant. */
+/* Returns the summand of magnitude_code() for each magnitude: the bits of 2^(e + shift), plus the
+ * code of 2^e less its count of steps. */
 INLINE vector summand(const struct summands *summands, vector magnitude)
 {
     const words exponent = and_words(words_of_vector(magnitude), splat_word(0x7f800000));

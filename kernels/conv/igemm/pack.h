@@ -1,4 +1,4 @@
-/* Packs weights for igemm. Private to conv/. */
+/* Packs the weights of igemm convolutions into panels (kernels/gemm/igemm.h). Private to conv/. */
 #ifndef KERNELS_CONV_IGEMM_PACK_H
 #define KERNELS_CONV_IGEMM_PACK_H
 

@@ -1,5 +1,5 @@
-/* A convolution by integer products, fitted to a shape of x. plan.c makes this plan, and run.c runs
- * it. Private to conv/. */
+/* The plan of an igemm convolution: the convolution fitted to a shape of x. plan.c makes it, and
+ * run.c runs it. Private to conv/. */
 #ifndef KERNELS_CONV_IGEMM_PLAN_H
 #define KERNELS_CONV_IGEMM_PLAN_H
 
@@ -9,12 +9,14 @@
 /* The offsets of the parts of the workspace, in bytes. Each is a multiple of 64. */
 struct qk_conv_igemm_workspace {
     size_t quads;
-    size_t sums;        /* of one tile or, if K is taken in parts, of all tiles of the unit */
-    size_t column_tile; /* column_tile and column_sums are empty unless w has zero points */
+    size_t sums; /* the sums of one tile or, if K is taken in parts, of all tiles of the unit */
+    size_t column_tile; /* column_tile and column_sums have the sums of x's columns; they are empty
+                           unless w has zero points */
     size_t column_sums;
     size_t n_tiles;   /* struct qk_n_tile of a full unit */
     size_t segments;  /* struct qk_tile_segment of a full unit */
-    size_t remainder; /* gathered quads, dot_bytes for each position of the remainder */
+    size_t remainder; /* quads gathered for dot products: dot_bytes for each position of the
+                         remainder */
     size_t dot_bytes;
     size_t bytes;
 };
@@ -36,9 +38,9 @@ struct qk_conv_igemm_plan {
 };
 
 /* Returns how many of a unit's `padded` positions are its remainder: the last ones, after whole
- * vectors, which dot products compute. If a kernel multiplies whole steps, computing these
- * positions in a tile costs little compared with dot products. The remainder is then empty, unless
- * the unit has a single padded position. */
+ * vectors. Dot products compute these positions, because they would leave most lanes of a vector
+ * unused. If a kernel multiplies whole steps (AMX), computing them in a tile costs little compared
+ * with dot products. The remainder is then empty, unless the unit has a single padded position. */
 static inline size_t qk_conv_igemm_remainder(const struct qk_conv_igemm_plan *plan, size_t padded)
 {
     const size_t beyond = padded % QK_IGEMM_VECTOR;
@@ -46,6 +48,7 @@ static inline size_t qk_conv_igemm_remainder(const struct qk_conv_igemm_plan *pl
     return any && beyond <= plan->remainder ? beyond : 0;
 }
 
+/* The plan's `run`: computes units [begin, end). */
 void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
                        void *workspace, size_t begin, size_t end);
 

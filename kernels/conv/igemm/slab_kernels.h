@@ -11,25 +11,26 @@
 #include "kernels/gemm/igemm.h"
 
 /* The job of `fill`, which makes the quads of some slabs. The slabs differ only in their planes.
- * Quad (i, j) lies at i * pitch + j and holds element (i, j) of each of its sources. A source is a
- * window of a plane, and a quad has as many sources as terms. Elements outside the plane are
- * padding. `fill` reads nothing outside the planes. It may write anything to quads between the end
- * of a row and the beginning of the next one, if the pitch leaves any. */
+ * Quad (i, j) lies at i * pitch + j. It has a term from each source: term k is element (i, j) of
+ * windows[k], which is a window of planes[k]. Elements outside the plane are padding. `fill` reads
+ * nothing outside the planes. It may write anything to quads between the end of a row and the
+ * beginning of the next one, if the pitch leaves any. */
 struct qk_slab_fill {
     size_t slabs;                       /* at least 1 */
     size_t slab_bytes;                  /* bytes between the first quads of two slabs */
     const uint8_t *planes[4];           /* one for each source; all NULL: everything is padding */
     size_t plane_step;                  /* bytes between a source's planes for two slabs */
     const struct qk_window *windows[4]; /* they differ only in column_first and inside_columns */
-    /* Every byte is xored with this, which makes x unsigned or, for products of signed bytes,
-     * signed. Words, which are x less its zero point, are computed from unsigned bytes. */
+    /* Every byte is xored with `flip`, which makes x unsigned or, for products of signed bytes,
+     * signed. If quads are words, `flip` makes x unsigned, and the words are x less its zero point.
+     */
     uint8_t flip;
     int32_t x_zero_point; /* the value of padding before `flip`; subtracted if quads are words */
     uint8_t *quads;
 };
 
-/* Returns true if the four sources of a quad are neighbouring bytes of one plane, so that a quad is
- * a 4-byte word of x. */
+/* Returns true if the four terms of every quad are neighbouring bytes of one plane. A quad is then
+ * a 4-byte word of x, and can be copied. */
 static inline bool qk_slab_sees_words(const struct qk_slab_fill *job)
 {
     bool words = true;
@@ -53,18 +54,18 @@ static inline void qk_slab_copy_words(const uint8_t *from, int64_t stride, size_
     }
 }
 
-/* The positions of a tile that belong to one image. They follow each other in y, although there may
- * be padding between them in the tile. */
+/* The positions of a tile that belong to one image. They are contiguous in y, although there may be
+ * padding between them in the tile. */
 struct qk_tile_segment {
     uint64_t keep; /* bit p is set if padded position p of the tile belongs to the segment; not 0 */
     size_t offset; /* of the first of these positions, from qk_epilogue_tile.y */
 };
 
-/* The job of `epilogues`, a function for each kind of epilogue, which computes y from a tile of
- * sums. It takes sum + bias - w_zero_point * column_sum, modulo 2^32, converts it as the epilogue
- * says, and stores it at the position in y that the segments give. Sums and column sums can be read
- * for QK_IGEMM_NR positions or, with row_count, for `positions` rounded up to a multiple of 4.
- * Values beyond the last position do not matter. */
+/* The job of `epilogues`, which computes y from a tile of sums, with a function for each kind of
+ * epilogue. It takes sum + bias - w_zero_point * column_sum, modulo 2^32, converts it as the
+ * epilogue says, and stores it at the place in y that the segments give. Sums and column sums can
+ * be read for QK_IGEMM_NR positions or, with row_count, for `positions` rounded up to a multiple of
+ * 4. Values beyond the last position do not matter. */
 struct qk_epilogue_tile {
     const struct qk_epilogue *epilogue;
     const int32_t *sums; /* [rows][QK_IGEMM_NR], or with row_count [positions][row_count] */
@@ -81,9 +82,9 @@ struct qk_epilogue_tile {
     size_t y_stride; /* from one row to the next, in elements of y, like a segment's offset */
 };
 
-/* The job of `transpose`, which turns weights from the caller's [k_blocks][channels][taps] into the
- * [k_blocks][taps][64 bytes] of steps, with zeros after the channels. It does so for each of some
- * rows, which are output channels. A K block has up to 64 channels here. */
+/* The job of `transpose`, which packs the weights of some rows (output channels). It turns each row
+ * from the caller's [k_blocks][channels][taps] into the [k_blocks][taps][64 bytes] of steps, with
+ * zeros after the channels. A K block has up to 64 channels here. */
 struct qk_transpose {
     const uint8_t *from;
     size_t rows, from_row_stride;
@@ -93,8 +94,8 @@ struct qk_transpose {
     uint8_t flip;    /* every byte is xored with this: 0x80 makes unsigned weights signed */
     uint8_t *to;
     size_t to_row_stride, to_tap_stride;
-    /* Bytes between two quads of a row, and how many quads are written for each tap. Either all 16
-     * quads of a row lie together, or equal quads of neighbouring rows do. */
+    /* Bytes from one quad of a row to the next, and how many quads are written for each tap. Either
+     * all 16 quads of a row lie together (AMX), or equal quads of neighbouring rows do. */
     size_t to_quad_stride, quads;
     bool pairs;    /* quads of a pair lie side by side; only if the backend's qk_igemm has pairs */
     int32_t *sums; /* [rows]; the sum of each row's weights is added */

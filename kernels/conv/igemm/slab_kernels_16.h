@@ -1,4 +1,4 @@
-/* The loops of slab kernels that take 16 elements of a source at a time. Only for
+/* The loops of slab kernels (slab_kernels.h) that take 16 elements of a source at a time. Only for
  * slab_kernels_avx2.c and slab_kernels_neon.c, which define these names before they include this
  * file:
  *
@@ -7,7 +7,7 @@
  * - range_16: a mask of bytes [begin, end);
  * - select_16: the bytes of `yes` where the mask is set, and the bytes of `no` elsewhere;
  * - evens_16: every second one of 32 bytes in two vectors, beginning with the first;
- * - struct sources: 16 elements of each source of the quads;
+ * - struct sources: 16 elements of each source, which are the terms of 16 quads;
  * - struct form: what a quad holds, with `terms`, the number of its terms; form_for makes one;
  * - store_quads: stores the first `count` of 16 quads;
  * - requantize_row: computes the bytes of a row's positions. */
@@ -87,9 +87,10 @@ static size_t count_whole(const struct qk_slab_fill *job, size_t terms, size_t a
     return count;
 }
 
-/* Returns where the chunk at column `at` should begin. The last chunk, if it is not full, begins
- * earlier, so that it ends with the columns, provided that all of it is then inside the plane. This
- * makes some quads twice, which takes less time than a few quads by themselves. */
+/* Returns the column at which the chunk for column `at` should begin. If the last chunk is not
+ * full, it begins earlier, so that it ends with the columns, provided that all of it is then inside
+ * the plane. This makes some quads twice, which takes less time than making the last few quads by
+ * themselves. */
 static size_t end_with_columns(const struct qk_slab_fill *job, size_t terms, size_t at)
 {
     const size_t columns = job->windows[0]->columns;
@@ -130,9 +131,9 @@ fill_rows(const struct form *form, const struct chunk chunk[4], const uint8_t *c
     }
 }
 
-/* Returns for which of a chunk's `rows` rows whole vectors lie inside the plane. With a stride of
- * 2, vectors reach one element beyond the chunk's last one. `row_begin` is where the first row
- * begins. */
+/* Returns the range of a chunk's `rows` rows for which whole vectors lie inside the plane. With a
+ * stride of 2, vectors reach one element beyond the chunk's last one. `row_begin` is where the
+ * first row begins. */
 static struct qk_window_range find_readable(const struct qk_slab_fill *job, size_t terms,
                                             const struct chunk chunk[4], size_t rows,
                                             int64_t row_begin, int64_t step)
@@ -200,7 +201,8 @@ fill_slowly(const struct form *form, const struct chunk chunk[4], size_t plane, 
 }
 
 /* Fills the rows that are inside the plane, chunk by chunk, each chunk in all rows. If there is
- * only one row, its chunks that lie completely inside the plane are filled like rows of a chunk. */
+ * only one row, its chunks that lie completely inside the plane are filled in one call, as if each
+ * were a row of a single chunk. */
 __attribute__((always_inline)) static inline void fill_inside(const struct qk_slab_fill *job,
                                                               const struct form *form)
 {

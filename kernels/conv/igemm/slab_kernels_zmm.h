@@ -1,5 +1,5 @@
-/* Slab kernels with vectors of 64 bytes, for quads of bytes. Skylake-X has all instructions that
- * they need. Only for slab_kernels_avx512bw.c and slab_kernels_avx512vbmi.c. */
+/* Slab kernels (slab_kernels.h) with vectors of 64 bytes, for quads of bytes. Skylake-X has all
+ * instructions that they need. Only for slab_kernels_avx512bw.c and slab_kernels_avx512vbmi.c. */
 #ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_ZMM_H
 #define KERNELS_CONV_IGEMM_SLAB_KERNELS_ZMM_H
 
@@ -25,17 +25,19 @@ static inline uint64_t low_bits(size_t count)
 /* A chunk is up to 64 columns of the sources' windows. These are its properties that all rows
  * share. */
 struct chunk {
-    uintptr_t address[4]; /* for each source, where its byte of the first quad is; may be outside */
+    uintptr_t address[4];   /* for each source, the address of its byte of the first quad; may be
+                               outside the plane */
     __mmask64 inside[4][2]; /* which of the 128 bytes from there on are inside the plane */
     size_t stride;
     size_t count;   /* of quads, 1 to 64 */
     uint64_t quads; /* `count` as a mask */
-    __m512i order;  /* permutes groups of 4 bytes, so that unpacking leaves quads in order */
+    __m512i order;  /* permutes groups of 4 bytes; unpacking then leaves quads in order */
     __m512i fill, flip;
 };
 
 /* Sets the masks of source k from `inside`, the columns inside the plane. `at` is the chunk's first
- * column. A bit stands for a byte or, for strides above 2, for an element. */
+ * column. A bit stands for a byte of the plane or, for strides above 2, for an element of the
+ * chunk. */
 static void set_inside(struct chunk *chunk, size_t k, struct qk_window_range inside, size_t at)
 {
     const size_t stride = chunk->stride <= 2 ? chunk->stride : 1;
@@ -175,8 +177,9 @@ __attribute__((always_inline)) static inline void fill_rows(const struct chunk *
     }
 }
 
-/* Returns how many quads from column `at` on are of the same kind (SIZE_MAX: all of them). Sets
- * *words to true if they are words of x that lie inside the plane, otherwise to false. */
+/* Returns how many quads from column `at` on can be filled in the same way (SIZE_MAX: all of them).
+ * Sets *words to true if they are words of x that lie inside the plane, which can be copied. Sets
+ * it to false if some of their elements are padding. */
 static size_t count_alike(const struct qk_slab_fill *job, size_t at, bool *words)
 {
     size_t begin = 0, end = SIZE_MAX;
@@ -213,8 +216,8 @@ static inline size_t count_whole(const struct qk_slab_fill *job, size_t at, cons
 }
 
 /* Fills the rows that are inside the plane, chunk by chunk, each chunk in all rows. If there is
- * only one row, its chunks that need no masks are filled like rows, in one call of fill_rows.
- * `stride` is 1 or 2; 0 stands for all other strides. */
+ * only one row, its chunks that need no masks are filled in one call of fill_rows, as if each were
+ * a row of a single chunk. `stride` is 1 or 2; 0 stands for all other strides. */
 __attribute__((always_inline)) static inline void
 fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t stride)
 {
@@ -343,8 +346,8 @@ static __m512i load_column(const struct qk_epilogue_tile *tile, size_t row, size
     return _mm512_loadu_si512(sums);
 }
 
-/* Requantizes one segment if planes have a single position. Output channels are then neighbours in
- * y, so the lanes are 16 rows of the tile instead of positions. */
+/* Requantizes up to 16 rows of one segment if planes have a single position. Output channels are
+ * then neighbours in y, so the lanes are rows of the tile instead of positions. */
 static void requantize_elements(const struct qk_epilogue_tile *tile, size_t row,
                                 const struct qk_tile_segment *segment)
 {
@@ -418,8 +421,8 @@ requantize_position(const struct qk_epilogue_tile *tile, const struct lanes *lan
     return qk_requantize_scale(sums, lanes->multiplier, lanes->high);
 }
 
-/* Computes the bytes of four positions from `first` on. Each group of 4 bytes belongs to one row.
- */
+/* Computes the bytes of 16 rows at four positions from `first` on. Group r of 4 bytes of the result
+ * belongs to row r. */
 __attribute__((always_inline)) static inline __m512i
 requantize_four(const struct qk_epilogue_tile *tile, const struct lanes *lanes, size_t first,
                 const bool plain)

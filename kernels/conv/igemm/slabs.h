@@ -1,14 +1,21 @@
-/* How x is laid out for integer products: as slabs, which kernels/gemm/igemm.h defines. A slab is a
- * row of quads. A quad holds 4 bytes of one position: 4 neighbouring channels or, if x has few
- * channels, 4 columns that neighbouring taps read. The rows have the convolution's padding.
- * Another tap of the kernel therefore reads the same slab from another quad on, and no im2col
- * matrix is made. Private to conv/.
+/* Lays x out for integer products, as slabs, which kernels/gemm/igemm.h defines. A slab is a row of
+ * quads. A quad holds 4 bytes of one position: 4 neighbouring channels or, if x has few channels, 4
+ * columns that neighbouring taps read. The rows have the convolution's padding. Another tap of the
+ * kernel therefore reads the same slab from another quad on, and no im2col matrix is made. Private
+ * to conv/.
  *
  * A unit's positions are some rows of y, a part of one row, or the whole planes of some images, one
  * after the other. They are counted along one long row, in which each row of y is padded to a
  * pitch: position (row, column) has padded position row * pitch + column. Padded positions between
  * the last column and the pitch are not positions. Their sums are computed and dropped, which costs
- * less than stopping at the end of every row.
+ * less than stopping at the end of every row. For 3 columns, a kernel of 3 columns and a pad of 1,
+ * the pitch is 4, because the padding after a row is also the padding before the next one:
+ *
+ *    quad      0 1 2 3 4 5 6 7 8 ...
+ *    holds     . a b c . d e f . ...                 . is padding
+ *    position (0, 0) has padded position 0 and reads quads 0 1 2
+ *    position (0, 2) has padded position 2 and reads quads 2 3 4
+ *    position (1, 0) has padded position 4 and reads quads 4 5 6;   3 is no position
  *
  * With a stride, one tap reads only every stride-th column (and row) of x. Taps that read the same
  * columns, shifted by whole strides, form a stride phase, and each phase has slabs of its own:
@@ -27,11 +34,16 @@
 #include "kernels/conv/geometry.h"
 #include "kernels/conv/stride_phases.h"
 
-/* The order of K: which terms each step of a sum has, and so how weights are packed. The slabs of
- * one tap are cut into K blocks of up to 16 slabs. Each K block has all taps of the outer axes,
- * each of these has all taps of the row axis, and each of these has all taps of the column axis, or
- * a single one if quads hold columns. Each such combination is a step. The order depends on the
- * weights alone, so packing can use it before any x is known. */
+/* The order of K: which terms of a sum each step has, and so how weights are packed. The slabs of
+ * one tap are cut into K blocks of up to 16 slabs. Steps follow in the order of these loops:
+ *
+ *    for each K block
+ *        for each tap of the outer axes
+ *            for each tap of the row axis
+ *                for each tap of the column axis, or once if quads hold columns
+ *                    a step
+ *
+ * The order depends on the weights alone, so packing can use it before any x is known. */
 struct qk_slab_order {
     bool columns_in_quads; /* a quad holds taps of one row of one channel, not channels */
     size_t quad_k;
@@ -61,7 +73,8 @@ static inline size_t qk_slab_count(const struct qk_slab_order *order, size_t k_b
 
 /* The weights of an output channel that one quad of a step is multiplied by. In the caller's order
  * they are `count` weights, `stride` apart, from weight `first` on. The rest of the quad is
- * multiplied by 0. */
+ * multiplied by 0. For 3 x 3 taps, the quad of channels 8 to 11 at tap 4 has first 8 * 9 + 4 = 76,
+ * stride 9 and count 4. */
 struct qk_slab_terms {
     size_t first, stride, count;
 };
@@ -90,9 +103,10 @@ static inline struct qk_slab_terms qk_slab_terms(const struct qk_slab_order *ord
 
 /* How a unit's slabs lie in memory, one after the other, slab_bytes apart. A slab set is the slabs
  * that are laid out together: those of one K block and one tap of the outer axes. It holds the
- * slabs of all taps of the row and column axes or, if `fine`, of one tap of each of these two
- * axes. Slab sets follow each other in the order of steps. If not all of them fit into the cache at
- * once, K is taken in parts of part_sets slab sets. */
+ * slabs of all taps of the row and column axes or, if `fine`, of one tap of each of these two axes.
+ * Slab sets follow each other in the order of steps. If not all of them fit into the cache at once,
+ * K is taken in parts of part_sets slab sets: a part is laid out and multiplied, and the next part
+ * takes its place and adds to the sums. */
 struct qk_slab_layout {
     struct qk_stride_phases row, column;
     bool fine;

@@ -1,5 +1,5 @@
-/* Transposes weights with vectors of 64 bytes. Skylake-X has all instructions that it needs. Only
- * for slab_kernels_avx512bw.c and slab_kernels_avx512vbmi.c. */
+/* Transposes weights for packing (struct qk_transpose) with vectors of 64 bytes. Skylake-X has all
+ * instructions that it needs. Only for slab_kernels_avx512bw.c and slab_kernels_avx512vbmi.c. */
 #ifndef KERNELS_CONV_IGEMM_TRANSPOSE_ZMM_H
 #define KERNELS_CONV_IGEMM_TRANSPOSE_ZMM_H
 
@@ -14,8 +14,10 @@
 typedef uint32_t block_fn(const struct qk_transpose *job, const void *plan, const uint8_t *from,
                           uint8_t *to, size_t tap_stride);
 
-/* Transposes 16 x 16 bytes in each lane: byte b of vector v goes to byte v of vector b. Each of the
- * four rounds rotates the 8 bits of (v, b) to the left by one. */
+/* Transposes 16 x 16 bytes in each 16-byte lane: byte b of vector v goes to byte v of vector b.
+ * Write the place of a byte as the 8 bits v3 v2 v1 v0 b3 b2 b1 b0. Each round interleaves vectors i
+ * and i + 8, which rotates these bits to the left by one: v2 v1 v0 b3 b2 b1 b0 v3. Four rounds
+ * therefore swap v and b. */
 static inline void transpose_lanes(__m512i v[16])
 {
     __m512i next[16];
@@ -33,9 +35,10 @@ static inline void transpose_lanes(__m512i v[16])
 }
 
 /* Transposes up to 16 taps of one K block of a row, from tap `first` on. Returns 16 numbers whose
- * sum is that of the weights. Lane l of vector i holds the taps of channel 16 l + i. A load for
- * lane l begins 16 l bytes before that channel's taps. This is safe, because a masked load touches
- * only the bytes in its mask. `whole`: there are 64 channels. */
+ * sum is that of the weights. Before the transposition, lane l of vector i holds the taps of
+ * channel 16 l + i. The load for lane l begins 16 l bytes before that channel's taps, so that they
+ * land in lane l without a shift. This is safe, because a masked load touches only the bytes in its
+ * mask. `whole`: there are 64 channels. */
 __attribute__((always_inline)) static inline __m512i transpose_taps(const struct qk_transpose *job,
                                                                     const uint8_t *from,
                                                                     uint8_t *to, size_t tap_stride,
@@ -99,7 +102,7 @@ static uint32_t copy_block(const struct qk_transpose *job, const void *plan, con
 
 /* ---- All rows ----------------------------------------------------------------------------- */
 
-/* Transposes all rows if the quads of a row lie together. */
+/* Transposes all rows, for layouts in which the quads of a row lie together. */
 static void transpose_rows(const struct qk_transpose *job, block_fn *block, const void *plan)
 {
     for (size_t row = 0; row < job->rows; row++) {
@@ -154,7 +157,7 @@ static void interleave(uint8_t from[16][64], size_t rows, size_t quads, uint8_t 
             _mm512_mask_storeu_epi32(to + i * to_stride, there, a[i]);
 }
 
-/* Transposes up to 16 rows if equal quads of neighbouring rows lie together. */
+/* Transposes up to 16 rows, for layouts in which equal quads of neighbouring rows lie together. */
 static void transpose_quads(const struct qk_transpose *job, block_fn *block, const void *plan,
                             size_t first, size_t rows)
 {

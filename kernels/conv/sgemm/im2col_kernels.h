@@ -1,5 +1,5 @@
-/* The kernels that a convolution by sgemm needs besides the product: they lay x out as an im2col
- * matrix of floats, and make y from the sums. Private to conv/. */
+/* The kernels that an sgemm convolution needs besides the product: `im2col` lays x out as a matrix
+ * of floats, and `epilogues` make y from the sums. Private to conv/. */
 #ifndef KERNELS_CONV_SGEMM_IM2COL_KERNELS_H
 #define KERNELS_CONV_SGEMM_IM2COL_KERNELS_H
 
@@ -8,7 +8,7 @@
 
 /* The arguments of im2col, which makes the matrix that sgemm multiplies the weights by. The matrix
  * has a row for each term k and a column for each output position. Only one K block of it exists at
- * a time. */
+ * a time: its terms [k_begin, k_begin + k_count). */
 struct qk_im2col {
     const struct qk_conv_geometry *geometry;
     const uint8_t *x_end; /* the end of the last channel of the last image */
@@ -31,7 +31,7 @@ struct qk_epilogue_floats {
     const struct qk_epilogue *epilogue;
     size_t rows, columns;
     const float *sums;      /* [rows][stride]: integers, |sum| <= 2^24 */
-    const int32_t *carried; /* like sums, of earlier K blocks; NULL: there are none */
+    const int32_t *carried; /* the sums of earlier K blocks, laid out like `sums`; NULL: none */
     size_t stride;
     const int32_t *bias;     /* [rows] */
     const float *multiplier; /* [rows] */

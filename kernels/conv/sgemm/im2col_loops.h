@@ -1,5 +1,5 @@
-/* The loops of im2col. Each tier includes them, and passes its own function that writes a segment.
- * Only for im2col_kernels_*.c. */
+/* The loops of im2col (struct qk_im2col). Each tier includes them, and passes its own function that
+ * writes a segment. Only for im2col_kernels_*.c. */
 #ifndef KERNELS_CONV_SGEMM_IM2COL_LOOPS_H
 #define KERNELS_CONV_SGEMM_IM2COL_LOOPS_H
 
@@ -9,8 +9,8 @@
 #include "kernels/conv/sizes.h"
 #include "kernels/conv/window.h"
 
-/* A segment is some positions of one row of the matrix. Column i reads the byte at from + i *
- * stride if i is in [first, behind), and padding otherwise. */
+/* A segment is some neighbouring columns (positions) of one row of the matrix. Column i reads the
+ * byte at from + i * stride if i is in [first, behind), and padding otherwise. */
 struct im2col_segment {
     uintptr_t from;
     int64_t stride;
@@ -26,7 +26,8 @@ typedef void im2col_segment_fn(const struct qk_im2col *job, const struct im2col_
 struct im2col_tap {
     size_t outer;            /* the tap of the outer axes */
     struct qk_window window; /* the elements of a plane that the tap reads */
-    bool run;                /* positions read consecutive elements, across rows, too */
+    bool run; /* neighbouring positions read neighbouring elements, even across the end of a row, so
+                 one segment may have several rows */
 };
 
 static struct im2col_tap im2col_tap_at(const struct qk_conv_geometry *geometry, size_t tap)
@@ -61,7 +62,8 @@ static inline void im2col_pad(const struct qk_im2col *job, size_t count, float *
         to[i] = job->fill;
 }
 
-/* Takes every second of 32 bytes. Written with words, because compilers vectorize that. */
+/* Copies every second of 32 bytes, from the first on. Written with 16-bit words, because compilers
+ * vectorize that. */
 static inline void im2col_take_even(const uint8_t *from, uint8_t to[QK_WIDEN_CHUNK])
 {
     uint16_t words[QK_WIDEN_CHUNK];
@@ -112,8 +114,9 @@ static inline size_t im2col_clamp(int64_t value, size_t least, size_t most)
     return value < (int64_t)most ? (size_t)value : most;
 }
 
-/* Returns positions [begin, end) of a tap that is a run, as one segment from the first element to
- * the last. Some elements in it should be padding: im2col_pad_run overwrites them later. */
+/* Returns positions [begin, end) of a tap that is a run, as one segment. Columns left and right of
+ * the plane are padding, but in this segment they read elements of the rows before and after:
+ * im2col_pad_run overwrites them later. */
 static inline struct im2col_segment im2col_run(const struct qk_window *window, const uint8_t *plane,
                                                size_t begin, size_t end)
 {
