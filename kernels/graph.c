@@ -204,7 +204,7 @@ static enum qk_status add_made(struct draft *draft)
                                                ? &graph->values[graph->value_count++]
                                                : find_unmade(draft, wanted);
             if (!value)
-                return fail_field(draft, i, node->call.op->output_names[k],
+                return fail_field(draft, i, node->call.op->outputs[k].name,
                                   "a value that nothing else makes", wanted);
             *value = (struct qk_graph_value){.kind = QK_PLACEMENT_SCRATCH, .maker = i, .output = k};
         }
@@ -251,7 +251,7 @@ static enum qk_status check_reads(const struct draft *draft)
             const uint32_t value = value_of(&call->nodes[i], k);
             if (value != QK_VALUE_NONE && (value >= call->value_count ||
                                            draft->graph->values[value].kind == QK_PLACEMENT_NONE))
-                return fail_field(draft, i, op->input_names[k],
+                return fail_field(draft, i, op->inputs[k].name,
                                   "a value that is an input, or that a node makes", value);
         }
     }
@@ -302,7 +302,7 @@ static enum qk_status fail_cycle(const struct draft *draft)
     } while (node != first && used < sizeof(chain));
     return qk_fail(draft->error, QK_INVALID, "%s: %s: expected no cycle, got one: it reads %s",
                    print_call_node(draft, first, &text),
-                   op->input_names[find_unready(draft, first)], chain);
+                   op->inputs[find_unready(draft, first)].name, chain);
 }
 
 /* Gives each node a position behind the nodes that it reads. Nodes that are in order keep it. Each

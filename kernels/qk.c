@@ -88,7 +88,7 @@ static enum qk_status check_layout(const struct qk_operator *op, size_t input,
                                    const struct qk_tensor *tensor,
                                    const struct qk_attribute *strides, struct qk_error *error)
 {
-    const char *name = op->input_names[input];
+    const char *name = op->inputs[input].name;
     size_t count;
     if (tensor->rank > QK_RANK_MAX || !count_elements(tensor, &count) || count != tensor->count)
         return qk_fail(error, QK_INVALID, "%s: its count does not match its shape", name);
@@ -113,7 +113,7 @@ static enum qk_status check_type(const struct qk_call *call, size_t input, struc
     const struct qk_operator *op = call->op;
     const struct qk_input_def *def = &call->version->inputs[input];
     const enum qk_type type = call->inputs[input].type;
-    const char *name = op->input_names[input];
+    const char *name = op->inputs[input].name;
     if (type == QK_NONE && def->optional)
         return QK_OK;
     if (type == QK_NONE)
@@ -135,7 +135,7 @@ static enum qk_status check_input(const struct qk_call *call, size_t input, stru
         return qk_fail(error, QK_INVALID,
                        "%s: expected a constant, which %s takes once, got an input that comes with "
                        "each run",
-                       op->input_names[input], op->name);
+                       op->inputs[input].name, op->name);
     enum qk_status status = check_type(call, input, error);
     if (status != QK_OK || variable || call->inputs[input].type == QK_NONE)
         return status;
@@ -321,7 +321,7 @@ static enum qk_status check_variable(const struct qk_instance *instance, size_t 
     const enum qk_type type = instance->types[input];
     if (tensor->type != type)
         return qk_fail(error, QK_INVALID, "%s: expected %s%s as for create, got %s",
-                       op->input_names[input], type == QK_NONE ? "none" : "datatype ",
+                       op->inputs[input].name, type == QK_NONE ? "none" : "datatype ",
                        type == QK_NONE ? "" : qk_type_info(type)->name,
                        tensor->type == QK_NONE ? "none" : qk_type_info(tensor->type)->name);
     if (type == QK_NONE)

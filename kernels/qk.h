@@ -231,16 +231,20 @@ struct qk_version {
     uint32_t output_types[QK_OUTPUT_COUNT_MAX]; /* QK_BIT()s */
 };
 
+/* An input or an output. */
+struct qk_port {
+    const char *name;
+    const char *shape; /* for people: "[N, C, D1..Dn]" */
+};
+
 struct qk_operator {
     const char *name;     /* the model's name on the wire: "onnx.QLinearConv" */
     const char *platform; /* OIP platform string */
     const char *about;    /* one line for people */
-    const char *input_names[QK_INPUT_COUNT_MAX];
-    const char *input_shapes[QK_INPUT_COUNT_MAX]; /* for people: "[N, C, D1..Dn]" */
+    struct qk_port inputs[QK_INPUT_COUNT_MAX];
     size_t input_count;
     uint32_t variable_inputs; /* bit i: input i comes with each run, unless a caller fixes it */
-    const char *output_names[QK_OUTPUT_COUNT_MAX];
-    const char *output_shapes[QK_OUTPUT_COUNT_MAX]; /* for people */
+    struct qk_port outputs[QK_OUTPUT_COUNT_MAX];
     size_t output_count;
     const struct qk_attribute_def *attributes;
     size_t attribute_count;
@@ -275,7 +279,7 @@ struct qk_attribute {
 };
 
 /* An operator with the attributes and inputs of a caller. inputs[i] and attributes[i] belong to
- * op->input_names[i] and op->attributes[i]. The top of this file says how long pointers are
+ * op->inputs[i] and op->attributes[i]. The top of this file says how long pointers are
  * borrowed. */
 struct qk_call {
     const struct qk_operator *op;
@@ -358,7 +362,7 @@ struct qk_plan {
     const void *state;
 };
 
-/* Plans the instance for inputs of these shapes. inputs[i] belongs to op->input_names[i].
+/* Plans the instance for inputs of these shapes. inputs[i] belongs to op->inputs[i].
  * Everything but the data of a variable input is read, and its type must be that of the call. Other
  * inputs are not read, so `inputs` may be NULL if none is variable. The instance need not be packed
  * yet. */

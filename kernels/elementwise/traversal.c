@@ -325,7 +325,7 @@ static enum qk_status set_output(const struct qk_instance *instance, const struc
     if (!qk_type_bytes(y_type, x->count, &plan->output_bytes[0]))
         return qk_fail(error, QK_INVALID,
                        "%s: expected an output that fits in memory, got a larger one",
-                       instance->op->input_names[0]);
+                       instance->op->inputs[0].name);
     return QK_OK;
 }
 

@@ -28,7 +28,7 @@ static enum qk_status check_sizes(const struct qk_operator *op, const struct qk_
                                   size_t input, const struct qk_tensor *tensor,
                                   struct qk_error *error)
 {
-    const char *name = op->input_names[input];
+    const char *name = op->inputs[input].name;
     const bool any_rank = version->number >= LEVEL_ANY_RANK;
     const uint32_t rank_min = any_rank ? 1 : 4;
     const uint32_t rank_max = any_rank ? 8 : 4;
@@ -53,7 +53,7 @@ static enum qk_status check_same_sizes(const struct qk_operator *op, size_t inpu
                                        const struct qk_tensor *tensor, const struct qk_tensor *x,
                                        struct qk_error *error)
 {
-    const char *name = op->input_names[input];
+    const char *name = op->inputs[input].name;
     struct qk_shape_text shape;
     struct qk_shape_text wanted;
     if (tensor->type == QK_NONE || qk_same_shape(tensor, x))
@@ -185,29 +185,22 @@ static const struct qk_attribute_def attributes[] = {
     [ZERO_POINT] = STRIDES("ZeroPointTensor", ZERO_POINT),
 };
 
-static const struct qk_operator_code code = {.prepare = prepare, .pack = pack, .plan = plan};
-
 const struct qk_operator qk_directml_element_wise_dequantize_linear = {
     .name = "directml.ElementWiseDequantizeLinear",
     .platform = "directml",
     .about =
         "(InputTensor - ZeroPointTensor) * ScaleTensor; versions are feature levels, 62 is 6_2",
-    .input_names =
-        {[INPUT] = "InputTensor", [SCALE] = "ScaleTensor", [ZERO_POINT] = "ZeroPointTensor"},
-    .input_shapes = {[INPUT] = "1 to 8 dimensions, exactly 4 before 30",
-                     [SCALE] = "as InputTensor",
-                     [ZERO_POINT] = "as InputTensor"},
+    .inputs = {[INPUT] = {"InputTensor", "1 to 8 dimensions, exactly 4 before 30"},
+               [SCALE] = {"ScaleTensor", "as InputTensor"},
+               [ZERO_POINT] = {"ZeroPointTensor", "as InputTensor"}},
     .input_count = INPUT_COUNT,
     .variable_inputs = 1U << INPUT,
-    .output_names = {"OutputTensor"},
-    .output_shapes = {"as InputTensor"},
+    .outputs = {{"OutputTensor", "as InputTensor"}},
     .output_count = 1,
-    .attributes = attributes,
-    .attribute_count = sizeof(attributes) / sizeof(attributes[0]),
-    .versions = versions,
-    .version_count = sizeof(versions) / sizeof(versions[0]),
+    QK_ATTRIBUTES(attributes),
+    QK_VERSIONS(versions),
     .version_last = 64,
     .numbers = feature_levels,
-    .number_count = sizeof(feature_levels) / sizeof(feature_levels[0]),
-    .code = &code,
+    .number_count = QK_LENGTH_OF(feature_levels),
+    .code = &(const struct qk_operator_code){.prepare = prepare, .pack = pack, .plan = plan},
 };

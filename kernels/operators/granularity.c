@@ -16,7 +16,7 @@ static enum qk_status check_block_size(const struct qk_call *call, struct qk_err
                        (long long)QK_LENGTH_MAX, (long long)size);
     if (size > 0 && call->inputs[SCALE].rank == 0)
         return qk_fail(error, QK_INVALID, "block_size: expected 0 where %s has shape [], got %lld",
-                       call->op->input_names[SCALE], (long long)size);
+                       call->op->inputs[SCALE].name, (long long)size);
     return QK_OK;
 }
 
@@ -36,7 +36,7 @@ static enum qk_status check_axis(const struct qk_call *call, struct qk_error *er
 static enum qk_status check_scale(const struct qk_call *call, struct qk_error *error)
 {
     const struct qk_tensor *scale = &call->inputs[SCALE];
-    const char *name = call->op->input_names[SCALE];
+    const char *name = call->op->inputs[SCALE].name;
     struct qk_shape_text shape;
     if (qk_is_single(scale))
         return QK_OK;
@@ -70,16 +70,17 @@ enum qk_status qk_granularity_check_zero_point(const struct qk_call *call, struc
 {
     const struct qk_tensor *scale = &call->inputs[SCALE];
     const struct qk_tensor *zero_point = &call->inputs[ZERO_POINT];
-    const char *const *names = call->op->input_names;
+    const struct qk_port *ports = call->op->inputs;
     struct qk_shape_text shape;
     struct qk_shape_text scale_shape;
     if (qk_is_single(scale) && !qk_is_single(zero_point))
         return qk_fail(error, QK_INVALID, "%s: expected shape [] or [1] as for %s, got shape %s",
-                       names[ZERO_POINT], names[SCALE], qk_shape_text(zero_point, &shape));
+                       ports[ZERO_POINT].name, ports[SCALE].name,
+                       qk_shape_text(zero_point, &shape));
     if (!qk_is_single(scale) && !qk_same_shape(zero_point, scale))
         return qk_fail(error, QK_INVALID, "%s: expected the shape of %s, %s, got shape %s",
-                       names[ZERO_POINT], names[SCALE], qk_shape_text(scale, &scale_shape),
-                       qk_shape_text(zero_point, &shape));
+                       ports[ZERO_POINT].name, ports[SCALE].name,
+                       qk_shape_text(scale, &scale_shape), qk_shape_text(zero_point, &shape));
     return QK_OK;
 }
 
@@ -96,7 +97,7 @@ static enum qk_status resolve_axis(const struct qk_granularity *granularity,
     if (rank == 0)
         return qk_fail(error, QK_INVALID,
                        "%s: expected one scale, of shape [] or [1], for x of shape [], got %s",
-                       op->input_names[SCALE], qk_shape_text(&granularity->scale, &shape));
+                       op->inputs[SCALE].name, qk_shape_text(&granularity->scale, &shape));
     if (number < -rank || number >= rank)
         return qk_fail(error, QK_INVALID,
                        "axis: expected %lld to %lld for x of shape %s, got %lld%s",
@@ -115,7 +116,7 @@ static enum qk_status check_slices(const struct qk_granularity *granularity,
         return QK_OK;
     return qk_fail(error, QK_INVALID,
                    "%s: expected shape [%zu], as long as axis %u of x of shape %s, got [%zu]",
-                   op->input_names[SCALE], x->dims[axis], axis, qk_shape_text(x, &shape),
+                   op->inputs[SCALE].name, x->dims[axis], axis, qk_shape_text(x, &shape),
                    granularity->scale.dims[0]);
 }
 
@@ -132,7 +133,7 @@ static enum qk_status check_blocks(const struct qk_granularity *granularity,
         return QK_OK;
     return qk_fail(error, QK_INVALID,
                    "%s: expected shape %s for blocks of %zu on axis %u of x, got %s",
-                   op->input_names[SCALE], qk_shape_text(&expected, &expected_shape),
+                   op->inputs[SCALE].name, qk_shape_text(&expected, &expected_shape),
                    granularity->block_size, axis, qk_shape_text(&granularity->scale, &shape));
 }
 

@@ -6,6 +6,7 @@
 #define KERNELS_OPERATORS_GRANULARITY_H
 
 #include "kernels/elementwise/broadcast.h"
+#include "kernels/operators/operator.h"
 
 /* The indexes of these inputs and attributes in both operators. x is input 0. */
 enum { QK_GRANULARITY_SCALE = 1, QK_GRANULARITY_ZERO_POINT = 2 };
@@ -34,18 +35,14 @@ enum { QK_GRANULARITY_AXIS, QK_GRANULARITY_BLOCK_SIZE };
             (y_types)                                                                              \
         }                                                                                          \
     }
-#define QK_GRANULARITY_ATTRIBUTES(scale)                                                       \
-    [QK_GRANULARITY_AXIS] = {.name = "axis",                                                   \
-                             .kind = QK_ATTRIBUTE_INT,                                         \
-                             .since = 13,                                                      \
-                             .about = "the axis of x that " scale                              \
-                                      " runs along; default 1, in [-rank(x), rank(x)-1]; not " \
-                                      "read where there is one scale"},                        \
-    [QK_GRANULARITY_BLOCK_SIZE] = {                                                            \
-        .name = "block_size",                                                                  \
-        .kind = QK_ATTRIBUTE_INT,                                                              \
-        .since = 21,                                                                           \
-        .about = "how many elements along the axis share a scale; default 0: all"}
+#define QK_GRANULARITY_ATTRIBUTES(scale)                                                          \
+    [QK_GRANULARITY_AXIS] =                                                                       \
+        QK_ATTRIBUTE("axis", INT, 13,                                                             \
+                     "the axis of x that " scale                                                  \
+                     " runs along; default 1, in [-rank(x), rank(x)-1]; not read where there is " \
+                     "one scale"),                                                                \
+    [QK_GRANULARITY_BLOCK_SIZE] = QK_ATTRIBUTE(                                                   \
+        "block_size", INT, 21, "how many elements along the axis share a scale; default 0: all")
 #define QK_GRANULARITY_SCALE_SHAPE                                                                \
     "[], [1], [length of the axis], or with a block_size that of x, but on the axis ceil(length " \
     "/ block_size)"

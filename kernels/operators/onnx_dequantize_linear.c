@@ -127,32 +127,24 @@ static const struct qk_version versions[] = {
 
 static const struct qk_attribute_def attributes[] = {
     QK_GRANULARITY_ATTRIBUTES("x_scale"),
-    [OUTPUT_DTYPE] = {.name = "output_dtype",
-                      .kind = QK_ATTRIBUTE_TYPE,
-                      .since = 23,
-                      .about = "the datatype of y, 1 (FP32), 10 (FP16) or 16 (BF16); default 0: "
-                               "that of x_scale; required where that is FP8E8M0"},
+    [OUTPUT_DTYPE] = QK_ATTRIBUTE("output_dtype", TYPE, 23,
+                                  "the datatype of y, 1 (FP32), 10 (FP16) or 16 (BF16); default 0: "
+                                  "that of x_scale; required where that is FP8E8M0"),
 };
-
-static const struct qk_operator_code code = {.prepare = prepare, .pack = pack, .plan = plan};
 
 const struct qk_operator qk_onnx_dequantize_linear = {
     .name = "onnx.DequantizeLinear",
-    .platform = "onnx_onnxv1",
+    .platform = QK_ONNX_PLATFORM,
     .about = "y = (x - x_zero_point) * x_scale, for the whole tensor, for slices or for blocks",
-    .input_names = {[X] = "x", [SCALE] = "x_scale", [ZERO_POINT] = "x_zero_point"},
-    .input_shapes = {[X] = "any, up to " QK_TEXT_OF(QK_RANK_MAX) " dimensions",
-                     [SCALE] = QK_GRANULARITY_SCALE_SHAPE,
-                     [ZERO_POINT] = "as x_scale"},
+    .inputs = {[X] = {"x", QK_ANY_SHAPE},
+               [SCALE] = {"x_scale", QK_GRANULARITY_SCALE_SHAPE},
+               [ZERO_POINT] = {"x_zero_point", "as x_scale"}},
     .input_count = 3,
     .variable_inputs = 1U << X,
-    .output_names = {"y"},
-    .output_shapes = {"as x"},
+    .outputs = {{"y", "as x"}},
     .output_count = 1,
-    .attributes = attributes,
-    .attribute_count = sizeof(attributes) / sizeof(attributes[0]),
-    .versions = versions,
-    .version_count = sizeof(versions) / sizeof(versions[0]),
-    .version_last = 25,
-    .code = &code,
+    QK_ATTRIBUTES(attributes),
+    QK_VERSIONS(versions),
+    .version_last = QK_ONNX_VERSION_LAST,
+    .code = &(const struct qk_operator_code){.prepare = prepare, .pack = pack, .plan = plan},
 };

@@ -154,7 +154,7 @@ static enum qk_status check_parameter(const struct qk_call *call, size_t input, 
     if (per_channel && tensor->rank == 1 && tensor->dims[0] == channels)
         return QK_OK;
     struct qk_shape_text shape;
-    const char *name = call->op->input_names[input];
+    const char *name = call->op->inputs[input].name;
     if (!per_channel)
         return qk_fail(error, QK_INVALID, "%s: expected shape [] or [1], got %s", name,
                        qk_shape_text(tensor, &shape));
@@ -281,56 +281,57 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
 #define INT8S (QK_BIT(QK_UINT8) | QK_BIT(QK_INT8))
 
 static const struct qk_attribute_def attributes[] = {
-    [AUTO_PAD] = {"auto_pad", QK_ATTRIBUTE_STRING, 10, 0,
-                  "default NOTSET; VALID, SAME_UPPER, SAME_LOWER"},
-    [DILATIONS] = {"dilations", QK_ATTRIBUTE_INTS, 10, 0,
-                   "default 1 for each axis, 1 to 2147483647"},
-    [GROUP] = {"group", QK_ATTRIBUTE_INT, 10, 0, "default 1, divides C and M"},
-    [KERNEL_SHAPE] = {"kernel_shape", QK_ATTRIBUTE_INTS, 10, 0,
-                      "default that of w, and must equal it"},
-    [PADS] = {"pads", QK_ATTRIBUTE_INTS, 10, 0,
-              "default 0; begin of each axis, then end of each axis; 0 to 2147483647; not with "
-              "auto_pad"},
-    [STRIDES] = {"strides", QK_ATTRIBUTE_INTS, 10, 0, "default 1 for each axis, 1 to 2147483647"},
+    [AUTO_PAD] =
+        QK_ATTRIBUTE("auto_pad", STRING, 10, "default NOTSET; VALID, SAME_UPPER, SAME_LOWER"),
+    [DILATIONS] = QK_ATTRIBUTE("dilations", INTS, 10, "default 1 for each axis, 1 to 2147483647"),
+    [GROUP] = QK_ATTRIBUTE("group", INT, 10, "default 1, divides C and M"),
+    [KERNEL_SHAPE] = QK_ATTRIBUTE("kernel_shape", INTS, 10, "default that of w, and must equal it"),
+    [PADS] = QK_ATTRIBUTE(
+        "pads", INTS, 10,
+        "default 0; begin of each axis, then end of each axis; 0 to 2147483647; not with "
+        "auto_pad"),
+    [STRIDES] = QK_ATTRIBUTE("strides", INTS, 10, "default 1 for each axis, 1 to 2147483647"),
 };
 
 static const struct qk_version versions[] = {
     {.number = 10,
      .inputs =
          {
-             [X] = {INT8S, false},
-             [X_SCALE] = {QK_BIT(QK_FP32), false},
-             [X_ZERO_POINT] = {INT8S, false},
-             [W] = {INT8S, false},
-             [W_SCALE] = {QK_BIT(QK_FP32), false},
-             [W_ZERO_POINT] = {INT8S, false},
-             [Y_SCALE] = {QK_BIT(QK_FP32), false},
-             [Y_ZERO_POINT] = {INT8S, false},
-             [B] = {QK_BIT(QK_INT32), true},
+             [X] = {.types = INT8S},
+             [X_SCALE] = {.types = QK_BIT(QK_FP32)},
+             [X_ZERO_POINT] = {.types = INT8S},
+             [W] = {.types = INT8S},
+             [W_SCALE] = {.types = QK_BIT(QK_FP32)},
+             [W_ZERO_POINT] = {.types = INT8S},
+             [Y_SCALE] = {.types = QK_BIT(QK_FP32)},
+             [Y_ZERO_POINT] = {.types = INT8S},
+             [B] = {.types = QK_BIT(QK_INT32), .optional = true},
          },
      .output_types = {INT8S}},
 };
 
-static const struct qk_operator_code code = {.prepare = prepare, .pack = pack, .plan = plan};
-
 const struct qk_operator qk_onnx_qlinear_conv = {
     .name = "onnx.QLinearConv",
-    .platform = "onnx_onnxv1",
+    .platform = QK_ONNX_PLATFORM,
     .about = "Quantized convolution; y has the type of y_zero_point",
-    .input_names = {"x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale",
-                    "y_zero_point", "B"},
-    .input_shapes = {"[N, C, D1..Dn], n from 1 to " QK_TEXT_OF(QK_CONV_SPATIAL_MAX), "[] or [1]",
-                     "[] or [1]", "[M, C/group, k1..kn]", "[], [1] or [M]", "[], [1] or [M]",
-                     "[] or [1]", "[] or [1]", "[M]"},
+    .inputs =
+        {
+            [X] = {"x", "[N, C, D1..Dn], n from 1 to " QK_TEXT_OF(QK_CONV_SPATIAL_MAX)},
+            [X_SCALE] = {"x_scale", "[] or [1]"},
+            [X_ZERO_POINT] = {"x_zero_point", "[] or [1]"},
+            [W] = {"w", "[M, C/group, k1..kn]"},
+            [W_SCALE] = {"w_scale", "[], [1] or [M]"},
+            [W_ZERO_POINT] = {"w_zero_point", "[], [1] or [M]"},
+            [Y_SCALE] = {"y_scale", "[] or [1]"},
+            [Y_ZERO_POINT] = {"y_zero_point", "[] or [1]"},
+            [B] = {"B", "[M]"},
+        },
     .input_count = 9,
     .variable_inputs = 1U << X,
-    .output_names = {"y"},
-    .output_shapes = {"[N, M, D1..Dn]"},
+    .outputs = {{"y", "[N, M, D1..Dn]"}},
     .output_count = 1,
-    .attributes = attributes,
-    .attribute_count = sizeof(attributes) / sizeof(attributes[0]),
-    .versions = versions,
-    .version_count = sizeof(versions) / sizeof(versions[0]),
-    .version_last = 25,
-    .code = &code,
+    QK_ATTRIBUTES(attributes),
+    QK_VERSIONS(versions),
+    .version_last = QK_ONNX_VERSION_LAST,
+    .code = &(const struct qk_operator_code){.prepare = prepare, .pack = pack, .plan = plan},
 };

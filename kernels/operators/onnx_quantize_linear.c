@@ -167,44 +167,34 @@ static const struct qk_version versions[] = {
 
 static const struct qk_attribute_def attributes[] = {
     QK_GRANULARITY_ATTRIBUTES("y_scale"),
-    [SATURATE] = {.name = "saturate",
-                  .kind = QK_ATTRIBUTE_INT,
-                  .since = 19,
-                  .about = "what a float8 makes of what is beyond it: 0 infinity or NaN; default "
-                           "1: the largest number"},
-    [OUTPUT_DTYPE] = {.name = "output_dtype",
-                      .kind = QK_ATTRIBUTE_TYPE,
-                      .since = 21,
-                      .about = "the datatype of y, as of y_zero_point if that is there; default "
-                               "0: that of y_zero_point, or UINT8"},
-    [PRECISION] = {.name = "precision",
-                   .kind = QK_ATTRIBUTE_TYPE,
-                   .since = 23,
-                   .about = "what x / y_scale is computed in, 1 (FP32), 10 (FP16) or 16 (BF16); "
-                            "default 0: the datatype of y_scale, or what holds x and a y_scale of "
-                            "INT32 or FP8E8M0"},
+    [SATURATE] =
+        QK_ATTRIBUTE("saturate", INT, 19,
+                     "what a float8 makes of what is beyond it: 0 infinity or NaN; default "
+                     "1: the largest number"),
+    [OUTPUT_DTYPE] = QK_ATTRIBUTE("output_dtype", TYPE, 21,
+                                  "the datatype of y, as of y_zero_point if that is there; default "
+                                  "0: that of y_zero_point, or UINT8"),
+    [PRECISION] =
+        QK_ATTRIBUTE("precision", TYPE, 23,
+                     "what x / y_scale is computed in, 1 (FP32), 10 (FP16) or 16 (BF16); "
+                     "default 0: the datatype of y_scale, or what holds x and a y_scale of "
+                     "INT32 or FP8E8M0"),
 };
-
-static const struct qk_operator_code code = {.prepare = prepare, .pack = pack, .plan = plan};
 
 const struct qk_operator qk_onnx_quantize_linear = {
     .name = "onnx.QuantizeLinear",
-    .platform = "onnx_onnxv1",
+    .platform = QK_ONNX_PLATFORM,
     .about = "y = saturate(round(x / y_scale) + y_zero_point), for the whole tensor, for slices or "
              "for blocks",
-    .input_names = {[X] = "x", [SCALE] = "y_scale", [ZERO_POINT] = "y_zero_point"},
-    .input_shapes = {[X] = "any, up to " QK_TEXT_OF(QK_RANK_MAX) " dimensions",
-                     [SCALE] = QK_GRANULARITY_SCALE_SHAPE,
-                     [ZERO_POINT] = "as y_scale"},
+    .inputs = {[X] = {"x", QK_ANY_SHAPE},
+               [SCALE] = {"y_scale", QK_GRANULARITY_SCALE_SHAPE},
+               [ZERO_POINT] = {"y_zero_point", "as y_scale"}},
     .input_count = 3,
     .variable_inputs = 1U << X,
-    .output_names = {"y"},
-    .output_shapes = {"as x"},
+    .outputs = {{"y", "as x"}},
     .output_count = 1,
-    .attributes = attributes,
-    .attribute_count = sizeof(attributes) / sizeof(attributes[0]),
-    .versions = versions,
-    .version_count = sizeof(versions) / sizeof(versions[0]),
-    .version_last = 25,
-    .code = &code,
+    QK_ATTRIBUTES(attributes),
+    QK_VERSIONS(versions),
+    .version_last = QK_ONNX_VERSION_LAST,
+    .code = &(const struct qk_operator_code){.prepare = prepare, .pack = pack, .plan = plan},
 };

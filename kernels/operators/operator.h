@@ -1,5 +1,5 @@
-/* The functions that an operator's file gives the registry beside its descriptor. Private to
- * kernels/.
+/* What an operator's file needs to write its descriptor, and the functions that it gives the
+ * registry beside the descriptor. Private to kernels/.
  *
  * kernels/README.md says how to add an operator. */
 #ifndef KERNELS_OPERATORS_OPERATOR_H
@@ -10,6 +10,25 @@
 /* Turns the value of a macro into a string for the texts of a descriptor: "6". */
 #define QK_TEXT_OF(macro) QK_TEXT(macro)
 #define QK_TEXT(tokens) #tokens
+
+/* The shape of an input that may have any. */
+#define QK_ANY_SHAPE "any, up to " QK_TEXT_OF(QK_RANK_MAX) " dimensions"
+
+/* The platform of ONNX's operators, and their version_last. */
+#define QK_ONNX_PLATFORM "onnx_onnxv1"
+#define QK_ONNX_VERSION_LAST 25
+
+/* An entry of a descriptor's list of attributes. `suffix` is INT for a QK_ATTRIBUTE_INT, and so on.
+ */
+#define QK_ATTRIBUTE(text, suffix, version, description)                                          \
+    {                                                                                             \
+        .name = (text), .kind = QK_ATTRIBUTE_##suffix, .since = (version), .about = (description) \
+    }
+
+/* A descriptor's lists, each with its length. */
+#define QK_ATTRIBUTES(list) .attributes = (list), .attribute_count = QK_LENGTH_OF(list)
+#define QK_VERSIONS(list) .versions = (list), .version_count = QK_LENGTH_OF(list)
+#define QK_LENGTH_OF(list) (sizeof(list) / sizeof((list)[0]))
 
 /* An operator's own struct begins with a struct qk_instance. Before qk.c calls these functions, it
  * has checked which inputs are present, their types and layouts, and that each attribute exists in

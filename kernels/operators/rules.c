@@ -28,6 +28,6 @@ enum qk_status qk_check_same_type(const struct qk_call *call, size_t input, size
     if (type == QK_NONE || type == expected)
         return QK_OK;
     return qk_fail(error, QK_INVALID, "%s: expected the datatype of %s, %s, got %s",
-                   call->op->input_names[input], call->op->input_names[like],
+                   call->op->inputs[input].name, call->op->inputs[like].name,
                    qk_type_info(expected)->name, qk_type_info(type)->name);
 }

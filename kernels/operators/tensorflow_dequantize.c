@@ -87,7 +87,7 @@ static enum qk_status check_range(const struct qk_call *call, size_t input, stru
     struct qk_shape_text shape;
     if (axis >= 0 ? range->rank == 1 : qk_is_single(range))
         return QK_OK;
-    const char *name = call->op->input_names[input];
+    const char *name = call->op->inputs[input].name;
     const char *came = qk_shape_text(range, &shape);
     return axis >= 0
                ? qk_fail(error, QK_INVALID,
@@ -290,25 +290,16 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     (QK_BIT(QK_UINT8) | QK_BIT(QK_INT8) | QK_BIT(QK_UINT16) | QK_BIT(QK_INT16) | QK_BIT(QK_INT32))
 
 static const struct qk_attribute_def attributes[] = {
-    [MODE] = {.name = "mode",
-              .kind = QK_ATTRIBUTE_STRING,
-              .since = 1,
-              .about = "MIN_COMBINED (default), MIN_FIRST or SCALED"},
-    [NARROW_RANGE] = {.name = "narrow_range",
-                      .kind = QK_ATTRIBUTE_BOOL,
-                      .since = 1,
-                      .about =
-                          "default false; for SCALED and signed datatypes: the lowest value is "
-                          "one more"},
-    [AXIS] = {.name = "axis",
-              .kind = QK_ATTRIBUTE_INT,
-              .since = 1,
-              .about = "the axis that min_range and max_range run along, below rank(input); "
-                       "default -1: there is one range; MIN_FIRST only if its length is 1"},
-    [DTYPE] = {.name = "dtype",
-               .kind = QK_ATTRIBUTE_STRING,
-               .since = 1,
-               .about = "of output: float32 (default), or with MIN_COMBINED bfloat16"},
+    [MODE] = QK_ATTRIBUTE("mode", STRING, 1, "MIN_COMBINED (default), MIN_FIRST or SCALED"),
+    [NARROW_RANGE] =
+        QK_ATTRIBUTE("narrow_range", BOOL, 1,
+                     "default false; for SCALED and signed datatypes: the lowest value is "
+                     "one more"),
+    [AXIS] = QK_ATTRIBUTE("axis", INT, 1,
+                          "the axis that min_range and max_range run along, below rank(input); "
+                          "default -1: there is one range; MIN_FIRST only if its length is 1"),
+    [DTYPE] = QK_ATTRIBUTE("dtype", STRING, 1,
+                           "of output: float32 (default), or with MIN_COMBINED bfloat16"),
 };
 
 static const struct qk_version versions[] = {
@@ -319,25 +310,19 @@ static const struct qk_version versions[] = {
      .output_types = {QK_BIT(QK_FP32) | QK_BIT(QK_BF16)}},
 };
 
-static const struct qk_operator_code code = {.prepare = prepare, .pack = pack, .plan = plan};
-
 const struct qk_operator qk_tensorflow_dequantize = {
     .name = "tensorflow.Dequantize",
     .platform = "tensorflow_graphdef",
     .about = "input back into the range from min_range to max_range, as one or slice by slice",
-    .input_names = {[INPUT] = "input", [MIN_RANGE] = "min_range", [MAX_RANGE] = "max_range"},
-    .input_shapes = {[INPUT] = "any, up to " QK_TEXT_OF(QK_RANK_MAX) " dimensions",
-                     [MIN_RANGE] = "[] or [1], with an axis [length of the axis]",
-                     [MAX_RANGE] = "as min_range"},
+    .inputs = {[INPUT] = {"input", QK_ANY_SHAPE},
+               [MIN_RANGE] = {"min_range", "[] or [1], with an axis [length of the axis]"},
+               [MAX_RANGE] = {"max_range", "as min_range"}},
     .input_count = 3,
     .variable_inputs = 1U << INPUT,
-    .output_names = {"output"},
-    .output_shapes = {"as input"},
+    .outputs = {{"output", "as input"}},
     .output_count = 1,
-    .attributes = attributes,
-    .attribute_count = sizeof(attributes) / sizeof(attributes[0]),
-    .versions = versions,
-    .version_count = sizeof(versions) / sizeof(versions[0]),
+    QK_ATTRIBUTES(attributes),
+    QK_VERSIONS(versions),
     .version_last = 1,
-    .code = &code,
+    .code = &(const struct qk_operator_code){.prepare = prepare, .pack = pack, .plan = plan},
 };

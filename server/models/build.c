@@ -117,12 +117,12 @@ static enum qd_status make_call(struct qd_build *build, const struct qd_oip_aske
             build->untyped |= UINT32_C(1) << port;
         }
         call->inputs[port] = (struct qk_graph_input){value, asked->inputs[i].type};
-        names[value] = op->input_names[i];
+        names[value] = op->inputs[i].name;
         node->inputs[i] = value;
     }
     for (size_t i = 0; i < op->output_count; i++) {
         uint32_t value = (uint32_t)call->value_count++;
-        names[value] = op->output_names[i];
+        names[value] = op->outputs[i].name;
         node->outputs[i] = call->outputs[call->output_count++] = value;
     }
     build->inputs = inputs;

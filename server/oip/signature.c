@@ -18,15 +18,15 @@ void qd_builtin_init(struct qd_builtin *builtin, const struct qk_operator *op,
                                                  .op = op,
                                                  .row = row}};
     for (size_t i = 0; i < op->input_count; i++) {
-        builtin->inputs[i] = (struct qd_port){.name = op->input_names[i],
+        builtin->inputs[i] = (struct qd_port){.name = op->inputs[i].name,
                                               .types = row->inputs[i].types,
                                               .optional = row->inputs[i].optional,
-                                              .shape_text = op->input_shapes[i]};
+                                              .shape_text = op->inputs[i].shape};
     }
     for (size_t i = 0; i < op->output_count; i++) {
-        builtin->outputs[i] = (struct qd_port){.name = op->output_names[i],
+        builtin->outputs[i] = (struct qd_port){.name = op->outputs[i].name,
                                                .types = row->output_types[i],
-                                               .shape_text = op->output_shapes[i]};
+                                               .shape_text = op->outputs[i].shape};
     }
 }
 

@@ -246,7 +246,7 @@ Test(contract, an_input_that_is_not_variable_is_refused_as_one)
             if (op->variable_inputs >> k & 1)
                 continue;
             sample.call.variable = op->variable_inputs | UINT32_C(1) << k;
-            snprintf(start, sizeof(start), "%s: ", op->input_names[k]);
+            snprintf(start, sizeof(start), "%s: ", op->inputs[k].name);
             qk_test_run(kernels, &sample.call, &result);
             cr_expect_eq(result.status, QK_INVALID);
             cr_expect_eq(strncmp(result.error.text, start, strlen(start)), 0, "%s",

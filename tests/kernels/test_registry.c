@@ -62,8 +62,8 @@ static void check_inputs(const struct qk_operator *op)
 {
     cr_assert_leq(op->input_count, QK_INPUT_COUNT_MAX);
     for (size_t i = 0; i < op->input_count; i++) {
-        cr_assert(op->input_names[i] && op->input_names[i][0]);
-        cr_assert(op->input_shapes[i] && op->input_shapes[i][0]);
+        cr_assert(op->inputs[i].name && op->inputs[i].name[0]);
+        cr_assert(op->inputs[i].shape && op->inputs[i].shape[0]);
         for (size_t v = 0; v < op->version_count; v++) {
             cr_assert_neq(op->versions[v].inputs[i].types, 0);
             cr_assert_eq(op->versions[v].inputs[i].types & QK_BIT(QK_NONE), 0);
@@ -78,7 +78,7 @@ Test(registry, describes_each_operator_whole)
     const struct qk_operator *const *operators = qk_operators(&count);
     for (size_t i = 0; i < count; i++) {
         const struct qk_operator *op = operators[i];
-        cr_assert(op->platform && op->about && op->output_names[0] && op->output_shapes[0]);
+        cr_assert(op->platform && op->about && op->outputs[0].name && op->outputs[0].shape);
         cr_assert(op->code && op->code->prepare && op->code->plan);
         check_inputs(op);
         cr_assert_leq(op->attribute_count, QK_ATTRIBUTE_COUNT_MAX);

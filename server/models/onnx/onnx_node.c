@@ -194,7 +194,7 @@ static enum qd_status read_inputs(const struct node *node)
                        node->where.text, op->input_count, proto->n_input);
     for (size_t i = 0; i < op->input_count && status == QD_OK; i++) {
         char field[256];
-        snprintf(field, sizeof(field), "%s: %s", node->where.text, op->input_names[i]);
+        snprintf(field, sizeof(field), "%s: %s", node->where.text, op->inputs[i].name);
         node->node->inputs[i] = QK_VALUE_NONE;
         if (i >= proto->n_input || proto->input[i].len == 0) {
             if (!node->version->inputs[i].optional)

@@ -6,14 +6,6 @@
 
 /* ---- Words ------------------------------------------------------------------------------- */
 
-static size_t index_of(const char *name, const char *const *names, size_t count)
-{
-    size_t i = 0;
-    while (i < count && strcmp(names[i], name) != 0)
-        i++;
-    return i;
-}
-
 /* Reads numbers separated by commas. An empty text is an empty list. */
 static size_t read_list(const char *text, int64_t *list, size_t count_max)
 {
@@ -67,7 +59,9 @@ void bench_call_input(struct bench_call *call, const char *name, const char *typ
                       const char *path)
 {
     const struct qk_operator *op = call->call.op;
-    const size_t i = op ? index_of(name, op->input_names, op->input_count) : 0;
+    size_t i = 0;
+    while (op && i < op->input_count && strcmp(op->inputs[i].name, name) != 0)
+        i++;
     if (!op || i == op->input_count)
         bench_fail("no input %s", name);
     struct qk_tensor *tensor = &call->call.inputs[i];

@@ -82,10 +82,10 @@ static const struct qk_operator_code code = {.prepare = prepare, .plan = plan};
 
 static const struct qk_operator mix_operator = {
     .name = "test.Mix",
-    .input_names = {"a", "b"},
+    .inputs = {{.name = "a"}, {.name = "b"}},
     .input_count = 2,
     .variable_inputs = 1U << A | 1U << B,
-    .output_names = {"long", "short"},
+    .outputs = {{.name = "long"}, {.name = "short"}},
     .output_count = 2,
     .versions = &version,
     .version_count = 1,

@@ -64,7 +64,7 @@ void qk_test_call_init(struct qk_call *call, const char *name, uint64_t version)
 size_t qk_test_input_index(const struct qk_operator *op, const char *name)
 {
     size_t i = 0;
-    while (i < op->input_count && strcmp(op->input_names[i], name) != 0)
+    while (i < op->input_count && strcmp(op->inputs[i].name, name) != 0)
         i++;
     cr_assert_lt(i, op->input_count, "%s has no input %s", op->name, name);
     return i;

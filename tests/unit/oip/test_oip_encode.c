@@ -274,13 +274,13 @@ static bool is_oip_type(const char *name)
 }
 
 /* Checks what OIP clients read without checks: names, one datatype, rank 1. */
-static void expect_tensors(const cJSON *tensors, const char *const *names, size_t count)
+static void expect_tensors(const cJSON *tensors, const struct qk_port *ports, size_t count)
 {
     cr_assert_eq((size_t)cJSON_GetArraySize(tensors), count);
     const cJSON *tensor = tensors->child;
     for (size_t i = 0; i < count; i++, tensor = tensor->next) {
-        cr_assert_str_eq(string_at(tensor, "name"), names[i]);
-        cr_assert(is_oip_type(string_at(tensor, "datatype")), "%s", names[i]);
+        cr_assert_str_eq(string_at(tensor, "name"), ports[i].name);
+        cr_assert(is_oip_type(string_at(tensor, "datatype")), "%s", ports[i].name);
         cr_assert_eq(cJSON_GetArraySize(at(tensor, "shape")), 1);
         cr_assert_eq(at(tensor, "shape")->child->valueint, -1);
     }
@@ -315,8 +315,8 @@ static void expect_metadata(const struct qk_operator *op, const struct qk_versio
         snprintf(number, sizeof(number), "%u", row == NULL ? op->versions[i].number : row->number);
         cr_assert_str_eq(version->valuestring, number);
     }
-    expect_tensors(at(json, "inputs"), op->input_names, op->input_count);
-    expect_tensors(at(json, "outputs"), op->output_names, 1);
+    expect_tensors(at(json, "inputs"), op->inputs, op->input_count);
+    expect_tensors(at(json, "outputs"), op->outputs, 1);
     const cJSON *property;
     cJSON_ArrayForEach(property, at(json, "properties"))
     {
@@ -344,13 +344,13 @@ static void expect_config(const struct qk_operator *op, const struct qk_version 
     const cJSON *input = at(json, "input")->child;
     const struct qk_version *shown = row == NULL ? &op->versions[op->version_count - 1] : row;
     for (size_t i = 0; i < op->input_count; i++, input = input->next) {
-        cr_assert_str_eq(string_at(input, "name"), op->input_names[i]);
+        cr_assert_str_eq(string_at(input, "name"), op->inputs[i].name);
         cr_assert_eq(strncmp(string_at(input, "data_type"), "TYPE_", 5), 0);
         cr_assert(is_oip_type(string_at(input, "data_type") + 5));
         cr_assert(cJSON_IsFalse(at(input, "is_shape_tensor")));
         cr_assert_eq(cJSON_IsTrue(at(input, "optional")), shown->inputs[i].optional);
     }
-    cr_assert_str_eq(string_at(at(json, "output")->child, "name"), op->output_names[0]);
+    cr_assert_str_eq(string_at(at(json, "output")->child, "name"), op->outputs[0].name);
     cr_assert(cJSON_IsFalse(at(at(json, "output")->child, "is_shape_tensor")));
     cJSON_Delete(json);
 }
