@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""An application with quantd beside it, asking it over TCP and over a Unix socket, and with tensors
-in shared memory where quantd takes them.
+"""An example of an application with quantd beside it. It sends a request over TCP, one over a Unix
+socket, and one with tensors in shared memory if quantd accepts them.
 
-application.py HOST:PORT SOCKET [SECONDS]     once, or every SECONDS
+application.py HOST:PORT SOCKET [SECONDS]     sends them once, or every SECONDS
 """
 import contextlib
 import http.client
@@ -31,7 +31,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 def ask(connection, method, path, body=None, headers=None):
-    """(headers, body) of the answer."""
+    """Sends a request and returns (headers, body) of the answer. Exits on any status but 200."""
     connection.request(method, path, body, headers or {})
     response = connection.getresponse()
     body = response.read()
@@ -41,14 +41,15 @@ def ask(connection, method, path, body=None, headers=None):
 
 
 def describe(x, count, scale, zero_point):
-    """The inputs of (x - zero_point) * scale; `x`: where its bytes are."""
+    """Returns the inputs of (x - zero_point) * scale. `x`: the parameters that say where the bytes
+    of x are."""
     return [{"name": "x", "datatype": "UINT8", "shape": [count], "parameters": x},
             {"name": "x_scale", "datatype": "FP32", "shape": [], "data": [scale]},
             {"name": "x_zero_point", "datatype": "UINT8", "shape": [], "data": [zero_point]}]
 
 
 def dequantize(connection, raw, scale, zero_point):
-    """The bytes go behind the JSON, and the floats come back so."""
+    """Sends the bytes after the JSON. The floats come back in the same way."""
     header = json.dumps({
         "inputs": describe({"binary_data_size": len(raw)}, len(raw), scale, zero_point),
         "parameters": {"binary_data_output": True}}).encode()
@@ -59,23 +60,24 @@ def dequantize(connection, raw, scale, zero_point):
 
 
 class Region:
-    """Memory that this process shares with quantd: a file of /dev/shm, a folder that both
-    containers have. Each of them runs as a user of its own, so the file is for the group that the
-    folder gives it, which is quantd's."""
+    """Memory that this process shares with quantd: a file in /dev/shm, a folder that both
+    containers mount. The containers run as different users. The folder gives its files quantd's
+    group, so quantd may use the file by the group's permissions."""
 
     def __init__(self, name, size):
         self.name, self.size = name, size
         self.path = "/dev/shm/application-" + name
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.path)  # of a run that was killed
+            os.unlink(self.path)  # left by a run that was killed
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         os.fchmod(fd, 0o660)
-        os.posix_fallocate(fd, 0, size)  # an error where memory is short, and no signal later
+        os.posix_fallocate(fd, 0, size)  # fails now if memory is short, instead of SIGBUS later
         self.bytes = mmap.mmap(fd, size)
         os.close(fd)
 
     def register(self, connection):
-        """quantd forgets regions when it starts anew, and may know this one of an earlier run."""
+        """Registers the region. quantd forgets regions when it restarts, but may still have this
+        one from an earlier run of the application, so it is unregistered first."""
         path = "/v2/systemsharedmemory/region/%s/" % self.name
         ask(connection, "POST", path + "unregister")
         ask(connection, "POST", path + "register",
@@ -90,7 +92,7 @@ class Region:
 
 
 def dequantize_shared(connection, raw, scale, zero_point):
-    """The bytes stay where they are, and so do the floats: HTTP has only the names of regions."""
+    """Like dequantize, in shared memory: HTTP transfers only the names of the regions."""
     x, y = Region("x", len(raw)), Region("y", 4 * len(raw))
     x.bytes[:] = raw
     for region in (x, y):

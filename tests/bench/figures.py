@@ -69,8 +69,8 @@ def print_costs(groups):
 
 
 COST_HEAD = """\
-What the scheduler is told before the work, as a ratio to what it takes on one thread: the median of
-a group, and the row that is farthest from 1."""
+The time that the scheduler is told before the work, divided by the time that the work then takes on
+one thread: the median of a group, and the row that is farthest from 1."""
 
 
 # ---- Texts ---------------------------------------------------------------------------------------
@@ -237,7 +237,8 @@ def write_section(folder, lines):
     sections[lines[0]] = "\n".join(lines) + "\n"
     sections.pop(CONTENTS, None)
     names = [heading.removeprefix("# ") for heading in sections]
-    contents = [CONTENTS, "", "Each part names its machine: they are not all of one.", ""]
+    contents = [CONTENTS, "",
+                "Each part names the machine that it was measured on. The machines differ.", ""]
     contents += ["- [%s](#%s)" % (name, re.sub(r"[^a-z0-9 -]", "", name.lower()).replace(" ", "-"))
                  for name in names]
     path.write_text("\n".join(["\n".join(contents) + "\n", *sections.values()]))

@@ -94,9 +94,15 @@ class Report:
 
 
 HEAD = """\
-Written by `make bench`; not by hand. Jobs of %d units that only take time, on the server's own
-scheduler and pool, each when all workers sleep: from the job's start to its end, by one worker and
-by as many as the scheduler lets help; the same of a next phase, as long, that the job goes on with
-at once; and when the second one begins. Medians of about a hundred
-jobs, of the best of %d series. What the scheduler counts for waking a worker decides from which
-work on it does.""" % (UNITS, SERIES)
+Written by `make bench`; not by hand. This part measures what it costs to let other workers help.
+The server's own scheduler and pool run jobs of %d units that only take time. Each job starts while
+all workers sleep. The columns have:
+
+- the time from a job's start to its end, with one worker, and with as many workers as the scheduler
+  lets help;
+- the time of a second phase, as long as the first one, that follows it at once;
+- the time after which a second worker begins.
+
+Figures are medians of about a hundred jobs, of the best of %d series. The scheduler wakes a worker
+only for work that is long compared with the cost that it assumes for waking one
+(QD_HANDOVER_NS).""" % (UNITS, SERIES)

@@ -199,16 +199,18 @@ def table(task, heading, rows):
 
 
 HEAD = """\
-Written by `make bench`; not by hand. One thread; each figure is the best of several rounds in which
-all took turns with the same %d numbers, in one process; nanoseconds are of one number. Whole
-requests with such numbers, over HTTP, are in the wire's part.
+Written by `make bench`; not by hand. One thread of one process converts the same %d numbers with
+each library in turn. Each figure is the best of several rounds, in nanoseconds for each number. The
+wire's part has whole requests with such numbers, over HTTP.
 
-- Reading: a whole inference request, of which inputs[0].data becomes an array of the type that is
-  named. The others read a float as a double first. yyjson has its memory beforehand, simdjson is
-  its on-demand interface; both are compiled for this CPU, quantd as it is shipped.
-- Printing: the shortest decimal that reads back to the same float, with commas between them. zmij
-  and xjb come from their repositories, compiled for this CPU; Dragonbox, fmt (Dragonbox, too) and
-  double-conversion are Debian's, std::to_chars is libstdc++'s Ryu. Notations differ a little: some
-  write 1e+09 or 1.0.
-- *× the best* is the speed beside the fastest of the others: targets are 1 for integers and for
-  printing, and 0.8 for reading floats; for printf 10. Bold is what misses its target.""" % COUNT
+- Reading: a whole inference request is read, and inputs[0].data becomes an array of the named type.
+  The other libraries read a float as a double first. yyjson gets its memory before the measurement.
+  simdjson is used by its on-demand interface. Both are compiled for this CPU, but quantd is
+  compiled as it is shipped.
+- Printing: each number is printed as the shortest decimal that reads back as the same float, with
+  commas between the numbers. zmij and xjb come from their repositories and are compiled for this
+  CPU. fmt (which uses Dragonbox), Dragonbox itself and double-conversion are Debian's.
+  std::to_chars is libstdc++'s Ryu. Notations differ a little: some libraries write 1e+09 or 1.0.
+- *× the best* is quantd's speed divided by that of the fastest other library. The targets are 1 for
+  reading integers and for printing, 0.8 for reading floats, and 10 for printing compared with
+  printf. Bold figures miss their target.""" % COUNT

@@ -1,4 +1,4 @@
-"""Plays an older CPU for everything that is measured, for `make bench A="--cpu cascadelake"`."""
+"""Makes everything that is measured see an older CPU, for `make bench A="--cpu cascadelake"`."""
 import os
 import subprocess
 import sys

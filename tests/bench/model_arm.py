@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What llvm-mca says of the inner loops of ARM's kernels: a model, for want of such a machine.
+"""Estimates the speed of the inner loops of ARM's kernels with llvm-mca, a simulator, because there
+is no such machine to measure them on.
 
-    model_arm.py FOLDER    of the objects there, as `make model-arm` makes them; into RESULTS.md
+    model_arm.py FOLDER    reads the objects that `make model-arm` put there, and writes RESULTS.md
 
-Each loop is taken from its object as the compiler made it: of all ways through a function's loops
-that have what the row asks for, the one with the fewest instructions, which is that of long runs;
-one without branches before others. llvm-mca runs it a hundred times as the CPU's ports and
-latencies would, every access in the first cache.
+Each loop is taken from its object as the compiler made it. Of all paths through a function's loops
+that have what the row asks for, the shortest one counts, which is the path of long runs. A path
+without branches comes before all others. llvm-mca simulates a hundred iterations of it, with the
+CPU's ports and latencies. Every access hits the L1 cache.
 """
 import re
 import subprocess
@@ -302,32 +303,31 @@ def main():
     print("\n".join(lines + rest + more))
     figures.write_section(Path(__file__).parent, [
         "# Model of ARM's inner loops", "",
-        "Written by `make model-arm`; not by hand. A model, made on any machine: nothing here was",
-        "measured. It is what llvm-mca %d, LLVM's simulator of a CPU's pipelines, says of the loops"
-        % version, "that gcc makes, of long runs with one scale and zero point, everything in the",
-        "first cache. Its words are in [kernels/README.md](../../kernels/README.md#words); – is",
-        "where the CPU has no such instructions.", "",
-        "- *cycles*: of an element.",
-        "- *accesses*: how fast the loop is beside its own loads and stores run alone, as gcc made",
-        "  them; so rows whose loads and stores are others do not compare. No loop of NEON can",
-        "  reach 1: four floats take at least three vector operations, which make them, subtract",
-        "  the zero point and multiply, and their store takes a vector port, too. The row *least",
-        "  of UINT8 to FP32* is written by hand with no more than these; the first row has %.2f,"
-        % of_least[0],
-        "  %.2f and %.2f of its speed. SVE's loads put each element into a lane of 32 bits, which"
-        % tuple(of_least[1:]),
-        "  spares some of them.",
-        "- *ports*: the share of the speed that its busiest port allows.",
+        "Written by `make model-arm`; not by hand. This is a model, which any machine can make:",
+        "nothing here was measured. llvm-mca %d, LLVM's simulator of a CPU's pipelines, runs the"
+        % version, "loops that gcc makes. The runs are long, with one scale and zero point, and",
+        "all data is in the L1 cache. The words are those of",
+        "[kernels/README.md](../../kernels/README.md#words). – means that the CPU does not have",
+        "the instructions.", "",
+        "- *cycles* is the number of cycles for one element.",
+        "- *accesses* is the speed of the loop, relative to its own loads and stores alone, as",
+        "  gcc made them. So rows with different loads and stores cannot be compared. No loop of",
+        "  NEON can reach 1: to make four floats, subtract the zero point and multiply takes at",
+        "  least three vector operations, and their store takes a vector port, too. The row",
+        "  *least of UINT8 to FP32* is written by hand and has no more than these. The first row",
+        "  has %.2f, %.2f and %.2f of its speed on the three CPUs. SVE needs fewer operations,"
+        % tuple(of_least), "  because its loads put each element into a lane of 32 bits.",
+        "- *ports* is the share of the speed that its busiest port allows.",
         "",
-        "Scales are FP32, but in the rows that say FP16: with these the product can be rounded",
-        "to FP16 at once, eight at a time.", "", *lines, "",
-        "Of other loops, where *cycles* are of an element, of a sum in the row of sums, and of a",
-        "quad in that of quads:", "", *rest, "",
-        "Of integer products, whole tiles:", "",
-        "- *cycles*: of 1 term, a product and its addition.",
-        "- *products*: the share of the speed that its multiplications alone would have.", "",
-        "SVE's multiplications are no faster than NEON's, by the last rows: a V1 does half as many",
-        "of twice as much. So there are no products by SVE.", "",
+        "Scales are FP32, except in the rows that say FP16. With FP16, eight products at a time",
+        "can be rounded to FP16.", "", *lines, "",
+        "Other loops. *cycles* are for one element, for one sum in the row of sums, and for one",
+        "quad in the row of quads:", "", *rest, "",
+        "Integer products, of whole tiles:", "",
+        "- *cycles* is the number of cycles for one term, which is a product and its addition.",
+        "- *products* is the share of the speed that the multiplications alone would have.", "",
+        "The last rows show that SVE's multiplications are no faster than NEON's: a V1 does half",
+        "as many of twice the size. So quantd has no products by SVE.", "",
         *more])
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """make bench: libqk's speed beside the machine's limits and ONNX Runtime, all in one run.
 
-Each row is measured in short rounds, in turn: libqk; what limits it (dequantizers: moves of as many
-bytes; convolutions: loops that only multiply); ONNX Runtime. What counts is the best of each, so
-other work on the machine makes this slower, but hardly changes the figures. Beside them: what plans
-say of their cost and what they do cost, packing beside memory's copy, and what a hand-over costs;
-and JSON's numbers beside other readers and printers.
+Each row is measured in short rounds. In each round libqk, its limit and ONNX Runtime are measured
+one after another. A dequantizer's limit moves as many bytes, a convolution's limit only multiplies.
+The best round of each counts, so other work on the machine makes this slower, but hardly changes
+the figures. Other parts compare the cost that plans estimate with the real one, packing with copies
+in memory, one worker with several (the hand-over), and JSON's numbers with other libraries.
 """
 import argparse
 import json

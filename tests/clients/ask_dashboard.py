@@ -1,9 +1,9 @@
 """Checks docker/prometheus and docker/grafana against a running quantd, which a Prometheus scrapes:
 ask_dashboard.py URL PROMETHEUS PROMTOOL
 
-The last two are Prometheus' own programs. promtool checks and tests the alerts; each query of the
-dashboard has to return numbers, and no query may name a metric that /metrics does not have. The
-server is to have --max-inflight-bytes 1M, so that it refuses something.
+PROMETHEUS and PROMTOOL are Prometheus' own programs. promtool checks and tests the alerts. Each
+query of the dashboard must return numbers, and no query may name a metric that /metrics does not
+have. The server must run with --max-inflight-bytes 1M, so that it refuses something.
 """
 import json
 import math

@@ -1,7 +1,7 @@
-"""Loads an ONNX file with Triton's client, asks it, loads it again, and unloads it:
+"""Loads an ONNX file with Triton's client, runs it, loads it again, and unloads it:
 load_tritonclient.py URL FILE
 
-The model takes one input of UINT8, of three dimensions.
+The model must have one input, of UINT8 and three dimensions.
 """
 import sys
 from pathlib import Path

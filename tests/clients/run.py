@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs every client in this folder whose toolchain is there, and pages in api_schema/:
+"""Runs every client in this folder whose toolchain is installed, and pages in api_schema/:
 run.py [CLIENT...]
 
-Each must print the two right answers, and must end with a status other than 0 and one clear line
-when something is wrong: no URL, nobody listens, the server refuses, a proxy answers in HTML, a byte
-of the answer is missing, or is another. Clients are built, and their packages installed, in
+Each must print the two right answers. If something is wrong, it must end with a status other than 0
+and one clear line: no URL, no server at the address, a refusal, a proxy that answers in HTML, an
+answer with a missing or a changed byte. Clients are built, and their packages installed, in
 build/clients.
 
 A client without its toolchain or packages is skipped by name. With REQUIRE=all or CI=true in the

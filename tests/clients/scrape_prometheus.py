@@ -1,8 +1,8 @@
 """Has a Prometheus scrape a running quantd, and compares what it stored with what the server says:
 scrape_prometheus.py URL PROMETHEUS PROMTOOL
 
-The last two are Prometheus' own programs. promtool checks the text first; it may complain of names
-that are Triton's, as dashboards know them, but of nothing else.
+PROMETHEUS and PROMTOOL are Prometheus' own programs. promtool checks the text first. It may
+complain of Triton's names, which exist because dashboards use them, but of nothing else.
 """
 import json
 import math

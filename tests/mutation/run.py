@@ -7,10 +7,10 @@ universalmutator makes the changes ("mutants") by rules such as "< becomes <=". 
 object code is that of the original cannot be noticed and does not count, nor does one that does not
 compile. The checkout stays as it is: everything happens in a copy, in build/mutation.
 
-Each mutant meets the tests that most likely fail first, and no more after one has failed: the
-kernel checker and the unit tests of its folder, a part of the cases and then all of them, then all
-unit tests, then the end-to-end tests of its folder. A program that computes for longer than
-CPU_SECONDS, or hangs, has failed as well.
+For each mutant the tests run in this order, and end with the first failure: the kernel checker and
+the unit tests of its folder, with a part of the cases and then with all of them; then all unit
+tests; then the end-to-end tests of its folder. So the tests that most likely fail come first. A
+program that computes for longer than CPU_SECONDS, or hangs, has failed as well.
 
 README.md beside this file says what to do with survivors. The last line is
 "N passed, N failed": mutants that were killed, and that survived.

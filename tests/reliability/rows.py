@@ -1,4 +1,4 @@
-"""The rows of the table. Each function tries something and returns what was seen, and whether that
+"""The rows of the table. Each function tries something, and returns what happened and whether that
 keeps the bound. `short`: this is a short run. A function's docstring has the row's first columns:
 "what is tried; bound"."""
 import json

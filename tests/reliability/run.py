@@ -2,8 +2,9 @@
 """Tries what hurts a server, and says whether it keeps its bounds: run.py [--short] [--only NAME]
 [--soak MINUTES]
 
-Without --short and --only, writes tests/RELIABILITY.md. --soak is another run: everything mixed for
-so long, into tests/reliability/soak.md and soak.svg. The last line is "N passed, N failed".
+Without --short and --only, writes tests/RELIABILITY.md. --soak does something else: it mixes
+everything for that long, and writes tests/reliability/soak.md and soak.svg. The last line is
+"N passed, N failed".
 """
 import argparse
 import datetime

@@ -118,12 +118,12 @@ def judge(samples, idle, left, outcomes):
     first, last = first or [samples[0]["rss"] / MIB], last or [samples[-1]["rss"] / MIB]
     growth = statistics.median(last) / statistics.median(first) - 1
     yield ("resident memory, MiB: median of the first minute %.0f, of the last %.0f (%+.1f %%); "
-           "most %.0f in the first minute, %.0f in all"
+           "maximum %.0f in the first minute, %.0f in all"
            % (statistics.median(first), statistics.median(last), 100 * growth, max(first),
               max(s["rss"] / MIB for s in samples)), growth <= 0.05)
-    yield ("descriptors: %d before, %d behind" % (idle["fds"], left["fds"]),
+    yield ("descriptors: %d before, %d after" % (idle["fds"], left["fds"]),
            left["fds"] <= idle["fds"])
-    yield ("connections left %d, bytes in flight %d" % (left["connections"] - 1,
+    yield ("left at the end: connections %d, bytes in flight %d" % (left["connections"] - 1,
                                                         left["inflight"]),
            left["connections"] <= 1 and left["inflight"] == 0)
     for name, outcome in outcomes.items():
@@ -157,9 +157,10 @@ def run(seconds, folder):
     verdicts.append(("nonsense, each client: %s" % nonsense,
                      all(-1 not in each for each in nonsense)))
     lines = ["# The soak", "",
-             "%.0f minutes of small and large requests, loads, slow senders and readers, nonsense, "
-             "and clients that vanish; %.0f answers. %s, %d CPUs that client and server share. In "
-             "braces is how often each status came; 0: no answer came in a second."
+             "For %.0f minutes, clients of all kinds use one server: small and large requests, "
+             "loads of models, slow senders and readers, nonsense, and clients that vanish. The "
+             "server gave %.0f answers. Measured on %s; clients and server share %d CPUs. The "
+             "braces say how often each status came. Status 0: no answer came within a second."
              % (seconds / 60, samples[-1]["answers"], datetime.date.today(), os.cpu_count()),
              "", "![resident memory and answers](soak.svg)", ""]
     lines += ["- %s%s" % ("" if good else "**FAIL** ", text) for text, good in verdicts]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes api_schema/openapi.json from openapi.yaml beside it: make_json.py [--check]
 
---check writes nothing, and fails if the file is not what it would write.
+--check writes nothing, and fails if the file differs from what would be written.
 """
 import json
 import sys

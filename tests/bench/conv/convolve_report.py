@@ -327,35 +327,39 @@ def times_text(rows, function, form="%.2f ×, %.2f ×", none="–"):
 
 
 HEAD = """\
-Written by `make bench`; not by hand. All distinct convolution layers of ResNet-50 and MobileNetV2,
-and examples of one and three axes: tests/bench/conv/shapes.txt. x is UINT8, w INT8 with a scale
-for each channel, with a bias. Each figure is the best of several rounds in which libqk, the peaks
-and ONNX Runtime took turns, and for rows that miss a target the best of two times several; outputs
-were compared byte for byte.
+Written by `make bench`; not by hand. The rows are all distinct convolution layers of ResNet-50 and
+MobileNetV2, and some examples with one and with three axes (tests/bench/conv/shapes.txt). x is
+UINT8, w is INT8 with a scale for each channel, and there is a bias. Each figure is the best of
+several rounds. In each round libqk, the peaks and ONNX Runtime are measured one after another. A
+row that misses a target is measured a second time, and the better figures count. All outputs are
+compared byte for byte.
 
-- *time* has the weights packed beforehand and the plan made, buffers reused; *× peer* is how many
-  times as fast that is as ONNX Runtime whose model holds the weights.
-- *with packing* packs, plans and runs; the next *× peer* is how many times as fast that is as ONNX
-  Runtime where the weights are an input.
-- From ONNX Runtime's times that of a call for one element is taken off (some 2 µs).
-- *KiB* is the workspace of each thread; *±* is by how much the median round was slower than the
-  best. Other threads than the first spin while a row is measured: what waking them costs stands
-  under "The hand-over".
-- Gop/s counts a product and its addition as two. Bold is what misses its target. On more than one
-  thread only rows that take 50 µs on one have one."""
+- *time* is the time of one run. The weights are packed and the plan is made before, and buffers are
+  reused. The *× peer* beside it is ONNX Runtime's time divided by this time. ONNX Runtime's model
+  contains the weights.
+- *with packing* is the time to pack the weights, plan and run. The *× peer* beside it is ONNX
+  Runtime's time divided by this time. Here the weights are an input of ONNX Runtime's model.
+- The time of a call for one element (some 2 µs) is subtracted from all times of ONNX Runtime.
+- *KiB* is the workspace of each thread. *±* says by how much the median round was slower than the
+  best. While a row is measured, all threads but the first wait by spinning, so none has to be
+  woken. What waking costs is under "The hand-over".
+- Gop/s counts a product and its addition as two operations. Bold figures miss their target. With
+  several threads, only rows that take 50 µs or more on one thread have a target."""
 
 PEAK_HEAD = """\
-Of what the instructions of its kernel do in a loop without any memory: amx by tiles (which come
-from the L1 cache), vnni by VPDPBUSD on 512 bits, avxvnni on 256, avx2 by VPMADDWD and the addition
-it needs, ARM's neon by SMULL and SADALP, dotprod by SDOT, i8mm by SMMLA, sgemm OpenBLAS's on the
-same matrices alone, those of one image. Medians of kinds of
-layers, and the least; all backends."""
+A share of 1 is the speed at which the kernel's own instructions run in a loop that touches no
+memory: tiles for amx (which come from the L1 cache), VPDPBUSD on 512 bits for vnni and on 256 bits
+for avxvnni, VPMADDWD and the addition that it needs for avx2, and for ARM SMULL and SADALP (neon),
+SDOT (dotprod) and SMMLA (i8mm). For sgemm it is the speed of OpenBLAS's sgemm alone, on the
+matrices of one image. The two figures are the median and the least of the layers of a kind, with
+all backends."""
 
 PACK_HEAD = """\
-Checking a call's constants and packing them, by units that threads share, again and again, so that
-weights which fit come from the caches; as a share of the speed at which as many threads copy from
-memory to memory, past the caches. KiB: the weights' and what the instance keeps. Weights of less
-than 64 KiB have no target."""
+The speed of checking a call's constants and packing them, in units that the threads share. It is a
+share of the speed at which as many threads copy from memory to memory, past the caches. The weights
+are packed again and again, so weights that fit into the caches come from there. KiB: the size of
+the weights, and of what the instance keeps. Weights of less than 64 KiB have no target."""
 
 FORCED_HEAD = """\
-Chosen by --gemm, where the CPU has more. Peaks as above; – where the kernel is of another kind."""
+Each backend is chosen by --gemm. This part exists only if the CPU has several. Peaks are as above.
+– means that another kind of kernel computes the layer."""

@@ -1,6 +1,6 @@
 """The server that a user would write instead of running quantd: FastAPI serves every ONNX file of
-$MODELS, which it loads once. The request's body is the bytes of x, the answer's body the bytes of
-y; x has the model's shape. Under /json, both bodies are JSON in the form of the Open Inference
+$MODELS, which it loads once. The request's body is the bytes of x, in the model's shape. The
+answer's body is the bytes of y. Under /json, both bodies are JSON in the form of the Open Inference
 Protocol.
 
     MODELS=models THREADS=2 uvicorn service:app --loop uvloop --http httptools --workers 1

@@ -1,9 +1,9 @@
 """make bench A=--http: what a client sees.
 
-Tensors of 64 MiB, and layers at batch 1 with their weights, are posted to a server with its default
-flags, over one connection; the `compute` of each answer's Server-Timing stands beside libqk's own
-time for the same bytes, without a server, and beside ONNX Runtime's. The first request of a size
-also pays for the pages of its output.
+Posts tensors of 64 MiB, and layers at batch 1 with their weights, to a server with its default
+flags, over one connection. Compares the `compute` of each answer's Server-Timing with libqk's time
+for the same bytes without a server, and with ONNX Runtime's. The first request of a size is slower,
+because the pages of its output are new.
 """
 import json
 import statistics

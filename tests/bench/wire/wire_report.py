@@ -304,51 +304,56 @@ NAMES = {"quantd": "quantd", "constant": "libmicrohttpd", "1 worker": "FastAPI, 
          "2 workers": "FastAPI, 2 workers"}
 
 HEAD = """\
-Written by `make bench`; not by hand. The small request dequantizes four numbers, JSON in and out,
-in 250 bytes; bodies are UINT8 that become FP32, bytes in and bytes out. One client asks everybody,
-over connections that stay open and have one request at a time; it shares the machine with the
-servers, which take turns of 250 ms, and figures are medians of the rounds. quantd runs with its
-default flags, but for memory for eight large requests.
+Written by `make bench`; not by hand. The small request dequantizes four numbers, with JSON as input
+and output, in 250 bytes. Bodies are UINT8 tensors that become FP32, with bytes as input and output.
+One client sends requests to all servers, over connections that stay open and have one request at a
+time. Client and servers share the machine. The servers are measured in turn for 250 ms each, and
+figures are medians of the rounds. quantd runs with its default flags, except that it gets memory
+for eight large requests.
 
-- On one connection CPUs are kept from sleeping while nothing is to do, by /dev/cpu_dma_latency,
-  where that may be opened: else a request takes as long as waking them does, on a virtual machine
-  some 40 µs.
-- *libmicrohttpd* is the library that quantd stands on, with the same settings, on one thread: it
-  reads the same request and answers always the same bytes, quantd's headers among them.
-- *bare socket* is a program that receives as many bytes and sends as many, without looking at them:
-  on one thread for small requests, where it shows what the client can do, on as many as quantd
-  has workers for bodies.
-- *FastAPI* is what a user writes instead (tests/bench/peers/service.py), on uvicorn, uvloop,
-  httptools and orjson, with ONNX Runtime, whose scale and zero point are constants: the better of
-  one worker and two.
-- *held at most* is the largest that the process has been, its program's pages with it, beside the
-  sum of request, answer, JSON's numbers as tensors, packed weights, and each worker's workspace.
-- Bold is what misses its target."""
+- With one connection, idle CPUs are kept from sleeping by /dev/cpu_dma_latency, if that can be
+  opened. Otherwise waking them takes most of a request's time, some 40 µs on a virtual machine.
+- *libmicrohttpd* is the library that quantd uses, with the same settings, on one thread. It reads
+  the same request and always sends the same answer, with the headers that quantd sends.
+- *bare socket* is a program that receives and sends as many bytes, without looking at them. For
+  small requests it has one thread, and shows how fast the client can be. For bodies it has as many
+  threads as quantd has workers.
+- *FastAPI* is a service that a user might write instead (tests/bench/peers/service.py), on uvicorn,
+  uvloop, httptools and orjson, with ONNX Runtime and constant scales and zero points. The better of
+  one worker and two workers counts.
+- *bodies and the like* is the sum of the request, the answer, the tensors that were numbers in
+  JSON, the packed weights, and each worker's workspace. *held at most* is the largest size that the
+  process had, including the pages of its program. The *×* beside it is its ratio to that sum.
+- Bold figures miss their target."""
 
 LOOPS_HEAD = """\
-The first columns say what an answer takes of the CPU time of quantd's loop, of its other threads,
-and of the client. *two loops* is quantd with `--io-threads 2` on the same CPUs, where the client
-is, too, and *×* how many times as many answers that are as with one. The model knows only these
-times: a loop and a client are on one CPU each, and all together on no more than there are. It says
-what two loops should bring here, and then what %d CPUs without a client could do: how many loops
-they want, the answers in a second, and how many times those of one loop these are. It knows nothing
-of caches, locks, memory's speed and the network, so it is a bound.""" % MODEL_CPUS
+The first columns have the CPU time that an answer takes, of quantd's loop, of its other threads,
+and of the client. *two loops* is quantd with `--io-threads 2`, on the same CPUs, which the client
+uses, too. The *×* beside it is its number of answers divided by that of one loop.
+
+The last columns come from a model that knows only these CPU times. A loop and a client use one CPU
+each at most, and all threads together use no more CPUs than there are. *by the model* is what two
+loops should bring on this machine. The columns after it say what %d CPUs without a client could do:
+with how many loops, how many answers a second, and how many times as many as with one loop. The
+model knows nothing of caches, locks, memory bandwidth and the network, so its figures are upper
+bounds.""" % MODEL_CPUS
 
 SHARED_HEAD = """\
-x and y lie in regions that the client has made, written and registered: the request, over TCP, only
-names them. *move* is what it takes to read as many bytes from the one region and to write as many
-into the other, doing nothing with them, by as many threads, which spin, as quantd has workers. The
-share is what a move and a small request, one after the other, take of the p50; *first* is the first
-request after its regions were registered. Of eight connections the share is of the answers in a
-second instead, and the regions are the same for all."""
+x and y are in regions that the client has created, written and registered before. The request, over
+TCP, only names them. *move* is the time to read as many bytes from the one region and to write as
+many into the other, without computing anything. As many threads do that as quantd has workers, and
+they wait by spinning. With one connection, the share is the time of a move and a small request
+together, divided by the p50. With eight connections, it is computed from the answers in a second
+instead, and all connections use the same regions. *first* is the time of the first request after
+its regions were registered."""
 
 MIXED_HEAD = """\
-2000 small requests in a second, at random times, on 64 connections; then the same while another
-client sends bodies of 1 MiB that become 4 MiB, on two connections. With `--loop-computes on`, as it
-is by default, what takes some 50 µs in all is computed where it comes in; with off, workers compute
-everything. Both clients run on the server's CPUs."""
+One client sends 2000 small requests a second, at random times, on 64 connections. First it is
+alone. Then another client sends bodies of 1 MiB that become 4 MiB, on two connections, at the same
+time. With `--loop-computes on`, the default, the loop computes requests that take some 50 µs in
+all. With off, workers compute everything. Both clients run on the server's CPUs."""
 
 RATE_HEAD = """\
-Requests come at random times, so many in a second, whether or not there are answers to those
-before, and go out over %d connections. A request's time begins when it comes, also where it then
-waits for a connection.""" % PEER_CONNECTIONS
+Requests are due at random times, at the given rate, whether or not earlier ones are answered. They
+are sent over %d connections. A request's time counts from when it is due, so it includes waiting
+for a connection.""" % PEER_CONNECTIONS
