@@ -1,6 +1,6 @@
-/* A constant object that many threads read while one thread replaces it with a newer one. Readers
- * and the writer never wait for each other and take no lock. Taking an object and giving it back
- * are one atomic addition each.
+/* Lets many threads read a constant object, such as the list of tokens, while one thread replaces
+ * it with a newer one. Readers and the writer never wait for each other and take no lock. Taking an
+ * object and giving it back are one atomic addition each.
  *
  * `current` holds the index of the newest object's slot and, in its lower bits, how often that
  * object was taken. The writer swaps in a new `current`, learns from the old one how often the old

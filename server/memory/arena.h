@@ -1,4 +1,5 @@
-/* Memory for requests: one bound for the whole process, one arena for each request.
+/* Memory for requests and for loaded models. Each of the two kinds has one struct qd_memory, with a
+ * bound for the whole process, and many arenas: one for each request, some for each model.
  *
  * struct qd_memory hands out large blocks and takes them back. The blocks in use and those kept for
  * reuse never exceed bytes_max together (--max-inflight-bytes, --max-model-bytes). Reuse matters: a
@@ -6,8 +7,8 @@
  * counts, and holds, only the pages that were asked for. A smaller block counts as a whole. All
  * functions of qd_memory may be called on any thread.
  *
- * struct qd_arena belongs to one request and is used by one thread at a time. All of its memory is
- * freed at once. Allocations are aligned to 64 bytes. */
+ * struct qd_arena belongs to one request, for example, and is used by one thread at a time. All of
+ * its memory is freed at once. Allocations are aligned to 64 bytes. */
 #ifndef SERVER_MEMORY_ARENA_H
 #define SERVER_MEMORY_ARENA_H
 

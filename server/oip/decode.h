@@ -35,10 +35,10 @@ struct qd_oip_asked {
                             no limit */
     uint64_t priority;   /* the parameter `priority`: 1 is the highest; 0: the server's default */
     struct qk_tensor *inputs; /* by the signature's index; type QK_NONE: absent */
-    /* If the message declares: the inputs that came without data, by the signature's index, with
-     * strides from the call's attributes. Entries of other inputs have types 0. The call's
-     * `variable` has a bit for each of these inputs, and for the absent ones, whose type is
-     * QK_NONE. */
+    /* Only if the message `declares`: describes the inputs that came without data, by the
+     * signature's index, with the strides that the parameters give. For all other inputs, `types`
+     * is 0. call.variable has a bit for each of these inputs, and for each variable input of the
+     * operator that did not come at all (its type in `inputs` is QK_NONE). */
     struct qd_port *declared;
     /* The inputs and, after them, the outputs that are in shared memory (shm_tensors.h); NULL:
      * there are none. The caller releases them with qd_shm_tensors_release. */

@@ -1,4 +1,4 @@
-/* What the operating system counts for this process. */
+/* Reads what the operating system counts for this process, for the gauges of /metrics. */
 #ifndef SERVER_TELEMETRY_PROCESS_H
 #define SERVER_TELEMETRY_PROCESS_H
 

@@ -1,6 +1,7 @@
 /* Computes inferences, from the body's last byte to the answer. An inference is a job of these
  * phases, in this order (infer.c). Each phase has a function run_*, for its units, and after_*,
- * which sets the next phase. A slot is what a worker needs at a phase (scheduler.h).
+ * which sets the next phase. Each worker needs a slot at a phase (scheduler.h). "As many as the
+ * phase is worth" is the number that qd_scheduler_shares returns for all workers.
  *
  *   state     phase    units                            slots
  *   QUEUED             waits, in arrival order          none

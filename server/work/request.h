@@ -104,7 +104,7 @@ struct qd_request {
 
     /* The answer. */
     struct qd_answer answer;  /* from REPLYING on */
-    unsigned retry_after_s;   /* for a refusal with Retry-After; 0: the shortest time */
+    unsigned retry_after_s;   /* for a refusal with Retry-After; 0: then it is 1 s */
     struct qd_stream *stream; /* closed with the request, or when it is refused; NULL if none */
     /* For any answer, including a refusal. Borrowed as long as the request lives. */
     struct qd_header headers[QD_REQUEST_HEADER_COUNT_MAX];

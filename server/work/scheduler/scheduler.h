@@ -66,7 +66,9 @@
  * on any job that it gives away. So only the time beyond it, spent on a job that it computes
  * itself, delays the other connections. */
 #define QD_GIVING_NS UINT64_C(15000)
-#define QD_QUANTUM_NS UINT64_C(1000000) /* long enough to be worth filling the caches */
+/* How long a worker's time slice is if other jobs wait. It is long enough that filling the caches
+ * pays. */
+#define QD_QUANTUM_NS UINT64_C(1000000)
 /* How long a worker computes before it checks again whether other jobs wait. It takes at most as
  * many units at once (a batch) as fit into this time, but at least one. */
 #define QD_BATCH_NS UINT64_C(50000)
@@ -179,7 +181,8 @@ void qd_scheduler_destroy(struct qd_scheduler *scheduler);
  * three functions. */
 bool qd_scheduler_has_room(struct qd_scheduler *scheduler);
 size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler); /* jobs that no worker has taken */
-/* Return the same count with queue_max, and how many workers compute with thread_count. */
+/* Return the same count, with queue_max as its maximum; and how many workers compute, with
+ * thread_count as the maximum. */
 struct qd_bound qd_scheduler_queue(struct qd_scheduler *scheduler);
 struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler);
 
