@@ -106,8 +106,7 @@ struct qk_conv_igemm {
     size_t step_bytes;
     size_t panel_bytes; /* of one panel */
     uint8_t *weights;   /* [group][panel] */
-    uint8_t *
-        ones; /* a panel whose first row is 1 for each term, to sum x's columns; NULL: not needed */
+    uint8_t *ones;      /* a panel with a first row of ones, to sum x's columns; NULL: not needed */
     int32_t *w_zero_point; /* [M], the zero points of the packed weights; NULL: all are 0 */
 };
 

@@ -8,10 +8,10 @@
 
 #include <arm_neon.h>
 
-/* Requantizes 16 sums, which include the bias. FMAXNM of a NaN and a number gives the number.
- * Adding 1.5 * 2^23 rounds to nearest even and leaves the integer in the lowest bits, of which only
- * one byte is used (kernels/element/round.h). The integer is made by an addition, because ARM CPUs
- * do more additions than conversions at a time. */
+/* Requantizes 16 sums, which include the bias. FMAXNM of a NaN and a number gives the number, so a
+ * NaN becomes `low`. Adding 1.5 * 2^23 rounds to nearest even and leaves the integer in the lowest
+ * bits (kernels/element/round.h), of which only one byte is used. Converting to an integer would
+ * take longer, because ARM CPUs do more additions than conversions at a time. */
 static inline uint8x16_t qk_requantize_16(const struct qk_requantize *to, const int32x4_t sums[4],
                                           float multiplier)
 {

@@ -1,4 +1,4 @@
-/* The files of tests/data that hold one case a line, as JSON. */
+/* Reads, for tests, the files of tests/data that hold one case a line, as JSON. */
 #ifndef TESTS_SUPPORT_CASES_H
 #define TESTS_SUPPORT_CASES_H
 
@@ -16,16 +16,18 @@ size_t cases_run(const char *path, void (*run)(const cJSON *line, const void *co
 /* Returns the string at `key`. Fails the test if there is none. */
 const char *cases_string(const cJSON *object, const char *key);
 
-/* Writes the bytes that the digits of `hex` mean to `out`. Returns how many these are. */
+/* Decodes a text of hexadecimal digits, and writes its bytes to `out`. Returns how many bytes there
+ * are. */
 size_t cases_read_hex(const char *hex, void *out);
 
-/* Returns the bytes that the digits of `hex` mean, for the caller to free. */
+/* Decodes a text of hexadecimal digits. Returns its bytes, which the caller frees, and sets *count
+ * to their number. */
 uint8_t *cases_bytes(const char *hex, size_t *count);
 
-/* Copies the shape of a tensor. Returns its rank. */
+/* Copies the "shape" of a tensor to `dims`. Returns its rank. */
 uint32_t cases_dims(const cJSON *tensor, size_t *dims);
 
-/* The call that a line of golden_cases.jsonl describes, with what it borrows. */
+/* The call that a line of golden_cases.jsonl describes, and the memory that the call points at. */
 struct cases_call {
     struct qk_call call;
     uint8_t *data[QK_INPUT_COUNT_MAX];
@@ -33,6 +35,7 @@ struct cases_call {
     int64_t strides[QK_INPUT_COUNT_MAX][16];
 };
 
+/* Makes the call of a line. The caller frees its memory with cases_unload_call. */
 void cases_load_call(struct cases_call *loaded, const cJSON *line);
 void cases_unload_call(struct cases_call *loaded);
 

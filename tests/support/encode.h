@@ -1,4 +1,5 @@
-/* Encodes a whole answer of an inference at once. The server does the same in units. */
+/* Encodes the whole answer of an inference at once, for tests. The server encodes the same bytes
+ * unit by unit. */
 #ifndef TESTS_SUPPORT_ENCODE_H
 #define TESTS_SUPPORT_ENCODE_H
 

@@ -1,13 +1,13 @@
-/* Memory between two inaccessible pages. */
+/* Gives tests memory between two inaccessible pages, so that an access beyond it crashes. */
 #ifndef TESTS_SUPPORT_GUARDED_H
 #define TESTS_SUPPORT_GUARDED_H
 
 #include <stddef.h>
 
-/* Returns `bytes` bytes, filled with values that are not 0. They end where the next page begins or,
- * if that would break `alignment`, as near as possible. Every second block instead begins where the
- * previous page ends. The other bytes of the block's pages are watched: guarded_free fails the test
- * if they were written. Never returns NULL. */
+/* Returns `bytes` bytes, filled with values that are not 0. Every other block ends at an
+ * inaccessible page or, if that would break `alignment`, as near to it as possible. The blocks
+ * between these begin at an inaccessible page. The other bytes of the block's pages are watched:
+ * guarded_free fails the test if they were written. Never returns NULL. */
 void *guarded_alloc(size_t bytes, size_t alignment);
 void guarded_free(void *block);
 

@@ -1,4 +1,5 @@
-/* Writes protobuf messages, valid or invalid, for tests that need ONNX files. */
+/* Writes ONNX files, valid or invalid, for tests of the model loader: protobuf messages, field by
+ * field. */
 #ifndef TESTS_SUPPORT_ONNX_WRITER_H
 #define TESTS_SUPPORT_ONNX_WRITER_H
 
@@ -15,6 +16,7 @@ struct message {
 void message_free(struct message *message);
 
 void put_bytes(struct message *message, const void *bytes, size_t count); /* verbatim */
+/* Append a field to the message. `field` is the number of the field. */
 void put_number(struct message *message, unsigned field, uint64_t number);
 void put_float(struct message *message, unsigned field, float number);
 void put_data(struct message *message, unsigned field, const void *data, size_t count);

@@ -1,6 +1,6 @@
-/* Depthwise convolutions: each group has one channel of x. A sum has only the taps of one channel.
- * The lanes of vectors are therefore positions, as in igemm, and one product takes up to four
- * neighbouring taps of a row of the kernel. Private to conv/.
+/* Computes depthwise convolutions, in which each group has one channel of x, so a sum has only the
+ * taps of one channel. The lanes of vectors are positions, as in igemm, and one product takes up to
+ * four neighbouring taps of a row of the kernel. Private to conv/.
  *
  * A unit first lays out the elements that it reads of a channel, and their padding, as quads of
  * four bytes. A quad has the elements that four taps read for one position. A row of quads has a
@@ -8,27 +8,32 @@
  * positions of a unit are thus one row of lanes, and another row of taps is only another offset (as
  * in kernels/conv/igemm/slabs.h). All quads of one channel are a channel buffer:
  *
- *     x, 3 columns     quads of a kernel of 3 columns, pad 1     products read
- *     a b c            .ab abc bc.                               row 0 of taps from quad 0 on,
- *     d e f            .de def ef.                               row 1 of taps from quad 3 on, ...
+ *      x, 3 columns     quads of a kernel of 3 columns, pad 1     products read
+ *      a b c            .ab abc bc.                               row 0 of taps from quad 0 on,
+ *      d e f            .de def ef.                               row 1 of taps from quad 3 on, ...
  *
  * Rows of quads usually have no gaps between them. If gaps cost few lanes, rows of quads have a
  * pitch that keeps vectors of quads from crossing cache lines.
  *
  * A row of taps that is wider than a quad has several quads (row_quads). Each of them has an array
  * of rows of quads of its own. If a unit is a single row or has parts of rows, they may share
- * longer rows of quads instead.
+ * longer rows of quads instead. A kernel of 7 columns, without padding, for 3 positions of a row
+ * abcdefghi of x:
  *
- * The smallest planes, of which a vector holds a whole one, are not laid out at all: each product
- * permutes the plane.
+ *      two arrays   taps 0..3: abcd bcde cdef        taps 4..6: efg fgh ghi
+ *      one array    abcd bcde cdef defg efgh fghi ghi.
+ *                   taps 0..3 from quad 0 on, taps 4..6 from quad 4 on: `shift` is 4
  *
- * The same bytes of x make the same quads in all channels of a unit, and in all rows of quads of a
- * stride phase. This is worked out once, as a permutation that turns one load of x into 16 quads.
+ * Planes so small that a vector holds a whole one are not laid out at all: each product permutes
+ * the plane.
+ *
+ * In all channels of a unit, and in all rows of quads of a stride phase, quads are made from the
+ * bytes of x in the same way. This is worked out once, as a permutation that turns one load of x
+ * into 16 quads.
  *
  * All of this is for vectors of 16 lanes. With vectors of 8 lanes
  * (kernels/conv/depthwise/kernel_8.h) a load has 16 bytes and makes 4 quads. Rows of quads then
- * have no gaps, and a product takes two
- * taps if only words can be multiplied. */
+ * have no gaps. If the CPU can only multiply words, a product takes two taps. */
 #ifndef KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
 #define KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
 
@@ -47,18 +52,19 @@ enum {
  * row. */
 struct qk_depthwise_layout {
     size_t load_bytes; /* bytes of x in one load, which a permutation turns into quads */
-    size_t halves; /* parts of a channel buffer: 2 if taps may be words. Each half then has two taps
-                      of each quad */
-    /* The rows and columns of positions in a full unit. A unit with several rows has whole rows,
-     * unless partial_rows is set. Then it has a part of each of its rows, and lanes are computed
-     * row by row. */
+    size_t halves; /* parts of a channel buffer: 2 for vectors of 8 lanes, otherwise 1. If taps are
+                      words, each half has two taps of each quad; if not, only the first half is
+                      used */
+    /* The rows and columns of positions in a full unit. With partial_rows, a unit has a part of
+     * each of its rows, and lanes are computed row by row. Otherwise a unit has whole rows, or a
+     * single row or a part of one. */
     size_t rows, columns;
     bool partial_rows;
     size_t taps;      /* the most taps that a quad has */
     size_t row_quads; /* quads of a row of taps */
-    /* Arrays of rows of quads: one for each of row_quads, or a single one that all row_quads share.
-     * In a shared array, each of the row_quads reads `shift` quads further on than the one before.
-     */
+    /* How many arrays of rows of quads there are: row_quads, or a single one that all row_quads
+     * share. In a shared array, each of the row_quads reads `shift` quads further on than the one
+     * before. */
     size_t arrays;
     size_t shift;
     size_t planes;               /* taps of the outer axes; each reads a plane of its own */
@@ -73,21 +79,23 @@ struct qk_depthwise_layout {
     uint8_t order[QK_DEPTHWISE_BYTES];
 };
 
-/* The permutation that turns some of the dense weights of an output channel into the weights of 16
- * quads. */
+/* A permutation of weights. It turns some of the dense weights of an output channel, which lie as
+ * the caller gave them, into the weights of 16 quads. */
 struct qk_depthwise_weight_order {
     uint8_t order[QK_DEPTHWISE_BYTES];
     uint64_t mask; /* the bytes that are taps; all other bytes become 0 */
     size_t from;   /* the tap from which the entries of `order` count */
 };
 
-/* Loads of x that the same permutation turns into vectors of quads. There are `count` loads. They
- * are offset_step bytes apart in a channel, and their quads are to_step bytes apart in its channel
- * buffer. A vector may overwrite what the vector before it has written behind its quads.
+/* A load pattern: loads of x that the same permutation turns into vectors of quads. There are
+ * `count` loads. They are offset_step bytes apart in a channel, and their quads are to_step bytes
+ * apart in its channel buffer. A vector may overwrite what the vector before it has written behind
+ * its quads.
  *
  * Vectors of 16 lanes: bytes that `mask` leaves out become fill, including the bytes behind a
  * vector's last quad. Vectors of 8 lanes have two loads of 16 bytes each and no mask. The first
- * half of `order` permutes them, and the other half has what the bytes are then xored with. */
+ * half of `order` permutes them, and the second half has the bytes with which the result is xored.
+ */
 struct qk_depthwise_load_pattern {
     uint8_t order[QK_DEPTHWISE_BYTES];
     uint64_t mask;
@@ -97,7 +105,8 @@ struct qk_depthwise_load_pattern {
     size_t count;
 };
 
-/* The rows of quads of a stride phase that read rows inside x. */
+/* The rows of quads of a stride phase that read rows inside x. All other rows of quads are padding.
+ */
 struct qk_depthwise_quad_rows {
     size_t quad_row, row; /* the first row of quads: its index in a channel buffer, and the index of
                              the element of a channel at which the row of x that it reads begins */
@@ -108,7 +117,8 @@ struct qk_depthwise_quad_rows {
 /* The parts of a unit's workspace. */
 struct qk_depthwise_workspace {
     struct qk_depthwise_load_pattern *patterns;
-    uint8_t *weights; /* quads of QK_DEPTHWISE_OUTPUTS output channels, each in whole vectors */
+    uint8_t *weights; /* quads of weights of QK_DEPTHWISE_OUTPUTS output channels, each in whole
+                         vectors */
     union {
         uint8_t *ones;   /* for 16 lanes: quads of an output channel whose weights are all 1 */
         uint8_t *orders; /* for 8 lanes: which dense weights become the weights of each quad */
@@ -148,9 +158,9 @@ struct qk_depthwise_job {
     size_t y_stride; /* bytes from one output channel to the next */
 };
 
-/* Returns the most neighbouring taps of a row of the kernel that a quad can have, if one load of
- * load_bytes bytes is to contain the elements of load_bytes / QK_DEPTHWISE_TAPS neighbouring quads.
- * Returns 0 if not even one tap fits. */
+/* Returns the most neighbouring taps of a row of the kernel that a quad can have. One load of
+ * load_bytes bytes has to contain the elements of load_bytes / QK_DEPTHWISE_TAPS neighbouring
+ * quads. Returns 0 if not even one tap fits, because the stride is too large. */
 size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation, size_t load_bytes);
 
 /* Chooses the rows and columns of a unit, and the layout of its channel buffers. `layout` must be
@@ -170,9 +180,9 @@ static inline size_t qk_depthwise_quad_rows(const struct qk_depthwise_layout *la
 size_t qk_depthwise_quad(const struct qk_depthwise_layout *layout, size_t plane, size_t row,
                          size_t column);
 
-/* Adds the load patterns of one vector of each row of quads, whose first quad is number `quad` of
- * its row. Returns how many load patterns it has added: 0 if the vectors are only fill and the
- * channel buffers have that already, and at most 1 for a single row. */
+/* Adds the load patterns that make one vector in each row of quads: the vector whose first quad is
+ * number `quad` of its row. Returns how many load patterns it has added: 0 if the vectors are only
+ * fill and the channel buffers have that already, and at most 1 for a single row. */
 typedef size_t qk_depthwise_add_vector(const struct qk_depthwise_job *job, size_t array,
                                        size_t quad, const struct qk_depthwise_quad_rows *quad_rows,
                                        struct qk_depthwise_load_pattern *patterns);
@@ -190,8 +200,8 @@ struct qk_depthwise {
     const char *kernel; /* its name in answers */
     size_t load_bytes;  /* QK_DEPTHWISE_BYTES or QK_DEPTHWISE_LOAD_8 */
     bool x_signed;
-    double cycles; /* a rough guess: its cycles divided by those of
-                      qk_depthwise_u8s8_1x64__avx512vbmi */
+    double cycles; /* a rough guess: how many times the cycles of qk_depthwise_u8s8_1x64__avx512vbmi
+                      it takes */
     void (*run[QK_EPILOGUE_KIND_COUNT])(const struct qk_depthwise_job *job);
     /* Adds up the `depth` signed weights of each output channel. May read QK_DEPTHWISE_BYTES bytes
      * behind the last weight. */
@@ -212,13 +222,14 @@ extern const struct qk_depthwise qk_depthwise_s8s8_1x32__dotprod;
 bool qk_depthwise_is_small(const struct qk_depthwise_job *job);
 void qk_depthwise_run_small(const struct qk_depthwise_job *job);
 
-/* Computes as many of the first channels as it can, and returns how many. For square kernels whose
- * rows of taps have two quads, over long rows. */
+/* Computes channels, from the first on, and returns how many. For square kernels whose rows of taps
+ * have two quads, over long rows of x; returns 0 for all other units. It leaves the last channels
+ * if whole loads of them would end behind x. */
 size_t qk_depthwise_run_rows(const struct qk_depthwise_job *job);
 
-/* Prepares the channel buffers of the channels that qk_depthwise_run_rows has left. Sets them to
- * fill, finds the loads that make their quads, and returns how many load patterns
- * there are. */
+/* Prepares the channel buffers for the channels that qk_depthwise_run_rows has left. Sets the
+ * buffers to fill, finds the loads that make their quads, and returns how many load patterns there
+ * are. */
 size_t qk_depthwise_prepare_buffers(const struct qk_depthwise_job *job);
 
 /* Makes the quads of channels [begin, end) in the channel buffers, from the first buffer on. */

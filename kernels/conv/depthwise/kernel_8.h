@@ -1,17 +1,18 @@
 /* The loops of depthwise convolutions on vectors of 8 lanes (kernels/conv/depthwise/depthwise.h).
  * Only for kernel_ymm.h and kernel_neon.h, which define these names before they include this file:
  *
- * - PLACE[t]: which byte of a quad tap t gets, until store_quads stores the quad;
- * - HALF(buffer_bytes): the distance, in bytes, from the quads that are multiplied by the first
- *   word of weights to the quads that are multiplied by the next word;
- * - bytes_16 and load_16; bytes_32, load_32 and splat_32; twice_16 and join_16, which make
- *   bytes_32 of bytes_16; permute_32, which permutes each half by an order, in which 0x80 gives 0,
- *   and xors the result;
- * - taps_8, a word of 4 bytes for each lane, and splat_taps;
+ * - PLACE[t]: the byte of a quad that tap t gets; store_quads may then move it;
+ * - HALF(buffer_bytes): the weights of a quad may be several 32-bit words. This is the distance, in
+ *   bytes, from the quads that one word is multiplied by to the quads that the next word is
+ *   multiplied by; 0 if they are the same quads;
+ * - bytes_16 and load_16; bytes_32, load_32 and splat_32; twice_16 and join_16, which make bytes_32
+ *   of bytes_16; permute_32, which permutes each half by an order, in which 0x80 gives 0, and xors
+ *   the result;
+ * - taps_8, the same word of weights for each lane, and splat_taps;
  * - sums_8 and splat_sum; requantize_32, which makes bytes of four vectors of sums;
  * - store_quads, which stores 8 quads in a channel buffer whose halves are `half` bytes apart;
- * - store_weights, which permutes dense weights into the weights of 4 quads, each of some words of
- *   4 bytes;
+ * - store_weights, which permutes dense weights into the weights of 4 quads, each of one or more
+ *   words;
  * - add_products, which adds products to 8 sums; base_of, which returns the address of quads in a
  *   form that suits their loads. */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_8_H
@@ -34,10 +35,11 @@ enum {
 
 /* ---- Load patterns ------------------------------------------------------------------------- */
 
-/* Works out one half of a vector. Its first quad is number `quad` of its row, and its load begins
- * at the element that quad number `first` reads. Returns the column of x at which the load begins.
- * The load is permuted by `order`, in which 0x80 gives 0, and xored with `flip`, which turns x into
- * operands, and 0 into fill. Bytes behind the last quad of the row become fill. */
+/* Works out one half of a vector of quads: which bytes of x one load has to put where. The half
+ * begins with quad number `quad` of its row, and its load begins at the element that quad number
+ * `first` reads. Returns the column of x at which the load begins. The load is permuted by `order`,
+ * in which 0x80 gives 0, and xored with `flip`, which turns x into operands, and 0 into fill. Bytes
+ * behind the last quad of the row become fill. */
 static size_t see_half(const struct qk_depthwise_job *job, size_t array, size_t first, size_t quad,
                        uint8_t order[LOAD], uint8_t flip[LOAD])
 {
@@ -61,6 +63,7 @@ static size_t see_half(const struct qk_depthwise_job *job, size_t array, size_t 
     return (size_t)begin;
 }
 
+/* A qk_depthwise_add_vector that adds one load pattern. */
 static size_t add_vector(const struct qk_depthwise_job *job, size_t array, size_t quad,
                          const struct qk_depthwise_quad_rows *quad_rows,
                          struct qk_depthwise_load_pattern *patterns)
@@ -151,8 +154,8 @@ static void fill_buffers(const struct qk_depthwise_job *job)
 
 /* ---- Products ---------------------------------------------------------------------------- */
 
-/* The parameters of an output channel. They are passed by value, so that the compiler can see that
- * storing y does not change them. */
+/* An output channel: its weights, the quads that they are multiplied by, and its parameters. Passed
+ * by value, so that the compiler can see that storing y does not change the members. */
 struct output {
     const uint32_t *offsets;
     size_t quads;
@@ -163,7 +166,7 @@ struct output {
     float multiplier;
 };
 
-/* Adds the products of one word of weights. */
+/* Adds the products of one word of weights and the quads of `vectors` vectors. */
 __attribute__((always_inline)) static inline void
 add_word(const uint8_t *quads, int32_t taps, const size_t vectors, sums_8 sums[VECTORS])
 {
@@ -174,6 +177,7 @@ add_word(const uint8_t *quads, int32_t taps, const size_t vectors, sums_8 sums[V
         sums[v] = add_products(sums[v], load_32(base + v * BYTES), w);
 }
 
+/* Adds the products of quad c of the output channel's weights, for the lanes from `first` on. */
 __attribute__((always_inline)) static inline void add_quad(const struct output *output, size_t c,
                                                            size_t first, const size_t words,
                                                            const size_t vectors,
@@ -243,8 +247,9 @@ run_output(const struct output output, const size_t words, size_t count, uint8_t
         memcpy(y, few, count);
 }
 
-/* Fills in the orders that store_weights takes, one for each 4 quads: which dense weights become
- * the quads' weights, counted from the first of these weights. 0x80 stands for no weight. */
+/* Fills in the orders that store_weights takes, one for each 4 quads. An order says for each byte
+ * of these quads which dense weight it gets, counted from the first of the weights of these quads.
+ * 0x80 stands for no weight. */
 static void make_orders(const struct qk_depthwise_job *job)
 {
     for (size_t i = 0; i < qk_divide_up(job->quads, QUADS) * LOAD; i++) {
@@ -258,6 +263,7 @@ static void make_orders(const struct qk_depthwise_job *job)
     }
 }
 
+/* Makes the quads of weights of output channel m. */
 static void make_weights(const struct qk_depthwise_job *job, size_t words, size_t m)
 {
     const uint8_t *dense = job->weights + m * job->depth, *order = job->work.orders;

@@ -1,10 +1,12 @@
-/* Depthwise convolutions on vectors of 8 lanes, in pairs of NEON registers. Only for kernel_neon.c
- * and kernel_dotprod.c. Before they include this file, they define bytes_32, taps_8, sums_8,
- * splat_sum and add_products (kernel_8.h), SUMS, and sums_of, which returns 4 of 8 sums.
+/* The operations of kernel_8.h in pairs of NEON registers, for depthwise kernels with vectors of 8
+ * lanes. Only for kernel_neon.c and kernel_dotprod.c. Before they include this file, they define
+ * bytes_32, taps_8, sums_8, splat_sum and add_products (kernel_8.h), SUMS, and sums_of, which
+ * returns 4 of 8 sums.
  *
  * A weight less its zero point may need more than a byte. If there are zero points, a quad is
  * therefore multiplied by three words: its weights, and two words that add up to the negative zero
- * point of each weight. */
+ * point of each weight. Two are needed because -(-128) = 128 does not fit in a signed byte: it
+ * becomes 127 + 1. */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_NEON_H
 #define KERNELS_CONV_DEPTHWISE_KERNEL_NEON_H
 

@@ -1,6 +1,6 @@
-/* Depthwise convolutions on vectors of 8 lanes, in YMM registers. Only for kernel_avx2.c and
- * kernel_ymm_u8s8.h. PLACE, store_quads, store_weights and add_products (kernel_8.h) must be
- * defined before this file is included, for __m256i and __m128i. */
+/* The operations of kernel_8.h in YMM registers, for depthwise kernels with vectors of 8 lanes.
+ * Only for kernel_avx2.c and kernel_ymm_u8s8.h. PLACE, store_quads, store_weights and add_products
+ * (kernel_8.h) must be defined before this file is included, for __m256i and __m128i. */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
 #define KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
 
@@ -69,6 +69,8 @@ static inline void requantize_32(const struct qk_requantize *to, const sums_8 su
 
 #include "kernels/conv/depthwise/kernel_8.h"
 
+/* The `sum` of struct qk_depthwise. VPSADBW adds up unsigned bytes, so 128 is added to each weight
+ * first and subtracted at the end. */
 static void sum_weights(const uint8_t *weights, size_t channels, size_t depth, int32_t *sums)
 {
     const __m128i index = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);

@@ -1,4 +1,4 @@
-/* Depthwise convolutions on vectors of 8 lanes, with products of four bytes. Only for
+/* Depthwise kernels with vectors of 8 lanes whose products take four bytes (VPDPBUSD). Only for
  * kernel_avxvnni.c and kernel_avx512vnni.c, which define `add_products` before they include this
  * file. */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_YMM_U8S8_H

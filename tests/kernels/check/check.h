@@ -1,4 +1,5 @@
-/* The frame of the kernel checker, in the manner of dav1d's checkasm.
+/* The frame of the kernel checker, in the manner of dav1d's checkasm: it compares each kernel with
+ * its reference, and times it.
  *
  * A subject is one function of one tier. Its body draws a case, random or extreme, calls the
  * reference and the kernel with the case, and compares the outputs bit for bit. If kernels are
@@ -6,9 +7,9 @@
  * which checks that they stay inside their buffers, and times them.
  *
  * All that a kernel reads or writes lies in buffers between two inaccessible pages. The buffers
- * have exactly the bytes that the contract grants. A kernel that accesses bytes beyond them faults,
- * and the case fails. The bytes between a buffer and the page farther away are watched, and so is
- * every input. */
+ * have exactly the bytes that the contract grants, and one end of each lies at such a page. A
+ * kernel that accesses bytes beyond that end faults, and the case fails. The bytes between the
+ * other end and its page are watched: they must not change. Nor may inputs. */
 #ifndef TESTS_KERNELS_CHECK_CHECK_H
 #define TESTS_KERNELS_CHECK_CHECK_H
 
@@ -27,8 +28,9 @@ struct check_subject {
     size_t cases;
 };
 
-/* Begins a tier: all subjects up to the next call belong to it. `lacks` names what this CPU lacks,
- * for people, or is NULL. Returns false if the tier cannot run here, and notes that. */
+/* Begins a tier: all subjects up to the next call belong to it. `lacks` says what this CPU lacks
+ * for the tier, as check_lacks does, or is NULL. Returns false if the tier cannot run here, and
+ * notes that for the report. */
 bool check_tier(struct check *check, const char *tier, const char *lacks);
 
 /* Runs all cases of the subject, or times it. */
@@ -50,11 +52,11 @@ bool check_chance(struct check *check, size_t one_in);
 /* Fills with bytes: random ones, all the same extreme, or a mix of extremes. */
 void check_fill_bytes(struct check *check, void *to, size_t bytes);
 
-/* Returns an extreme int32 or a number around 0, or a random one of any magnitude. */
+/* Returns a random int32: an extreme one, one around 0, or one of any magnitude. */
 int32_t check_int32(struct check *check);
 
-/* Returns zero, infinity, NaN, a subnormal number, the least or the greatest number, or any bits.
- * Mostly returns a number like `ordinary`. */
+/* Returns a random float. Most are like `ordinary`. The others are zero, infinity, NaN, a subnormal
+ * number, the least or the greatest number, or any bits. */
 float check_float(struct check *check, float ordinary);
 
 /* ---- For bodies: buffers ----------------------------------------------------------------- */
@@ -65,8 +67,8 @@ enum check_use {
 };
 
 /* Returns a guarded buffer for this case, filled with random bytes. Its end or, sometimes, its
- * beginning lies at a page that must not be touched. The buffer is aligned to `alignment` and no
- * more. */
+ * beginning lies at a page that must not be touched. The buffer is aligned to `alignment`, and no
+ * more, because the contract grants no more. `name` is for reports. */
 void *check_buffer(struct check *check, const char *name, enum check_use use, size_t bytes,
                    size_t alignment);
 
@@ -95,9 +97,9 @@ void check_describe(struct check *check, const char *format, ...)
 
 typedef void check_call_fn(void *context);
 
-/* Calls the reference and the kernel, or times both. `elements` is how many elements they process,
- * in `unit`. Returns false if the kernel faulted or did not return; there is nothing to compare
- * then. */
+/* Calls the reference and the kernel, or times both. `elements` is how many elements they process;
+ * `unit` is what an element is called in the report of times. Returns false if the kernel faulted
+ * or did not return; there is nothing to compare then. */
 bool check_calls(struct check *check, check_call_fn *reference, check_call_fn *kernel,
                  void *context, double elements, const char *unit);
 
@@ -108,7 +110,8 @@ void check_same(struct check *check, const struct check_pair *pair, size_t eleme
 void check_that(struct check *check, bool ok, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns what this CPU lacks of what a tier needs, for people, or NULL if it lacks nothing. */
+/* Returns the name of the features that a tier needs, for people, if this CPU lacks any of them.
+ * Otherwise returns NULL. */
 const char *check_lacks(const char *tier);
 
 /* ---- The families of kernels ------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* The state of the checker's frame. Only for frame.c, memory.c and main.c. */
+/* The state of the kernel checker (check.h): its options, the current case, and its buffers. Only
+ * for frame.c, memory.c and main.c. */
 #ifndef TESTS_KERNELS_CHECK_FRAME_H
 #define TESTS_KERNELS_CHECK_FRAME_H
 
@@ -6,7 +7,8 @@
 
 enum { CHECK_PAGE = 4096, CHECK_BUFFERS_MOST = 24, CHECK_EXCEPTIONS_MOST = 8, CHECK_TEXT = 512 };
 
-/* Pages between two inaccessible ones. One case after another uses the same slot. */
+/* Pages between two inaccessible ones. Each holds one buffer of a case, and the next case uses it
+ * again. */
 struct check_slot {
     uint8_t *open;
     size_t open_bytes;
@@ -30,7 +32,8 @@ struct check {
     uint64_t seed;
     const char *only; /* check only names "function tier" that contain this; NULL: all */
     const char *except[CHECK_EXCEPTIONS_MOST + 1]; /* skip the names that contain one of these */
-    size_t part, parts; /* check the remaining kernels numbered part, part + parts and so on */
+    size_t part, parts; /* check only every parts-th of the remaining kernels, beginning with number
+                           `part`, so that several processes share them */
     size_t seen;        /* the number of the next kernel */
     uint64_t every;     /* run the cases numbered 0, every, 2 * every and so on */
     bool timed;
@@ -54,11 +57,12 @@ struct check {
 void check_memory_begin(struct check *check);
 void check_memory_end(struct check *check);
 
-/* Called before and after a call of the kernel, to check that inputs are unchanged. */
+/* Hash the inputs before a call of the kernel, and check after it that they have not changed. */
 void check_memory_hash(struct check *check);
 void check_memory_compare(struct check *check);
 
-/* With the memory sanitizer: fails if a byte that the kernel wrote is uninitialized and the
+/* With the memory sanitizer: fails the case if a byte of the kernel's output is uninitialized,
+ * because it was not written or comes from uninitialized memory, and the same byte of the
  * reference's is not. */
 void check_settle_same(struct check *check, const struct check_pair *pair);
 

@@ -1,15 +1,17 @@
-/* One QLinearConv for tests: its buffers, the call, and the expected output. */
+/* Makes one QLinearConv for tests: its buffers, the call, and the output that is expected. */
 #ifndef TESTS_SUPPORT_KERNELS_CONV_CASE_H
 #define TESTS_SUPPORT_KERNELS_CONV_CASE_H
 
 #include "kernels/qk.h"
 #include "tests/support/kernels/naive_conv.h"
 
-/* SMALL: values of 7 bits around the middle; MIXED: mostly SMALL, sometimes RANDOM. */
+/* What tensors are filled with. MIN, MAX: the least or the greatest value of the type. SMALL:
+ * values of 7 bits around the middle of the range; such weights are never wide
+ * (kernels/gemm/igemm.h). MIXED: mostly SMALL, sometimes RANDOM. */
 enum conv_fill { CONV_FILL_RANDOM, CONV_FILL_MIN, CONV_FILL_MAX, CONV_FILL_SMALL, CONV_FILL_MIXED };
 
-/* The caller fills in `naive` up to auto_pad, the signs and scales of `naive`, and the members
- * after `naive` up to `seed`. conv_case_make fills in the rest. */
+/* The caller fills in the members from spatial_rank to seed. In `naive` the caller fills in the
+ * members up to auto_pad, and the signs and scales. conv_case_make fills in the rest. */
 struct conv_case {
     struct naive_conv naive;
     uint32_t spatial_rank;

@@ -1,11 +1,11 @@
-/* Runs of a conv_case, in guarded buffers, checked byte for byte. */
+/* Runs a conv_case in guarded buffers, and checks the output byte for byte. */
 #ifndef TESTS_SUPPORT_KERNELS_CONV_RUN_H
 #define TESTS_SUPPORT_KERNELS_CONV_RUN_H
 
 #include "tests/support/kernels/conv_case.h"
 #include "tests/support/kernels/qk_test.h"
 
-/* A planned case and its output. Here and below, `text` identifies the case in failures. */
+/* A planned case and its output. In the functions below, `text` names the case in failures. */
 struct conv_run {
     struct qk_test_memory memory;
     const struct qk_call *call; /* the call of the case */

@@ -1,5 +1,6 @@
-/* Describes which elements of a tensor share a scale in ONNX's linear operators: all of them, those
- * at one index of an axis, or a block of an axis. Also makes calls with random granularities. */
+/* Makes random granularities for tests of DequantizeLinear and QuantizeLinear. A granularity says
+ * which elements of a tensor share a scale: all of them, those at one index of an axis, or a block
+ * of an axis. */
 #ifndef TESTS_SUPPORT_KERNELS_GRANULARITY_H
 #define TESTS_SUPPORT_KERNELS_GRANULARITY_H
 
@@ -16,15 +17,18 @@ struct granularity {
 
 enum { GRANULARITY_RANK_MAX = 6 };
 
-/* Returns any granularity, also for an empty tensor. The tensor's dims become those of the
- * granularity. */
+/* Returns a random granularity of a random shape, which it writes to `dims`. The tensor may be
+ * empty. */
 struct granularity granularity_random(uint64_t *random, size_t dims[GRANULARITY_RANK_MAX]);
 
-/* Returns the scales' rank. One scale is [] or [1]. */
+/* Sets `dims` to the shape of the scale, and returns its rank. If there is one scale, the shape is
+ * [] or [1], at random. */
 uint32_t granularity_scale_shape(const struct granularity *granularity, uint64_t *random,
                                  size_t dims[QK_RANK_MAX]);
 
-/* Adds the attributes axis and block_size, unless the operator's defaults do. */
+/* Adds the attributes axis and block_size to the call. Writes the axis in any way that means the
+ * same: an axis of 1, the default, may be left out, and any axis may be counted from the end. If
+ * there is one scale, adds an axis that is out of range, because operators must not read it. */
 void granularity_add(const struct granularity *granularity, struct qk_call *call, uint64_t *random);
 
 /* Returns the index of the scale of a flattened element, computed from its coordinates. */

@@ -1,5 +1,6 @@
-/* Graphs for tests. A node runs when it is added: alone, with the scalar kernels, and into its own
- * memory. So the expected contents of every value are known before there is a graph. */
+/* Makes random graphs for tests, and the expected contents of every value. When a node is added, it
+ * runs at once: alone, with the scalar kernels, and into its own memory. So the expected contents
+ * are known before there is a graph. */
 #ifndef TESTS_SUPPORT_KERNELS_GRAPH_CASE_H
 #define TESTS_SUPPORT_KERNELS_GRAPH_CASE_H
 
@@ -44,8 +45,9 @@ void graph_case_output(struct graph_case *made, uint32_t value);
 /* Shuffles the nodes. */
 void graph_case_shuffle(struct graph_case *made);
 
-/* Calls qk_graph_prepare and then qk_graph_pack, unit by unit in a random order. Lends copies of
- * the call and of all constants, and frees these copies before it returns. */
+/* Calls qk_graph_prepare and then qk_graph_pack, unit by unit in a random order. Passes copies of
+ * the call and of all constants, and frees these copies before it returns, so that later reads of
+ * them crash. */
 enum qk_status graph_case_prepare(const struct graph_case *made, const struct qk_kernels *kernels,
                                   struct qk_memory memory, const struct qk_graph **graph,
                                   struct qk_error *error);
@@ -54,8 +56,8 @@ enum qk_status graph_case_plan(const struct graph_case *made, const struct qk_gr
                                struct qk_memory memory, struct qk_graph_plan *plan,
                                struct qk_error *error);
 
-/* Runs all nodes, each in pieces of random sizes in a random order, in memory with watched edges.
- * Fails the test unless all outputs are as expected. */
+/* Runs all nodes, each in ranges of units of random lengths in a random order, in memory with
+ * watched edges. Fails the test unless all outputs are as expected. */
 void graph_case_run(const struct graph_case *made, const struct qk_graph_plan *plan, uint64_t seed);
 
 /* Prepares, plans and runs the graph. */

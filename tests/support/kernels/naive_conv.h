@@ -1,5 +1,5 @@
-/* Quantized convolution by its definition. It is the oracle for kernels/conv, with which it shares
- * no code. It is slow, and meant to be obviously right. */
+/* Computes quantized convolutions by their definition: the oracle of the tests of kernels/conv,
+ * with which it shares no code. It is slow, and meant to be obviously right. */
 #ifndef TESTS_SUPPORT_KERNELS_NAIVE_CONV_H
 #define TESTS_SUPPORT_KERNELS_NAIVE_CONV_H
 

@@ -1,4 +1,4 @@
-/* Helpers for tests of libqk: memory, calls by name, whole runs. */
+/* Helps tests to call libqk: memory that can fail, calls by the names of inputs, and whole runs. */
 #ifndef TESTS_SUPPORT_KERNELS_QK_TEST_H
 #define TESTS_SUPPORT_KERNELS_QK_TEST_H
 
@@ -52,8 +52,9 @@ void qk_test_call_string(struct qk_call *call, const char *name, const char *str
 size_t qk_test_input_index(const struct qk_operator *op, const char *name);
 size_t qk_test_attribute_index(const struct qk_operator *op, const char *name);
 
-/* Makes a copy of the call and of its constants, unless the call says that they stay. The copy is
- * later freed, so that code which still reads a constant crashes. */
+/* qk_test_lend copies the call, its constants and its lists of attributes, or only the call if it
+ * says that constants stay. The copy of a variable input has only a type. qk_test_take_back frees
+ * the copies, so that code which still reads a constant crashes. */
 void qk_test_lend(const struct qk_call *call, struct qk_call *lent);
 void qk_test_take_back(const struct qk_call *call, struct qk_call *lent);
 
@@ -68,8 +69,8 @@ struct qk_test_result {
 };
 
 /* Does what qk_create does, but packs unit by unit in an order that `seed` picks, or all units at
- * once if `seed` is 0. Lends copies of the constants, unless the call says that they stay, and
- * frees these copies before it returns. */
+ * once if `seed` is 0. Passes copies of the constants (qk_test_lend), and frees these copies before
+ * it returns. */
 enum qk_status qk_test_create(const struct qk_kernels *kernels, const struct qk_call *call,
                               uint64_t seed, struct qk_memory memory,
                               const struct qk_instance **instance, struct qk_error *error);
@@ -83,7 +84,8 @@ void qk_test_run_units(const struct qk_plan *plan, const struct qk_call *call, v
 void qk_test_run(const struct qk_kernels *kernels, const struct qk_call *call,
                  struct qk_test_result *result);
 
-/* Runs the call in pieces of random sizes, in a random order, each with a fresh workspace. */
+/* Runs the call in ranges of units of random lengths, in a random order, each with a fresh
+ * workspace. */
 void qk_test_run_shuffled(const struct qk_kernels *kernels, const struct qk_call *call,
                           uint64_t seed, struct qk_test_result *result);
 
@@ -98,8 +100,8 @@ struct qk_test_tiers {
 void qk_test_tiers_init(struct qk_test_tiers *tiers);
 void qk_test_tiers_deinit(struct qk_test_tiers *tiers);
 
-/* Runs the call on each tier, at once and in shuffled pieces. All runs must give the same bits. The
- * result is that of the last run. */
+/* Runs the call on each tier, once with all units at a time and once shuffled. All runs must give
+ * the same bits. The result is that of the last run. */
 void qk_test_run_tiers(const struct qk_test_tiers *tiers, const struct qk_call *call, uint64_t seed,
                        struct qk_test_result *result);
 
@@ -115,8 +117,9 @@ struct qk_kernels *qk_test_kernels_gemm(const char *tier, const char *gemm);
 /* Fails the test unless the call is refused with QK_INVALID and a text that begins "field: ". */
 void qk_test_expect_refusal(const struct qk_call *call, const char *field);
 
-/* The kernels of each backend of convolutions that this CPU has, forced: "blas" first, in each
- * tier. Other backends are reported on standard error as skipped. */
+/* The kernels of each backend of convolutions that this CPU has, chosen by name: "blas" first, once
+ * for each tier, then the others. The backends that this CPU lacks are named on standard error as
+ * skipped. */
 struct qk_test_gemms {
     struct qk_kernels *kernels[12];
     const char *names[12];
@@ -128,8 +131,8 @@ void qk_test_gemms_deinit(struct qk_test_gemms *gemms);
 
 /* ---- Many cases -------------------------------------------------------------------------- */
 
-/* Returns true if the case `number` runs. All cases run by default, or every QK_TEST_EVERYth if the
- * environment sets that. For loops that take minutes in an emulator. */
+/* Returns true if case `number` is to run. By default all cases run. If the environment sets
+ * QK_TEST_EVERY to n, only every n-th case runs, for loops that take minutes in an emulator. */
 bool qk_test_runs(size_t number);
 
 /* ---- Random numbers ---------------------------------------------------------------------- */

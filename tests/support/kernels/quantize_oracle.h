@@ -1,5 +1,5 @@
-/* An oracle for QuantizeLinear that does not compute like kernels/: it computes in doubles, from
- * the types of a call, and searches for the nearest of all values of a type. */
+/* The oracle of the tests of QuantizeLinear. It does not compute like kernels/: it computes in
+ * doubles, from the types of a call, and searches for the nearest of all values of a type. */
 #ifndef TESTS_SUPPORT_KERNELS_QUANTIZE_ORACLE_H
 #define TESTS_SUPPORT_KERNELS_QUANTIZE_ORACLE_H
 
