@@ -38,11 +38,12 @@
 #define QD_GROWTH_BYTES_MIN (64u << 20)
 #define QD_GROWTH_MAX 16
 
-/* How many bytes of a refused upload without Expect are read and discarded. Without this, the
- * kernel would reset the connection, and a client that sends its whole body before it reads would
- * see the reset and not the refusal. Clients of Go and Node also report the reset if they notice it
- * before the refusal. Discarding costs no memory, and --min-rate ends it. */
-#define QD_DRAIN_BYTES_MAX (1u << 30)
+/* How many bytes of a refused upload without Expect are read and discarded (lingering_close.h).
+ * Without this, the kernel would reset the connection, and a client that sends its whole body
+ * before it reads would see the reset and not the refusal. Clients of Go and Node also report the
+ * reset if they notice it before the refusal. Discarding costs no memory, and --min-rate ends it.
+ */
+#define QD_DISCARD_BYTES_MAX (1u << 30)
 
 /* libmicrohttpd's memory for a connection. Twice as much slows small requests down by a tenth,
  * because the library clears it between two requests. It holds the head of a request, 64 bytes for
@@ -92,7 +93,7 @@
 /* How many answers with metrics and statistics may be sent at a time without using the memory of
  * requests: enough for the few monitors that watch a server. Each takes 66 KiB. Further ones use
  * the memory of requests. */
-#define QD_SCRAPE_SPARE_COUNT 16u
+#define QD_SCRAPE_RESERVED_COUNT 16u
 
 /* The time over which a body or an answer must average --min-rate. It is longer than the usual
  * pauses of a network, including TCP's retransmissions, and short enough because a slow client

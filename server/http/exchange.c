@@ -45,6 +45,60 @@ static size_t decrypted_bytes(const struct qd_connection *connection)
     return session == NULL ? 0 : qd_tls_decrypted_bytes(session);
 }
 
+/* ---- Making and ending requests ------------------------------------------------------------- */
+
+/* Creates a request, in the memory of one that has ended if there is any. Returns NULL if malloc
+ * failed. */
+static struct qd_request *create_request(struct qd_exchange *exchange, uint64_t first_byte_ns)
+{
+    struct qd_request *request = exchange->spare;
+    if (request == NULL)
+        return qd_request_create(exchange->memory, first_byte_ns);
+    exchange->spare = NULL;
+    qd_request_init(request, exchange->memory, first_byte_ns);
+    return request;
+}
+
+/* Destroys a request that has ended, or keeps its memory for the next one. */
+static void recycle_request(struct qd_exchange *exchange, struct qd_request *request)
+{
+    if (exchange->spare != NULL) {
+        qd_request_destroy(request);
+        return;
+    }
+    qd_request_deinit(request);
+    exchange->spare = request;
+}
+
+/* Resumes the connection if it is held, because more of its body can be taken. */
+static void on_room(struct qd_request *request)
+{
+    struct qd_connection *connection = request->connection;
+    if (!connection->current.is_held)
+        return;
+    connection->current.is_held = false;
+    qd_exchange_of(connection)->pump_needed = true;
+    MHD_resume_connection(connection->http);
+}
+
+bool qd_exchange_ensure_request(struct qd_connection *connection)
+{
+    struct qd_exchange *exchange = qd_exchange_of(connection);
+    const uint64_t first_byte_ns = connection->current.first_byte_ns;
+    if (connection->request != NULL)
+        return true;
+    struct qd_request *request =
+        create_request(exchange, first_byte_ns != 0 ? first_byte_ns : qd_clock_ns());
+    connection->request = request;
+    connection->current.is_head = qd_framing_is_head(&connection->framing, connection->done_count);
+    if (request == NULL)
+        return false;
+    request->loop = exchange->loop;
+    request->body.on_room = on_room;
+    request->connection = connection;
+    return true;
+}
+
 /* ---- The answer --------------------------------------------------------------------------- */
 
 /* Prints a short answer into io.outgoing, from where io_hooks.c sends it. Returns false if the
@@ -139,7 +193,7 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
     const bool in_body = connection->request != NULL;
     if (in_head && !in_body && connection->current.target_bytes > QD_HEAD_BYTES_MAX)
         http_status = MHD_HTTP_URI_TOO_LONG;
-    if (!qd_refuse_ensure_request(connection))
+    if (!qd_exchange_ensure_request(connection))
         return MHD_NO;
     if (http_status != MHD_HTTP_BAD_REQUEST || in_body || !explain_by_head(connection))
         qd_error_hook_explain(http_status, in_head, in_body, &connection->request->error);
@@ -210,7 +264,7 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
                                const char *method, const char *version)
 {
     struct qd_exchange *exchange = qd_exchange_of(connection);
-    if (!qd_refuse_ensure_request(connection))
+    if (!qd_exchange_ensure_request(connection))
         return MHD_NO;
     struct qd_request *request = connection->request;
     qd_connection_advance_at(connection, QD_CONNECTION_BODY,
@@ -236,7 +290,7 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     const bool has_body = head.content_bytes > 0 || head.transfer_encoding != NULL;
     /* A refused body is not read to its end if the client waits for "100 Continue" before it sends
      * the body, if the body is too large, or if the connection is beyond the quota. */
-    const bool stops_reading = head.expects_continue || head.content_bytes > QD_DRAIN_BYTES_MAX ||
+    const bool stops_reading = head.expects_continue || head.content_bytes > QD_DISCARD_BYTES_MAX ||
                                (has_body && qd_refuse_is_over_quota(connection));
     if (request->error.status != QD_OK && stops_reading)
         return refuse(connection, QD_LAST_REFUSAL); /* before the whole body is sent in vain */
@@ -282,7 +336,7 @@ static enum MHD_Result on_body(struct qd_connection *connection, const char *byt
             (unsigned long long)request->body.count);
     }
     if (request->error.status != QD_OK &&
-        (was_fine || too_many || request->body.count > QD_DRAIN_BYTES_MAX))
+        (was_fine || too_many || request->body.count > QD_DISCARD_BYTES_MAX))
         return qd_refuse_past_library(connection);
     return *count > 0 ? hold(connection) : MHD_YES;
 }
@@ -330,7 +384,7 @@ static uint64_t end_request(struct qd_connection *connection, bool delivered)
     const uint64_t now_ns = qd_clock_ns();
     qd_request_advance_at(connection->request, QD_DONE, now_ns);
     exchange->handler.closed(exchange->handler.context, connection->request, delivered);
-    qd_refuse_recycle_request(exchange, connection->request);
+    recycle_request(exchange, connection->request);
     connection->request = NULL;
     connection->io.outgoing.count = 0;
     return now_ns;

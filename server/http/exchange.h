@@ -47,6 +47,10 @@ struct qd_connection *qd_exchange_open(struct qd_exchange *exchange, struct MHD_
 /* Closes the context of a connection. libmicrohttpd closes the socket afterwards. NULL is fine. */
 void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *connection);
 
+/* Makes connection->request if there is none. A refusal before the head is complete needs a
+ * request, too. Returns false if malloc failed. */
+bool qd_exchange_ensure_request(struct qd_connection *connection);
+
 /* Callbacks for MHD_start_daemon; their context is the exchange. */
 void *qd_exchange_on_request_line(void *context, const char *uri, struct MHD_Connection *mhd);
 enum MHD_Result qd_exchange_on_access(void *context, struct MHD_Connection *mhd, const char *target,

@@ -3,7 +3,6 @@
 
 #include <sys/socket.h>
 
-#include "server/base/clock.h"
 #include "server/http/exchange.h"
 #include "server/http/wire/direct_response.h"
 #include "server/work/infer.h"
@@ -29,57 +28,6 @@ enum MHD_Result qd_refuse_past_library(struct qd_connection *connection)
     connection->final_answer = delivered ? QD_LAST_DELIVERED : QD_LAST_LOST;
     qd_connection_advance(connection, QD_CONNECTION_CLOSING);
     return MHD_NO; /* libmicrohttpd closes the connection */
-}
-
-/* Creates a request, in the memory of one that has ended if there is any. Returns NULL if malloc
- * failed. */
-static struct qd_request *create_request(struct qd_exchange *exchange, uint64_t first_byte_ns)
-{
-    struct qd_request *request = exchange->spare;
-    if (request == NULL)
-        return qd_request_create(exchange->memory, first_byte_ns);
-    exchange->spare = NULL;
-    qd_request_init(request, exchange->memory, first_byte_ns);
-    return request;
-}
-
-void qd_refuse_recycle_request(struct qd_exchange *exchange, struct qd_request *request)
-{
-    if (exchange->spare != NULL) {
-        qd_request_destroy(request);
-        return;
-    }
-    qd_request_deinit(request);
-    exchange->spare = request;
-}
-
-/* Resumes the connection if it is held, because more of its body can be taken. */
-static void on_room(struct qd_request *request)
-{
-    struct qd_connection *connection = request->connection;
-    if (!connection->current.is_held)
-        return;
-    connection->current.is_held = false;
-    qd_exchange_of(connection)->pump_needed = true;
-    MHD_resume_connection(connection->http);
-}
-
-bool qd_refuse_ensure_request(struct qd_connection *connection)
-{
-    struct qd_exchange *exchange = qd_exchange_of(connection);
-    const uint64_t first_byte_ns = connection->current.first_byte_ns;
-    if (connection->request != NULL)
-        return true;
-    struct qd_request *request =
-        create_request(exchange, first_byte_ns != 0 ? first_byte_ns : qd_clock_ns());
-    connection->request = request;
-    connection->current.is_head = qd_framing_is_head(&connection->framing, connection->done_count);
-    if (request == NULL)
-        return false;
-    request->loop = exchange->loop;
-    request->body.on_room = on_room;
-    request->connection = connection;
-    return true;
 }
 
 bool qd_refuse_is_over_quota(const struct qd_connection *connection)
@@ -113,7 +61,7 @@ static void on_slow(struct qd_connection *connection)
 {
     const struct qd_config *config = connection->all->config;
     const bool in_head = connection->state == QD_CONNECTION_HEAD;
-    if (connection->state == QD_CONNECTION_ANSWER || !qd_refuse_ensure_request(connection)) {
+    if (connection->state == QD_CONNECTION_ANSWER || !qd_exchange_ensure_request(connection)) {
         const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
         setsockopt(connection->socket.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
         if (connection->state == QD_CONNECTION_ANSWER)
@@ -155,7 +103,7 @@ static void on_lost(struct qd_connection *connection)
 static void on_fault(struct qd_connection *connection)
 {
     const bool is_fine = connection->request == NULL || connection->request->error.status == QD_OK;
-    if (!qd_refuse_ensure_request(connection)) {
+    if (!qd_exchange_ensure_request(connection)) {
         qd_connection_advance(connection, QD_CONNECTION_CLOSING);
         return;
     }

@@ -1,6 +1,5 @@
 /* Refuses, for exchange.c, requests whose client is too slow, has left, or sent bytes that cannot
- * be read. Such a client may have sent no complete head, so the functions here also make the
- * request that the refusal belongs to. All functions must be called on the connection's loop. */
+ * be read. All functions must be called on the connection's loop. */
 #ifndef SERVER_HTTP_REFUSE_H
 #define SERVER_HTTP_REFUSE_H
 
@@ -9,13 +8,6 @@
 /* Sets the callbacks of `connections` for clients that are too slow, have left, or sent bytes that
  * cannot be read. */
 void qd_refuse_watch(struct qd_connections *connections);
-
-/* Makes connection->request if there is none. A refusal before the head is complete needs a
- * request, too. Returns false if malloc failed. */
-bool qd_refuse_ensure_request(struct qd_connection *connection);
-
-/* Destroys a request, or keeps its memory for the next one. */
-void qd_refuse_recycle_request(struct qd_exchange *exchange, struct qd_request *request);
 
 /* Returns true if the connection is beyond --max-connections or --max-connections-per-address. */
 bool qd_refuse_is_over_quota(const struct qd_connection *connection);

@@ -70,7 +70,7 @@ static enum qd_status find_operator(const struct qd_json_value *request,
  * object or is of no known kind. */
 static enum qd_status refuse_request(const struct qd_source *source, struct qd_error *error)
 {
-    const char *bytes = source->onnx.bytes;
+    const char *bytes = source->content.bytes;
     const bool is_json = source->json_bytes > 0 && *bytes == '{';
     const char *name = is_json ? NULL : qd_foreign_name(bytes, source->json_bytes);
     return name == NULL ? error->status
@@ -84,7 +84,7 @@ static enum qd_status read_operator(const struct qd_build *build, const struct q
 {
     const struct qd_json_value *tree;
     enum qd_status status =
-        qd_json_read(source->onnx.bytes, source->json_bytes, build->scratch, &tree, error);
+        qd_json_read(source->content.bytes, source->json_bytes, build->scratch, &tree, error);
     if (status == QD_INVALID && source->is_file)
         return refuse_request(source, error);
     return status == QD_OK ? find_operator(tree, op, row, error) : status;
@@ -144,12 +144,12 @@ static enum qd_status read_request(struct qd_build *build, const struct qd_sourc
         return qd_refuse_memory(build->scratch, "the request", error);
     qd_builtin_init(builtin, op, row);
     snprintf(json_bytes, QD_PRINT_BYTES_MAX, "%zu", source->json_bytes);
-    bool has_blobs = source->json_bytes < source->onnx.count;
+    bool has_blobs = source->json_bytes < source->content.count;
     const struct qd_oip_message message = {
         .signature = &builtin->signature,
         .declares = true,
-        .body = source->onnx.bytes,
-        .body_bytes = source->onnx.count,
+        .body = source->content.bytes,
+        .body_bytes = source->content.count,
         .json_bytes_header = has_blobs || source->is_file ? json_bytes : NULL,
         .blobs_source = source->is_file ? "request.bin" : NULL,
     };
@@ -171,7 +171,7 @@ static enum qd_status read_onnx(struct qd_build *build, const struct qd_source *
     struct qd_onnx_graph *graph = qd_arena_alloc(build->scratch, sizeof(*graph));
     if (graph == NULL)
         return qd_refuse_memory(build->scratch, "the model", error);
-    enum qd_status status = qd_onnx_read(&source->onnx, build->scratch, graph, error);
+    enum qd_status status = qd_onnx_read(&source->content, build->scratch, graph, error);
     if (status != QD_OK)
         return status;
     build->onnx = graph;

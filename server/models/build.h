@@ -17,9 +17,11 @@ enum qd_source_kind { QD_SOURCE_ONNX, QD_SOURCE_REQUEST };
 /* What a version is made of. All pointers are borrowed until the graph is packed. */
 struct qd_source {
     enum qd_source_kind kind;
-    struct qd_onnx_source onnx; /* the file, or a request's JSON followed by its binary tensors */
-    size_t json_bytes;          /* length of a request's JSON */
-    bool is_file; /* the request is request.json, and its binary tensors are request.bin */
+    /* The bytes of the ONNX file, or of a request: its JSON followed by its binary tensors.
+     * `external` is for ONNX files only. */
+    struct qd_onnx_source content;
+    size_t json_bytes; /* length of a request's JSON */
+    bool is_file;      /* the request is request.json, and its binary tensors are request.bin */
 };
 
 struct qd_build {

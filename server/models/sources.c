@@ -788,8 +788,8 @@ static enum qd_status join_request(struct qd_sources *sources, struct qd_source 
         return qd_refuse_memory(sources->version_arena, sources->shown, error);
     memcpy(joined, json->text, json->count);
     memcpy(joined + json->count, blobs->text, blobs->count);
-    source->onnx.bytes = joined;
-    source->onnx.count = json->count + blobs->count;
+    source->content.bytes = joined;
+    source->content.count = json->count + blobs->count;
     return QD_OK;
 }
 
@@ -798,22 +798,22 @@ enum qd_status qd_sources_take(struct qd_sources *sources, struct qd_source *sou
 {
     enum qd_status status = qd_sources_check(sources, error);
     *source = (struct qd_source){
-        .kind = sources->kind, .onnx = {.context = sources}, .is_file = !sources->is_request};
+        .kind = sources->kind, .content = {.context = sources}, .is_file = !sources->is_request};
     if (status != QD_OK)
         return status;
     if (sources->from_repository) {
-        source->onnx.bytes = sources->bytes;
-        source->onnx.count = sources->byte_count;
-        source->onnx.external = external_of_folder;
+        source->content.bytes = sources->bytes;
+        source->content.count = sources->byte_count;
+        source->content.external = external_of_folder;
         source->json_bytes = sources->json_file_bytes;
     } else if (sources->is_request) {
-        source->onnx.bytes = sources->body;
-        source->onnx.count = sources->body_bytes;
+        source->content.bytes = sources->body;
+        source->content.count = sources->body_bytes;
         source->json_bytes = sources->json_bytes;
     } else {
-        source->onnx.bytes = sources->main_file->text;
-        source->onnx.count = source->json_bytes = sources->main_file->count;
-        source->onnx.external = external_of_call;
+        source->content.bytes = sources->main_file->text;
+        source->content.count = source->json_bytes = sources->main_file->count;
+        source->content.external = external_of_call;
         if (sources->blob_file != NULL)
             status = join_request(sources, source, error);
     }

@@ -302,18 +302,18 @@ enum qd_status qd_regions_print(struct qd_regions *regions, const char *name, st
                          qd_show_string(name).text);
 }
 
-struct qd_bound qd_regions_count(struct qd_regions *regions)
+struct qd_usage qd_regions_count(struct qd_regions *regions)
 {
     pthread_mutex_lock(&regions->lock);
-    const struct qd_bound bound = {regions->mapped_count, QD_REGION_COUNT_MAX};
+    const struct qd_usage bound = {regions->mapped_count, QD_REGION_COUNT_MAX};
     pthread_mutex_unlock(&regions->lock);
     return bound;
 }
 
-struct qd_bound qd_regions_bytes(struct qd_regions *regions)
+struct qd_usage qd_regions_bytes(struct qd_regions *regions)
 {
     pthread_mutex_lock(&regions->lock);
-    const struct qd_bound bound = {regions->mapped_bytes, regions->bytes_max};
+    const struct qd_usage bound = {regions->mapped_bytes, regions->bytes_max};
     pthread_mutex_unlock(&regions->lock);
     return bound;
 }

@@ -58,10 +58,11 @@ void qd_regions_unregister(struct qd_regions *regions, const char *name);
  * NULL. */
 enum qd_status qd_regions_print(struct qd_regions *regions, const char *name, struct qd_text *text,
                                 struct qd_error *error);
-/* Return the number of regions, or of their bytes, with its bound. The number includes unregistered
- * regions that are not unmapped yet. The bound applies to registered regions only. */
-struct qd_bound qd_regions_count(struct qd_regions *regions);
-struct qd_bound qd_regions_bytes(struct qd_regions *regions);
+/* Return how many regions, or how many of their bytes, are mapped, and the bound. Unregistered
+ * regions count until they are unmapped, but the bound applies to registered regions only. The
+ * gauges show both numbers. */
+struct qd_usage qd_regions_count(struct qd_regions *regions);
+struct qd_usage qd_regions_bytes(struct qd_regions *regions);
 
 /* Holds a region: it stays mapped until qd_region_release. Returns NULL if there is none of that
  * name. */

@@ -9,7 +9,8 @@
 #include "server/memory/text.h"
 #include "server/telemetry/process.h"
 
-struct qd_bound {
+/* How much of a bound is in use. */
+struct qd_usage {
     uint64_t used;
     uint64_t max;
 };
@@ -18,7 +19,7 @@ struct qd_bound {
 
 struct qd_listener_gauge {
     const char *name;            /* shorter than QD_LISTENER_NAME_BYTES */
-    struct qd_bound connections; /* connections that were admitted */
+    struct qd_usage connections; /* connections that were admitted */
     uint64_t refused;            /* since the start */
 };
 
@@ -26,13 +27,13 @@ struct qd_gauges {
     const char *cpu_tier; /* this and the next two: the kernels in use (qk_kernels_tier, …) */
     const char *gemm;
     const char *blas_core;
-    struct qd_bound queue;    /* jobs that no worker has taken yet */
-    struct qd_bound workers;  /* how many workers compute, and how many there are */
-    struct qd_bound inflight; /* bytes of requests */
-    struct qd_bound models;   /* bytes of loaded models */
-    struct qd_bound loads;    /* loads that wait */
-    struct qd_bound regions;  /* shared memory regions; 0 of 0 if shared memory is off */
-    struct qd_bound region_bytes;
+    struct qd_usage queue;    /* jobs that no worker has taken yet */
+    struct qd_usage workers;  /* how many workers compute, and how many there are */
+    struct qd_usage inflight; /* bytes of requests */
+    struct qd_usage models;   /* bytes of loaded models */
+    struct qd_usage loads;    /* loads that wait */
+    struct qd_usage regions;  /* shared memory regions; 0 of 0 if shared memory is off */
+    struct qd_usage region_bytes;
     uint64_t inflight_kept; /* bytes kept for reuse, not counting those in use */
     uint64_t models_kept;
     const uint64_t *connections; /* open connections of each I/O thread */

@@ -17,7 +17,7 @@ from quantd import Answer, Reader, Server, ServerTest, exchange, infer_path
 
 BODY_BYTES_MAX = 1 << 20
 
-SCRAPES_WITHOUT_MEMORY = 16  # at a time, as QD_SCRAPE_SPARE_COUNT says
+SCRAPES_WITHOUT_MEMORY = 16  # at a time, as QD_SCRAPE_RESERVED_COUNT says
 
 SHARED = "quantd-schema-%d" % os.getpid()  # a shared memory object
 

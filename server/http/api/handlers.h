@@ -17,8 +17,8 @@ enum qd_status qd_answer_schema_yaml(const struct qd_request_context *context);
 enum qd_status qd_answer_schema_json(const struct qd_request_context *context);
 
 /* scrape.c: metrics and statistics, the answers that grow with the number of models. They are
- * printed while they are sent (stream.h). The first QD_SCRAPE_SPARE_COUNT at a time use no memory
- * of requests, because operators want to see them when that memory is at its bound. */
+ * printed while they are sent (stream.h). The first QD_SCRAPE_RESERVED_COUNT at a time use no
+ * memory of requests, because operators want to see them when that memory is at its bound. */
 enum qd_status qd_answer_stats(const struct qd_request_context *context);
 enum qd_status qd_answer_metrics(const struct qd_request_context *context);
 

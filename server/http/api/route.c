@@ -182,7 +182,7 @@ static void closed(void *context, const struct qd_request *request, bool deliver
 static bool idle(void *context, struct qd_loop *loop)
 {
     struct qd_server *server = context;
-    return qd_scheduler_help(server->tools.scheduler, loop);
+    return qd_scheduler_on_idle(server->tools.scheduler, loop);
 }
 
 static unsigned retry_after_s(void *context)

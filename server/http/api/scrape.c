@@ -11,8 +11,8 @@
 struct scrape {
     struct qd_stream stream; /* first, so that a pointer to it is also one to the scrape */
     struct qd_server *server;
-    bool is_spare; /* allocated by malloc, as one of QD_SCRAPE_SPARE_COUNT, and not in the request's
-                      arena */
+    bool is_reserved; /* allocated by malloc, as one of QD_SCRAPE_RESERVED_COUNT, and not in the
+                         request's arena */
     struct qd_metrics_cursor cursor;
     bool counters_are_over; /* all units of counters (metrics.h) are printed; the gauges follow */
     unsigned gauge_units;   /* how many units of the gauges are printed */
@@ -25,21 +25,21 @@ static void close_scrape(struct qd_stream *stream)
 {
     struct scrape *scrape = (struct scrape *)stream;
     qd_metrics_cursor_deinit(&scrape->cursor);
-    if (scrape->is_spare) {
-        atomic_fetch_sub(&scrape->server->spare_scrape_count, 1);
+    if (scrape->is_reserved) {
+        atomic_fetch_sub(&scrape->server->reserved_scrape_count, 1);
         free(scrape);
     }
 }
 
-/* Returns a scrape outside the memory of requests, or NULL if all of these are in use or malloc
- * failed. */
-static struct scrape *take_spare(struct qd_server *server)
+/* Returns one of the reserved scrapes, which are outside the memory of requests. Returns NULL if
+ * all of them are in use or malloc failed. */
+static struct scrape *take_reserved(struct qd_server *server)
 {
     struct scrape *scrape = NULL;
-    if (atomic_fetch_add(&server->spare_scrape_count, 1) < QD_SCRAPE_SPARE_COUNT)
+    if (atomic_fetch_add(&server->reserved_scrape_count, 1) < QD_SCRAPE_RESERVED_COUNT)
         scrape = malloc(sizeof(*scrape));
     if (scrape == NULL)
-        atomic_fetch_sub(&server->spare_scrape_count, 1);
+        atomic_fetch_sub(&server->reserved_scrape_count, 1);
     return scrape;
 }
 
@@ -48,16 +48,16 @@ static struct scrape *begin(const struct qd_request_context *context, const char
                             bool (*print)(struct qd_stream *stream, struct qd_text *text))
 {
     struct qd_request *request = context->request;
-    struct scrape *scrape = take_spare(context->server);
-    const bool is_spare = scrape != NULL;
-    if (!is_spare)
+    struct scrape *scrape = take_reserved(context->server);
+    const bool is_reserved = scrape != NULL;
+    if (!is_reserved)
         scrape = qd_arena_alloc(&request->arena, sizeof(*scrape));
     if (scrape == NULL) {
         qd_refuse_memory(&request->arena, "the answer", &request->error);
         return NULL;
     }
     scrape->server = context->server;
-    scrape->is_spare = is_spare;
+    scrape->is_reserved = is_reserved;
     scrape->counters_are_over = false;
     scrape->gauge_units = 0;
     scrape->stream.print = print;
@@ -93,9 +93,9 @@ enum qd_status qd_answer_stats(const struct qd_request_context *context)
 
 /* ---- Metrics ------------------------------------------------------------------------------ */
 
-static struct qd_bound memory_bound(struct qd_memory *memory)
+static struct qd_usage memory_usage(struct qd_memory *memory)
 {
-    return (struct qd_bound){qd_memory_used(memory), qd_memory_max(memory)};
+    return (struct qd_usage){qd_memory_used(memory), qd_memory_max(memory)};
 }
 
 static void read_gauges(struct scrape *scrape)
@@ -108,8 +108,8 @@ static void read_gauges(struct scrape *scrape)
         .blas_core = qk_kernels_blas_core(server->tools.kernels),
         .queue = qd_scheduler_queue(server->tools.scheduler),
         .workers = qd_scheduler_workers(server->tools.scheduler),
-        .inflight = memory_bound(server->memory),
-        .models = memory_bound(server->model_memory),
+        .inflight = memory_usage(server->memory),
+        .models = memory_usage(server->model_memory),
         .loads = {qd_loader_waiting_count(server->loader), QD_LOADER_WAITING_MAX},
         .inflight_kept = qd_memory_kept(server->memory),
         .models_kept = qd_memory_kept(server->model_memory),

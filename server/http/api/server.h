@@ -29,7 +29,9 @@ struct qd_server {
     struct qd_regions *regions;             /* of shared memory; NULL: clients may register none */
     const struct qd_console *console;       /* the page at /; NULL: none */
     const struct qd_io_threads *io_threads; /* for the gauges of connections; may be NULL */
-    atomic_uint spare_scrape_count;         /* how many are in use (scrape.c) */
+    /* How many scrapes are being sent that use no memory of requests: at most
+     * QD_SCRAPE_RESERVED_COUNT (scrape.c). */
+    atomic_uint reserved_scrape_count;
     bool compress_answers;
     struct qd_access_log access_log;
     enum qd_line_format log_format_initial; /* --log-format */

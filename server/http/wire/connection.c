@@ -147,7 +147,7 @@ static void set_watch(struct qd_connection *connection)
 static void stop_measuring(struct qd_connection *connection)
 {
     connection->pace.measured = false;
-    connection->pace.drained_bytes = 0;
+    connection->pace.freed_bytes = 0;
     if (connection->pace.counts_room)
         set_watch(connection);
 }
@@ -365,7 +365,7 @@ static uint64_t moved(struct qd_connection *connection)
     connection->pace.counts_room = !qd_socket_acknowledged(connection->socket.fd, &count);
     if (!connection->pace.counts_room)
         return count;
-    return UINT32_MAX + connection->pace.drained_bytes - qd_socket_unread(connection->socket.fd);
+    return UINT32_MAX + connection->pace.freed_bytes - qd_socket_unread(connection->socket.fd);
 }
 
 /* Returns true if enough bytes moved in this window, or if the server is late. An answer's first
@@ -455,7 +455,7 @@ void qd_connections_on_hangups(struct qd_connections *all)
     for (int i = 0; i < count; i++) {
         struct qd_connection *connection = events[i].data.ptr;
         if ((events[i].events & EPOLLOUT) != 0)
-            connection->pace.drained_bytes += buffer_bytes(connection);
+            connection->pace.freed_bytes += buffer_bytes(connection);
         const bool ends = (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
         if (ends && connection->peer == QD_PEER_SENDS) {
             append(&all->ended, &connection->watch);

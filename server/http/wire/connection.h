@@ -141,9 +141,9 @@ struct qd_connection_pace {
     /* The last call of qd_connections_look_for_stalled at which bytes of this body waited to be
      * read. 0 if there was none. */
     uint64_t waited_look;
-    uint64_t waited_bytes;  /* how many bytes of the body had been read at that call */
-    uint64_t drained_bytes; /* how many bytes left the socket's buffer since measuring began */
-    bool measured;          /* a window has begun in which the answer's progress is measured */
+    uint64_t waited_bytes; /* how many bytes of the body had been read at that call */
+    uint64_t freed_bytes;  /* how many bytes left the socket's buffer since measuring began */
+    bool measured;         /* a window has begun in which the answer's progress is measured */
     bool counts_room; /* measured by the room in the socket's buffer: mostly for Unix sockets */
 };
 

@@ -89,8 +89,10 @@ void qd_lingering_add(struct qd_lingering *lingering, int fd, uint64_t deadline_
     if (own < 0)
         return;
     struct place *place = find_place(lingering);
-    *place = (struct place){
-        .all = lingering, .fd = own, .deadline_ns = deadline_ns, .bytes_left = QD_DRAIN_BYTES_MAX};
+    *place = (struct place){.all = lingering,
+                            .fd = own,
+                            .deadline_ns = deadline_ns,
+                            .bytes_left = QD_DISCARD_BYTES_MAX};
     place->watch = qd_loop_watch(lingering->loop, own, on_readable, place);
     if (place->watch == NULL)
         close(own);

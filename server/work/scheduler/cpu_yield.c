@@ -8,7 +8,7 @@
 
 #include "server/base/clock.h"
 
-enum { SLICE_NS = 100000 };
+enum { LINUX_SLICE_NS = 100000 };
 
 /* The first version of sched_setattr(2)'s struct. glibc declares it since 2.41, and the kernel's
  * header conflicts with older versions of glibc. */
@@ -26,13 +26,13 @@ struct attributes {
 static _Thread_local bool is_short;
 static _Thread_local uint64_t offered_ns;
 
-void qd_cpu_shorten_slices(void)
+void qd_cpu_shorten_linux_slices(void)
 {
     struct attributes attributes = {.size = sizeof(attributes)};
     if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0 ||
         (attributes.policy != SCHED_OTHER && attributes.policy != SCHED_BATCH))
         return;
-    attributes.runtime_ns = SLICE_NS;
+    attributes.runtime_ns = LINUX_SLICE_NS;
     is_short = syscall(SYS_sched_setattr, 0, &attributes, 0) == 0;
 }
 

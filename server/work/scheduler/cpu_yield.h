@@ -11,15 +11,16 @@
 
 #define QD_CPU_YIELD_NS UINT64_C(500000)
 
-/* Asks for the shortest time slices for the calling thread, 0.1 ms. A loop with such slices gets a
- * CPU sooner when it waits for one, and a worker that yields gives away no more than one slice.
- * Linux honours the request since 6.12, and ignores it before. The thread's total share of CPU time
- * does not depend on it. A thread that the system's owner has made a real-time thread stays as it
- * is. */
-void qd_cpu_shorten_slices(void);
+/* Asks Linux for its shortest time slices for the calling thread, 0.1 ms. Linux gives a thread the
+ * CPU in these slices. The slices of time_slice.h are of another kind. A loop with short slices
+ * gets a CPU sooner when it waits for one, and a worker that yields gives away no more than one
+ * slice. Linux honours the request since 6.12, and ignores it before. The thread's total share of
+ * CPU time does not depend on it. A thread that the system's owner has made a real-time thread
+ * stays as it is. */
+void qd_cpu_shorten_linux_slices(void);
 
 /* Gives the CPU to a thread that waits for it, at most once every QD_CPU_YIELD_NS. Returns at once
- * if none waits. Does nothing if the slices could not be shortened: from Linux 6.18 on, a thread
+ * if none waits. Does nothing if its slices could not be shortened: from Linux 6.18 on, a thread
  * that yields loses the rest of its slice, and losing a long one would cost half of the thread's
  * share, or more. */
 void qd_cpu_yield(void);

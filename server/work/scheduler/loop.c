@@ -87,7 +87,7 @@ void qd_loop_destroy(struct qd_loop *loop)
 
 void qd_loop_run(struct qd_loop *loop)
 {
-    qd_cpu_shorten_slices();
+    qd_cpu_shorten_linux_slices();
     uv_run(&loop->uv, UV_RUN_DEFAULT);
 }
 

@@ -95,7 +95,7 @@ static void on_work(uv_work_t *uv)
     struct qd_pool *pool = item->pool;
     pool->threads[item->index].id = gettid();
     be_nice(pool->nice);
-    qd_cpu_shorten_slices();
+    qd_cpu_shorten_linux_slices();
     pool->body(pool->context, item->index);
     sem_post(&pool->returned);
 }

@@ -416,17 +416,17 @@ size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler)
     return atomic_load(&scheduler->signs.queue.new_count);
 }
 
-struct qd_bound qd_scheduler_queue(struct qd_scheduler *scheduler)
+struct qd_usage qd_scheduler_queue(struct qd_scheduler *scheduler)
 {
-    return (struct qd_bound){qd_scheduler_queue_count(scheduler), scheduler->new_max};
+    return (struct qd_usage){qd_scheduler_queue_count(scheduler), scheduler->new_max};
 }
 
-struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler)
+struct qd_usage qd_scheduler_workers(struct qd_scheduler *scheduler)
 {
     pthread_mutex_lock(&scheduler->lock);
     size_t busy = scheduler->worker_count - scheduler->idle_count - scheduler->watching;
     pthread_mutex_unlock(&scheduler->lock);
-    return (struct qd_bound){busy, scheduler->worker_count};
+    return (struct qd_usage){busy, scheduler->worker_count};
 }
 
 /* ---- The loop computes -------------------------------------------------------------------- */
@@ -536,7 +536,7 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, s
     return true;
 }
 
-bool qd_scheduler_help(struct qd_scheduler *scheduler, struct qd_loop *loop)
+bool qd_scheduler_on_idle(struct qd_scheduler *scheduler, struct qd_loop *loop)
 {
     struct qd_time_slice slice = {.job = NULL};
     inline_ns_used = 0;

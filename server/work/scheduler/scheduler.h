@@ -33,7 +33,7 @@
  *   In one iteration of the loop, inline jobs may take QD_QUANTUM_NS together, so that connections
  *   do not wait for one another's work. QD_GIVING_NS of each job do not count, because the loop
  *   would need as long to give the job to a worker. If all workers sleep and the loop would, too,
- *   the loop takes a longer job (qd_scheduler_help). It leaves that job as soon as there is
+ *   the loop takes a longer job (qd_scheduler_on_idle). It leaves that job as soon as there is
  *   something else to do. time_slice.h has the rules.
  *
  * There may be several loops. A job belongs to the loop that submits it: its `done` is called
@@ -183,17 +183,17 @@ bool qd_scheduler_has_room(struct qd_scheduler *scheduler);
 size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler); /* jobs that no worker has taken */
 /* Return the same count, with queue_max as its maximum; and how many workers compute, with
  * thread_count as the maximum. */
-struct qd_bound qd_scheduler_queue(struct qd_scheduler *scheduler);
-struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler);
+struct qd_usage qd_scheduler_queue(struct qd_scheduler *scheduler);
+struct qd_usage qd_scheduler_workers(struct qd_scheduler *scheduler);
 
 /* Submits a job. The scheduler uses the job until it calls `done` on `loop`. That is later or, for
  * a job that may run inline, perhaps before this function returns. Returns false, without any
  * effect, if the queue is full or the scheduler is abandoned.
  *
- * A job that may run inline is submitted on the loop's thread, and qd_scheduler_help must be called
- * before the loop sleeps. Other jobs may be submitted on any thread. inline_since_ns: the time,
- * which the caller has just read, if the job may run inline; otherwise 0. deadline_ns: UINT64_MAX
- * if there is none. */
+ * A job that may run inline is submitted on the loop's thread, and qd_scheduler_on_idle must be
+ * called before the loop sleeps. Other jobs may be submitted on any thread. inline_since_ns: the
+ * time, which the caller has just read, if the job may run inline; otherwise 0. deadline_ns:
+ * UINT64_MAX if there is none. */
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, struct qd_job *job,
                          const struct qd_job_code *code, uint64_t inline_since_ns,
                          uint64_t deadline_ns);
@@ -213,10 +213,11 @@ void qd_scheduler_release(struct qd_scheduler *scheduler);
 #define QD_RETRY_AFTER_MAX_S 30
 unsigned qd_scheduler_retry_after_s(struct qd_scheduler *scheduler);
 
-/* Called when an iteration of the loop ends, before the loop sleeps. Computes a short job of this
- * loop that waits, or wakes a worker for it. Returns true if it has computed; the job may be `done`
- * then. */
-bool qd_scheduler_help(struct qd_scheduler *scheduler, struct qd_loop *loop);
+/* The idle hook of a loop: called when an iteration ends, before the loop sleeps. If all
+ * workers sleep and one job waits, which is of this loop and may run inline, computes it for as
+ * long as the loop has nothing else to do. Otherwise wakes a worker if jobs wait. Returns true if
+ * it has computed; the job may be `done` then. */
+bool qd_scheduler_on_idle(struct qd_scheduler *scheduler, struct qd_loop *loop);
 
 /* Cancels every job, as qd_scheduler_cancel does. From then on the scheduler takes and starts no
  * jobs. On any thread. */

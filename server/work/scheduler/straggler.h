@@ -2,8 +2,8 @@
  * thread began, is worth what it may cost. A straggler is a helper that has taken units and then
  * loses its CPU, because other threads want it as well. The job waits until the straggler gets a
  * CPU back: some 4 ms, which is a tick of the kernel's timer. That is very long for a job of 100
- * us, and not rare if the CPUs are busy: beside two processes that compute, requests with helpers
- * took 5 ms, and 1.4 ms without.
+ * us, and not rare if the CPUs are busy: beside two other processes that compute, requests took
+ * 5 ms if their jobs got helpers, and 1.4 ms if they got none.
  *
  * So after a straggler the scheduler backs off. For 16 times as long as the wait, only a phase that
  * is longer than twice the wait gets a helper. Then helpers are tried again. So waiting for

@@ -332,7 +332,7 @@ Test(connection, an_answer_moves_while_its_buffer_is_full)
     cr_assert_gt(recv(desk.client, bytes, sizeof(bytes), MSG_DONTWAIT), RATE);
     let_time_pass(&desk);
     qd_connections_on_hangups(&desk.all);
-    cr_assert_eq(desk.connection->pace.drained_bytes, 0, "there is room again");
+    cr_assert_eq(desk.connection->pace.freed_bytes, 0, "there is room again");
     qd_connections_sweep(&desk.all);
     cr_assert_eq(slow_count, 0, "it has read some");
     desk_deinit(&desk);

@@ -225,8 +225,8 @@ Test(route, health_needs_no_memory)
     cr_assert_eq(ask(&desk, "GET", "/v2/health/live"), 200);
     cr_assert_eq(ask(&desk, "GET", "/v2/health/ready"), 200);
     cr_assert_eq(ask(&desk, "GET", "/v2/nothing"), 404);
-    struct qd_request *watching[QD_SCRAPE_SPARE_COUNT];
-    for (unsigned i = 0; i < QD_SCRAPE_SPARE_COUNT; i++) {
+    struct qd_request *watching[QD_SCRAPE_RESERVED_COUNT];
+    for (unsigned i = 0; i < QD_SCRAPE_RESERVED_COUNT; i++) {
         cr_assert_eq(ask(&desk, "GET", i % 2 == 0 ? "/metrics" : "/v2/models/stats"), 200);
         watching[i] = desk.request;
         desk.request = NULL;
@@ -237,7 +237,7 @@ Test(route, health_needs_no_memory)
     cr_assert_eq(ask(&desk, "GET", "/metrics"), 200);
     cr_assert_eq(ask(&desk, "GET", "/metrics"), 200, "the one before is over");
     watching[1] = NULL;
-    for (unsigned i = 0; i < QD_SCRAPE_SPARE_COUNT; i++)
+    for (unsigned i = 0; i < QD_SCRAPE_RESERVED_COUNT; i++)
         qd_request_destroy(watching[i]);
     qd_arena_deinit(&hog);
     desk_destroy(&desk);

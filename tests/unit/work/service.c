@@ -110,7 +110,7 @@ void service_let_workers_go(void)
 void service_run(void)
 {
     while (service.answered_count < service.request_count) {
-        while (qd_scheduler_help(service.tools.scheduler, service.loop)) {
+        while (qd_scheduler_on_idle(service.tools.scheduler, service.loop)) {
         }
         if (service.answered_count < service.request_count)
             qd_loop_run(service.loop); /* otherwise it may only notice an earlier stop */

@@ -88,7 +88,7 @@ static bool is_ordinary(void)
 static void ask(void)
 {
     const struct attributes before = own_attributes();
-    qd_cpu_shorten_slices();
+    qd_cpu_shorten_linux_slices();
     const struct attributes after = own_attributes();
     cr_assert_eq(after.policy, before.policy);
     cr_assert_eq(after.nice, before.nice);
@@ -105,7 +105,7 @@ Test(cpu_yield, a_thread_asks_for_short_ones_and_nothing_else)
 
 static void offer(void)
 {
-    qd_cpu_shorten_slices();
+    qd_cpu_shorten_linux_slices();
     const uint64_t begun_ns = qd_clock_ns();
     for (unsigned i = 0; i < 1000; i++)
         qd_cpu_yield();
@@ -162,7 +162,7 @@ static void be_refused(void)
         return;
     }
     const struct attributes before = own_attributes();
-    qd_cpu_shorten_slices();
+    qd_cpu_shorten_linux_slices();
     const struct attributes after = own_attributes();
     cr_assert_eq(memcmp(&before, &after, sizeof(after)), 0);
     expect_no_offer();
@@ -185,7 +185,7 @@ static void be_idle(void)
     const struct sched_param none = {.sched_priority = 0};
     cr_assert_eq(sched_setscheduler(0, SCHED_IDLE, &none), 0);
     const struct attributes before = own_attributes();
-    qd_cpu_shorten_slices();
+    qd_cpu_shorten_linux_slices();
     const struct attributes after = own_attributes();
     cr_assert_eq(memcmp(&before, &after, sizeof(after)), 0);
     expect_no_offer();

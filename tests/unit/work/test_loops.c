@@ -139,10 +139,10 @@ static void *serve(void *context)
         if (!desk_submit(own, i, UNIT_COUNT, i % 3 == 0 ? 1000 : 20000))
             abort();
         if (i % 4 == 3)
-            qd_scheduler_help(own->scheduler, own->loop);
+            qd_scheduler_on_idle(own->scheduler, own->loop);
     }
     while (own->left > 0) {
-        while (qd_scheduler_help(own->scheduler, own->loop)) {
+        while (qd_scheduler_on_idle(own->scheduler, own->loop)) {
         }
         if (own->left > 0)
             qd_loop_run(own->loop); /* or it only takes notice of an earlier stop */
@@ -180,8 +180,8 @@ Test(loops, a_loop_leaves_anothers_job_alone)
     for (size_t i = 0; i < JOB_COUNT_MAX && !helped; i++) {
         first->toys[i].may_run_inline = true;
         cr_assert(desk_submit(first, i, 4, QD_BATCH_NS));
-        cr_assert_not(qd_scheduler_help(other->scheduler, other->loop));
-        helped = qd_scheduler_help(first->scheduler, first->loop);
+        cr_assert_not(qd_scheduler_on_idle(other->scheduler, other->loop));
+        helped = qd_scheduler_on_idle(first->scheduler, first->loop);
         qd_loop_run(first->loop); /* or it only takes notice of an earlier stop */
         toy_assert_whole(&first->toys[i]);
         struct timespec pause = {.tv_nsec = 10000000};

@@ -108,7 +108,7 @@ Test(scheduler_loop, in_one_turn_of_its_own_the_loop_computes_for_a_quantum)
     desk->toys[2].start_ns = QD_GIVING_NS + QD_QUANTUM_NS;
     cr_assert_gt(submit_inline(desk, 2, 1, 1000)->done_at, 0);
     cr_assert_eq(submit_inline(desk, 3, 1, 1000)->started_at, 0);
-    cr_assert_not(qd_scheduler_help(desk->scheduler, desk->loop), "others wait, too");
+    cr_assert_not(qd_scheduler_on_idle(desk->scheduler, desk->loop), "others wait, too");
     cr_assert_gt(submit_inline(desk, 4, 1, 1000)->done_at, 0);
     release(desk, 5);
 }
@@ -119,7 +119,7 @@ Test(scheduler_loop, what_takes_no_longer_than_giving_it_away_is_never_left)
 {
     enum { FIRST = 2, COUNT = 100 };
     struct desk *desk = desk_busy();
-    cr_assert_not(qd_scheduler_help(desk->scheduler, desk->loop)); /* the iteration begins */
+    cr_assert_not(qd_scheduler_on_idle(desk->scheduler, desk->loop)); /* the iteration begins */
     for (size_t i = FIRST; i < FIRST + COUNT; i++) {
         desk->toys[i].told_ns = QD_GIVING_NS * 3 / 4;
         cr_assert_gt(submit_inline(desk, i, 1, 1000)->done_at, 0, "job %zu", i);
@@ -133,7 +133,7 @@ Test(scheduler_loop, the_loop_may_be_told_not_to_compute)
         desk_create_with(&(struct qd_scheduler_settings){.thread_count = 1, .queue_max = 100});
     for (size_t i = 0; i < 3; i++) {
         struct toy *toy = submit_inline(desk, i, 1, 1000);
-        cr_assert_not(qd_scheduler_help(desk->scheduler, desk->loop));
+        cr_assert_not(qd_scheduler_on_idle(desk->scheduler, desk->loop));
         qd_loop_run(desk->loop);
         toy_assert_whole(toy);
         cr_assert_not(is_here());
@@ -155,7 +155,7 @@ static struct toy *submit_until_helped(struct desk *desk, size_t units, uint64_t
         toy->slot_count = 1; /* no worker joins */
         toy->on_unit = on_unit;
         cr_assert(desk_submit(desk, i, units, unit_ns));
-        if (qd_scheduler_help(desk->scheduler, desk->loop)) {
+        if (qd_scheduler_on_idle(desk->scheduler, desk->loop)) {
             if (toy->done_at > 0)
                 qd_loop_run(desk->loop); /* only takes notice of qd_loop_stop */
             return toy;
@@ -228,7 +228,7 @@ Test(scheduler_loop, the_loop_does_not_help_where_more_is_to_do)
         more[i].may_run_inline = true;
         cr_assert(desk_submit_toy(desk, &more[i], 2, QD_BATCH_NS));
     }
-    qd_scheduler_help(desk->scheduler, desk->loop); /* one of the jobs may be done by now */
+    qd_scheduler_on_idle(desk->scheduler, desk->loop); /* one of the jobs may be done by now */
     qd_loop_run(desk->loop);
     for (size_t i = 0; i < 2; i++)
         toy_assert_whole(&more[i]);
