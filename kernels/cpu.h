@@ -35,7 +35,7 @@ enum qk_cpu_flag {
     QK_CPU_SVE = 1 << 14      /* FP16, and SVE of any length with its conversions to bfloat16 */
 };
 
-/* The features of whole machines, to write down what a kernel needs. */
+/* The features of whole machines: short names for the sets that kernels need. */
 enum qk_cpu_set {
     QK_CPU_HASWELL = QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2,
     QK_CPU_SKYLAKEX = QK_CPU_HASWELL | QK_CPU_AVX512,

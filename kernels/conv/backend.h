@@ -32,7 +32,7 @@ struct qk_conv_backend {
     const struct qk_slab_kernels *slabs;
     const struct qk_depthwise *depthwise; /* for groups of one channel */
     double slab_cycles;      /* a rough guess of the cycles that making 16 quads of a slab takes */
-    enum qk_product product; /* the product whose speed the machine's profile has */
+    enum qk_product product; /* its product, whose speed the profile has (kernels/cpu.h) */
 };
 
 /* Returns all backends, from the slowest to the fastest, and sets *count to their number. The first
@@ -42,8 +42,8 @@ const struct qk_conv_backend *qk_conv_backends(size_t *count);
 /* What a backend's work costs on a machine. The numbers are rough and serve to compare plans.
  * Cycles are those of one core. */
 struct qk_conv_costs {
-    double product_cycles; /* to multiply 16 positions by one row of a slab or, with whole_steps, of
-                              a step */
+    double product_cycles; /* to multiply 16 positions of one slab or, with whole_steps, of one step
+                              by one row of weights */
     double slab_cycles;    /* to make 16 quads of a slab */
     double terms_per_ns;   /* products, each with its addition, in a full tile */
 };

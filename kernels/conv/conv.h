@@ -78,7 +78,7 @@ struct qk_conv_desc {
 /* The constant inputs. The data that this struct points at has no alignment, and is borrowed until
  * the last unit of packing is done. */
 struct qk_conv_constants {
-    enum qk_type x_type; /* QK_UINT8 or QK_INT8; so is w_type */
+    enum qk_type x_type; /* QK_UINT8 or QK_INT8, like w_type */
     int32_t x_zero_point;
     float x_scale;
     float y_scale;
@@ -86,7 +86,7 @@ struct qk_conv_constants {
     const uint8_t *w; /* [M, C/group, k1..kn] */
     size_t w_count;   /* elements of w */
     const uint8_t *w_scale;
-    size_t w_scale_count; /* 1 or M; so is w_zero_point_count */
+    size_t w_scale_count; /* 1 or M, like w_zero_point_count */
     const uint8_t *w_zero_point;
     size_t w_zero_point_count;
     const uint8_t *bias; /* INT32, M elements; NULL: absent */
@@ -112,7 +112,7 @@ struct qk_conv_igemm {
 
 /* The packed weights of depthwise (kernels/conv/depthwise/depthwise.h). */
 struct qk_conv_depthwise {
-    uint8_t *weights;      /* [M][depth], signed, and QK_DEPTHWISE_BYTES more */
+    uint8_t *weights;      /* [M][depth], signed; kernels may read QK_DEPTHWISE_BYTES more */
     int32_t *w_zero_point; /* [M], the zero points of these weights */
     bool any_zero_point;   /* true if at least one zero point is not 0 */
 };

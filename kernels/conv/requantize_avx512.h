@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-/* The constants of all elements of y, in vectors. */
+/* struct qk_requantize, with each constant in all lanes of a vector. */
 struct qk_requantize_512 {
     __m512 high;
     __m512i zero_point;

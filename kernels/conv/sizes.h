@@ -1,4 +1,4 @@
-/* Arithmetic of sizes. Private to conv/. */
+/* Compares and divides sizes, for the plans of convolutions. Private to conv/. */
 #ifndef KERNELS_CONV_SIZES_H
 #define KERNELS_CONV_SIZES_H
 

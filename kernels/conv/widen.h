@@ -25,7 +25,7 @@ static inline int32_t qk_widen_one(struct qk_widen widen, uint8_t byte)
     return (byte ^ widen.flip) - widen.offset;
 }
 
-/* Every compiler vectorizes inner loops of a constant length at -O2. */
+/* The length of inner loops. Every compiler vectorizes loops of a constant length at -O2. */
 #define QK_WIDEN_CHUNK 16
 
 static inline void qk_widen_chunk(struct qk_widen widen, const uint8_t *restrict from,

@@ -46,7 +46,8 @@ struct qk_affine {
     enum qk_type x_type;
     enum qk_type y_type; /* FP32, FP16 or BF16 */
     const float *scales;
-    const void *zeros; /* NULL: all are 0; integers for WRAPPED and EXACT of 32 bits, else floats */
+    const void *zeros;    /* NULL: all are 0. int32 or uint32 for WRAPPED and EXACT of 32 bits,
+                             otherwise floats */
     const float *offsets; /* one for each scale, at the same index; NULL: none are added */
     const struct qk_code_table *table; /* for an x of less than 8 bits, and for floats */
     bool whole; /* true: prepare has packed all parameters, so a plan may read them */

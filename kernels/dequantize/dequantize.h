@@ -22,10 +22,11 @@ enum qk_code {
     QK_CODE_U16,
     QK_CODE_S16,
     /* From here to S32_RECAST, zeros are floats. */
-    QK_CODE_BITS2,       /* looked up in a struct qk_code_table */
-    QK_CODE_BITS4,       /* looked up, too */
-    QK_CODE_FLOAT8,      /* looked up; entry 128 + i is entry i negated, or entry 128 is NaN */
-    QK_CODE_S32,         /* fl32(x) */
+    QK_CODE_BITS2,  /* looked up in a struct qk_code_table */
+    QK_CODE_BITS4,  /* looked up, too */
+    QK_CODE_FLOAT8, /* looked up; entry 128 + i of the table is the negative of entry i, but entry
+                       128 may be NaN */
+    QK_CODE_S32,    /* fl32(x) */
     QK_CODE_S32_RECAST,  /* fl32(x), where 2^31 overflows to -2^31 */
     QK_CODE_S32_WRAPPED, /* zeros are int32; fl32 of the difference modulo 2^32 */
     QK_CODE_S32_EXACT,   /* zeros are int32; fl32 of the difference */
@@ -69,7 +70,7 @@ enum qk_code {
  * normal numbers (kernels/dequantize/bounded.h). It also holds for results as FP16, with one
  * difference: an FP16 has 3 bits of exponent less, so its upper byte grows by (s >> shift) << 3. */
 struct qk_float8_parts {
-    uint8_t turn;  /* is added to a code */
+    uint8_t turn;  /* added to a code */
     uint8_t shift; /* how many bits of s lie below those that are added to the upper byte */
     uint8_t bytes[2][2][16]; /* the lower bytes, then the upper bytes, of each of `parts` */
     float values[2][16];  /* the values from which parts[0] and parts[1] are made: for s from 48 to
@@ -117,7 +118,7 @@ struct qk_dequantize_kernels {
     /* Decodes each element like qk_float_decode, but may make NaNs quiet. `type` is FP16, BF16 or
      * FP8E8M0. `from` needs no alignment. */
     void (*widen)(float *to, enum qk_type type, const void *from, size_t count);
-    double element_cycles; /* a rough guess for one element, in a cache */
+    double element_cycles; /* a rough guess: cycles for one element that is in a cache */
 };
 
 /* Returns how many bits an element of x has. */
@@ -133,7 +134,8 @@ void qk_dequantize(const struct qk_dequantize_kernels *kernels,
 void qk_dequantize_scalar(const struct qk_dequantize_args *args);
 void qk_widen_scalar(float *to, enum qk_type type, const void *from, size_t count);
 
-/* Each function fills the entries that its tier has. */
+/* Each function puts the kernels of its tier into the table, and leaves the other entries as they
+ * are. */
 void qk_dequantize_init_scalar(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_avx2(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_avx512bw(struct qk_dequantize_kernels *kernels);

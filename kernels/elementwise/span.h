@@ -24,7 +24,8 @@ struct qk_span {
     size_t done;   /* how many elements of the first block come before the span */
     size_t period; /* after how many blocks the parameters begin again; 0: never */
     size_t p;      /* index of the first block's parameters; 0 if there is no period */
-    /* One 32-bit word for each block, 4-byte aligned. Each kernel's contract says what it is. */
+    /* For each block a 32-bit word, aligned to 4 bytes: a float or an integer, as the kernel's
+     * contract says. */
     const void *scales;
     const void *zeros;   /* NULL: none */
     const void *offsets; /* NULL: none */

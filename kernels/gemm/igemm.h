@@ -88,8 +88,8 @@ struct qk_igemm_args {
     const uint32_t *wide;   /* with `mark_wide`: the panel's first array, from the first step on */
     const uint8_t *wide_weights; /* with `mark_wide`: the second array, from the first step on */
     size_t rows;                 /* 1 to mr */
-    size_t vectors;              /* by rows: 1 to nr / QK_IGEMM_VECTOR */
-    size_t positions;            /* by position: 1 to nr; dot: 1 to QK_IGEMM_REMAINDER_MAX */
+    size_t vectors;   /* by rows: how many vectors of positions, from 1 to nr / QK_IGEMM_VECTOR */
+    size_t positions; /* by position: 1 to nr; dot: 1 to QK_IGEMM_REMAINDER_MAX */
     /* `dot` reads the next two instead of slab_bytes, the steps' offsets, and vectors. */
     size_t step_slabs; /* slabs of the longest step; each step has this number of gathered quads */
     size_t position_bytes; /* from the quads of one position to those of the next */

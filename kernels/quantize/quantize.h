@@ -1,5 +1,5 @@
-/* The kernel of every quantizer. Element i of a span, with the parameters q that the span gives it
- * (kernels/elementwise/span.h), becomes
+/* The kernels of QuantizeLinear, which a traversal calls span by span. Element i of a span, with
+ * the parameters q that the span gives it (kernels/elementwise/span.h), becomes
  *
  *   y[i] = saturate(round(x[i] / scales[q]) + zeros[q])
  *
@@ -26,13 +26,13 @@
  *           both FP16    FP32; the reference: FP16              ONNX Runtime
  *           both FP32    FP32                                   both
  *
- * A quotient of two FP16 may be rounded to FP32 first: that gives the FP16 of the exact quotient.
- * Let the quotient a / b lie next to m, which is the middle of two FP16, or an FP16. Without their
- * powers of two, a and b are integers below 2^11, and m is an integer below 2^12. So a / b - m is
- * either 0 or at least 1 / (m * b) of m, which is more than 2^-23 of m. FP32 has 24 bits, so
- * rounding to it moves a quotient by at most 2^-24 of its value, and never up to m or across it.
- * (In general 24 >= 2 * 11 + 2 bits suffice.) No quotient of two FP16 is subnormal or overflows as
- * an FP32.
+ * Division in FP16 may divide in FP32 and then round to FP16: the two roundings give the FP16 of
+ * the exact quotient. They could fail only if the first one moved the quotient a / b onto or across
+ * m, the middle of two FP16. Without their powers of two, a and b are integers below 2^11, and m is
+ * an integer below 2^12. So a / b is either m or differs from it by at least 1 / (m * b) of m,
+ * which is more than 2^-23 of m. FP32 has 24 bits, so rounding to it moves a quotient by at most
+ * 2^-24 of its value, which is too little. The same holds if m is an FP16 itself. (In general 24 >=
+ * 2 * 11 + 2 bits suffice.) No quotient of two FP16 is subnormal or overflows as an FP32.
  *
  *   to integers          is                                     by
  *   -------------------  -------------------------------------  -------------------------------
@@ -118,7 +118,7 @@ struct qk_quantize_kernels {
     qk_quantize_fn run;
     void (*finish)(
         void); /* to be called after the last streaming call, before another thread reads y */
-    double element_cycles; /* a rough guess for one element, in a cache */
+    double element_cycles; /* a rough guess: cycles for one element that is in a cache */
 };
 
 /* Quantizes any count of elements, from any element on. Uses the tier's kernel, and the scalar
@@ -129,7 +129,8 @@ void qk_quantize(const struct qk_quantize_kernels *kernels, const struct qk_quan
 /* The scalar kernel takes every span. It is the reference for all tiers. */
 void qk_quantize_scalar(const struct qk_quantize_args *args);
 
-/* Each function fills the entries that its tier has. */
+/* Each function puts the kernel of its tier into the table, and leaves the other entries as they
+ * are. */
 void qk_quantize_init_scalar(struct qk_quantize_kernels *kernels);
 void qk_quantize_init_avx2(struct qk_quantize_kernels *kernels);
 void qk_quantize_init_avx512(struct qk_quantize_kernels *kernels);

@@ -12,7 +12,7 @@
 
 /* The tensors from which scales and zeros are made. */
 struct qk_quantizer_source {
-    const struct qk_dequantize_kernels *kernels; /* read small integers and floats */
+    const struct qk_dequantize_kernels *kernels; /* convert zeros and scales of small types */
     const void *scale_data;
     enum qk_type scale_type;
     size_t scale_count;

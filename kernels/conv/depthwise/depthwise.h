@@ -61,7 +61,7 @@ struct qk_depthwise_layout {
     size_t rows, columns;
     bool partial_rows;
     size_t taps;      /* the most taps that a quad has */
-    size_t row_quads; /* quads of a row of taps */
+    size_t row_quads; /* how many quads a row of taps takes */
     /* How many arrays of rows of quads there are: row_quads, or a single one that all row_quads
      * share. In a shared array, each of the row_quads reads `shift` quads further on than the one
      * before. */
@@ -131,7 +131,7 @@ struct qk_depthwise_job {
     const struct qk_depthwise_layout *layout;
     const struct qk_conv_geometry *geometry;
     struct qk_depthwise_workspace work;
-    size_t outer; /* position on the axes before the last two */
+    size_t outer; /* the unit's position on the outer axes */
     size_t row, rows, column, columns;
     /* `fill` is the value of padding. Products take x and fill after an xor with `flip`: as
      * unsigned bytes or, if x_signed is set, as signed bytes. */

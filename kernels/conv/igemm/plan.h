@@ -13,8 +13,8 @@ struct qk_conv_igemm_workspace {
     size_t column_tile; /* column_tile and column_sums have the sums of x's columns; they are empty
                            unless w has zero points */
     size_t column_sums;
-    size_t n_tiles;   /* struct qk_n_tile of a full unit */
-    size_t segments;  /* struct qk_tile_segment of a full unit */
+    size_t n_tiles;   /* the struct qk_n_tile of all N tiles of a full unit */
+    size_t segments;  /* the struct qk_tile_segment of a full unit */
     size_t remainder; /* quads gathered for dot products: dot_bytes for each position of the
                          remainder */
     size_t dot_bytes;
@@ -32,6 +32,8 @@ struct qk_conv_igemm_plan {
     size_t rows;      /* output channels of a group */
     size_t remainder; /* the most positions of a unit that dot products compute */
     size_t outer;     /* the number of positions of the outer axes */
+    /* How many bands the images, rows and columns of y are cut into. A unit has one band of each.
+     */
     size_t image_bands, row_bands, column_bands;
     size_t m_parts;       /* how many parts the output channels of a group are cut into */
     size_t m_part_panels; /* panels in one part */

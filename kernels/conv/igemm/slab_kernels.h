@@ -1,6 +1,6 @@
-/* The kernels that a convolution by integer products needs besides the products: `fill` lays out x
- * as slabs, `epilogues` compute y from the sums of a tile, and `transpose` packs weights. There is
- * a set for each kind of quad and each vector unit. Private to conv/. */
+/* The kernels that an igemm convolution needs besides the products: `fill` lays out x as slabs,
+ * `epilogues` compute y from the sums of a tile, and `transpose` packs weights. There is a set for
+ * each kind of quad and each vector unit. Private to conv/. */
 #ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_H
 #define KERNELS_CONV_IGEMM_SLAB_KERNELS_H
 
@@ -74,7 +74,8 @@ struct qk_epilogue_tile {
     size_t rows;
     const int32_t *bias; /* bias, multiplier and w_zero_point: [rows] */
     const float *multiplier;
-    const int32_t *w_zero_point; /* NULL: all are 0, as always if quads are words */
+    const int32_t *w_zero_point; /* NULL: all are 0, or quads are words and weights are stored less
+                                    their zero points */
     const int32_t *column_sums;  /* [positions], read only if w_zero_point is not NULL */
     const struct qk_tile_segment *segments;
     size_t segment_count;

@@ -14,7 +14,7 @@ struct qk_im2col {
     const uint8_t *x_end; /* the end of the last channel of the last image */
     const uint8_t *x;     /* the first channel of the image and group */
     struct qk_widen widen;
-    float fill;  /* the value of positions outside x */
+    float fill;  /* the value of elements outside x */
     size_t taps; /* of the kernel; term k is channel k / taps and tap k % taps */
     size_t k_begin, k_count;
     size_t position_begin, position_count;

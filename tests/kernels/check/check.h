@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct check; /* frame.c */
+struct check; /* the state of the checker: frame.h */
 
 typedef void check_body_fn(struct check *check, const void *kernel);
 
