@@ -114,6 +114,8 @@ static bool start(struct qd_job *job)
         cr_assert(toy_wait_until(is_open, toy));
     if (toy->level != 0)
         job->level = toy->level;
+    if (toy->wait_ns != 0)
+        job->wait_until_ns = qd_clock_ns() + toy->wait_ns;
     job->may_run_inline = job->may_run_inline && !toy->takes_back;
     if (toy->phase_count > 0)
         set_phase(toy);

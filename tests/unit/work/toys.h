@@ -22,6 +22,7 @@ struct toy {
     bool may_run_inline;
     bool takes_back;    /* in start; the rest may not run inline */
     uint64_t start_ns;  /* duration of the work in start */
+    uint64_t wait_ns;   /* how long after its start it may wait in the queue; 0: no limit */
     uint64_t told_ns;   /* how long it says that it took, from its submission; 0: nothing */
     size_t phase_count; /* 0: start does all work */
     size_t units[PHASE_COUNT_MAX];
