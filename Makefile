@@ -74,8 +74,6 @@ AR := aarch64-linux-gnu-ar
 SYSROOT := --sysroot=$(ARM_ROOT)
 PKG_CONFIG := env PKG_CONFIG_SYSROOT_DIR=$(ARM_ROOT) \
     PKG_CONFIG_LIBDIR=$(ARM_ROOT)/usr/lib/aarch64-linux-gnu/pkgconfig pkg-config
-# Criterion's runner needs more of Linux than QEMU emulates (tests/support/run_forked.c).
-$(B)/tests/support/run_forked.o: TIER := -DRUN_FORKED
 export CC SYSROOT
 export EMULATOR := qemu-aarch64
 export QEMU_LD_PREFIX := $(ARM_ROOT)

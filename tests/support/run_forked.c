@@ -1,25 +1,33 @@
-/* Runs Criterion's tests without Criterion's runner, for the thread and address sanitizers, and for
- * emulators that lack system calls which the runner needs. That runner maps memory at addresses of
- * the thread sanitizer, which stops the program. It also ends a test's process without a check for
- * leaks. Here each test is a forked process that ends by exit, so the sanitizer fails it after a
- * race or a leak. The tests still include Criterion's own headers.
+/* Runs Criterion's tests without Criterion's runner. Each test is a forked process, which a failed
+ * assertion ends at once, on whatever thread. In Criterion's runner that process exits, libuv then
+ * waits for threads that never end, and after the test's time limit the runner aborts and the
+ * results of all tests are lost.
  *
- * unit-tests [--filter PATTERN] [--tap=FILE] [...]: as in Criterion; other options are ignored. */
+ * Criterion's runner also maps memory at addresses of the thread sanitizer, which stops the
+ * program, ends a test's process without a check for leaks, and needs system calls that emulators
+ * lack. Here a test that passes ends by exit, so a sanitizer fails it after a race or a leak. The
+ * tests still include Criterion's own headers.
+ *
+ * unit-tests [--filter PATTERN] [--tap=FILE] [--fail-fast] [...]: as in Criterion; other options
+ * are ignored, and so are the tests' own time limits. */
+#define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <criterion/internal/parameterized.h>
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(RUN_FORKED)
-
 #include <fnmatch.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum {
     JOBS_MAX = 64,
-    TEST_S = 1800, /* the tests' own time limits are for programs at full speed */
+    TEST_S = 900, /* some hundred times what a test takes; for tests that hang */
+    SKIPPED = 77, /* the exit status of a test that skips itself */
     LINE_BYTES_MAX = 4096
 };
 
@@ -35,6 +43,7 @@ static struct job {
 static size_t job_count;
 static unsigned passed_count;
 static unsigned failed_count;
+static bool fail_fast; /* no test starts after one has failed */
 static FILE *report;
 
 /* ---- In a test's process ------------------------------------------------------------------- */
@@ -88,6 +97,15 @@ void criterion_abort_test(void)
     _exit(EXIT_FAILURE); /* ends the process from any thread */
 }
 
+void criterion_skip_test(const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    vfprintf(stderr, format, values);
+    va_end(values);
+    _exit(SKIPPED);
+}
+
 void criterion_continue_test(void)
 {
     continued = true;
@@ -113,6 +131,17 @@ static void tell(FILE *said, bool passed)
     fclose(said);
 }
 
+/* Reports a test that skipped itself. Its reason is the first line that it wrote. */
+static void tell_skipped(const struct criterion_test *test, FILE *said)
+{
+    char reason[LINE_BYTES_MAX] = "";
+    rewind(said);
+    if (fgets(reason, sizeof(reason), said) != NULL)
+        reason[strcspn(reason, "\n")] = '\0';
+    fprintf(report, "ok - %s::%s  # SKIP %s\n", test->category, test->name, reason);
+    fclose(said);
+}
+
 /* Waits for one of the jobs to end. */
 static void reap(void)
 {
@@ -126,6 +155,10 @@ static void reap(void)
     const struct criterion_test *test = jobs[i].test;
     FILE *said = jobs[i].said;
     jobs[i] = jobs[--job_count];
+    if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED) {
+        tell_skipped(test, said);
+        return;
+    }
     const bool passed = test->data->signal != 0
                             ? WIFSIGNALED(status) && WTERMSIG(status) == test->data->signal
                             : WIFEXITED(status) && WEXITSTATUS(status) == test->data->exit_code;
@@ -154,6 +187,7 @@ static void start(const struct criterion_test *test, void *with)
         fclose(said);
         for (size_t i = 0; i < job_count; i++)
             fclose(jobs[i].said);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         alarm(TEST_S);
         current = test;
         parameter = with;
@@ -171,7 +205,8 @@ static void start_all(const char *filter)
 {
     for (struct criterion_test **at = __start_cr_tst; at < __stop_cr_tst; at++) {
         const struct criterion_test *test = *at;
-        if (test == NULL || fnmatch(filter, test->data->identifier_, 0) != 0)
+        if (test == NULL || fnmatch(filter, test->data->identifier_, FNM_EXTMATCH) != 0 ||
+            (fail_fast && failed_count > 0))
             continue;
         if (test->data->kind_ != CR_TEST_PARAMETERIZED) {
             start(test, NULL);
@@ -190,6 +225,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "--tap=", 6) == 0)
             path = argv[i] + 6;
+        if (strcmp(argv[i], "--fail-fast") == 0)
+            fail_fast = true;
         if (strcmp(argv[i], "--filter") == 0 && i + 1 < argc)
             filter = argv[++i];
     }
@@ -204,5 +241,3 @@ int main(int argc, char **argv)
     fprintf(stderr, "%u passed, %u failed\n", passed_count, failed_count);
     return fclose(report) == 0 && failed_count == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
-
-#endif

@@ -207,7 +207,7 @@ static size_t accept_all(const struct qd_socket *listener)
 
 /* Each connected client is in one of the queues. With this many clients, the probability that a
  * queue is empty is 1 in 10^34. */
-Test(socket, tcp_connections_are_dealt_out_among_those_that_joined, .timeout = 100)
+Test(socket, tcp_connections_are_dealt_out_among_those_that_joined)
 {
     struct qd_socket joined[JOINED_COUNT];
     int clients[CLIENT_COUNT];

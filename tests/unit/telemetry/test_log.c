@@ -21,7 +21,7 @@ static void teardown(void)
     close(pipe_ends[1]);
 }
 
-TestSuite(log, .init = setup, .fini = teardown, .timeout = 10);
+TestSuite(log, .init = setup, .fini = teardown);
 
 Test(log, one_line_without_control_characters)
 {

@@ -28,7 +28,7 @@ static void teardown(void)
     rmdir(folder);
 }
 
-TestSuite(log_file, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(log_file, .init = setup, .fini = teardown);
 
 static struct qd_log_file *create(const char *where)
 {

@@ -11,9 +11,6 @@
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
-/* Without a timeout a failure would hang, because the loop waits for an event that never comes. */
-TestSuite(prefault, .timeout = 60);
-
 /* ---- The thread --------------------------------------------------------------------------- */
 
 enum { ORDER_COUNT = 40 };

@@ -7,8 +7,6 @@
 #include "tests/support/random.h"
 #include "tests/unit/scratch.h"
 
-TestSuite(compression, .timeout = 120);
-
 enum { MIB = 1 << 20, PAGE_BYTES = 4096 };
 
 static struct scratch scratch;

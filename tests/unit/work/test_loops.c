@@ -7,9 +7,6 @@
 #include "server/work/scheduler/scheduler.h"
 #include "tests/unit/work/toys.h"
 
-/* Without a timeout a failure would hang, because libuv waits for its threads at exit. */
-TestSuite(loops, .timeout = 60);
-
 /* ---- Posts -------------------------------------------------------------------------------- */
 
 enum { POSTER_COUNT = 3, POST_COUNT = 2000 };

@@ -6,8 +6,6 @@
 #include "tests/unit/scratch.h"
 #include "tests/unit/work/service.h"
 
-TestSuite(phases, .timeout = 120);
-
 static enum qd_coding coding; /* the coding of requests and of answers */
 
 /* Returns the body encoded by `coding`, in the arena. */

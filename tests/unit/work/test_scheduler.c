@@ -10,9 +10,6 @@
 #include "server/base/clock.h"
 #include "tests/unit/work/toys.h"
 
-/* Without a timeout a failure would hang, because libuv waits for its threads at exit. */
-TestSuite(scheduler, .timeout = 60);
-
 /* ---- When helpers are worth it ------------------------------------------------------------ */
 
 Test(scheduler, shares_are_worth_a_hand_over)

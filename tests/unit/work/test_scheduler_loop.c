@@ -6,9 +6,6 @@
 #include "server/work/scheduler/scheduler.h"
 #include "tests/unit/work/toys.h"
 
-/* Without a timeout a failure would hang, because libuv waits for its threads at exit. */
-TestSuite(scheduler_loop, .timeout = 60);
-
 /* ---- Inline ------------------------------------------------------------------------------- */
 
 static _Atomic pthread_t unit_thread; /* the thread that ran the last unit */
