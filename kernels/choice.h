@@ -26,8 +26,8 @@ struct qk_choice {
     struct qk_elementwise_tuning elementwise;
 };
 
-/* Fails with QK_UNAVAILABLE if `options` names an unknown tier or backend, or one that the machine
- * lacks. */
+/* Makes the choice for a machine with this profile. Fails with QK_UNAVAILABLE if `options` names an
+ * unknown tier or backend, or one that the machine lacks. */
 enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_kernel_options *options,
                          struct qk_choice *choice, struct qk_error *error);
 

@@ -180,9 +180,9 @@ static inline void qk_tensor_copy(struct qk_tensor *to, const struct qk_tensor *
 /* Sets *product to a * b. Returns false if that overflows. */
 bool qk_mul_size(size_t a, size_t b, size_t *product);
 
-/* Sets tensor->count and tensor->stored from rank and dims. Returns false if the product of the
- * dims that are not 0 overflows, so that no product of some dims of a checked tensor can overflow,
- * even if the tensor is empty. */
+/* Sets tensor->count and tensor->stored from rank and dims. Returns false if the product of all
+ * dims but those of 0 overflows. Later code may therefore multiply any dims of a tensor without a
+ * check, even if the tensor is empty. */
 bool qk_tensor_set_count(struct qk_tensor *tensor);
 
 /* Sets tensor->stored for a layout with strides, after qk_tensor_set_count. Strides are in
@@ -491,21 +491,21 @@ struct qk_graph_plan {
 };
 #define QK_GRAPH_KERNELS_MAX 16
 
-/* Plans the graph, like qk_plan. inputs[i] is the graph's input i. Everything but its data is read,
- * and nothing of an input that no node reads. The plan points into `memory`.
+/* Plans the graph, like qk_plan. inputs[i] is the graph's input i. Everything but its data is read;
+ * an input that no node reads is not read at all. The plan points into `memory`.
  *
- * Values between nodes share the scratch. Two of them may share bytes unless both are alive at some
- * node. A value is alive from the node that makes it to the last node that reads it. The largest
- * value is placed first, each at the lowest offset that is free. */
+ * Values between nodes share the scratch. A value is alive from the node that makes it to the last
+ * node that reads it. Two values may share bytes unless both are alive at some node. The largest
+ * value is placed first, and each at the lowest offset that is free. */
 enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tensor *inputs,
                              struct qk_memory memory, struct qk_graph_plan *plan,
                              struct qk_error *error);
 
 /* Computes units [begin, end) of one node. The caller runs the nodes in order, each after all units
  * of the node before it are done. The units of a node may run on several threads at once. `inputs`
- * and `outputs` are the graph's, otherwise they and `workspace` are as for qk_run. `scratch` has
- * plan->scratch_bytes bytes, aligned to 64. It belongs to one run, and all nodes of the run get the
- * same. */
+ * and `outputs` are those of the graph. Apart from that, they and `workspace` are as for qk_run.
+ * `scratch` has plan->scratch_bytes bytes, aligned to 64. It belongs to one run, and all nodes of
+ * the run get the same. */
 void qk_graph_run(const struct qk_graph_plan *plan, size_t node, const void *const *inputs,
                   void *const *outputs, void *scratch, void *workspace, size_t begin, size_t end);
 

@@ -17,9 +17,9 @@ struct qk_conv_backend {
     const char *kernel;
     uint32_t cpu_flags; /* the features that it needs, QK_CPU_* */
     const struct qk_igemm *igemm;
-    /* The backend for convolutions that would fill less than a tenth of this backend's tiles, and
-     * would therefore take ten times the time and memory that they should. NULL: this backend
-     * itself. */
+    /* The backend for convolutions that would fill less than a tenth of this backend's tiles. This
+     * backend would take ten times the time and memory that they need. NULL: this backend itself.
+     */
     const struct qk_conv_backend *small_tile;
     /* A backend with tiles of fewer rows, for convolutions with few rows or terms and, if this
      * backend's kernel has `mark_wide`, for convolutions with many wide weights. NULL: this backend

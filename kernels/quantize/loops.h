@@ -565,8 +565,8 @@ INLINE void loops(const struct job *job, const struct qk_span *span)
         loop_blocks(job, span);
 }
 
-/* Runs the loops with types that are constants, so that the compiler makes special code for this
- * combination. */
+/* Runs the loops for one combination of types. The caller passes the types as constants, so that
+ * the compiler makes special loops for this combination. */
 INLINE void loops_of(struct job job, const struct qk_span *span, enum qk_type x_type,
                      enum qk_division division, bool floats)
 {

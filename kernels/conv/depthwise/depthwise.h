@@ -216,9 +216,10 @@ extern const struct qk_depthwise qk_depthwise_u8s8_1x64__avx512vbmi;
 extern const struct qk_depthwise qk_depthwise_s8s8_1x32__neon;
 extern const struct qk_depthwise qk_depthwise_s8s8_1x32__dotprod;
 
-/* The functions below are parts of qk_depthwise_u8s8_1x64__avx512vbmi, in three files of their own.
- * The first two are for planes so small that a vector holds a whole one: qk_depthwise_is_small
- * returns whether a unit is of this kind, and qk_depthwise_run_small computes it. */
+/* The functions below are parts of qk_depthwise_u8s8_1x64__avx512vbmi, which has three more files.
+ * The first two functions are for planes so small that a vector holds a whole one:
+ * qk_depthwise_is_small returns whether a unit is of this kind, and qk_depthwise_run_small computes
+ * it. */
 bool qk_depthwise_is_small(const struct qk_depthwise_job *job);
 void qk_depthwise_run_small(const struct qk_depthwise_job *job);
 
