@@ -105,7 +105,7 @@ ALL_LDFLAGS = $(SYSROOT) $(HARDEN_LINK) $(SAN_$(SAN)) $(LDFLAGS)
 LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 
 KERNELS := \
-    kernels/qk.c kernels/graph.c kernels/graph_plan.c \
+    kernels/call.c kernels/graph.c kernels/graph_plan.c \
     kernels/cpu.c kernels/measure.c kernels/choice.c kernels/describe.c \
     kernels/dispatch.c \
     kernels/element/element.c kernels/element/float.c kernels/element/narrow.c \
@@ -150,7 +150,7 @@ KERNELS := \
     kernels/conv/sgemm/im2col_kernels_scalar.c kernels/conv/sgemm/im2col_kernels_avx2.c \
     kernels/conv/sgemm/im2col_kernels_avx512bw.c \
     kernels/conv/stride_phases.c kernels/conv/channels.c \
-    kernels/conv/choose.c kernels/conv/backend.c kernels/conv/conv.c
+    kernels/conv/choose.c kernels/conv/backend.c kernels/conv/call.c
 
 # In include order of folders: each may include only itself and the folders before it.
 SERVER := \

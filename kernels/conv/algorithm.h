@@ -1,4 +1,4 @@
-/* The interface through which conv.c calls the three algorithms of a convolution, and the choice
+/* The interface through which call.c calls the three algorithms of a convolution, and the choice
  * between them. Private to conv/. */
 #ifndef KERNELS_CONV_ALGORITHM_H
 #define KERNELS_CONV_ALGORITHM_H

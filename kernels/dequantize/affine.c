@@ -224,6 +224,7 @@ enum qk_status qk_affine_plan(const struct qk_affine *affine, const struct qk_in
         .element_cycles = kernels->element_cycles,
         .x_bits = qk_type_info(affine->x_type)->bits,
         .y_bits = qk_type_info(affine->y_type)->bits,
+        .tuning = &instance->kernels->choice.elementwise,
         .parameters = {(const void *)affine->scales, affine->zeros, (const void *)affine->offsets},
         .whole = affine->whole};
     return qk_elementwise_plan(&elementwise, instance, x, affine->y_type, broadcast, memory, plan,

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "kernels/dispatch.h"
-
 #define UNIT_ELEMENTS_MIN ((size_t)4096)
 #define UNIT_ELEMENTS_MAX ((size_t)1 << 18)
 /* Rough costs in cycles: a kernel call; expanding the parameters of one element; and finding a
@@ -356,7 +354,7 @@ enum qk_status qk_elementwise_plan(const struct qk_elementwise *elementwise,
                                    struct qk_memory memory, struct qk_plan *plan,
                                    struct qk_error *error)
 {
-    const struct qk_elementwise_tuning *tuning = &instance->kernels->choice.elementwise;
+    const struct qk_elementwise_tuning *tuning = elementwise->tuning;
     const enum qk_status status = set_output(instance, x, y_type, plan, error);
     if (status != QK_OK)
         return status;

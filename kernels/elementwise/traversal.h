@@ -29,6 +29,7 @@ struct qk_elementwise {
     unsigned x_bits;       /* of an element; with less than 8 bits, x has no strides */
     unsigned y_bits;
     struct qk_parameters parameters; /* must outlive the plan */
+    const struct qk_elementwise_tuning *tuning;
     bool whole; /* true: the parameters are packed already, so a plan may read them and expand them
                    once for all runs */
 };

@@ -30,16 +30,16 @@
 #define QK_VERSIONS(list) .versions = (list), .version_count = QK_LENGTH_OF(list)
 #define QK_LENGTH_OF(list) (sizeof(list) / sizeof((list)[0]))
 
-/* An operator's own struct begins with a struct qk_instance. Before qk.c calls these functions, it
- * has checked which inputs are present, their types and layouts, and that each attribute exists in
- * the version. These functions check only the operator's own rules. */
+/* An operator's own struct begins with a struct qk_instance. Before call.c calls these functions,
+ * it has checked which inputs are present, their types and layouts, and that each attribute exists
+ * in the version. These functions check only the operator's own rules. */
 struct qk_operator_code {
     /* Checks the call, allocates all that the instance keeps, and sets the units of packing and the
-     * types of the outputs. qk.c fills the instance's other members. Of a variable input, prepare
-     * reads only the type, even if the caller has fixed the input, because qk.c passes fixed inputs
-     * to plan and run as if they were variable. Until pack has run, the instance may keep pointers
-     * to the data of constants. If call->constants_stay is set, it may keep them for plan and run,
-     * too, and also pointers to the lists of attributes. */
+     * types of the outputs. call.c fills the instance's other members. Of a variable input, prepare
+     * reads only the type, even if the caller has fixed the input, because call.c passes fixed
+     * inputs to plan and run as if they were variable. Until pack has run, the instance may keep
+     * pointers to the data of constants. If call->constants_stay is set, it may keep them for plan
+     * and run, too, and also pointers to the lists of attributes. */
     enum qk_status (*prepare)(const struct qk_kernels *kernels, const struct qk_call *call,
                               struct qk_memory memory, struct qk_instance **instance,
                               struct qk_error *error);

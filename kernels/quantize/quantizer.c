@@ -234,6 +234,7 @@ enum qk_status qk_quantizer_plan(const struct qk_quantizer *quantizer,
         .element_cycles = kernels->element_cycles,
         .x_bits = qk_type_info(quantizer->x_type)->bits,
         .y_bits = y->bits,
+        .tuning = &instance->kernels->choice.elementwise,
         .parameters = {quantizer->scales, quantizer->zeros,
                        reciprocals_of(quantizer, x->count, memory)},
         .whole = quantizer->whole};

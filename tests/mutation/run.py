@@ -44,7 +44,7 @@ WALL_SECONDS = 600  # for a test that hangs; long, because the machine may be lo
 FEW = "29"          # the first steps run each 29th case of long tests
 
 # Areas that are sampled equally often, each given by the beginning of its files' paths.
-AREAS = ("kernels/qk.c", "kernels/graph", "kernels/c", "kernels/d", "kernels/element/",
+AREAS = ("kernels/call.c", "kernels/graph", "kernels/c", "kernels/d", "kernels/element/",
          "kernels/operators/", "kernels/elementwise/", "kernels/dequantize/", "kernels/quantize/",
          "kernels/gemm/", "kernels/conv/igemm/", "kernels/conv/depthwise/", "kernels/conv/sgemm/",
          "kernels/conv/", "server/json/", "server/oip/", "server/http/wire/framing.c")

@@ -37,7 +37,7 @@
 #ifndef KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
 #define KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
 
-#include "kernels/conv/backend.h"
+#include "kernels/conv/epilogue.h"
 #include "kernels/conv/stride_phases.h"
 
 enum {

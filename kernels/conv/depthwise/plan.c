@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/conv/algorithm.h"
+#include "kernels/conv/backend.h"
 #include "kernels/conv/channels.h"
 #include "kernels/conv/sizes.h"
 #include "kernels/wrap.h"

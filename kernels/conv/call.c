@@ -1,3 +1,5 @@
+/* The calls of a convolution (kernels/conv/conv.h): prepares, packs and plans it, with the
+ * algorithm that choose.c chooses. */
 #include "kernels/conv/conv.h"
 
 #include "kernels/conv/algorithm.h"

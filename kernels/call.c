@@ -1,3 +1,5 @@
+/* The calls of a single operator (kernels/qk.h): checks them against the registry, then prepares,
+ * packs, plans and runs. Also errors and the sizes of tensors. */
 #include "kernels/qk.h"
 
 #include <stdarg.h>
