@@ -30,7 +30,15 @@ static enum qk_status plan_node(const struct qk_graph *graph, size_t index,
     }
     const enum qk_status status =
         qk_plan(node->instance, tensors, memory, &plans[index].plan, &cause);
-    return status == QK_OK ? QK_OK : qk_graph_fail_in(node, op, &cause, error);
+    if (status != QK_OK)
+        return qk_graph_fail_in(node, op, &cause, error);
+    const size_t count = op->input_count + op->output_count;
+    struct qk_placement *placements = memory.alloc(memory.context, count * sizeof(*placements));
+    if (!placements)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
+    plans[index].inputs = placements;
+    plans[index].outputs = placements + op->input_count;
+    return QK_OK;
 }
 
 /* ---- The scratch --------------------------------------------------------------------------- */

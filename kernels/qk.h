@@ -101,6 +101,8 @@ enum qk_type {
     QK_FP8E5M2,
     QK_FP8E5M2FNUZ,
     QK_FP8E8M0,
+    QK_INT64,
+    QK_BOOL, /* a byte, 0 or 1 */
     QK_TYPE_COUNT
 };
 
@@ -117,7 +119,8 @@ struct qk_type_info {
     int64_t max;
 };
 
-/* Returns one element as its bits: the lowest bits of the result, as many as the type has. Elements
+/* Returns one element as its bits: the lowest bits of the result, as many as the type has. The type
+ * has at most 32 bits. Elements
  * of less than 8 bits are packed as in ONNX: element 0 in the lowest bits of byte 0, and rows are
  * not aligned (onnx docs, int4/float4/int2). `data` has no alignment. */
 uint32_t qk_element_load(enum qk_type type, const void *data, size_t index);
@@ -197,13 +200,14 @@ bool qk_type_bytes(enum qk_type type, size_t count, size_t *bytes);
 
 /* ---- The operator registry --------------------------------------------------------------- */
 
-#define QK_INPUT_COUNT_MAX 9 /* QLinearConv: x, w, y, each with scale and zero point, and B */
+#define QK_INPUT_COUNT_MAX 32 /* Concat has as many inputs as a mask of inputs has bits */
 #define QK_OUTPUT_COUNT_MAX 4
-#define QK_ATTRIBUTE_COUNT_MAX 8 /* QLinearConv has 6 */
+#define QK_ATTRIBUTE_COUNT_MAX 10 /* Resize has 9 */
 
 enum qk_attribute_kind {
     QK_ATTRIBUTE_INT,
     QK_ATTRIBUTE_INTS,
+    QK_ATTRIBUTE_FLOAT,
     QK_ATTRIBUTE_STRING,
     QK_ATTRIBUTE_BOOL,
     QK_ATTRIBUTE_TYPE,   /* a TensorProto.DataType number, or the name of an element type */
@@ -276,6 +280,7 @@ struct qk_attribute {
     const int64_t *list; /* QK_ATTRIBUTE_INTS and _STRIDES */
     size_t list_count;
     const char *string; /* QK_ATTRIBUTE_STRING */
+    float real;         /* QK_ATTRIBUTE_FLOAT */
 };
 
 /* An operator with the attributes and inputs of a caller. inputs[i] and attributes[i] belong to
@@ -473,8 +478,8 @@ struct qk_node_plan {
     struct qk_plan plan; /* its unit_count and unit_cost_ns are what a scheduler needs */
 
     /* Private to kernels/. */
-    struct qk_placement inputs[QK_INPUT_COUNT_MAX];
-    struct qk_placement outputs[QK_OUTPUT_COUNT_MAX];
+    struct qk_placement *inputs;  /* [op->input_count] */
+    struct qk_placement *outputs; /* [op->output_count] */
 };
 
 /* How a graph computes inputs of given shapes: node by node. */

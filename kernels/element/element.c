@@ -25,6 +25,8 @@ static const struct qk_type_info types[QK_TYPE_COUNT] = {
     [QK_FP8E5M2] = {"FP8E5M2", QK_KIND_FLOAT, 8, 19, 0, 0},
     [QK_FP8E5M2FNUZ] = {"FP8E5M2FNUZ", QK_KIND_FLOAT, 8, 20, 0, 0},
     [QK_FP8E8M0] = {"FP8E8M0", QK_KIND_FLOAT, 8, 24, 0, 0},
+    [QK_INT64] = {"INT64", QK_KIND_SIGNED, 64, 7, INT64_MIN, INT64_MAX},
+    [QK_BOOL] = {"BOOL", QK_KIND_UNSIGNED, 8, 9, 0, 1},
 };
 
 const struct qk_type_info *qk_type_info(enum qk_type type)

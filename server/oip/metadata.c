@@ -100,6 +100,7 @@ static void describe(const struct qk_attribute_def *def, char *about, size_t byt
 {
     static const char *const kinds[] = {[QK_ATTRIBUTE_INT] = "integer",
                                         [QK_ATTRIBUTE_INTS] = "integers",
+                                        [QK_ATTRIBUTE_FLOAT] = "number",
                                         [QK_ATTRIBUTE_STRING] = "string",
                                         [QK_ATTRIBUTE_BOOL] = "true or false",
                                         [QK_ATTRIBUTE_TYPE] = "datatype, by name or ONNX number",

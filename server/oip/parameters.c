@@ -134,6 +134,19 @@ static enum qd_status read_type(const struct reader *reader, const struct qd_jso
     return QD_OK;
 }
 
+/* Reads a number, or a text that is one: some clients send all parameters as texts. */
+static enum qd_status read_float(const struct reader *reader, const struct qd_json_value *value,
+                                 struct qk_attribute *attribute)
+{
+    struct qd_json_number scanned;
+    const char *end = value->text + value->bytes;
+    const bool written = value->kind == QD_JSON_NUMBER || value->kind == QD_JSON_STRING;
+    if (!written || qd_json_number_scan(value->text, end, &scanned) != end)
+        return expected(reader, value, "a number");
+    attribute->real = qd_json_number_to_float(&scanned);
+    return QD_OK;
+}
+
 static enum qd_status read_string(const struct reader *reader, const struct qd_json_value *value,
                                   struct qk_attribute *attribute)
 {
@@ -165,6 +178,8 @@ static enum qd_status read_attribute(const struct reader *reader, const struct q
         return read_bool(reader, value, attribute);
     case QK_ATTRIBUTE_TYPE:
         return read_type(reader, value, attribute);
+    case QK_ATTRIBUTE_FLOAT:
+        return read_float(reader, value, attribute);
     case QK_ATTRIBUTE_STRING:
         break;
     }

@@ -236,7 +236,7 @@ Test(onnx_dequantize_linear_refusals, types_of_later_versions)
         {QK_UINT4, 21, 99},       {QK_INT4, 21, 99},    {QK_UINT2, 25, 99},
         {QK_INT2, 25, 99},        {QK_FP4E2M1, 23, 99}, {QK_FP8E4M3FN, 19, 99},
         {QK_FP8E4M3FNUZ, 19, 99}, {QK_FP8E5M2, 19, 99}, {QK_FP8E5M2FNUZ, 19, 99},
-        {QK_FP8E8M0, 99, 24},
+        {QK_FP8E8M0, 99, 24},     {QK_INT64, 99, 99},   {QK_BOOL, 99, 99},
     };
     const struct qk_operator *op = qk_operator_by_name("onnx.DequantizeLinear");
     cr_assert_eq(op->version_count, 7);

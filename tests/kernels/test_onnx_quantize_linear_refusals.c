@@ -190,7 +190,7 @@ Test(onnx_quantize_linear_refusals, types_of_later_versions)
         {QK_UINT4, 99, 99, 21},       {QK_INT4, 99, 99, 21},    {QK_UINT2, 99, 99, 25},
         {QK_INT2, 99, 99, 25},        {QK_FP4E2M1, 99, 99, 23}, {QK_FP8E4M3FN, 99, 99, 19},
         {QK_FP8E4M3FNUZ, 99, 99, 19}, {QK_FP8E5M2, 99, 99, 19}, {QK_FP8E5M2FNUZ, 99, 99, 19},
-        {QK_FP8E8M0, 99, 24, 99},
+        {QK_FP8E8M0, 99, 24, 99},     {QK_INT64, 99, 99, 99},   {QK_BOOL, 99, 99, 99},
     };
     const struct qk_operator *op = qk_operator_by_name("onnx.QuantizeLinear");
     cr_assert_eq(op->version_count, 7);

@@ -25,7 +25,14 @@ void put_message(struct message *message, unsigned field, struct message inner);
 
 /* ---- ONNX's messages; lists of names end with NULL --------------------------------------- */
 
-enum { ONNX_FLOAT = 1, ONNX_UINT8 = 2, ONNX_INT8 = 3, ONNX_INT32 = 6, ONNX_INT64 = 7 };
+enum {
+    ONNX_FLOAT = 1,
+    ONNX_UINT8 = 2,
+    ONNX_INT8 = 3,
+    ONNX_INT32 = 6,
+    ONNX_INT64 = 7,
+    ONNX_DOUBLE = 11
+};
 
 #define NAMES(...)        \
     (const char *const[]) \

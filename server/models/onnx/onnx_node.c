@@ -231,7 +231,7 @@ static enum qd_status read_outputs(const struct node *node)
 }
 
 /* AttributeProto.AttributeType */
-enum { ANY = 0, INT = 2, STRING = 3, INTS = 7 };
+enum { ANY = 0, FLOAT = 1, INT = 2, STRING = 3, INTS = 7 };
 
 static int32_t type_of(enum qk_attribute_kind kind)
 {
@@ -241,6 +241,8 @@ static int32_t type_of(enum qk_attribute_kind kind)
         return INTS;
     case QK_ATTRIBUTE_STRING:
         return STRING;
+    case QK_ATTRIBUTE_FLOAT:
+        return FLOAT;
     case QK_ATTRIBUTE_INT:
     case QK_ATTRIBUTE_BOOL:
     case QK_ATTRIBUTE_TYPE:
@@ -283,6 +285,7 @@ static enum qd_status read_attribute(const struct node *node, size_t index,
                        type, type_name(type), proto->type, type_name(proto->type));
     attribute->present = true;
     attribute->number = proto->i;
+    attribute->real = proto->f;
     attribute->list = proto->ints;
     attribute->list_count = proto->n_ints;
     if (type != STRING)

@@ -123,11 +123,11 @@ Test(deferred_constants, refuses_with_the_node_s_name)
 Test(deferred_constants, a_copy_without_memory)
 {
     unsigned copied = 0;
-    for (size_t bytes = 0; bytes <= 64u << 10; bytes += 32 << 10) {
+    for (size_t bytes = 0; bytes <= 128u << 10; bytes += 64 << 10) {
         struct scratch scratch;
         scratch_init(&scratch, bytes);
         copied += load(&scratch.arena) != NULL;
         scratch_deinit(&scratch);
     }
-    cr_assert_eq(copied, 2, "32 KiB are enough");
+    cr_assert_eq(copied, 2, "64 KiB are enough");
 }

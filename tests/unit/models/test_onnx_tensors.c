@@ -217,9 +217,9 @@ Test(onnx_tensors, dims)
     expect_error(zero_point_file(tensor_of("z", ONNX_UINT8, 33, ones, "\1", 1), ONNX_UINT8),
                  "initializer 1 (\"z\"): dims: expected at most 32, got 33");
     expect_error(
-        zero_point_file(tensor_of("z", ONNX_INT64, NO_DIMS, "\1\0\0\0\0\0\0\0", 8), ONNX_UINT8),
+        zero_point_file(tensor_of("z", ONNX_DOUBLE, NO_DIMS, "\1\0\0\0\0\0\0\0", 8), ONNX_UINT8),
         "initializer 1 (\"z\"): data_type: expected a TensorProto.DataType that quantd "
-        "has, got 7 (INT64)");
+        "has, got 11 (DOUBLE)");
     expect_error(zero_point_file(tensor_of("z", 99, NO_DIMS, "\1", 1), ONNX_UINT8),
                  "initializer 1 (\"z\"): data_type: expected a TensorProto.DataType that quantd "
                  "has, got 99");

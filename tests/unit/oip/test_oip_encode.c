@@ -396,6 +396,7 @@ Test(oip_encode, properties_have_every_attribute)
 {
     static const char *const kinds[] = {"integer: ",
                                         "integers: ",
+                                        "number: ",
                                         "string: ",
                                         "true or false: ",
                                         "datatype, by name or ONNX number: ",
