@@ -267,6 +267,10 @@ struct qk_operator {
 const struct qk_operator *const *qk_operators(size_t *count);
 const struct qk_operator *qk_operator_by_name(const char *name); /* NULL: unknown */
 
+/* Like qk_operator_by_name. Also finds operators that qk_operators does not list, because only
+ * graphs use them. */
+const struct qk_operator *qk_graph_operator_by_name(const char *name);
+
 /* Returns the newest version whose number is not above `number`. ONNX resolves an opset import in
  * the same way: if opset 10 and 13 changed an operator, 11 means 10. Returns NULL if `number` is
  * below the oldest version or above version_last, or is not one of op->numbers. */

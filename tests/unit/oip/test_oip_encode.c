@@ -394,13 +394,10 @@ Test(oip_encode, properties_say_what_a_version_takes)
 /* The text of an attribute is complete, and begins with its kind. */
 Test(oip_encode, properties_have_every_attribute)
 {
-    static const char *const kinds[] = {"integer: ",
-                                        "integers: ",
-                                        "number: ",
-                                        "string: ",
-                                        "true or false: ",
-                                        "datatype, by name or ONNX number: ",
-                                        "integers: "};
+    static const char *const kinds[] = {
+        "integer: ", "integers: ",      "number: ",
+        "string: ",  "true or false: ", "datatype, by name or ONNX number: ",
+        "integers: "};
     size_t count;
     const struct qk_operator *const *ops = qk_operators(&count);
     for (size_t i = 0; i < count; i++) {
