@@ -7,6 +7,7 @@ lint.py [--fast]    --fast leaves out the builds
 A finding is one line, "file:line: rule: what"; the last line is "N passed, N failed", counted in
 checks. A tool that is missing, or of another version than pinned, makes its check skipped by name.
 """
+import fnmatch
 import posixpath
 import re
 import shutil
@@ -345,6 +346,32 @@ def rule_named_files(files, contents):
                     yield path, number, "there is no file %s" % name
 
 
+MUTATION = "tests/mutation/run.py"
+
+
+def rule_mutation(files, contents):
+    """Checks that the suites, modules and beginnings of paths exist that MUTATION names."""
+    suites = {suite for path, text in contents.items() if path.startswith("tests/") and is_c(path)
+              for suite in re.findall(r"^(?:Parameterized)?Test\((\w+),", text, re.MULTILINE)}
+    modules = {posixpath.basename(path)[:-len(".py")] for path in files
+               if path.startswith("tests/e2e/") and path.endswith(".py")}
+    mutation = {"__name__": "mutation", "__file__": str(ROOT / MUTATION), "TESTS": (), "AREAS": ()}
+    exec(contents.get(MUTATION, ""), mutation)  # pylint: disable=exec-used
+    unknown = []
+    for tests in mutation["TESTS"]:
+        unknown += ["suite " + suite for suite in tests.suites.split("|")
+                    if not fnmatch.filter(suites, suite)]
+        unknown += ["module " + module for module in tests.e2e if module not in modules]
+    for begin in (*mutation["AREAS"], *(tests.begin for tests in mutation["TESTS"])):
+        if not any(path.startswith(begin) for path in files):
+            unknown.append("file " + begin)
+    lines = contents.get(MUTATION, "").split("\n")
+    for what in dict.fromkeys(unknown):
+        name = what.split(" ")[1]
+        number = next(i for i, line in enumerate(lines, 1) if name in line)
+        yield MUTATION, number, "there is no " + what
+
+
 SHORT = "tests/bench/README.md"
 
 
@@ -404,7 +431,7 @@ def rule_links(files, contents):
 TREE_RULES = {"layout": rule_layout, "final newline": rule_final_newline,
               "sources listed": rule_sources_listed, "folder sizes": rule_folder_sizes,
               "circles": rule_circles, "named files": rule_named_files,
-              "measured": rule_measured, "links": rule_links}
+              "mutation": rule_mutation, "measured": rule_measured, "links": rule_links}
 
 
 def check_text(files, contents):

@@ -123,6 +123,18 @@ class Lint(unittest.TestCase):
         self.assertEqual(found(("a/a", "b/b"), ("b/b", "a/c"), ("a/c", "a/a")), ["server/a/a.h"])
         self.assertEqual(found(("a/a", "a/b"), ("a/b", "a/a b/c"), ("b/c", "")), [])
 
+    def test_mutation(self):
+        """Finds names in mutation testing that lead nowhere, and only these."""
+        text = (ROOT / lint.MUTATION).read_text()  # its last TESTS and AREAS count
+        files = ["server/oip/raw.c", "tests/e2e/oip/test_infer.py", lint.MUTATION]
+        contents = {lint.MUTATION: text + """
+AREAS = ("server/oip/", "server/gone/")
+TESTS = (Tests("server/oip/", "raw|ra*|gone_*", (), ("test_infer", "test_gone")),)
+""", "tests/unit/oip/test_raw.c": "Test(raw, a)\n{\n}\n"}
+        self.assertEqual(sorted(what for _, _, what in lint.rule_mutation(files, contents)),
+                         ["there is no file server/gone/", "there is no module test_gone",
+                          "there is no suite gone_*"])
+
 
 if __name__ == "__main__":
     unittest.main()
