@@ -38,12 +38,13 @@ enum qd_status qd_path_split(const char *text, struct qd_path *path, struct qd_e
     const size_t bytes = strlen(text);
     path->count = 0; /* the rest, which is large, is read only as far as it is written */
     if (text[0] != '/' || bytes >= QD_PATH_BYTES_MAX)
-        return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
+        return qd_fail(error, QD_NOT_FOUND, "path: expected an endpoint's, got \"%.100s\"", text);
     memcpy(path->bytes, text, bytes + 1);
     const bool escapes = memchr(text, '%', bytes) != NULL;
     for (char *at = path->bytes, *next; at != NULL; at = next) {
         if (path->count == QD_PATH_SEGMENT_COUNT_MAX)
-            return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
+            return qd_fail(error, QD_NOT_FOUND, "path: expected an endpoint's, got \"%.100s\"",
+                           text);
         *at++ = '\0';
         next = strchr(at, '/');
         path->segments[path->count++] = at;

@@ -146,9 +146,10 @@ static bool is_empty(const struct qd_json_value *value)
 static enum qd_status refuse(const struct reader *reader, const char *path,
                              const struct qd_json_value *value, void *target)
 {
-    (void)value;
     (void)target;
-    return qd_fail(reader->error, QD_INVALID, "%s: %s: not supported", reader->source, path);
+    return qd_fail(reader->error, QD_INVALID,
+                   "%s: %s: expected no such key, got %s; this server does not support it",
+                   reader->source, path, qd_json_show(value).text);
 }
 
 static enum qd_status refuse_filled(const struct reader *reader, const char *path,
@@ -633,8 +634,7 @@ static enum qd_status apply_port(const struct qd_config_port *wanted, const char
         i++;
     if (i == count) {
         return qd_fail(error, QD_INVALID,
-                       "the configuration's %s %s: the model has none of this "
-                       "name",
+                       "the configuration's %s: expected the name of one of the model's, got %s",
                        kind, qd_show_string(wanted->name).text);
     }
     if ((*seen >> i & 1) != 0) {

@@ -358,15 +358,16 @@ static enum qd_status open_folder(struct qd_sources *sources, struct qd_error *e
 {
     if (sources->repository == NULL) {
         return qd_fail(error, QD_NOT_FOUND,
-                       "there is no repository to load %.128s from (--model-repository), and the "
-                       "call brings no file",
+                       "%.128s: expected files in the call, or a repository to load it from "
+                       "(--model-repository), got neither",
                        sources->name);
     }
     enum qd_status status =
         qd_model_folder_open(sources->repository, sources->name, sources->marks_folder,
                              sources->arena, &sources->folder, error);
     if (status == QD_NOT_FOUND)
-        return qd_fail(error, QD_NOT_FOUND, "the repository has no folder %.128s", sources->name);
+        return qd_fail(error, QD_NOT_FOUND, "%.128s: expected a folder in the repository, got none",
+                       sources->name);
     if (status != QD_OK)
         return status;
     sources->from_repository = true;
@@ -763,8 +764,8 @@ static enum qd_status external_of_call(void *context, const char *location, uint
     (void)arena;
     if (file == NULL) {
         return qd_fail(error, QD_INVALID,
-                       "external data \"%.150s\": the load call brings no "
-                       "\"file:%llu/%.150s\"",
+                       "external data \"%.150s\": expected \"file:%llu/%.150s\" in the load "
+                       "call, got none",
                        location, (unsigned long long)sources->version, location);
     }
     if (offset > file->count || length > file->count - offset) {

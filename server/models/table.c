@@ -295,8 +295,8 @@ static enum qd_status refuse_absent(const struct family *family, struct qd_error
         return qd_fail(error, QD_UNAVAILABLE, "model %s is being loaded; try again later",
                        shown.text);
     }
-    return qd_fail(error, QD_NOT_FOUND, "model %s is not in service%s%.300s", shown.text,
-                   family->reason[0] == '\0' ? "" : ": ", family->reason);
+    return qd_fail(error, QD_NOT_FOUND, "model: expected one in service, got %s%s%.300s",
+                   shown.text, family->reason[0] == '\0' ? "" : ": ", family->reason);
 }
 
 static enum qd_status find(struct qd_models *models, const char *name, const char *version,
@@ -306,7 +306,8 @@ static enum qd_status find(struct qd_models *models, const char *name, const cha
     const struct family *family = find_family(models, name);
     if (family == NULL || has_left(family)) {
         list_models(models, known, sizeof(known));
-        return qd_fail(error, QD_NOT_FOUND, "unknown model %s; the models are %s",
+        return qd_fail(error, QD_NOT_FOUND,
+                       "model: expected one in service, got %s; the models are %s",
                        qd_show_string(name).text, known);
     }
     if (family->version_count == 0)
@@ -317,8 +318,9 @@ static enum qd_status find(struct qd_models *models, const char *name, const cha
         found = qd_read_decimal(version, &number) ? find_version(family, number) : NULL;
     if (found == NULL) {
         list_versions(family, known, sizeof(known));
-        return qd_fail(error, QD_NOT_FOUND, "unknown version %s of model %s; the versions are %s",
-                       qd_show_string(version).text, family->name, known);
+        return qd_fail(error, QD_NOT_FOUND,
+                       "version of model %s: expected one in service, got %s; the versions are %s",
+                       family->name, qd_show_string(version).text, known);
     }
     atomic_fetch_add(&found->reference_count, 1);
     *model = found;

@@ -83,7 +83,9 @@ static enum qd_status read_output_parameters(const struct qd_oip_decoder *decode
         qd_json_field(parameters, &path, "classification", &value, decoder->error);
     if (status == QD_OK && value != NULL) {
         return qd_fail(decoder->error, QD_INVALID,
-                       "outputs[%zu].parameters.classification: not supported", position);
+                       "outputs[%zu].parameters.classification: expected no such parameter, got "
+                       "%s; this server does not support it",
+                       position, qd_json_show(value).text);
     }
     if (status == QD_OK)
         status = read_binary(decoder, parameters, &path, binary);

@@ -186,7 +186,7 @@ static void want_names(struct qd_loader *loader, const char *names)
         for (size_t i = 0; all && i < loader->folder_count; i++)
             loader->folders[i].wanted = true;
         if (folder == NULL && !all && bytes > 0)
-            keep_failure(loader, "--load-model: the repository has no folder ", name);
+            keep_failure(loader, "--load-model: expected folders in the repository, got ", name);
     }
 }
 
@@ -536,7 +536,7 @@ static enum qd_status unload(struct qd_loader *loader, const char *name, struct 
         folder->wanted = false;
     any |= qd_models_remove(loader->settings.models, name);
     if (!any && folder == NULL)
-        return qd_fail(error, QD_NOT_FOUND, "unknown model \"%s\": it is not loaded", name);
+        return qd_fail(error, QD_NOT_FOUND, "model: expected one that is loaded, got \"%s\"", name);
     note(loader, name, QD_MODEL_UNAVAILABLE, "unloaded");
     if (folder == NULL)
         qd_models_shelve(loader->settings.models, name);

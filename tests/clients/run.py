@@ -306,7 +306,8 @@ def plain_tests(command, url, closed_url):
     yield "no URL", lambda: test_wrong(command, ["notaurl"], 0, "notaurl")
     yield "nobody listens", lambda: test_wrong(command, [closed_url], 0, "connect",
                                                closed_url.rpartition(":")[2])
-    yield "refused", lambda: test_wrong(command, [url + "/nowhere"], 0, "404", "no such path")
+    yield "refused", lambda: test_wrong(command, [url + "/nowhere"], 0, "404",
+                                         "expected an endpoint")
     yield "HTML", lambda: test_spoiled(command, url, 0, answer_in_html, status=502)
     for right_count, change, words in ((0, flip_a_bit, ("convolution", "116", "117")),
                                        (0, cut_a_byte, ()),
@@ -393,7 +394,7 @@ def compressor_tests(command, url, _closed_url):
                  "json") as own:
         yield "compresses", lambda: compresses(command, own, log)
         yield "no argument", lambda: test_wrong(command, [], 0, "usage: ")
-        yield "refused", lambda: test_wrong(command, [url + "/nowhere"], 0, "no such path")
+        yield "refused", lambda: test_wrong(command, [url + "/nowhere"], 0, "expected an endpoint")
 
 
 # ---- Scraping ------------------------------------------------------------------------------------

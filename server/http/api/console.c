@@ -166,8 +166,9 @@ enum qd_status qd_answer_console(const struct qd_request_context *context)
     struct qd_request *request = context->request;
     const struct qd_console *console = context->server->console;
     if (console == NULL) {
-        return qd_fail(&request->error, QD_NOT_FOUND,
-                       "no such path: \"/\"; POST /v2/repository/index lists the models");
+        return qd_fail(
+            &request->error, QD_NOT_FOUND,
+            "path: expected an endpoint's, got \"/\"; POST /v2/repository/index lists the models");
     }
     request->end = end_page;
     qd_context_answer_constant(request, QD_OK, &console->page);

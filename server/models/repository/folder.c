@@ -139,7 +139,7 @@ static enum qd_status fail(int at, const char *path, const char *shown, const ch
         if (fstatat(at, path, &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(about.st_mode))
             return qd_fail(error, QD_INVALID, "%.200s: expected a %s, got a link to nothing", shown,
                            what);
-        return qd_fail(error, QD_NOT_FOUND, "%.200s: there is no such %s", shown, what);
+        return qd_fail(error, QD_NOT_FOUND, "%.200s: expected a %s, got none", shown, what);
     case ELOOP:
         return fail_loop(at, path, shown, what, error);
     case EXDEV:

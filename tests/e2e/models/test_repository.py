@@ -87,7 +87,7 @@ class AtStart(RepositoryTest):
         self.assertIn("--load-model: expected --model-control-mode explicit",
                       self.fail_to_start("--load-model", "layer", status=2))
         explicit = ("--model-control-mode", "explicit")
-        self.assertIn("no folder nothing",
+        self.assertIn("expected folders in the repository, got nothing",
                       self.fail_to_start(*explicit, "--load-model", "layer,nothing"))
         self.assertIn("expected --model-repository",
                       self.fail_to_start(*explicit, "--load-model", "*", repository=False,
@@ -270,9 +270,10 @@ class ByName(RepositoryTest):
         self.assertEqual(self.entries("a"), [{"name": "a", "version": "3", "state": "UNAVAILABLE",
                                               "reason": "unloaded"}])
         self.assert_error(self.ask("a", [1, 2, 3]), 404, "unloaded")
-        self.assert_error(self.post("z", "load"), 404, "no folder z")
-        self.assertEqual(self.entries("z"), [{"name": "z", "state": "UNAVAILABLE",
-                                              "reason": "the repository has no folder z"}])
+        self.assert_error(self.post("z", "load"), 404, "z: expected a folder in the repository")
+        self.assertEqual(self.entries("z"), [
+            {"name": "z", "state": "UNAVAILABLE",
+             "reason": "z: expected a folder in the repository, got none"}])
 
     def test_as_many_models_as_there_may_be(self):
         """One name may have 64 versions."""

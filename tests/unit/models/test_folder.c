@@ -99,7 +99,7 @@ Test(folder, refuses_what_is_not)
         enum qd_status status;
         const char *text;
     } cases[] = {
-        {"nothing", QD_NOT_FOUND, "there is no such file"},
+        {"nothing", QD_NOT_FOUND, "expected a file, got none"},
         {"escape", QD_INVALID, "the path or a link leaves it"},
         {"way_out/secret", QD_INVALID, "the path or a link leaves it"},
         {"root/passwd", QD_INVALID, "the path or a link leaves it"},
@@ -114,7 +114,7 @@ Test(folder, refuses_what_is_not)
         {"socket", QD_INVALID, "expected a regular file, got a socket"},
         {"fifo", QD_INVALID, "expected a regular file, got a FIFO"},
         {"deep", QD_INVALID, "expected a regular file, got a folder"},
-        {"", QD_NOT_FOUND, "there is no such file"},
+        {"", QD_NOT_FOUND, "expected a file, got none"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct stat about;
@@ -159,7 +159,7 @@ Test(folder, links_may_lead_anywhere)
         enum qd_status status;
         const char *text;
     } bad[] = {
-        {"nothing", QD_NOT_FOUND, "there is no such file"},
+        {"nothing", QD_NOT_FOUND, "expected a file, got none"},
         {"../outside/secret", QD_INVALID, "the path or a link leaves it"},
         {"deep/../../outside/secret", QD_INVALID, "the path or a link leaves it"},
         {"way_out/../outside/blob", QD_INVALID, "the path or a link leaves it"},
@@ -175,7 +175,7 @@ Test(folder, links_may_lead_anywhere)
         {"to_fifo", QD_INVALID, "expected a regular file, got a FIFO"},
         {"device", QD_INVALID, "expected a regular file, got a device"},
         {"deep", QD_INVALID, "expected a regular file, got a folder"},
-        {"", QD_NOT_FOUND, "there is no such file"},
+        {"", QD_NOT_FOUND, "expected a file, got none"},
     };
     struct stat about;
     links = QD_LINKS_ANYWHERE;

@@ -73,11 +73,15 @@ Test(model_config, refuses_what_it_does_not_do)
         {"{\"name\":\"other\"}", "config: name: expected \"layer\", got \"other\""},
         {"{\"backend\":\"python\"}",
          "config: backend: expected \"onnxruntime\" or \"quantd\" or \"\", got \"python\""},
-        {"{\"ensemble_scheduling\":{}}", "config: ensemble_scheduling: not supported"},
-        {"{\"sequence_batching\":{}}", "config: sequence_batching: not supported"},
-        {"{\"sequenceBatching\":{}}", "config: sequence_batching: not supported"},
+        {"{\"ensemble_scheduling\":{}}", "config: ensemble_scheduling: expected no such key, got "
+                                         "an object; this server does not support it"},
+        {"{\"sequence_batching\":{}}", "config: sequence_batching: expected no such key, got an "
+                                       "object; this server does not support it"},
+        {"{\"sequenceBatching\":{}}", "config: sequence_batching: expected no such key, got an "
+                                      "object; this server does not support it"},
         {"{\"model_transaction_policy\":{\"decoupled\":true}}",
-         "config: model_transaction_policy.decoupled: not supported"},
+         "config: model_transaction_policy.decoupled: expected no such key, got true; this server "
+         "does not support it"},
         {"{\"instance_group\":[{\"kind\":\"KIND_GPU\"}]}",
          "config: instance_group[0].kind: expected \"KIND_CPU\" or \"KIND_AUTO\", got "
          "\"KIND_GPU\""},
@@ -102,7 +106,8 @@ Test(model_config, refuses_what_it_does_not_do)
         {"{\"input\":[{\"name\":\"x\",\"dims\":[-2]}]}",
          "config: input[0].dims: expected integers >= 0, or -1 where any will do, got -2"},
         {"{\"input\":[{\"name\":\"x\",\"reshape\":{\"shape\":[]}}]}",
-         "config: input[0].reshape: not supported"},
+         "config: input[0].reshape: expected no such key, got an object; this server does not "
+         "support it"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         expect_error(cases[i][0], cases[i][1]);
@@ -167,7 +172,7 @@ Test(model_config, narrows_what_is_free)
 Test(model_config, names_what_does_not_agree)
 {
     expect_clash("{\"input\":[{\"name\":\"z\"}]}",
-                 "the configuration's input \"z\": the model has none of this name");
+                 "the configuration's input: expected the name of one of the model's, got \"z\"");
     expect_clash("{\"input\":[{\"name\":\"x\"},{\"name\":\"x\"}]}",
                  "the configuration's input \"x\": expected once, got twice");
     expect_clash("{\"output\":[{\"name\":\"y\",\"data_type\":\"TYPE_FP16\"}]}",

@@ -117,8 +117,9 @@ Test(models, feature_levels_are_known_one_by_one)
 {
     cr_assert_eq(version_of(DIRECTML, "52"), 30);
     expect_absent(DIRECTML, "22", QD_NOT_FOUND,
-                  "unknown version \"22\" of model directml.ElementWiseDequantizeLinear; the "
-                  "versions are 10, 21, 30, 60, 62; each of these means the newest one not above "
+                  "version of model directml.ElementWiseDequantizeLinear: expected one in service, "
+                  "got \"22\"; the versions are 10, 21, 30, 60, 62; each of these means the newest "
+                  "one not above "
                   "it: 10, 20, 21, 30, 31, 40, 41, 50, 51, 52, 60, 61, 62, 63, 64");
 }
 
@@ -207,7 +208,7 @@ Test(models, many_names_in_any_order)
         error.text[0] = '\0';
         enum qd_status status = qd_models_find(models, name, NULL, &model, &error);
         cr_assert_eq(status, i % 2 == 0 ? QD_NOT_FOUND : QD_OK);
-        cr_assert_eq(strstr(error.text, "unknown") != NULL, i % 4 == 0);
+        cr_assert_eq(strstr(error.text, "; the models are ") != NULL, i % 4 == 0);
         if (status == QD_OK)
             qd_model_release(model);
         else
@@ -219,29 +220,32 @@ Test(models, many_names_in_any_order)
 Test(models, an_unknown_name_is_told_the_others)
 {
     char name[64];
-    expect_absent("nope", NULL, QD_NOT_FOUND,
-                  "unknown model \"nope\"; the models are onnx.DequantizeLinear, "
-                  "onnx.QuantizeLinear, onnx.QLinearConv, directml.ElementWiseDequantizeLinear, "
-                  "tensorflow.Dequantize");
+    expect_absent(
+        "nope", NULL, QD_NOT_FOUND,
+        "model: expected one in service, got \"nope\"; the models are onnx.DequantizeLinear, "
+        "onnx.QuantizeLinear, onnx.QLinearConv, directml.ElementWiseDequantizeLinear, "
+        "tensorflow.Dequantize");
     for (unsigned i = 0; i < 4; i++) {
         snprintf(name, sizeof(name), "a model whose name is rather long, number %u", i);
         install(name, 1);
     }
-    expect_absent("nope", NULL, QD_NOT_FOUND,
-                  "unknown model \"nope\"; the models are onnx.DequantizeLinear, "
-                  "onnx.QuantizeLinear, onnx.QLinearConv, directml.ElementWiseDequantizeLinear, "
-                  "tensorflow.Dequantize, a model whose name is rather long, number 0, "
-                  "a model whose name is rather long, number 1, "
-                  "a model whose name is rather long, number 2, "
-                  "a model whose name is rather long, number 3");
+    expect_absent(
+        "nope", NULL, QD_NOT_FOUND,
+        "model: expected one in service, got \"nope\"; the models are onnx.DequantizeLinear, "
+        "onnx.QuantizeLinear, onnx.QLinearConv, directml.ElementWiseDequantizeLinear, "
+        "tensorflow.Dequantize, a model whose name is rather long, number 0, "
+        "a model whose name is rather long, number 1, "
+        "a model whose name is rather long, number 2, "
+        "a model whose name is rather long, number 3");
     install("another model with a name that is rather long", 1);
-    expect_absent("nope", NULL, QD_NOT_FOUND,
-                  "unknown model \"nope\"; the models are onnx.DequantizeLinear, "
-                  "onnx.QuantizeLinear, onnx.QLinearConv, directml.ElementWiseDequantizeLinear, "
-                  "tensorflow.Dequantize, a model whose name is rather long, number 0, "
-                  "a model whose name is rather long, number 1, "
-                  "a model whose name is rather long, number 2, "
-                  "a model whose name is rather long, number 3, ...");
+    expect_absent(
+        "nope", NULL, QD_NOT_FOUND,
+        "model: expected one in service, got \"nope\"; the models are onnx.DequantizeLinear, "
+        "onnx.QuantizeLinear, onnx.QLinearConv, directml.ElementWiseDequantizeLinear, "
+        "tensorflow.Dequantize, a model whose name is rather long, number 0, "
+        "a model whose name is rather long, number 1, "
+        "a model whose name is rather long, number 2, "
+        "a model whose name is rather long, number 3, ...");
 }
 
 /* The bound counts versions: those of one name, and those that still run. */
@@ -299,7 +303,8 @@ Test(models, versions_of_a_loaded_one_are_exact)
     cr_assert_eq(version_of_loaded("7"), 7);
     cr_assert_eq(version_of_loaded(NULL), 18446744073709551615U);
     expect_absent("m", "3", QD_NOT_FOUND,
-                  "unknown version \"3\" of model m; the versions are 2, 7, 18446744073709551615");
+                  "version of model m: expected one in service, got \"3\"; the versions are 2, 7, "
+                  "18446744073709551615");
     expect_index(false,
                  ",{\"name\":\"m\",\"version\":\"2\",\"state\":\"READY\"},"
                  "{\"name\":\"m\",\"version\":\"7\",\"state\":\"READY\"},"
@@ -337,7 +342,7 @@ Test(models, a_removed_one_ends_with_its_last_request)
     cr_assert_not(qd_models_remove(models, "m"));
     cr_assert_not(qd_models_remove(models, "n"));
     cr_assert_not(qd_models_remove(models, DEQUANTIZE));
-    expect_absent("m", NULL, QD_NOT_FOUND, "model \"m\" is not in service: unloaded");
+    expect_absent("m", NULL, QD_NOT_FOUND, "model: expected one in service, got \"m\": unloaded");
     expect_index(false, ",{\"name\":\"m\",\"version\":\"3\",\"state\":\"UNLOADING\"}]");
     expect_index(true, "]");
     cr_assert_gt(qd_memory_used(memory), 0);
@@ -390,11 +395,11 @@ Test(models, names_without_a_model_are_kept_for_a_while)
             qd_models_shelve(models, "m");
         }
     }
-    expect_absent("m", NULL, QD_NOT_FOUND, "model \"m\" is not in service: again");
-    expect_absent("n2", NULL, QD_NOT_FOUND, "model \"n2\" is not in service: bad");
+    expect_absent("m", NULL, QD_NOT_FOUND, "model: expected one in service, got \"m\": again");
+    expect_absent("n2", NULL, QD_NOT_FOUND, "model: expected one in service, got \"n2\": bad");
     struct qd_model *model;
     cr_assert_eq(qd_models_find(models, "n1", NULL, &model, &error), QD_NOT_FOUND);
-    cr_assert_not_null(strstr(error.text, "unknown model"), "%s", error.text);
+    cr_assert_not_null(strstr(error.text, "; the models are "), "%s", error.text);
     qd_model_release(find("served", NULL));
 }
 
@@ -404,7 +409,8 @@ Test(models, what_loads_say)
     expect_absent("m", NULL, QD_UNAVAILABLE, "model \"m\" is being loaded; try again later");
     expect_index(false, ",{\"name\":\"m\",\"state\":\"LOADING\"}]");
     cr_assert(qd_models_note(models, "m", QD_MODEL_UNAVAILABLE, "no \"file\""));
-    expect_absent("m", NULL, QD_NOT_FOUND, "model \"m\" is not in service: no \"file\"");
+    expect_absent("m", NULL, QD_NOT_FOUND,
+                  "model: expected one in service, got \"m\": no \"file\"");
     expect_index(false,
                  ",{\"name\":\"m\",\"state\":\"UNAVAILABLE\",\"reason\":\"no \\\"file\\\"\"}]");
     install("m", 1);
