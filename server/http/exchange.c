@@ -183,7 +183,10 @@ static bool explain_by_head(struct qd_connection *connection)
 
 /* Answers a request that libmicrohttpd cannot read. libmicrohttpd does not tell the method, and
  * does not know it while the first line is incomplete. framing.c knows it. An answer to HEAD is
- * sent past libmicrohttpd, which might otherwise send a body. */
+ * sent past libmicrohttpd, which might otherwise send a body.
+ *
+ * If libmicrohttpd 0.9.75 refuses cookies and we then tell it to close, it frees the connection's
+ * memory and goes on reading the head there. So it gets an empty response, which it cannot send. */
 static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned http_status)
 {
     struct qd_connection *connection = connection_of(mhd);
@@ -197,7 +200,11 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
         return MHD_NO;
     if (http_status != MHD_HTTP_BAD_REQUEST || in_body || !explain_by_head(connection))
         qd_error_hook_explain(http_status, in_head, in_body, &connection->request->error);
-    if (connection->current.is_head || qd_error_hook_would_repeat(mhd, in_body))
+    if (qd_error_hook_would_repeat(mhd, in_body)) {
+        qd_refuse_past_library(connection);
+        return qd_error_hook_queue(mhd, http_status, qd_exchange_of(connection)->stand_in);
+    }
+    if (connection->current.is_head)
         return qd_refuse_past_library(connection);
     return refuse(connection, QD_LAST_UNREADABLE);
 }

@@ -218,6 +218,15 @@ __attribute__((visibility("default"))) ssize_t recv(int fd, void *bytes, size_t 
     return result;
 }
 
+/* Returns true if the direct response has been sent. The library may add nothing. */
+static bool is_over(const struct qd_connection *connection)
+{
+    if (connection->state != QD_CONNECTION_CLOSING)
+        return false;
+    errno = ECONNRESET;
+    return true;
+}
+
 /* Sends the rest of our interim answer. Returns true if nothing of it is left. Otherwise errno has
  * the reason. */
 static bool send_interim(struct qd_connection *connection)
@@ -248,7 +257,7 @@ __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msgh
                                                        int flags)
 {
     struct qd_connection *connection = hooked_at(fd);
-    if (connection != NULL && !send_interim(connection))
+    if (connection != NULL && (is_over(connection) || !send_interim(connection)))
         return -1;
     return real_sendmsg(fd, message, flags);
 }
@@ -259,7 +268,7 @@ __attribute__((visibility("default"))) ssize_t send(int fd, const void *bytes, s
     struct qd_connection *connection = hooked_at(fd);
     if (connection == NULL)
         return real_send(fd, bytes, count, flags);
-    if (!send_interim(connection))
+    if (is_over(connection) || !send_interim(connection))
         return -1;
     struct qd_part *outgoing = &connection->io.outgoing;
     if (outgoing->count == 0)

@@ -257,6 +257,23 @@ class Refusals(ServerTest):
             reader.close()
 
 
+class FreedMemory(unittest.TestCase):
+    def test_refused_cookies(self):
+        """libmicrohttpd 0.9.75 used to free a connection's memory after cookies that it refuses,
+        and to go on reading their head there. The C library overwrites freed memory here."""
+        server = Server(env={"GLIBC_TUNABLES": "glibc.malloc.perturb=165"})
+        self.addCleanup(server.stop)
+        for method, has_body in ((b"GET", True), (b"HEAD", False)):
+            for host in (b"Host: q\r\n", b""):
+                with self.subTest(method=method, host=host), server.connect() as connection:
+                    connection.sendall(method + b" /v2 HTTP/1.1\r\n" + host + b"Cookie: "
+                                       + b"a=1; " * 3000 + b"b=1\r\n\r\n")
+                    received = receive_all(connection)
+                    self.assertEqual(received.count(b"HTTP/1.1 "), 1, received)
+                    self.assertTrue(received.startswith(b"HTTP/1.1 431 "), received)
+                    self.assertEqual(received.endswith(b'"}'), has_body, received)
+
+
 class FullSocket(unittest.TestCase):
     COUNTS = range(16, 80)
 
