@@ -11,7 +11,8 @@ import unittest
 from pathlib import Path
 
 from quantd import (SANITIZED, SLOW, Reader, Server, ServerTest, Tensor, binary_request,
-                    connect_unix, exchange, infer_path, parse_metrics, receive_all, reset)
+                    connect_unix, exchange, infer_path, parse_metrics, receive_all, reset,
+                    wait_until)
 from samples import DEQUANTIZE
 from tls import TlsTest
 
@@ -133,7 +134,10 @@ class Senders(PaceTest):
         self.assertEqual(answer.status, 200, (answer.body[:200], longest))
 
     def test_too_large_in_chunks_is_refused_at_once(self):
-        reader = self.open()
+        server = Server("--max-body-bytes", "8M")  # it does not refuse a client that pauses
+        self.addCleanup(server.stop)
+        reader = Reader(server.connect())
+        self.addCleanup(reader.close)
         reader.connection.sendall((POST + "Transfer-Encoding: chunked\r\n\r\n").encode())
         chunk = b"100000\r\n" + bytes(MIB) + b"\r\n"
         for _ in range(9):
@@ -206,18 +210,30 @@ class Readers(PaceTest):
         self.assertLess(len(receive_all(connection)), 16 * MIB)
         connection.close()
 
-    def check_fair(self, connection):
+    def check_fair(self, connect):
         """Checks that a client gets the whole answer although it takes longer than
-        --receive-timeout."""
-        connection.sendall(large(MIB))
-        count, started = 0, time.monotonic()
-        while count < 4 * MIB:
-            got = connection.recv(64 << 10)
-            self.assertNotEqual(got, b"")
-            count += len(got)
-            if time.monotonic() - started < 3:
-                time.sleep(0.1)
-        connection.close()
+        --receive-timeout. A busy machine may delay the test so that the rate is too low. The test
+        then tries again."""
+        for _ in range(20):
+            count, longest = self.read_slowly(connect())
+            if count >= 4 * MIB or longest < 0.4:
+                break
+        self.assertGreaterEqual(count, 4 * MIB, longest)
+
+    def read_slowly(self, connection):
+        """Returns how many bytes of an answer came, and the longest time between two reads."""
+        last, longest, count, got = time.monotonic(), 0, 0, b" "
+        with connection, contextlib.suppress(ConnectionError):
+            connection.sendall(large(MIB))
+            started = time.monotonic()
+            while count < 4 * MIB and got:
+                got = connection.recv(64 << 10)
+                count += len(got)
+                if time.monotonic() - started < 3:
+                    time.sleep(0.1)
+                last, before = time.monotonic(), last
+                longest = max(longest, last - before)
+        return count, longest
 
     def test_tcp(self):
         connection = socket.socket()
@@ -226,10 +242,13 @@ class Readers(PaceTest):
         self.check_cut(connection)
 
     def test_fair_tcp(self):
-        connection = socket.socket()
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-        connection.connect((self.server.host, self.server.port))
-        self.check_fair(connection)
+        def connect():
+            connection = socket.socket()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            connection.connect((self.server.host, self.server.port))
+            return connection
+
+        self.check_fair(connect)
 
     def test_trickled_tcp(self):
         """A few bytes now and then do not keep the minimum rate."""
@@ -252,7 +271,7 @@ class Readers(PaceTest):
             self.addCleanup(server.stop)
             self.server, before = server, self.server
             try:
-                self.check_fair(connect_unix(path))
+                self.check_fair(lambda: connect_unix(path))
                 self.check_cut(connect_unix(path))
             finally:
                 self.server = before
@@ -270,14 +289,6 @@ class OverTls(TlsTest):
         self.assertIsNone(reader.answer())
         reader.close()
 
-    def test_too_large_in_chunks(self):
-        reader = Reader(self.server.connect())
-        reader.connection.sendall((POST + "Transfer-Encoding: chunked\r\n\r\n").encode())
-        for _ in range(9):
-            reader.connection.sendall(b"100000\r\n" + bytes(MIB) + b"\r\n")
-        self.assert_error(reader.answer(), 413, "--max-body-bytes")
-        reader.close()
-
     def test_reader_that_stops(self):
         fds = self.server.open_fds()
         connection = self.server.connect()
@@ -288,6 +299,20 @@ class OverTls(TlsTest):
             self.assertLess(time.monotonic(), deadline, "it is still connected")
             time.sleep(0.05)
         connection.close()
+
+
+class LargeOverTls(TlsTest):
+    """The server does not refuse a client that pauses for a while."""
+
+    FLAGS = ("--max-body-bytes", "8M")
+
+    def test_too_large_in_chunks(self):
+        reader = Reader(self.server.connect())
+        reader.connection.sendall((POST + "Transfer-Encoding: chunked\r\n\r\n").encode())
+        for _ in range(9):
+            reader.connection.sendall(b"100000\r\n" + bytes(MIB) + b"\r\n")
+        self.assert_error(reader.answer(), 413, "--max-body-bytes")
+        reader.close()
 
 
 class Memory(PaceTest):
@@ -422,7 +447,7 @@ class Gone(unittest.TestCase):
         line, = [line for line in self.log.read_text().splitlines() if "onnx.QLinearConv" in line]
         self.assertIn('msg="gone before the answer"', line)
         self.assertIn('error="the client has gone"', line)
-        self.assertEqual(self.busy(), 0)
+        wait_until(lambda: self.busy() == 0, "idle workers")
 
     def test_closed(self):
         connection = self.server.connect()
