@@ -1,6 +1,7 @@
-/* Runs every golden case on every tier, byte for byte. tests/data/golden_cases.jsonl has one case
- * on each line. Other implementations computed the results; `how` names them. */
+/* Runs every golden case on every tier, byte for byte. A file has one case on each line. Other
+ * implementations computed the results; `how` names them. */
 #include <criterion/criterion.h>
+#include <glob.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #define CASES "tests/data/golden_cases.jsonl"
 #define CASE_COUNT 142
+#define OPERATOR_CASES "tests/data/operators/*.jsonl"
 
 /* Compares bytes. For NaNs, only the class is known. */
 static bool same(enum qk_type type, const uint8_t *got, const uint8_t *expected, size_t bytes)
@@ -59,12 +61,24 @@ static void run_case(const cJSON *line, const void *kernels)
     cases_unload_call(&loaded);
 }
 
+/* Each file has the cases of one family of operators. */
+static void run_operators(const struct qk_kernels *kernels)
+{
+    glob_t files;
+    if (glob(OPERATOR_CASES, 0, NULL, &files) == GLOB_NOMATCH)
+        return;
+    for (size_t i = 0; i < files.gl_pathc; i++)
+        cr_expect_gt(cases_run(files.gl_pathv[i], run_case, kernels), 0, "%s", files.gl_pathv[i]);
+    globfree(&files);
+}
+
 static void run_tier(const char *tier)
 {
     struct qk_kernels *kernels = qk_test_kernels(tier);
     if (!kernels)
         return;
     cr_assert_eq(cases_run(CASES, run_case, kernels), CASE_COUNT);
+    run_operators(kernels);
     qk_kernels_destroy(kernels);
 }
 

@@ -94,6 +94,11 @@ static void load_input(struct cases_call *loaded, const cJSON *tensor)
     cr_assert_eq(given, expected);
 }
 
+static bool is_float(const struct qk_operator *op, const char *attribute)
+{
+    return op->attributes[qk_test_attribute_index(op, attribute)].kind == QK_ATTRIBUTE_FLOAT;
+}
+
 static void load_attribute(struct cases_call *loaded, const cJSON *value)
 {
     struct qk_call *call = &loaded->call;
@@ -105,6 +110,8 @@ static void load_attribute(struct cases_call *loaded, const cJSON *value)
         qk_test_call_ints(call, value->string, *list, count);
     } else if (cJSON_IsBool(value)) {
         qk_test_call_bool(call, value->string, cJSON_IsTrue(value));
+    } else if (is_float(call->op, value->string)) {
+        qk_test_call_float(call, value->string, (float)cJSON_GetNumberValue(value));
     } else {
         cr_assert(cJSON_IsNumber(value));
         qk_test_call_int(call, value->string, (int64_t)value->valuedouble);

@@ -54,7 +54,7 @@ struct qk_memory qk_test_memory_face(struct qk_test_memory *memory)
 void qk_test_call_init(struct qk_call *call, const char *name, uint64_t version)
 {
     memset(call, 0, sizeof(*call));
-    call->op = qk_operator_by_name(name);
+    call->op = qk_graph_operator_by_name(name);
     cr_assert_not_null(call->op, "no operator %s", name);
     call->version = qk_operator_version(call->op, version);
     cr_assert_not_null(call->version, "%s has no version %llu", name, (unsigned long long)version);
@@ -104,6 +104,12 @@ void qk_test_call_ints(struct qk_call *call, const char *name, const int64_t *li
 void qk_test_call_bool(struct qk_call *call, const char *name, bool value)
 {
     qk_test_call_int(call, name, value);
+}
+
+void qk_test_call_float(struct qk_call *call, const char *name, float real)
+{
+    call->attributes[qk_test_attribute_index(call->op, name)] =
+        (struct qk_attribute){.present = true, .real = real};
 }
 
 void qk_test_call_strides(struct qk_call *call, const char *input, const int64_t *strides,

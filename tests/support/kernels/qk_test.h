@@ -40,6 +40,7 @@ void qk_test_call_input(struct qk_call *call, const char *name, enum qk_type typ
 void qk_test_call_int(struct qk_call *call, const char *name, int64_t number);
 void qk_test_call_ints(struct qk_call *call, const char *name, const int64_t *list, size_t count);
 void qk_test_call_bool(struct qk_call *call, const char *name, bool value);
+void qk_test_call_float(struct qk_call *call, const char *name, float real);
 
 /* Sets the attribute "<input>.strides", which says how the elements of a present input lie in its
  * data. */
