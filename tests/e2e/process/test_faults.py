@@ -15,9 +15,9 @@ from pathlib import Path
 
 from loading import (ModelTest, chain_file, conv_file, external_file, kept_binary_request,
                      kept_request, load, unload)
-from quantd import (COMMAND, SANITIZED, SLOW, Answer, Reader, Server, Tensor, binary_request,
-                    environment, infer_path, json_request, parse_metrics, raw_infer, raw_request,
-                    reset, wait_until)
+from quantd import (COMMAND, ONE_IO_THREAD, SANITIZED, SLOW, Answer, Reader, Server, Tensor,
+                    binary_request, environment, infer_path, json_request, parse_metrics,
+                    raw_infer, raw_request, reset, wait_until)
 from samples import CONV, DEQUANTIZE, conv_tensors, dequantize_json, dequantize_tensors
 from shim import shim
 
@@ -77,7 +77,8 @@ class NthAllocation(unittest.TestCase):
         text, blobs = kept_binary_request([1, 1])
         self.write("binary", "request.json", text)
         self.write("binary", "request.bin", blobs)
-        self.server = Server("--model-repository", str(self.models), "--model-control-mode",
+        self.server = Server(*ONE_IO_THREAD,  # another one could fill its caches in any round
+                             "--model-repository", str(self.models), "--model-control-mode",
                              "explicit", "--load-model", "convolve", "--threads", "2",
                              "--log-level", "error", "--access-log", "/dev/null",
                              "--compress-answers", "on",

@@ -164,6 +164,8 @@ class Concurrent(ServerTest):
 @unless_emulated("large convolutions take minutes")
 class FullQueue(unittest.TestCase):
     def test_more_than_the_queue_holds_is_refused_at_once(self):
+        """A busy machine may delay the clients so that never three of them wait. The test then
+        tries again."""
         server = Server("--threads", "1", "--max-queue", "2")
         try:
             body, headers = heavy_enough(server)
@@ -172,8 +174,12 @@ class FullQueue(unittest.TestCase):
             def post():
                 answers.append(server.infer(CONV, body, headers=headers))
 
-            run_threads([post] * 16)
-            statuses = [answer.status for answer in answers]
+            statuses = []
+            for _ in range(20):
+                run_threads([post] * 16)
+                statuses = [answer.status for answer in answers]
+                if 503 in statuses:
+                    break
             self.assertEqual(set(statuses), {200, 503})
             for answer in answers:
                 if answer.status == 503:
