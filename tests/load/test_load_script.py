@@ -189,12 +189,10 @@ class BadInput(LoadTest):
     """Bad input must lead to one clear line, and exit status 2."""
 
     def refuse(self, text, *arguments):
-        started = time.monotonic()
         result = load(*arguments, out=self.out)
         self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
         self.assertRegex(result.stderr, r"\Aload\.sh: [^\n]*\n\Z")
         self.assertIn(text, result.stderr)
-        self.assertLess(time.monotonic() - started, 15)
 
     def test_options(self):
         for text, *arguments in (
