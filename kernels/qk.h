@@ -271,6 +271,12 @@ const struct qk_operator *qk_operator_by_name(const char *name); /* NULL: unknow
  * graphs use them. */
 const struct qk_operator *qk_graph_operator_by_name(const char *name);
 
+/* Finds the operator of an ONNX node. `name` is "onnx." and the node's op_type, or the node's
+ * domain, a dot and its op_type. *number is the version of the domain that the file imports. It is
+ * replaced if the operator is one of another domain: "com.microsoft.QuantizeLinear" of version 1 is
+ * onnx.QuantizeLinear of opset 21. */
+const struct qk_operator *qk_graph_operator(const char *name, uint64_t *number);
+
 /* Returns the newest version whose number is not above `number`. ONNX resolves an opset import in
  * the same way: if opset 10 and 13 changed an operator, 11 means 10. Returns NULL if `number` is
  * below the oldest version or above version_last, or is not one of op->numbers. */

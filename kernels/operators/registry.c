@@ -28,6 +28,27 @@ const struct qk_operator *qk_operator_by_name(const char *name)
     return NULL;
 }
 
+/* ONNX Runtime has these operators in its own domain, too, where they take 16 and 4 bits and
+ * blocks: what ONNX has had since opset 21. */
+#define MICROSOFT_NUMBER 21
+static const struct {
+    const char *name;
+    const struct qk_operator *op;
+} microsoft[] = {
+    {"com.microsoft.DequantizeLinear", &qk_onnx_dequantize_linear},
+    {"com.microsoft.QuantizeLinear", &qk_onnx_quantize_linear},
+};
+
+const struct qk_operator *qk_graph_operator(const char *name, uint64_t *number)
+{
+    for (size_t i = 0; i < sizeof(microsoft) / sizeof(microsoft[0]); i++)
+        if (*number == 1 && strcmp(microsoft[i].name, name) == 0) {
+            *number = MICROSOFT_NUMBER;
+            return microsoft[i].op;
+        }
+    return qk_graph_operator_by_name(name);
+}
+
 const struct qk_operator *qk_graph_operator_by_name(const char *name)
 {
     for (size_t i = 0; graph_operators[i]; i++)

@@ -70,27 +70,42 @@ struct node {
  * changed the registry's operators only by element types that quantd does not have. */
 #define OPSET_LAST 28U
 
-/* The prefix of ONNX's operators in the registry. */
-#define PREFIX "onnx."
-
-/* Finds the registry's operator for a name in ONNX's own domain. Returns NULL if there is none.
- * Prints the names of all of them to `known`: "DequantizeLinear, QLinearConv". */
-static const struct qk_operator *look_up(const ProtobufCBinaryData *name, char *known, size_t size)
+/* Prints the registry's name of a node's operator, such as "onnx.Add" or "com.microsoft.QGemm".
+ * Prints "" if the domain is another one, or if op_type has a NUL or is longer than any name. */
+static void print_name(const Onnx__NodeProto *node, char name[static 64])
 {
-    size_t count;
-    size_t used = 0;
-    const struct qk_operator *found = NULL;
-    const struct qk_operator *const *ops = qk_operators(&count);
-    for (size_t i = 0; i < count; i++) {
-        if (strncmp(ops[i]->name, PREFIX, strlen(PREFIX)) != 0)
+    const ProtobufCBinaryData *op = &node->op_type;
+    const char *prefix = qd_onnx_is_own_domain(&node->domain)         ? "onnx."
+                         : qd_onnx_is(&node->domain, "com.microsoft") ? "com.microsoft."
+                                                                      : NULL;
+    name[0] = '\0';
+    if (prefix != NULL && op->len < 40 && (op->len == 0 || memchr(op->data, 0, op->len) == NULL))
+        snprintf(name, 64, "%s%.*s", prefix, (int)op->len, (const char *)op->data);
+}
+
+/* Finds which version of the node's domain the file imports. */
+static enum qd_status find_opset(const struct node *node, uint64_t *opset)
+{
+    const struct qd_onnx_reader *reader = node->reader;
+    const ProtobufCBinaryData *domain = &node->proto->domain;
+    const Onnx__ModelProto *model = reader->model;
+    *opset = reader->graph->opset;
+    if (qd_onnx_is_own_domain(domain))
+        return reader->versioned
+                   ? QD_OK
+                   : qd_fail(reader->error, QD_INVALID,
+                             "opset_import: expected a version of ONNX's own domain, got none");
+    for (size_t i = 0; i < model->n_opset_import; i++) {
+        const Onnx__OperatorSetIdProto *import = model->opset_import[i];
+        if (import->domain.len != domain->len ||
+            memcmp(import->domain.data, domain->data, domain->len) != 0)
             continue;
-        const char *own = ops[i]->name + strlen(PREFIX);
-        if (qd_onnx_is(name, own))
-            found = ops[i];
-        if (used < size)
-            used += (size_t)snprintf(known + used, size - used, "%s%s", used == 0 ? "" : ", ", own);
+        *opset = import->version < 0 ? 0 : (uint64_t)import->version;
+        return QD_OK;
     }
-    return found;
+    return qd_fail(reader->error, QD_INVALID,
+                   "opset_import: expected a version of the domain %s, got none",
+                   qd_onnx_show(domain).text);
 }
 
 static enum qd_status find_operator(struct node *node)
@@ -98,26 +113,27 @@ static enum qd_status find_operator(struct node *node)
     const struct qd_onnx_reader *reader = node->reader;
     const Onnx__NodeProto *proto = node->proto;
     const bool own = qd_onnx_is_own_domain(&proto->domain);
-    char known[160];
-    node->op = look_up(&proto->op_type, known, sizeof(known));
-    if (node->op == NULL || !own)
+    char name[64];
+    uint64_t opset;
+    const enum qd_status status = find_opset(node, &opset);
+    print_name(proto, name);
+    node->op = qk_graph_operator(name, &opset);
+    if (node->op == NULL)
         return qd_fail(reader->error, QD_INVALID,
-                       "%s: expected an operator that quantd has, Constant or %s, got %s of %s%s",
-                       node->where.text, known, qd_onnx_show(&proto->op_type).text,
+                       "%s: expected an operator that quantd has, got %s of %s%s", node->where.text,
+                       qd_onnx_show(&proto->op_type).text,
                        own ? "ONNX's own domain" : "the domain ",
                        own ? "" : qd_onnx_show(&proto->domain).text);
-    if (!reader->versioned)
-        return qd_fail(reader->error, QD_INVALID,
-                       "opset_import: expected a version of ONNX's own domain, got none");
-    const uint64_t opset = reader->graph->opset;
+    if (status != QD_OK)
+        return status;
     const unsigned last = node->op->version_last;
     node->version =
-        qk_operator_version(node->op, opset > last && opset <= OPSET_LAST ? last : opset);
+        qk_operator_version(node->op, own && opset > last && opset <= OPSET_LAST ? last : opset);
     if (node->version == NULL)
         return qd_fail(reader->error, QD_INVALID,
                        "%s: expected an opset from %u to %u, which quantd has of %s, got %" PRIu64,
                        node->where.text, node->op->versions[0].number,
-                       last > OPSET_LAST ? last : OPSET_LAST, node->op->name, opset);
+                       !own || last > OPSET_LAST ? last : OPSET_LAST, node->op->name, opset);
     return QD_OK;
 }
 
