@@ -189,3 +189,29 @@ char *qd_json_float_print(enum qk_type type, uint32_t bits, char *out)
         return out + snprintf(out, QD_PRINT_BYTES_MAX, "%.17g", (double)value);
     return qd_print_float(out, value);
 }
+
+/* ---- INT64 and BOOL ---------------------------------------------------------------------- */
+
+const char *qd_json_int64_read(const char *at, const char *end, int64_t *value)
+{
+    const bool is_quoted = at < end && *at == '"';
+    struct qd_json_number number;
+    at = qd_json_number_scan(at + is_quoted, end, &number);
+    if (at == NULL || (is_quoted && (at == end || *at != '"')))
+        return NULL;
+    at += is_quoted;
+    return qd_json_element_ends(at, end) && qd_json_number_to_int64(&number, value) ? at : NULL;
+}
+
+const char *qd_json_bool_read(const char *at, const char *end, bool *value)
+{
+    static const char *const texts[] = {"true", "false", "1", "0"};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        const size_t count = strlen(texts[i]);
+        if ((size_t)(end - at) < count || memcmp(at, texts[i], count) != 0)
+            continue;
+        *value = i % 2 == 0;
+        return qd_json_element_ends(at + count, end) ? at + count : NULL;
+    }
+    return NULL;
+}

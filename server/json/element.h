@@ -1,4 +1,4 @@
-/* Converts one element of a float type between JSON text and bits. Pure.
+/* Converts one element of a float type, of INT64 or of BOOL between JSON text and bits. Pure.
  *
  *   FP32, FP16, BF16   The decimal is rounded once, to nearest even. It is refused if the result is
  *                      infinite.
@@ -7,8 +7,11 @@
  *   FP8E8M0            As FP8*, but the number is first rounded to FP32: all values of the type are
  *                      powers of two, which have up to 89 digits, and clients write only as many
  *                      digits as a float or a double needs.
- *   all                "NaN", "Infinity" and "-Infinity" (protobuf's JSON mapping), if the type has
+ *   all float types    "NaN", "Infinity" and "-Infinity" (protobuf's JSON mapping), if the type has
  *                      the value. Input may also be without quotes.
+ *   INT64              An integer, with or without quotes. protobuf's JSON mapping writes quotes,
+ *                      because doubles do not hold all of them. Printed without quotes.
+ *   BOOL               true or false. Input may also be 1 or 0.
  */
 #ifndef SERVER_JSON_ELEMENT_H
 #define SERVER_JSON_ELEMENT_H
@@ -16,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "kernels/qk.h"
 #include "server/json/number.h"
@@ -34,6 +38,18 @@ const char *qd_json_float_read(enum qk_type type, const char *at, const char *en
  * 3 or 4". */
 void qd_json_float_expected(enum qk_type type, const char *at, const char *end, char *text,
                             size_t size);
+
+/* Read an element of INT64 or BOOL that begins at `at`. Return its end, or NULL if there is none.
+ */
+const char *qd_json_int64_read(const char *at, const char *end, int64_t *value);
+const char *qd_json_bool_read(const char *at, const char *end, bool *value);
+
+/* Prints "true" or "false". Returns the end. */
+static inline char *qd_json_bool_print(bool value, char *out)
+{
+    memcpy(out, value ? "true" : "false", 5);
+    return out + (value ? 4 : 5);
+}
 
 /* Prints the element as the shortest decimal of its FP32 value, or as a word in quotes. FP4* and
  * FP8* are printed with all digits, so that they can be read again. Returns the end. Writes at most

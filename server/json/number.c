@@ -426,11 +426,12 @@ static unsigned read_last_digits(const char *at, const char *end, uint64_t *valu
 }
 
 /* Reads integers. The end of a number is known late, and the next number waits for it. If is_signed
- * is false, it does not also wait for a sign. */
+ * is false, it does not also wait for a sign. Stores the lowest value_bytes bytes of each, 4 or 8.
+ */
 __attribute__((always_inline)) static inline size_t read_integers(const char **at, const char *end,
                                                                   bool is_signed, int64_t min,
-                                                                  int64_t max, uint32_t *values,
-                                                                  size_t count)
+                                                                  int64_t max, char *values,
+                                                                  size_t value_bytes, size_t count)
 {
     const uint64_t range = (uint64_t)max - (uint64_t)min;
     const char *next = *at;
@@ -451,7 +452,7 @@ __attribute__((always_inline)) static inline size_t read_integers(const char **a
         separator = *next;
         if (separator != ',' && separator != ']')
             break;
-        values[index++] = (uint32_t)value;
+        memcpy(values + index++ * value_bytes, &value, value_bytes);
         *at = next;
     }
     return index;
@@ -460,6 +461,11 @@ __attribute__((always_inline)) static inline size_t read_integers(const char **a
 size_t qd_json_integers_read(const char **at, const char *end, int64_t min, int64_t max,
                              uint32_t *values, size_t count)
 {
-    return min < 0 ? read_integers(at, end, true, min, max, values, count)
-                   : read_integers(at, end, false, min, max, values, count);
+    return min < 0 ? read_integers(at, end, true, min, max, (char *)values, 4, count)
+                   : read_integers(at, end, false, min, max, (char *)values, 4, count);
+}
+
+size_t qd_json_int64s_read(const char **at, const char *end, int64_t *values, size_t count)
+{
+    return read_integers(at, end, true, INT64_MIN, INT64_MAX, (char *)values, 8, count);
 }

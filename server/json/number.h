@@ -81,6 +81,10 @@ size_t qd_json_floats_read(const char **at, const char *end, float *values, size
 size_t qd_json_integers_read(const char **at, const char *end, int64_t min, int64_t max,
                              uint32_t *values, size_t count);
 
+/* Like qd_json_floats_read, for integers. Also stops before an integer of more than 16 digits,
+ * which is rare. */
+size_t qd_json_int64s_read(const char **at, const char *end, int64_t *values, size_t count);
+
 /* How many bytes a print function may write. That may be more than the length it returns. */
 #define QD_PRINT_BYTES_MAX 24
 

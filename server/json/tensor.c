@@ -68,6 +68,8 @@ static enum qd_status refuse_element(const struct reader *reader)
     if (type->kind == QK_KIND_FLOAT)
         qd_json_float_expected(reader->tensor->type, reader->at, reader->end, wanted,
                                sizeof(wanted));
+    else if (reader->tensor->type == QK_BOOL)
+        snprintf(wanted, sizeof(wanted), "true, false, 1 or 0 (BOOL)");
     else
         snprintf(wanted, sizeof(wanted), "an integer in [%lld, %lld] (%s)", (long long)type->min,
                  (long long)type->max, type->name);
@@ -185,11 +187,38 @@ static inline bool read_float(struct reader *reader, uint32_t *bits)
     return true;
 }
 
+static bool read_bool(struct reader *reader, uint32_t *bits)
+{
+    bool value;
+    const char *end = qd_json_bool_read(reader->at, reader->end, &value);
+    if (end == NULL)
+        return false;
+    reader->at = end;
+    *bits = value;
+    return true;
+}
+
+static enum qd_status read_int64(struct reader *reader)
+{
+    int64_t value;
+    const char *end = qd_json_int64_read(reader->at, reader->end, &value);
+    if (end == NULL)
+        return refuse_element(reader);
+    reader->at = end;
+    if (reader->index < reader->tensor->count)
+        memcpy(reader->out + reader->index * sizeof(value), &value, sizeof(value));
+    reader->index++;
+    return QD_OK;
+}
+
 /* Reads one element, and stores it unless it is beyond the tensor's end. */
 static inline enum qd_status read_element(struct reader *reader)
 {
     uint32_t bits;
+    if (reader->tensor->type == QK_INT64)
+        return read_int64(reader);
     bool read = reader->type->kind == QK_KIND_FLOAT ? read_float(reader, &bits)
+                : reader->tensor->type == QK_BOOL   ? read_bool(reader, &bits)
                                                     : read_integer(reader, &bits);
     if (!read)
         return refuse_element(reader);
@@ -219,6 +248,9 @@ static size_t read_row(struct reader *reader)
     const size_t index_end = reader->run_end < count ? reader->run_end : count;
     if (reader->index >= index_end)
         return 0;
+    if (reader->tensor->type == QK_INT64)
+        return qd_json_int64s_read(&reader->at, end, (int64_t *)reader->out + reader->index,
+                                   index_end - reader->index);
     if (reader->type->kind != QK_KIND_FLOAT)
         return read_integers(reader, end, index_end - reader->index);
     return reader->tensor->type != QK_FP32

@@ -6,7 +6,7 @@
  * decimal is rounded once, to nearest even. It is not rounded to a double first, because rounding
  * twice can give another float. A number that overflows is refused. "NaN", "Infinity" and
  * "-Infinity" (protobuf's JSON mapping) are printed and read with quotes, and also read without.
- * element.h has the rules of all float types. */
+ * BOOL is printed as true and false. element.h has the rules of all float types, INT64 and BOOL. */
 #ifndef SERVER_JSON_TENSOR_H
 #define SERVER_JSON_TENSOR_H
 

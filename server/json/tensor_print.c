@@ -46,6 +46,28 @@ static char *print_each(char *out, const struct qk_tensor *tensor, size_t begin,
     return out;
 }
 
+static char *print_int64s(char *out, const struct qk_tensor *tensor, size_t begin, size_t end)
+{
+    const char *data = tensor->data;
+    for (size_t index = begin; index < end; index++) {
+        int64_t value;
+        memcpy(&value, data + index * sizeof(value), sizeof(value));
+        out = qd_print_int64(out, value);
+        *out++ = ',';
+    }
+    return out;
+}
+
+static char *print_bools(char *out, const struct qk_tensor *tensor, size_t begin, size_t end)
+{
+    const char *data = tensor->data;
+    for (size_t index = begin; index < end; index++) {
+        out = qd_json_bool_print(data[index] != 0, out);
+        *out++ = ',';
+    }
+    return out;
+}
+
 char *qd_json_elements_print(char *out, const struct qk_tensor *tensor, size_t begin, size_t end)
 {
     if (begin == end)
@@ -54,6 +76,10 @@ char *qd_json_elements_print(char *out, const struct qk_tensor *tensor, size_t b
         out = qd_print_floats(out, (const float *)tensor->data + begin, end - begin);
     else if (is_printed_as_float(tensor))
         out = print_as_floats(out, tensor, begin, end);
+    else if (tensor->type == QK_INT64)
+        out = print_int64s(out, tensor, begin, end);
+    else if (tensor->type == QK_BOOL)
+        out = print_bools(out, tensor, begin, end);
     else
         out = print_each(out, tensor, begin, end);
     return end == tensor->count ? out - 1 : out;

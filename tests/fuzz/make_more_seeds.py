@@ -39,7 +39,9 @@ CONFIGS = ('{"name":"m","platform":"onnxruntime_onnx","backend":"onnxruntime","m
 ARGUMENTS = ("--listen\0127.0.0.1:80\0--listen\0unix:/x\0--threads\0auto\0--max-queue\0" "7",
              "--listen=[::1]:0\0--max-body-bytes\0" "1G\0--receive-timeout\0" "1.5",
              "--load-model\0a,b\0--model-control-mode\0explicit\0--exit-on-error\0off", "--help")
-TEXTS = ("[1,2,3,4]", "[[0.5,-1e-3],[1e9,\"NaN\"]]", "7", "[]", "[-0.0,\"-Infinity\",6.1e-5]")
+TEXTS = ("[1,2,3,4]", "[[0.5,-1e-3],[1e9,\"NaN\"]]", "7", "[]", "[-0.0,\"-Infinity\",6.1e-5]",
+         "[true,false,1, 0]", "[9223372036854775807,\"-9223372036854775808\",12345678901234567]")
+KINDS = 21  # the element types
 
 
 # Depthwise convolutions whose sizes wrap in 64 bits, as (kernel, strides, dilations, pads) for x
@@ -116,7 +118,7 @@ def main():
         write(folder / "http", name, b"\x80" + head + body)
         write(folder / "http", name + ".chunked", b"\x40" + chunked(head, body))
     rng = random.Random(1)
-    for kind in range(19):
+    for kind in range(KINDS):
         write(folder / "tensor", "bytes%d" % kind, bytes([kind, kind % 4]) + rng.randbytes(9000))
         for index, text in enumerate(TEXTS):
             write(folder / "tensor", "text%d.%d" % (kind, index),

@@ -384,6 +384,22 @@ Test(json_number, integers_in_a_row_stop_before_what_is_none)
     }
 }
 
+/* Numbers of more than 16 digits are left to the caller. */
+Test(json_number, int64s_are_read_in_a_row)
+{
+    static const char text[] = "0,-1,9999999999999999,-4294967296,7,10000000000000000,1";
+    static const int64_t wanted[] = {0, -1, 9999999999999999, -4294967296, 7};
+    enum { COUNT = sizeof(wanted) / sizeof(*wanted) };
+    int64_t values[COUNT + 2];
+    const char *at = text;
+    cr_assert_eq(qd_json_int64s_read(&at, text + strlen(text), values, COUNT + 2), COUNT);
+    cr_assert_eq(memcmp(values, wanted, sizeof(wanted)), 0);
+    cr_assert_str_eq(at, ",10000000000000000,1");
+    at = text;
+    cr_assert_eq(qd_json_int64s_read(&at, text + strlen(text), values, 2), 2);
+    cr_assert_eq(at, text + 4);
+}
+
 /* Reading stops after the last number of a row, and does not go on to the next row. */
 Test(json_number, rows_end_at_brackets)
 {

@@ -119,6 +119,26 @@ Test(json_tensor, integers_of_other_widths)
     expect_read("[0,4294967295]", QK_UINT32, SHAPE(2), ((uint32_t[]){0, UINT32_MAX}), 8);
 }
 
+Test(json_tensor, int64)
+{
+    expect_read("[0,-1,9223372036854775807,-9223372036854775808,9007199254740993]", QK_INT64,
+                SHAPE(5), ((int64_t[]){0, -1, INT64_MAX, INT64_MIN, 9007199254740993}), 40);
+    expect_read("[[1, 2],[\"-9223372036854775808\",\"3\" ]]", QK_INT64, SHAPE(2, 2),
+                ((int64_t[]){1, 2, INT64_MIN, 3}), 32);
+    expect_read("[12345678901234567,1234567890123456,123456789012345678]", QK_INT64, SHAPE(3),
+                ((int64_t[]){12345678901234567, 1234567890123456, 123456789012345678}), 24);
+    expect_read("7", QK_INT64, SCALAR, &(int64_t){7}, 8);
+    expect_read("\"7\"", QK_INT64, SCALAR, &(int64_t){7}, 8);
+}
+
+Test(json_tensor, bools)
+{
+    expect_read("[true,false, true ,0,1,false]", QK_BOOL, SHAPE(6), "\1\0\1\0\1\0", 6);
+    expect_read("[[0,1],[1,1]]", QK_BOOL, SHAPE(2, 2), "\0\1\1\1", 4);
+    expect_read("[[true],[false]]", QK_BOOL, SHAPE(2, 1), "\1\0", 2);
+    expect_read("true", QK_BOOL, SCALAR, "\1", 1);
+}
+
 /* The low bits come first, rows are not aligned, and the bits after the last element are 0. */
 Test(json_tensor, packed_elements)
 {
@@ -438,6 +458,51 @@ Test(json_tensor, refused_elements_of_other_widths)
                  "shape [1]");
 }
 
+#define INT64_WANTED \
+    "expected an integer in [-9223372036854775808, 9223372036854775807] (INT64), got "
+
+Test(json_tensor, refused_int64s_and_bools)
+{
+    static const char *const integers[] = {"9223372036854775808",
+                                           "-9223372036854775809",
+                                           "18446744073709551616",
+                                           "-0",
+                                           "1.0",
+                                           "1e2",
+                                           "01",
+                                           "true",
+                                           "\"\"",
+                                           "\"1",
+                                           "\"1\"2",
+                                           "\" 1\"",
+                                           "\"1 \"",
+                                           "\"1e2\"",
+                                           "\"-0\"",
+                                           "\"a\"",
+                                           "null",
+                                           "--1"};
+    static const char *const bools[] = {"2",      "-1",    "-0",   "0.0",      "1e0",   "01",
+                                        "True",   "trues", "tru",  "\"true\"", "\"1\"", "00",
+                                        "false1", "11",    "null", "[]"};
+    char text[80], wanted[200];
+    for (size_t i = 0; i < sizeof(integers) / sizeof(integers[0]); i++) {
+        snprintf(text, sizeof(text), "[0,%s]", integers[i]);
+        struct qk_tensor tensor = tensor_of(QK_INT64, SHAPE(2));
+        cr_assert_eq(read_text(text, &tensor), QD_INVALID, "%s", text);
+        snprintf(wanted, sizeof(wanted), "x: element 1: " INT64_WANTED);
+        cr_assert_eq(strncmp(error.text, wanted, strlen(wanted)), 0, "%s", error.text);
+    }
+    for (size_t i = 0; i < sizeof(bools) / sizeof(bools[0]); i++) {
+        snprintf(text, sizeof(text), "[false,%s]", bools[i]);
+        struct qk_tensor tensor = tensor_of(QK_BOOL, SHAPE(2));
+        cr_assert_eq(read_text(text, &tensor), QD_INVALID, "%s", text);
+        snprintf(wanted, sizeof(wanted), "x: element 1: expected true, false, 1 or 0 (BOOL), got ");
+        cr_assert_eq(strncmp(error.text, wanted, strlen(wanted)), 0, "%s", error.text);
+    }
+    expect_error("[1,2,3]", QK_INT64, SHAPE(2), "x: expected 2 elements for shape [2], got 3");
+    expect_error("[true,true,1]", QK_BOOL, SHAPE(2), "x: expected 2 elements for shape [2], got 3");
+}
+
 #define FP32_WANTED \
     "expected a number in the range of FP32, \"NaN\", \"Infinity\" or \"-Infinity\", got "
 
@@ -594,6 +659,9 @@ Test(json_tensor, prints_every_type)
     expect_print(QK_BF16, SHAPE(2), ((uint16_t[]){0x3f80, 0x7fc0}), "[1,\"NaN\"]");
     expect_print(QK_FP8E5M2, SHAPE(2), "\x3c\xfc", "[1,\"-Infinity\"]");
     expect_print(QK_FP8E8M0, SHAPE(2), "\x80\xff", "[2,\"NaN\"]");
+    expect_print(QK_INT64, SHAPE(4), ((int64_t[]){INT64_MIN, -1, 9007199254740993, INT64_MAX}),
+                 "[-9223372036854775808,-1,9007199254740993,9223372036854775807]");
+    expect_print(QK_BOOL, SHAPE(3), "\0\1\1", "[false,true,true]");
 }
 
 /* A piece reads its first element as if all pieces before it were right. */
@@ -647,6 +715,23 @@ Test(json_tensor, what_is_printed_reads_back)
     tensor.data = (const char *)values;
     char *printed = print(&tensor);
     expect_read(printed, QK_FP32, SHAPE(100, 200), values, COUNT * sizeof(*values));
+    free(printed);
+    free(values);
+}
+
+Test(json_tensor, printed_int64s_read_back)
+{
+    enum { COUNT = 20000 };
+    int64_t *values = malloc(COUNT * sizeof(*values));
+    uint64_t bits = 1;
+    for (size_t i = 0; i < COUNT; i++) {
+        bits = bits * 6364136223846793005 + 1442695040888963407;
+        values[i] = (int64_t)bits >> bits % 64; /* any number of digits */
+    }
+    struct qk_tensor tensor = tensor_of(QK_INT64, SHAPE(COUNT));
+    tensor.data = values;
+    char *printed = print(&tensor);
+    expect_read(printed, QK_INT64, SHAPE(100, 200), values, COUNT * sizeof(*values));
     free(printed);
     free(values);
 }
