@@ -409,6 +409,7 @@ class Terminate(unittest.TestCase):
                       b"Expect: 100-continue\r\n\r\n" % infer_path(DEQUANTIZE).encode())
         self.assertIn(b" 100 ", stuck.recv(1000))  # the server has read the head
         server.terminate()
+        server.wait_for_log("draining")  # two pending signals would become one
         with self.assertRaises(subprocess.TimeoutExpired):
             server.process.wait(0.5)
         server.process.terminate()
