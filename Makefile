@@ -280,6 +280,7 @@ $(MESSAGES).c $(MESSAGES).h &: server/models/onnx/onnx.proto
 $(MESSAGES).o: $(MESSAGES).c $(B)/flags
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 $(patsubst %,$(B)/server/models/onnx/%.o,onnx onnx_node onnx_tensor): | $(MESSAGES).h
+$(B)/tests/unit/models/test_onnx_tensors.o: | $(MESSAGES).h
 
 # Files that are embedded in an object.
 $(B)/server/http/api/answers.o: api_schema/openapi.yaml api_schema/openapi.json

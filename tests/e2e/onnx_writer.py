@@ -6,7 +6,7 @@ counts.
 """
 import struct
 
-FLOAT, UINT8, INT8, INT32, INT4 = 1, 2, 3, 6, 22
+FLOAT, UINT8, INT8, INT32, INT64, BOOL, INT4 = 1, 2, 3, 6, 7, 9, 22
 
 
 def varint(number):
@@ -45,6 +45,8 @@ def value_info(name, kind, dims):
 def attribute(name, value):
     if isinstance(value, int):
         return message((1, name), (3, value), (20, 2))
+    if isinstance(value, float):
+        return message((1, name), (2, value), (20, 1))
     if isinstance(value, str):
         return message((1, name), (4, value), (20, 3))
     return message((1, name), *[(8, number) for number in value], (20, 7))

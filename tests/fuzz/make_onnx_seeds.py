@@ -6,8 +6,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
 
-from onnx_writer import (FLOAT, INT4, INT8, INT32, UINT8, constant, message, model,  # noqa: E402
-                         node, tensor, value_info, varint)
+from onnx_writer import (BOOL, FLOAT, INT4, INT8, INT32, INT64, UINT8, constant,  # noqa: E402
+                         message, model, node, tensor, value_info, varint)
 
 SCALE = tensor("s", FLOAT, [], (4, struct.pack("<f", 0.5)))
 ZERO = tensor("z", UINT8, [], (5, varint(128)))
@@ -44,6 +44,18 @@ def seeds():
              constant("z", (1, "value"), (5, tensor("", INT4, [2], (5, varint(0x71)))), (20, 4)),
              node("QuantizeLinear", ["x", "s", "z"], ["y"], axis=-1, saturate=1)], [],
         [value_info("x", FLOAT, [3, 2])], [value_info("y", INT4, [3, 2])])
+    shape = tensor("n", INT64, [2], (7, varint(1) + varint(-1)))
+    reshape = node("Reshape", ["x", "n"], ["y"])
+    yield "shape", model(13, [reshape], [shape], [x], [value_info("y", UINT8, [1, 16])])
+    yield "list", model(21, [constant("n", (1, "value_ints"), (8, 1), (8, -1), (20, 7)), reshape],
+                        [], [x], [value_info("y", UINT8, [1, 16])])
+    microsoft = message((7, "com.microsoft"))
+    imports = message((8, message((1, "com.microsoft"), (2, 1))))
+    condition = tensor("c", BOOL, [2], (5, varint(1) + varint(0)))
+    where = node("QLinearWhere", ["c", "x", "s", "z", "x", "s", "z", "s", "z"], ["y"]) + microsoft
+    relu = node("QLinearLeakyRelu", ["x", "s", "z", "s", "z"], ["y"], alpha=0.25) + microsoft
+    yield "condition", model(13, [where], [condition, SCALE, ZERO], [x], [y]) + imports
+    yield "alpha", model(13, [relu], [SCALE, ZERO], [x], [y]) + imports
 
 
 # File types that models/onnx/foreign.h recognizes. A fuzzer does not find them by itself, because

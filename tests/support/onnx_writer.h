@@ -31,6 +31,7 @@ enum {
     ONNX_INT8 = 3,
     ONNX_INT32 = 6,
     ONNX_INT64 = 7,
+    ONNX_BOOL = 9,
     ONNX_DOUBLE = 11
 };
 
@@ -68,6 +69,7 @@ enum onnx_field {
     ONNX_NODE_DOMAIN = 7,
     ONNX_TENSOR_FLOAT_DATA = 4,
     ONNX_TENSOR_INT32_DATA = 5,
+    ONNX_TENSOR_INT64_DATA = 7,
     ONNX_TENSOR_NAME = 8,
     ONNX_TENSOR_RAW_DATA = 9,
     ONNX_TENSOR_UINT64_DATA = 11,

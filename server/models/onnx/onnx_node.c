@@ -7,12 +7,12 @@
 
 /* ---- Constants --------------------------------------------------------------------------- */
 
-static enum qd_status read_floats(const float *floats, size_t count, uint32_t rank,
-                                  struct qk_tensor *tensor)
+static enum qd_status read_list(enum qk_type type, const void *numbers, size_t count, uint32_t rank,
+                                struct qk_tensor *tensor)
 {
     *tensor = (struct qk_tensor){
-        .type = QK_FP32, .rank = rank, .dims = {count}, .count = count, .stored = count};
-    tensor->data = count == 0 ? "" : (const void *)floats;
+        .type = type, .rank = rank, .dims = {count}, .count = count, .stored = count};
+    tensor->data = count == 0 ? "" : numbers;
     return QD_OK;
 }
 
@@ -29,13 +29,17 @@ static enum qd_status read_constant(const struct qd_onnx_reader *reader,
                        node->n_attribute, node->n_output);
     const Onnx__AttributeProto *attribute = node->attribute[0];
     if (qd_onnx_is(&attribute->name, "value_float"))
-        return read_floats(&attribute->f, 1, 0, value->tensor);
+        return read_list(QK_FP32, &attribute->f, 1, 0, value->tensor);
     if (qd_onnx_is(&attribute->name, "value_floats"))
-        return read_floats(attribute->floats, attribute->n_floats, 1, value->tensor);
+        return read_list(QK_FP32, attribute->floats, attribute->n_floats, 1, value->tensor);
+    if (qd_onnx_is(&attribute->name, "value_int"))
+        return read_list(QK_INT64, &attribute->i, 1, 0, value->tensor);
+    if (qd_onnx_is(&attribute->name, "value_ints"))
+        return read_list(QK_INT64, attribute->ints, attribute->n_ints, 1, value->tensor);
     if (!qd_onnx_is(&attribute->name, "value") || attribute->t == NULL)
         return qd_fail(reader->error, QD_INVALID,
-                       "%s: %s: expected a value that is a tensor, value_float or value_floats: no "
-                       "operator here takes others",
+                       "%s: %s: expected a value that is a tensor, value_float, value_floats, "
+                       "value_int or value_ints: no operator here takes others",
                        where.text, qd_onnx_show(&attribute->name).text);
     snprintf(field, sizeof(field), "%s: value", where.text);
     return qd_onnx_read_tensor(reader, attribute->t, field, value->tensor);

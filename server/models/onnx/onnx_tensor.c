@@ -13,8 +13,8 @@ enum qd_status qd_onnx_read_type(int32_t number, const char *where, enum qk_type
                                  struct qd_error *error)
 {
     static const char *const strangers[] = {
-        [0] = " (UNDEFINED)", [7] = " (INT64)",   [8] = " (STRING)",     [9] = " (BOOL)",
-        [11] = " (DOUBLE)",   [13] = " (UINT64)", [14] = " (COMPLEX64)", [15] = " (COMPLEX128)"};
+        [0] = " (UNDEFINED)", [8] = " (STRING)",     [11] = " (DOUBLE)",
+        [13] = " (UINT64)",   [14] = " (COMPLEX64)", [15] = " (COMPLEX128)"};
     for (*type = QK_NONE + 1; *type < QK_TYPE_COUNT; ++*type)
         if (qk_type_info(*type)->onnx == number)
             return QD_OK;
@@ -123,7 +123,7 @@ static enum qd_status read_uint64s(const struct reader *reader, unsigned char *d
     return QD_OK;
 }
 
-/* Reads the numbers in the type's own field: float_data, uint64_data or int32_data. */
+/* Reads the numbers in the type's own field: float_data, int64_data, uint64_data or int32_data. */
 static enum qd_status read_numbers(const struct reader *reader)
 {
     const Onnx__TensorProto *proto = reader->proto;
@@ -133,6 +133,10 @@ static enum qd_status read_numbers(const struct reader *reader)
     if (tensor->type == QK_FP32) {
         tensor->data = proto->float_data;
         return expect_count(reader, "float_data", "numbers", tensor->count, proto->n_float_data);
+    }
+    if (tensor->type == QK_INT64) {
+        tensor->data = proto->int64_data;
+        return expect_count(reader, "int64_data", "numbers", tensor->count, proto->n_int64_data);
     }
     if (tensor->type == QK_UINT32)
         status =
@@ -235,15 +239,32 @@ static enum qd_status read_external(const struct reader *reader)
 
 /* ---- All of it --------------------------------------------------------------------------- */
 
+/* Refuses bytes of BOOL other than 0 and 1. `field` has them. Kernels rely on 0 and 1. */
+static enum qd_status check_bools(const struct reader *reader, const char *field)
+{
+    const unsigned char *bytes = reader->tensor->data;
+    char got[16];
+    for (size_t i = 0; reader->tensor->type == QK_BOOL && i < reader->bytes; i++) {
+        if (bytes[i] <= 1)
+            continue;
+        snprintf(got, sizeof(got), "%u", bytes[i]);
+        return refuse_entry(reader, field, i, got);
+    }
+    return QD_OK;
+}
+
 static enum qd_status read_data(const struct reader *reader)
 {
     const Onnx__TensorProto *proto = reader->proto;
-    const size_t numbers = proto->n_float_data + proto->n_int32_data + proto->n_uint64_data;
+    const size_t numbers =
+        proto->n_float_data + proto->n_int32_data + proto->n_int64_data + proto->n_uint64_data;
+    enum qd_status status;
     if (proto->data_location == LOCATION_EXTERNAL) {
         if (proto->raw_data.len > 0 || numbers > 0)
             return qd_fail(reader->error, QD_INVALID,
                            "%s: expected no data beside external_data, got some", reader->where);
-        return read_external(reader);
+        status = read_external(reader);
+        return status == QD_OK ? check_bools(reader, "external_data") : status;
     }
     if (proto->data_location != LOCATION_DEFAULT)
         return qd_fail(reader->error, QD_INVALID,
@@ -255,7 +276,8 @@ static enum qd_status read_data(const struct reader *reader)
         return qd_fail(reader->error, QD_INVALID, "%s: expected raw_data or numbers, got both",
                        reader->where);
     reader->tensor->data = proto->raw_data.data;
-    return expect_count(reader, "raw_data", "bytes", reader->bytes, proto->raw_data.len);
+    status = expect_count(reader, "raw_data", "bytes", reader->bytes, proto->raw_data.len);
+    return status == QD_OK ? check_bools(reader, "raw_data") : status;
 }
 
 enum qd_status qd_onnx_read_tensor(const struct qd_onnx_reader *file,

@@ -1,6 +1,7 @@
 /* Constants of ONNX files, in all forms that ONNX has for them. */
 #include <stdio.h>
 
+#include "server/models/onnx/onnx_reader.h"
 #include "tests/unit/models/onnx_file.h"
 
 TestSuite(onnx_tensors, .init = setup, .fini = teardown);
@@ -44,14 +45,31 @@ Test(onnx_tensors, constant_nodes)
     cr_assert_eq(memcmp(scale()->data, (const float[]){0.25f, 2}, 8), 0);
 
     file = dequantize_graph(NAMES("x", "s"));
-    put_message(&file, ONNX_GRAPH_NODE, constant_node("s", onnx_attribute_int("value_int", 1)));
+    put_message(&file, ONNX_GRAPH_NODE,
+                constant_node("s", onnx_attribute_string("value_string", "a")));
     expect_error(onnx_model(file, 13),
-                 "node 1 (\"c\", \"Constant\"): \"value_int\": expected a value that is a tensor, "
-                 "value_float or value_floats: no operator here takes others");
+                 "node 1 (\"c\", \"Constant\"): \"value_string\": expected a value that is a "
+                 "tensor, value_float, value_floats, value_int or value_ints: no operator here "
+                 "takes others");
     file = dequantize_graph(NAMES("x", "s"));
     put_message(&file, ONNX_GRAPH_NODE, onnx_node("c", "Constant", NAMES(NULL), NAMES("s")));
     expect_error(onnx_model(file, 13), "node 1 (\"c\", \"Constant\"): expected one attribute and "
                                        "one output, got 0 and 1");
+}
+
+/* No operator takes an INT64 as its second input, so the node refuses the constant, by its type. */
+Test(onnx_tensors, constant_nodes_of_integers)
+{
+    const struct message attributes[] = {onnx_attribute_int("value_int", -1),
+                                         onnx_attribute_ints("value_ints", DIMS(1, -1)),
+                                         onnx_attribute_ints("value_ints", NO_DIMS)};
+    for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++) {
+        struct message file = dequantize_graph(NAMES("x", "s"));
+        put_message(&file, ONNX_GRAPH_NODE, constant_node("s", attributes[i]));
+        expect_error(onnx_model(file, 13),
+                     "node 0 (\"dq\", \"DequantizeLinear\"): x_scale: expected FP32 for version 13 "
+                     "of onnx.DequantizeLinear, got INT64");
+    }
 }
 
 /* Makes a file whose zero point is this tensor, and whose x has the tensor's type. */
@@ -187,6 +205,87 @@ Test(onnx_tensors, uint64_data)
                  "4294967296");
 }
 
+/* Reads a tensor by itself, because no operator takes every type. Frees it. */
+static enum qd_status read_tensor(struct message message, struct qk_tensor *tensor)
+{
+    struct qd_onnx_reader reader = {.arena = &scratch.arena, .error = &error};
+    ProtobufCAllocator *const allocator = NULL; /* malloc */
+    Onnx__TensorProto *proto =
+        onnx__tensor_proto__unpack(allocator, message.count, (const unsigned char *)message.bytes);
+    cr_assert_not_null(proto);
+    error.text[0] = '\0';
+    const enum qd_status status = qd_onnx_read_tensor(&reader, proto, "t", tensor);
+    size_t bytes = 0;
+    if (status == QD_OK && qk_type_bytes(tensor->type, tensor->count, &bytes)) {
+        void *data = qd_arena_alloc(&scratch.arena, bytes);
+        tensor->data = memcpy(data, tensor->data, bytes);
+    }
+    onnx__tensor_proto__free_unpacked(proto, allocator);
+    message_free(&message);
+    return status;
+}
+
+static void expect_tensor_error(struct message message, const char *text)
+{
+    struct qk_tensor tensor;
+    cr_assert_eq(read_tensor(message, &tensor), QD_INVALID);
+    cr_assert_str_eq(error.text, text);
+}
+
+Test(onnx_tensors, int64_data)
+{
+    static const int64_t numbers[] = {0, -1, INT64_MAX, INT64_MIN};
+    for (int form = 0; form < 3; form++) {
+        struct message message = onnx_tensor("t", ONNX_INT64, DIMS(2, 2));
+        struct message list = {.bytes = NULL};
+        struct qk_tensor tensor;
+        for (size_t i = 0; i < 4; i++) {
+            struct message one = {.bytes = NULL};
+            put_number(&one, ONNX_TENSOR_INT64_DATA, (uint64_t)numbers[i]);
+            if (form == 0)
+                put_bytes(&message, one.bytes, one.count);
+            put_bytes(&list, one.bytes + 1, one.count - 1); /* without the field number */
+            message_free(&one);
+        }
+        if (form == 1)
+            put_data(&message, ONNX_TENSOR_INT64_DATA, list.bytes, list.count);
+        if (form == 2)
+            put_data(&message, ONNX_TENSOR_RAW_DATA, numbers, sizeof(numbers));
+        message_free(&list);
+        cr_assert_eq(read_tensor(message, &tensor), QD_OK, "%s", error.text);
+        cr_assert_eq(tensor.type, QK_INT64);
+        cr_assert_eq(tensor.rank, 2);
+        cr_assert_eq(memcmp(tensor.data, numbers, sizeof(numbers)), 0, "form %d", form);
+    }
+    struct message message = onnx_tensor("t", ONNX_INT64, DIMS(2));
+    put_number(&message, ONNX_TENSOR_INT64_DATA, 1);
+    expect_tensor_error(message,
+                        "t: int64_data: expected 2 numbers for 2 elements of INT64, got 1");
+    message = onnx_tensor("t", ONNX_INT64, DIMS(1));
+    put_number(&message, ONNX_TENSOR_INT64_DATA, 1);
+    put_data(&message, ONNX_TENSOR_RAW_DATA, numbers, 8);
+    expect_tensor_error(message, "t: expected raw_data or numbers, got both");
+    expect_tensor_error(tensor_of("t", ONNX_INT64, DIMS(1), "\1\2\3\4", 4),
+                        "t: raw_data: expected 8 bytes for 1 elements of INT64, got 4");
+}
+
+Test(onnx_tensors, bools)
+{
+    struct qk_tensor tensor;
+    struct message message = onnx_tensor("t", ONNX_BOOL, DIMS(3));
+    put_int32s(&message, 3, (const int32_t[]){1, 0, 1});
+    cr_assert_eq(read_tensor(message, &tensor), QD_OK, "%s", error.text);
+    cr_assert_eq(tensor.type, QK_BOOL);
+    cr_assert_eq(memcmp(tensor.data, "\1\0\1", 3), 0);
+    cr_assert_eq(read_tensor(tensor_of("t", ONNX_BOOL, DIMS(3), "\0\1\1", 3), &tensor), QD_OK);
+    cr_assert_eq(memcmp(tensor.data, "\0\1\1", 3), 0);
+    message = onnx_tensor("t", ONNX_BOOL, DIMS(2));
+    put_int32s(&message, 2, (const int32_t[]){1, 2});
+    expect_tensor_error(message, "t: int32_data[1]: expected 0 to 1 for BOOL, got 2");
+    expect_tensor_error(tensor_of("t", ONNX_BOOL, DIMS(3), "\0\1\xff", 3),
+                        "t: raw_data[2]: expected 0 to 1 for BOOL, got 255");
+}
+
 Test(onnx_tensors, dims)
 {
     const struct {
@@ -233,6 +332,7 @@ Test(onnx_tensors, dims)
 struct folder {
     enum qd_status status;
     unsigned calls;
+    unsigned char byte; /* each byte of the data */
     char location[64];
     uint64_t offset;
     uint64_t length;
@@ -247,7 +347,8 @@ static enum qd_status read_folder(void *context, const char *location, uint64_t 
     snprintf(folder->location, sizeof(folder->location), "%s", location);
     folder->offset = offset;
     folder->length = length;
-    *data = qd_arena_calloc(arena, 1, length);
+    void *bytes = qd_arena_alloc(arena, length);
+    *data = memset(bytes, folder->byte, length);
     return folder->status == QD_OK ? QD_OK : qd_fail(refusal, folder->status, "no such file");
 }
 
@@ -342,4 +443,32 @@ Test(onnx_tensors, external_data_that_is_wrong)
     cr_assert_str_eq(error.text, "initializer 1 (\"z\"): data_location: expected 0 (DEFAULT) or 1 "
                                  "(EXTERNAL), got 2");
     cr_assert_eq(folder.calls, 0);
+}
+
+Test(onnx_tensors, external_bools)
+{
+    struct folder folder = {.status = QD_OK, .byte = 2};
+    const struct qd_onnx_source source = {.external = read_folder, .context = &folder};
+    struct qd_onnx_reader reader = {.source = &source, .arena = &scratch.arena, .error = &error};
+    struct qk_tensor tensor;
+    int64_t dims[] = {3};
+    Onnx__StringStringEntryProto entry = ONNX__STRING_STRING_ENTRY_PROTO__INIT;
+    Onnx__StringStringEntryProto *entries[] = {&entry};
+    Onnx__TensorProto proto = ONNX__TENSOR_PROTO__INIT;
+    entry.key = (ProtobufCBinaryData){8, (uint8_t *)"location"};
+    entry.value = (ProtobufCBinaryData){1, (uint8_t *)"z"};
+    proto.dims = dims;
+    proto.n_dims = 1;
+    proto.data_type = ONNX_BOOL;
+    proto.data_location = 1;
+    proto.external_data = entries;
+    proto.n_external_data = 1;
+    cr_assert_eq(qd_onnx_read_tensor(&reader, &proto, "t", &tensor), QD_INVALID);
+    cr_assert_str_eq(error.text, "t: external_data[0]: expected 0 to 1 for BOOL, got 2");
+    folder.byte = 1;
+    cr_assert_eq(qd_onnx_read_tensor(&reader, &proto, "t", &tensor), QD_OK, "%s", error.text);
+    proto.data_type = ONNX_INT64;
+    cr_assert_eq(qd_onnx_read_tensor(&reader, &proto, "t", &tensor), QD_OK, "%s", error.text);
+    cr_assert_eq(folder.length, 24);
+    cr_assert_eq(((const int64_t *)tensor.data)[2], 0x0101010101010101);
 }
