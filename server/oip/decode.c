@@ -238,8 +238,8 @@ static enum qd_status make_inputs(const struct qd_oip_message *message, struct q
 
 /* ---- Steps and units --------------------------------------------------------------------- */
 
-/* An upper bound for the time to convert a byte of numbers. */
-enum { UNIT_NS_PER_BYTE = 2 };
+/* Upper bounds for the time to convert a byte of JSON, and to copy and check bytes of BOOL. */
+enum { UNIT_NS_PER_BYTE = 2, BOOLS_PER_NS = 4 };
 
 struct qd_oip_reader {
     const struct qd_oip_message *message;
@@ -249,6 +249,7 @@ struct qd_oip_reader {
     bool is_begun;
     bool is_raw; /* the body has no JSON */
     size_t unit_count;
+    size_t bools_bytes;         /* bytes of BOOL in the units */
     _Atomic size_t failed_unit; /* the first unit that failed; SIZE_MAX: none */
 };
 
@@ -275,6 +276,8 @@ static void init_reader(struct qd_oip_reader *reader, const struct qd_oip_messag
     reader->is_begun = false;
     reader->is_raw = is_raw(message);
     reader->unit_count = 0;
+    reader->bools_bytes = 0;
+    reader->json.data_bytes = 0; /* in case there is no JSON */
     atomic_init(&reader->failed_unit, SIZE_MAX);
 }
 
@@ -306,13 +309,27 @@ static enum qd_status begin(struct qd_oip_reader *reader)
     return status;
 }
 
-static enum qd_status read_raw(const struct qd_oip_reader *reader)
+static void count_units(struct qd_oip_reader *reader)
 {
     const struct qd_oip_decoder *decoder = &reader->decoder;
-    const enum qd_status status =
+    for (size_t i = 0; i < decoder->numbers_count; i++) {
+        reader->unit_count += qd_oip_numbers_piece_count(&decoder->numbers[i]);
+        reader->bools_bytes += decoder->numbers[i].bools.count;
+    }
+}
+
+static enum qd_status read_raw(struct qd_oip_reader *reader)
+{
+    struct qd_oip_decoder *decoder = &reader->decoder;
+    enum qd_status status =
         make_inputs(reader->message, decoder->arena, decoder->asked, decoder->error);
-    return status == QD_OK ? qd_oip_read_raw(reader->message, decoder->asked, decoder->error)
-                           : status;
+    if (status == QD_OK)
+        status = qd_oip_read_raw(reader->message, decoder->asked, decoder->error);
+    if (status == QD_OK && decoder->asked->inputs[0].type == QK_BOOL)
+        status = qd_oip_read_raw_bools(decoder);
+    if (status == QD_OK)
+        count_units(reader);
+    return status;
 }
 
 /* Refuses invalid JSON. If the body may be a raw tensor without the header, the error says which
@@ -340,8 +357,8 @@ static enum qd_status read_tree(struct qd_oip_reader *reader)
         make_inputs(reader->message, decoder->arena, decoder->asked, decoder->error);
     if (status == QD_OK)
         status = read_request(decoder, reader->json.root);
-    for (size_t i = 0; status == QD_OK && i < decoder->numbers_count; i++)
-        reader->unit_count += decoder->numbers[i].json.mark_count + 1;
+    if (status == QD_OK)
+        count_units(reader);
     return status;
 }
 
@@ -370,9 +387,9 @@ size_t qd_oip_reader_unit_count(const struct qd_oip_reader *reader)
 
 uint64_t qd_oip_reader_unit_cost_ns(const struct qd_oip_reader *reader)
 {
-    return reader->unit_count == 0
-               ? 0
-               : reader->json.data_bytes / reader->unit_count * UNIT_NS_PER_BYTE;
+    const uint64_t ns =
+        reader->json.data_bytes * UNIT_NS_PER_BYTE + reader->bools_bytes / BOOLS_PER_NS;
+    return reader->unit_count == 0 ? 0 : ns / reader->unit_count;
 }
 
 /* Converts a unit, which is a piece of an input's data. `error` is NULL if the caller only needs
@@ -381,8 +398,8 @@ static enum qd_status read_unit(const struct qd_oip_reader *reader, size_t unit,
                                 struct qd_error *error)
 {
     const struct qd_oip_numbers *numbers = reader->decoder.numbers;
-    for (; unit > numbers->json.mark_count; numbers++)
-        unit -= numbers->json.mark_count + 1;
+    for (; unit >= qd_oip_numbers_piece_count(numbers); numbers++)
+        unit -= qd_oip_numbers_piece_count(numbers);
     return qd_oip_read_numbers(numbers, unit, error);
 }
 

@@ -1,7 +1,12 @@
 /* Decodes an OIP inference request: bytes to tensors and, for a built-in model, to a qk_call. Pure.
  *
  * The code names no operator. The signature says which inputs, datatypes and attributes a model
- * has. */
+ * has.
+ *
+ * BOOL as bytes: "true is a single byte with value 1 and false is a single byte with value 0"
+ * (OIP's binary tensor data extension). Other bytes are refused, in every form of a request, so
+ * kernels may rely on 0 and 1. BOOL in shared memory is copied before it is checked, because a
+ * client may change shared memory while its request runs. */
 #ifndef SERVER_OIP_DECODE_H
 #define SERVER_OIP_DECODE_H
 

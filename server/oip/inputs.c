@@ -318,6 +318,8 @@ static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct i
                        label(input, ".shape").text, bytes, tensor->stored,
                        qk_type_info(tensor->type)->name, qd_show_name(input->name).text,
                        input->wire->count);
+    if (tensor->type == QK_BOOL) /* the JSON of the bytes may then only be 0 and 1 */
+        input->wire->type = QK_BOOL;
     return QD_OK;
 }
 
@@ -369,6 +371,20 @@ static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct inp
     return QD_OK;
 }
 
+/* Returns a new entry of the decoder's `numbers`, or NULL if there is no memory. */
+static struct qd_oip_numbers *add_numbers(struct qd_oip_decoder *decoder, size_t position,
+                                          const char *name)
+{
+    if (decoder->numbers == NULL)
+        decoder->numbers = qd_arena_alloc(decoder->arena, decoder->asked->signature->input_count *
+                                                              sizeof(*decoder->numbers));
+    if (decoder->numbers == NULL)
+        return NULL;
+    struct qd_oip_numbers *numbers = &decoder->numbers[decoder->numbers_count++];
+    *numbers = (struct qd_oip_numbers){.position = position, .name = name};
+    return numbers;
+}
+
 /* Allocates memory for the numbers. Converts them at once if they are few, otherwise leaves that to
  * units. */
 static enum qd_status take_numbers(struct qd_oip_decoder *decoder, const struct input *input,
@@ -384,14 +400,10 @@ static enum qd_status take_numbers(struct qd_oip_decoder *decoder, const struct 
         input->tensor->data = out;
         return QD_OK;
     }
-    if (decoder->numbers == NULL)
-        decoder->numbers = qd_arena_alloc(decoder->arena, decoder->asked->signature->input_count *
-                                                              sizeof(*decoder->numbers));
-    if (out == NULL || decoder->numbers == NULL)
+    struct qd_oip_numbers *numbers =
+        out == NULL ? NULL : add_numbers(decoder, input->position, input->name);
+    if (numbers == NULL)
         return qd_refuse_memory(decoder->arena, label(input, ".data").text, decoder->error);
-    struct qd_oip_numbers *numbers = &decoder->numbers[decoder->numbers_count++];
-    numbers->position = input->position;
-    numbers->name = input->name;
     numbers->is_strided = input->strides != NULL;
     qd_json_numbers_init(&numbers->json, data, decoder->marks, wire);
     numbers->json.out = out;
@@ -399,15 +411,126 @@ static enum qd_status take_numbers(struct qd_oip_decoder *decoder, const struct 
     return QD_OK;
 }
 
+/* ---- Bytes of BOOL ----------------------------------------------------------------------- */
+
+enum {
+    BOOLS_AT_ONCE = 64 << 10,  /* bytes of BOOL that are checked at once */
+    BOOLS_IN_PIECE = 256 << 10 /* bytes that take some 20 us */
+};
+
+/* Returns the index of the first byte that is neither 0 nor 1, or `count`. */
+static size_t find_other(const char *bytes, size_t count)
+{
+    uint64_t eight;
+    size_t i = 0;
+    for (; count - i >= sizeof(eight); i += sizeof(eight)) {
+        memcpy(&eight, bytes + i, sizeof(eight));
+        if ((eight & UINT64_C(0xfefefefefefefefe)) != 0)
+            break;
+    }
+    while (i < count && (unsigned char)bytes[i] <= 1)
+        i++;
+    return i;
+}
+
+/* Checks bytes [begin, end). */
+static enum qd_status check_bools(const struct qd_oip_numbers *numbers, size_t begin, size_t end,
+                                  struct qd_error *error)
+{
+    const char *bytes = numbers->bools.bytes;
+    const size_t index = begin + find_other(bytes + begin, end - begin);
+    if (index == end)
+        return QD_OK;
+    return error == NULL ? QD_INVALID
+                         : qd_fail(error, QD_INVALID,
+                                   "%s: element %zu: expected a byte of 0 or 1 (BOOL), got %u",
+                                   numbers->position == QD_OIP_RAW
+                                       ? "the body"
+                                       : label_of(numbers->position, "", numbers->name).text,
+                                   index, (unsigned char)bytes[index]);
+}
+
+/* Copies a piece of shared memory, and checks the piece. A repeated call must find the same, so it
+ * does not copy: a client may have changed the shared memory. */
+static enum qd_status read_bools(const struct qd_oip_numbers *numbers, size_t piece,
+                                 struct qd_error *error)
+{
+    const struct qd_oip_bools *bools = &numbers->bools;
+    const size_t begin = piece * BOOLS_IN_PIECE;
+    const size_t left = bools->count - begin;
+    const size_t count = left < BOOLS_IN_PIECE ? left : BOOLS_IN_PIECE;
+    if (bools->shared != NULL && error == NULL)
+        memcpy(bools->copy + begin, bools->shared + begin, count);
+    return check_bools(numbers, begin, begin + count, error);
+}
+
+/* Checks few bytes at once, and leaves more to units. */
+static enum qd_status take_bools(struct qd_oip_decoder *decoder,
+                                 const struct qd_oip_numbers *numbers)
+{
+    const struct qd_oip_bools *bools = &numbers->bools;
+    if (bools->count <= BOOLS_AT_ONCE) {
+        if (bools->shared != NULL)
+            memcpy(bools->copy, bools->shared, bools->count);
+        return check_bools(numbers, 0, bools->count, decoder->error);
+    }
+    struct qd_oip_numbers *added = add_numbers(decoder, numbers->position, numbers->name);
+    if (added == NULL)
+        return qd_refuse_memory(decoder->arena, "the inputs", decoder->error);
+    added->bools = *bools;
+    return QD_OK;
+}
+
+/* Takes the data of an input of BOOL that came as bytes. A client may change shared memory while
+ * the request runs, so bytes in it are copied. */
+static enum qd_status take_bool_bytes(struct qd_oip_decoder *decoder, const struct input *input,
+                                      bool is_shared)
+{
+    struct qd_oip_numbers numbers = {
+        .position = input->position,
+        .name = input->name,
+        .bools = {.bytes = input->tensor->data, .count = input->bytes}};
+    if (is_shared) {
+        numbers.bools.shared = numbers.bools.bytes;
+        numbers.bools.copy = qd_arena_alloc(decoder->arena, input->bytes);
+        if (numbers.bools.copy == NULL)
+            return qd_refuse_memory(decoder->arena, label(input, "").text, decoder->error);
+        input->tensor->data = numbers.bools.bytes = numbers.bools.copy;
+    }
+    return take_bools(decoder, &numbers);
+}
+
+enum qd_status qd_oip_read_raw_bools(struct qd_oip_decoder *decoder)
+{
+    const struct qk_tensor *tensor = &decoder->asked->inputs[0];
+    const struct qd_oip_numbers numbers = {
+        .position = QD_OIP_RAW,
+        .name = decoder->asked->signature->inputs[0].name,
+        .bools = {.bytes = tensor->data, .count = tensor->stored}};
+    return take_bools(decoder, &numbers);
+}
+
+/* ---- Pieces ------------------------------------------------------------------------------ */
+
+size_t qd_oip_numbers_piece_count(const struct qd_oip_numbers *numbers)
+{
+    return numbers->bools.bytes == NULL ? numbers->json.mark_count + 1
+                                        : (numbers->bools.count - 1) / BOOLS_IN_PIECE + 1;
+}
+
 enum qd_status qd_oip_read_numbers(const struct qd_oip_numbers *numbers, size_t piece,
                                    struct qd_error *error)
 {
+    if (numbers->bools.bytes != NULL)
+        return read_bools(numbers, piece, error);
     if (error == NULL)
         return qd_json_numbers_read(&numbers->json, piece, NULL, NULL);
     const char *field = numbers->is_strided ? ".data, as far as its strides reach" : ".data";
     const struct label where = label_of(numbers->position, field, numbers->name);
     return qd_json_numbers_read(&numbers->json, piece, where.text, error);
 }
+
+/* ---- Where the data is ------------------------------------------------------------------- */
 
 /* Where an input's data is. A valid input has at most one of the three. */
 struct content {
@@ -460,11 +583,16 @@ static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct 
     }
     if (content.data != NULL)
         return take_numbers(decoder, input, content.data);
-    if (content.blob != NULL)
-        return take_blob(decoder, input, content.blob);
-    input->tensor->data = content.shm_tensor->bytes;
-    return check_bytes(decoder, input, ".parameters.shared_memory_byte_size",
-                       content.shm_tensor->count);
+    if (content.blob != NULL) {
+        status = take_blob(decoder, input, content.blob);
+    } else {
+        input->tensor->data = content.shm_tensor->bytes;
+        status = check_bytes(decoder, input, ".parameters.shared_memory_byte_size",
+                             content.shm_tensor->count);
+    }
+    if (status != QD_OK || input->tensor->type != QK_BOOL)
+        return status;
+    return take_bool_bytes(decoder, input, content.shm_tensor != NULL);
 }
 
 /* ---- An input that each run will bring --------------------------------------------------- */

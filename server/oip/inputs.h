@@ -11,13 +11,23 @@
 
 #define QD_OIP_JSON_BYTES_HEADER "Inference-Header-Content-Length"
 
-/* The JSON data of an input that is not converted yet. */
+/* Bytes of a BOOL tensor that are not checked yet. */
+struct qd_oip_bools {
+    const char *bytes; /* the tensor's data; NULL: the tensor is not BOOL, or came as JSON */
+    size_t count;
+    const char *shared; /* where in shared memory to copy them from; NULL: they need no copy */
+    char *copy;         /* `bytes`, if they are such a copy */
+};
+
+/* Data of an input that units read: either JSON or BOOL. */
 struct qd_oip_numbers {
     struct qd_json_numbers json;
-    size_t position; /* index in the request's array */
+    struct qd_oip_bools bools;
+    size_t position; /* index in the request's array; QD_OIP_RAW: the body has no JSON */
     const char *name;
     bool is_strided; /* the input has strides, which may skip elements or use one twice */
 };
+#define QD_OIP_RAW SIZE_MAX
 
 /* The state of decoding a request. Everything is borrowed. */
 struct qd_oip_decoder {
@@ -31,7 +41,7 @@ struct qd_oip_decoder {
      */
     struct qd_oip_carrier *carriers;
     const struct qd_json_mark *marks; /* of the JSON reader */
-    struct qd_oip_numbers *numbers;   /* data that has to be converted; NULL: there is none */
+    struct qd_oip_numbers *numbers;   /* data that units read; NULL: there is none */
     size_t numbers_count;
     const char *blobs; /* the binary tensors that are left, in the order of the inputs */
     size_t blobs_bytes;
@@ -39,11 +49,20 @@ struct qd_oip_decoder {
 };
 
 /* Fills asked->inputs, and asked->declared if it is not NULL. Binary tensors become views of
- * `blobs`. The others get memory in the arena and an entry in `numbers`. */
+ * `blobs`. The others get memory in the arena and an entry in `numbers`. Binary tensors of BOOL get
+ * an entry too, because their bytes must be checked. */
 enum qd_status qd_oip_read_inputs(struct qd_oip_decoder *decoder,
                                   const struct qd_json_value *inputs);
 
-/* Converts a piece (qd_json_numbers_read). `error` is NULL if the caller only needs the status. */
+/* Checks the data of input 0, of the type BOOL, which is the whole body. */
+enum qd_status qd_oip_read_raw_bools(struct qd_oip_decoder *decoder);
+
+/* Returns how many pieces the data has, at least 1. */
+size_t qd_oip_numbers_piece_count(const struct qd_oip_numbers *numbers);
+
+/* Converts a piece of JSON (qd_json_numbers_read), or copies and checks a piece of BOOL. `error` is
+ * NULL if the caller only needs the status. A caller that gives it repeats a call that failed, to
+ * get the text. */
 enum qd_status qd_oip_read_numbers(const struct qd_oip_numbers *numbers, size_t piece,
                                    struct qd_error *error);
 

@@ -1,6 +1,7 @@
 #include "server/oip/parameters.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -141,10 +142,12 @@ static enum qd_status read_float(const struct reader *reader, const struct qd_js
     struct qd_json_number scanned;
     const char *end = value->text + value->bytes;
     const bool written = value->kind == QD_JSON_NUMBER || value->kind == QD_JSON_STRING;
-    if (!written || qd_json_number_scan(value->text, end, &scanned) != end)
-        return expected(reader, value, "a number");
-    attribute->real = qd_json_number_to_float(&scanned);
-    return QD_OK;
+    const bool is_number = written && qd_json_number_scan(value->text, end, &scanned) == end;
+    if (is_number)
+        attribute->real = qd_json_number_to_float(&scanned);
+    return is_number && !isinf(attribute->real)
+               ? QD_OK
+               : expected(reader, value, "a number in the range of FP32");
 }
 
 static enum qd_status read_string(const struct reader *reader, const struct qd_json_value *value,

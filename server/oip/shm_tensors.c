@@ -164,7 +164,9 @@ enum qd_status qd_shm_tensors_copy_inputs(const struct qd_oip_asked *asked, uint
 {
     for (size_t i = 0; asked->shm_tensors != NULL && i < asked->signature->input_count; i++) {
         const struct qd_shm_tensor *tensor = &asked->shm_tensors[i];
-        if (tensor->region == NULL || (inputs >> i & 1) == 0)
+        const bool is_in_place =
+            asked->inputs[i].data == tensor->bytes; /* BOOL is a copy already */
+        if (tensor->region == NULL || (inputs >> i & 1) == 0 || !is_in_place)
             continue;
         void *copy = qd_arena_alloc(arena, tensor->count);
         if (copy == NULL)

@@ -20,6 +20,8 @@ enum { MESSAGE_BYTES_MIN = 4, NO_HEADER = 0xffff };
 static const struct qd_port loaded_inputs[] = {
     {.name = "x", .types = QK_BIT(QK_UINT8), .shaped = true, .rank = 1, .dims = {QD_DIM_FREE}},
     {.name = "x_scale", .types = QK_BIT(QK_FP32)},
+    {.name = "c", .types = QK_BIT(QK_BOOL), .optional = true},
+    {.name = "n", .types = QK_BIT(QK_INT64), .optional = true},
 };
 static const struct qd_port loaded_outputs[] = {{.name = "y", .types = QK_BIT(QK_FP32)},
                                                 {.name = "z", .types = QK_BIT(QK_INT4)}};
@@ -28,7 +30,7 @@ static const struct qd_signature loaded = {.name = "loaded",
                                            .about = "",
                                            .version = 1,
                                            .inputs = loaded_inputs,
-                                           .input_count = 2,
+                                           .input_count = 4,
                                            .outputs = loaded_outputs,
                                            .output_count = 2};
 

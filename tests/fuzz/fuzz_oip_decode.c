@@ -48,6 +48,8 @@ static void read_inputs(const struct qd_oip_asked *asked)
         assert(qk_type_bytes(tensor->type, tensor->stored, &bytes));
         for (size_t j = 0; j < bytes; j++)
             sink = (unsigned char)(sink ^ ((const unsigned char *)tensor->data)[j]);
+        for (size_t j = 0; tensor->type == QK_BOOL && j < bytes; j++)
+            assert(((const unsigned char *)tensor->data)[j] <= 1);
     }
     for (size_t i = 0; call->op != NULL && i < call->op->attribute_count; i++)
         for (size_t j = 0; j < call->attributes[i].list_count; j++)

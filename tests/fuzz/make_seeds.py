@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """make_seeds.py FOLDER: turns the examples (tests/e2e/examples.py) into seeds for
 fuzz_oip_decode."""
+import json
 import struct
 import sys
 from pathlib import Path
@@ -53,9 +54,31 @@ def variants(example):
         yield "declared", seed(dict(example, request=request), (0, DECLARES))
 
 
+def tensor(name, datatype, **rest):
+    return {"name": name, "datatype": datatype, "shape": [2], **rest}
+
+
+def loaded_seeds():
+    """Yields requests to the loaded model with its inputs of BOOL and INT64."""
+    inputs = [tensor("x", "UINT8", data=[1, 2]), tensor("x_scale", "FP32", data=[1, 2])]
+    carried = {"c.datatype": "BOOL", "c.shape": [1, 2]}
+    for name, more, parameters, blob in (
+            ("json", [tensor("c", "BOOL", data=[True, 0]),
+                      tensor("n", "INT64", data=[-1 << 63, str((1 << 63) - 1)])], {}, b""),
+            ("bytes", [tensor("c", "BOOL", parameters={"binary_data_size": 2}),
+                       tensor("n", "INT64", parameters={"binary_data_size": 16})], {},
+             bytes(range(18))),
+            ("carried", [tensor("c", "UINT8", data=[0, 1])], carried, b"")):
+        body = json.dumps({"parameters": parameters, "inputs": inputs + more}).encode()
+        header = len(body) if blob else NO_HEADER
+        yield name, struct.pack("<BBH", LOADED, 0, header) + body + blob
+
+
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
+    for name, bytes_ in loaded_seeds():
+        (folder / ("types.%s" % name)).write_bytes(bytes_)
     for count in (0, 1, 2, 3, 300):
         raw = struct.pack("<BBH", LOADED, SINGLE, 0) + bytes(range(256))[:count] + bytes(count)
         (folder / ("raw%d" % count)).write_bytes(raw)

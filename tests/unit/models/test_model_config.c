@@ -178,6 +178,12 @@ Test(model_config, names_what_does_not_agree)
     expect_clash("{\"output\":[{\"name\":\"y\",\"data_type\":\"TYPE_FP16\"}]}",
                  "the configuration's output \"y\": data_type: expected TYPE_FP32, as the model "
                  "has it, got TYPE_FP16");
+    expect_clash("{\"input\":[{\"name\":\"x\",\"data_type\":\"TYPE_INT64\"}]}",
+                 "the configuration's input \"x\": data_type: expected TYPE_UINT8, as the model "
+                 "has it, got TYPE_INT64");
+    expect_clash("{\"output\":[{\"name\":\"y\",\"data_type\":\"TYPE_BOOL\"}]}",
+                 "the configuration's output \"y\": data_type: expected TYPE_FP32, as the model "
+                 "has it, got TYPE_BOOL");
     expect_clash("{\"input\":[{\"name\":\"x\",\"dims\":[3,8]}]}",
                  "the configuration's input \"x\": expected 3 dimensions, for the model's "
                  "[-1,3,-1], got 2");
