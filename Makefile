@@ -114,6 +114,7 @@ KERNELS := \
     kernels/operators/onnx_dequantize_linear.c kernels/operators/onnx_quantize_linear.c \
     kernels/operators/onnx_qlinear_conv.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \
+    kernels/operators/microsoft_qlinear_binary.c \
     kernels/operators/tensorflow_dequantize.c \
     kernels/elementwise/broadcast.c kernels/elementwise/span.c \
     kernels/elementwise/expand.c kernels/elementwise/traversal.c \
@@ -126,6 +127,8 @@ KERNELS := \
     kernels/quantize/quantize_scalar.c \
     kernels/quantize/quantize_avx2.c kernels/quantize/quantize_avx512bw.c \
     kernels/quantize/quantize_neon.c \
+    kernels/binary/binary.c kernels/binary/binary_scalar.c kernels/binary/binary_avx2.c \
+    kernels/binary/binary_avx512bw.c kernels/binary/binary_neon.c \
     kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c \
     kernels/gemm/igemm_6x16_avx2.c kernels/gemm/igemm_16x14_avx2.c \
     kernels/gemm/igemm_6x16_avxvnni.c \

@@ -4,6 +4,7 @@
 #ifndef KERNELS_DISPATCH_H
 #define KERNELS_DISPATCH_H
 
+#include "kernels/binary/binary.h"
 #include "kernels/choice.h"
 #include "kernels/conv/backend.h"
 #include "kernels/dequantize/dequantize.h"
@@ -16,6 +17,7 @@ struct qk_kernels {
     struct qk_choice choice;
     struct qk_dequantize_kernels dequantize;
     struct qk_quantize_kernels quantize;
+    const struct qk_binary_kernels *binary;
     struct qk_openblas openblas;
     const struct qk_im2col_kernels *im2col; /* what sgemm convolutions need besides OpenBLAS */
 };

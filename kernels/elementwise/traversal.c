@@ -279,6 +279,18 @@ static void choose(struct state *state)
     state->span.block = 1;
 }
 
+size_t qk_elementwise_set_units(size_t count, double element_ns,
+                                const struct qk_elementwise_tuning *tuning, struct qk_plan *plan)
+{
+    size_t unit = UNIT_ELEMENTS_MIN;
+    while (unit < UNIT_ELEMENTS_MAX && (double)unit * 2 * element_ns <= tuning->unit_ns)
+        unit *= 2;
+    plan->unit_count = count / unit + (count % unit != 0);
+    const size_t elements = count < unit ? count : unit;
+    plan->unit_cost_ns = (uint64_t)(CALL_CYCLES * tuning->cycle_ns + element_ns * (double)elements);
+    return unit;
+}
+
 /* Returns how many elements a segment has: those of a block or, if blocks have one element or are
  * whole rows, those of a row. */
 static size_t segment_elements(const struct qk_broadcast *broadcast)
@@ -289,8 +301,7 @@ static size_t segment_elements(const struct qk_broadcast *broadcast)
     return count > 0 ? count : 1; /* an empty tensor has none */
 }
 
-/* Cuts the tensor into units. A unit has the largest power of two of elements that takes no longer
- * than a unit should, but at least UNIT_ELEMENTS_MIN and at most UNIT_ELEMENTS_MAX. */
+/* Cuts the tensor into units. */
 static void set_units(struct state *state, const struct qk_elementwise_tuning *tuning,
                       struct qk_plan *plan)
 {
@@ -303,13 +314,7 @@ static void set_units(struct state *state, const struct qk_elementwise_tuning *t
         element_ns +=
             (EXPAND_CYCLES + SEGMENT_CYCLES * rank / (double)segment_elements(&state->broadcast)) *
             tuning->cycle_ns;
-    state->unit = UNIT_ELEMENTS_MIN;
-    while (state->unit < UNIT_ELEMENTS_MAX &&
-           (double)state->unit * 2 * element_ns <= tuning->unit_ns)
-        state->unit *= 2;
-    plan->unit_count = state->count / state->unit + (state->count % state->unit != 0);
-    const size_t elements = state->count < state->unit ? state->count : state->unit;
-    plan->unit_cost_ns = (uint64_t)(CALL_CYCLES * tuning->cycle_ns + element_ns * (double)elements);
+    state->unit = qk_elementwise_set_units(state->count, element_ns, tuning, plan);
 }
 
 static enum qk_status set_output(const struct qk_instance *instance, const struct qk_tensor *x,

@@ -38,6 +38,12 @@ struct qk_elementwise {
  * out. */
 void *qk_alloc_words(size_t count, struct qk_memory memory);
 
+/* Cuts an output of `count` elements into units, and sets the plan's unit_count and unit_cost_ns.
+ * `element_ns` is the time of one element. Returns how many elements each unit has but the last:
+ * the largest power of two that takes no longer than a unit should, from 4096 to 2^18. */
+size_t qk_elementwise_set_units(size_t count, double element_ns,
+                                const struct qk_elementwise_tuning *tuning, struct qk_plan *plan);
+
 /* Fills the plan's first output, and its units, kernel, run and state. The output has type y_type
  * and the shape of x, which is the instance's first input. `elementwise` and `broadcast` are
  * copied. Returns QK_INVALID if the output is too large for memory, and QK_NO_MEMORY if `memory`

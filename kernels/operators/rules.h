@@ -10,6 +10,15 @@ int64_t qk_int_or(const struct qk_attribute *attribute, int64_t otherwise);
 /* Returns whether the tensor has shape [] or [1]. */
 bool qk_is_single(const struct qk_tensor *tensor);
 
+/* Checks that input `input`, if it is there, has shape [] or [1]. */
+enum qk_status qk_check_single(const struct qk_call *call, size_t input, struct qk_error *error);
+
+/* The shapes that qk_check_single allows, for descriptors. */
+#define QK_SINGLE_SHAPE "[] or [1]"
+
+/* Returns a zero point of 8 bits, or 0 if it is absent. */
+int32_t qk_zero_point_or_0(const struct qk_tensor *tensor);
+
 /* Returns whether two tensors have the same shape. */
 bool qk_same_shape(const struct qk_tensor *a, const struct qk_tensor *b);
 

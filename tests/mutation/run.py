@@ -46,6 +46,7 @@ FEW = "29"          # the first steps run each 29th case of long tests
 # Areas that are sampled equally often, each given by the beginning of its files' paths.
 AREAS = ("kernels/call.c", "kernels/graph", "kernels/c", "kernels/d", "kernels/element/",
          "kernels/operators/", "kernels/elementwise/", "kernels/dequantize/", "kernels/quantize/",
+         "kernels/binary/",
          "kernels/gemm/", "kernels/conv/igemm/", "kernels/conv/depthwise/", "kernels/conv/sgemm/",
          "kernels/conv/", "server/json/", "server/oip/", "server/http/wire/framing.c")
 # Files for other machines, and files that cannot change results: they measure speed or write the
@@ -73,6 +74,7 @@ TESTS = (
           "signature|golden", (), OPERATORS),
     Tests("kernels/dequantize/", ELEMENTWISE, (["dequantize/"],), OPERATORS),
     Tests("kernels/quantize/", ELEMENTWISE, (["quantize/", "--except", "dequantize/"],), OPERATORS),
+    Tests("kernels/binary/", "binary|golden", (["binary/"],)),
     Tests("kernels/elementwise/", ELEMENTWISE, (["quantize/"],), OPERATORS),
     Tests("kernels/element/", ELEMENTWISE, (["quantize/"],), OPERATORS),
     Tests("kernels/gemm/", CONV, (["gemm/"],), OPERATORS),

@@ -1,0 +1,71 @@
+/* The kernels of binary.h for NEON. */
+#include "kernels/binary/binary.h"
+
+#ifdef __aarch64__
+
+#include <arm_neon.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#define TIER neon
+#define CYCLES 1.5
+#define LANES 4
+
+typedef float32x4_t vector;
+
+INLINE vector splat(float value)
+{
+    return vdupq_n_f32(value);
+}
+
+INLINE vector widen(const uint8_t *codes, bool is_signed)
+{
+    uint32_t four;
+    memcpy(&four, codes, sizeof(four));
+    const uint8x8_t bytes = vreinterpret_u8_u32(vdup_n_u32(four));
+    if (is_signed)
+        return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u8(bytes)))));
+    return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(bytes))));
+}
+
+INLINE vector fused(vector a, vector b, vector c)
+{
+    return vfmaq_f32(c, a, b);
+}
+
+INLINE vector multiply(vector a, vector b)
+{
+    return vmulq_f32(a, b);
+}
+
+INLINE vector add(vector a, vector b)
+{
+    return vaddq_f32(a, b);
+}
+
+INLINE vector subtract(vector a, vector b)
+{
+    return vsubq_f32(a, b);
+}
+
+/* Rounds to an integer. NaN and what does not fit into 32 bits become the least integer, as on
+ * x86. The conversion itself would make 0 and the greatest integer of them. */
+INLINE int32x4_t rounded(vector v)
+{
+    const uint32x4_t fits = vcltq_f32(v, vdupq_n_f32(0x1p31F));
+    return vbslq_s32(fits, vcvtnq_s32_f32(v), vdupq_n_s32(INT32_MIN));
+}
+
+INLINE void store(uint8_t *y, vector a, vector b, vector c, vector d, bool is_signed)
+{
+    const int16x8_t low = vcombine_s16(vqmovn_s32(rounded(a)), vqmovn_s32(rounded(b)));
+    const int16x8_t high = vcombine_s16(vqmovn_s32(rounded(c)), vqmovn_s32(rounded(d)));
+    if (is_signed)
+        vst1q_s8((int8_t *)y, vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)));
+    else
+        vst1q_u8(y, vcombine_u8(vqmovun_s16(low), vqmovun_s16(high)));
+}
+
+#include "kernels/binary/loops.h"
+
+#endif

@@ -1,0 +1,104 @@
+/* Checks the kernels of binary operators against the scalar ones. */
+#include "kernels/binary/binary.h"
+#include "tests/kernels/check/check.h"
+
+struct subject {
+    qk_binary_fn kernel;
+    qk_binary_fn reference;
+    bool multiplies;
+    enum qk_binary_form form;
+};
+
+struct job {
+    const struct subject *subject;
+    struct qk_binary_args args;
+    const uint8_t *first, *second;
+    struct check_pair y;
+};
+
+static void run_expected(void *context)
+{
+    struct job *job = context;
+    job->subject->reference(&job->args, job->first, job->second, job->y.expected, job->y.bytes);
+}
+
+static void run_actual(void *context)
+{
+    struct job *job = context;
+    job->subject->kernel(&job->args, job->first, job->second, job->y.actual, job->y.bytes);
+}
+
+static const uint8_t *operand(struct check *check, const char *name, size_t count)
+{
+    uint8_t *codes = check_buffer(check, name, CHECK_INPUT, count, 1);
+    for (size_t i = 0; i < count; i++)
+        codes[i] = (uint8_t)check_random(check);
+    if (check_chance(check, 4))
+        check_fill_bytes(check, codes, count);
+    return codes;
+}
+
+/* Draws a constant of Mul's zero points, or a factor. Ordinary factors are multiples of 1/16, so
+ * that there are ties. */
+static float constant(struct check *check, bool is_zero)
+{
+    const float integer = (float)check_below(check, 256) - (check_chance(check, 2) ? 128.0F : 0.0F);
+    return is_zero || check_is_timed(check) ? integer
+           : check_chance(check, 2)         ? integer / 16
+                                            : check_float(check, 0.37F);
+}
+
+static void check_kernel(struct check *check, const void *kernel)
+{
+    const struct subject *subject = kernel;
+    struct job job = {.subject = subject};
+    const size_t count = check_is_timed(check)    ? 8192
+                         : check_chance(check, 4) ? check_between(check, 1, 2000)
+                                                  : 1 + check_index(check) % 300;
+    job.args = (struct qk_binary_args){
+        constant(check, subject->multiplies), constant(check, subject->multiplies),
+        subject->multiplies ? constant(check, false) : 1, constant(check, subject->multiplies)};
+    job.first = operand(check, "first", subject->form == QK_BINARY_FIRST_REPEATS ? 1 : count);
+    job.second = operand(check, "second", subject->form == QK_BINARY_SECOND_REPEATS ? 1 : count);
+    job.y = check_outputs(check, "y", count, 1);
+    check_describe(check, "%zu elements, constants %g, %g, %g, %g", count, (double)job.args.first,
+                   (double)job.args.second, (double)job.args.scale, (double)job.args.offset);
+    if (check_calls(check, run_expected, run_actual, &job, (double)count, "element"))
+        check_same(check, &job.y, 1);
+}
+
+static void check_kernels(struct check *check, const char *tier,
+                          const struct qk_binary_kernels *kernels)
+{
+    static const char *const names[2][2][QK_BINARY_FORM_COUNT] = {
+        {{"binary/add_u8", "binary/add_u8_first", "binary/add_u8_second"},
+         {"binary/add_s8", "binary/add_s8_first", "binary/add_s8_second"}},
+        {{"binary/mul_u8", "binary/mul_u8_first", "binary/mul_u8_second"},
+         {"binary/mul_s8", "binary/mul_s8_first", "binary/mul_s8_second"}}};
+    const struct qk_binary_kernels *scalar = &qk_binary_kernels__scalar;
+    if (!check_tier(check, tier, check_lacks(tier)))
+        return;
+    for (size_t is_signed = 0; is_signed < 2; is_signed++) {
+        for (enum qk_binary_form form = 0; form < QK_BINARY_FORM_COUNT; form++) {
+            const struct subject add = {kernels->add[is_signed][form], scalar->add[is_signed][form],
+                                        false, form};
+            const struct subject multiply = {kernels->multiply[is_signed][form],
+                                             scalar->multiply[is_signed][form], true, form};
+            check_run(check,
+                      &(struct check_subject){names[0][is_signed][form], check_kernel, &add, 1000});
+            check_run(check, &(struct check_subject){names[1][is_signed][form], check_kernel,
+                                                     &multiply, 1000});
+        }
+    }
+}
+
+void check_binary(struct check *check)
+{
+    check_kernels(check, "scalar", &qk_binary_kernels__scalar);
+#ifdef __x86_64__
+    check_kernels(check, "avx2", &qk_binary_kernels__avx2);
+    check_kernels(check, "avx512bw", &qk_binary_kernels__avx512bw);
+#elif defined(__aarch64__)
+    check_kernels(check, "neon", &qk_binary_kernels__neon);
+#endif
+}
