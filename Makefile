@@ -113,6 +113,8 @@ KERNELS := \
     kernels/operators/granularity.c \
     kernels/operators/onnx_dequantize_linear.c kernels/operators/onnx_quantize_linear.c \
     kernels/operators/onnx_qlinear_conv.c \
+    kernels/operators/onnx_qlinear_matmul.c \
+    kernels/operators/microsoft_qgemm.c kernels/operators/matrix_product.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \
     kernels/operators/microsoft_qlinear_binary.c \
     kernels/operators/tensorflow_dequantize.c \
@@ -153,7 +155,10 @@ KERNELS := \
     kernels/conv/sgemm/im2col_kernels_scalar.c kernels/conv/sgemm/im2col_kernels_avx2.c \
     kernels/conv/sgemm/im2col_kernels_avx512bw.c \
     kernels/conv/stride_phases.c kernels/conv/channels.c \
-    kernels/conv/choose.c kernels/conv/backend.c kernels/conv/call.c
+    kernels/conv/choose.c kernels/conv/backend.c kernels/conv/call.c \
+    kernels/matmul/matmul.c kernels/matmul/run.c \
+    kernels/matmul/matmul_scalar.c kernels/matmul/matmul_avx2.c \
+    kernels/matmul/matmul_avx512bw.c kernels/matmul/matmul_neon.c
 
 # In include order of folders: each may include only itself and the folders before it.
 SERVER := \
@@ -250,6 +255,8 @@ AVX512BW := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl
 %_avx512bw.o: TIER := $(AVX512BW)
 %_avx512vnni.o: TIER := $(AVX512BW) -mavx512vnni
 %_avx512vbmi.o: TIER := $(AVX512BW) -mavx512vnni -mavx512vbmi -mavx512vbmi2
+%/matmul_avx2.o: TIER := $(AVX2) -O3
+%/matmul_avx512bw.o: TIER := $(AVX512BW) -O3 -mprefer-vector-width=512
 %_amx.o: TIER := $(BARE) -mavx512f -mavx512vnni -mamx-tile -mamx-int8 $(SAN_VECTORS)
 %/move_avx2.o: TIER := -O3 -mavx2
 %/move_avx512.o: TIER := -O3 -mavx512f
@@ -257,6 +264,7 @@ else ifneq ($(filter aarch64%,$(MACHINE)),)
 HARDEN += -mbranch-protection=standard
 NEON := $(BARE) $(SAN_VECTORS)
 %_neon.o: TIER := $(NEON) -march=armv8-a
+%/matmul_neon.o: TIER := $(NEON) -O3
 %_dotprod.o: TIER := $(NEON) -march=armv8.2-a+dotprod
 %_i8mm.o: TIER := $(NEON) -march=armv8.2-a+dotprod+i8mm
 %_fp16.o: TIER := $(NEON) -march=armv8.2-a+fp16

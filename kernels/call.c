@@ -251,7 +251,9 @@ static bool keep_fixed(const struct qk_call *call, struct qk_memory memory,
     for (size_t i = 0; i < op->input_count; i++) {
         kept[i] = fixed >> i & 1 ? call->inputs[i] : (struct qk_tensor){.type = QK_NONE};
         size_t bytes = 0;
-        if (kept[i].type == QK_NONE || call->constants_stay)
+        if (op->code->packed_inputs >> i & 1)
+            kept[i].data = NULL;
+        if (kept[i].type == QK_NONE || call->constants_stay || !kept[i].data)
             continue;
         void *data = qk_type_bytes(kept[i].type, kept[i].stored, &bytes)
                          ? memory.alloc(memory.context, bytes + 1) /* never 0 bytes */

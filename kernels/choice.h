@@ -23,6 +23,10 @@ struct qk_choice {
      * it is worth the time. */
     bool wants_blas;
     struct qk_conv_tuning conv;
+    /* The backend whose products multiply matrices, and how many terms it computes in a
+     * nanosecond. With OpenBLAS these are integers, too. */
+    const struct qk_conv_backend *matmul;
+    double matmul_terms_per_ns;
     struct qk_elementwise_tuning elementwise;
 };
 

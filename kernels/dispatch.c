@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "kernels/conv/sgemm/im2col_kernels.h"
+#include "kernels/matmul/kernels.h"
 #include "kernels/measure.h"
 
 static void fill_table(struct qk_kernels *kernels)
@@ -11,18 +12,21 @@ static void fill_table(struct qk_kernels *kernels)
     qk_quantize_init_scalar(&kernels->quantize);
     kernels->binary = &qk_binary_kernels__scalar;
     kernels->im2col = &qk_im2col_kernels__scalar;
+    kernels->matmul = &qk_matmul_kernels__scalar;
 #ifdef __x86_64__
     if (kernels->choice.cpu_flags & QK_CPU_AVX2) {
         qk_dequantize_init_avx2(&kernels->dequantize);
         qk_quantize_init_avx2(&kernels->quantize);
         kernels->binary = &qk_binary_kernels__avx2;
         kernels->im2col = &qk_im2col_kernels__avx2;
+        kernels->matmul = &qk_matmul_kernels__avx2;
     }
     if (kernels->choice.cpu_flags & QK_CPU_AVX512) {
         qk_dequantize_init_avx512bw(&kernels->dequantize);
         qk_quantize_init_avx512(&kernels->quantize);
         kernels->binary = &qk_binary_kernels__avx512bw;
         kernels->im2col = &qk_im2col_kernels__avx512bw;
+        kernels->matmul = &qk_matmul_kernels__avx512bw;
     }
     if (kernels->choice.cpu_flags & QK_CPU_VBMI)
         qk_dequantize_init_avx512(&kernels->dequantize);
@@ -31,6 +35,7 @@ static void fill_table(struct qk_kernels *kernels)
         qk_dequantize_init_neon(&kernels->dequantize);
         qk_quantize_init_neon(&kernels->quantize);
         kernels->binary = &qk_binary_kernels__neon;
+        kernels->matmul = &qk_matmul_kernels__neon;
     }
     if (kernels->choice.cpu_flags & QK_CPU_FP16)
         qk_dequantize_init_fp16(&kernels->dequantize);

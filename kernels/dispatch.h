@@ -19,6 +19,7 @@ struct qk_kernels {
     struct qk_quantize_kernels quantize;
     const struct qk_binary_kernels *binary;
     struct qk_openblas openblas;
+    const struct qk_matmul_kernels *matmul;
     const struct qk_im2col_kernels *im2col; /* what sgemm convolutions need besides OpenBLAS */
 };
 

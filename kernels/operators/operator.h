@@ -37,9 +37,9 @@ struct qk_operator_code {
     /* Checks the call, allocates all that the instance keeps, and sets the units of packing and the
      * types of the outputs. call.c fills the instance's other members. Of a variable input, prepare
      * reads only the type, even if the caller has fixed the input, because call.c passes fixed
-     * inputs to plan and run as if they were variable. Until pack has run, the instance may keep
-     * pointers to the data of constants. If call->constants_stay is set, it may keep them for plan
-     * and run, too, and also pointers to the lists of attributes. */
+     * inputs to plan and run as if they were variable (but see packed_inputs). Until pack has run,
+     * the instance may keep pointers to the data of constants. If call->constants_stay is set, it
+     * may keep them for plan and run, too, and also pointers to the lists of attributes. */
     enum qk_status (*prepare)(const struct qk_kernels *kernels, const struct qk_call *call,
                               struct qk_memory memory, struct qk_instance **instance,
                               struct qk_error *error);
@@ -50,9 +50,15 @@ struct qk_operator_code {
      * packing is done. */
     enum qk_status (*plan)(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
+    /* Bit i: if the caller fixes variable input i, prepare reads its data and keeps what runs need.
+     * call.c then keeps only its type and shape, so that weights are in memory once. */
+    uint32_t packed_inputs;
 };
 
+extern const struct qk_operator qk_microsoft_qgemm;
 extern const struct qk_operator qk_onnx_dequantize_linear;
+extern const struct qk_operator qk_onnx_matmul_integer;
+extern const struct qk_operator qk_onnx_qlinear_matmul;
 extern const struct qk_operator qk_onnx_quantize_linear;
 extern const struct qk_operator qk_onnx_qlinear_conv;
 extern const struct qk_operator qk_microsoft_qlinear_add;
