@@ -27,8 +27,9 @@
 #define BAND_MAX ((size_t)512)
 #define PART_STEPS_MAX ((size_t)1024)
 
-/* The most bytes of a panel that is packed in the workspace. */
-#define PANEL_BYTES_MAX ((size_t)256 * 1024)
+/* The most steps of one part of K if B is packed in the workspace. All panels of a part read the
+ * same rows of B, so the pages of these 1024 rows should stay in the TLB. */
+#define PACKED_STEPS_MAX ((size_t)16)
 
 struct qk_matmul_order qk_matmul_order_for(const struct qk_igemm *igemm, size_t k, size_t n)
 {
@@ -233,8 +234,7 @@ static void cut_rows(struct qk_matmul_plan *made)
     const size_t steps = tuning->quads_bytes / (made->slab_bytes * QK_IGEMM_STEP_SLABS);
     made->part_steps = qk_size_min(qk_size_max(steps, 1), PART_STEPS_MAX);
     if (!made->matmul->packs)
-        made->part_steps =
-            qk_size_min(made->part_steps, qk_size_max(PANEL_BYTES_MAX / order->step_bytes, 1));
+        made->part_steps = qk_size_min(made->part_steps, PACKED_STEPS_MAX);
     made->part_steps = qk_size_min(made->part_steps, qk_size_max(order->steps, 1));
 }
 

@@ -281,14 +281,16 @@ static void run_part(const struct work *work, struct part *part)
     } while (part->end < order->steps);
 }
 
-static void run_unit(const struct work *work, size_t unit)
+/* Runs units [begin, end) as if they were one. They may differ only in their panels. */
+static void run_units(const struct work *work, size_t begin, size_t end)
 {
     const struct qk_matmul_plan *plan = work->plan;
     const struct qk_matmul_shape *shape = &plan->shape;
+    const size_t last_part = (end - 1) % plan->panel_parts;
+    const size_t unit = begin / plan->panel_parts;
     struct part part;
-    part.panel_begin = unit % plan->panel_parts * plan->part_panels;
-    part.panel_end = qk_size_min(part.panel_begin + plan->part_panels, plan->order.panels);
-    unit /= plan->panel_parts;
+    part.panel_begin = begin % plan->panel_parts * plan->part_panels;
+    part.panel_end = qk_size_min((last_part + 1) * plan->part_panels, plan->order.panels);
     part.row = unit % plan->bands * plan->band;
     part.rows = qk_size_min(shape->m - part.row, plan->band);
     const size_t first = unit / plan->bands * plan->unit_batches;
@@ -322,8 +324,15 @@ void qk_matmul_run(const struct qk_plan *plan, const void *const *inputs, void *
     };
     if (begin < end && igemm->set_up)
         igemm->set_up(made->order.step_slabs);
-    for (size_t unit = begin; unit < end; unit++)
-        run_unit(&work, unit);
-    if (begin < end && igemm->tear_down)
+    /* If a unit's quads hold all of K, the units of this call that have the same rows share them.
+     * Units that differ only in their panels follow each other. */
+    const bool share = made->matmul->packs && made->part_steps >= made->order.steps;
+    const size_t parts = share ? made->panel_parts : 1;
+    const bool any = begin < end;
+    for (size_t next; begin < end; begin = next) {
+        next = qk_size_min(begin - begin % parts + parts, end);
+        run_units(&work, begin, next);
+    }
+    if (any && igemm->tear_down)
         igemm->tear_down();
 }

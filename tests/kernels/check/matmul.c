@@ -180,7 +180,7 @@ static void check_finish(struct check *check, const void *kernels)
     for (size_t i = 0; i < QK_IGEMM_MR_MAX; i++) {
         columns->zero_point[i] = (int32_t)check_below(check, 256) - 128;
         columns->bias[i] = check_int32(check);
-        columns->multiplier[i] = check_float(check, 1e-7F);
+        columns->multiplier[i] = timed ? 1e-7F : check_float(check, 1e-7F);
     }
     tile->of_columns = columns;
     tile->c_column = check_below(check, 2);
