@@ -118,6 +118,9 @@ KERNELS := \
     kernels/operators/directml_element_wise_dequantize_linear.c \
     kernels/operators/microsoft_qlinear_binary.c \
     kernels/operators/tensorflow_dequantize.c \
+    kernels/operators/pool_rules.c kernels/operators/onnx_max_pool.c \
+    kernels/operators/microsoft_qlinear_average_pool.c \
+    kernels/operators/microsoft_qlinear_global_average_pool.c \
     kernels/elementwise/broadcast.c kernels/elementwise/span.c \
     kernels/elementwise/expand.c kernels/elementwise/traversal.c \
     kernels/dequantize/affine.c kernels/dequantize/dequantize.c \
@@ -131,6 +134,9 @@ KERNELS := \
     kernels/quantize/quantize_neon.c \
     kernels/binary/binary.c kernels/binary/binary_scalar.c kernels/binary/binary_avx2.c \
     kernels/binary/binary_avx512bw.c kernels/binary/binary_neon.c \
+    kernels/pool/geometry.c kernels/pool/pool.c \
+    kernels/pool/pool_scalar.c kernels/pool/pool_avx2.c kernels/pool/pool_avx512bw.c \
+    kernels/pool/pool_neon.c \
     kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c \
     kernels/gemm/igemm_6x16_avx2.c kernels/gemm/igemm_16x14_avx2.c \
     kernels/gemm/igemm_6x16_avxvnni.c \
@@ -220,6 +226,9 @@ MACHINE := $(shell $(CC) -dumpmachine 2>/dev/null)
 # are registers. Stack canaries made some kernels a sixth slower.
 BARE := -fno-stack-protector -fno-stack-clash-protection
 %_scalar.o: TIER := $(BARE)
+# Kernels in plain C that the compiler turns into vectors.
+VECTORIZE := $(if $(SAN),,-O3)
+%/pool_scalar.o: TIER := $(BARE) $(VECTORIZE)
 # Fuzzers also check whether the code that plans calls wraps a size or cuts off a number, which C
 # allows. Kernels add modulo 2^32. Other code that wraps on purpose says so (kernels/wrap.h).
 ifeq ($(SAN),fuzz)
@@ -258,6 +267,8 @@ AVX512BW := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl
 %/matmul_avx2.o: TIER := $(AVX2) -O3
 %/matmul_avx512bw.o: TIER := $(AVX512BW) -O3 -mprefer-vector-width=512
 %_amx.o: TIER := $(BARE) -mavx512f -mavx512vnni -mamx-tile -mamx-int8 $(SAN_VECTORS)
+%/pool_avx2.o: TIER := $(AVX2) $(VECTORIZE)
+%/pool_avx512bw.o: TIER := $(AVX512BW) $(VECTORIZE) -mprefer-vector-width=512
 %/move_avx2.o: TIER := -O3 -mavx2
 %/move_avx512.o: TIER := -O3 -mavx512f
 else ifneq ($(filter aarch64%,$(MACHINE)),)
@@ -265,6 +276,7 @@ HARDEN += -mbranch-protection=standard
 NEON := $(BARE) $(SAN_VECTORS)
 %_neon.o: TIER := $(NEON) -march=armv8-a
 %/matmul_neon.o: TIER := $(NEON) -O3
+%/pool_neon.o: TIER := $(NEON) -march=armv8-a $(VECTORIZE)
 %_dotprod.o: TIER := $(NEON) -march=armv8.2-a+dotprod
 %_i8mm.o: TIER := $(NEON) -march=armv8.2-a+dotprod+i8mm
 %_fp16.o: TIER := $(NEON) -march=armv8.2-a+fp16

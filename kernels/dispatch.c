@@ -11,6 +11,7 @@ static void fill_table(struct qk_kernels *kernels)
     qk_dequantize_init_scalar(&kernels->dequantize);
     qk_quantize_init_scalar(&kernels->quantize);
     kernels->binary = &qk_binary_kernels__scalar;
+    qk_pool_init_scalar(&kernels->pool);
     kernels->im2col = &qk_im2col_kernels__scalar;
     kernels->matmul = &qk_matmul_kernels__scalar;
 #ifdef __x86_64__
@@ -18,6 +19,7 @@ static void fill_table(struct qk_kernels *kernels)
         qk_dequantize_init_avx2(&kernels->dequantize);
         qk_quantize_init_avx2(&kernels->quantize);
         kernels->binary = &qk_binary_kernels__avx2;
+        qk_pool_init_avx2(&kernels->pool);
         kernels->im2col = &qk_im2col_kernels__avx2;
         kernels->matmul = &qk_matmul_kernels__avx2;
     }
@@ -25,6 +27,7 @@ static void fill_table(struct qk_kernels *kernels)
         qk_dequantize_init_avx512bw(&kernels->dequantize);
         qk_quantize_init_avx512(&kernels->quantize);
         kernels->binary = &qk_binary_kernels__avx512bw;
+        qk_pool_init_avx512bw(&kernels->pool);
         kernels->im2col = &qk_im2col_kernels__avx512bw;
         kernels->matmul = &qk_matmul_kernels__avx512bw;
     }
@@ -36,6 +39,7 @@ static void fill_table(struct qk_kernels *kernels)
         qk_quantize_init_neon(&kernels->quantize);
         kernels->binary = &qk_binary_kernels__neon;
         kernels->matmul = &qk_matmul_kernels__neon;
+        qk_pool_init_neon(&kernels->pool);
     }
     if (kernels->choice.cpu_flags & QK_CPU_FP16)
         qk_dequantize_init_fp16(&kernels->dequantize);

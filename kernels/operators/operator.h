@@ -63,6 +63,9 @@ extern const struct qk_operator qk_onnx_quantize_linear;
 extern const struct qk_operator qk_onnx_qlinear_conv;
 extern const struct qk_operator qk_microsoft_qlinear_add;
 extern const struct qk_operator qk_microsoft_qlinear_mul;
+extern const struct qk_operator qk_onnx_max_pool;
+extern const struct qk_operator qk_microsoft_qlinear_average_pool;
+extern const struct qk_operator qk_microsoft_qlinear_global_average_pool;
 extern const struct qk_operator qk_directml_element_wise_dequantize_linear;
 extern const struct qk_operator qk_tensorflow_dequantize;
 

@@ -11,8 +11,15 @@ static const struct qk_operator *const operators[] = {
 
 /* Operators that have no endpoint yet: only graphs and tests find them, by name. */
 static const struct qk_operator *const graph_operators[] = {
-    &qk_microsoft_qgemm,     &qk_microsoft_qlinear_add, &qk_microsoft_qlinear_mul,
-    &qk_onnx_matmul_integer, &qk_onnx_qlinear_matmul,   NULL,
+    &qk_microsoft_qgemm,
+    &qk_microsoft_qlinear_add,
+    &qk_microsoft_qlinear_average_pool,
+    &qk_microsoft_qlinear_global_average_pool,
+    &qk_microsoft_qlinear_mul,
+    &qk_onnx_matmul_integer,
+    &qk_onnx_max_pool,
+    &qk_onnx_qlinear_matmul,
+    NULL,
 };
 
 const struct qk_operator *const *qk_operators(size_t *count)

@@ -117,6 +117,7 @@ int main(int count, char **words)
     check_quantize(&check);
     check_binary(&check);
     check_matmul(&check);
+    check_pool(&check);
     check_slabs(&check);
     check_depthwise(&check);
     check_sgemm(&check);

@@ -1,0 +1,46 @@
+/* onnx.MaxPool of 8-bit tensors, which ONNX has since version 12. The second output, Indices, is
+ * not supported. The rules are those of ONNX Runtime (kernels/pool/geometry.h). */
+#include "kernels/operators/pool_rules.h"
+
+enum { DILATIONS = QK_POOL_ATTRIBUTE_COUNT, STORAGE_ORDER };
+
+static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
+                              struct qk_memory memory, struct qk_instance **instance,
+                              struct qk_error *error)
+{
+    struct qk_pool pool = {.kind = QK_POOL_MAX, .type = call->inputs[QK_POOL_X].type};
+    bool by_column; /* storage_order only changes Indices */
+    (void)kernels;
+    enum qk_status status = qk_pool_read_windows(call, DILATIONS, &pool.desc, error);
+    if (status == QK_OK)
+        status = qk_pool_read_flag(call, STORAGE_ORDER, &by_column, error);
+    return status == QK_OK ? qk_pool_make(&pool, memory, instance, error) : status;
+}
+
+static const struct qk_attribute_def attributes[] = {
+    QK_POOL_ATTRIBUTES(12),
+    [DILATIONS] = QK_ATTRIBUTE("dilations", INTS, 12, "default 1 for each axis, 1 to 2147483647"),
+    [STORAGE_ORDER] = QK_ATTRIBUTE("storage_order", INT, 12, "0 or 1; changes nothing in Y"),
+};
+
+#define VERSION(since)                                                                             \
+    {                                                                                              \
+        .number = (since), .inputs = {{.types = QK_POOL_TYPES}}, .output_types = { QK_POOL_TYPES } \
+    }
+
+static const struct qk_version versions[] = {VERSION(12), VERSION(22)};
+
+const struct qk_operator qk_onnx_max_pool = {
+    .name = "onnx.MaxPool",
+    .platform = QK_ONNX_PLATFORM,
+    .about = "The maximum of each window, without the output Indices",
+    .inputs = {{"X", "[N, C, D1..Dn], n from 1 to 3"}},
+    .input_count = 1,
+    .variable_inputs = 1U << QK_POOL_X,
+    .outputs = {{"Y", "[N, C, D1..Dn]"}},
+    .output_count = 1,
+    QK_ATTRIBUTES(attributes),
+    QK_VERSIONS(versions),
+    .version_last = QK_ONNX_VERSION_LAST,
+    .code = &(const struct qk_operator_code){.prepare = prepare, .plan = qk_pool_plan_instance},
+};

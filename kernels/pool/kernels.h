@@ -1,0 +1,79 @@
+/* The kernels of pooling. loops.h has their code in plain C, which is compiled once for each tier.
+ * Every tier gives the bits of the scalar tier. Private to kernels/. */
+#ifndef KERNELS_POOL_KERNELS_H
+#define KERNELS_POOL_KERNELS_H
+
+#include "kernels/pool/geometry.h"
+
+/* A segment of one row of output: positions [begin, end) along the columns, and `inner` channels of
+ * each. */
+struct qk_pool_segment {
+    struct qk_pool_axis axis;
+    size_t begin, end;
+    /* All taps of positions [whole_begin, whole_end) are inside x. The range is inside [begin,
+     * end), and empty if it would have only one position. */
+    size_t whole_begin, whole_end;
+    size_t inner;
+    size_t pitch; /* elements between columns of x: `inner`, or more if a segment has one position
+                     and some channels of it */
+};
+
+/* The parameters of averages. Bytes of x are read as `byte ^ flip`: flip is 0x80 for INT8, whose
+ * zero point then is larger by 128. */
+struct qk_pool_average {
+    uint8_t flip;
+    int32_t x_zero; /* with flip: from 0 to 255 */
+    float x_scale;
+    float y_scale;
+    float y_zero;
+    float y_min, y_max; /* the range of the output's type */
+    /* Global averages only: the multiplier, and x_zero times the number of elements, modulo 2^32.
+     */
+    float multiplier;
+    uint32_t sum_of_zeros;
+};
+
+/* How many bytes the buffers of max_row have: two, one behind the other. */
+#define QK_POOL_BUFFER_BYTES ((size_t)8192)
+
+/* Maxima of bytes or, in the second entry of each array, of signed bytes. */
+struct qk_pool_kernels {
+    const char *name;      /* the tier's: "pool_avx2" */
+    double max_cycles;     /* a rough guess: cycles for a byte of max_rows */
+    double average_cycles; /* and for an element that is added to a sum of floats */
+    double sum_cycles;     /* and for an element that is added to a sum of integers */
+
+    /* to[i] = max(a[i], b[i]). `to` overlaps neither a nor b, which may overlap. */
+    void (*max_rows[2])(uint8_t *to, const uint8_t *a, const uint8_t *b, size_t count);
+    /* y = the maxima of a segment's windows in one row of x. x begins with column `first`, and has
+     * all columns that the segment reads: at most QK_POOL_BUFFER_BYTES. pitch is inner. */
+    void (*max_row[2])(const struct qk_pool_segment *segment, const uint8_t *x, size_t first,
+                       uint8_t *buffers, uint8_t *y);
+    /* y = max(y, the maxima of a segment's windows in one row of x), for any segment. */
+    void (*max_into[2])(const struct qk_pool_segment *segment, const uint8_t *x, uint8_t *y);
+
+    /* Adds x_scale * (x - x_zero) of each tap to the sums, tap by tap. Each operation rounds. */
+    void (*add_row)(const struct qk_pool_segment *segment, const struct qk_pool_average *average,
+                    const uint8_t *x, float *sums);
+    /* y = sums / divisor / y_scale + y_zero, rounded to even. As in x86's conversion, what exceeds
+     * int32 becomes the least number, and so does NaN. */
+    void (*finish)(const struct qk_pool_average *average, const float *sums, float divisor,
+                   size_t count, uint8_t *y);
+
+    /* Returns the sum of `count` bytes, modulo 2^32. */
+    uint32_t (*sum)(const uint8_t *x, size_t count, uint8_t flip);
+    /* sums[i] = the sum of x[i + row * pitch] over all rows, modulo 2^32. */
+    void (*sum_rows)(const uint8_t *x, size_t rows, size_t pitch, uint8_t flip, size_t count,
+                     uint32_t *sums);
+    /* y = clamp((sums - sum_of_zeros) * multiplier), rounded to even, + y_zero. */
+    void (*requantize)(const struct qk_pool_average *average, const uint32_t *sums, size_t count,
+                       uint8_t *y);
+};
+
+/* Each function fills the table with the kernels of its tier. */
+void qk_pool_init_scalar(struct qk_pool_kernels *kernels);
+void qk_pool_init_avx2(struct qk_pool_kernels *kernels);
+void qk_pool_init_avx512bw(struct qk_pool_kernels *kernels);
+void qk_pool_init_neon(struct qk_pool_kernels *kernels);
+
+#endif

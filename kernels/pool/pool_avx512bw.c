@@ -1,0 +1,13 @@
+/* Pooling with AVX-512. */
+#include "kernels/pool/kernels.h"
+
+#ifdef __AVX512BW__
+
+#define QK_POOL_INIT qk_pool_init_avx512bw
+#define QK_POOL_NAME "pool_avx512bw"
+#define QK_POOL_MAX_CYCLES 0.04
+#define QK_POOL_AVERAGE_CYCLES 0.4
+#define QK_POOL_SUM_CYCLES 0.08
+#include "kernels/pool/loops.h"
+
+#endif
