@@ -106,6 +106,7 @@ LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 
 KERNELS := \
     kernels/call.c kernels/graph.c kernels/graph_plan.c \
+    kernels/network/fold.c \
     kernels/cpu.c kernels/measure.c kernels/choice.c kernels/describe.c \
     kernels/dispatch.c \
     kernels/element/element.c kernels/element/float.c kernels/element/narrow.c \

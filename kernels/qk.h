@@ -435,6 +435,20 @@ struct qk_graph_call {
     size_t output_count;
 };
 
+/* Computes, once, what nodes compute from constants alone, and removes these nodes: their results
+ * become constants of the nodes that read them. A node that makes an output of the graph stays. The
+ * call's nodes, and the new constants, then lie in `memory`. (*origins)[i] is the index that node i
+ * had before.
+ *
+ * Before this call, a node may read any of its inputs from another node. A call fails if a node
+ * then still reads an input that must be constant (no bit of op->variable_inputs) from another
+ * node. It also fails if folding would take longer than some seconds. Nodes are not folded if the
+ * data of one of their constants is NULL, because it is not known yet. What is wrong with the graph
+ * otherwise, qk_graph_prepare says. */
+enum qk_status qk_graph_fold(const struct qk_kernels *kernels, struct qk_graph_call *call,
+                             struct qk_memory memory, const uint32_t **origins,
+                             struct qk_error *error);
+
 /* A graph, checked and packed. Its nodes are ordered: each comes after the nodes whose outputs it
  * reads. */
 struct qk_graph {

@@ -201,6 +201,38 @@ static void *alloc(void *arena, size_t bytes)
     return qd_arena_alloc(arena, bytes);
 }
 
+/* Folds constants, and moves the list of deferred constants to where their nodes are then. */
+static enum qd_status fold_constants(struct qd_build *build, struct qd_error *error)
+{
+    struct qk_error cause = {.status = QK_OK};
+    const struct qk_memory memory = {alloc, build->scratch};
+    const struct qd_onnx_graph *onnx = build->onnx;
+    const uint32_t *origins;
+    if (onnx == NULL)
+        return QD_OK;
+    switch (qk_graph_fold(build->kernels, &build->call, memory, &origins, &cause)) {
+    case QK_OK:
+        break;
+    case QK_NO_MEMORY:
+        return qd_refuse_memory(build->scratch, "constants that nodes compute", error);
+    default:
+        return qd_fail(error, QD_INVALID, "%s", cause.text);
+    }
+    struct qd_onnx_deferred *deferred =
+        qd_arena_alloc(build->scratch, (onnx->deferred_count + 1) * sizeof(*deferred));
+    if (deferred == NULL)
+        return qd_refuse_memory(build->scratch, "the model", error);
+    size_t node = 0;
+    for (size_t i = 0; i < onnx->deferred_count; i++) {
+        deferred[i] = onnx->deferred[i];
+        while (origins[node] != deferred[i].node)
+            node++;
+        deferred[i].node = (uint32_t)node;
+    }
+    build->deferred = deferred;
+    return QD_OK;
+}
+
 /* Creates a model and prepares its graph. */
 static enum qd_status prepare_graph(const struct qd_build *build, struct qd_model **model,
                                     struct qk_graph **graph, struct qd_error *error)
@@ -236,7 +268,7 @@ static enum qd_status copy_deferred_graph(const struct qd_build *build, struct q
         return qd_fail_for(error, QD_REASON_MODEL_MEMORY, QD_UNAVAILABLE,
                            "no memory for the model; try again later");
     (*model)->arena.together = build->scratch->together;
-    (*model)->deferred = qd_deferred_copy(&build->call, build->onnx->deferred,
+    (*model)->deferred = qd_deferred_copy(&build->call, build->deferred,
                                           build->onnx->deferred_count, &(*model)->arena);
     return (*model)->deferred != NULL
                ? QD_OK
@@ -368,7 +400,8 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
 {
     enum qd_status status = QD_OK;
     *model = NULL;
-    if (build->untyped != 0)
+    status = fold_constants(build, error);
+    if (status == QD_OK && build->untyped != 0)
         status = find_type(build, error);
     if (status == QD_OK)
         status = build->onnx != NULL && build->onnx->deferred_count > 0

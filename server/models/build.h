@@ -39,6 +39,8 @@ struct qd_build {
     const struct qd_port *outputs;    /* their types are known once the graph is prepared */
     uint32_t untyped;                 /* bit i: the source does not say which type input i has */
     const struct qd_onnx_graph *onnx; /* NULL if the version is a request */
+    /* onnx's deferred constants, in the nodes that folding has left; set by qd_build_prepare. */
+    const struct qd_onnx_deferred *deferred;
     const char *platform;
     char about[160];
 };

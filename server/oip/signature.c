@@ -58,12 +58,13 @@ enum qd_status qd_refuse_type(const char *name, uint64_t version, uint32_t types
                    field, known, version, name, got);
 }
 
-/* Checks the ports and adds the lengths of their names to *sum. */
-static enum qd_status check_ports(const struct qd_port *ports, size_t count, const char *what,
-                                  size_t *sum, struct qd_error *error)
+/* Checks the ports and adds the lengths of their names to *sum. `least` is the smallest number of
+ * ports: a model may compute all its outputs from constants. */
+static enum qd_status check_ports(const struct qd_port *ports, size_t count, size_t least,
+                                  const char *what, size_t *sum, struct qd_error *error)
 {
-    if (count == 0 || count > QK_GRAPH_PORT_COUNT_MAX) {
-        return qd_fail(error, QD_INVALID, "%s: expected 1 to %d, got %zu", what,
+    if (count < least || count > QK_GRAPH_PORT_COUNT_MAX) {
+        return qd_fail(error, QD_INVALID, "%s: expected %zu to %d, got %zu", what, least,
                        QK_GRAPH_PORT_COUNT_MAX, count);
     }
     for (size_t i = 0; i < count; i++) {
@@ -89,9 +90,10 @@ enum qd_status qd_signature_check(const struct qd_signature *signature, struct q
 {
     size_t sum = 0;
     enum qd_status status =
-        check_ports(signature->inputs, signature->input_count, "inputs", &sum, error);
+        check_ports(signature->inputs, signature->input_count, 0, "inputs", &sum, error);
     if (status == QD_OK)
-        status = check_ports(signature->outputs, signature->output_count, "outputs", &sum, error);
+        status =
+            check_ports(signature->outputs, signature->output_count, 1, "outputs", &sum, error);
     if (status == QD_OK && sum > QD_PORT_NAMES_BYTES_MAX) {
         return qd_fail(error, QD_INVALID,
                        "the names of inputs and outputs: expected at most %u bytes together, got "

@@ -175,9 +175,6 @@ static enum qd_status read_input(const struct node *node, size_t index, const ch
     case QD_ONNX_SPARSE:
         return refuse_maker(node, field, value, "a dense tensor");
     case QD_ONNX_NODE:
-        if (!variable)
-            return refuse_maker(node, field, value,
-                                "a constant or an input of the graph: the operator takes it once");
         break;
     case QD_ONNX_INPUT:
         call->inputs[index].type = graph->call.inputs[value->number].type;
@@ -189,7 +186,7 @@ static enum qd_status read_input(const struct node *node, size_t index, const ch
             call->inputs[index] = *value->tensor;
         return status == QD_OK ? check_type(node, index, field) : status;
     }
-    if (variable) {
+    if (variable || value->maker == QD_ONNX_NODE) {
         call->variable |= 1U << index;
         node->node->inputs[index] = value->number;
     } else {

@@ -55,6 +55,29 @@ class Computes(Files):
         self.assertEqual(tree["inputs"], [{"name": "x", "datatype": "UINT8", "shape": [-1]}])
         self.assertEqual(tree["outputs"], [{"name": "y", "datatype": "FP32", "shape": [-1]}])
 
+    def test_a_scale_that_a_node_makes(self):
+        """Weights are often quantized twice: their scales are codes with a scale of their own."""
+        self.assert_loads(model(
+            13, [node("DequantizeLinear", ["c", "s"], ["scale"]),
+                 node("DequantizeLinear", ["x", "scale"], ["y"])],
+            [SCALE, tensor("c", UINT8, [], (9, b"\x03"))], [X], [Y]))
+        self.assertEqual(self.ask(Tensor.of("x", "UINT8", [2], [0, 200])),
+                         {"y": ("FP32", [2], struct.pack("<2f", 0, 300))})
+
+    def test_without_inputs(self):
+        """Weights alone, dequantized by each request."""
+        self.assert_loads(model(13, [node("DequantizeLinear", ["w", "s"], ["y"])],
+                                [SCALE, tensor("w", INT8, [3], (9, b"\1\2\xff"))], [], [Y]))
+        self.assertEqual(self.ask(), {"y": ("FP32", [3], struct.pack("<3f", 0.5, 1, -0.5))})
+
+    def test_a_scale_that_follows_from_an_input(self):
+        answer = self.load(model(
+            13, [node("DequantizeLinear", ["x", "s"], ["scale"]),
+                 node("DequantizeLinear", ["x", "scale"], ["y"])], [SCALE], [X], [Y]))
+        self.assertEqual(answer.status, 400)
+        self.assertIn(b'node 1 (\\"a DequantizeLinear\\", onnx.DequantizeLinear): x_scale: '
+                      b'expected a constant or an input of the graph', answer.body)
+
     def test_two_outputs_of_which_one_is_read(self):
         self.assert_loads(model(
             13, [node("QuantizeLinear", ["a", "s", "z"], ["x"]), DEQUANTIZE], [SCALE, ZERO],
@@ -114,7 +137,7 @@ class Refused(Files):
 
     def test_operators(self):
         self.assert_refused(self.file([DEQUANTIZE, node("Relu", ["y"], ["r"])]),
-                            'node 1 ("a Relu", "Relu")', "DequantizeLinear, QuantizeLinear")
+                            'node 1 ("a Relu", "Relu")', "an operator that quantd has")
         self.assert_refused(self.file([node("QLinearAdd", ["x"], ["y"]) + message((7, "com.ms"))]),
                             '"QLinearAdd" of the domain "com.ms"')
 

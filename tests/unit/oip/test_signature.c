@@ -317,6 +317,9 @@ Test(signature, ports_are_bounded)
                               {.name = "b", .types = QK_BIT(QK_UINT8)},
                               {.name = "a", .types = QK_BIT(QK_UINT8)}};
     cr_assert_eq(qd_signature_check(&loaded, &error), QD_OK);
+    struct qd_signature constant = loaded;
+    constant.input_count = 0;
+    cr_assert_eq(qd_signature_check(&constant, &error), QD_OK);
     expect_bad_ports(ports, 3, "the name of outputs[2]: expected another than outputs[0] has");
     expect_bad_ports(many, 33, "outputs: expected 1 to 32, got 33");
     expect_bad_ports(many, 0, "outputs: expected 1 to 32, got 0");

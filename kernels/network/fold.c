@@ -1,0 +1,266 @@
+/* Constant folding: what a graph computes from constants alone is computed once, when the graph is
+ * loaded, by the operators themselves. Exporters leave such nodes in files: scales that are
+ * quantized again, weights that are stored as floats and quantized by the graph. */
+#include <string.h>
+
+#include "kernels/graph.h"
+
+/* The most time that all folded nodes may take on one core, as their plans guess it. Weights of a
+ * gigabyte take less than a second; a file that asks for more was made to hold up the loader. */
+#define COST_NS_MAX UINT64_C(10000000000)
+
+struct folder {
+    const struct qk_kernels *kernels;
+    struct qk_graph_call *call;
+    struct qk_memory memory;
+    struct qk_error *error;
+    struct qk_node *nodes;
+    /* reads[first[v]] to reads[first[v + 1]] are the inputs that read value v. */
+    size_t *first;
+    struct read {
+        uint32_t node;
+        uint32_t input;
+    } * reads;
+    bool *is_output; /* of each value: it leaves the graph */
+    bool *is_folded; /* of each node */
+    uint32_t *ready; /* nodes without variable inputs, in the order in which they are folded */
+    size_t ready_count;
+    uint64_t cost_ns;
+};
+
+static void *take(const struct folder *folder, size_t count, size_t bytes)
+{
+    void *made = folder->memory.alloc(folder->memory.context, (count + 1) * bytes);
+    if (made)
+        memset(made, 0, (count + 1) * bytes);
+    return made;
+}
+
+/* Fails with the error of a node. */
+static enum qk_status fail_in(const struct folder *folder, uint32_t index,
+                              const struct qk_error *cause)
+{
+    const struct qk_node *node = &folder->nodes[index];
+    const struct qk_graph_node named = {.name = node->name, .index = index};
+    return qk_graph_fail_in(&named, node->call.op, cause, folder->error);
+}
+
+static enum qk_status no_memory(const struct folder *folder)
+{
+    return qk_fail(folder->error, QK_NO_MEMORY, "out of memory for constants that nodes compute");
+}
+
+/* Returns whether the input reads a value that the call has. qk_graph_prepare refuses others. */
+static bool reads_value(const struct folder *folder, const struct qk_node *node, size_t input)
+{
+    return node->call.variable >> input & 1 && node->inputs[input] < folder->call->value_count;
+}
+
+/* Lists, for each value, the inputs that read it. */
+static enum qk_status list_reads(struct folder *folder)
+{
+    const struct qk_graph_call *call = folder->call;
+    size_t count = 0;
+    folder->first = take(folder, call->value_count + 1, sizeof(*folder->first));
+    if (!folder->first)
+        return no_memory(folder);
+    for (size_t i = 0; i < call->node_count; i++)
+        for (size_t k = 0; k < call->nodes[i].call.op->input_count; k++)
+            if (reads_value(folder, &call->nodes[i], k)) {
+                folder->first[call->nodes[i].inputs[k] + 1]++;
+                count++;
+            }
+    for (size_t i = 0; i < call->value_count; i++)
+        folder->first[i + 1] += folder->first[i];
+    folder->reads = take(folder, count, sizeof(*folder->reads));
+    size_t *next = take(folder, call->value_count, sizeof(*next));
+    if (!folder->reads || !next)
+        return no_memory(folder);
+    memcpy(next, folder->first, call->value_count * sizeof(*next));
+    for (uint32_t i = 0; i < call->node_count; i++)
+        for (uint32_t k = 0; k < call->nodes[i].call.op->input_count; k++)
+            if (reads_value(folder, &call->nodes[i], k))
+                folder->reads[next[call->nodes[i].inputs[k]]++] = (struct read){i, k};
+    return QK_OK;
+}
+
+static enum qk_status take_all(struct folder *folder)
+{
+    const struct qk_graph_call *call = folder->call;
+    folder->is_output = take(folder, call->value_count, sizeof(*folder->is_output));
+    folder->is_folded = take(folder, call->node_count, sizeof(*folder->is_folded));
+    folder->ready = take(folder, call->node_count, sizeof(*folder->ready));
+    folder->nodes = take(folder, call->node_count, sizeof(*folder->nodes));
+    if (!folder->is_output || !folder->is_folded || !folder->ready || !folder->nodes)
+        return no_memory(folder);
+    memcpy(folder->nodes, call->nodes, call->node_count * sizeof(*folder->nodes));
+    for (size_t i = 0; i < call->output_count; i++)
+        if (call->outputs[i] < call->value_count)
+            folder->is_output[call->outputs[i]] = true;
+    return list_reads(folder);
+}
+
+/* ---- One node ------------------------------------------------------------------------------ */
+
+/* Returns whether the node can be computed now: all its inputs are constants whose data is there.
+ * Data that comes with each request is not. A node that makes an output stays, because a graph
+ * needs a node for each output. */
+static bool is_foldable(const struct folder *folder, const struct qk_node *node)
+{
+    if (node->call.variable != 0)
+        return false;
+    for (size_t i = 0; i < node->call.op->input_count; i++)
+        if (node->call.inputs[i].type != QK_NONE && !node->call.inputs[i].data)
+            return false;
+    for (size_t i = 0; i < node->call.op->output_count; i++)
+        if (node->outputs[i] < folder->call->value_count && folder->is_output[node->outputs[i]])
+            return false;
+    return true;
+}
+
+static void add_ready(struct folder *folder, uint32_t node)
+{
+    if (is_foldable(folder, &folder->nodes[node]))
+        folder->ready[folder->ready_count++] = node;
+}
+
+/* Makes a value a constant of every node that reads it. */
+static void put_constant(struct folder *folder, uint32_t value, const struct qk_tensor *tensor)
+{
+    for (size_t i = folder->first[value]; i < folder->first[value + 1]; i++) {
+        const struct read *read = &folder->reads[i];
+        struct qk_node *node = &folder->nodes[read->node];
+        node->call.variable &= ~(UINT32_C(1) << read->input);
+        node->call.inputs[read->input] = *tensor;
+        node->inputs[read->input] = QK_VALUE_NONE;
+        if (node->call.variable == 0)
+            add_ready(folder, read->node);
+    }
+}
+
+/* Adds the plan's cost, as long as all folded nodes take no more than COST_NS_MAX. */
+static bool add_cost(struct folder *folder, const struct qk_plan *plan)
+{
+    uint64_t cost_ns;
+    return !__builtin_mul_overflow(plan->unit_count, plan->unit_cost_ns, &cost_ns) &&
+           !__builtin_add_overflow(folder->cost_ns, cost_ns, &folder->cost_ns) &&
+           folder->cost_ns <= COST_NS_MAX;
+}
+
+/* Runs a plan whose inputs are all constant. */
+static enum qk_status run(struct folder *folder, struct qk_plan *plan, void *const *outputs)
+{
+    char *workspace = take(folder, plan->workspace_bytes, 1);
+    if (!workspace)
+        return no_memory(folder);
+    qk_run(plan, NULL, outputs, workspace, 0, plan->unit_count);
+    return QK_OK;
+}
+
+static enum qk_status compute(struct folder *folder, const struct qk_node *node,
+                              struct qk_plan *plan, struct qk_error *cause)
+{
+    struct qk_call call = node->call;
+    const struct qk_instance *instance;
+    call.constants_stay = true;
+    enum qk_status status = qk_create(folder->kernels, &call, folder->memory, &instance, cause);
+    if (status == QK_OK)
+        status = qk_plan(instance, NULL, folder->memory, plan, cause);
+    if (status == QK_OK && !add_cost(folder, plan))
+        return qk_fail(cause, QK_INVALID,
+                       "expected constants that take at most %llu s to compute, got more",
+                       (unsigned long long)(COST_NS_MAX / 1000000000));
+    return status;
+}
+
+static enum qk_status fold(struct folder *folder, uint32_t index)
+{
+    const struct qk_node *node = &folder->nodes[index];
+    const struct qk_operator *op = node->call.op;
+    void *outputs[QK_OUTPUT_COUNT_MAX];
+    struct qk_plan plan;
+    struct qk_error cause;
+    enum qk_status status = compute(folder, node, &plan, &cause);
+    if (status != QK_OK)
+        return fail_in(folder, index, &cause);
+    for (size_t i = 0; i < op->output_count; i++) {
+        outputs[i] = take(folder, plan.output_bytes[i], 1);
+        if (!outputs[i])
+            return no_memory(folder);
+    }
+    status = run(folder, &plan, outputs);
+    if (status != QK_OK)
+        return status;
+    folder->is_folded[index] = true;
+    for (size_t i = 0; i < op->output_count; i++) {
+        plan.outputs[i].stored = plan.outputs[i].count;
+        plan.outputs[i].data = outputs[i];
+        if (node->outputs[i] < folder->call->value_count)
+            put_constant(folder, node->outputs[i], &plan.outputs[i]);
+    }
+    return QK_OK;
+}
+
+/* ---- All nodes ----------------------------------------------------------------------------- */
+
+static enum qk_status fold_all(struct folder *folder)
+{
+    enum qk_status status = QK_OK;
+    for (uint32_t i = 0; i < folder->call->node_count; i++)
+        add_ready(folder, i);
+    for (size_t i = 0; i < folder->ready_count && status == QK_OK; i++)
+        status = fold(folder, folder->ready[i]);
+    return status;
+}
+
+/* Refuses a node that needs a constant and reads what another node computes from the inputs. */
+static enum qk_status check_constants(const struct folder *folder, uint32_t index)
+{
+    const struct qk_node *node = &folder->nodes[index];
+    const uint32_t wrong = node->call.variable & ~node->call.op->variable_inputs;
+    struct qk_error cause;
+    if (wrong == 0)
+        return QK_OK;
+    const int input = __builtin_ctz(wrong);
+    const uint32_t value = node->inputs[input];
+    const char *const *names = folder->call->value_names;
+    qk_fail(&cause, QK_INVALID,
+            "%s: expected a constant or an input of the graph, because the operator takes it once, "
+            "got value %u (\"%.64s\"), which a node computes from the graph's inputs",
+            node->call.op->inputs[input].name, value,
+            names && value < folder->call->value_count ? names[value] : "");
+    return fail_in(folder, index, &cause);
+}
+
+/* Removes the folded nodes from the list. */
+static void keep_others(struct folder *folder, uint32_t *origins)
+{
+    struct qk_graph_call *call = folder->call;
+    size_t kept = 0;
+    for (uint32_t i = 0; i < call->node_count; i++) {
+        if (folder->is_folded[i])
+            continue;
+        origins[kept] = i;
+        folder->nodes[kept++] = folder->nodes[i];
+    }
+    call->nodes = folder->nodes;
+    call->node_count = kept;
+}
+
+enum qk_status qk_graph_fold(const struct qk_kernels *kernels, struct qk_graph_call *call,
+                             struct qk_memory memory, const uint32_t **origins,
+                             struct qk_error *error)
+{
+    struct folder folder = {.kernels = kernels, .call = call, .memory = memory, .error = error};
+    uint32_t *places = take(&folder, call->node_count, sizeof(*places));
+    enum qk_status status = places ? take_all(&folder) : no_memory(&folder);
+    if (status == QK_OK)
+        status = fold_all(&folder);
+    for (uint32_t i = 0; i < call->node_count && status == QK_OK; i++)
+        status = check_constants(&folder, i);
+    if (status != QK_OK)
+        return status;
+    keep_others(&folder, places);
+    *origins = places;
+    return QK_OK;
+}
