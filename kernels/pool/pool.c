@@ -14,9 +14,14 @@
 #define MULTIPLIER_MIN 0x1p-32F
 #define MULTIPLIER_MAX 256.0F
 
-/* Rough guesses: cycles for a call of a kernel, and for all else that a segment costs. */
-#define CALL_CYCLES 15.0
-#define SEGMENT_CYCLES 60.0
+/* Rough guesses, which fit measured times on Sapphire Rapids: cycles for a call of a kernel, for
+ * the end of a loop that is no whole vector, for all else that a segment costs, and for a position
+ * that is computed by itself and each of its taps. */
+#define CALL_CYCLES 40.0
+#define TAIL_CYCLES 30.0
+#define SEGMENT_CYCLES 150.0
+#define POSITION_CYCLES 15.0
+#define TAP_CYCLES 1.5
 
 /* All that a run needs. Items are segments of rows of y or, in global averages, channels (or parts
  * of the channels of an image, if channels are last). A unit is some neighbouring items. */
@@ -257,21 +262,27 @@ static void set_segments(struct state *state, size_t limit)
 }
 
 /* Returns the cycles of one item of maxima or averages: the rows that it reads times the elements
- * or, for averages, the taps in each. */
+ * or, for averages, the taps in each. Windows that reach into padding are computed one by one, by
+ * maxima once and by averages in each row. */
 static double item_cycles(const struct state *state, enum qk_pool_kind kind)
 {
+    const struct qk_pool_kernels *kernels = state->kernels;
     const struct qk_pool_axis *axis = state->geometry.axis;
+    const struct qk_pool_axis *column = &axis[QK_POOL_COLUMN];
     double rows = 1;
     for (int i = 0; i < QK_POOL_COLUMN; i++)
         rows *= (double)(axis[i].kernel < axis[i].in ? axis[i].kernel : axis[i].in);
-    const struct qk_pool_axis *column = &axis[QK_POOL_COLUMN];
     const double taps = (double)(column->kernel < column->in ? column->kernel : column->in);
-    const double outputs = (double)state->positions * (double)state->inner;
+    const double positions = (double)state->positions;
+    const double padded = (double)(column->pad + column->pad_end) / (double)column->stride;
+    const double edges =
+        (padded < positions ? padded : positions) * (POSITION_CYCLES + taps * TAP_CYCLES);
+    const double outputs = positions * (double)state->inner;
     if (kind == QK_POOL_AVERAGE)
-        return SEGMENT_CYCLES +
-               rows * (CALL_CYCLES + outputs * taps * state->kernels->average_cycles);
-    return SEGMENT_CYCLES + rows * (CALL_CYCLES + (outputs * (double)column->stride + taps) *
-                                                      state->kernels->max_cycles);
+        return SEGMENT_CYCLES + rows * (CALL_CYCLES + edges + taps * TAIL_CYCLES +
+                                        outputs * taps * kernels->average_cycles);
+    const double elements = outputs * (double)column->stride + taps * (double)state->inner;
+    return SEGMENT_CYCLES + edges + rows * (CALL_CYCLES + elements * kernels->max_cycles);
 }
 
 static void set_units(struct state *state, double cycles,
