@@ -36,6 +36,24 @@ struct qk_pool_average {
 /* How many bytes the buffers of max_row have: two, one behind the other. */
 #define QK_POOL_BUFFER_BYTES ((size_t)8192)
 
+/* Most rows are short, and the end of a loop that is no whole vector costs more than several
+ * vectors. Kernels therefore compute up to this multiple of elements wherever they may read x, and
+ * throw away what is too much. */
+#define QK_POOL_ROUND ((size_t)64)
+
+static inline size_t qk_pool_round(size_t count)
+{
+    return (count + QK_POOL_ROUND - 1) / QK_POOL_ROUND * QK_POOL_ROUND;
+}
+
+/* Returns the index of the first sum of positions from whole_end on. Sums of positions before lie
+ * at the beginning. Those of whole positions follow, and are rounded up. */
+static inline size_t qk_pool_sums_after(const struct qk_pool_segment *segment)
+{
+    return (segment->whole_begin - segment->begin) * segment->inner +
+           qk_pool_round((segment->whole_end - segment->whole_begin) * segment->inner);
+}
+
 /* Maxima of bytes or, in the second entry of each array, of signed bytes. */
 struct qk_pool_kernels {
     const char *name;      /* the tier's: "pool_avx2" */
@@ -46,17 +64,19 @@ struct qk_pool_kernels {
     /* to[i] = max(a[i], b[i]). `to` overlaps neither a nor b, which may overlap. */
     void (*max_rows[2])(uint8_t *to, const uint8_t *a, const uint8_t *b, size_t count);
     /* y = the maxima of a segment's windows in one row of x. x begins with column `first`, and has
-     * all columns that the segment reads: at most QK_POOL_BUFFER_BYTES. pitch is inner. */
+     * all columns that the segment reads: at most QK_POOL_BUFFER_BYTES. x_bytes may be read. pitch
+     * is inner. */
     void (*max_row[2])(const struct qk_pool_segment *segment, const uint8_t *x, size_t first,
-                       uint8_t *buffers, uint8_t *y);
+                       size_t x_bytes, uint8_t *buffers, uint8_t *y);
     /* y = max(y, the maxima of a segment's windows in one row of x), for any segment. */
     void (*max_into[2])(const struct qk_pool_segment *segment, const uint8_t *x, uint8_t *y);
 
-    /* Adds x_scale * (x - x_zero) of each tap to the sums, tap by tap. Each operation rounds. */
+    /* Adds x_scale * (x - x_zero) of each tap to the sums, tap by tap. Each operation rounds.
+     * x_bytes may be read from x on. Sums lie as qk_pool_sums_after says. */
     void (*add_row)(const struct qk_pool_segment *segment, const struct qk_pool_average *average,
-                    const uint8_t *x, float *sums);
+                    const uint8_t *x, size_t x_bytes, float *sums);
     /* y = sums / divisor / y_scale + y_zero, rounded to even. As in x86's conversion, what exceeds
-     * int32 becomes the least number, and so does NaN. */
+     * int32 becomes the least number, and so does NaN. qk_pool_round(count) sums may be read. */
     void (*finish)(const struct qk_pool_average *average, const float *sums, float divisor,
                    size_t count, uint8_t *y);
 

@@ -90,11 +90,18 @@ INLINE void take_columns(const uint8_t *restrict x, size_t count, size_t stride,
             y[i] = x[i * stride];
 }
 
+/* Returns `count` rounded up if `offset` and as many elements are within `bytes`, else `count`. */
+INLINE size_t round_within(size_t count, size_t offset, size_t bytes)
+{
+    const size_t rounded = qk_pool_round(count);
+    return offset + rounded <= bytes ? rounded : count;
+}
+
 /* Does the positions whose taps are all inside x. From the maxima of windows of w taps come those
  * of 2 w taps, and at last those of all taps, from two windows that overlap. With a stride, all
  * columns in between are computed, too. */
-INLINE void max_whole(const struct qk_pool_segment *segment, const uint8_t *x, uint8_t *buffers,
-                      uint8_t *y, bool is_signed)
+INLINE void max_whole(const struct qk_pool_segment *segment, const uint8_t *x, size_t x_bytes,
+                      uint8_t *buffers, uint8_t *y, bool is_signed)
 {
     const size_t inner = segment->inner;
     const size_t stride = (size_t)segment->axis.stride;
@@ -103,23 +110,28 @@ INLINE void max_whole(const struct qk_pool_segment *segment, const uint8_t *x, u
     const size_t positions = segment->whole_end - segment->whole_begin;
     const size_t count = ((positions - 1) * stride + 1) * inner;
     const uint8_t *from = x;
+    size_t from_bytes = x_bytes;
     uint8_t *to = buffers;
     for (size_t width = 1; width < kernel;) {
         const size_t wider = 2 * width < kernel ? 2 * width : kernel;
-        if (wider == kernel && stride == 1)
-            to = y;
-        max_rows(to, from, from + (wider - width) * step, count + (kernel - wider) * step,
-                 is_signed);
+        const size_t shift = (wider - width) * step;
+        max_rows(to, from, from + shift,
+                 round_within(count + (kernel - wider) * step, shift, from_bytes), is_signed);
         from = to;
+        from_bytes = QK_POOL_BUFFER_BYTES;
         to = to == buffers ? buffers + QK_POOL_BUFFER_BYTES : buffers;
         width = wider;
     }
-    if (from != y)
+    if (stride == 2 && inner == 1 && 2 * qk_pool_round(positions) <= from_bytes) {
+        take_columns(from, qk_pool_round(positions), 2, 1, to);
+        memcpy(y, to, positions);
+    } else {
         take_columns(from, positions, stride, inner, y);
+    }
 }
 
 INLINE void max_row(const struct qk_pool_segment *segment, const uint8_t *x, size_t first,
-                    uint8_t *buffers, uint8_t *y, bool is_signed)
+                    size_t x_bytes, uint8_t *buffers, uint8_t *y, bool is_signed)
 {
     const struct qk_pool_segment *s = segment;
     const int least = is_signed ? 0x80 : 0;
@@ -132,7 +144,8 @@ INLINE void max_row(const struct qk_pool_segment *segment, const uint8_t *x, siz
     if (s->whole_begin == s->whole_end)
         return;
     const int64_t column = (int64_t)s->whole_begin * s->axis.stride - s->axis.pad - (int64_t)first;
-    max_whole(s, x + (size_t)column * s->inner, buffers, whole, is_signed);
+    const size_t skipped = (size_t)column * s->inner;
+    max_whole(s, x + skipped, x_bytes - skipped, buffers, whole, is_signed);
 }
 
 static void max_rows_u8(uint8_t *to, const uint8_t *a, const uint8_t *b, size_t count)
@@ -146,15 +159,15 @@ static void max_rows_s8(uint8_t *to, const uint8_t *a, const uint8_t *b, size_t 
 }
 
 static void max_row_u8(const struct qk_pool_segment *segment, const uint8_t *x, size_t first,
-                       uint8_t *buffers, uint8_t *y)
+                       size_t x_bytes, uint8_t *buffers, uint8_t *y)
 {
-    max_row(segment, x, first, buffers, y, false);
+    max_row(segment, x, first, x_bytes, buffers, y, false);
 }
 
 static void max_row_s8(const struct qk_pool_segment *segment, const uint8_t *x, size_t first,
-                       uint8_t *buffers, uint8_t *y)
+                       size_t x_bytes, uint8_t *buffers, uint8_t *y)
 {
-    max_row(segment, x, first, buffers, y, true);
+    max_row(segment, x, first, x_bytes, buffers, y, true);
 }
 
 static void max_into_u8(const struct qk_pool_segment *segment, const uint8_t *x, uint8_t *y)
@@ -239,22 +252,27 @@ static void add_positions(const struct qk_pool_segment *segment,
 }
 
 static void add_row(const struct qk_pool_segment *segment, const struct qk_pool_average *average,
-                    const uint8_t *x, float *sums)
+                    const uint8_t *x, size_t x_bytes, float *sums)
 {
     const struct qk_pool_segment *s = segment;
-    const size_t whole = s->whole_end - s->whole_begin;
     const size_t stride = (size_t)s->axis.stride;
-    const bool spaced = s->pitch == s->inner && (stride == 1 || s->inner == 1);
-    const bool by_position = !spaced || whole == 0;
-    const size_t before = by_position ? s->end : s->whole_begin;
-    add_positions(s, average, x, s->begin, before, sums);
-    if (by_position)
+    const size_t step = (size_t)s->axis.dilation * s->inner;
+    const size_t kernel = (size_t)s->axis.kernel;
+    const size_t count = (s->whole_end - s->whole_begin) * s->inner;
+    float *whole = sums + (s->whole_begin - s->begin) * s->inner;
+    add_positions(s, average, x, s->begin, s->whole_begin, sums);
+    add_positions(s, average, x, s->whole_end, s->end, sums + qk_pool_sums_after(s));
+    if (s->pitch != s->inner || (stride > 1 && s->inner > 1)) {
+        add_positions(s, average, x, s->whole_begin, s->whole_end, whole);
         return;
-    add_positions(s, average, x, s->whole_end, s->end, sums + (s->whole_end - s->begin) * s->inner);
-    const int64_t column = (int64_t)s->whole_begin * s->axis.stride - s->axis.pad;
-    add_spaced(average, x + (size_t)column * s->inner, stride, (size_t)s->axis.dilation * s->inner,
-               (size_t)s->axis.kernel, whole * s->inner,
-               sums + (s->whole_begin - s->begin) * s->inner);
+    }
+    if (count == 0)
+        return;
+    const size_t column = s->whole_begin * stride - (size_t)s->axis.pad;
+    const size_t end =
+        column * s->inner + (kernel - 1) * step + (qk_pool_round(count) - 1) * stride + 1;
+    add_spaced(average, x + column * s->inner, stride, step, kernel,
+               end <= x_bytes ? qk_pool_round(count) : count, whole);
 }
 
 INLINE float clamp(float value, float least, float most)
@@ -263,8 +281,8 @@ INLINE float clamp(float value, float least, float most)
     return value < most ? value : most;
 }
 
-static void finish(const struct qk_pool_average *average, const float *restrict sums, float divisor,
-                   size_t count, uint8_t *restrict y)
+INLINE void finish_all(const struct qk_pool_average *average, const float *restrict sums,
+                       float divisor, size_t count, uint8_t *restrict y)
 {
     const float scale = average->y_scale;
     const float zero = average->y_zero;
@@ -275,6 +293,19 @@ static void finish(const struct qk_pool_average *average, const float *restrict 
         const float near = value < 0x1p31F ? value : least;
         y[i] = (uint8_t)qk_round_even_small(clamp(near, least, most));
     }
+}
+
+static void finish(const struct qk_pool_average *average, const float *sums, float divisor,
+                   size_t count, uint8_t *y)
+{
+    uint8_t bytes[QK_POOL_ROUND];
+    const size_t most = count % QK_POOL_ROUND;
+    const size_t done = most < QK_POOL_ROUND / 8 ? count : count - most;
+    finish_all(average, sums, divisor, done, y);
+    if (done == count)
+        return;
+    finish_all(average, sums + done, divisor, QK_POOL_ROUND, bytes);
+    memcpy(y + done, bytes, most);
 }
 
 /* ---- Global averages ----------------------------------------------------------------------- */

@@ -31,6 +31,7 @@ struct state {
     struct qk_pool_average average;
     bool is_signed;
     float divisor;    /* 0: the number of elements inside x */
+    size_t x_count;   /* elements of x */
     size_t image;     /* elements of x in a group */
     size_t row;       /* elements of x in a row, or those of a global average */
     size_t positions; /* of a segment, the last one may have fewer */
@@ -47,6 +48,7 @@ struct item {
     struct qk_pool_taps planes, rows;
     int64_t plane, line; /* the element of each outer axis that tap 0 reads */
     const uint8_t *x;    /* the group's first element, at the first channel */
+    const uint8_t *x_end;
     uint8_t *y;
 };
 
@@ -99,6 +101,7 @@ static void find_item(const struct state *state, size_t number, const uint8_t *x
     item->plane = plane * axis[0].stride - axis[0].pad;
     item->line = line * axis[1].stride - axis[1].pad;
     item->x = x + group * state->image + part;
+    item->x_end = x + state->x_count;
     item->y = y + (number * columns + begin) * inner + part;
 }
 
@@ -135,20 +138,25 @@ static void max_separately(const struct state *state, const struct item *item, u
     const size_t count = (end - first) * segment->inner;
     uint8_t *buffers[2] = {workspace, workspace + QK_POOL_BUFFER_BYTES};
     const uint8_t *maxima = NULL;
+    const size_t rounded = qk_pool_round(count);
+    size_t bytes = 0;
     size_t number = 0;
     for (int64_t plane = item->planes.begin; plane < item->planes.end; plane++)
         for (int64_t line = item->rows.begin; line < item->rows.end; line++) {
             const uint8_t *row = row_of(state, item, plane, line) + first * segment->inner;
+            bytes = (size_t)(item->x_end - row);
             if (maxima) {
                 uint8_t *to = buffers[number++ % 2];
-                kernels->max_rows[state->is_signed](to, maxima, row, count);
+                kernels->max_rows[state->is_signed](to, maxima, row,
+                                                    rounded <= bytes ? rounded : count);
                 maxima = to;
+                bytes = QK_POOL_BUFFER_BYTES;
             } else {
                 maxima = row;
             }
         }
-    kernels->max_row[state->is_signed](segment, maxima, first, workspace + 2 * QK_POOL_BUFFER_BYTES,
-                                       item->y);
+    kernels->max_row[state->is_signed](segment, maxima, first, bytes,
+                                       workspace + 2 * QK_POOL_BUFFER_BYTES, item->y);
 }
 
 static void run_max(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
@@ -175,21 +183,37 @@ static void run_max(const struct qk_plan *plan, const void *const *inputs, void 
 
 /* ---- Averages ------------------------------------------------------------------------------ */
 
-/* Divides the sums. Positions whose windows have equally many elements share a call. */
-static void finish(const struct state *state, const struct item *item, const float *sums)
+/* Divides the sums of positions [begin, end), of which all or only one have as many elements. */
+static void finish(const struct state *state, const struct item *item, size_t begin, size_t end,
+                   const float *sums)
 {
     const struct qk_pool_segment *segment = &item->segment;
-    const size_t rows = count_rows(item);
-    for (size_t i = segment->begin, next; i < segment->end; i = next) {
-        const struct qk_pool_taps taps = qk_pool_taps_of(&segment->axis, (int64_t)i);
-        const float inside = (float)(rows * (size_t)(taps.end - taps.begin));
-        const bool whole = i >= segment->whole_begin && i < segment->whole_end;
-        const size_t done = (i - segment->begin) * segment->inner;
-        next = state->divisor > 0 ? segment->end : whole ? segment->whole_end : i + 1;
-        state->kernels->finish(&state->average, sums + done,
-                               state->divisor > 0 ? state->divisor : inside,
-                               (next - i) * segment->inner, item->y + done);
-    }
+    const struct qk_pool_taps taps = qk_pool_taps_of(&segment->axis, (int64_t)begin);
+    const size_t inside = count_rows(item) * (size_t)(taps.end - taps.begin);
+    state->kernels->finish(
+        &state->average, sums, state->divisor > 0 ? state->divisor : (float)inside,
+        (end - begin) * segment->inner, item->y + (begin - segment->begin) * segment->inner);
+}
+
+static void finish_all(const struct state *state, const struct item *item, const float *sums)
+{
+    const struct qk_pool_segment *segment = &item->segment;
+    const size_t inner = segment->inner;
+    const float *whole = sums + (segment->whole_begin - segment->begin) * inner;
+    const float *after = sums + qk_pool_sums_after(segment);
+    for (size_t i = segment->begin; i < segment->whole_begin; i++)
+        finish(state, item, i, i + 1, sums + (i - segment->begin) * inner);
+    if (segment->whole_begin < segment->whole_end)
+        finish(state, item, segment->whole_begin, segment->whole_end, whole);
+    for (size_t i = segment->whole_end; i < segment->end; i++)
+        finish(state, item, i, i + 1, after + (i - segment->whole_end) * inner);
+}
+
+static void add_row(const struct state *state, const struct item *item, const uint8_t *row,
+                    float *sums)
+{
+    state->kernels->add_row(&item->segment, &state->average, row, (size_t)(item->x_end - row),
+                            sums);
 }
 
 static void run_average(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
@@ -202,12 +226,14 @@ static void run_average(const struct qk_plan *plan, const void *const *inputs, v
     for (size_t i = begin * state->unit_items; i < last; i++) {
         find_item(state, i, inputs[0], outputs[0], &item);
         const struct qk_pool_segment *segment = &item.segment;
-        memset(sums, 0, (segment->end - segment->begin) * segment->inner * sizeof(*sums));
+        memset(
+            sums, 0,
+            (qk_pool_sums_after(segment) + (segment->end - segment->whole_end) * segment->inner) *
+                sizeof(*sums));
         for (int64_t plane = item.planes.begin; plane < item.planes.end; plane++)
             for (int64_t line = item.rows.begin; line < item.rows.end; line++)
-                state->kernels->add_row(segment, &state->average, row_of(state, &item, plane, line),
-                                        sums);
-        finish(state, &item, sums);
+                add_row(state, &item, row_of(state, &item, plane, line), sums);
+        finish_all(state, &item, sums);
     }
 }
 
@@ -385,6 +411,7 @@ static bool is_global(const struct qk_pool *pool, const struct qk_pool_geometry 
 }
 
 static enum qk_status plan_windows(struct state *state, const struct qk_pool *pool,
+                                   const struct qk_tensor *x,
                                    const struct qk_elementwise_tuning *tuning, struct qk_plan *plan,
                                    struct qk_error *error)
 {
@@ -393,7 +420,8 @@ static enum qk_status plan_windows(struct state *state, const struct qk_pool *po
     const bool average = pool->kind == QK_POOL_AVERAGE;
     const struct qk_tensor *y = &plan->outputs[0];
     plan->run = average ? run_average : run_max;
-    plan->workspace_bytes = average ? SUMS_MAX * sizeof(float) : (size_t)4 * QK_POOL_BUFFER_BYTES;
+    plan->workspace_bytes =
+        average ? (SUMS_MAX + 2 * QK_POOL_ROUND) * sizeof(float) : (size_t)4 * QK_POOL_BUFFER_BYTES;
     if (average && pool->desc.channels_last && y->count == 0 && geometry->groups > 0)
         return qk_fail(error, QK_INVALID,
                        "X: expected axes that hold a window, got some without a position");
@@ -402,6 +430,7 @@ static enum qk_status plan_windows(struct state *state, const struct qk_pool *po
     if (pool->count_include_pad) /* three kernels have less than 2^93 elements */
         state->divisor =
             (float)((double)axis[0].kernel * (double)axis[1].kernel * (double)axis[2].kernel);
+    state->x_count = x->count;
     state->row = (size_t)axis[QK_POOL_COLUMN].in * geometry->inner;
     state->image = state->row * (size_t)axis[1].in * (size_t)axis[0].in;
     set_segments(state, average ? SUMS_MAX : QK_POOL_BUFFER_BYTES);
@@ -434,7 +463,7 @@ enum qk_status qk_pool_plan(const struct qk_pool *pool, const struct qk_instance
     plan->state = state;
     set_average(state, pool);
     if (!is_global(pool, &state->geometry))
-        return plan_windows(state, pool, &kernels->choice.elementwise, plan, error);
+        return plan_windows(state, pool, x, &kernels->choice.elementwise, plan, error);
     if (!global)
         state->row = (size_t)state->geometry.axis[0].in * (size_t)state->geometry.axis[1].in *
                      (size_t)state->geometry.axis[2].in;

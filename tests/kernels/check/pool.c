@@ -18,7 +18,7 @@ struct job {
     struct qk_pool_average average;
     const uint8_t *x, *other;
     const void *sums;
-    size_t first, count, rows, pitch;
+    size_t first, x_bytes, count, rows, pitch;
     float divisor;
     uint8_t *buffers;
     struct check_pair y;
@@ -33,13 +33,14 @@ static void run(struct job *job, const struct qk_pool_kernels *kernels, void *y)
         kernels->max_rows[is_signed](y, job->x, job->other, job->count);
         break;
     case MAX_ROW:
-        kernels->max_row[is_signed](&job->segment, job->x, job->first, job->buffers, y);
+        kernels->max_row[is_signed](&job->segment, job->x, job->first, job->x_bytes, job->buffers,
+                                    y);
         break;
     case MAX_INTO:
         kernels->max_into[is_signed](&job->segment, job->x, y);
         break;
     case ADD_ROW:
-        kernels->add_row(&job->segment, &job->average, job->x, y);
+        kernels->add_row(&job->segment, &job->average, job->x, job->x_bytes, y);
         break;
     case FINISH:
         kernels->finish(&job->average, job->sums, job->divisor, job->count, y);
@@ -135,8 +136,9 @@ static void make_average(struct check *check, struct job *job)
 
 static const void *make_sums(struct check *check, const struct job *job)
 {
-    uint32_t *sums = check_buffer(check, "sums", CHECK_INPUT, job->count * sizeof(*sums), 4);
-    for (size_t i = 0; i < job->count; i++) {
+    const size_t count = job->subject.function == FINISH ? qk_pool_round(job->count) : job->count;
+    uint32_t *sums = check_buffer(check, "sums", CHECK_INPUT, count * sizeof(*sums), 4);
+    for (size_t i = 0; i < count; i++) {
         const float value = check_float(check, (float)check_below(check, 1000) * 0.5F);
         const int32_t integer = check_int32(check);
         if (job->subject.function == FINISH)
@@ -172,10 +174,14 @@ static void check_segment(struct check *check, struct job *job)
     const struct qk_pool_segment *segment = &job->segment;
     make_segment(check, job);
     const size_t in = (size_t)segment->axis.in;
-    const size_t count = (segment->end - segment->begin) * segment->inner;
-    job->x = make_bytes(check, "x", (in - 1) * segment->pitch + segment->inner);
+    size_t count = (segment->end - segment->begin) * segment->inner;
+    if (job->subject.function == ADD_ROW)
+        count = qk_pool_sums_after(segment) + (segment->end - segment->whole_end) * segment->inner;
+    job->x_bytes = (in - 1) * segment->pitch + segment->inner + check_below(check, 200);
+    job->x = make_bytes(check, "x", job->x_bytes);
     if (job->subject.function == MAX_ROW) {
         job->buffers = check_scratch(check, 2 * QK_POOL_BUFFER_BYTES);
+        memset(job->buffers, 0, 2 * QK_POOL_BUFFER_BYTES); /* what is rounded up reads more */
         job->y = check_outputs(check, "y", count, 1);
     } else {
         job->y = make_read_outputs(check, count, job->subject.function == ADD_ROW);
