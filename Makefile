@@ -114,7 +114,7 @@ KERNELS := \
     kernels/operators/granularity.c \
     kernels/operators/onnx_dequantize_linear.c kernels/operators/onnx_quantize_linear.c \
     kernels/operators/onnx_qlinear_conv.c \
-    kernels/operators/onnx_qlinear_matmul.c \
+    kernels/operators/onnx_qlinear_matmul.c kernels/operators/onnx_dynamic_quantize_linear.c \
     kernels/operators/microsoft_qgemm.c kernels/operators/matrix_product.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \
     kernels/operators/microsoft_qlinear_binary.c \
@@ -129,7 +129,7 @@ KERNELS := \
     kernels/dequantize/dequantize_avx512bw.c kernels/dequantize/dequantize_avx512vbmi.c \
     kernels/dequantize/dequantize_neon.c \
     kernels/dequantize/dequantize_fp16.c kernels/dequantize/dequantize_sve.c \
-    kernels/quantize/quantizer.c kernels/quantize/quantize.c \
+    kernels/quantize/quantizer.c kernels/quantize/quantize.c kernels/quantize/dynamic.c \
     kernels/quantize/quantize_scalar.c \
     kernels/quantize/quantize_avx2.c kernels/quantize/quantize_avx512bw.c \
     kernels/quantize/quantize_neon.c \

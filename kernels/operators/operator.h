@@ -57,6 +57,7 @@ struct qk_operator_code {
 
 extern const struct qk_operator qk_microsoft_qgemm;
 extern const struct qk_operator qk_onnx_dequantize_linear;
+extern const struct qk_operator qk_onnx_dynamic_quantize_linear;
 extern const struct qk_operator qk_onnx_matmul_integer;
 extern const struct qk_operator qk_onnx_qlinear_matmul;
 extern const struct qk_operator qk_onnx_quantize_linear;

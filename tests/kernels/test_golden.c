@@ -29,21 +29,29 @@ static bool same(enum qk_type type, const uint8_t *got, const uint8_t *expected,
     return true;
 }
 
-static void check_output(const char *id, const cJSON *line, const struct qk_test_result *result)
+static void check_output(const char *id, const cJSON *tensor, const struct qk_test_result *result,
+                         size_t index)
 {
-    const cJSON *tensor = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(line, "outputs"), 0);
-    const struct qk_tensor *output = &result->plan.outputs[0];
+    const struct qk_tensor *output = &result->plan.outputs[index];
     size_t dims[QK_RANK_MAX];
     size_t bytes;
-    cr_assert_eq(result->status, QK_OK, "%s: %s", id, result->error.text);
     uint32_t rank = cases_dims(tensor, dims);
     uint8_t *expected = cases_bytes(cases_string(tensor, "raw_hex"), &bytes);
     cr_expect_eq(output->type, qk_type_by_name(cases_string(tensor, "datatype")), "%s: type", id);
     cr_assert_eq(output->rank, rank, "%s: rank", id);
     cr_expect_eq(memcmp(output->dims, dims, rank * sizeof(dims[0])), 0, "%s: shape", id);
-    cr_assert_eq(result->plan.output_bytes[0], bytes, "%s: size", id);
-    cr_expect(same(output->type, result->output, expected, bytes), "%s: other bytes", id);
+    cr_assert_eq(result->plan.output_bytes[index], bytes, "%s: size", id);
+    cr_expect(same(output->type, result->outputs[index], expected, bytes), "%s: other bytes", id);
     free(expected);
+}
+
+static void check_outputs(const char *id, const cJSON *line, const struct qk_test_result *result)
+{
+    const cJSON *outputs = cJSON_GetObjectItemCaseSensitive(line, "outputs");
+    cr_assert_eq(result->status, QK_OK, "%s: %s", id, result->error.text);
+    cr_assert_eq(result->plan.output_count, (size_t)cJSON_GetArraySize(outputs), "%s", id);
+    for (size_t i = 0; i < result->plan.output_count; i++)
+        check_output(id, cJSON_GetArrayItem(outputs, (int)i), result, i);
 }
 
 static void run_case(const cJSON *line, const void *kernels)
@@ -56,7 +64,7 @@ static void run_case(const cJSON *line, const void *kernels)
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(line, "expect_error")))
         cr_expect_eq(result.status, QK_INVALID, "%s: not refused", id);
     else
-        check_output(id, line, &result);
+        check_outputs(id, line, &result);
     qk_test_result_deinit(&result);
     cases_unload_call(&loaded);
 }

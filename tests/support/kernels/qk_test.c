@@ -198,19 +198,25 @@ enum qk_status qk_test_create(const struct qk_kernels *kernels, const struct qk_
 
 /* ---- Runs -------------------------------------------------------------------------------- */
 
-void qk_test_run_units(const struct qk_plan *plan, const struct qk_call *call, void *output,
-                       size_t begin, size_t end)
+static void run_units(const struct qk_plan *plan, const struct qk_call *call, void *const *outputs,
+                      size_t begin, size_t end)
 {
     void *workspace = aligned_block(plan->workspace_bytes);
     const void *inputs[QK_INPUT_COUNT_MAX];
     for (size_t i = 0; i < QK_INPUT_COUNT_MAX; i++)
         inputs[i] = call->variable >> i & 1 ? call->inputs[i].data : NULL;
-    qk_run(plan, inputs, &output, workspace, begin, end);
+    qk_run(plan, inputs, outputs, workspace, begin, end);
     guarded_free(workspace);
 }
 
-static void run_shuffled(const struct qk_plan *plan, const struct qk_call *call, void *output,
-                         uint64_t seed)
+void qk_test_run_units(const struct qk_plan *plan, const struct qk_call *call, void *output,
+                       size_t begin, size_t end)
+{
+    run_units(plan, call, &output, begin, end);
+}
+
+static void run_shuffled(const struct qk_plan *plan, const struct qk_call *call,
+                         void *const *outputs, uint64_t seed)
 {
     size_t *order = aligned_block((plan->unit_count + 1) * sizeof(*order));
     for (size_t i = 0; i < plan->unit_count; i++) {
@@ -224,7 +230,7 @@ static void run_shuffled(const struct qk_plan *plan, const struct qk_call *call,
         while (next < plan->unit_count && order[next] == order[next - 1] + 1 &&
                qk_test_random_below(&seed, 2))
             next++;
-        qk_test_run_units(plan, call, output, order[i], order[next - 1] + 1);
+        run_units(plan, call, outputs, order[i], order[next - 1] + 1);
     }
     guarded_free(order);
 }
@@ -242,11 +248,13 @@ static void run_call(const struct qk_kernels *kernels, const struct qk_call *cal
     if (result->status == QK_OK)
         result->status = qk_plan(instance, call->inputs, face, &result->plan, &result->error);
     if (result->status == QK_OK) {
-        result->output = aligned_block(result->plan.output_bytes[0]);
+        for (size_t i = 0; i < result->plan.output_count; i++)
+            result->outputs[i] = aligned_block(result->plan.output_bytes[i]);
+        result->output = result->outputs[0];
         if (seed)
-            run_shuffled(&result->plan, call, result->output, seed);
+            run_shuffled(&result->plan, call, result->outputs, seed);
         else
-            qk_test_run_units(&result->plan, call, result->output, 0, result->plan.unit_count);
+            run_units(&result->plan, call, result->outputs, 0, result->plan.unit_count);
     }
     qk_test_memory_deinit(&memory);
 }
@@ -265,8 +273,11 @@ void qk_test_run_shuffled(const struct qk_kernels *kernels, const struct qk_call
 
 void qk_test_result_deinit(struct qk_test_result *result)
 {
-    if (result->output)
-        guarded_free(result->output);
+    for (size_t i = 0; i < QK_OUTPUT_COUNT_MAX; i++) {
+        if (result->outputs[i])
+            guarded_free(result->outputs[i]);
+        result->outputs[i] = NULL;
+    }
     result->output = NULL;
 }
 

@@ -67,6 +67,7 @@ struct qk_test_result {
     struct qk_error error;
     struct qk_plan plan; /* its state has been freed; shape, type and sizes remain */
     void *output;        /* plan.output_bytes bytes; freed by qk_test_result_deinit */
+    void *outputs[QK_OUTPUT_COUNT_MAX]; /* of all outputs; the first is `output` */
 };
 
 /* Does what qk_create does, but packs unit by unit in an order that `seed` picks, or all units at
