@@ -118,6 +118,7 @@ KERNELS := \
     kernels/operators/microsoft_qgemm.c kernels/operators/matrix_product.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \
     kernels/operators/microsoft_qlinear_binary.c \
+    kernels/operators/table_activations.c \
     kernels/operators/tensorflow_dequantize.c \
     kernels/operators/pool_rules.c kernels/operators/onnx_max_pool.c \
     kernels/operators/microsoft_qlinear_average_pool.c \
@@ -138,6 +139,9 @@ KERNELS := \
     kernels/pool/geometry.c kernels/pool/pool.c \
     kernels/pool/pool_scalar.c kernels/pool/pool_avx2.c kernels/pool/pool_avx512bw.c \
     kernels/pool/pool_neon.c \
+    kernels/lookup/lookup.c kernels/lookup/lookup_scalar.c kernels/lookup/lookup_avx2.c \
+    kernels/lookup/lookup_avx512bw.c kernels/lookup/lookup_avx512vbmi.c \
+    kernels/lookup/lookup_neon.c kernels/lookup/table_operator.c \
     kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c \
     kernels/gemm/igemm_6x16_avx2.c kernels/gemm/igemm_16x14_avx2.c \
     kernels/gemm/igemm_6x16_avxvnni.c \

@@ -12,6 +12,7 @@ static void fill_table(struct qk_kernels *kernels)
     qk_quantize_init_scalar(&kernels->quantize);
     kernels->binary = &qk_binary_kernels__scalar;
     qk_pool_init_scalar(&kernels->pool);
+    kernels->lookup = &qk_lookup_kernel__scalar;
     kernels->im2col = &qk_im2col_kernels__scalar;
     kernels->matmul = &qk_matmul_kernels__scalar;
 #ifdef __x86_64__
@@ -20,6 +21,7 @@ static void fill_table(struct qk_kernels *kernels)
         qk_quantize_init_avx2(&kernels->quantize);
         kernels->binary = &qk_binary_kernels__avx2;
         qk_pool_init_avx2(&kernels->pool);
+        kernels->lookup = &qk_lookup_kernel__avx2;
         kernels->im2col = &qk_im2col_kernels__avx2;
         kernels->matmul = &qk_matmul_kernels__avx2;
     }
@@ -28,11 +30,14 @@ static void fill_table(struct qk_kernels *kernels)
         qk_quantize_init_avx512(&kernels->quantize);
         kernels->binary = &qk_binary_kernels__avx512bw;
         qk_pool_init_avx512bw(&kernels->pool);
+        kernels->lookup = &qk_lookup_kernel__avx512bw;
         kernels->im2col = &qk_im2col_kernels__avx512bw;
         kernels->matmul = &qk_matmul_kernels__avx512bw;
     }
-    if (kernels->choice.cpu_flags & QK_CPU_VBMI)
+    if (kernels->choice.cpu_flags & QK_CPU_VBMI) {
         qk_dequantize_init_avx512(&kernels->dequantize);
+        kernels->lookup = &qk_lookup_kernel__avx512vbmi;
+    }
 #elif defined(__aarch64__)
     if (kernels->choice.cpu_flags & QK_CPU_NEON) {
         qk_dequantize_init_neon(&kernels->dequantize);
@@ -40,6 +45,7 @@ static void fill_table(struct qk_kernels *kernels)
         kernels->binary = &qk_binary_kernels__neon;
         kernels->matmul = &qk_matmul_kernels__neon;
         qk_pool_init_neon(&kernels->pool);
+        kernels->lookup = &qk_lookup_kernel__neon;
     }
     if (kernels->choice.cpu_flags & QK_CPU_FP16)
         qk_dequantize_init_fp16(&kernels->dequantize);

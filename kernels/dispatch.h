@@ -9,6 +9,7 @@
 #include "kernels/conv/backend.h"
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/gemm/openblas.h"
+#include "kernels/lookup/lookup.h"
 #include "kernels/pool/kernels.h"
 #include "kernels/qk.h"
 #include "kernels/quantize/quantize.h"
@@ -20,6 +21,7 @@ struct qk_kernels {
     struct qk_quantize_kernels quantize;
     const struct qk_binary_kernels *binary;
     struct qk_pool_kernels pool;
+    const struct qk_lookup_kernel *lookup;
     struct qk_openblas openblas;
     const struct qk_matmul_kernels *matmul;
     const struct qk_im2col_kernels *im2col; /* what sgemm convolutions need besides OpenBLAS */

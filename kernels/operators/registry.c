@@ -15,11 +15,15 @@ static const struct qk_operator *const graph_operators[] = {
     &qk_microsoft_qlinear_add,
     &qk_microsoft_qlinear_average_pool,
     &qk_microsoft_qlinear_global_average_pool,
+    &qk_microsoft_qlinear_leaky_relu,
     &qk_microsoft_qlinear_mul,
+    &qk_microsoft_qlinear_sigmoid,
+    &qk_onnx_clip,
     &qk_onnx_dynamic_quantize_linear,
     &qk_onnx_matmul_integer,
     &qk_onnx_max_pool,
     &qk_onnx_qlinear_matmul,
+    &qk_onnx_relu,
     NULL,
 };
 

@@ -46,7 +46,7 @@ FEW = "29"          # the first steps run each 29th case of long tests
 # Areas that are sampled equally often, each given by the beginning of its files' paths.
 AREAS = ("kernels/call.c", "kernels/graph", "kernels/c", "kernels/d", "kernels/element/",
          "kernels/operators/", "kernels/elementwise/", "kernels/dequantize/", "kernels/quantize/",
-         "kernels/binary/",
+         "kernels/binary/", "kernels/lookup/",
          "kernels/gemm/", "kernels/conv/igemm/", "kernels/conv/depthwise/", "kernels/conv/sgemm/",
          "kernels/conv/", "server/json/", "server/oip/", "server/http/wire/framing.c")
 # Files for other machines, and files that cannot change results: they measure speed or write the
@@ -75,6 +75,7 @@ TESTS = (
     Tests("kernels/dequantize/", ELEMENTWISE, (["dequantize/"],), OPERATORS),
     Tests("kernels/quantize/", ELEMENTWISE, (["quantize/", "--except", "dequantize/"],), OPERATORS),
     Tests("kernels/binary/", "binary|golden", (["binary/"],)),
+    Tests("kernels/lookup/", "lookup|golden", (["lookup/"],)),
     Tests("kernels/elementwise/", ELEMENTWISE, (["quantize/"],), OPERATORS),
     Tests("kernels/element/", ELEMENTWISE, (["quantize/"],), OPERATORS),
     Tests("kernels/gemm/", CONV, (["gemm/"],), OPERATORS),

@@ -118,6 +118,7 @@ int main(int count, char **words)
     check_binary(&check);
     check_matmul(&check);
     check_pool(&check);
+    check_lookup(&check);
     check_slabs(&check);
     check_depthwise(&check);
     check_sgemm(&check);

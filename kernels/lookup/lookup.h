@@ -1,0 +1,43 @@
+/* The core of operators that make each element of y of one element of x, both of 8 bits: y =
+ * table[x]. The operator computes the table once. A kernel then looks up many elements at a time.
+ */
+#ifndef KERNELS_LOOKUP_LOOKUP_H
+#define KERNELS_LOOKUP_LOOKUP_H
+
+#include "kernels/elementwise/traversal.h"
+#include "kernels/qk.h"
+
+#define QK_LOOKUP_ENTRIES 256
+
+/* The bits of y for each element of x, whose bits are the index. */
+struct qk_lookup_table {
+    _Alignas(64) uint8_t entries[QK_LOOKUP_ENTRIES];
+};
+
+/* Computes `count` elements of y, which does not overlap x. With `stream`, y is aligned to 64
+ * bytes, and whole lines are written past the caches. */
+typedef void (*qk_lookup_fn)(const struct qk_lookup_table *table, const uint8_t *x, uint8_t *y,
+                             size_t count, bool stream);
+
+struct qk_lookup_kernel {
+    const char *name;
+    qk_lookup_fn run;
+    double element_cycles; /* a rough guess: cycles for one element that is in a cache */
+};
+
+extern const struct qk_lookup_kernel qk_lookup_kernel__scalar;
+extern const struct qk_lookup_kernel qk_lookup_kernel__avx2;
+extern const struct qk_lookup_kernel qk_lookup_kernel__avx512bw;
+extern const struct qk_lookup_kernel qk_lookup_kernel__avx512vbmi;
+extern const struct qk_lookup_kernel qk_lookup_kernel__neon;
+
+/* Fills the plan's first output, and its units, kernel, run and state. The output has y_type and
+ * the shape of x, which is the operator's first input. The table must outlive the plan. Returns
+ * QK_NO_MEMORY if `memory` has run out. */
+enum qk_status qk_lookup_plan(const struct qk_lookup_table *table,
+                              const struct qk_lookup_kernel *kernel,
+                              const struct qk_elementwise_tuning *tuning, const struct qk_tensor *x,
+                              enum qk_type y_type, struct qk_memory memory, struct qk_plan *plan,
+                              struct qk_error *error);
+
+#endif

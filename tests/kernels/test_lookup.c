@@ -1,0 +1,83 @@
+/* Operators that are tables: what the golden cases cannot say, because it needs large tensors or
+ * memory that runs out. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/kernels/qk_test.h"
+
+static void start_relu(struct qk_call *call, const int8_t *x, size_t count)
+{
+    qk_test_call_init(call, "onnx.Relu", 14);
+    qk_test_call_input(call, "X", QK_INT8, x, 1, &count);
+}
+
+Test(lookup, many_units)
+{
+    static const size_t counts[] = {((size_t)1 << 19) + 77, (size_t)1 << 19, 4097, 63, 0};
+    int8_t *x = malloc(counts[0]);
+    uint64_t random = 28;
+    struct qk_test_tiers tiers;
+    cr_assert(x);
+    for (size_t i = 0; i < counts[0]; i++)
+        x[i] = (int8_t)qk_test_random(&random);
+    qk_test_tiers_init(&tiers);
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        struct qk_call call;
+        struct qk_test_result result;
+        start_relu(&call, x, counts[i]);
+        qk_test_run_tiers(&tiers, &call, i + 1, &result);
+        cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
+        cr_expect_eq(result.plan.unit_count > 1, i < 2);
+        const int8_t *y = result.output;
+        for (size_t k = 0; k < counts[i]; k++)
+            cr_assert_eq(y[k], x[k] < 0 ? 0 : x[k], "count %zu, element %zu", counts[i], k);
+        qk_test_result_deinit(&result);
+    }
+    qk_test_tiers_deinit(&tiers);
+    free(x);
+}
+
+Test(lookup, refusals_name_the_field)
+{
+    static const uint8_t data[8];
+    static const size_t two[] = {2};
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.Clip", 13);
+    qk_test_call_input(&call, "input", QK_UINT8, data, 1, two);
+    qk_test_call_input(&call, "max", QK_UINT8, data, 1, two);
+    qk_test_expect_refusal(&call, "max");
+    qk_test_call_input(&call, "max", QK_INT8, data, 0, NULL);
+    qk_test_expect_refusal(&call, "max");
+    qk_test_call_init(&call, "com.microsoft.QLinearSigmoid", 1);
+    qk_test_call_input(&call, "X", QK_INT8, data, 1, two);
+    qk_test_call_input(&call, "X_scale", QK_FP32, data, 0, NULL);
+    qk_test_expect_refusal(&call, "Y_scale");
+    qk_test_call_input(&call, "Y_scale", QK_FP32, data, 1, two);
+    qk_test_expect_refusal(&call, "Y_scale");
+    qk_test_call_input(&call, "Y_scale", QK_FP32, data, 0, NULL);
+    qk_test_call_input(&call, "Y_zero_point", QK_UINT8, data, 0, NULL);
+    qk_test_expect_refusal(&call, "Y_zero_point");
+}
+
+/* Integers are newer than these operators: older versions do not exist here. */
+Test(lookup, versions_without_8_bits)
+{
+    const struct qk_operator *clip = qk_graph_operator_by_name("onnx.Clip");
+    const struct qk_operator *relu = qk_graph_operator_by_name("onnx.Relu");
+    cr_assert(clip && relu);
+    cr_expect_null(qk_operator_version(clip, 11));
+    cr_expect_not_null(qk_operator_version(clip, 12));
+    cr_expect_null(qk_operator_version(relu, 13));
+    cr_expect_eq(relu->versions[0].inputs[0].types, QK_BIT(QK_INT8));
+}
+
+Test(lookup, every_allocation_may_fail)
+{
+    static const int8_t data[8];
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_call call;
+    start_relu(&call, data, sizeof(data));
+    cr_expect_eq(qk_test_fail_allocations(kernels, &call), 2);
+    qk_kernels_destroy(kernels);
+}
