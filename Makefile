@@ -116,6 +116,11 @@ KERNELS := \
     kernels/operators/onnx_qlinear_conv.c \
     kernels/operators/onnx_qlinear_matmul.c kernels/operators/onnx_dynamic_quantize_linear.c \
     kernels/operators/microsoft_qgemm.c kernels/operators/matrix_product.c \
+    kernels/operators/move/moving.c kernels/operators/move/onnx_concat.c \
+    kernels/operators/move/onnx_depth_to_space.c kernels/operators/move/onnx_flatten.c \
+    kernels/operators/move/onnx_gather.c kernels/operators/move/onnx_identity.c \
+    kernels/operators/move/onnx_reshape.c kernels/operators/move/onnx_slice.c \
+    kernels/operators/move/onnx_squeeze.c kernels/operators/move/onnx_transpose.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \
     kernels/operators/microsoft_qlinear_binary.c \
     kernels/operators/table_activations.c \
@@ -142,6 +147,8 @@ KERNELS := \
     kernels/lookup/lookup.c kernels/lookup/lookup_scalar.c kernels/lookup/lookup_avx2.c \
     kernels/lookup/lookup_avx512bw.c kernels/lookup/lookup_avx512vbmi.c \
     kernels/lookup/lookup_neon.c kernels/lookup/table_operator.c \
+    kernels/move/plan.c kernels/move/kernels_scalar.c kernels/move/kernels_avx2.c \
+    kernels/move/kernels_avx512bw.c kernels/move/kernels_neon.c \
     kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c \
     kernels/gemm/igemm_6x16_avx2.c kernels/gemm/igemm_16x14_avx2.c \
     kernels/gemm/igemm_6x16_avxvnni.c \
@@ -276,12 +283,16 @@ AVX512BW := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl
 %/pool_avx512bw.o: TIER := $(AVX512BW) $(VECTORIZE) -mprefer-vector-width=512
 %/move_avx2.o: TIER := -O3 -mavx2
 %/move_avx512.o: TIER := -O3 -mavx512f
+# Plain loops, which -O3 vectorizes.
+$(B)/kernels/move/kernels_avx2.o: TIER := $(AVX2) -O3
+$(B)/kernels/move/kernels_avx512bw.o: TIER := $(AVX512BW) -O3
 else ifneq ($(filter aarch64%,$(MACHINE)),)
 HARDEN += -mbranch-protection=standard
 NEON := $(BARE) $(SAN_VECTORS)
 %_neon.o: TIER := $(NEON) -march=armv8-a
 %/matmul_neon.o: TIER := $(NEON) -O3
 %/pool_neon.o: TIER := $(NEON) -march=armv8-a $(VECTORIZE)
+$(B)/kernels/move/kernels_neon.o: TIER := $(NEON) -march=armv8-a -O3
 %_dotprod.o: TIER := $(NEON) -march=armv8.2-a+dotprod
 %_i8mm.o: TIER := $(NEON) -march=armv8.2-a+dotprod+i8mm
 %_fp16.o: TIER := $(NEON) -march=armv8.2-a+fp16

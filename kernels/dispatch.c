@@ -13,6 +13,7 @@ static void fill_table(struct qk_kernels *kernels)
     kernels->binary = &qk_binary_kernels__scalar;
     qk_pool_init_scalar(&kernels->pool);
     kernels->lookup = &qk_lookup_kernel__scalar;
+    qk_move_init_scalar(&kernels->move);
     kernels->im2col = &qk_im2col_kernels__scalar;
     kernels->matmul = &qk_matmul_kernels__scalar;
 #ifdef __x86_64__
@@ -22,6 +23,7 @@ static void fill_table(struct qk_kernels *kernels)
         kernels->binary = &qk_binary_kernels__avx2;
         qk_pool_init_avx2(&kernels->pool);
         kernels->lookup = &qk_lookup_kernel__avx2;
+        qk_move_init_avx2(&kernels->move);
         kernels->im2col = &qk_im2col_kernels__avx2;
         kernels->matmul = &qk_matmul_kernels__avx2;
     }
@@ -31,6 +33,7 @@ static void fill_table(struct qk_kernels *kernels)
         kernels->binary = &qk_binary_kernels__avx512bw;
         qk_pool_init_avx512bw(&kernels->pool);
         kernels->lookup = &qk_lookup_kernel__avx512bw;
+        qk_move_init_avx512(&kernels->move);
         kernels->im2col = &qk_im2col_kernels__avx512bw;
         kernels->matmul = &qk_matmul_kernels__avx512bw;
     }
@@ -46,6 +49,7 @@ static void fill_table(struct qk_kernels *kernels)
         kernels->matmul = &qk_matmul_kernels__neon;
         qk_pool_init_neon(&kernels->pool);
         kernels->lookup = &qk_lookup_kernel__neon;
+        qk_move_init_neon(&kernels->move);
     }
     if (kernels->choice.cpu_flags & QK_CPU_FP16)
         qk_dequantize_init_fp16(&kernels->dequantize);

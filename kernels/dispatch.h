@@ -10,6 +10,7 @@
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/gemm/openblas.h"
 #include "kernels/lookup/lookup.h"
+#include "kernels/move/kernels.h"
 #include "kernels/pool/kernels.h"
 #include "kernels/qk.h"
 #include "kernels/quantize/quantize.h"
@@ -22,6 +23,7 @@ struct qk_kernels {
     const struct qk_binary_kernels *binary;
     struct qk_pool_kernels pool;
     const struct qk_lookup_kernel *lookup;
+    struct qk_move_kernels move;
     struct qk_openblas openblas;
     const struct qk_matmul_kernels *matmul;
     const struct qk_im2col_kernels *im2col; /* what sgemm convolutions need besides OpenBLAS */

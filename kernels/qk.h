@@ -366,10 +366,13 @@ struct qk_plan {
     const char *kernel; /* the name of the code path that will run, for people */
     struct qk_tensor outputs[QK_OUTPUT_COUNT_MAX]; /* type, dims and count; data is NULL */
     size_t output_bytes[QK_OUTPUT_COUNT_MAX];
-    size_t output_count;
+    size_t output_count;    /* Split may have less than its operator; the others are empty then */
     size_t workspace_bytes; /* for each concurrent qk_run; may be 0 */
     size_t unit_count;      /* may be 0: an empty output */
     uint64_t unit_cost_ns;  /* a rough guess for one unit on one core, for the scheduler */
+    /* True if output 0 has the bytes of input 0, in the same order. A caller that places both at
+     * one address need not run the plan. If it runs the plan, they must not overlap. */
+    bool is_alias;
 
     /* Private to kernels/. */
     void (*run)(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,

@@ -74,4 +74,16 @@ extern const struct qk_operator qk_onnx_relu;
 extern const struct qk_operator qk_directml_element_wise_dequantize_linear;
 extern const struct qk_operator qk_tensorflow_dequantize;
 
+extern const struct qk_operator qk_onnx_concat;
+extern const struct qk_operator qk_onnx_depth_to_space;
+extern const struct qk_operator qk_onnx_flatten;
+extern const struct qk_operator qk_onnx_gather;
+extern const struct qk_operator qk_onnx_identity;
+extern const struct qk_operator qk_onnx_reshape;
+extern const struct qk_operator qk_onnx_slice;
+extern const struct qk_operator qk_onnx_space_to_depth;
+extern const struct qk_operator qk_onnx_squeeze;
+extern const struct qk_operator qk_onnx_transpose;
+extern const struct qk_operator qk_onnx_unsqueeze;
+
 #endif

@@ -123,6 +123,7 @@ void check_binary(struct check *check);
 void check_matmul(struct check *check);
 void check_pool(struct check *check);
 void check_lookup(struct check *check);
+void check_move(struct check *check);
 void check_slabs(struct check *check);
 void check_depthwise(struct check *check);
 void check_sgemm(struct check *check);

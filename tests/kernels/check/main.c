@@ -119,6 +119,7 @@ int main(int count, char **words)
     check_matmul(&check);
     check_pool(&check);
     check_lookup(&check);
+    check_move(&check);
     check_slabs(&check);
     check_depthwise(&check);
     check_sgemm(&check);

@@ -1,0 +1,154 @@
+/* What golden cases of moving operators are too small for: plans with many units, each memory
+ * failure, and sizes that no memory has. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/kernels/qk_test.h"
+
+/* Runs the call whole and in pieces on each tier, and compares element by element with `expected`,
+ * which says for each element of the output which element of the input it is. */
+static void run_large(const struct qk_call *call, size_t bytes,
+                      size_t (*expected)(const struct qk_tensor *x, size_t index))
+{
+    struct qk_test_tiers tiers;
+    struct qk_test_result result;
+    const struct qk_tensor *x = &call->inputs[0];
+    qk_test_tiers_init(&tiers);
+    qk_test_run_tiers(&tiers, call, 28, &result);
+    cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
+    cr_expect_gt(result.plan.unit_count, 1);
+    for (size_t i = 0; i < result.plan.outputs[0].count; i++)
+        cr_assert_eq(memcmp((const char *)result.output + i * bytes,
+                            (const char *)x->data + expected(x, i) * bytes, bytes),
+                     0, "%s: element %zu", result.plan.kernel, i);
+    qk_test_result_deinit(&result);
+    qk_test_tiers_deinit(&tiers);
+}
+
+static void *random_bytes(size_t count)
+{
+    uint64_t state = 28;
+    uint8_t *bytes = malloc(count);
+    cr_assert_not_null(bytes);
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = (uint8_t)qk_test_random_below(&state, 256);
+    return bytes;
+}
+
+static size_t same(const struct qk_tensor *x, size_t index)
+{
+    (void)x;
+    return index;
+}
+
+static size_t turned(const struct qk_tensor *x, size_t index)
+{
+    return index % x->dims[0] * x->dims[1] + index / x->dims[0];
+}
+
+static void run_transpose(enum qk_type type, size_t rows, size_t columns)
+{
+    struct qk_call call;
+    const size_t bytes = qk_type_info(type)->bits / 8U;
+    void *x = random_bytes(rows * columns * bytes);
+    qk_test_call_init(&call, "onnx.Transpose", 13);
+    qk_test_call_input(&call, "data", type, x, 2, (size_t[]){rows, columns});
+    run_large(&call, bytes, turned);
+    free(x);
+}
+
+Test(move, transposes_in_many_units)
+{
+    run_transpose(QK_UINT8, 1031, 1027);
+    run_transpose(QK_INT16, 1400009, 3);
+    run_transpose(QK_FP32, 3, 1000003);
+    run_transpose(QK_INT64, 5, 200003);
+}
+
+Test(move, aliases_run_as_copies)
+{
+    const size_t count = (size_t)9 << 20;
+    struct qk_call call;
+    void *x = random_bytes(count);
+    qk_test_call_init(&call, "onnx.Identity", 13);
+    qk_test_call_input(&call, "input", QK_UINT8, x, 1, &count);
+    run_large(&call, 1, same);
+    free(x);
+}
+
+/* ---- Memory and sizes -------------------------------------------------------------------- */
+
+Test(move, survives_each_failed_allocation)
+{
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    const uint8_t x[12] = {0};
+    const int64_t shape[] = {4, 3};
+    const int64_t indices[] = {2, 0, 1};
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.Reshape", 14);
+    qk_test_call_input(&call, "data", QK_UINT8, x, 2, (size_t[]){3, 4});
+    qk_test_call_input(&call, "shape", QK_INT64, shape, 1, (size_t[]){2});
+    cr_expect_gt(qk_test_fail_allocations(kernels, &call), 2);
+    qk_test_call_init(&call, "onnx.Gather", 13);
+    qk_test_call_input(&call, "data", QK_UINT8, x, 2, (size_t[]){3, 4});
+    qk_test_call_input(&call, "indices", QK_INT64, indices, 1, (size_t[]){3});
+    cr_expect_gt(qk_test_fail_allocations(kernels, &call), 4);
+    qk_kernels_destroy(kernels);
+}
+
+/* Only plans: no such tensor has data. */
+static void expect_plan_refused(const struct qk_call *call)
+{
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_test_memory memory;
+    const struct qk_instance *instance;
+    struct qk_plan plan;
+    struct qk_error error;
+    qk_test_memory_init(&memory, SIZE_MAX);
+    const struct qk_memory face = qk_test_memory_face(&memory);
+    cr_assert_eq(qk_create(kernels, call, face, &instance, &error), QK_OK);
+    cr_expect_eq(qk_plan(instance, call->inputs, face, &plan, &error), QK_INVALID);
+    qk_test_memory_deinit(&memory);
+    qk_kernels_destroy(kernels);
+}
+
+Test(move, refuses_what_no_memory_holds)
+{
+    const size_t huge[] = {(size_t)1 << 40, (size_t)1 << 20};
+    const size_t empty[] = {0, (size_t)1 << 40, (size_t)1 << 20};
+    const int64_t axis[] = {0};
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.Transpose", 13);
+    qk_test_call_input(&call, "data", QK_UINT8, NULL, 2, huge);
+    expect_plan_refused(&call);
+    qk_test_call_input(&call, "data", QK_UINT8, NULL, 3, empty);
+    expect_plan_refused(&call);
+    qk_test_call_init(&call, "onnx.Unsqueeze", 13);
+    qk_test_call_input(&call, "data", QK_UINT8, NULL, 2, huge);
+    qk_test_call_input(&call, "axes", QK_INT64, axis, 1, (size_t[]){1});
+    expect_plan_refused(&call);
+    qk_test_call_init(&call, "onnx.DepthToSpace", 13);
+    qk_test_call_input(&call, "input", QK_UINT8, NULL, 4, (size_t[]){1, 0, (size_t)1 << 40, 1});
+    qk_test_call_int(&call, "blocksize", INT32_MAX);
+    expect_plan_refused(&call);
+}
+
+Test(move, plans_say_what_is_an_alias)
+{
+    const uint8_t x[4] = {0};
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_test_result result;
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.Identity", 13);
+    qk_test_call_input(&call, "input", QK_UINT8, x, 1, (size_t[]){4});
+    qk_test_run(kernels, &call, &result);
+    cr_expect(result.plan.is_alias);
+    qk_test_result_deinit(&result);
+    qk_test_call_init(&call, "onnx.Transpose", 13);
+    qk_test_call_input(&call, "data", QK_UINT8, x, 1, (size_t[]){4});
+    qk_test_run(kernels, &call, &result);
+    cr_expect_not(result.plan.is_alias);
+    qk_test_result_deinit(&result);
+    qk_kernels_destroy(kernels);
+}
