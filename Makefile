@@ -119,7 +119,9 @@ KERNELS := \
     kernels/operators/move/moving.c kernels/operators/move/onnx_concat.c \
     kernels/operators/move/onnx_depth_to_space.c kernels/operators/move/onnx_flatten.c \
     kernels/operators/move/onnx_gather.c kernels/operators/move/onnx_identity.c \
-    kernels/operators/move/onnx_reshape.c kernels/operators/move/onnx_slice.c \
+    kernels/operators/move/onnx_pad.c kernels/operators/move/onnx_reshape.c \
+    kernels/operators/move/onnx_resize.c kernels/operators/move/onnx_slice.c \
+    kernels/operators/move/onnx_split.c \
     kernels/operators/move/onnx_squeeze.c kernels/operators/move/onnx_transpose.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \
     kernels/operators/microsoft_qlinear_binary.c \

@@ -182,9 +182,100 @@ class Move(Cases):
         self.add("mode", "DepthToSpace", 13, {"input": self.x(1, 4, 2, 2)}, blocksize=2,
                  mode="RCD")
 
+    def split(self):
+        def add(note, opset, x, sizes, kind="uint8", **more):
+            names = [f"output_{i}" for i in range(len(sizes) if sizes is not None else
+                                                  more.pop("outputs"))]
+            operands = {"input": self.x(*x, kind=kind)}
+            if sizes is not None and opset >= 13:
+                operands["split"] = integers(*sizes)
+            elif sizes is not None:
+                more["split"] = sizes
+            self.add(note, "Split", opset, operands, names, **more)
+        for opset in (2, 11, 13, 18, 25):
+            add("two axes", opset, (4, 5), (1, 3), kind="float32" if opset < 11 else "int8")
+        for kind in ("uint8", "int8", "int16", "int64", "float16", "bool"):
+            add(kind, 13, (3, 9), (2, 3, 4), kind=kind, axis=1)
+        add("an empty part", 13, (4, 3), (4, 0), axis=0)
+        add("four parts", 13, (2, 9, 3), (1, 2, 3, 3), axis=-2)
+        add("one part", 13, (2, 3), (3,), axis=1)
+        add("equal", 18, (6, 2), None, outputs=3, num_outputs=3)
+        add("a smaller part", 18, (7, 2), None, outputs=3, num_outputs=3)
+        add("sum", 13, (4, 3), (2, 1))
+        add("negative", 13, (4, 3), (5, -1))
+        add("axis beyond", 13, (4, 3), (2, 2), axis=2)
+
+    def pad(self):
+        def add(note, opset, x, pads, mode="constant", kind="uint8", value=None, axes=None):
+            operands = {"data": self.x(*x, kind=kind), "pads": integers(*pads),
+                        "constant_value": None if value is None else np.array(value, kind),
+                        "axes": None if axes is None else integers(*axes)}
+            if axes is None:
+                del operands["axes"]
+            self.add(note, "Pad", opset, operands, mode=mode)
+        for opset in (11, 13, 18, 19, 21, 23, 24, 25):
+            add("constant", opset, (2, 3), (1, 0, 2, 1), value=7)
+        for kind in ("uint8", "int8", "int32", "int64", "float32", "float16", "bool"):
+            add(kind, 21, (2, 5), (1, 1, 0, 2), kind=kind, value=1)
+        for mode in ("constant", "edge", "reflect", "wrap"):
+            for note, x, pads in (("both axes", (3, 4), (1, 2, 2, 3)),
+                                  ("images", (1, 2, 5, 4), (0, 0, 1, 1, 0, 0, 2, 3)),
+                                  ("crops", (5, 6), (-1, 2, 1, -2)), ("only crops", (5, 6),
+                                                                     (-1, 0, 0, -2)),
+                                  ("nothing", (2, 3), (0, 0, 0, 0)), ("one axis", (9,), (4, 3))):
+                if mode != "wrap" or min(pads) >= 0:
+                    add(f"{mode}, {note}", 21, x, pads, mode)
+        add("axes", 18, (2, 3, 4), (1, 2), axes=(-1,))
+        add("axes", 18, (2, 3, 4), (1, 2, 0, 1), "edge", axes=(2, 0))
+        add("empty", 18, (0, 2), (1, 0, 1, 1), value=5)
+        add("crops all", 18, (3,), (-2, -1))
+        add("edge of nothing", 18, (0, 2), (1, 0, 0, 0), "edge")
+        add("reflects too much", 18, (3,), (3, 0), "reflect")
+        add("lengths", 18, (2, 3), (1, 1))
+
+    def resize(self):
+        def add(note, opset, x, scales=None, sizes=None, kind="uint8", **more):
+            operands = {"X": self.x(*x, kind=kind), "roi": None,
+                        "scales": None if scales is None else np.array(scales, np.float32),
+                        "sizes": None if sizes is None else integers(*sizes)}
+            if opset == 10:
+                del operands["roi"], operands["sizes"]
+            elif opset < 13:
+                operands["roi"] = np.zeros(0, np.float32)
+                if scales is None:
+                    operands["scales"] = np.zeros(0, np.float32)
+            if operands.get("sizes", 0) is None:
+                del operands["sizes"]
+            self.add(note, "Resize", opset, operands, mode="nearest", **more)
+        for opset in (10, 11, 13, 18, 19, 21, 25):
+            add("by 2", opset, (1, 2, 3, 4), (1, 1, 2, 2))
+            add("smaller", opset, (1, 1, 7, 9), (1, 1, 0.6, 0.4), kind="int8")
+            add("larger", opset, (1, 1, 4, 5), (1, 1, 1.7, 2.3))
+            if opset > 10:
+                add("sizes", opset, (1, 1, 5, 6), sizes=(1, 1, 7, 9))
+        for coordinates in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel",
+                            "tf_half_pixel_for_nn", "half_pixel_symmetric"):
+            for nearest in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
+                opset = 19 if coordinates == "half_pixel_symmetric" else (
+                    11 if coordinates.startswith("tf") else 13)
+                more = {"coordinate_transformation_mode": coordinates, "nearest_mode": nearest}
+                add(f"{coordinates}, {nearest}", opset, (1, 1, 15, 4), sizes=(1, 1, 18, 1), **more)
+                add(f"{coordinates}, {nearest}", opset, (1, 1, 6, 10), (1, 1, 2.5, 0.37), **more)
+        add("both axes, by 3 and 4", 13, (2, 1, 3, 5), (1, 1, 3, 4),
+            coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+        add("the same shape", 13, (1, 1, 3, 3), (1, 1, 1.1, 1.2))
+        for policy in ("not_larger", "not_smaller"):
+            add(policy, 18, (1, 1, 5, 6), sizes=(9, 7), axes=(2, 3),
+                keep_aspect_ratio_policy=policy)
+        add("axes", 18, (1, 1, 5, 6), (2,), axes=(-1,))
+        add("lengths", 13, (1, 1, 5, 6), (2, 2))
+        add("scale 0", 13, (1, 1, 5, 6), (1, 1, 0, 1))
+        add("mode", 13, (1, 1, 2, 2), (1, 1, 2, 2), nearest_mode="up")
+
 
 FAMILIES = ("reshape", "flatten", "squeeze", "identity", "transpose", "concat",
-            "slice", "gather", "depth")
+            "slice", "gather", "depth", "split", "pad",
+            "resize")
 
 if __name__ == "__main__":
     cases = Move(28)
