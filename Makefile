@@ -123,6 +123,7 @@ KERNELS := \
     kernels/operators/move/onnx_resize.c kernels/operators/move/onnx_slice.c \
     kernels/operators/move/onnx_split.c \
     kernels/operators/move/onnx_squeeze.c kernels/operators/move/onnx_transpose.c \
+    kernels/operators/microsoft_qlinear_softmax.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \
     kernels/operators/microsoft_qlinear_binary.c \
     kernels/operators/table_activations.c \

@@ -71,6 +71,7 @@ extern const struct qk_operator qk_microsoft_qlinear_leaky_relu;
 extern const struct qk_operator qk_microsoft_qlinear_sigmoid;
 extern const struct qk_operator qk_onnx_clip;
 extern const struct qk_operator qk_onnx_relu;
+extern const struct qk_operator qk_microsoft_qlinear_softmax;
 extern const struct qk_operator qk_directml_element_wise_dequantize_linear;
 extern const struct qk_operator qk_tensorflow_dequantize;
 

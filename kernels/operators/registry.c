@@ -18,6 +18,7 @@ static const struct qk_operator *const graph_operators[] = {
     &qk_microsoft_qlinear_leaky_relu,
     &qk_microsoft_qlinear_mul,
     &qk_microsoft_qlinear_sigmoid,
+    &qk_microsoft_qlinear_softmax,
     &qk_onnx_clip,
     &qk_onnx_concat,
     &qk_onnx_depth_to_space,

@@ -17,16 +17,16 @@ class Cases:
         self.dice = np.random.default_rng(seed)
         self.lines = []
 
-    def add(self, note, op, opset, operands, outputs=("y",), domain="", types=None, **attributes):
+    def add(self, note, op, version, operands, outputs=("y",), domain="", types=None, **attributes):
         """Adds a case. `operands` is a dict of name to array, or None for an absent one, in the
-        order of the operator's inputs. `opset` is that of ONNX's own domain, or the version in
-        `domain`. `types` are the outputs' types; the default is the first operand's. What ONNX
+        order of the operator's inputs. `version` is the opset of ONNX's own domain, or the version
+        in `domain`. `types` are the outputs' types; the default is the first operand's. What ONNX
         Runtime refuses becomes a case with expect_error."""
         import onnx
         import onnxruntime
         from onnx import helper
         names = ["" if array is None else name for name, array in operands.items()]
-        arrays = {name: array for name, array in operands.items() if array is not None}
+        arrays = {name: np.asarray(array) for name, array in operands.items() if array is not None}
         node = helper.make_node(op, names, list(outputs), domain=domain, **attributes)
         first = next(iter(arrays.values())).dtype
         kinds = [helper.np_dtype_to_tensor_dtype(np.dtype(kind))
@@ -37,14 +37,14 @@ class Cases:
                                            array.shape) for name, array in arrays.items()],
             [helper.make_tensor_value_info(name, kind, None)
              for name, kind in zip(outputs, kinds)])
-        opsets = [helper.make_opsetid("", 21 if domain else opset)]
+        opsets = [helper.make_opsetid("", 21 if domain else version)]
         if domain:
-            opsets.append(helper.make_opsetid(domain, opset))
+            opsets.append(helper.make_opsetid(domain, version))
         model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         line = {"id": f"{op}-{len(self.lines):03}", "model": PREFIXES[domain] + op,
-                "version": str(opset), "attributes": attributes,
+                "version": str(version), "attributes": attributes,
                 "inputs": [tensor(name, array) for name, array in arrays.items()]}
         try:
             session = onnxruntime.InferenceSession(model.SerializeToString(), options,

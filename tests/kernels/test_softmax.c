@@ -1,0 +1,78 @@
+/* com.microsoft.QLinearSoftmax: what golden cases (tests/data/operators/softmax.jsonl) cannot say.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "tests/support/kernels/qk_test.h"
+
+static const float x_scale = 0.05F;
+static const float y_scale = 1.0F / 256;
+static const uint8_t zero_point = 0;
+
+static void start(struct qk_call *call, const uint8_t *x, uint32_t rank, const size_t *dims)
+{
+    qk_test_call_init(call, "com.microsoft.QLinearSoftmax", 1);
+    qk_test_call_input(call, "X", QK_UINT8, x, rank, dims);
+    qk_test_call_input(call, "X_scale", QK_FP32, &x_scale, 0, NULL);
+    qk_test_call_input(call, "y_scale", QK_FP32, &y_scale, 0, NULL);
+    qk_test_call_input(call, "y_zero_point", QK_UINT8, &zero_point, 0, NULL);
+    qk_test_call_int(call, "opset", 13);
+}
+
+/* Rows of neighbouring elements, and rows of elements that are far apart. */
+Test(softmax, units_in_any_order_give_the_same_bytes)
+{
+    static const size_t dims[] = {3, 900, 37};
+    uint64_t random = 3;
+    uint8_t *x = malloc(dims[0] * dims[1] * dims[2]);
+    struct qk_test_tiers tiers;
+    cr_assert_not_null(x);
+    for (size_t i = 0; i < dims[0] * dims[1] * dims[2]; i++)
+        x[i] = (uint8_t)qk_test_random(&random);
+    qk_test_tiers_init(&tiers);
+    for (int64_t axis = 0; axis < 3; axis++) {
+        struct qk_call call;
+        struct qk_test_result result;
+        start(&call, x, 3, dims);
+        qk_test_call_int(&call, "axis", axis);
+        qk_test_run_tiers(&tiers, &call, (uint64_t)axis + 1, &result);
+        cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
+        cr_assert_gt(result.plan.unit_count, 1);
+        qk_test_result_deinit(&result);
+    }
+    qk_test_tiers_deinit(&tiers);
+    free(x);
+}
+
+Test(softmax, rules)
+{
+    static const uint8_t x[6] = {0};
+    static const size_t dims[] = {2, 3};
+    struct qk_call call;
+    start(&call, x, 2, dims);
+    call.attributes[qk_test_attribute_index(call.op, "opset")].present = false;
+    qk_test_expect_refusal(&call, "opset");
+    start(&call, x, 2, dims);
+    qk_test_call_int(&call, "opset", 0);
+    qk_test_expect_refusal(&call, "opset");
+    for (int64_t axis = INT64_MIN; axis != 0; axis = axis == INT64_MIN ? 2 : 0) {
+        start(&call, x, 2, dims);
+        qk_test_call_int(&call, "axis", axis);
+        qk_test_expect_refusal(&call, "axis");
+    }
+    start(&call, x, 0, NULL);
+    qk_test_expect_refusal(&call, "axis");
+    start(&call, x, 2, dims);
+    qk_test_call_input(&call, "X_scale", QK_FP32, x, 1, (const size_t[]){0});
+    qk_test_expect_refusal(&call, "X_scale");
+}
+
+Test(softmax, every_allocation_may_fail)
+{
+    static const uint8_t x[6] = {0};
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_call call;
+    start(&call, x, 2, (const size_t[]){2, 3});
+    cr_assert_geq(qk_test_fail_allocations(kernels, &call), 2);
+    qk_kernels_destroy(kernels);
+}
