@@ -123,14 +123,16 @@ KERNELS := \
     kernels/operators/move/onnx_resize.c kernels/operators/move/onnx_slice.c \
     kernels/operators/move/onnx_split.c \
     kernels/operators/move/onnx_squeeze.c kernels/operators/move/onnx_transpose.c \
+    kernels/operators/matmul/onnx_qlinear_matmul.c kernels/operators/onnx_dynamic_quantize_linear.c \
+    kernels/operators/matmul/microsoft_qgemm.c kernels/operators/matmul/matrix_product.c \
     kernels/operators/microsoft_qlinear_softmax.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \
     kernels/operators/microsoft_qlinear_binary.c \
     kernels/operators/table_activations.c \
     kernels/operators/tensorflow_dequantize.c \
-    kernels/operators/pool_rules.c kernels/operators/onnx_max_pool.c \
-    kernels/operators/microsoft_qlinear_average_pool.c \
-    kernels/operators/microsoft_qlinear_global_average_pool.c \
+    kernels/operators/pool/rules.c kernels/operators/pool/onnx_max_pool.c \
+    kernels/operators/pool/microsoft_qlinear_average_pool.c \
+    kernels/operators/pool/microsoft_qlinear_global_average_pool.c \
     kernels/elementwise/broadcast.c kernels/elementwise/span.c \
     kernels/elementwise/expand.c kernels/elementwise/traversal.c \
     kernels/dequantize/affine.c kernels/dequantize/dequantize.c \

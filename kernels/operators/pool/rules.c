@@ -1,4 +1,4 @@
-#include "kernels/operators/pool_rules.h"
+#include "kernels/operators/pool/rules.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* com.microsoft.QLinearGlobalAveragePool: the average of each channel of a quantized tensor
  * (kernels/pool/pool.h). */
-#include "kernels/operators/pool_rules.h"
+#include "kernels/operators/pool/rules.h"
 
 enum { CHANNELS_LAST };
 

@@ -1,7 +1,7 @@
 /* com.microsoft.QGemm: the descriptor, and the rules that ONNX Runtime enforces (quant_gemm.cc).
  * alpha multiplies C, too, because C is added to the integers. */
 #include "kernels/element/load.h"
-#include "kernels/operators/matrix_product.h"
+#include "kernels/operators/matmul/matrix_product.h"
 #include "kernels/operators/rules.h"
 #include "kernels/operators/shape_text.h"
 

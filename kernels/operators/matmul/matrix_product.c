@@ -1,4 +1,4 @@
-#include "kernels/operators/matrix_product.h"
+#include "kernels/operators/matmul/matrix_product.h"
 
 #include <string.h>
 

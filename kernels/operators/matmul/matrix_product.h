@@ -1,7 +1,7 @@
 /* What the operators that multiply matrices share: rules of their inputs, and lowering to the core
  * (kernels/matmul/matmul.h). Private to kernels/. */
-#ifndef KERNELS_OPERATORS_MATRIX_PRODUCT_H
-#define KERNELS_OPERATORS_MATRIX_PRODUCT_H
+#ifndef KERNELS_OPERATORS_MATMUL_MATRIX_PRODUCT_H
+#define KERNELS_OPERATORS_MATMUL_MATRIX_PRODUCT_H
 
 #include "kernels/matmul/matmul.h"
 #include "kernels/operators/operator.h"

@@ -1,6 +1,6 @@
 /* com.microsoft.QLinearAveragePool: the average of each window, of quantized numbers
  * (kernels/pool/pool.h). */
-#include "kernels/operators/pool_rules.h"
+#include "kernels/operators/pool/rules.h"
 
 enum { CHANNELS_LAST = QK_POOL_ATTRIBUTE_COUNT, COUNT_INCLUDE_PAD };
 

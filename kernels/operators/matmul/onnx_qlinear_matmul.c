@@ -1,7 +1,7 @@
 /* onnx.QLinearMatMul and onnx.MatMulInteger: descriptors, and the rules of ONNX that ONNX Runtime
  * enforces (quantize_linear_matmul.cc, matmul_integer.cc). A has one scale and zero point. */
 #include "kernels/element/load.h"
-#include "kernels/operators/matrix_product.h"
+#include "kernels/operators/matmul/matrix_product.h"
 #include "kernels/operators/rules.h"
 
 /* ---- QLinearMatMul ----------------------------------------------------------------------- */

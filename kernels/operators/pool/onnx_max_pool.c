@@ -1,6 +1,6 @@
 /* onnx.MaxPool of 8-bit tensors, which ONNX has since version 12. The second output, Indices, is
  * not supported. The rules are those of ONNX Runtime (kernels/pool/geometry.h). */
-#include "kernels/operators/pool_rules.h"
+#include "kernels/operators/pool/rules.h"
 
 enum { DILATIONS = QK_POOL_ATTRIBUTE_COUNT, STORAGE_ORDER };
 
