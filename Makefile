@@ -114,8 +114,6 @@ KERNELS := \
     kernels/operators/granularity.c \
     kernels/operators/onnx_dequantize_linear.c kernels/operators/onnx_quantize_linear.c \
     kernels/operators/onnx_qlinear_conv.c \
-    kernels/operators/onnx_qlinear_matmul.c kernels/operators/onnx_dynamic_quantize_linear.c \
-    kernels/operators/microsoft_qgemm.c kernels/operators/matrix_product.c \
     kernels/operators/move/moving.c kernels/operators/move/onnx_concat.c \
     kernels/operators/move/onnx_depth_to_space.c kernels/operators/move/onnx_flatten.c \
     kernels/operators/move/onnx_gather.c kernels/operators/move/onnx_identity.c \
@@ -123,7 +121,8 @@ KERNELS := \
     kernels/operators/move/onnx_resize.c kernels/operators/move/onnx_slice.c \
     kernels/operators/move/onnx_split.c \
     kernels/operators/move/onnx_squeeze.c kernels/operators/move/onnx_transpose.c \
-    kernels/operators/matmul/onnx_qlinear_matmul.c kernels/operators/onnx_dynamic_quantize_linear.c \
+    kernels/operators/onnx_dynamic_quantize_linear.c \
+    kernels/operators/matmul/onnx_qlinear_matmul.c \
     kernels/operators/matmul/microsoft_qgemm.c kernels/operators/matmul/matrix_product.c \
     kernels/operators/microsoft_qlinear_softmax.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \
