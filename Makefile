@@ -127,7 +127,8 @@ KERNELS := \
     kernels/operators/microsoft_qlinear_softmax.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \
     kernels/operators/microsoft_qlinear_binary.c \
-    kernels/operators/table_activations.c \
+    kernels/operators/lookup/table_activations.c \
+    kernels/operators/lookup/microsoft_qlinear_concat.c \
     kernels/operators/tensorflow_dequantize.c \
     kernels/operators/pool/rules.c kernels/operators/pool/onnx_max_pool.c \
     kernels/operators/pool/microsoft_qlinear_average_pool.c \

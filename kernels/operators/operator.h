@@ -66,6 +66,7 @@ extern const struct qk_operator qk_microsoft_qlinear_add;
 extern const struct qk_operator qk_microsoft_qlinear_mul;
 extern const struct qk_operator qk_onnx_max_pool;
 extern const struct qk_operator qk_microsoft_qlinear_average_pool;
+extern const struct qk_operator qk_microsoft_qlinear_concat;
 extern const struct qk_operator qk_microsoft_qlinear_global_average_pool;
 extern const struct qk_operator qk_microsoft_qlinear_leaky_relu;
 extern const struct qk_operator qk_microsoft_qlinear_sigmoid;

@@ -14,6 +14,7 @@ static const struct qk_operator *const graph_operators[] = {
     &qk_microsoft_qgemm,
     &qk_microsoft_qlinear_add,
     &qk_microsoft_qlinear_average_pool,
+    &qk_microsoft_qlinear_concat,
     &qk_microsoft_qlinear_global_average_pool,
     &qk_microsoft_qlinear_leaky_relu,
     &qk_microsoft_qlinear_mul,

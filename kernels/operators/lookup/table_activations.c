@@ -11,7 +11,7 @@
 #include <math.h>
 
 #include "kernels/element/load.h"
-#include "kernels/element/round.h"
+#include "kernels/lookup/codes.h"
 #include "kernels/lookup/table_operator.h"
 #include "kernels/operators/rules.h"
 
@@ -22,9 +22,8 @@ enum { ALPHA };
 
 struct activation {
     float (*function)(const struct activation *activation, float x);
-    float x_scale, y_scale, alpha;
-    int32_t x_zero, y_zero;
-    int32_t least, greatest; /* codes of y */
+    float alpha;
+    struct qk_codes x, y;
 };
 
 /* ---- The functions ------------------------------------------------------------------------- */
@@ -62,15 +61,11 @@ static float leaky_relu(const struct activation *activation, float x)
     return x >= 0 ? x : activation->alpha * x;
 }
 
-/* Dequantizes x, applies the function, and quantizes the result. A NaN becomes the least code. */
+/* Dequantizes x, applies the function, and quantizes the result. */
 static uint8_t entry(const void *context, int32_t x)
 {
     const struct activation *a = context;
-    const float y = a->function(a, a->x_scale * (float)(x - a->x_zero)) / a->y_scale;
-    const float least = (float)(a->least - a->y_zero);
-    const float greatest = (float)(a->greatest - a->y_zero);
-    const float clamped = !(y > least) ? least : y > greatest ? greatest : y;
-    return (uint8_t)(qk_round_even((double)clamped) + a->y_zero);
+    return qk_quantize_code(&a->y, a->function(a, qk_dequantize_code(&a->x, x)));
 }
 
 /* ---- Prepare ------------------------------------------------------------------------------- */
@@ -94,12 +89,8 @@ static enum qk_status prepare(struct activation *activation, const struct qk_cal
     const enum qk_status status = check(call, error);
     if (status != QK_OK)
         return status;
-    activation->x_scale = qk_load_f32(inputs[X_SCALE].data, 0);
-    activation->y_scale = qk_load_f32(inputs[Y_SCALE].data, 0);
-    activation->x_zero = qk_zero_point_or_0(&inputs[X_ZERO_POINT]);
-    activation->y_zero = qk_zero_point_or_0(&inputs[Y_ZERO_POINT]);
-    activation->least = (int32_t)qk_type_info(inputs[X].type)->min;
-    activation->greatest = (int32_t)qk_type_info(inputs[X].type)->max;
+    activation->x = qk_codes_of(inputs[X].type, &inputs[X_SCALE], &inputs[X_ZERO_POINT]);
+    activation->y = qk_codes_of(inputs[X].type, &inputs[Y_SCALE], &inputs[Y_ZERO_POINT]);
     return qk_table_prepare(call, entry, activation, memory, instance, error);
 }
 
