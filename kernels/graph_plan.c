@@ -41,12 +41,64 @@ static enum qk_status plan_node(const struct qk_graph *graph, size_t index,
     return QK_OK;
 }
 
+/* ---- Where values lie ---------------------------------------------------------------------- */
+
+/* Where a value lies. An alias lies where its root does: it has the same bytes. All other values
+ * are their own roots. */
+struct spot {
+    uint32_t root;
+    enum qk_placement_kind kind; /* of a root */
+    uint32_t port;               /* of a root that is an input or an output of the graph */
+    uint32_t maker;
+    uint32_t
+        last; /* the last node that makes or reads the value; of a root: or one of its aliases */
+};
+
+static struct spot *take_spots(const struct qk_graph *graph, struct qk_memory memory)
+{
+    struct spot *spots = memory.alloc(memory.context, graph->value_count * sizeof(*spots));
+    for (uint32_t i = 0; spots && i < graph->value_count; i++) {
+        const struct qk_graph_value *value = &graph->values[i];
+        spots[i] = (struct spot){i, value->kind, value->port, value->maker, value->last};
+    }
+    return spots;
+}
+
+/* Puts an alias and its source at one place. Returns false if they cannot share one, because both
+ * are the caller's: the node then copies. */
+static bool share_place(struct spot *spots, uint32_t source, uint32_t alias)
+{
+    struct spot *root = &spots[spots[source].root];
+    if (spots[alias].kind == QK_PLACEMENT_OUTPUT) {
+        if (root->kind != QK_PLACEMENT_SCRATCH)
+            return false;
+        root->kind = QK_PLACEMENT_OUTPUT;
+        root->port = spots[alias].port;
+    }
+    if (spots[alias].last > root->last)
+        root->last = spots[alias].last;
+    spots[alias].root = spots[source].root;
+    return true;
+}
+
+/* Finds the aliases. Their nodes have nothing to do. */
+static void find_aliases(const struct qk_graph *graph, struct qk_node_plan *plans,
+                         struct spot *spots)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        const struct qk_graph_node *node = &graph->nodes[i];
+        if (plans[i].plan.is_alias && node->inputs[0] != QK_VALUE_NONE &&
+            share_place(spots, node->inputs[0], node->outputs[0]))
+            plans[i].plan.unit_count = 0;
+    }
+}
+
 /* ---- The scratch --------------------------------------------------------------------------- */
 
-/* An intermediate value and its bytes in the scratch. Values that are alive at the same time never
- * share a byte. A node's inputs and outputs are alive at the same time. */
+/* The bytes of a root in the scratch. Roots that are alive at the same time never share a byte. A
+ * node's inputs and outputs are alive at the same time. */
 struct room {
-    const struct qk_graph_value *value;
+    const struct spot *spot;
     size_t bytes;
     size_t begin;
     struct room *next; /* the placed room that begins next */
@@ -65,7 +117,7 @@ static void sort_by_bytes(struct room *rooms, size_t count)
     }
 }
 
-static bool live_together(const struct qk_graph_value *a, const struct qk_graph_value *b)
+static bool live_together(const struct spot *a, const struct spot *b)
 {
     return a->maker <= b->last && b->maker <= a->last;
 }
@@ -76,7 +128,7 @@ static bool place(struct room *room, struct room **first, size_t *scratch_bytes)
     size_t end;
     room->begin = 0;
     for (const struct room *other = *first; other; other = other->next) {
-        if (!live_together(other->value, room->value))
+        if (!live_together(other->spot, room->spot))
             continue;
         if (other->begin >= room->begin && other->begin - room->begin >= room->bytes)
             break;
@@ -95,21 +147,31 @@ static bool place(struct room *room, struct room **first, size_t *scratch_bytes)
     return true;
 }
 
-static size_t count_rooms(const struct qk_graph *graph)
+static bool is_in_scratch(const struct spot *spots, uint32_t value)
+{
+    return spots[value].root == value && spots[value].kind == QK_PLACEMENT_SCRATCH;
+}
+
+static size_t count_rooms(const struct qk_graph *graph, const struct spot *spots)
 {
     size_t count = 0;
-    for (size_t i = 0; i < graph->value_count; i++)
-        if (graph->values[i].kind == QK_PLACEMENT_SCRATCH)
-            count++;
+    for (uint32_t i = 0; i < graph->value_count; i++)
+        count += is_in_scratch(spots, i);
     return count;
 }
 
-/* Places each intermediate value. The plan of the node that makes the value keeps the place. */
-static enum qk_status place_all(const struct qk_graph *graph, struct qk_memory memory,
-                                struct qk_node_plan *plans, size_t *scratch_bytes,
-                                struct qk_error *error)
+static struct qk_placement *placement_by_maker(const struct qk_graph *graph,
+                                               const struct qk_node_plan *plans, uint32_t value)
 {
-    const size_t count = count_rooms(graph);
+    return &plans[graph->values[value].maker].outputs[graph->values[value].output];
+}
+
+/* Places each root that lies in the scratch. The plan of the node that makes it keeps the place. */
+static enum qk_status place_all(const struct qk_graph *graph, const struct spot *spots,
+                                struct qk_memory memory, struct qk_node_plan *plans,
+                                size_t *scratch_bytes, struct qk_error *error)
+{
+    const size_t count = count_rooms(graph, spots);
     struct room *rooms = count > 0 ? memory.alloc(memory.context, count * sizeof(*rooms)) : NULL;
     struct room *first = NULL;
     *scratch_bytes = 0;
@@ -117,22 +179,21 @@ static enum qk_status place_all(const struct qk_graph *graph, struct qk_memory m
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan of %zu values", count);
     size_t room_count = 0;
     bool fits = true;
-    for (size_t i = 0; i < graph->value_count && fits; i++) {
+    for (uint32_t i = 0; i < graph->value_count && fits; i++) {
         const struct qk_graph_value *value = &graph->values[i];
-        if (value->kind != QK_PLACEMENT_SCRATCH)
+        if (!is_in_scratch(spots, i))
             continue;
         struct room *room = &rooms[room_count++];
         const size_t bytes = plans[value->maker].plan.output_bytes[value->output];
-        *room = (struct room){.value = value};
+        *room = (struct room){.spot = &spots[i]};
         fits = !__builtin_add_overflow(bytes, ALIGNMENT - 1, &room->bytes);
         room->bytes -= room->bytes % ALIGNMENT;
     }
     if (fits)
         sort_by_bytes(rooms, count);
     for (size_t i = 0; i < count && fits; i++) {
-        const struct qk_graph_value *value = rooms[i].value;
         fits = place(&rooms[i], &first, scratch_bytes);
-        plans[value->maker].outputs[value->output].at = rooms[i].begin;
+        placement_by_maker(graph, plans, (uint32_t)(rooms[i].spot - spots))->at = rooms[i].begin;
     }
     return fits ? QK_OK
                 : qk_fail(error, QK_INVALID,
@@ -141,28 +202,30 @@ static enum qk_status place_all(const struct qk_graph *graph, struct qk_memory m
                           SIZE_MAX);
 }
 
-static struct qk_placement placement_of(const struct qk_graph *graph,
+static struct qk_placement placement_of(const struct qk_graph *graph, const struct spot *spots,
                                         const struct qk_node_plan *plans, uint32_t index)
 {
     if (index == QK_VALUE_NONE)
         return (struct qk_placement){.kind = QK_PLACEMENT_NONE};
-    const struct qk_graph_value *value = &graph->values[index];
-    const bool is_placed = value->kind == QK_PLACEMENT_SCRATCH;
+    const uint32_t root = spots[index].root;
+    const bool is_placed = spots[root].kind == QK_PLACEMENT_SCRATCH;
     return (struct qk_placement){
-        .kind = value->kind,
-        .at = is_placed ? plans[value->maker].outputs[value->output].at : value->port,
+        .kind = spots[root].kind,
+        .at = is_placed ? placement_by_maker(graph, plans, root)->at : spots[root].port,
     };
 }
 
-static void fill_placements(const struct qk_graph *graph, struct qk_node_plan *plans)
+/* A root's placement is filled in before its aliases', because its node comes first. */
+static void fill_placements(const struct qk_graph *graph, const struct spot *spots,
+                            struct qk_node_plan *plans)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
         const struct qk_graph_node *node = &graph->nodes[i];
         const struct qk_operator *op = node->instance->op;
         for (size_t k = 0; k < op->input_count; k++)
-            plans[i].inputs[k] = placement_of(graph, plans, node->inputs[k]);
+            plans[i].inputs[k] = placement_of(graph, spots, plans, node->inputs[k]);
         for (size_t k = 0; k < op->output_count; k++)
-            plans[i].outputs[k] = placement_of(graph, plans, node->outputs[k]);
+            plans[i].outputs[k] = placement_of(graph, spots, plans, node->outputs[k]);
     }
 }
 
@@ -254,13 +317,18 @@ enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tenso
         if (status == QK_OK && plans[i].plan.workspace_bytes > plan->workspace_bytes)
             plan->workspace_bytes = plans[i].plan.workspace_bytes;
     }
+    struct spot *spots = status == QK_OK ? take_spots(graph, memory) : NULL;
+    if (status == QK_OK && !spots)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan of %zu nodes", count);
     if (status == QK_OK)
-        status = place_all(graph, memory, plans, &plan->scratch_bytes, error);
+        find_aliases(graph, plans, spots);
+    if (status == QK_OK)
+        status = place_all(graph, spots, memory, plans, &plan->scratch_bytes, error);
     if (status == QK_OK)
         status = describe_outputs(graph, plans, memory, plan, error);
     if (status != QK_OK)
         return status;
-    fill_placements(graph, plans);
+    fill_placements(graph, spots, plans);
     plan->kernel = join_kernels(plans, count, memory);
     return plan->kernel ? QK_OK : qk_fail(error, QK_NO_MEMORY, "out of memory for a plan's name");
 }

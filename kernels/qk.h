@@ -526,6 +526,9 @@ struct qk_graph_plan {
 /* Plans the graph, like qk_plan. inputs[i] is the graph's input i. Everything but its data is read;
  * an input that no node reads is not read at all. The plan points into `memory`.
  *
+ * If output 0 of a node has the bytes of input 0, both lie at one place, and the node has no units.
+ * Only between an input and an output of the graph, or two outputs, the node copies.
+ *
  * Values between nodes share the scratch. A value is alive from the node that makes it to the last
  * node that reads it. Two values may share bytes unless both are alive at some node. The largest
  * value is placed first, and each at the lowest offset that is free. */

@@ -151,6 +151,13 @@ uint32_t graph_case_constant(struct graph_case *made, uint32_t like, enum qk_typ
     return add_node(made, &call, QK_VALUE_NONE);
 }
 
+uint32_t graph_case_identity(struct graph_case *made, uint32_t x)
+{
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.Identity", 25);
+    return add_node(made, &call, x);
+}
+
 uint32_t graph_case_conv(struct graph_case *made, uint32_t x, size_t out_channels,
                          enum qk_type y_type)
 {

@@ -40,6 +40,9 @@ uint32_t graph_case_constant(struct graph_case *made, uint32_t like, enum qk_typ
 uint32_t graph_case_conv(struct graph_case *made, uint32_t x, size_t out_channels,
                          enum qk_type y_type);
 
+/* Adds a node whose output has the bytes of its input. */
+uint32_t graph_case_identity(struct graph_case *made, uint32_t x);
+
 void graph_case_output(struct graph_case *made, uint32_t value);
 
 /* Shuffles the nodes. */
