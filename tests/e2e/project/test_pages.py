@@ -9,7 +9,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from loading import kept_request
+from loading import ModelTest, kept_request
+from onnx_writer import UINT8, field, message, model, node, value_info
 from pages import blocks, blur
 from quantd import ROOT, SLOW, ServerTest
 
@@ -55,6 +56,52 @@ class Examples(ServerTest):
                 # An inference without a body gets a 400, which is an answer of the endpoint itself.
                 self.assertIn(answer.status, (200, 400) if path.endswith("/infer") else (200,))
                 self.assertEqual(self.server.request("PUT", path).status, 405)
+
+
+class GraphOperators(ModelTest):
+    """loading.md's table of operators against the registry, and its opsets against the server."""
+
+    PREFIX = {"ONNX": "onnx", "com.microsoft": "microsoft"}
+
+    def rows(self):
+        """Yields (domain, operator, opsets, endpoint)."""
+        domain = None
+        page = (ROOT / "api_schema" / "loading.md").read_text()
+        for row in re.findall(r"^\| ([\w.]*) ?\| (\w+) \| ([\w ]+) \| (yes)? ?\|", page,
+                              re.MULTILINE):
+            domain = row[0] or domain
+            if domain in self.PREFIX:
+                yield (domain,) + row[1:]
+
+    def test_has_every_operator(self):
+        text = (ROOT / "kernels" / "operators" / "registry.c").read_text()
+        words = set(re.findall(r"&qk_((?:onnx|microsoft)_\w+)", text))
+        words |= {"microsoft_" + name for name in re.findall(r'\{"com.microsoft.(\w+)"', text)}
+        found = ["%s_%s" % (self.PREFIX[domain], name) for domain, name, _, _ in self.rows()]
+        self.assertEqual(sorted(name.replace("_", "").lower() for name in words),
+                         sorted(name.replace("_", "").lower() for name in found))
+
+    def test_endpoints(self):
+        for domain, name, _, endpoint in self.rows():
+            with self.subTest(name=name):
+                prefix = domain.lower() + "."
+                status = self.server.request("GET", "/v2/models/" + prefix + name).status
+                self.assertEqual(status, 200 if endpoint else 404)
+
+    def test_opsets(self):
+        for domain, name, opsets, _ in self.rows():
+            own = domain == "ONNX"
+            if not own and name in ("QuantizeLinear", "DequantizeLinear"):
+                continue  # of no other version is this a name of ONNX's operator
+            one = node(name, ["x"], ["y"]) + (b"" if own else field(7, domain))
+            file = model(999 if own else 25, [one], [], [value_info("x", UINT8, [1])],
+                         [value_info("y", UINT8, [1])])
+            file += field(8, message((1, domain), (2, 999)))
+            with self.subTest(name=name):
+                first, _, last = opsets.partition(" to ")
+                answer = self.load_files("file", model_onnx=file)
+                self.assertIn("expected an opset from %s to %s," % (first, last or first),
+                              answer.json()["error"])
 
 
 class Readme(unittest.TestCase):
