@@ -64,13 +64,9 @@ def random_array(dice, kind, shape):
     return dice.integers(limits.min, limits.max, shape, kind, endpoint=True)
 
 
-def judged(name, model, dice):
-    """Returns the file with random inputs, and the outputs that ONNX Runtime computes from them."""
-    import onnxruntime
+def random_feed(model, dice):
+    """Returns name -> a random array, for each input of the model."""
     from onnx import helper
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     constants = {constant.name for constant in model.graph.initializer}
     feed = {}
     for value in model.graph.input:
@@ -80,6 +76,15 @@ def judged(name, model, dice):
         shape = [dim.dim_value or int(dice.integers(9, 13)) for dim in tensor_type.shape.dim]
         kind = helper.tensor_dtype_to_np_dtype(tensor_type.elem_type)
         feed[value.name] = random_array(dice, kind, shape)
+    return feed
+
+
+def judged(name, model, feed):
+    """Returns the file with these inputs, and the outputs that ONNX Runtime computes from them."""
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     outputs = session.run(None, feed)
     inputs = [Tensor(*oracles.out(key, array)) for key, array in feed.items()]
     wants = [oracles.out(value.name, array) for value, array in zip(session.get_outputs(), outputs)]
@@ -190,7 +195,8 @@ class Writer:
 def chain_files(seed, count):
     for number in range(count):
         writer = Writer([seed, number])
-        yield judged("chain/%d" % number, writer.write(), writer.dice)
+        model = writer.write()
+        yield judged("chain/%d" % number, model, random_feed(model, writer.dice))
 
 
 # ---- ONNX Runtime's quantizer ----------------------------------------------------------------
@@ -226,22 +232,24 @@ def float_network(dice):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
-def quantized_network(dice, **options):
+def quantized(model, dice, **options):
+    """Returns what the quantizer makes of a network of floats with one input, x."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
     import onnx
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    shape = [1] + [dim.dim_value for dim in dims[1:]]
 
     class Reader(CalibrationDataReader):
         left = 4
 
         def get_next(self):
             self.left -= 1
-            return {"x": dice.normal(0, 1, (1, 3, 32, 32)).astype(np.float32)} if (
-                self.left >= 0) else None
+            return {"x": dice.normal(0, 1, shape).astype(np.float32)} if self.left >= 0 else None
 
     logging.disable(logging.WARNING)  # the quantizer recommends other networks
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "float.onnx", Path(folder) / "quantized.onnx"
-        onnx.save(float_network(dice), source)
+        onnx.save(model, source)
         quantize_static(source, target, Reader(), quant_format=QuantFormat.QOperator, **options)
         return onnx.load(target)
 
@@ -296,11 +304,12 @@ def quantizer_files(seed):
             (QuantType.QUInt8, QuantType.QInt8, True), (QuantType.QUInt8, QuantType.QUInt8, False),
             (QuantType.QInt8, QuantType.QInt8, True)):
         dice = np.random.default_rng([seed, int(per_channel), activations.value])
-        model = quantized_network(dice, activation_type=activations, weight_type=weights,
-                                  per_channel=per_channel)
+        model = quantized(float_network(dice), dice, activation_type=activations,
+                          weight_type=weights, per_channel=per_channel)
         for number, nodes in enumerate(parts(model)):
             name = "%s_%s_%d" % (activations, weights, number)
-            yield judged("quantizer/" + name, part_model(model, nodes), dice)
+            part = part_model(model, nodes)
+            yield judged("quantizer/" + name, part, random_feed(part, dice))
 
 
 # ---- All files -------------------------------------------------------------------------------

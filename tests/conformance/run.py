@@ -5,7 +5,7 @@
     --seed N       other random cases (default 1)
     --cases N      at least N random cases for each operator (default 2000)
     --only CASE    one case, as a failure names it: dequantize/17, golden/dql-a01, node/NAME,
-                   files/NAME; or all cases that begin like this: golden/
+                   files/NAME, networks/NAME; or all cases that begin like this: golden/
     --ways LIST    of json,binary,carrier,triton; without it, all
     --newest-only  do not compare with the release of ONNX Runtime before the newest
 
@@ -45,9 +45,10 @@ NEEDS = {"node": ("numpy", "ml_dtypes", "onnx"),
          "tensorflow": ("numpy", "tensorflow"),
          "golden": (),
          "files": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
+         "networks": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
          "triton": ("numpy", "ml_dtypes", "tritonclient.http")}
 NAMES = {"node": "onnx node tests", "golden": "golden cases", "files": "ONNX files",
-         "triton": "Triton's Python client"}
+         "networks": "networks", "triton": "Triton's Python client"}
 
 NOTES = [" ".join(note.split()) for note in """
 DequantizeLinear: ONNX Runtime has no BF16, no FP8E8M0, no FP4E2M1 and no output_dtype that
@@ -89,6 +90,11 @@ external data; asked in all ways but the carrier form; and unloaded. The random 
 QuantizeLinear, one to four QLinearConv and DequantizeLinear. ONNX Runtime's quantizer is given
 networks of floats, with convolutions of all kinds; of what it makes, the parts that quantd knows
 are taken.
+
+Networks: each is made of floats and quantized by ONNX Runtime as QOperator, and computed in its
+default session. The quantizer's file is loaded unchanged, and once more with all values between the
+nodes as outputs; with batch 1, batch 3, and a batch of any size, which is also asked for zeros, for
+tiny and for huge numbers.
 
 DirectML runs on Windows alone. Its oracle is the documentation's formula in NumPy: widen,
 subtract exactly, round to float32, multiply, round to the output type.
@@ -206,17 +212,25 @@ class Run:
                 self.check(NAMES["golden"], (case.model, case.version, kind), case, want,
                            "tests/data/golden_cases.jsonl")
 
-    def files(self):
-        """Loads one file after the other under one name, and checks each. Takes turns between
-        sending the file in the call and loading it from the repository, if this process may write
-        that."""
-        import onnx_files
+    def loads(self):
+        """Returns the server's loader, and functions that load a file, to be used in turn: by
+        sending the file in the call, and from the repository, if this process may write that."""
         loader = client.Loader(self.url, None if self.options.url else REPOSITORY)
         ways = [loader.load]
         if loader.repository:
             ways += [lambda *args: loader.load_folder(*args, threshold=0), loader.load,
                      lambda *args: loader.load_folder(*args, threshold=16)]
-        loads = itertools.cycle(ways)
+        return loader, itertools.cycle(ways)
+
+    def not_loaded(self, suite, key, name, oracle, refusal):
+        self.table.add(suite, key, False, oracle)
+        self.failed += 1
+        say("FAILED %s: not loaded: %d: %s" % (name, *refusal.args))
+
+    def files(self):
+        """Loads one file after the other under one name, and checks each."""
+        import onnx_files
+        loader, loads = self.loads()
         for key, file in onnx_files.all_files(int(self.options.seed), self.options.cases // 10):
             if not self.wanted("files/" + file.name):
                 continue
@@ -224,12 +238,43 @@ class Run:
             try:
                 next(loads)(case.model, file.model)
             except client.Refused as refusal:
-                self.table.add(NAMES["files"], key, False, file.oracle)
-                self.failed += 1
-                say("FAILED %s: not loaded: %d: %s" % (case.name, *refusal.args))
+                self.not_loaded(NAMES["files"], key, case.name, file.oracle, refusal)
                 continue
             self.check(NAMES["files"], key, case, file.wants, file.oracle)
             loader.unload(case.model)
+
+    def networks(self):
+        """Checks networks as the files. One whose operators the server lacks is skipped, and
+        counted."""
+        import networks
+        loader, loads = self.loads()
+        compared, skipped = 0, {}
+        for network in networks.networks(int(self.options.seed)):
+            reason = network.skipped
+            for name, model, inputs in network.files if reason is None else ():
+                if not self.wanted("networks/" + name):
+                    continue
+                key = network.name, network.way
+                try:
+                    next(loads)("loaded", model)
+                except client.Refused as refusal:
+                    reason = networks.lacks(refusal.args[1])
+                    if reason:
+                        break
+                    self.not_loaded("networks", key, "networks/" + name, "none", refusal)
+                    continue
+                for file in networks.judge(name, model, inputs):
+                    case = cases.Case("networks/" + file.name, "loaded", "1", *key, file.inputs, {})
+                    self.check("networks", key, case, file.wants, file.oracle)
+                    compared += len(file.wants)
+                loader.unload("loaded")
+            if reason:
+                skipped.setdefault((network.name, reason), []).append(network.way)
+        say("networks: %d values compared in each way of asking" % compared)
+        for (name, reason), quantized in skipped.items():
+            text = "%s (%s): %s" % (name, "; ".join(quantized), reason)
+            say("SKIPPED network " + text)
+            self.table.notes.append("Skipped network %s." % text)
 
     def random(self, family, oracle):
         _, rows, _ = cases.FAMILIES[family]

@@ -84,6 +84,7 @@ class Table:
         for suite, columns in (("onnx node tests", ("operator", "version", "type", "test, opset")),
                                ("golden cases", ("operator", "version", "type", "")),
                                ("ONNX files", ("made by", "nodes")),
+                               ("networks", ("network", "quantized")),
                                ("random cases", ("operator", "version", "type", "granularity"))):
             if suite in self.suites:
                 lines += ["", "## " + suite[0].upper() + suite[1:], ""]
