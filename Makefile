@@ -106,7 +106,7 @@ LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 
 KERNELS := \
     kernels/call.c kernels/graph.c kernels/graph_plan.c \
-    kernels/network/fold.c \
+    kernels/network/compute.c kernels/network/fold.c kernels/network/tables.c \
     kernels/cpu.c kernels/measure.c kernels/choice.c kernels/describe.c \
     kernels/dispatch.c \
     kernels/element/element.c kernels/element/float.c kernels/element/narrow.c \
@@ -129,6 +129,8 @@ KERNELS := \
     kernels/operators/microsoft_qlinear_binary.c \
     kernels/operators/lookup/table_activations.c \
     kernels/operators/lookup/microsoft_qlinear_concat.c \
+    kernels/operators/lookup/quantd_lookup.c \
+    kernels/operators/float/float_function.c kernels/operators/float/onnx_functions.c \
     kernels/operators/tensorflow_dequantize.c \
     kernels/operators/pool/rules.c kernels/operators/pool/onnx_max_pool.c \
     kernels/operators/pool/microsoft_qlinear_average_pool.c \

@@ -452,6 +452,22 @@ enum qk_status qk_graph_fold(const struct qk_kernels *kernels, struct qk_graph_c
                              struct qk_memory memory, const uint32_t **origins,
                              struct qk_error *error);
 
+/* Makes a table of each chain of float functions, such as onnx.HardSigmoid, between a
+ * DequantizeLinear and a QuantizeLinear of 8 bits: one node of the operator quantd.Lookup. Both
+ * have one scale, and a value between nodes of the chain has no other reader and does not leave the
+ * graph. A DequantizeLinear that others read, too, stays for them. Chains stay if a constant's data
+ * is NULL. The call's nodes, the tables and (*origins) are as after qk_graph_fold; a table has the
+ * place of its QuantizeLinear. */
+enum qk_status qk_graph_tabulate(const struct qk_kernels *kernels, struct qk_graph_call *call,
+                                 struct qk_memory memory, const uint32_t **origins,
+                                 struct qk_error *error);
+
+/* Does what a graph from a file needs before it is prepared: qk_graph_fold, then qk_graph_tabulate.
+ */
+enum qk_status qk_graph_lower(const struct qk_kernels *kernels, struct qk_graph_call *call,
+                              struct qk_memory memory, const uint32_t **origins,
+                              struct qk_error *error);
+
 /* A graph, checked and packed. Its nodes are ordered: each comes after the nodes whose outputs it
  * reads. */
 struct qk_graph {

@@ -4,10 +4,7 @@
 #include <string.h>
 
 #include "kernels/graph.h"
-
-/* The most time that all folded nodes may take on one core, as their plans guess it. Weights of a
- * gigabyte take less than a second; a file that asks for more was made to hold up the loader. */
-#define COST_NS_MAX UINT64_C(10000000000)
+#include "kernels/network/compute.h"
 
 struct folder {
     const struct qk_kernels *kernels;
@@ -138,66 +135,19 @@ static void put_constant(struct folder *folder, uint32_t value, const struct qk_
     }
 }
 
-/* Adds the plan's cost, as long as all folded nodes take no more than COST_NS_MAX. */
-static bool add_cost(struct folder *folder, const struct qk_plan *plan)
-{
-    uint64_t cost_ns;
-    return !__builtin_mul_overflow(plan->unit_count, plan->unit_cost_ns, &cost_ns) &&
-           !__builtin_add_overflow(folder->cost_ns, cost_ns, &folder->cost_ns) &&
-           folder->cost_ns <= COST_NS_MAX;
-}
-
-/* Runs a plan whose inputs are all constant. */
-static enum qk_status run(struct folder *folder, struct qk_plan *plan, void *const *outputs)
-{
-    char *workspace = take(folder, plan->workspace_bytes, 1);
-    if (!workspace)
-        return no_memory(folder);
-    qk_run(plan, NULL, outputs, workspace, 0, plan->unit_count);
-    return QK_OK;
-}
-
-static enum qk_status compute(struct folder *folder, const struct qk_node *node,
-                              struct qk_plan *plan, struct qk_error *cause)
-{
-    struct qk_call call = node->call;
-    const struct qk_instance *instance;
-    call.constants_stay = true;
-    enum qk_status status = qk_create(folder->kernels, &call, folder->memory, &instance, cause);
-    if (status == QK_OK)
-        status = qk_plan(instance, NULL, folder->memory, plan, cause);
-    if (status == QK_OK && !add_cost(folder, plan))
-        return qk_fail(cause, QK_INVALID,
-                       "expected constants that take at most %llu s to compute, got more",
-                       (unsigned long long)(COST_NS_MAX / 1000000000));
-    return status;
-}
-
 static enum qk_status fold(struct folder *folder, uint32_t index)
 {
     const struct qk_node *node = &folder->nodes[index];
-    const struct qk_operator *op = node->call.op;
-    void *outputs[QK_OUTPUT_COUNT_MAX];
-    struct qk_plan plan;
+    struct qk_tensor outputs[QK_OUTPUT_COUNT_MAX];
     struct qk_error cause;
-    enum qk_status status = compute(folder, node, &plan, &cause);
+    const enum qk_status status =
+        qk_compute(folder->kernels, &node->call, folder->memory, &folder->cost_ns, outputs, &cause);
     if (status != QK_OK)
         return fail_in(folder, index, &cause);
-    for (size_t i = 0; i < op->output_count; i++) {
-        outputs[i] = take(folder, plan.output_bytes[i], 1);
-        if (!outputs[i])
-            return no_memory(folder);
-    }
-    status = run(folder, &plan, outputs);
-    if (status != QK_OK)
-        return status;
     folder->is_folded[index] = true;
-    for (size_t i = 0; i < op->output_count; i++) {
-        plan.outputs[i].stored = plan.outputs[i].count;
-        plan.outputs[i].data = outputs[i];
+    for (size_t i = 0; i < node->call.op->output_count; i++)
         if (node->outputs[i] < folder->call->value_count)
-            put_constant(folder, node->outputs[i], &plan.outputs[i]);
-    }
+            put_constant(folder, node->outputs[i], &outputs[i]);
     return QK_OK;
 }
 

@@ -53,6 +53,10 @@ struct qk_operator_code {
     /* Bit i: if the caller fixes variable input i, prepare reads its data and keeps what runs need.
      * call.c then keeps only its type and shape, so that weights are in memory once. */
     uint32_t packed_inputs;
+    /* True: the operator is plain code on FP32, so a graph uses it only while it is loaded, for
+     * tables (network/tables.c) and constants. A graph that reads FP32 from other nodes is refused.
+     */
+    bool floats_as_tables;
 };
 
 extern const struct qk_operator qk_microsoft_qgemm;
@@ -75,6 +79,15 @@ extern const struct qk_operator qk_onnx_relu;
 extern const struct qk_operator qk_microsoft_qlinear_softmax;
 extern const struct qk_operator qk_directml_element_wise_dequantize_linear;
 extern const struct qk_operator qk_tensorflow_dequantize;
+
+extern const struct qk_operator qk_onnx_abs;
+extern const struct qk_operator qk_onnx_hard_sigmoid;
+extern const struct qk_operator qk_onnx_hard_swish;
+extern const struct qk_operator qk_onnx_leaky_relu;
+extern const struct qk_operator qk_onnx_neg;
+extern const struct qk_operator qk_onnx_sigmoid;
+extern const struct qk_operator qk_onnx_sqrt;
+extern const struct qk_operator qk_quantd_lookup;
 
 extern const struct qk_operator qk_onnx_concat;
 extern const struct qk_operator qk_onnx_depth_to_space;

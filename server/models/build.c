@@ -201,8 +201,9 @@ static void *alloc(void *arena, size_t bytes)
     return qd_arena_alloc(arena, bytes);
 }
 
-/* Folds constants, and moves the list of deferred constants to where their nodes are then. */
-static enum qd_status fold_constants(struct qd_build *build, struct qd_error *error)
+/* Lowers the graph, and moves the list of deferred constants to where their nodes are then. Nodes
+ * with deferred constants stay. */
+static enum qd_status lower(struct qd_build *build, struct qd_error *error)
 {
     struct qk_error cause = {.status = QK_OK};
     const struct qk_memory memory = {alloc, build->scratch};
@@ -210,7 +211,7 @@ static enum qd_status fold_constants(struct qd_build *build, struct qd_error *er
     const uint32_t *origins;
     if (onnx == NULL)
         return QD_OK;
-    switch (qk_graph_fold(build->kernels, &build->call, memory, &origins, &cause)) {
+    switch (qk_graph_lower(build->kernels, &build->call, memory, &origins, &cause)) {
     case QK_OK:
         break;
     case QK_NO_MEMORY:
@@ -400,7 +401,7 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
 {
     enum qd_status status = QD_OK;
     *model = NULL;
-    status = fold_constants(build, error);
+    status = lower(build, error);
     if (status == QD_OK && build->untyped != 0)
         status = find_type(build, error);
     if (status == QD_OK)

@@ -8,9 +8,8 @@
  * Clip and Relu compare codes and know no scale. Clip has integers since opset 12, and Relu has
  * INT8 since opset 14, but never UINT8 (onnx/defs/math/defs.cc). If min is above max, Clip gives
  * max, as in NumPy. */
-#include <math.h>
-
 #include "kernels/element/load.h"
+#include "kernels/element/logistic.h"
 #include "kernels/lookup/codes.h"
 #include "kernels/lookup/table_operator.h"
 #include "kernels/operators/rules.h"
@@ -28,32 +27,10 @@ struct activation {
 
 /* ---- The functions ------------------------------------------------------------------------- */
 
-/* Returns ((c0 * t + c1) * t + c2) ..., each step rounded once. */
-static float polynomial(const float *coefficients, size_t count, float t)
-{
-    float sum = coefficients[0];
-    for (size_t i = 1; i < count; i++)
-        sum = fmaf(sum, t, coefficients[i]);
-    return sum;
-}
-
-/* The quotient of two polynomials in x^2, for |x| up to 18. A NaN stays a NaN. */
 static float sigmoid(const struct activation *activation, float x)
 {
-    static const float numerator[] = {4.37031012579801e-11F, 1.15627324459942e-07F,
-                                      6.08574864600143e-05F, 8.51377133304701e-03F,
-                                      2.48287947061529e-01F};
-    static const float denominator[] = {6.10247389755681e-13F, 5.76102136993427e-09F,
-                                        6.29106785017040e-06F, 1.70198817374094e-03F,
-                                        1.16817656904453e-01F, 9.93151921023180e-01F};
-    const float limit = 18;
     (void)activation;
-    x = x < -limit ? -limit : x > limit ? limit : x;
-    const float t = x * x;
-    const float p = polynomial(numerator, QK_LENGTH_OF(numerator), t) * x;
-    const float q = polynomial(denominator, QK_LENGTH_OF(denominator), t);
-    const float y = p / q + 0.5F;
-    return y < 0 ? 0 : y > 1 ? 1 : y;
+    return qk_logistic(x);
 }
 
 static float leaky_relu(const struct activation *activation, float x)

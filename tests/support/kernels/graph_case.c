@@ -140,6 +140,13 @@ uint32_t graph_case_dequantize(struct graph_case *made, uint32_t x, enum qk_type
     return add_node(made, &call, x);
 }
 
+uint32_t graph_case_function(struct graph_case *made, const char *name, uint32_t x)
+{
+    struct qk_call call;
+    qk_test_call_init(&call, name, 25);
+    return add_node(made, &call, x);
+}
+
 uint32_t graph_case_constant(struct graph_case *made, uint32_t like, enum qk_type y_type)
 {
     const struct qk_tensor *x = &made->values[like];
