@@ -77,6 +77,40 @@ Test(move, aliases_run_as_copies)
     free(x);
 }
 
+/* Fills the stack below the caller with ones, so that members which nobody sets are not 0. */
+static __attribute__((noinline)) void fill_stack(void)
+{
+    volatile char bytes[1 << 16];
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = -1;
+}
+
+Test(move, resizes_to_the_same_size)
+{
+    const uint8_t x[6] = {1, 2, 3, 4, 5, 6};
+    const int64_t sizes[] = {2, 3};
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_test_memory memory;
+    const struct qk_instance *instance;
+    struct qk_plan plan;
+    struct qk_error error;
+    struct qk_call call;
+    uint8_t y[6];
+    qk_test_call_init(&call, "onnx.Resize", 13);
+    qk_test_call_input(&call, "X", QK_UINT8, x, 2, (size_t[]){2, 3});
+    qk_test_call_input(&call, "sizes", QK_INT64, sizes, 1, (size_t[]){2});
+    call.variable = 1;
+    qk_test_memory_init(&memory, SIZE_MAX);
+    const struct qk_memory face = qk_test_memory_face(&memory);
+    cr_assert_eq(qk_create(kernels, &call, face, &instance, &error), QK_OK);
+    fill_stack();
+    cr_assert_eq(qk_plan(instance, call.inputs, face, &plan, &error), QK_OK);
+    qk_run(&plan, (const void *[]){x}, (void *[]){y}, NULL, 0, plan.unit_count);
+    cr_expect_eq(memcmp(x, y, sizeof(y)), 0);
+    qk_test_memory_deinit(&memory);
+    qk_kernels_destroy(kernels);
+}
+
 /* ---- Memory and sizes -------------------------------------------------------------------- */
 
 Test(move, survives_each_failed_allocation)

@@ -347,7 +347,7 @@ static enum qk_status add_box(const struct instance *made, const struct qk_tenso
                               struct qk_memory memory, struct qk_error *error)
 {
     struct qk_move_box box = {0};
-    struct qk_move_box from;
+    struct qk_move_box from = {0};
     struct qk_move_box to;
     enum qk_status status = QK_OK;
     bool same = true;
