@@ -23,6 +23,10 @@
 #define POSITION_CYCLES 15.0
 #define TAP_CYCLES 1.5
 
+/* A segment of large windows has fewer positions, so that it takes no longer than this, unless it
+ * has one. A worker cannot stop within a segment. */
+#define SEGMENT_NS_MAX 10e6
+
 /* All that a run needs. Items are segments of rows of y or, in global averages, channels (or parts
  * of the channels of an image, if channels are last). A unit is some neighbouring items. */
 struct state {
@@ -300,7 +304,8 @@ static double item_cycles(const struct state *state, enum qk_pool_kind kind)
         rows *= (double)(axis[i].kernel < axis[i].in ? axis[i].kernel : axis[i].in);
     const double taps = (double)(column->kernel < column->in ? column->kernel : column->in);
     const double positions = (double)state->positions;
-    const double padded = (double)(column->pad + column->pad_end) / (double)column->stride;
+    const int64_t pads = column->pad + column->pad_end; /* less than 0 if elements are skipped */
+    const double padded = pads > 0 ? (double)pads / (double)column->stride : 0;
     const double edges =
         (padded < positions ? padded : positions) * (POSITION_CYCLES + taps * TAP_CYCLES);
     const double outputs = positions * (double)state->inner;
@@ -309,6 +314,19 @@ static double item_cycles(const struct state *state, enum qk_pool_kind kind)
                                         outputs * taps * kernels->average_cycles);
     const double elements = outputs * (double)column->stride + taps * (double)state->inner;
     return SEGMENT_CYCLES + edges + rows * (CALL_CYCLES + elements * kernels->max_cycles);
+}
+
+/* Shortens segments that would take too long. */
+static void bound_segments(struct state *state, enum qk_pool_kind kind,
+                           const struct qk_elementwise_tuning *tuning)
+{
+    const double ns = item_cycles(state, kind) * tuning->cycle_ns;
+    const size_t columns = (size_t)state->geometry.axis[QK_POOL_COLUMN].out;
+    if (ns <= SEGMENT_NS_MAX)
+        return;
+    const double positions = (double)state->positions * (SEGMENT_NS_MAX / ns);
+    state->positions = positions < 1 ? 1 : (size_t)positions;
+    state->column_segments = (columns - 1) / state->positions + 1;
 }
 
 static void set_units(struct state *state, double cycles,
@@ -434,6 +452,7 @@ static enum qk_status plan_windows(struct state *state, const struct qk_pool *po
     state->row = (size_t)axis[QK_POOL_COLUMN].in * geometry->inner;
     state->image = state->row * (size_t)axis[1].in * (size_t)axis[0].in;
     set_segments(state, average ? SUMS_MAX : QK_POOL_BUFFER_BYTES);
+    bound_segments(state, pool->kind, tuning);
     state->item_count = geometry->groups * (size_t)axis[0].out * (size_t)axis[1].out *
                         state->column_segments * state->inner_segments;
     set_units(state, item_cycles(state, pool->kind), tuning, plan);

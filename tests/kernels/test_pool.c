@@ -153,6 +153,54 @@ Test(pool, hostile_sizes_are_refused)
     qk_kernels_destroy(kernels);
 }
 
+/* Plans a call on the scalar kernels. */
+static void plan_alone(const struct qk_call *call, struct qk_plan *plan)
+{
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_test_memory memory;
+    struct qk_error error;
+    const struct qk_instance *instance;
+    qk_test_memory_init(&memory, SIZE_MAX);
+    const struct qk_memory face = qk_test_memory_face(&memory);
+    cr_assert_eq(qk_create(kernels, call, face, &instance, &error), QK_OK, "%s", error.text);
+    cr_assert_eq(qk_plan(instance, call->inputs, face, plan, &error), QK_OK, "%s", error.text);
+    qk_test_memory_deinit(&memory);
+    qk_kernels_destroy(kernels);
+}
+
+/* A window of a million elements for each of many positions: a worker cannot stop within a unit. */
+Test(pool, units_of_large_windows_are_bounded)
+{
+    static const size_t dims[] = {1, 1, 1000, 1000};
+    static const int64_t kernel[] = {1000, 1000};
+    static const int64_t pads[] = {999, 999, 999, 999};
+    for (size_t which = 0; which < 2; which++) {
+        struct qk_call call;
+        struct qk_plan plan;
+        start(&call, which, zero_points, 4, dims, kernel);
+        qk_test_call_ints(&call, "pads", pads, 4);
+        call.variable = 1;
+        plan_alone(&call, &plan);
+        cr_expect_leq(plan.unit_cost_ns, 100000000);
+    }
+}
+
+/* SAME pads are negative where a stride is longer than the kernel. They cost nothing. */
+Test(pool, skipped_elements_cost_nothing)
+{
+    static const size_t dims[] = {1, 1, 150};
+    static const int64_t kernel[] = {100};
+    static const int64_t stride[] = {300};
+    struct qk_call call;
+    struct qk_plan plan;
+    start(&call, 0, zero_points, 3, dims, kernel);
+    qk_test_call_ints(&call, "strides", stride, 1);
+    qk_test_call_string(&call, "auto_pad", "SAME_UPPER");
+    call.variable = 1;
+    plan_alone(&call, &plan);
+    cr_expect_lt(plan.unit_cost_ns, 100000);
+}
+
 Test(pool, refusals_name_the_field)
 {
     static const size_t dims[] = {1, 2, 5, 6};
