@@ -25,11 +25,15 @@ struct folder {
     uint64_t cost_ns;
 };
 
+/* Returns memory for one element more than `count`, so that there is always one. */
 static void *take(const struct folder *folder, size_t count, size_t bytes)
 {
-    void *made = folder->memory.alloc(folder->memory.context, (count + 1) * bytes);
+    size_t all;
+    if (count == SIZE_MAX || !qk_mul_size(count + 1, bytes, &all))
+        return NULL;
+    void *made = folder->memory.alloc(folder->memory.context, all);
     if (made)
-        memset(made, 0, (count + 1) * bytes);
+        memset(made, 0, all);
     return made;
 }
 
