@@ -252,10 +252,11 @@ static void locate(const struct qk_matmul_shape *shape, struct part *part)
 {
     size_t left = part->batch;
     part->a_matrix = part->b_matrix = 0;
-    for (uint32_t i = shape->rank; i-- > 0;) {
-        part->a_matrix += left % shape->dims[i] * shape->a_strides[i];
-        part->b_matrix += left % shape->dims[i] * shape->b_strides[i];
-        left /= shape->dims[i];
+    for (uint32_t axis = shape->rank; axis > 0; axis--) {
+        const size_t size = shape->dims[axis - 1];
+        part->a_matrix += left % size * shape->a_strides[axis - 1];
+        part->b_matrix += left % size * shape->b_strides[axis - 1];
+        left /= size;
     }
 }
 

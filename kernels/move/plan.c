@@ -330,12 +330,13 @@ static void seek(struct cursor *cursor, const struct part *part, size_t tile)
     tile /= part->row_tiles;
     cursor->x = part->x_first;
     cursor->y = part->y_first;
-    for (uint32_t i = part->rank - 2; i-- > 0;) {
-        const struct qk_move_axis *axis = &part->axes[i];
-        cursor->index[i] = tile % axis->size;
+    for (uint32_t left = part->rank - 2; left > 0; left--) {
+        const struct qk_move_axis *axis = &part->axes[left - 1];
+        const size_t index = tile % axis->size;
+        cursor->index[left - 1] = index;
         tile /= axis->size;
-        cursor->x += x_of(axis, cursor->index[i]);
-        cursor->y += (int64_t)cursor->index[i] * axis->y_stride;
+        cursor->x += x_of(axis, index);
+        cursor->y += (int64_t)index * axis->y_stride;
     }
 }
 
@@ -347,11 +348,11 @@ static void next(struct cursor *cursor, const struct part *part)
     if (++cursor->row_tile < part->row_tiles)
         return;
     cursor->row_tile = 0;
-    for (uint32_t i = part->rank - 2; i-- > 0;) {
-        const struct qk_move_axis *axis = &part->axes[i];
-        const size_t index = cursor->index[i];
+    for (uint32_t left = part->rank - 2; left > 0; left--) {
+        const struct qk_move_axis *axis = &part->axes[left - 1];
+        const size_t index = cursor->index[left - 1];
         const size_t following = index + 1 < axis->size ? index + 1 : 0;
-        cursor->index[i] = following;
+        cursor->index[left - 1] = following;
         cursor->x += x_of(axis, following) - x_of(axis, index);
         cursor->y += ((int64_t)following - (int64_t)index) * axis->y_stride;
         if (following > 0)
@@ -516,8 +517,11 @@ void qk_move_end(struct qk_move *move, const struct qk_instance *instance, struc
 void qk_move_axes_of(const size_t *dims, uint32_t rank, struct qk_move_box *box)
 {
     size_t stride = 1;
-    for (uint32_t i = rank; i-- > 0; stride *= dims[i])
-        box->axes[i] = (struct qk_move_axis){dims[i], (int64_t)stride, (int64_t)stride, NULL};
+    for (uint32_t left = rank; left > 0; left--) {
+        const size_t size = dims[left - 1];
+        box->axes[left - 1] = (struct qk_move_axis){size, (int64_t)stride, (int64_t)stride, NULL};
+        stride *= size;
+    }
     box->rank = rank;
 }
 

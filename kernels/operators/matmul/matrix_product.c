@@ -146,7 +146,8 @@ static bool set_batches(const struct qk_tensor *a, const struct qk_tensor *b,
     shape->batches = 1;
     size_t a_stride = 1;
     size_t b_stride = 1;
-    for (uint32_t i = shape->rank; i-- > 0;) {
+    for (uint32_t left = shape->rank; left > 0; left--) {
+        const uint32_t i = left - 1;
         const size_t a_dim = batch_dim(a, i, shape->rank);
         const size_t b_dim = batch_dim(b, i, shape->rank);
         if (a_dim != b_dim && a_dim != 1 && b_dim != 1)

@@ -96,7 +96,7 @@ static enum qk_status finish(const struct qk_instance *instance, const struct qk
     enum qk_status status = qk_move_set_output(plan, 0, x->type, 4, dims, error);
     if (status == QK_OK)
         status = qk_move_begin(&move, x->type, NULL, 1, memory, error);
-    if (status == QK_OK)
+    if (status == QK_OK && x->count > 0) /* strides of an empty tensor could be too large */
         status = add_box(to_depth ? &plan->outputs[0] : x, made->block, made->crd, to_depth, move,
                          memory, error);
     if (status == QK_OK)

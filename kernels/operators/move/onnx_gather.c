@@ -89,7 +89,6 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
 {
     const struct instance *made = (const struct instance *)instance;
     const struct qk_tensor *x = &inputs[DATA];
-    const uint32_t rank = x->rank + made->shape.rank - 1;
     struct qk_move *move;
     size_t dims[QK_RANK_MAX];
     uint32_t axis;
@@ -99,6 +98,7 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
         status = qk_find_axis("axis", made->axis, x->rank, &axis, error);
     if (status != QK_OK)
         return status;
+    const uint32_t rank = x->rank + made->shape.rank - 1;
     if (rank > QK_RANK_MAX)
         return qk_fail(error, QK_INVALID,
                        "indices: expected at most %d dimensions of output, got %u", QK_RANK_MAX,
