@@ -7,9 +7,10 @@ static bool add_cost(const struct qk_plan *plan, uint64_t *cost_ns)
            !__builtin_add_overflow(*cost_ns, plan_ns, cost_ns) && *cost_ns <= QK_COMPUTE_NS_MAX;
 }
 
+/* Allocates at least one byte. */
 static void *take(struct qk_memory memory, size_t bytes)
 {
-    return memory.alloc(memory.context, bytes + 1); /* never 0 bytes */
+    return memory.alloc(memory.context, bytes > 0 ? bytes : 1);
 }
 
 static enum qk_status plan_call(const struct qk_kernels *kernels, const struct qk_call *call,
