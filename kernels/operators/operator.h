@@ -59,6 +59,9 @@ struct qk_operator_code {
     bool floats_as_tables;
 };
 
+/* Returns the operators that qk_operators does not list, because only graphs use them. */
+const struct qk_operator *const *qk_graph_operators(size_t *count);
+
 extern const struct qk_operator qk_microsoft_qgemm;
 extern const struct qk_operator qk_onnx_dequantize_linear;
 extern const struct qk_operator qk_onnx_dynamic_quantize_linear;

@@ -57,6 +57,12 @@ const struct qk_operator *const *qk_operators(size_t *count)
     return operators;
 }
 
+const struct qk_operator *const *qk_graph_operators(size_t *count)
+{
+    *count = sizeof(graph_operators) / sizeof(graph_operators[0]) - 1;
+    return graph_operators;
+}
+
 const struct qk_operator *qk_operator_by_name(const char *name)
 {
     for (size_t i = 0; i < sizeof(operators) / sizeof(operators[0]); i++)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/operators/operator.h"
 #include "tests/fuzz/fuzz_kernels.h"
 #include "tests/support/random.h"
 
@@ -122,6 +123,24 @@ static void shape_input(struct attempt *attempt, struct qk_tensor *tensor)
     }
 }
 
+/* Makes a list of positions, sizes or axes: one number for each axis, two of them, or any count. */
+static void shape_list(struct attempt *attempt, struct qk_tensor *tensor)
+{
+    struct source *source = &attempt->source;
+    const size_t counts[] = {attempt->rank, (size_t)2 * attempt->rank, 1, below(source, 9)};
+    const unsigned kind = take(source);
+    tensor->rank = kind < 240;
+    tensor->dims[0] = counts[kind % 4];
+}
+
+static void fill_list(struct attempt *attempt, unsigned char *data, size_t bytes)
+{
+    for (size_t i = 0; i + sizeof(int64_t) <= bytes; i += sizeof(int64_t)) {
+        const int64_t number = take_number(&attempt->source);
+        memcpy(data + i, &number, sizeof(number));
+    }
+}
+
 static void fill(struct attempt *attempt, enum qk_type type, unsigned char *data, size_t bytes)
 {
     static const float values[] = {0,     1,    -1,       0.5F,      0.003F, 1e-40F, 3e38F,
@@ -130,6 +149,8 @@ static void fill(struct attempt *attempt, enum qk_type type, unsigned char *data
     for (size_t i = 0; i < bytes; i++)
         data[i] = kind % 4 == 3 ? (unsigned char)(kind >> 4)
                                 : (unsigned char)(random_next(&attempt->random) >> 40);
+    for (size_t i = 0; i < bytes && type == QK_BOOL; i++)
+        data[i] &= 1;
     if (type != QK_FP32 || kind % 4 == 0)
         return;
     const size_t count = kind % 4 == 1 ? 9 : sizeof(values) / sizeof(values[0]);
@@ -167,7 +188,11 @@ static bool make_input(struct attempt *attempt, size_t index)
     if (def->types == 0 || (def->optional && take(source) % 2 == 0))
         return true;
     tensor->type = take_type(source, def->types);
-    shape_input(attempt, tensor);
+    const bool is_list = def->types == QK_BIT(QK_INT64) && tensor->type == QK_INT64;
+    if (is_list)
+        shape_list(attempt, tensor);
+    else
+        shape_input(attempt, tensor);
     if (!qk_tensor_set_count(tensor))
         return false;
     for (size_t i = 0; i < attempt->call.op->attribute_count; i++) {
@@ -186,16 +211,44 @@ static bool make_input(struct attempt *attempt, size_t index)
     if (block == NULL)
         abort();
     block = attempt->blocks[index] = realloc(block, bytes + shift + (bytes + shift == 0));
-    fill(attempt, tensor->type, block + shift, bytes);
+    if (is_list)
+        fill_list(attempt, block + shift, bytes);
+    else
+        fill(attempt, tensor->type, block + shift, bytes);
     tensor->data = block + shift;
     return true;
 }
 
+static const char *take_string(struct source *source)
+{
+    static const char *const served[] = {"NOTSET",       "VALID",     "SAME_UPPER", "SAME_LOWER",
+                                         "MIN_COMBINED", "MIN_FIRST", "SCALED",     "",
+                                         "HALF_TO_EVEN", "nonsense"};
+    static const char *const others[] = {
+        "constant",    "edge",
+        "reflect",     "wrap",
+        "DCR",         "CRD",
+        "nearest",     "half_pixel",
+        "asymmetric",  "align_corners",
+        "floor",       "pytorch_half_pixel",
+        "ceil",        "tf_half_pixel_for_nn",
+        "not_larger",  "half_pixel_symmetric",
+        "not_smaller", "round_prefer_floor",
+        "stretch",     "round_prefer_ceil",
+    };
+    const unsigned kind = take(source);
+    return kind < 128 ? served[kind % (sizeof(served) / sizeof(served[0]))]
+                      : others[kind % (sizeof(others) / sizeof(others[0]))];
+}
+
+static float take_real(struct source *source)
+{
+    static const float values[] = {0.01F, 0, -1, 0.5F, 3e38F, INFINITY, -INFINITY, NAN, 1e-40F};
+    return values[below(source, sizeof(values) / sizeof(values[0]))];
+}
+
 static void make_attribute(struct attempt *attempt, size_t index)
 {
-    static const char *const strings[] = {"NOTSET",       "VALID",     "SAME_UPPER", "SAME_LOWER",
-                                          "MIN_COMBINED", "MIN_FIRST", "SCALED",     "",
-                                          "HALF_TO_EVEN", "nonsense"};
     struct source *source = &attempt->source;
     struct qk_attribute *attribute = &attempt->call.attributes[index];
     const enum qk_attribute_kind kind = attempt->call.op->attributes[index].kind;
@@ -205,7 +258,9 @@ static void make_attribute(struct attempt *attempt, size_t index)
     if (!attribute->present)
         return;
     if (kind == QK_ATTRIBUTE_STRING) {
-        attribute->string = strings[below(source, sizeof(strings) / sizeof(strings[0]))];
+        attribute->string = take_string(source);
+    } else if (kind == QK_ATTRIBUTE_FLOAT) {
+        attribute->real = take_real(source);
     } else if (kind == QK_ATTRIBUTE_BOOL) {
         attribute->number = take(source) % 2;
     } else if (kind == QK_ATTRIBUTE_TYPE) {
@@ -223,13 +278,21 @@ static void make_attribute(struct attempt *attempt, size_t index)
     }
 }
 
+/* Half of all calls are of operators that have an endpoint, the others of those for graphs. */
+static const struct qk_operator *take_operator(struct source *source)
+{
+    const unsigned kind = take(source);
+    size_t count;
+    const struct qk_operator *const *ops =
+        kind < 128 ? qk_operators(&count) : qk_graph_operators(&count);
+    return ops[kind % count];
+}
+
 static bool make_call(struct attempt *attempt)
 {
     struct source *source = &attempt->source;
-    size_t count;
-    const struct qk_operator *const *ops = qk_operators(&count);
     struct qk_call *call = &attempt->call;
-    call->op = ops[below(source, count)];
+    call->op = take_operator(source);
     call->version = &call->op->versions[below(source, call->op->version_count)];
     call->variable = call->op->variable_inputs & ~(take(source) > 200 ? take(source) : 0);
     call->constants_stay = take(source) % 2;
@@ -271,26 +334,31 @@ struct outcome {
     enum qk_status status;
     bool ran;
     struct qk_plan plan;
-    void *output;
+    void *outputs[QK_OUTPUT_COUNT_MAX];
 };
 
 static void run_plan(const struct attempt *attempt, struct pool *pool, struct outcome *outcome)
 {
     const struct qk_plan *plan = &outcome->plan;
     const void *inputs[QK_INPUT_COUNT_MAX];
-    if (attempt->plan_only || plan->output_bytes[0] > DATA_BYTES_MAX ||
+    if (attempt->plan_only ||
         (plan->unit_count > 0 && plan->unit_cost_ns > RUN_NS_MAX / plan->unit_count))
         return;
     for (size_t i = 0; i < QK_INPUT_COUNT_MAX; i++)
         inputs[i] = attempt->call.inputs[i].data;
-    void *output = pool_alloc(pool, plan->output_bytes[0]);
+    for (size_t i = 0; i < plan->output_count; i++) {
+        if (plan->output_bytes[i] > DATA_BYTES_MAX)
+            return;
+        outcome->outputs[i] = pool_alloc(pool, plan->output_bytes[i]);
+        if (outcome->outputs[i] == NULL)
+            return;
+    }
     void *workspace = pool_alloc(pool, plan->workspace_bytes);
-    if (output == NULL || workspace == NULL)
+    if (workspace == NULL)
         return;
     const size_t middle = plan->unit_count / 2;
-    qk_run(plan, inputs, &output, workspace, middle, plan->unit_count);
-    qk_run(plan, inputs, &output, workspace, 0, middle);
-    outcome->output = output;
+    qk_run(plan, inputs, outcome->outputs, workspace, middle, plan->unit_count);
+    qk_run(plan, inputs, outcome->outputs, workspace, 0, middle);
     outcome->ran = true;
 }
 
@@ -329,6 +397,8 @@ static void run_call(struct attempt *attempt, const struct qk_kernels *kernels, 
  * an operation returns. */
 static bool is_same(enum qk_type type, const void *a, const void *b, size_t index)
 {
+    if (type == QK_INT64)
+        return memcmp((const int64_t *)a + index, (const int64_t *)b + index, 8) == 0;
     const uint32_t x = qk_element_load(type, a, index), y = qk_element_load(type, b, index);
     return x == y || (qk_type_info(type)->kind == QK_KIND_FLOAT &&
                       isnan(qk_float_decode(type, x)) && isnan(qk_float_decode(type, y)));
@@ -341,11 +411,14 @@ static void compare(const struct outcome *a, const struct outcome *b)
     assert(a->status == b->status);
     if (!a->ran || !b->ran)
         return;
-    const struct qk_tensor *x = &a->plan.outputs[0], *y = &b->plan.outputs[0];
-    assert(x->type == y->type && x->rank == y->rank && x->count == y->count);
-    assert(memcmp(x->dims, y->dims, x->rank * sizeof(x->dims[0])) == 0);
-    for (size_t i = 0; i < x->count; i++)
-        assert(is_same(x->type, a->output, b->output, i));
+    assert(a->plan.output_count == b->plan.output_count);
+    for (size_t i = 0; i < a->plan.output_count; i++) {
+        const struct qk_tensor *x = &a->plan.outputs[i], *y = &b->plan.outputs[i];
+        assert(x->type == y->type && x->rank == y->rank && x->count == y->count);
+        assert(memcmp(x->dims, y->dims, x->rank * sizeof(x->dims[0])) == 0);
+        for (size_t k = 0; k < x->count; k++)
+            assert(is_same(x->type, a->outputs[i], b->outputs[i], k));
+    }
 }
 
 static void try_with(const unsigned char *data, size_t bytes, const struct qk_kernels *kernels,
