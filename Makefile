@@ -131,6 +131,7 @@ KERNELS := \
     kernels/operators/lookup/microsoft_qlinear_concat.c \
     kernels/operators/lookup/quantd_lookup.c \
     kernels/operators/float/float_function.c kernels/operators/float/onnx_functions.c \
+    kernels/operators/lookup/microsoft_qlinear_where.c \
     kernels/operators/tensorflow_dequantize.c \
     kernels/operators/pool/rules.c kernels/operators/pool/onnx_max_pool.c \
     kernels/operators/pool/microsoft_qlinear_average_pool.c \
@@ -248,6 +249,7 @@ BARE := -fno-stack-protector -fno-stack-clash-protection
 # Kernels in plain C that the compiler turns into vectors.
 VECTORIZE := $(if $(SAN),,-O3)
 %/pool_scalar.o: TIER := $(BARE) $(VECTORIZE)
+%/microsoft_qlinear_where.o: TIER := $(VECTORIZE)
 # Fuzzers also check whether the code that plans calls wraps a size or cuts off a number, which C
 # allows. Kernels add modulo 2^32. Other code that wraps on purpose says so (kernels/wrap.h).
 ifeq ($(SAN),fuzz)

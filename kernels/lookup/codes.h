@@ -5,6 +5,7 @@
 
 #include "kernels/element/load.h"
 #include "kernels/element/round.h"
+#include "kernels/lookup/lookup.h"
 #include "kernels/qk.h"
 
 /* A quantized tensor's codes: value = scale * (code - zero). */
@@ -42,6 +43,18 @@ static inline uint8_t qk_quantize_code(const struct qk_codes *codes, float value
     const float greatest = (float)(codes->greatest - codes->zero);
     const float clamped = !(quotient > least) ? least : quotient > greatest ? greatest : quotient;
     return (uint8_t)(qk_round_even((double)clamped) + codes->zero);
+}
+
+/* Fills a table that gives codes of x the scale and zero point of y. Returns false if they have
+ * them already: then the table gives each code itself, even if the scale is 0 or infinite. */
+static inline bool qk_requantize(const struct qk_codes *x, const struct qk_codes *y,
+                                 struct qk_lookup_table *table)
+{
+    const bool changes = !(x->scale == y->scale && x->zero == y->zero);
+    for (int32_t code = x->least; code <= x->greatest; code++)
+        table->entries[(uint8_t)code] =
+            changes ? qk_quantize_code(y, qk_dequantize_code(x, code)) : (uint8_t)code;
+    return changes;
 }
 
 #endif

@@ -31,6 +31,22 @@ extern const struct qk_lookup_kernel qk_lookup_kernel__avx512bw;
 extern const struct qk_lookup_kernel qk_lookup_kernel__avx512vbmi;
 extern const struct qk_lookup_kernel qk_lookup_kernel__neon;
 
+/* A kernel first reads the table into registers. For runs shorter than this, that would take longer
+ * than the run. */
+#define QK_LOOKUP_SHORT 16
+
+/* Computes a run of any length: by the kernel, unless the run is short. */
+static inline void qk_lookup_run(qk_lookup_fn run, const struct qk_lookup_table *table,
+                                 const uint8_t *x, uint8_t *y, size_t count)
+{
+    if (count >= QK_LOOKUP_SHORT) {
+        run(table, x, y, count, false);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        y[i] = table->entries[x[i]];
+}
+
 /* Fills the plan's first output, and its units, kernel, run and state. The output has y_type and
  * the shape of x, which is the operator's first input. The table must outlive the plan. Returns
  * QK_NO_MEMORY if `memory` has run out. */

@@ -20,6 +20,7 @@ static const struct qk_operator *const graph_operators[] = {
     &qk_microsoft_qlinear_mul,
     &qk_microsoft_qlinear_sigmoid,
     &qk_microsoft_qlinear_softmax,
+    &qk_microsoft_qlinear_where,
     &qk_onnx_abs,
     &qk_onnx_clip,
     &qk_onnx_concat,

@@ -68,7 +68,7 @@ Test(qlinear_concat, many_units)
         size_t rows, columns[PART_COUNT];
     } cases[] = {{1, {700001, 400000, 1}},
                  {3, {300000, 65, 300001}},
-                 {20000, {1, 2, 4}},
+                 {90000, {1, 2, 4}},
                  {5000, {64, 0, 65}},
                  {0x10000, {16, 16, 16}}};
     const size_t bytes = (size_t)1 << 21;

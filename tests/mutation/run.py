@@ -70,7 +70,7 @@ OIP = ("test_infer", "test_endpoints", "test_examples", "test_operators", "test_
 TESTS = (
     Tests("kernels/operators/onnx_qlinear_conv", "conv_rules|conv_axes|registry|" + CONV, (),
           OPERATORS),
-    Tests("kernels/operators/lookup/", "qlinear_concat|lookup|golden"),
+    Tests("kernels/operators/lookup/", "qlinear_concat|qlinear_where|lookup|golden"),
     Tests("kernels/operators/", "registry|*_refusals|onnx_*|tensorflow_*|directml_*|conv_rules|"
           "signature|golden", (), OPERATORS),
     Tests("kernels/dequantize/", ELEMENTWISE, (["dequantize/"],), OPERATORS),

@@ -25,7 +25,7 @@ enum { AXIS };
 
 /* How the codes of one x become codes of Y. */
 struct part {
-    bool copies; /* true: x has Y's scale and zero point, and the table is not filled */
+    bool changes; /* false: x has Y's scale and zero point, and is copied */
     struct qk_lookup_table table;
 };
 
@@ -69,7 +69,7 @@ static void join(const struct state *state, const void *const *inputs, uint8_t *
         const size_t rest = run->bytes - at;
         const size_t piece = rest < last - first ? rest : last - first;
         if (run->table)
-            state->look_up(run->table, x, y + first, piece, false);
+            qk_lookup_run(state->look_up, run->table, x, y + first, piece);
         else
             memcpy(y + first, x, piece);
         first += piece;
@@ -143,15 +143,6 @@ static enum qk_status check(const struct qk_call *call, size_t *part_count, stru
     return status;
 }
 
-static void fill_part(const struct qk_codes *x, const struct qk_codes *y, struct part *part)
-{
-    part->copies = x->scale == y->scale && x->zero == y->zero;
-    if (part->copies)
-        return;
-    for (int32_t code = x->least; code <= x->greatest; code++)
-        part->table.entries[(uint8_t)code] = qk_quantize_code(y, qk_dequantize_code(x, code));
-}
-
 static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
                               struct qk_memory memory, struct qk_instance **instance,
                               struct qk_error *error)
@@ -174,7 +165,7 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     for (size_t i = 0; i < count; i++) {
         const struct qk_codes x =
             qk_codes_of(type, &inputs[INPUT_OF(i, SCALE)], &inputs[INPUT_OF(i, ZERO_POINT)]);
-        fill_part(&x, &y, &made->parts[i]);
+        made->parts[i].changes = qk_requantize(&x, &y, &made->parts[i].table);
     }
     *instance = &made->base;
     return QK_OK;
@@ -229,7 +220,7 @@ static void set_runs(const struct instance *instance, const struct qk_tensor *in
             continue;
         state->row_bytes += bytes;
         state->runs[state->run_count++] =
-            (struct run){INPUT_OF(i, VALUES), bytes, part->copies ? NULL : &part->table};
+            (struct run){INPUT_OF(i, VALUES), bytes, part->changes ? &part->table : NULL};
     }
 }
 
