@@ -132,6 +132,7 @@ KERNELS := \
     kernels/operators/lookup/quantd_lookup.c \
     kernels/operators/float/float_function.c kernels/operators/float/onnx_functions.c \
     kernels/operators/lookup/microsoft_qlinear_where.c \
+    kernels/operators/float/onnx_arithmetic.c \
     kernels/operators/tensorflow_dequantize.c \
     kernels/operators/pool/rules.c kernels/operators/pool/onnx_max_pool.c \
     kernels/operators/pool/microsoft_qlinear_average_pool.c \

@@ -16,7 +16,7 @@
 enum { X, SCALE, ZERO_POINT };
 /* quantd.Lookup */
 enum { TABLE = 1 };
-enum { X_TYPE };
+enum { X_TYPE, RANK };
 
 #define NOWHERE UINT32_MAX
 
@@ -199,12 +199,28 @@ static void remove_read(struct pass *pass, uint32_t value)
         pass->is_removed[maker] = true;
 }
 
+/* Returns the largest rank of the numbers that nodes of the chain take beside an operand of any
+ * shape, such as the [1] in Div: no value behind such a node has a smaller rank. */
+static uint32_t least_rank(const struct pass *pass)
+{
+    uint32_t rank = 0;
+    for (size_t i = 0; i < pass->chain_count; i++) {
+        const struct qk_call *call = &pass->nodes[pass->chain[i]].call;
+        const uint32_t numbers = call->op->variable_inputs & ~call->variable;
+        for (size_t k = 0; k < call->op->input_count; k++)
+            if (numbers >> k & 1 && call->inputs[k].rank > rank)
+                rank = call->inputs[k].rank;
+    }
+    return rank;
+}
+
 /* Puts the table into the place of the QuantizeLinear. */
 static void replace_chain(struct pass *pass, enum qk_type x_type, const struct qk_tensor *table)
 {
     const uint32_t dequantizer = pass->chain[pass->chain_count - 1];
     const uint32_t x = operand_of(&pass->nodes[dequantizer]);
     struct qk_node *made = &pass->nodes[pass->chain[0]];
+    const uint32_t rank = least_rank(pass);
     for (size_t i = 0; i + 1 < pass->chain_count; i++)
         remove_read(pass, operand_of(&pass->nodes[pass->chain[i]]));
     if (pass->is_removed[dequantizer])
@@ -217,8 +233,11 @@ static void replace_chain(struct pass *pass, enum qk_type x_type, const struct q
     memset(call->attributes, 0, sizeof(call->attributes));
     call->attributes[X_TYPE] =
         (struct qk_attribute){.present = true, .number = qk_type_info(x_type)->onnx};
+    call->attributes[RANK] = (struct qk_attribute){.present = true, .number = rank};
     call->inputs[X] = (struct qk_tensor){.type = x_type};
     call->inputs[TABLE] = *table;
+    call->inputs[TABLE].rank = 1;
+    call->inputs[TABLE].dims[0] = QK_LOOKUP_ENTRIES;
     made->inputs[X] = x;
     made->inputs[TABLE] = QK_VALUE_NONE;
 }

@@ -85,12 +85,18 @@ extern const struct qk_operator qk_directml_element_wise_dequantize_linear;
 extern const struct qk_operator qk_tensorflow_dequantize;
 
 extern const struct qk_operator qk_onnx_abs;
+extern const struct qk_operator qk_onnx_add;
+extern const struct qk_operator qk_onnx_div;
 extern const struct qk_operator qk_onnx_hard_sigmoid;
 extern const struct qk_operator qk_onnx_hard_swish;
 extern const struct qk_operator qk_onnx_leaky_relu;
+extern const struct qk_operator qk_onnx_max;
+extern const struct qk_operator qk_onnx_min;
+extern const struct qk_operator qk_onnx_mul;
 extern const struct qk_operator qk_onnx_neg;
 extern const struct qk_operator qk_onnx_sigmoid;
 extern const struct qk_operator qk_onnx_sqrt;
+extern const struct qk_operator qk_onnx_sub;
 extern const struct qk_operator qk_quantd_lookup;
 
 extern const struct qk_operator qk_onnx_concat;

@@ -30,6 +30,18 @@ def main():
     add("Abs", 13)
     add("Neg", 6)
     add("Sqrt", 13)
+    def combine(op, version, *pairs):
+        for a, b in pairs:
+            cases.add("of shapes", op, version, {"A": np.float32(a), "B": np.float32(b)},
+                      outputs=("C",))
+
+    three, deep = np.array([3.1], np.float32), np.full((1, 1, 1), -0.7, np.float32)
+    for op in ("Add", "Sub", "Mul", "Div"):
+        combine(op, 7, (codes, three), (three, codes), (sizes, sizes[::-1]))
+        combine(op, 14, (codes[:16].reshape(2, 8), deep), (EXTREMES, three), (three[0], three))
+    for op in ("Min", "Max"):
+        for a, b in ((codes, three), (three, codes), (EXTREMES[:4], deep), (three[0], codes[:0])):
+            cases.add("of shapes", op, 13, {"data_0": a, "data_1": b}, outputs=(op.lower(),))
     cases.add("empty", "Sigmoid", 13, {"X": codes[:0]}, outputs=("Y",))
     cases.add("a scalar", "Abs", 13, {"X": codes[3].reshape(())}, outputs=("Y",))
     cases.write("tests/data/operators/float.jsonl")

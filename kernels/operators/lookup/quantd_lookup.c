@@ -1,17 +1,20 @@
 /* quantd.Lookup: Y = table[X], for 8 bits. No file names this operator: network/tables.c puts it
  * into a graph. */
-#include "kernels/lookup/table_operator.h"
+#include <string.h>
+
+#include "kernels/dispatch.h"
+#include "kernels/lookup/lookup.h"
 #include "kernels/operators/operator.h"
 #include "kernels/operators/rules.h"
 
 enum { X, TABLE };
-enum { X_TYPE };
+enum { X_TYPE, RANK };
 
-static uint8_t entry(const void *context, int32_t x)
-{
-    const struct qk_tensor *table = context;
-    return ((const uint8_t *)table->data)[(uint8_t)x];
-}
+struct instance {
+    struct qk_instance base;
+    uint32_t rank; /* the output has at least this many dims */
+    struct qk_lookup_table table;
+};
 
 static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
                               struct qk_memory memory, struct qk_instance **instance,
@@ -26,10 +29,36 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
                        qk_type_info(type)->name);
     if (table->rank != 1 || table->count != QK_LOOKUP_ENTRIES)
         return qk_fail(error, QK_INVALID, "table: expected shape [256], got another");
-    const enum qk_status status = qk_table_prepare(call, entry, table, memory, instance, error);
-    if (status == QK_OK)
-        (*instance)->output_types[0] = table->type;
-    return status;
+    const int64_t rank = qk_int_or(&call->attributes[RANK], 0);
+    if (rank < 0 || rank > QK_RANK_MAX)
+        return qk_fail(error, QK_INVALID, "rank: expected 0 to %d, got %lld", QK_RANK_MAX,
+                       (long long)rank);
+    struct instance *made = memory.alloc(memory.context, sizeof(*made));
+    if (!made)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator");
+    made->base = (struct qk_instance){.output_types = {table->type}};
+    made->rank = (uint32_t)rank;
+    memcpy(made->table.entries, table->data, QK_LOOKUP_ENTRIES);
+    *instance = &made->base;
+    return QK_OK;
+}
+
+static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
+                           struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
+{
+    const struct instance *made = (const struct instance *)instance;
+    struct qk_tensor *y = &plan->outputs[0];
+    const enum qk_status status = qk_lookup_plan(&made->table, instance->kernels->lookup,
+                                                 &instance->kernels->choice.elementwise, &inputs[X],
+                                                 instance->output_types[0], memory, plan, error);
+    if (status != QK_OK || y->rank >= made->rank)
+        return status;
+    const uint32_t ones = made->rank - y->rank;
+    memmove(&y->dims[ones], &y->dims[0], y->rank * sizeof(y->dims[0]));
+    for (uint32_t i = 0; i < ones; i++)
+        y->dims[i] = 1;
+    y->rank = made->rank;
+    return QK_OK;
 }
 
 #define CODES (QK_BIT(QK_UINT8) | QK_BIT(QK_INT8))
@@ -42,6 +71,7 @@ static const struct qk_version versions[] = {
 
 static const struct qk_attribute_def attributes[] = {
     [X_TYPE] = QK_ATTRIBUTE("x_type", TYPE, 1, "the datatype of X that the table is for"),
+    [RANK] = QK_ATTRIBUTE("rank", INT, 1, "the least rank of Y; its first dims are 1 then"),
 };
 
 const struct qk_operator qk_quantd_lookup = {
@@ -51,10 +81,10 @@ const struct qk_operator qk_quantd_lookup = {
     .inputs = {[X] = {"X", QK_ANY_SHAPE}, [TABLE] = {"table", "[256]"}},
     .input_count = 2,
     .variable_inputs = 1U << X,
-    .outputs = {{"Y", "as X"}},
+    .outputs = {{"Y", "as X; with ones in front up to rank"}},
     .output_count = 1,
     QK_ATTRIBUTES(attributes),
     QK_VERSIONS(versions),
     .version_last = 1,
-    .code = &(const struct qk_operator_code){.prepare = prepare, .plan = qk_table_plan},
+    .code = &(const struct qk_operator_code){.prepare = prepare, .plan = plan},
 };

@@ -47,6 +47,21 @@ Test(graph_tables, chains_of_all_lengths)
     }
 }
 
+/* A number of more dimensions than x gives its rank to y. */
+Test(graph_tables, numbers_of_all_ranks)
+{
+    for (uint32_t rank = 0; rank <= 4; rank++) {
+        struct graph_case *made = graph_case_create(50 + rank);
+        const uint32_t x = graph_case_input(made, QK_UINT8, "30,40");
+        const uint32_t real = graph_case_dequantize(made, x, QK_FP32);
+        const uint32_t y = graph_case_divide(made, real, rank);
+        const uint32_t z = graph_case_function(made, "onnx.HardSigmoid", y);
+        graph_case_output(made, graph_case_quantize(made, z, QK_INT8));
+        check_tables(made, 1, 1);
+        graph_case_destroy(made);
+    }
+}
+
 /* Two chains begin at one DequantizeLinear, which nothing else reads. */
 Test(graph_tables, chains_that_share_their_beginning)
 {

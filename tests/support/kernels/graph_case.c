@@ -100,7 +100,7 @@ static uint32_t add_node(struct graph_case *made, struct qk_call *call, uint32_t
     struct qk_node *node = &made->nodes[index];
     struct qk_test_result result;
     cr_assert_lt(index, GRAPH_CASE_NODES_MAX);
-    cr_assert_eq(call->op->variable_inputs, 1);
+    cr_assert_eq(call->variable, 1);
     if (x == QK_VALUE_NONE)
         call->variable = 0;
     else
@@ -144,6 +144,16 @@ uint32_t graph_case_function(struct graph_case *made, const char *name, uint32_t
 {
     struct qk_call call;
     qk_test_call_init(&call, name, 25);
+    return add_node(made, &call, x);
+}
+
+uint32_t graph_case_divide(struct graph_case *made, uint32_t x, uint32_t rank)
+{
+    static const size_t ones[] = {1, 1, 1, 1};
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.Div", 14);
+    call.variable = 1;
+    give(made, &call, "B", QK_FP32, rank, ones);
     return add_node(made, &call, x);
 }
 
