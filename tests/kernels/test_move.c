@@ -111,6 +111,29 @@ Test(move, resizes_to_the_same_size)
     qk_kernels_destroy(kernels);
 }
 
+Test(move, slices_back_to_the_beginning)
+{
+    static const int64_t ends[] = {INT32_MAX, INT64_MAX, INT64_MIN};
+    const uint8_t x[5] = {1, 2, 3, 4, 5};
+    const int64_t start[] = {-2};
+    const int64_t step[] = {-3};
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        struct qk_test_result result;
+        struct qk_call call;
+        qk_test_call_init(&call, "onnx.Slice", 13);
+        qk_test_call_input(&call, "data", QK_UINT8, x, 1, (size_t[]){5});
+        qk_test_call_input(&call, "starts", QK_INT64, start, 1, (size_t[]){1});
+        qk_test_call_input(&call, "ends", QK_INT64, &ends[i], 1, (size_t[]){1});
+        qk_test_call_input(&call, "steps", QK_INT64, step, 1, (size_t[]){1});
+        qk_test_run(kernels, &call, &result);
+        cr_assert_eq(result.plan.outputs[0].count, 2, "%zu", i);
+        cr_expect_eq(memcmp(result.output, (uint8_t[]){4, 1}, 2), 0);
+        qk_test_result_deinit(&result);
+    }
+    qk_kernels_destroy(kernels);
+}
+
 /* ---- Memory and sizes -------------------------------------------------------------------- */
 
 Test(move, survives_each_failed_allocation)

@@ -53,10 +53,12 @@ static int64_t clamp(int64_t number, int64_t least, int64_t most)
     return number < least ? least : number > most ? most : number;
 }
 
-/* Cuts one axis: sets the first element that is taken, and returns how many are. */
+/* Cuts one axis: sets the first element that is taken, and returns how many are. Like ONNX Runtime
+ * (slice_helper.h), takes an end of INT32_MAX or INT64_MAX as none, also where steps go back. */
 static size_t cut(size_t size, int64_t start, int64_t end, int64_t step, int64_t *first)
 {
     const int64_t length = (int64_t)size; /* below 2^47 */
+    const bool is_open = end == INT32_MAX || end == INT64_MAX;
     start += start < 0 ? length : 0;
     end += end < 0 ? length : 0;
     if (step > 0) {
@@ -65,7 +67,7 @@ static size_t cut(size_t size, int64_t start, int64_t end, int64_t step, int64_t
         return end > *first ? (size_t)((end - *first - 1) / step) + 1 : 0;
     }
     *first = clamp(start, 0, length - 1);
-    end = clamp(end, -1, length - 1);
+    end = is_open ? -1 : clamp(end, -1, length - 1);
     if (length == 0 || *first <= end)
         return 0;
     return step == INT64_MIN ? 1 : (size_t)((*first - end - 1) / -step) + 1;
