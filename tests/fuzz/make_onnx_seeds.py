@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """make_onnx_seeds.py FOLDER: writes small ONNX files as seeds for fuzz_onnx."""
+import itertools
 import struct
 import sys
 from pathlib import Path
@@ -58,6 +59,51 @@ def seeds():
     yield "alpha", model(13, [relu], [SCALE, ZERO], [x], [y]) + imports
 
 
+def integers(name, *numbers):
+    return tensor(name, INT64, [len(numbers)], (7, b"".join(varint(number) for number in numbers)))
+
+
+def graph_seeds():
+    """Yields a node of each of the operators that only graphs use, by family."""
+    x, y = value_info("x", UINT8, [1, 4, 6, 6]), value_info("y", UINT8, [])
+    lists = [integers("pair", 1, -1), integers("quad", 1, 4, 3, 12),
+             integers("pads", 0, 0, 1, 2, 0, -1, 0, 1)]
+    quarter = tensor("q", UINT8, [1, 4, 1, 1], (5, varint(1) + varint(2) + varint(3) + varint(4)))
+    for name, op, inputs, attributes in (
+            ("slice", "Slice", ["x", "pair", "pair"], {}),
+            ("gather", "Gather", ["x", "pair"], {"axis": 1}),
+            ("pad", "Pad", ["x", "pads", "z"], {"mode": "constant"}),
+            ("reflect", "Pad", ["x", "pads"], {"mode": "reflect"}),
+            ("resize", "Resize", ["x", "", "", "quad"], {"nearest_mode": "floor"}),
+            ("concat", "Concat", ["x", "x", "q"], {"axis": 1}),
+            ("split", "Split", ["x", "pair"], {"axis": 1}),
+            ("transpose", "Transpose", ["x"], {"perm": [0, 2, 3, 1]}),
+            ("space", "DepthToSpace", ["x"], {"blocksize": 2, "mode": "CRD"}),
+            ("depth", "SpaceToDepth", ["x"], {"blocksize": 3}),
+            ("unsqueeze", "Unsqueeze", ["x", "pair"], {}),
+            ("flatten", "Flatten", ["x"], {"axis": -2}),
+            ("clip", "Clip", ["x", "z", "z"], {}),
+            ("pool", "MaxPool", ["x"], {"kernel_shape": [2, 3], "ceil_mode": 1}),
+            ("product", "QLinearMatMul", ["x", "s", "z", "x", "s", "z", "s", "z"], {}),
+            ("integer", "MatMulInteger", ["x", "x"], {})):
+        yield name, model(13, [node(op, inputs, ["y"], **attributes)],
+                          [SCALE, ZERO, quarter, *lists], [x], [y])
+    microsoft = message((7, "com.microsoft"))
+    imports = message((8, message((1, "com.microsoft"), (2, 1))))
+    for name, op, inputs, attributes in (
+            ("add", "QLinearAdd", ["x", "s", "z", "q", "s", "z", "s", "z"], {}),
+            ("average", "QLinearAveragePool", ["x", "s", "z", "s", "z"],
+             {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+            ("global", "QLinearGlobalAveragePool", ["x", "s", "z", "s", "z"], {}),
+            ("join", "QLinearConcat", ["s", "z", "x", "s", "z", "q", "s", "z"], {"axis": 1}),
+            ("softmax", "QLinearSoftmax", ["x", "s", "z", "s", "z"], {"opset": 13})):
+        yield name, model(13, [node(op, inputs, ["y"], **attributes) + microsoft],
+                          [SCALE, ZERO, quarter], [x], [y]) + imports
+    fold = [node("Pad", ["q", "pads"], ["a"]), node("Concat", ["a", "q"], ["b"], axis=0),
+            node("Concat", ["x", "b"], ["y"], axis=0)]
+    yield "fold", model(13, fold, [quarter, *lists], [x], [y])
+
+
 # File types that models/onnx/foreign.h recognizes. A fuzzer does not find them by itself, because
 # no magic number in the code leads it there.
 FOREIGN = (b"version https://git-lfs.github.com/spec/v1\noid", b"<?xml version='1.0'?><net", b"{}",
@@ -69,7 +115,7 @@ FOREIGN = (b"version https://git-lfs.github.com/spec/v1\noid", b"<?xml version='
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, bytes_ in seeds():
+    for name, bytes_ in itertools.chain(seeds(), graph_seeds()):
         (folder / name).write_bytes(bytes_)
     for index, bytes_ in enumerate(FOREIGN):
         (folder / ("foreign%d" % index)).write_bytes(bytes_)
