@@ -191,6 +191,22 @@ Test(move, refuses_what_no_memory_holds)
     expect_plan_refused(&call);
 }
 
+Test(move, refuses_tables_of_billions)
+{
+    static const int64_t sizes[] = {(int64_t)1 << 32};
+    static const int64_t pads[] = {0, (int64_t)1 << 32};
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.Resize", 13);
+    qk_test_call_input(&call, "X", QK_UINT8, NULL, 1, (size_t[]){3});
+    qk_test_call_input(&call, "sizes", QK_INT64, sizes, 1, (size_t[]){1});
+    expect_plan_refused(&call);
+    qk_test_call_init(&call, "onnx.Pad", 13);
+    qk_test_call_input(&call, "data", QK_UINT8, NULL, 1, (size_t[]){3});
+    qk_test_call_input(&call, "pads", QK_INT64, pads, 1, (size_t[]){2});
+    qk_test_call_string(&call, "mode", "edge");
+    expect_plan_refused(&call);
+}
+
 Test(move, plans_say_what_is_an_alias)
 {
     const uint8_t x[4] = {0};

@@ -32,6 +32,9 @@
     {                          \
         QK_BIT(QK_INT64), true \
     }
+/* The longest axis of an output for which a plan makes a table. A table has 8 bytes for each index,
+ * and one of a billion took minutes before the output's own size was refused. */
+#define QK_MOVING_TABLE_MAX ((size_t)1 << 24)
 #define QK_INDEX_TYPES (QK_BIT(QK_INT32) | QK_BIT(QK_INT64))
 
 /* A list of integers that an attribute or a constant input gives: one for each axis, or fewer. */

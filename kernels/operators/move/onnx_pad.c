@@ -185,6 +185,10 @@ static enum qk_status add_tables(enum mode mode, const struct padded *axes, cons
         box->axes[i].size = dims[i];
         if (axes[i].before + axes[i].after == 0)
             continue;
+        if (dims[i] > QK_MOVING_TABLE_MAX)
+            return qk_fail(error, QK_INVALID,
+                           "pads: expected at most %zu elements of an axis, got %zu",
+                           QK_MOVING_TABLE_MAX, dims[i]);
         int64_t *offsets = memory.alloc(memory.context, dims[i] * sizeof(*offsets));
         if (!offsets)
             return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");

@@ -322,6 +322,10 @@ static enum qk_status add_axis(const struct instance *made, size_t in, size_t ou
         box->axes[box->rank++] = axis;
         return QK_OK;
     }
+    if (out > QK_MOVING_TABLE_MAX)
+        return qk_fail(error, QK_INVALID,
+                       "X: expected resized axes of at most %zu elements, got %zu",
+                       QK_MOVING_TABLE_MAX, out);
     int64_t *table = make_table(made, in, out, scale, memory, error);
     if (!table)
         return QK_NO_MEMORY;
