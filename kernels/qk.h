@@ -497,7 +497,8 @@ enum qk_status qk_graph_prepare(const struct qk_kernels *kernels, const struct q
 
 /* Makes a graph whose only node is this instance. The graph's inputs and outputs are the
  * operator's, in the same order; constant inputs are not read. Packing the graph packs the
- * instance, so do only one of the two. The graph's errors are the instance's. */
+ * instance, so do only one of the two. Errors of qk_graph_plan are then those of qk_plan, without
+ * the node's name before them. */
 enum qk_status qk_graph_of(struct qk_instance *instance, struct qk_memory memory,
                            struct qk_graph **graph, struct qk_error *error);
 

@@ -1,4 +1,5 @@
-/* The kernels of binary.h in plain C: the reference of all tiers. */
+/* The kernels of binary.h in plain C: the reference of all tiers. This file has only single
+ * operations on one element. The formulas of binary.h and the loops are in loops.h, at the end. */
 #include <math.h>
 
 #include "kernels/binary/binary.h"

@@ -64,7 +64,7 @@ void qk_conv_choose(struct qk_conv *conv, size_t weights)
     if (!tuning->small_tile || weights == 0)
         return;
     conv->algorithm = &qk_conv_algorithm_depthwise;
-    conv->backend = tuning->depthwise;
+    conv->backend = tuning->depthwise; /* set first: qk_conv_is_depthwise reads it */
     if (qk_conv_is_depthwise(conv))
         return;
     const bool small_tile = !tuning->main ? is_too_small_for_sgemm(conv)

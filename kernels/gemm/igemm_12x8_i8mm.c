@@ -1,13 +1,19 @@
-/* SMMLA multiplies two rows of 8 weights by two positions of 8 bytes of x, s8 by s8, and adds the
- * products to 2 by 2 sums, modulo 2^32. These are twice as many products as SDOT computes in the
- * same time. The 8 bytes are the quads of two neighbouring slabs. Weights are packed that way. The
- * quads of x come from two loads that are zipped, once for all rows. */
+/* SMMLA takes 8 weights of each of two rows, and 8 bytes of x of each of two positions. It
+ * multiplies each row by each position, s8 by s8, and adds the products to four sums, modulo 2^32.
+ * These are twice as many products as SDOT computes in the same time. The 8 bytes are the quads of
+ * two neighbouring slabs. Weights are packed that way. The quads of x come from two loads that are
+ * zipped, once for all rows.
+ *
+ * The file's name has the rows and positions that are computed at a time. The 12 rows are the UNITS
+ * = 6 register units of igemm_neon.h, each of UNIT_ROWS = 2 rows. */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __aarch64__
 
 #include <arm_neon.h>
 
+/* igemm_neon.h, which this file includes at its end, explains and uses these three numbers,
+ * add_products and row_sums. */
 #define UNIT_ROWS 2
 #define POSITIONS 8
 #define SLABS 2

@@ -51,8 +51,8 @@ enum qk_status qk_openblas_init(struct qk_openblas *openblas, uint32_t cpu_flags
 /* Unloads OpenBLAS. A struct of zeros, which is not loaded, is allowed, too. */
 void qk_openblas_deinit(struct qk_openblas *openblas);
 
-/* Computes the product. Any threads may call this at the same time, up to the number of
- * qk_openblas_init. */
+/* Computes the product. Any thread may call this, but no more threads at the same time than
+ * qk_openblas_init was told. */
 void qk_openblas_sgemm(const struct qk_openblas *openblas, const struct qk_sgemm_args *args);
 
 #endif

@@ -75,6 +75,9 @@ static void read_floats(const struct qk_quantizer_source *source, enum qk_type t
     qk_dequantize(source->kernels, &args);
 }
 
+/* Makes `count` scales from `begin` on: copies them if the division reads them as they are, and
+ * otherwise converts them to floats and rounds these. With QK_DIVISION_FP64_INTEGER the scales are
+ * INT32 and are copied. The array of floats at `to` then holds the bits of INT32. */
 static void make_scales(const struct qk_quantizer *quantizer, size_t begin, size_t count)
 {
     const struct qk_quantizer_source *source = &quantizer->source;
@@ -90,6 +93,8 @@ static void make_scales(const struct qk_quantizer *quantizer, size_t begin, size
     round_all(to, count, quantizer->division);
 }
 
+/* Makes `count` zeros from `begin` on: first as floats, whose bits lie in `to`. If y is an integer,
+ * each float is then replaced by the bits of an INT32. */
 static void make_zeros(const struct qk_quantizer *quantizer, size_t begin, size_t count)
 {
     const struct qk_quantizer_source *source = &quantizer->source;

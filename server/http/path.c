@@ -36,7 +36,8 @@ static const char *decode_segment(char *segment)
 enum qd_status qd_path_split(const char *text, struct qd_path *path, struct qd_error *error)
 {
     const size_t bytes = strlen(text);
-    path->count = 0; /* the rest, which is large, is read only as far as it is written */
+    /* The two arrays are large and not cleared: only what is written below is read. */
+    path->count = 0;
     if (text[0] != '/' || bytes >= QD_PATH_BYTES_MAX)
         return qd_fail(error, QD_NOT_FOUND, "path: expected an endpoint's, got \"%.100s\"", text);
     memcpy(path->bytes, text, bytes + 1);

@@ -52,9 +52,13 @@ struct qd_oip_asked {
         call; /* the call of a built-in model, to which `inputs` belong; empty for a loaded model */
 };
 
-/* Like qd_oip_decode below, in steps and units, for bodies that take long to read. The reader lives
- * in the arena and borrows all four arguments. The caller has cleared *asked, except call.inputs.
- * Returns NULL, with the error set, if there is no memory. */
+/* Creates a reader. It decodes a message in steps and units, because a body may take long to read.
+ * The reader lies in the arena and borrows all four arguments. Returns NULL, with the error set, if
+ * there is no memory.
+ *
+ * The caller has cleared *asked, but need not clear call.inputs, which is large: the reader clears
+ * the inputs that the operator has, and nothing reads the others. A loaded model's inputs are not
+ * in call.inputs. */
 struct qd_oip_reader;
 struct qd_oip_reader *qd_oip_reader_create(const struct qd_oip_message *message,
                                            struct qd_arena *arena, struct qd_oip_asked *asked,
@@ -74,7 +78,8 @@ void qd_oip_reader_convert(struct qd_oip_reader *reader, size_t begin, size_t en
 /* Completes *asked after all units, or returns the error that was kept. */
 enum qd_status qd_oip_reader_end(struct qd_oip_reader *reader);
 
-/* Decodes a message in one call. */
+/* Decodes a message in one call: clears *asked, creates a reader, and runs all its steps and units.
+ */
 enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
                              struct qd_oip_asked *asked, struct qd_error *error);
 

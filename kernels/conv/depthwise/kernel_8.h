@@ -230,8 +230,10 @@ __attribute__((always_inline)) static inline void run_vectors(const struct outpu
         run_n_tile(output, first, words, 1, y);
 }
 
-/* Computes all lanes of an output channel or, with partial_rows, of one of its rows. The last
- * vectors end with the last lane, so they may compute some lanes again. */
+/* Computes `count` positions of an output channel, each in a lane. The caller, run_form, passes all
+ * positions of the unit or, with partial_rows, those of one row at a time. The last vectors end
+ * with the last position, so they may compute some positions again. If there are too few positions
+ * for that, the vectors also compute lanes behind the last position, which are not copied to y. */
 __attribute__((always_inline)) static inline void
 run_output(const struct output output, const size_t words, size_t count, uint8_t *y)
 {

@@ -124,7 +124,9 @@ static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct candidate *ca
 }
 
 /* Returns how many quads of a slab a band should at least have. Tiles by position may end where a
- * band ends. Tiles by rows have whole vectors, and longer bands fill them better. */
+ * band ends. Tiles by rows have whole vectors, and longer bands fill them better. The 6 was found
+ * by measuring convolutions, not by a formula; 512 / 6 = 85 quads are some six tiles of 14
+ * positions. */
 static size_t quads_least(const struct qk_conv_igemm_plan *plan)
 {
     return plan->conv->backend->igemm->by_position ? UNIT_QUADS_LEAST / 6 : UNIT_QUADS_LEAST;
@@ -221,7 +223,9 @@ static double fill_cycles(const struct qk_conv_igemm_plan *plan,
 }
 
 /* Estimates the cycles for all positions of the images that a unit has, in one group and at one
- * position of the outer axes. */
+ * position of the outer axes. `cycles` adds up products of whole vectors, dot products of the
+ * remainder, 16 cycles for each row of 64 padded positions, and reading the weights. The 16 cycles
+ * are a guess of what a row of a tile costs beside its products: mostly its epilogue. */
 static void count_cycles(const struct qk_conv_igemm_plan *plan, struct candidate *candidate)
 {
     const struct qk_slab_layout *layout = &candidate->layout;
@@ -384,6 +388,11 @@ static struct qk_conv_igemm_workspace lay_out(const struct qk_conv_igemm_plan *p
 
 /* ---- The plan ---------------------------------------------------------------------------- */
 
+/* Fills in the plan from the cheapest layout. Sets *cycles to the cycles of a unit.
+ *
+ * There always is a layout, because SINGLE always fits, if necessary with K in parts. SINGLE has no
+ * spans, and a slab set has at most QK_IGEMM_STEP_SLABS = 16 slabs. quads_bytes, which
+ * kernels/choice.c keeps at 64 KiB or more, has room for 32 slabs of K_PART_QUADS quads. */
 static void fit(struct qk_conv_igemm_plan *plan, double *cycles)
 {
     struct candidate best = {.layout.images = 1, .cycles = INFINITY};

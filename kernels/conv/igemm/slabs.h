@@ -140,8 +140,9 @@ struct qk_slab_job {
 /* Lays out slab sets [begin, end) at `quads`. */
 void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint8_t *quads);
 
-/* Fills steps[0, order->steps). A step's offset counts from the beginning of the step's part of K,
- * because only this part is in memory. */
+/* Fills steps[0, order->steps). If K is taken in parts (part_sets < sets), only the slab sets of
+ * one part are in memory at a time. The offset of a step therefore counts from the first slab set
+ * of the part to which the step belongs. */
 void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layout *layout,
                    struct qk_igemm_step *steps);
 

@@ -23,7 +23,8 @@
         }                                  \
     }
 
-/* An input that lists axes, sizes or positions. */
+/* An input that lists axes, sizes or positions: QK_MOVING_INTEGERS if a call must have it,
+ * QK_MOVING_OPTIONAL if a call may leave it out. */
 #define QK_MOVING_INTEGERS      \
     {                           \
         QK_BIT(QK_INT64), false \

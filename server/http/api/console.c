@@ -39,7 +39,8 @@ static struct qd_part behind(struct qd_part text, const char *mark)
 {
     const char *found = memmem(text.bytes, text.count, mark, strlen(mark));
     if (found == NULL)
-        abort(); /* index.html lacks a mark that it must have */
+        abort(); /* the built-in index.html lacks the mark: a mistake in the source, which each
+                    start with the console shows */
     const char *begin = found + strlen(mark);
     const char *end = (const char *)text.bytes + text.count;
     return (struct qd_part){begin, (size_t)(end - begin)};

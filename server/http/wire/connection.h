@@ -3,8 +3,9 @@
  *
  * libmicrohttpd only knows how long a peer has been silent. A peer that sends one byte a second
  * would stay for ever. We therefore enforce all timeouts ourselves. A head must arrive within
- * --receive-timeout. A body or an answer of any size must average --min-rate in each window
- * (QD_PACE_WINDOW_NS).
+ * --receive-timeout. If its first line is complete by then but the head is not, the client gets a
+ * 408. If not even the first line is complete, the connection is cut off without an answer. A body
+ * or an answer of any size must average --min-rate in each window (QD_PACE_WINDOW_NS).
  *
  * Idle connections cost no system calls. All connections in one state wait equally long. In a list
  * in the order in which they entered the state, the earliest deadline is therefore always in front.
@@ -161,10 +162,12 @@ struct qd_connection_tls {
     struct qd_tls_identity *identity; /* the identity that the session holds; NULL: none */
 };
 
-/* The current request, from its first line on: what the listener has to know of it that struct
- * qd_request does not tell. Between two requests only first_byte_ns means anything. */
+/* What the listener has to know of the current request beyond struct qd_request, from the request's
+ * first line on. Between two requests, first_byte_ns is 0, is_held and has_own_timeout are false,
+ * and the other members are left over from the request before. */
 struct qd_connection_current {
-    uint64_t first_byte_ns; /* when its first line had arrived; 0: between requests */
+    uint64_t first_byte_ns; /* when the first line was complete, in spite of the name; 0: between
+                               requests */
     size_t target_bytes;    /* the length of the target in its first line */
     uint64_t chunks;        /* in how many pieces the library passed on its body */
     bool is_head;           /* it is a HEAD */

@@ -307,7 +307,7 @@ static enum qd_status read_outputs(struct qd_onnx_reader *reader)
 }
 
 /* Numbers the values that are not constants, from 0 on: first the inputs in the file's order, then
- * the outputs of nodes. */
+ * the outputs of nodes in the order of their names, because reader->values is sorted by name. */
 static enum qd_status number_values(struct qd_onnx_reader *reader)
 {
     struct qk_graph_call *call = &reader->graph->call;

@@ -7,8 +7,9 @@
 #include "server/models/onnx/onnx.h"
 #include "server/models/onnx/onnx.pb-c.h"
 
-/* Where a value comes from. Values of the same name are sorted in this order, so an initializer
- * comes before an input. */
+/* Where a value comes from. The order of these constants matters: onnx.c sorts values of the same
+ * name by it. Its drop_duplicates then drops an input that comes after an initializer of the same
+ * name, and takes all kinds up to QD_ONNX_SPARSE for initializers. */
 enum qd_onnx_maker {
     QD_ONNX_INITIALIZER,
     QD_ONNX_SPARSE,
