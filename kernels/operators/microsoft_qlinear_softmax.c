@@ -81,11 +81,12 @@ static void compute_row(const struct state *state, const uint8_t *x, uint8_t *y)
         const int32_t code = code_at(state, x, i * stride);
         largest = code > largest ? code : largest;
     }
-    const float *exponentials = state->exponentials + 255 - largest;
+    const int32_t shift = 255 - largest;
     for (size_t i = 0; i < state->length; i++)
-        sum += exponentials[code_at(state, x, i * stride)];
+        sum += state->exponentials[code_at(state, x, i * stride) + shift];
     for (size_t i = 0; i < state->length; i++) {
-        const double exponential = (double)exponentials[code_at(state, x, i * stride)];
+        const int32_t at = code_at(state, x, i * stride) + shift;
+        const double exponential = (double)state->exponentials[at];
         y[i * stride] = quantize(instance, exponential * (double)factor / (double)sum);
     }
 }

@@ -23,16 +23,12 @@
         }                                  \
     }
 
-/* An input that lists axes, sizes or positions: QK_MOVING_INTEGERS if a call must have it,
- * QK_MOVING_OPTIONAL if a call may leave it out. */
+/* An input that lists axes, sizes or positions, and that a call must have. */
 #define QK_MOVING_INTEGERS      \
     {                           \
         QK_BIT(QK_INT64), false \
     }
-#define QK_MOVING_OPTIONAL     \
-    {                          \
-        QK_BIT(QK_INT64), true \
-    }
+
 /* The longest axis of an output for which a plan makes a table. A table has 8 bytes for each index,
  * and one of a billion took minutes before the output's own size was refused. */
 #define QK_MOVING_TABLE_MAX ((size_t)1 << 24)
