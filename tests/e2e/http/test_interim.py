@@ -18,7 +18,8 @@ COMPUTE_S = 2 * SLOW
 # Plain C takes minutes for WAITING; a fast CPU's own kernels may take less than COMPUTE_S.
 FLAGS = ("--threads", "1", "--compute-timeout", str(COMPUTE_S), "--cpu", "scalar")
 # However long a busy machine takes to read their answers, these clients are not cut off.
-SLOW_READERS_FLAGS = (*FLAGS, "--min-rate", "0")
+SLOW_READERS_FLAGS = (*FLAGS, "--min-rate", "0", "--idle-timeout", "3600", "--receive-timeout",
+                      "3600")
 
 
 def waiting_request():
