@@ -96,7 +96,7 @@ Test(binary, many_units_of_many_shapes)
         {2, 1, {2117, 130}, {130}},
         {2, 2, {90011, 1}, {1, 3}},
     };
-    enum { ROOM = 300007 };
+    enum { ROOM = 3 * 2 * 47 * 1131 }; /* the largest operand */
     uint8_t *a = malloc(ROOM);
     uint8_t *b = malloc(ROOM);
     uint64_t random = 28;

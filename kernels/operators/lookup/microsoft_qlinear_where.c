@@ -204,18 +204,23 @@ static enum qk_status set_output(const struct qk_operator *op, const struct qk_t
     return QK_OK;
 }
 
-/* Adds an axis inside all axes so far. Merges it with the last one if both are one axis in
- * every operand. */
+/* Returns whether two neighbouring axes are one axis in every operand. */
+static bool are_one(const struct axis *outer, const struct axis *inner)
+{
+    bool one = true;
+    for (size_t k = 0; k < OPERAND_COUNT; k++)
+        one = one && outer->strides[k] == inner->size * inner->strides[k];
+    return one;
+}
+
+/* Adds an axis inside all axes so far. Merges it with the last one if both are one axis. */
 static void add_axis(struct state *state, const struct axis *axis)
 {
-    bool merges = state->rank > 0;
-    for (size_t k = 0; k < OPERAND_COUNT && merges; k++)
-        merges = state->axes[state->rank - 1].strides[k] == axis->size * axis->strides[k];
-    if (!merges) {
+    struct axis *last = state->rank > 0 ? &state->axes[state->rank - 1] : NULL;
+    if (!last || !are_one(last, axis)) {
         state->axes[state->rank++] = *axis;
         return;
     }
-    struct axis *last = &state->axes[state->rank - 1];
     last->size *= axis->size;
     memcpy(last->strides, axis->strides, sizeof(last->strides));
 }
