@@ -4,7 +4,6 @@
 test_image.py [Class.test]      the last line is "N passed, N failed"
 """
 import contextlib
-import io
 import itertools
 import json
 import os
@@ -50,13 +49,13 @@ if ENGINE == "podman":
     STRICT.append("--read-only-tmpfs=false")
 
 
-def engine(*arguments, binary=False):
+def engine(*arguments):
     return subprocess.run([ENGINE, *arguments], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=not binary, timeout=120, check=False)
+                          text=True, timeout=120, check=False)
 
 
-def must(*arguments, binary=False):
-    result = engine(*arguments, binary=binary)
+def must(*arguments):
+    result = engine(*arguments)
     if result.returncode != 0:
         raise AssertionError("%s %s: %s" % (ENGINE, " ".join(arguments), result.stderr))
     return result.stdout
@@ -138,8 +137,11 @@ def unpacked(image):
     """Yields the contents of an image as a tar file."""
     name = new_name()
     must("create", "--name", name, image)
-    with tarfile.open(fileobj=io.BytesIO(must("export", name, binary=True))) as tar:
-        yield tar
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "image.tar")
+        must("export", "--output", file, name)
+        with tarfile.open(file) as tar:
+            yield tar
     must("rm", name)
 
 
