@@ -60,8 +60,9 @@ static bool packed_bytes(const struct qk_matmul *matmul, size_t *bytes)
            !__builtin_add_overflow(*bytes, QK_IGEMM_SLACK, bytes);
 }
 
-/* Takes memory for the packed B, or keeps B as it is where packing would multiply its size. Returns
- * false if there is no memory. */
+/* Takes memory for the packed B, or keeps B as it is where packing would multiply its size: also
+ * where K is 0, because an empty B may have any number of columns. Returns false if there is no
+ * memory. */
 static bool prepare_constant(struct qk_matmul *matmul, struct qk_memory memory)
 {
     const struct qk_igemm *igemm = matmul->backend->igemm;
@@ -70,7 +71,8 @@ static bool prepare_constant(struct qk_matmul *matmul, struct qk_memory memory)
     const size_t own = b->matrices * b->k * b->n;
     size_t bytes;
     *order = qk_matmul_order_for(igemm, b->k, b->n);
-    matmul->packs = panel_bytes(igemm, order->steps, order->step_bytes, &order->panel_bytes) &&
+    matmul->packs = b->k > 0 &&
+                    panel_bytes(igemm, order->steps, order->step_bytes, &order->panel_bytes) &&
                     packed_bytes(matmul, &bytes) && bytes <= QK_LENGTH_MAX &&
                     bytes / PACKED_TIMES <= own + PACKED_BYTES / PACKED_TIMES;
     if (matmul->packs) {
@@ -278,8 +280,8 @@ static void cut_units(struct qk_matmul_plan *made, struct qk_plan *plan)
         made->unit_batches = few >= (double)made->shape.batches ? made->shape.batches : (size_t)few;
     plan->unit_count =
         qk_divide_up(made->shape.batches, made->unit_batches) * made->bands * made->panel_parts;
-    plan->unit_cost_ns =
-        (uint64_t)(ns / (double)made->panel_parts * (double)made->unit_batches) + 1;
+    const double unit_ns = ns / (double)made->panel_parts * (double)made->unit_batches;
+    plan->unit_cost_ns = unit_ns < 0x1p53 ? (uint64_t)unit_ns + 1 : UINT64_C(1) << 53;
 }
 
 /* Places a buffer at the end of the workspace and returns its offset. */

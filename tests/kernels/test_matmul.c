@@ -55,7 +55,7 @@ Test(matmul, golden_cases_on_every_backend)
 
 struct product {
     size_t m, k, n;
-    bool a_signed, b_signed, small; /* small: weights of 7 bits */
+    bool a_signed, b_signed;
     uint8_t *a, *b;
     int8_t b_zero_points[4096];
     int32_t *expected;
@@ -142,7 +142,7 @@ Test(matmul, products_on_every_backend)
     static const size_t sizes[][3] = {
         {1, 300, 200}, {2, 257, 100}, {3, 66, 35},   {14, 64, 64},  {15, 1, 33},  {16, 5, 1},
         {17, 130, 7},  {33, 64, 97},  {64, 63, 16},  {65, 200, 31}, {66, 12, 12}, {130, 70, 40},
-        {600, 20, 40}, {1, 1, 1},     {1, 5000, 70}, {19, 4100, 9},
+        {600, 20, 40}, {1, 1, 1},     {1, 5000, 70}, {19, 4100, 9}, {5, 0, 9},
     };
     struct qk_test_gemms gemms;
     qk_test_gemms_init(&gemms);
@@ -204,6 +204,32 @@ Test(matmul, tiny_matrices_stay_small)
         cr_assert_eq(((const int32_t *)result.output)[i], 1);
     qk_test_result_deinit(&result);
     free(ones);
+    qk_kernels_destroy(kernels);
+}
+
+/* A file needs no bytes for a B without rows, so its columns are no reason to take memory. */
+Test(matmul, an_empty_constant_takes_no_memory)
+{
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    for (int bits = 26; bits <= 62; bits += 36) {
+        const size_t wide[] = {0, (size_t)1 << bits};
+        const size_t many[] = {(size_t)1 << bits, 0, 1};
+        for (uint32_t rank = 2; rank <= 3; rank++) {
+            struct qk_test_memory memory;
+            const struct qk_instance *instance;
+            struct qk_error error;
+            struct qk_call call;
+            qk_test_call_init(&call, "onnx.MatMulInteger", 10);
+            qk_test_call_input(&call, "A", QK_UINT8, "", 2, (const size_t[]){1, 0});
+            qk_test_call_input(&call, "B", QK_UINT8, "", rank, rank == 2 ? wide : many);
+            call.variable = UINT32_C(1) << qk_test_input_index(call.op, "A");
+            qk_test_memory_init(&memory, SIZE_MAX);
+            cr_assert_eq(qk_create(kernels, &call, qk_test_memory_face(&memory), &instance, &error),
+                         QK_OK, "%s", error.text);
+            cr_expect_lt(memory.bytes, 1 << 20);
+            qk_test_memory_deinit(&memory);
+        }
+    }
     qk_kernels_destroy(kernels);
 }
 
