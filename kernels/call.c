@@ -129,6 +129,18 @@ static enum qk_status check_type(const struct qk_call *call, size_t input, struc
                    op->name, call->version->number, qk_type_info(type)->name);
 }
 
+/* Checks that a constant of BOOL has bytes of 0 and 1, on which kernels rely. */
+static enum qk_status check_bools(const struct qk_call *call, size_t input, struct qk_error *error)
+{
+    const struct qk_tensor *tensor = &call->inputs[input];
+    const uint8_t *bytes = tensor->data;
+    for (size_t i = 0; tensor->type == QK_BOOL && i < tensor->stored; i++)
+        if (bytes[i] > 1)
+            return qk_fail(error, QK_INVALID, "%s: expected bytes of 0 or 1 (BOOL), got %u at %zu",
+                           call->op->inputs[input].name, bytes[i], i);
+    return QK_OK;
+}
+
 static enum qk_status check_input(const struct qk_call *call, size_t input, struct qk_error *error)
 {
     const struct qk_operator *op = call->op;
@@ -142,8 +154,9 @@ static enum qk_status check_input(const struct qk_call *call, size_t input, stru
     if (status != QK_OK || variable || call->inputs[input].type == QK_NONE)
         return status;
     const struct qk_attribute_def *strides = find_strides(op, input);
-    return check_layout(op, input, &call->inputs[input],
-                        strides ? &call->attributes[strides - op->attributes] : NULL, error);
+    status = check_layout(op, input, &call->inputs[input],
+                          strides ? &call->attributes[strides - op->attributes] : NULL, error);
+    return status == QK_OK ? check_bools(call, input, error) : status;
 }
 
 static enum qk_status check_attribute(const struct qk_attribute_def *def,

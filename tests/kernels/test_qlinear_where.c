@@ -122,6 +122,20 @@ Test(qlinear_where, refusals_name_the_field)
     }
 }
 
+/* Kernels rely on 0 and 1. A constant's bytes come from a file as they are. */
+Test(qlinear_where, a_constant_condition_of_other_bytes)
+{
+    static const struct shape two = {1, {2}};
+    static const uint8_t bytes[] = {1, 2};
+    struct qk_call call;
+    start(&call);
+    add(&call, "condition", bytes, &two);
+    add(&call, "X", zeros, &two);
+    add(&call, "Y", zeros, &two);
+    call.variable &= ~(UINT32_C(1) << qk_test_input_index(call.op, "condition"));
+    qk_test_expect_refusal(&call, "condition");
+}
+
 /* Three empty tensors fit, but what they broadcast to has too many elements but for its 0. */
 Test(qlinear_where, lengths_that_overflow)
 {

@@ -263,8 +263,7 @@ static enum qd_status read_data(const struct reader *reader)
         if (proto->raw_data.len > 0 || numbers > 0)
             return qd_fail(reader->error, QD_INVALID,
                            "%s: expected no data beside external_data, got some", reader->where);
-        status = read_external(reader);
-        return status == QD_OK ? check_bools(reader, "external_data") : status;
+        return read_external(reader); /* its bytes may come later, so qk_prepare checks BOOL */
     }
     if (proto->data_location != LOCATION_DEFAULT)
         return qd_fail(reader->error, QD_INVALID,

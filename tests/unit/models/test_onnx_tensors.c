@@ -445,7 +445,7 @@ Test(onnx_tensors, external_data_that_is_wrong)
     cr_assert_eq(folder.calls, 0);
 }
 
-Test(onnx_tensors, external_bools)
+Test(onnx_tensors, external_bools_and_int64s)
 {
     struct folder folder = {.status = QD_OK, .byte = 2};
     const struct qd_onnx_source source = {.external = read_folder, .context = &folder};
@@ -463,12 +463,10 @@ Test(onnx_tensors, external_bools)
     proto.data_location = 1;
     proto.external_data = entries;
     proto.n_external_data = 1;
-    cr_assert_eq(qd_onnx_read_tensor(&reader, &proto, "t", &tensor), QD_INVALID);
-    cr_assert_str_eq(error.text, "t: external_data[0]: expected 0 to 1 for BOOL, got 2");
-    folder.byte = 1;
+    /* The bytes may come after the file has been read, so nothing looks at them here. */
     cr_assert_eq(qd_onnx_read_tensor(&reader, &proto, "t", &tensor), QD_OK, "%s", error.text);
     proto.data_type = ONNX_INT64;
     cr_assert_eq(qd_onnx_read_tensor(&reader, &proto, "t", &tensor), QD_OK, "%s", error.text);
     cr_assert_eq(folder.length, 24);
-    cr_assert_eq(((const int64_t *)tensor.data)[2], 0x0101010101010101);
+    cr_assert_eq(((const int64_t *)tensor.data)[2], 0x0202020202020202);
 }
