@@ -384,35 +384,45 @@ static enum qd_status parse(struct qd_onnx_reader *reader)
     return QD_OK;
 }
 
-static enum qd_status read_opset(struct qd_onnx_reader *reader)
+/* Reads which version of a domain the file imports. *version is 0 until one is known. */
+static enum qd_status read_import(const struct qd_onnx_reader *reader, size_t index,
+                                  const char *domain, uint64_t *version)
 {
-    const Onnx__ModelProto *model = reader->model;
-    for (size_t i = 0; i < model->n_opset_import; i++) {
-        const Onnx__OperatorSetIdProto *import = model->opset_import[i];
-        if (!qd_onnx_is_own_domain(&import->domain))
-            continue;
-        if (import->version < 1 ||
-            (reader->versioned && reader->graph->opset != (uint64_t)import->version))
-            return qd_fail(reader->error, QD_INVALID,
-                           "opset_import[%zu]: expected one version of ONNX's domain, at least 1, "
-                           "got %" PRId64,
-                           i, import->version);
-        reader->versioned = true;
-        reader->graph->opset = (uint64_t)import->version;
-    }
+    const int64_t given = reader->model->opset_import[index]->version;
+    if (given < 1 || (*version != 0 && *version != (uint64_t)given))
+        return qd_fail(reader->error, QD_INVALID,
+                       "opset_import[%zu]: expected one version of %s, at least 1, got %" PRId64,
+                       index, domain, given);
+    *version = (uint64_t)given;
     return QD_OK;
 }
 
-/* Refuses functions in ONNX's own domain, because they could replace an operator. Functions in
- * other domains are refused when a node needs them. */
+/* Reads the versions of the domains whose operators quantd has. */
+static enum qd_status read_opsets(struct qd_onnx_reader *reader)
+{
+    enum qd_status status = QD_OK;
+    for (size_t i = 0; i < reader->model->n_opset_import && status == QD_OK; i++) {
+        const ProtobufCBinaryData *domain = &reader->model->opset_import[i]->domain;
+        if (qd_onnx_is_own_domain(domain))
+            status = read_import(reader, i, "ONNX's domain", &reader->graph->opset);
+        else if (qd_onnx_is(domain, "com.microsoft"))
+            status = read_import(reader, i, "com.microsoft", &reader->microsoft_opset);
+    }
+    return status;
+}
+
+/* Refuses functions in the domains whose operators quantd has, because they could replace an
+ * operator. Functions in other domains are refused when a node needs them. */
 static enum qd_status check_functions(const struct qd_onnx_reader *reader)
 {
     const Onnx__ModelProto *model = reader->model;
     for (size_t i = 0; i < model->n_functions; i++)
-        if (qd_onnx_is_own_domain(&model->functions[i]->domain))
+        if (qd_onnx_is_own_domain(&model->functions[i]->domain) ||
+            qd_onnx_is(&model->functions[i]->domain, "com.microsoft"))
             return qd_fail(reader->error, QD_INVALID,
-                           "functions[%zu]: expected none in ONNX's own domain, got %s", i,
-                           qd_onnx_show(&model->functions[i]->name).text);
+                           "functions[%zu]: expected none in ONNX's own domain and com.microsoft, "
+                           "got %s",
+                           i, qd_onnx_show(&model->functions[i]->name).text);
     return QD_OK;
 }
 
@@ -424,7 +434,7 @@ enum qd_status qd_onnx_read(const struct qd_onnx_source *source, struct qd_arena
     *graph = (struct qd_onnx_graph){.opset = 0};
     enum qd_status status = parse(&reader);
     if (status == QD_OK)
-        status = read_opset(&reader);
+        status = read_opsets(&reader);
     if (status == QD_OK)
         status = check_functions(&reader);
     if (status == QD_OK)

@@ -5,9 +5,9 @@
  * file, the node with its index, name and operator, the field, the rule and the value that broke
  * it.
  *
- * It reads one graph of nodes in ONNX's own domain. Initializers and Constant nodes become
- * constants. So does an initializer that is also an input, although ONNX would let a caller
- * override it. Functions in ONNX's own domain are refused, because they could stand for an
+ * It reads one graph of nodes in ONNX's own domain and in com.microsoft. Initializers and Constant
+ * nodes become constants. So does an initializer that is also an input, although ONNX would let a
+ * caller override it. Functions in these two domains are refused, because they could stand for an
  * operator. Other domains, subgraphs, and sparse, sequence and map values are refused if a node
  * needs them. Parts that no node reads are not looked at. */
 #ifndef SERVER_MODELS_ONNX_ONNX_H

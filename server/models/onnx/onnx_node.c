@@ -87,39 +87,14 @@ static void print_name(const Onnx__NodeProto *node, char name[static 64])
         snprintf(name, 64, "%s%.*s", prefix, (int)op->len, (const char *)op->data);
 }
 
-/* Finds which version of the node's domain the file imports. */
-static enum qd_status find_opset(const struct node *node, uint64_t *opset)
-{
-    const struct qd_onnx_reader *reader = node->reader;
-    const ProtobufCBinaryData *domain = &node->proto->domain;
-    const Onnx__ModelProto *model = reader->model;
-    *opset = reader->graph->opset;
-    if (qd_onnx_is_own_domain(domain))
-        return reader->versioned
-                   ? QD_OK
-                   : qd_fail(reader->error, QD_INVALID,
-                             "opset_import: expected a version of ONNX's own domain, got none");
-    for (size_t i = 0; i < model->n_opset_import; i++) {
-        const Onnx__OperatorSetIdProto *import = model->opset_import[i];
-        if (import->domain.len != domain->len ||
-            memcmp(import->domain.data, domain->data, domain->len) != 0)
-            continue;
-        *opset = import->version < 0 ? 0 : (uint64_t)import->version;
-        return QD_OK;
-    }
-    return qd_fail(reader->error, QD_INVALID,
-                   "opset_import: expected a version of the domain %s, got none",
-                   qd_onnx_show(domain).text);
-}
-
 static enum qd_status find_operator(struct node *node)
 {
     const struct qd_onnx_reader *reader = node->reader;
     const Onnx__NodeProto *proto = node->proto;
     const bool own = qd_onnx_is_own_domain(&proto->domain);
     char name[64];
-    uint64_t opset;
-    const enum qd_status status = find_opset(node, &opset);
+    uint64_t opset = own ? reader->graph->opset : reader->microsoft_opset;
+    const bool imported = opset != 0;
     print_name(proto, name);
     node->op = qk_graph_operator(name, &opset);
     if (node->op == NULL)
@@ -128,8 +103,10 @@ static enum qd_status find_operator(struct node *node)
                        qd_onnx_show(&proto->op_type).text,
                        own ? "ONNX's own domain" : "the domain ",
                        own ? "" : qd_onnx_show(&proto->domain).text);
-    if (status != QD_OK)
-        return status;
+    if (!imported)
+        return qd_fail(reader->error, QD_INVALID,
+                       "opset_import: expected a version of %s, got none",
+                       own ? "ONNX's own domain" : "com.microsoft");
     const unsigned last = node->op->version_last;
     node->version =
         qk_operator_version(node->op, own && opset > last && opset <= OPSET_LAST ? last : opset);
@@ -288,9 +265,8 @@ static enum qd_status read_attribute(const struct node *node, size_t index,
     char field[256];
     snprintf(field, sizeof(field), "%s: %s", node->where.text, def->name);
     if (def->since > node->version->number)
-        return qd_fail(reader->error, QD_INVALID,
-                       "%s: expected opset %u or later for %s, got %" PRIu64, field, def->since,
-                       node->op->name, reader->graph->opset);
+        return qd_fail(reader->error, QD_INVALID, "%s: expected version %u or later of %s, got %u",
+                       field, def->since, node->op->name, node->version->number);
     if (attribute->present)
         return qd_fail(reader->error, QD_INVALID, "%s: expected once, got twice", field);
     if (proto->ref_attr_name.len > 0)

@@ -32,7 +32,7 @@ struct qd_onnx_reader {
     const Onnx__GraphProto *proto;
     struct qd_arena *arena;
     struct qd_onnx_graph *graph;
-    bool versioned;               /* the file says which opset of ONNX's domain it uses */
+    uint64_t microsoft_opset;     /* the version of com.microsoft; 0: the file imports none */
     struct qd_onnx_value *values; /* sorted by name */
     size_t value_count;
     struct qk_node *nodes;

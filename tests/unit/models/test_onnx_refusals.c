@@ -122,15 +122,16 @@ Test(onnx_refusals, sparse_initializers)
 
 Test(onnx_refusals, functions)
 {
-    for (int own = 0; own < 2; own++) {
+    static const char *const domains[] = {"my.own", "", "com.microsoft"};
+    for (size_t i = 0; i < 3; i++) {
         struct message model = onnx_model(good_dequantize(), 13);
         struct message function = {.bytes = NULL};
         put_string(&function, 1, "DequantizeLinear");
-        put_string(&function, 10, own ? "" : "my.own");
+        put_string(&function, 10, domains[i]);
         put_message(&model, ONNX_MODEL_FUNCTIONS, function);
-        if (own)
-            expect_error(model, "functions[0]: expected none in ONNX's own domain, got "
-                                "\"DequantizeLinear\"");
+        if (i > 0)
+            expect_error(model, "functions[0]: expected none in ONNX's own domain and "
+                                "com.microsoft, got \"DequantizeLinear\"");
         else
             expect_model(model);
     }
@@ -155,7 +156,7 @@ Test(onnx_refusals, attributes)
     } cases[] = {
         {onnx_attribute_int("axes", 1), "expected an attribute of onnx.DequantizeLinear, got "
                                         "\"axes\""},
-        {onnx_attribute_int("block_size", 1), "block_size: expected opset 21 or later for "
+        {onnx_attribute_int("block_size", 1), "block_size: expected version 21 or later of "
                                               "onnx.DequantizeLinear, got 13"},
         {onnx_attribute_string("axis", "1"), "axis: type: expected 2 (INT), got 3 (STRING)"},
         {onnx_attribute_ints("axis", DIMS(1)), "axis: type: expected 2 (INT), got 7 (INTS)"},
