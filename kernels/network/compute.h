@@ -8,7 +8,7 @@
 /* The most time that all operators of a graph may take on one core while it is loaded, as their
  * plans guess it. Weights of a gigabyte take less than a second; a file that asks for more was made
  * to hold up the loader. */
-#define QK_COMPUTE_NS_MAX UINT64_C(10000000000)
+#define QK_COMPUTE_NS_MAX UINT64_C(1000000000)
 
 /* Runs a call whose inputs are all constant, and makes its outputs: tensors whose data lies in
  * `memory`. Adds the time that the plan guesses to *cost_ns, and fails if the sum is above

@@ -131,6 +131,8 @@ static void put_constant(struct folder *folder, uint32_t value, const struct qk_
     for (size_t i = folder->first[value]; i < folder->first[value + 1]; i++) {
         const struct read *read = &folder->reads[i];
         struct qk_node *node = &folder->nodes[read->node];
+        if (!(node->call.variable >> read->input & 1))
+            continue; /* two nodes make the value, which qk_graph_prepare refuses */
         node->call.variable &= ~(UINT32_C(1) << read->input);
         node->call.inputs[read->input] = *tensor;
         node->inputs[read->input] = QK_VALUE_NONE;

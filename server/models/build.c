@@ -226,8 +226,10 @@ static enum qd_status lower(struct qd_build *build, struct qd_error *error)
     size_t node = 0;
     for (size_t i = 0; i < onnx->deferred_count; i++) {
         deferred[i] = onnx->deferred[i];
-        while (origins[node] != deferred[i].node)
+        /* Lowering keeps a node whose constant is not known yet, and the order of nodes. */
+        while (node < build->call.node_count && origins[node] != deferred[i].node)
             node++;
+        assert(node < build->call.node_count);
         deferred[i].node = (uint32_t)node;
     }
     build->deferred = deferred;
