@@ -292,8 +292,8 @@ static void set_segments(struct state *state, size_t limit)
 }
 
 /* Returns the cycles of one item of maxima or averages: the rows that it reads times the elements
- * or, for averages, the taps in each. Windows that reach into padding are computed one by one, by
- * maxima once and by averages in each row. */
+ * or, for averages, the taps in each. Windows that reach into padding are computed one by one: in
+ * each row or, by maxima of a segment that also has whole windows, once. */
 static double item_cycles(const struct state *state, enum qk_pool_kind kind)
 {
     const struct qk_pool_kernels *kernels = state->kernels;
@@ -313,7 +313,9 @@ static double item_cycles(const struct state *state, enum qk_pool_kind kind)
         return SEGMENT_CYCLES + rows * (CALL_CYCLES + edges + taps * TAIL_CYCLES +
                                         outputs * taps * kernels->average_cycles);
     const double elements = outputs * (double)column->stride + taps * (double)state->inner;
-    return SEGMENT_CYCLES + edges + rows * (CALL_CYCLES + elements * kernels->max_cycles);
+    const bool has_whole = state->column_segments == 1 && padded + 1 < positions;
+    return SEGMENT_CYCLES + edges * (has_whole ? 1 : rows) +
+           rows * (CALL_CYCLES + elements * kernels->max_cycles);
 }
 
 /* Shortens segments that would take too long. */
