@@ -318,7 +318,7 @@ static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct i
                        label(input, ".shape").text, bytes, tensor->stored,
                        qk_type_info(tensor->type)->name, qd_show_name(input->name).text,
                        input->wire->count);
-    if (tensor->type == QK_BOOL) /* the JSON of the bytes may then only be 0 and 1 */
+    if (tensor->type == QK_BOOL) /* the bytes' JSON may then have booleans, 0 and 1 */
         input->wire->type = QK_BOOL;
     return QD_OK;
 }

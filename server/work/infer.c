@@ -215,26 +215,34 @@ static void run_read(struct qd_job *job, void *workspace, size_t begin, size_t e
         read_step(inference);
 }
 
-/* Repeats the phase if reading takes more steps than estimated. */
-static bool after_read(struct qd_job *job)
+static bool convert(struct qd_inference *inference)
 {
-    struct qd_inference *inference = inference_of(job);
-    if (inference->error->status != QD_OK)
-        return false;
-    if (!inference->read)
-        return true;
     const size_t unit_count = qd_oip_reader_unit_count(inference->reader);
     const uint64_t cost_ns = qd_oip_reader_unit_cost_ns(inference->reader);
     return set_phase(inference, run_convert, after_convert, unit_count, cost_ns,
                      shares(inference, unit_count, cost_ns));
 }
 
+/* Repeats the phase if reading takes more steps than estimated. */
+static bool after_read(struct qd_job *job)
+{
+    struct qd_inference *inference = inference_of(job);
+    if (inference->error->status != QD_OK)
+        return false;
+    return inference->read ? convert(inference) : true;
+}
+
+/* Converts at once, too, unless that takes long, as for a large tensor of BOOL whose JSON is short.
+ */
 static bool read_at_once(struct qd_inference *inference)
 {
     while (!inference->read)
         if (read_step(inference) != QD_OK)
             return false;
-    qd_oip_reader_convert(inference->reader, 0, qd_oip_reader_unit_count(inference->reader));
+    const size_t unit_count = qd_oip_reader_unit_count(inference->reader);
+    if (unit_count * qd_oip_reader_unit_cost_ns(inference->reader) > READ_STEP_NS)
+        return convert(inference);
+    qd_oip_reader_convert(inference->reader, 0, unit_count);
     return after_convert(&inference->job);
 }
 

@@ -9,6 +9,7 @@
  *                      gzip or deflate
  *             read     64 KiB of JSON each              one
  *             convert  a piece of the tensors' numbers  as many as the phase is worth
+ *                      or 256 KiB of BOOL
  *             plan     one: call, graph, plan, memory   one
  *   RUNNING   pack     as the kernels divide it         as many as the phase is worth
  *             compute  the same, for each node          as many as the phase is worth

@@ -5,7 +5,7 @@ import random
 import struct
 import unittest
 
-from onnx_writer import (FLOAT, INT8, UINT8, constant, message, model, node, tensor, value_info)
+from onnx_writer import (BOOL, FLOAT, INT8, UINT8, constant, message, model, node, tensor, value_info)
 from quantd import SANITIZED, ServerTest, Tensor, binary_request
 
 MIB = 1 << 20
@@ -69,6 +69,24 @@ class Computes(Files):
         self.assert_loads(model(13, [node("DequantizeLinear", ["w", "s"], ["y"])],
                                 [SCALE, tensor("w", INT8, [3], (9, b"\1\2\xff"))], [], [Y]))
         self.assertEqual(self.ask(), {"y": ("FP32", [3], struct.pack("<3f", 0.5, 1, -0.5))})
+
+    def test_a_long_condition(self):
+        """The JSON is short, but its BOOL tensor is long, so workers check it in pieces."""
+        count = 3 << 20
+        operands = ["c", "x", "s", "z", "x2", "s", "z", "s", "z"]
+        where = node("QLinearWhere", operands, ["y"]) + message((7, "com.microsoft"))
+        ports = [value_info("c", BOOL, ["n"]), X, value_info("x2", UINT8, ["n"])]
+        file = model(13, [where], [SCALE, ZERO], ports, [value_info("y", UINT8, ["n"])])
+        self.assert_loads(file + message((8, message((1, "com.microsoft"), (2, 1)))))
+        condition = bytes([1, 0, 0]) * (count // 3)
+        tensors = [Tensor("x", "UINT8", [count], bytes([5]) * count),
+                   Tensor("x2", "UINT8", [count], bytes([9]) * count)]
+        outputs = self.ask(Tensor("c", "BOOL", [count], condition), *tensors)
+        self.assertEqual(outputs["y"][2], bytes([5, 9, 9]) * (count // 3))
+        body, headers = binary_request([Tensor("c", "BOOL", [count], condition[:-1] + b"\2"),
+                                        *tensors])
+        answer = self.server.infer(NAME, body, headers=headers)
+        self.assertEqual(answer.status, 400)
 
     def test_a_scale_that_follows_from_an_input(self):
         answer = self.load(model(
