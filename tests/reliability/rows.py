@@ -14,7 +14,7 @@ import time
 
 import clients
 from clients import Reader, Running, ask, connect, raw_request
-from quantd import PROGRAM, Server, parse_metrics
+from quantd import PROGRAM, Server, parse_metrics, wait_until
 
 MIB = 1 << 20
 MEASURE = PROGRAM.parent / "measure"
@@ -201,7 +201,8 @@ def slow_reader(_short):
                 break
             time.sleep(0.1)
         seconds = time.monotonic() - begun
-        held = row_.server.metric_once(0, "quantd_inflight_bytes")  # freed after the cut
+        wait_until(lambda: gauges(row_.server)["quantd_inflight_bytes"] == 0, "no bytes held")
+        held = gauges(row_.server)["quantd_inflight_bytes"]
         connection.close()
     return "cut after %.1f s, %d bytes held" % (seconds, held), seconds < 10 and held == 0
 

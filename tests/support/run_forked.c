@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <criterion/internal/parameterized.h>
+#include <errno.h>
 #include <fnmatch.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -103,7 +104,7 @@ void criterion_skip_test(const char *format, ...)
     va_start(values, format);
     vfprintf(stderr, format, values);
     va_end(values);
-    _exit(SKIPPED);
+    _exit(continued ? EXIT_FAILURE : SKIPPED);
 }
 
 void criterion_continue_test(void)
@@ -147,6 +148,10 @@ static void reap(void)
 {
     int status = 0;
     const pid_t pid = waitpid(-1, &status, 0);
+    if (pid < 0 && errno != EINTR) {
+        perror("waitpid");
+        exit(EXIT_FAILURE);
+    }
     size_t i = 0;
     while (i < job_count && jobs[i].pid != pid)
         i++;
