@@ -46,8 +46,8 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     return QK_OK;
 }
 
-/* Checks all indices, and turns them into offsets of slices. Returns NULL, with an error, if
- * memory has run out. */
+/* Turns the indices, which `plan` has checked, into offsets of slices. Returns NULL, with an error,
+ * if memory has run out. */
 static int64_t *make_offsets(const struct instance *made, size_t size, int64_t stride,
                              struct qk_memory memory, struct qk_error *error)
 {
