@@ -5,7 +5,8 @@ import random
 import struct
 import unittest
 
-from onnx_writer import (BOOL, FLOAT, INT8, UINT8, constant, message, model, node, tensor, value_info)
+from onnx_writer import (BOOL, FLOAT, INT8, UINT8, constant, message, model, node, tensor,
+                         value_info)
 from quantd import SANITIZED, ServerTest, Tensor, binary_request
 
 MIB = 1 << 20
