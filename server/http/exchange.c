@@ -181,28 +181,37 @@ static bool explain_by_head(struct qd_connection *connection)
     return qd_head_check(&head, &connection->request->error) != QD_OK;
 }
 
+/* Has libmicrohttpd close a connection whose state is CLOSING. If libmicrohttpd 0.9.75 refuses
+ * cookies and we then tell it to close, it frees the connection's memory and goes on reading the
+ * head there. So it gets an empty response, which io_hooks.c does not send. */
+static enum MHD_Result give_up(struct qd_connection *connection, unsigned http_status)
+{
+    return qd_error_hook_queue(connection->http, http_status, qd_exchange_of(connection)->stand_in);
+}
+
 /* Answers a request that libmicrohttpd cannot read. libmicrohttpd does not tell the method, and
  * does not know it while the first line is incomplete. framing.c knows it. An answer to HEAD is
- * sent past libmicrohttpd, which might otherwise send a body.
- *
- * If libmicrohttpd 0.9.75 refuses cookies and we then tell it to close, it frees the connection's
- * memory and goes on reading the head there. So it gets an empty response, which it cannot send. */
+ * sent past libmicrohttpd, which might otherwise send a body. */
 static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned http_status)
 {
     struct qd_connection *connection = connection_of(mhd);
-    if (connection == NULL || connection->state == QD_CONNECTION_CLOSING)
+    if (connection == NULL)
         return MHD_NO;
+    if (connection->state == QD_CONNECTION_CLOSING)
+        return give_up(connection, http_status);
     const bool in_head = connection->current.first_byte_ns != 0;
     const bool in_body = connection->request != NULL;
     if (in_head && !in_body && connection->current.target_bytes > QD_HEAD_BYTES_MAX)
         http_status = MHD_HTTP_URI_TOO_LONG;
-    if (!qd_exchange_ensure_request(connection))
-        return MHD_NO;
+    if (!qd_exchange_ensure_request(connection)) {
+        qd_connection_advance(connection, QD_CONNECTION_CLOSING);
+        return give_up(connection, http_status);
+    }
     if (http_status != MHD_HTTP_BAD_REQUEST || in_body || !explain_by_head(connection))
         qd_error_hook_explain(http_status, in_head, in_body, &connection->request->error);
     if (qd_error_hook_would_repeat(mhd, in_body)) {
         qd_refuse_past_library(connection);
-        return qd_error_hook_queue(mhd, http_status, qd_exchange_of(connection)->stand_in);
+        return give_up(connection, http_status);
     }
     if (connection->current.is_head)
         return qd_refuse_past_library(connection);
