@@ -49,13 +49,13 @@ static size_t decrypted_bytes(const struct qd_connection *connection)
 
 /* Creates a request, in the memory of one that has ended if there is any. Returns NULL if malloc
  * failed. */
-static struct qd_request *create_request(struct qd_exchange *exchange, uint64_t first_byte_ns)
+static struct qd_request *create_request(struct qd_exchange *exchange, uint64_t first_line_ns)
 {
     struct qd_request *request = exchange->spare;
     if (request == NULL)
-        return qd_request_create(exchange->memory, first_byte_ns);
+        return qd_request_create(exchange->memory, first_line_ns);
     exchange->spare = NULL;
-    qd_request_init(request, exchange->memory, first_byte_ns);
+    qd_request_init(request, exchange->memory, first_line_ns);
     return request;
 }
 
@@ -84,11 +84,11 @@ static void on_room(struct qd_request *request)
 bool qd_exchange_ensure_request(struct qd_connection *connection)
 {
     struct qd_exchange *exchange = qd_exchange_of(connection);
-    const uint64_t first_byte_ns = connection->current.first_byte_ns;
+    const uint64_t first_line_ns = connection->current.first_line_ns;
     if (connection->request != NULL)
         return true;
     struct qd_request *request =
-        create_request(exchange, first_byte_ns != 0 ? first_byte_ns : qd_clock_ns());
+        create_request(exchange, first_line_ns != 0 ? first_line_ns : qd_clock_ns());
     connection->request = request;
     connection->current.is_head = qd_framing_is_head(&connection->framing, connection->done_count);
     if (request == NULL)
@@ -199,7 +199,7 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
         return MHD_NO;
     if (connection->state == QD_CONNECTION_CLOSING)
         return give_up(connection, http_status);
-    const bool in_head = connection->current.first_byte_ns != 0;
+    const bool in_head = connection->current.first_line_ns != 0;
     const bool in_body = connection->request != NULL;
     if (in_head && !in_body && connection->current.target_bytes > QD_HEAD_BYTES_MAX)
         http_status = MHD_HTTP_URI_TOO_LONG;

@@ -18,7 +18,7 @@ enum {
     FIRST_BODY_BYTES = 16 << 10, /* the first room of a body of known size; most bodies have less */
 };
 
-void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint64_t first_byte_ns)
+void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint64_t first_line_ns)
 {
     /* The inputs at the end are most of the struct. The code that reads inputs clears them. */
     memset(request, 0, offsetof(struct qd_request, oip.asked.call.inputs));
@@ -28,7 +28,7 @@ void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint6
     request->trace.trace_id[0] = request->trace.parent_id[0] = '\0';
     request->trace.span_id[0] = request->trace.response[0] = '\0';
     request->state = QD_READING;
-    request->times.since_ns = first_byte_ns;
+    request->times.since_ns = first_line_ns;
     qd_arena_init(&request->arena, memory);
 }
 
@@ -50,11 +50,11 @@ void qd_request_deinit(struct qd_request *request)
     qd_model_release(request->model);
 }
 
-struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_byte_ns)
+struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_line_ns)
 {
     struct qd_request *request = malloc(sizeof(*request));
     if (request != NULL)
-        qd_request_init(request, memory, first_byte_ns);
+        qd_request_init(request, memory, first_line_ns);
     return request;
 }
 

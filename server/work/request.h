@@ -123,13 +123,13 @@ struct qd_request {
     char server_timing[256]; /* from REPLYING on: six stages of at most 35 bytes */
 };
 
-/* Initializes a request, which is in READING since first_byte_ns. */
-void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint64_t first_byte_ns);
+/* Initializes a request, which is in READING since first_line_ns. */
+void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint64_t first_line_ns);
 /* Frees the arena, including the answer's bytes, and releases the model. */
 void qd_request_deinit(struct qd_request *request);
 
 /* Like qd_request_init, in memory from malloc. Returns NULL if malloc failed. */
-struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_byte_ns);
+struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_line_ns);
 void qd_request_destroy(struct qd_request *request);
 
 /* Changes the state. No other function does. Asserts that the step is in request.c's table, and

@@ -300,14 +300,14 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
     if (connection->socket.is_wide)
         narrow(connection);
     if (to == QD_CONNECTION_HEAD)
-        connection->current.first_byte_ns = connection->since_ns;
+        connection->current.first_line_ns = connection->since_ns;
     else if (to == QD_CONNECTION_BODY)
         connection->current.chunks = connection->pace.waited_look = connection->io.continue_left =
             0;
     else if (to == QD_CONNECTION_PROCESSING)
         forget_question(connection);
     else if (to == QD_CONNECTION_IDLE)
-        connection->current.first_byte_ns = 0;
+        connection->current.first_line_ns = 0;
     if (!goes_on)
         start_to_wait(connection, connection->since_ns);
 }
@@ -519,7 +519,7 @@ static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
 
 static bool is_silent(const struct qd_connection *connection, uint64_t now_ns)
 {
-    return connection->current.first_byte_ns == 0 &&
+    return connection->current.first_line_ns == 0 &&
            now_ns - connection->since_ns > DRAIN_GRACE_NS && !has_unread(connection);
 }
 

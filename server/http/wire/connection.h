@@ -163,11 +163,10 @@ struct qd_connection_tls {
 };
 
 /* What the listener has to know of the current request beyond struct qd_request, from the request's
- * first line on. Between two requests, first_byte_ns is 0, is_held and has_own_timeout are false,
+ * first line on. Between two requests, first_line_ns is 0, is_held and has_own_timeout are false,
  * and the other members are left over from the request before. */
 struct qd_connection_current {
-    uint64_t first_byte_ns; /* when the first line was complete, in spite of the name; 0: between
-                               requests */
+    uint64_t first_line_ns; /* when the first line was complete; 0: between requests */
     size_t target_bytes;    /* the length of the target in its first line */
     uint64_t chunks;        /* in how many pieces the library passed on its body */
     bool is_head;           /* it is a HEAD */
