@@ -206,12 +206,16 @@ static void start(const struct criterion_test *test, void *with)
     jobs[job_count++] = (struct job){test, pid, said};
 }
 
-static void start_all(const char *filter)
+/* Returns how many tests the filter names. */
+static size_t start_all(const char *filter)
 {
+    size_t count = 0;
     for (struct criterion_test **at = __start_cr_tst; at < __stop_cr_tst; at++) {
         const struct criterion_test *test = *at;
-        if (test == NULL || fnmatch(filter, test->data->identifier_, FNM_EXTMATCH) != 0 ||
-            (fail_fast && failed_count > 0))
+        if (test == NULL || fnmatch(filter, test->data->identifier_, FNM_EXTMATCH) != 0)
+            continue;
+        count++;
+        if (fail_fast && failed_count > 0)
             continue;
         if (test->data->kind_ != CR_TEST_PARAMETERIZED) {
             start(test, NULL);
@@ -221,6 +225,7 @@ static void start_all(const char *filter)
         for (size_t i = 0; i < with.length; i++)
             start(test, (char *)with.params + i * with.size);
     }
+    return count;
 }
 
 int main(int argc, char **argv)
@@ -240,9 +245,11 @@ int main(int argc, char **argv)
         perror(path);
         return EXIT_FAILURE;
     }
-    start_all(filter);
+    const size_t test_count = start_all(filter);
     while (job_count > 0)
         reap();
+    if (test_count == 0)
+        fprintf(stderr, "--filter: expected a pattern of SUITE/TEST, got \"%s\"\n", filter);
     fprintf(stderr, "%u passed, %u failed\n", passed_count, failed_count);
-    return fclose(report) == 0 && failed_count == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return fclose(report) == 0 && failed_count == 0 && test_count > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -99,6 +99,11 @@ class Runner(unittest.TestCase):
         status, _, report = self.run_tests("--filter", "@(b|c)/@(aborts|skips*)")
         self.assertEqual((status, len(report)), (0, 2), report)
 
+    def test_a_pattern_of_no_test(self):
+        status, said, _ = self.run_tests("--filter", "a::passes")
+        self.assertEqual(status, 1)
+        self.assertIn('expected a pattern of SUITE/TEST, got "a::passes"', said)
+
     def test_fail_fast(self):
         status, _, report = self.run_tests("--fail-fast")
         self.assertEqual(status, 1)
