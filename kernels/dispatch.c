@@ -11,6 +11,7 @@ static void fill_table(struct qk_kernels *kernels)
     qk_dequantize_init_scalar(&kernels->dequantize);
     qk_quantize_init_scalar(&kernels->quantize);
     kernels->binary = &qk_binary_kernels__scalar;
+    kernels->cast = &qk_cast_kernels__scalar;
     qk_pool_init_scalar(&kernels->pool);
     kernels->lookup = &qk_lookup_kernel__scalar;
     qk_move_init_scalar(&kernels->move);
@@ -21,6 +22,7 @@ static void fill_table(struct qk_kernels *kernels)
         qk_dequantize_init_avx2(&kernels->dequantize);
         qk_quantize_init_avx2(&kernels->quantize);
         kernels->binary = &qk_binary_kernels__avx2;
+        kernels->cast = &qk_cast_kernels__avx2;
         qk_pool_init_avx2(&kernels->pool);
         kernels->lookup = &qk_lookup_kernel__avx2;
         qk_move_init_avx2(&kernels->move);
@@ -31,6 +33,7 @@ static void fill_table(struct qk_kernels *kernels)
         qk_dequantize_init_avx512bw(&kernels->dequantize);
         qk_quantize_init_avx512(&kernels->quantize);
         kernels->binary = &qk_binary_kernels__avx512bw;
+        kernels->cast = &qk_cast_kernels__avx512bw;
         qk_pool_init_avx512bw(&kernels->pool);
         kernels->lookup = &qk_lookup_kernel__avx512bw;
         qk_move_init_avx512(&kernels->move);
@@ -46,6 +49,7 @@ static void fill_table(struct qk_kernels *kernels)
         qk_dequantize_init_neon(&kernels->dequantize);
         qk_quantize_init_neon(&kernels->quantize);
         kernels->binary = &qk_binary_kernels__neon;
+        kernels->cast = &qk_cast_kernels__neon;
         kernels->matmul = &qk_matmul_kernels__neon;
         qk_pool_init_neon(&kernels->pool);
         kernels->lookup = &qk_lookup_kernel__neon;

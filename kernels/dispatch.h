@@ -5,6 +5,7 @@
 #define KERNELS_DISPATCH_H
 
 #include "kernels/binary/binary.h"
+#include "kernels/cast/cast.h"
 #include "kernels/choice.h"
 #include "kernels/conv/backend.h"
 #include "kernels/dequantize/dequantize.h"
@@ -21,6 +22,7 @@ struct qk_kernels {
     struct qk_dequantize_kernels dequantize;
     struct qk_quantize_kernels quantize;
     const struct qk_binary_kernels *binary;
+    const struct qk_cast_kernels *cast;
     struct qk_pool_kernels pool;
     const struct qk_lookup_kernel *lookup;
     struct qk_move_kernels move;

@@ -23,6 +23,7 @@ static const struct qk_operator *const graph_operators[] = {
     &qk_microsoft_qlinear_where,
     &qk_onnx_abs,
     &qk_onnx_add,
+    &qk_onnx_cast,
     &qk_onnx_clip,
     &qk_onnx_concat,
     &qk_onnx_depth_to_space,

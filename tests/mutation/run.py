@@ -76,6 +76,7 @@ TESTS = (
     Tests("kernels/dequantize/", ELEMENTWISE, (["dequantize/"],), OPERATORS),
     Tests("kernels/quantize/", ELEMENTWISE, (["quantize/", "--except", "dequantize/"],), OPERATORS),
     Tests("kernels/binary/", "binary|golden", (["binary/"],)),
+    Tests("kernels/cast/", "cast|golden", (["cast/"],)),
     Tests("kernels/lookup/", "lookup|golden", (["lookup/"],)),
     Tests("kernels/elementwise/", ELEMENTWISE, (["quantize/"],), OPERATORS),
     Tests("kernels/element/", ELEMENTWISE, (["quantize/"],), OPERATORS),

@@ -120,6 +120,7 @@ void check_gemm(struct check *check);
 void check_dequantize(struct check *check);
 void check_quantize(struct check *check);
 void check_binary(struct check *check);
+void check_cast(struct check *check);
 void check_matmul(struct check *check);
 void check_pool(struct check *check);
 void check_lookup(struct check *check);

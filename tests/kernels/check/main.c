@@ -116,6 +116,7 @@ int main(int count, char **words)
     check_dequantize(&check);
     check_quantize(&check);
     check_binary(&check);
+    check_cast(&check);
     check_matmul(&check);
     check_pool(&check);
     check_lookup(&check);
