@@ -154,7 +154,7 @@ static bool take_version(struct qd_load *load)
     };
     if (qd_build_read(&load->build, &source, &load->error) != QD_OK)
         return fail_in_file(load);
-    if (source.kind == QD_SOURCE_ONNX)
+    if (load->build.onnx != NULL && !load->build.onnx->points_into_file)
         qd_arena_deinit(&load->file_arena); /* the parsed model is a copy; weights take its place */
     return fetch(load, prepare_version);
 }

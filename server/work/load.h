@@ -51,7 +51,7 @@ struct qd_load {
     size_t bytes; /* the memory of its arenas and of the models that it makes */
     struct qd_arena arena;
     struct qd_arena version_arena; /* of the version that is being made */
-    struct qd_arena file_arena;    /* of the version's files, until they are parsed */
+    struct qd_arena file_arena;    /* of the version's files, until nothing points there */
     struct qd_sources sources;
     struct qd_build build;
     struct qk_graph *graph; /* the graph that is being packed; NULL if there is none */

@@ -373,14 +373,18 @@ static enum qd_status parse(struct qd_onnx_reader *reader)
 {
     struct allocator allocator = {.arena = reader->arena};
     ProtobufCAllocator calls = {.alloc = allocate, .free = keep, .allocator_data = &allocator};
-    const struct qd_onnx_source *source = reader->source;
-    reader->model =
-        onnx__model_proto__unpack(&calls, source->count, (const uint8_t *)source->bytes);
+    struct qd_onnx_skeleton skeleton;
+    enum qd_status status = qd_onnx_make_skeleton(reader, &skeleton);
+    if (status != QD_OK)
+        return status;
+    reader->model = onnx__model_proto__unpack(&calls, skeleton.count, skeleton.bytes);
     if (allocator.failed)
         return qd_onnx_no_memory(reader);
     if (reader->model == NULL || reader->model->graph == NULL)
         return refuse_file(reader);
+    qd_onnx_put_back(&skeleton, reader->model->graph);
     reader->proto = reader->model->graph;
+    reader->graph->points_into_file = skeleton.taken_count > 0;
     return QD_OK;
 }
 

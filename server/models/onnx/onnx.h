@@ -23,7 +23,7 @@
 #define QD_ONNX_VALUE_COUNT_MAX 65536
 
 struct qd_onnx_source {
-    const char *bytes; /* the file */
+    const char *bytes; /* the file; see points_into_file */
     size_t count;
     /* Gives bytes [offset, offset + length) of a file in the model's folder. `location` is the
      * file's name exactly as the ONNX file has it, so it is not trusted; the callback checks the
@@ -44,8 +44,9 @@ struct qd_onnx_deferred {
     uint32_t port;  /* index of the graph's input */
 };
 
-/* A graph that was read. It lies in the arena, with its weights. External data lies where
- * `external` says. All of it must stay until the graph made from it is packed. */
+/* A graph that was read. It lies in the arena, with its weights, but large weights may stay in the
+ * file. External data lies where `external` says. All of it must stay until the graph made from it
+ * is packed. */
 struct qd_onnx_graph {
     struct qk_graph_call call;
     const struct qd_port *inputs; /* [call.input_count] */
@@ -58,6 +59,7 @@ struct qd_onnx_graph {
     uint64_t opset;
     const char *graph_name; /* "" if it has none */
     const char *producer;   /* "" if unknown */
+    bool points_into_file;  /* some weights are in the source's bytes, which must stay */
 };
 
 /* Reads a file. Fails with QD_INVALID if the file is wrong, with QD_TOO_LARGE or QD_UNAVAILABLE if

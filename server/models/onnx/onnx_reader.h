@@ -40,6 +40,27 @@ struct qd_onnx_reader {
     struct qd_error *error;
 };
 
+/* The raw_data of an initializer that is not in the skeleton. */
+struct qd_onnx_taken {
+    size_t tensor; /* the initializer's number in the file's list */
+    const uint8_t *data;
+    size_t bytes; /* 0: another raw_data of the same tensor comes later, and counts */
+};
+
+/* The file without large weights (onnx_skeleton.c). */
+struct qd_onnx_skeleton {
+    const uint8_t *bytes; /* in the arena; the file itself if nothing was taken out */
+    size_t count;
+    const struct qd_onnx_taken *taken;
+    size_t taken_count;
+};
+
+/* Makes the skeleton of the file. Fails if the arena has no room. Does not check the file. */
+enum qd_status qd_onnx_make_skeleton(const struct qd_onnx_reader *reader,
+                                     struct qd_onnx_skeleton *skeleton);
+/* Points the parsed initializers at what was taken out. */
+void qd_onnx_put_back(const struct qd_onnx_skeleton *skeleton, Onnx__GraphProto *graph);
+
 /* A part of the file, for errors: 'node 3 ("conv1", "QLinearConv")'. */
 struct qd_onnx_where {
     char text[192];
