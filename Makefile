@@ -3,7 +3,7 @@
 #   make                 build/quantd
 #   make SAN=address     address+undefined sanitizers, in build/address (or undefined, thread)
 #   make ARCH=arm64      for that machine, in build/arm64; test and check-kernels run it in QEMU
-#   make demo            a convolution and a dequantization over HTTP
+#   make demo            a dequantization, a convolution and a network of digits, over HTTP
 #   make test            all tests; test-unit and test-e2e run one half, test-short some of them
 #   make test T=NAME     one test: a Criterion "suite/name" pattern, or a Python "module.Class.test"
 #   make test-cpus       the tests in C and more as older CPUs run them, which QK_CPU plays;

@@ -227,6 +227,17 @@ NETWORKS = (residual, dense, inception, squeezed, depthwise, pyramid, classifier
             attention, cut, halved, hard, computed_shape)
 
 
+def digits():
+    """Returns the network that `make demo` asks, with its images."""
+    import onnx
+    folder = Path(__file__).resolve().parent.parent / "demo" / "digits"
+    model = onnx.load(folder / "models" / "digits" / "1" / "model.onnx")
+    images = np.fromfile(folder / "images.f32", "<f4").reshape(-1, 1, 8, 8)
+    return Quantized("digits", "U8S8, per channel", [
+        ("digits/%s" % what, file, [{"image": images}, {"image": images[7:8]}])
+        for what, file in (("file", model), ("values", with_all_outputs(model)))])
+
+
 # ---- Files -----------------------------------------------------------------------------------
 
 
@@ -326,6 +337,10 @@ def networks(seed):
                     made.files.append((name.replace(", ", "_").replace(" ", "_"), file,
                                        list(feeds(whole, batch, dice))))
             yield made
+    made = digits()
+    if saturating:
+        made.skipped = "ONNX Runtime's sums overflow on this CPU"
+    yield made
 
 
 def lacks(refusal):

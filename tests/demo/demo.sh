@@ -1,7 +1,8 @@
 #!/bin/sh
-# What quantd does, seen through curl: a small dequantization in JSON, a photograph through a
-# convolution in binary, and a request that is refused. Fails if any answer is not bit for bit what
-# it should be. POSIX sh, curl, coreutils and awk; run it with `make demo`.
+# Shows what quantd does, through curl: a small dequantization in JSON, a photograph through a
+# convolution in binary, a network that reads handwritten digits, and a request that is refused.
+# Fails if any answer is not bit for bit what it should be. Needs POSIX sh, curl, coreutils and awk;
+# run it with `make demo`.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${B:-build}
@@ -23,7 +24,8 @@ fail()
 
 # ---- The server, on a free port -----------------------------------------------------------------
 
-${EMULATOR:-} "$build/quantd" --listen 127.0.0.1:0 >"$out/listening" 2>"$out/log" &
+${EMULATOR:-} "$build/quantd" --listen 127.0.0.1:0 --model-repository tests/demo/digits/models \
+    >"$out/listening" 2>"$out/log" &
 server=$!
 trap 'kill "$server" 2>/dev/null || :' EXIT
 trap 'exit 1' HUP INT PIPE TERM
@@ -179,9 +181,38 @@ show_stages
 echo "    $out/cat.ppm: the photograph, sharpened, embossed, its edges"
 echo "    The bytes are those of ONNX Runtime."
 
-# ---- 3. A mistake -------------------------------------------------------------------------------
+# ---- 3. Images of digits in, scores out, by a network -------------------------------------------
+#
+# tests/demo/digits/train.py trained the network, had ONNX Runtime quantize it, and held 360 images
+# out. Their floats are the body of one request, and ONNX Runtime's answers lie beside them.
 
-printf '\n%s3  A mistake%s\n' "$bold" "$reset"
+digits=tests/demo/digits
+image_bytes=$(wc -c <"$digits/images.f32")
+printf '\n%s3  Read handwritten digits%s   with a network that ONNX Runtime quantized\n' \
+    "$bold" "$reset"
+echo "${dim}quantd --model-repository $digits/models"
+echo "POST /v2/models/digits/infer"
+echo "$image_bytes bytes: the floats of 360 images${reset}"
+status=$(post digits "$digits/images.f32" -H 'Inference-Header-Content-Length: 0')
+echo "${dim}HTTP $status${reset}"
+test "$status" = 200 || fail "expected HTTP 200, got: $(head -c 1000 "$out/answer")"
+answer_json_bytes=$(header inference-header-content-length)
+head -c "$answer_json_bytes" "$out/answer"
+echo
+tail -c +$((answer_json_bytes + 1)) "$out/answer" >"$out/scores.f32"
+cmp -s "$out/scores.f32" "$digits/scores.f32" ||
+    fail "the digits' scores differ from those of ONNX Runtime"
+od -An -v -tf4 -w256 "$digits/images.f32" >"$out/images.txt"
+od -An -v -tf4 -w40 "$out/scores.f32" >"$out/scores.txt"
+awk -v shown='22 18 41 226' -v colours="$bold" -f "$digits/draw.awk" \
+    "$digits/labels.txt" "$out/images.txt" "$out/scores.txt"
+echo "; all 360 answers are ONNX Runtime's bytes."
+header server-timing | sed 's/.*compute;dur=\([0-9.]*\).*/\1/' |
+    awk '{ printf "    Computed in %.0f µs, %.1f µs an image.\n", 1000 * $1, 1000 * $1 / 360 }'
+
+# ---- 4. A mistake -------------------------------------------------------------------------------
+
+printf '\n%s4  A mistake%s\n' "$bold" "$reset"
 cat >"$out/mistake.json" <<'JSON'
 {"inputs": [
    {"name": "x", "datatype": "UINT8", "shape": [3], "data": [1, 2, 300]},

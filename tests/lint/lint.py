@@ -71,8 +71,11 @@ def is_source(path):
     return path.startswith(("kernels/", "server/")) and is_c(path)
 
 
+BINARY = (".ppm", ".jpg", ".onnx", ".f32")
+
+
 def is_text(path):
-    others = (".ppm", ".jpg", ".svg", ".jsonl", ".json", ".bin", ".hex")
+    others = BINARY + (".svg", ".jsonl", ".json", ".bin", ".hex")
     return not path.endswith(others) and path != "LICENSE"
 
 
@@ -520,7 +523,7 @@ def main():
         sys.exit("lint.py: expected a checkout of git, got: %s" % files[0])
     files = [path for path in files if (ROOT / path).is_file()]
     contents = {path: (ROOT / path).read_bytes().decode(errors="replace") for path in files
-                if not path.endswith((".ppm", ".jpg"))}
+                if not path.endswith(BINARY)}
     results = list(check_text(files, contents))
     tools = [("clang-format", tool_clang_format), ("shellcheck", tool_shellcheck),
              ("gofmt", tool_gofmt), ("rustfmt", tool_rustfmt)]
