@@ -21,17 +21,24 @@ TOUR = (ROOT / "server" / "README.md").read_text()
 
 @unittest.skipIf(shutil.which("curl") is None, "curl is not installed")
 class Examples(ServerTest):
-    FLAGS = ("--model-control-mode", "explicit")
+    FLAGS = ("--model-control-mode", "explicit", "--load-model", "digits",
+             "--model-repository", str(ROOT / "tests" / "demo" / "digits" / "models"))
 
     def test_curl_examples(self):
         for page in PAGES:
             done = 0
             for block in blocks(page.read_text()):
+                self.check_repository(block.code)
                 if block.language == "sh" and "curl" in block.code:
                     with self.subTest(page=page.relative_to(ROOT), commands=block.code):
                         self.run_block(block.code, block.expected)
                         done += 1
             self.assertGreaterEqual(done, 2, page)
+
+    def check_repository(self, command):
+        """A server that a page starts with files of the project has what this class's has."""
+        if "--model-repository tests/" in command:
+            self.assertEqual(str(ROOT / command.split()[-1]), self.FLAGS[-1])
 
     def run_block(self, commands, expected):
         commands = commands.replace("http://127.0.0.1:8000", self.server.addresses[0])
@@ -111,7 +118,8 @@ class Readme(unittest.TestCase):
 
     def test_first_answer(self):
         first_screen = "\n".join(self.TEXT.splitlines()[:45])
-        for words in ("make demo", "make test", "\ncurl ", '"data":[-64,0,0.5,63.5]'):
+        for words in ("make demo", "make test", "\ncurl ", '"data":[0,0,0,0,0,0,0,0.99609375,0,0]',
+                      "build/quantd --model-repository models"):
             self.assertIn(words, first_screen)
         self.assertLessEqual(len(self.TEXT.splitlines()), 140)
 
@@ -120,6 +128,20 @@ class Readme(unittest.TestCase):
         self.assertIn("tests/console/console.jpg", pictures)
         for picture in pictures:
             self.assertLess((ROOT / picture).stat().st_size, 150 << 10, picture)
+
+
+class Pasted(unittest.TestCase):
+    """Python's prompt ends a block that is indented at an empty line."""
+
+    def test_no_empty_line_within_indented_code(self):
+        pages = [page for page in ROOT.rglob("*.md")
+                 if page.relative_to(ROOT).parts[0] in ("api_schema", "docker", "server", "tests")]
+        self.assertGreater(len(pages), 10)
+        for page in pages:
+            for block in blocks(page.read_text()):
+                if block.language == "python":
+                    with self.subTest(page=page.relative_to(ROOT)):
+                        self.assertNotRegex(block.code, r"\n\n+[ )\]}]")
 
 
 class Tour(unittest.TestCase):
