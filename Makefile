@@ -121,7 +121,8 @@ KERNELS := \
     kernels/operators/move/onnx_resize.c kernels/operators/move/onnx_slice.c \
     kernels/operators/move/onnx_split.c \
     kernels/operators/move/onnx_squeeze.c kernels/operators/move/onnx_transpose.c \
-    kernels/operators/onnx_cast.c kernels/operators/onnx_dynamic_quantize_linear.c \
+    kernels/operators/onnx_argmax.c kernels/operators/onnx_cast.c \
+    kernels/operators/onnx_dynamic_quantize_linear.c \
     kernels/operators/matmul/onnx_qlinear_matmul.c \
     kernels/operators/matmul/microsoft_qgemm.c kernels/operators/matmul/matrix_product.c \
     kernels/operators/microsoft_qlinear_softmax.c \
@@ -150,6 +151,8 @@ KERNELS := \
     kernels/quantize/quantize_neon.c \
     kernels/binary/binary.c kernels/binary/binary_scalar.c kernels/binary/binary_avx2.c \
     kernels/binary/binary_avx512bw.c kernels/binary/binary_neon.c \
+    kernels/argmax/argmax.c kernels/argmax/argmax_scalar.c kernels/argmax/argmax_avx2.c \
+    kernels/argmax/argmax_avx512bw.c kernels/argmax/argmax_neon.c \
     kernels/cast/cast.c kernels/cast/cast_scalar.c kernels/cast/cast_avx2.c \
     kernels/cast/cast_avx512bw.c kernels/cast/cast_neon.c \
     kernels/pool/geometry.c kernels/pool/pool.c \
@@ -292,6 +295,8 @@ AVX512BW := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl
 %/matmul_avx2.o: TIER := $(AVX2) -O3
 %/matmul_avx512bw.o: TIER := $(AVX512BW) -O3 -mprefer-vector-width=512
 %_amx.o: TIER := $(BARE) -mavx512f -mavx512vnni -mamx-tile -mamx-int8 $(SAN_VECTORS)
+%/argmax_avx2.o: TIER := $(AVX2) $(VECTORIZE)
+%/argmax_avx512bw.o: TIER := $(AVX512BW) $(VECTORIZE) -mprefer-vector-width=512
 %/cast_avx2.o: TIER := $(AVX2) $(VECTORIZE)
 %/cast_avx512bw.o: TIER := $(AVX512BW) $(VECTORIZE) -mprefer-vector-width=512
 %/pool_avx2.o: TIER := $(AVX2) $(VECTORIZE)
@@ -306,6 +311,7 @@ HARDEN += -mbranch-protection=standard
 NEON := $(BARE) $(SAN_VECTORS)
 %_neon.o: TIER := $(NEON) -march=armv8-a
 %/matmul_neon.o: TIER := $(NEON) -O3
+%/argmax_neon.o: TIER := $(NEON) -march=armv8-a $(VECTORIZE)
 %/cast_neon.o: TIER := $(NEON) -march=armv8-a $(VECTORIZE)
 %/pool_neon.o: TIER := $(NEON) -march=armv8-a $(VECTORIZE)
 $(B)/kernels/move/kernels_neon.o: TIER := $(NEON) -march=armv8-a -O3

@@ -10,6 +10,7 @@ static void fill_table(struct qk_kernels *kernels)
 {
     qk_dequantize_init_scalar(&kernels->dequantize);
     qk_quantize_init_scalar(&kernels->quantize);
+    kernels->argmax = &qk_argmax_kernels__scalar;
     kernels->binary = &qk_binary_kernels__scalar;
     kernels->cast = &qk_cast_kernels__scalar;
     qk_pool_init_scalar(&kernels->pool);
@@ -21,6 +22,7 @@ static void fill_table(struct qk_kernels *kernels)
     if (kernels->choice.cpu_flags & QK_CPU_AVX2) {
         qk_dequantize_init_avx2(&kernels->dequantize);
         qk_quantize_init_avx2(&kernels->quantize);
+        kernels->argmax = &qk_argmax_kernels__avx2;
         kernels->binary = &qk_binary_kernels__avx2;
         kernels->cast = &qk_cast_kernels__avx2;
         qk_pool_init_avx2(&kernels->pool);
@@ -32,6 +34,7 @@ static void fill_table(struct qk_kernels *kernels)
     if (kernels->choice.cpu_flags & QK_CPU_AVX512) {
         qk_dequantize_init_avx512bw(&kernels->dequantize);
         qk_quantize_init_avx512(&kernels->quantize);
+        kernels->argmax = &qk_argmax_kernels__avx512bw;
         kernels->binary = &qk_binary_kernels__avx512bw;
         kernels->cast = &qk_cast_kernels__avx512bw;
         qk_pool_init_avx512bw(&kernels->pool);
@@ -48,6 +51,7 @@ static void fill_table(struct qk_kernels *kernels)
     if (kernels->choice.cpu_flags & QK_CPU_NEON) {
         qk_dequantize_init_neon(&kernels->dequantize);
         qk_quantize_init_neon(&kernels->quantize);
+        kernels->argmax = &qk_argmax_kernels__neon;
         kernels->binary = &qk_binary_kernels__neon;
         kernels->cast = &qk_cast_kernels__neon;
         kernels->matmul = &qk_matmul_kernels__neon;

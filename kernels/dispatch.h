@@ -4,6 +4,7 @@
 #ifndef KERNELS_DISPATCH_H
 #define KERNELS_DISPATCH_H
 
+#include "kernels/argmax/argmax.h"
 #include "kernels/binary/binary.h"
 #include "kernels/cast/cast.h"
 #include "kernels/choice.h"
@@ -21,6 +22,7 @@ struct qk_kernels {
     struct qk_choice choice;
     struct qk_dequantize_kernels dequantize;
     struct qk_quantize_kernels quantize;
+    const struct qk_argmax_kernels *argmax;
     const struct qk_binary_kernels *binary;
     const struct qk_cast_kernels *cast;
     struct qk_pool_kernels pool;

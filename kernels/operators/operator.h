@@ -78,6 +78,8 @@ extern const struct qk_operator qk_microsoft_qlinear_global_average_pool;
 extern const struct qk_operator qk_microsoft_qlinear_leaky_relu;
 extern const struct qk_operator qk_microsoft_qlinear_sigmoid;
 extern const struct qk_operator qk_microsoft_qlinear_where;
+extern const struct qk_operator qk_onnx_arg_max;
+extern const struct qk_operator qk_onnx_arg_min;
 extern const struct qk_operator qk_onnx_cast;
 extern const struct qk_operator qk_onnx_clip;
 extern const struct qk_operator qk_onnx_relu;

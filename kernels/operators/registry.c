@@ -23,6 +23,8 @@ static const struct qk_operator *const graph_operators[] = {
     &qk_microsoft_qlinear_where,
     &qk_onnx_abs,
     &qk_onnx_add,
+    &qk_onnx_arg_max,
+    &qk_onnx_arg_min,
     &qk_onnx_cast,
     &qk_onnx_clip,
     &qk_onnx_concat,

@@ -44,11 +44,11 @@ WALL_SECONDS = 600  # for a test that hangs; long, because the machine may be lo
 FEW = "29"          # the first steps run each 29th case of long tests
 
 # Areas that are sampled equally often, each given by the beginning of its files' paths.
-AREAS = ("kernels/call.c", "kernels/graph", "kernels/c", "kernels/d", "kernels/element/",
-         "kernels/operators/", "kernels/elementwise/", "kernels/dequantize/", "kernels/quantize/",
-         "kernels/binary/", "kernels/lookup/",
-         "kernels/gemm/", "kernels/conv/igemm/", "kernels/conv/depthwise/", "kernels/conv/sgemm/",
-         "kernels/conv/", "server/json/", "server/oip/", "server/http/wire/framing.c")
+AREAS = ("kernels/a", "kernels/call.c", "kernels/graph", "kernels/c", "kernels/d",
+         "kernels/element/", "kernels/operators/", "kernels/elementwise/", "kernels/dequantize/",
+         "kernels/quantize/", "kernels/binary/", "kernels/lookup/", "kernels/gemm/",
+         "kernels/conv/igemm/", "kernels/conv/depthwise/", "kernels/conv/sgemm/", "kernels/conv/",
+         "server/json/", "server/oip/", "server/http/wire/framing.c")
 # Files for other machines, and files that cannot change results: they measure speed or write the
 # log.
 LEFT_OUT = ("*_neon.c", "*_dotprod.c", "*_i8mm.c", "*_fp16.c", "*_sve.c", "kernels/measure.c",
@@ -76,6 +76,7 @@ TESTS = (
     Tests("kernels/dequantize/", ELEMENTWISE, (["dequantize/"],), OPERATORS),
     Tests("kernels/quantize/", ELEMENTWISE, (["quantize/", "--except", "dequantize/"],), OPERATORS),
     Tests("kernels/binary/", "binary|golden", (["binary/"],)),
+    Tests("kernels/argmax/", "argmax|golden", (["argmax/"],)),
     Tests("kernels/cast/", "cast|golden", (["cast/"],)),
     Tests("kernels/lookup/", "lookup|golden", (["lookup/"],)),
     Tests("kernels/elementwise/", ELEMENTWISE, (["quantize/"],), OPERATORS),

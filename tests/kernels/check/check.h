@@ -119,6 +119,7 @@ const char *check_lacks(const char *tier);
 void check_gemm(struct check *check);
 void check_dequantize(struct check *check);
 void check_quantize(struct check *check);
+void check_argmax(struct check *check);
 void check_binary(struct check *check);
 void check_cast(struct check *check);
 void check_matmul(struct check *check);

@@ -115,6 +115,7 @@ int main(int count, char **words)
     check_gemm(&check);
     check_dequantize(&check);
     check_quantize(&check);
+    check_argmax(&check);
     check_binary(&check);
     check_cast(&check);
     check_matmul(&check);
