@@ -57,6 +57,16 @@ class Demo(unittest.TestCase):
         self.assertIn("\n    written: %d" % labels()[number - 1], text)
         self.assertNotIn("\033", text)
 
+        drawn = subprocess.run(["awk", "-v", "shown=%d 1" % number, "-v", "colours=yes", "-f",
+                                str(DIGITS / "draw.awk"), str(DIGITS / "labels.txt"),
+                                "images.txt", "scores.txt"], cwd=BUILD / "demo",
+                               capture_output=True, check=True).stdout.decode()
+        lines = [line for line in drawn.splitlines() if "▀" in line]
+        self.assertEqual([line.count("▀") for line in lines], 8 * [2 * 16])
+        greys = [int(grey) for grey in re.findall(r"[34]8;5;(\d+)", drawn)]
+        self.assertEqual((len(greys), min(greys)), (8 * 2 * 32, 232))
+        self.assertTrue(250 <= max(greys) <= 255)
+
     def filtered(self, photo, at, kernel, scale):
         """Returns one colour of one filtered pixel. Neighbours of the same colour are three bytes
         apart."""
