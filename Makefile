@@ -106,7 +106,8 @@ LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 
 KERNELS := \
     kernels/call.c kernels/graph.c kernels/graph_plan.c \
-    kernels/network/compute.c kernels/network/fold.c kernels/network/tables.c \
+    kernels/network/compute.c kernels/network/fold.c kernels/network/pass.c \
+    kernels/network/quantized.c kernels/network/tables.c \
     kernels/cpu.c kernels/measure.c kernels/choice.c kernels/describe.c \
     kernels/dispatch.c \
     kernels/element/element.c kernels/element/float.c kernels/element/narrow.c \
@@ -133,7 +134,9 @@ KERNELS := \
     kernels/operators/lookup/quantd_lookup.c \
     kernels/operators/float/float_function.c kernels/operators/float/onnx_functions.c \
     kernels/operators/lookup/microsoft_qlinear_where.c \
-    kernels/operators/float/onnx_arithmetic.c \
+    kernels/operators/float/onnx_arithmetic.c kernels/operators/float/onnx_clip_and_relu.c \
+    kernels/operators/float/onnx_global_average_pool.c \
+    kernels/operators/float/onnx_reduce_mean.c kernels/operators/float/row_means.c \
     kernels/operators/tensorflow_dequantize.c \
     kernels/operators/pool/rules.c kernels/operators/pool/onnx_max_pool.c \
     kernels/operators/pool/microsoft_qlinear_average_pool.c \
@@ -155,6 +158,9 @@ KERNELS := \
     kernels/argmax/argmax_avx512bw.c kernels/argmax/argmax_neon.c \
     kernels/cast/cast.c kernels/cast/cast_scalar.c kernels/cast/cast_avx2.c \
     kernels/cast/cast_avx512bw.c kernels/cast/cast_neon.c \
+    kernels/floats/floats_scalar.c kernels/floats/floats_avx2.c \
+    kernels/floats/floats_avx512bw.c kernels/floats/floats_neon.c \
+    kernels/floats/max_pool.c kernels/floats/sums.c \
     kernels/pool/geometry.c kernels/pool/pool.c \
     kernels/pool/pool_scalar.c kernels/pool/pool_avx2.c kernels/pool/pool_avx512bw.c \
     kernels/pool/pool_neon.c \
@@ -256,6 +262,10 @@ BARE := -fno-stack-protector -fno-stack-clash-protection
 # Kernels in plain C that the compiler turns into vectors.
 VECTORIZE := $(if $(SAN),,-O3)
 %/pool_scalar.o: TIER := $(BARE) $(VECTORIZE)
+# Compilers only make vectors of conditions and square roots if nothing reads errno or the flags of
+# floating-point exceptions. These options change no result.
+VECTORIZE_FLOATS := $(VECTORIZE) -fno-math-errno -fno-trapping-math
+%/floats_scalar.o: TIER := $(BARE) $(VECTORIZE_FLOATS)
 %/microsoft_qlinear_where.o: TIER := $(VECTORIZE)
 # Fuzzers also check whether the code that plans calls wraps a size or cuts off a number, which C
 # allows. Kernels add modulo 2^32. Other code that wraps on purpose says so (kernels/wrap.h).
@@ -301,6 +311,8 @@ AVX512BW := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl
 %/cast_avx512bw.o: TIER := $(AVX512BW) $(VECTORIZE) -mprefer-vector-width=512
 %/pool_avx2.o: TIER := $(AVX2) $(VECTORIZE)
 %/pool_avx512bw.o: TIER := $(AVX512BW) $(VECTORIZE) -mprefer-vector-width=512
+%/floats_avx2.o: TIER := $(AVX2) $(VECTORIZE_FLOATS)
+%/floats_avx512bw.o: TIER := $(AVX512BW) $(VECTORIZE_FLOATS) -mprefer-vector-width=512
 %/move_avx2.o: TIER := -O3 -mavx2
 %/move_avx512.o: TIER := -O3 -mavx512f
 # Plain loops, which -O3 vectorizes.
@@ -314,6 +326,7 @@ NEON := $(BARE) $(SAN_VECTORS)
 %/argmax_neon.o: TIER := $(NEON) -march=armv8-a $(VECTORIZE)
 %/cast_neon.o: TIER := $(NEON) -march=armv8-a $(VECTORIZE)
 %/pool_neon.o: TIER := $(NEON) -march=armv8-a $(VECTORIZE)
+%/floats_neon.o: TIER := $(NEON) -march=armv8-a $(VECTORIZE_FLOATS)
 $(B)/kernels/move/kernels_neon.o: TIER := $(NEON) -march=armv8-a -O3
 %_dotprod.o: TIER := $(NEON) -march=armv8.2-a+dotprod
 %_i8mm.o: TIER := $(NEON) -march=armv8.2-a+dotprod+i8mm

@@ -12,6 +12,7 @@ static void fill_table(struct qk_kernels *kernels)
     qk_quantize_init_scalar(&kernels->quantize);
     kernels->argmax = &qk_argmax_kernels__scalar;
     kernels->binary = &qk_binary_kernels__scalar;
+    kernels->floats = &qk_float_kernels__scalar;
     kernels->cast = &qk_cast_kernels__scalar;
     qk_pool_init_scalar(&kernels->pool);
     kernels->lookup = &qk_lookup_kernel__scalar;
@@ -24,6 +25,7 @@ static void fill_table(struct qk_kernels *kernels)
         qk_quantize_init_avx2(&kernels->quantize);
         kernels->argmax = &qk_argmax_kernels__avx2;
         kernels->binary = &qk_binary_kernels__avx2;
+        kernels->floats = &qk_float_kernels__avx2;
         kernels->cast = &qk_cast_kernels__avx2;
         qk_pool_init_avx2(&kernels->pool);
         kernels->lookup = &qk_lookup_kernel__avx2;
@@ -36,6 +38,7 @@ static void fill_table(struct qk_kernels *kernels)
         qk_quantize_init_avx512(&kernels->quantize);
         kernels->argmax = &qk_argmax_kernels__avx512bw;
         kernels->binary = &qk_binary_kernels__avx512bw;
+        kernels->floats = &qk_float_kernels__avx512bw;
         kernels->cast = &qk_cast_kernels__avx512bw;
         qk_pool_init_avx512bw(&kernels->pool);
         kernels->lookup = &qk_lookup_kernel__avx512bw;
@@ -53,6 +56,7 @@ static void fill_table(struct qk_kernels *kernels)
         qk_quantize_init_neon(&kernels->quantize);
         kernels->argmax = &qk_argmax_kernels__neon;
         kernels->binary = &qk_binary_kernels__neon;
+        kernels->floats = &qk_float_kernels__neon;
         kernels->cast = &qk_cast_kernels__neon;
         kernels->matmul = &qk_matmul_kernels__neon;
         qk_pool_init_neon(&kernels->pool);

@@ -10,6 +10,7 @@
 #include "kernels/choice.h"
 #include "kernels/conv/backend.h"
 #include "kernels/dequantize/dequantize.h"
+#include "kernels/floats/kernels.h"
 #include "kernels/gemm/openblas.h"
 #include "kernels/lookup/lookup.h"
 #include "kernels/move/kernels.h"
@@ -24,6 +25,7 @@ struct qk_kernels {
     struct qk_quantize_kernels quantize;
     const struct qk_argmax_kernels *argmax;
     const struct qk_binary_kernels *binary;
+    const struct qk_float_kernels *floats;
     const struct qk_cast_kernels *cast;
     struct qk_pool_kernels pool;
     const struct qk_lookup_kernel *lookup;

@@ -391,20 +391,6 @@ static enum qk_status take_nodes(struct draft *draft)
     return QK_OK;
 }
 
-/* Refuses floats that come with runs, if the operator computes floats only for tables. */
-static enum qk_status check_floats(const struct qk_call *call, struct qk_error *cause)
-{
-    for (size_t i = 0; i < call->op->input_count; i++)
-        if (call->op->code->floats_as_tables && call->variable >> i & 1 &&
-            call->inputs[i].type == QK_FP32)
-            return qk_fail(cause, QK_INVALID,
-                           "%s: expected FP32 only between DequantizeLinear and "
-                           "QuantizeLinear of 8 bits, where quantd makes a table of %s, got FP32 "
-                           "elsewhere",
-                           call->op->inputs[i].name, call->op->name);
-    return QK_OK;
-}
-
 static enum qk_status prepare_node(struct draft *draft, const struct qk_kernels *kernels,
                                    struct qk_graph_node *node)
 {
@@ -415,9 +401,8 @@ static enum qk_status prepare_node(struct draft *draft, const struct qk_kernels 
         if (call.variable >> i & 1)
             call.inputs[i].type =
                 node->inputs[i] == QK_VALUE_NONE ? QK_NONE : graph->values[node->inputs[i]].type;
-    enum qk_status status = check_floats(&call, &cause);
-    if (status == QK_OK)
-        status = qk_prepare(kernels, &call, draft->memory, &node->instance, &cause);
+    const enum qk_status status =
+        qk_prepare(kernels, &call, draft->memory, &node->instance, &cause);
     if (status != QK_OK)
         return qk_graph_fail_in(node, call.op, &cause, draft->error);
     for (size_t i = 0; i < call.op->output_count; i++)

@@ -16,6 +16,7 @@
  * operand is written out, element by element, for one call of many rows. */
 #define ROW_MIN ((size_t)128)
 #define GATHERED ((size_t)1024) /* two operands stay in the L1 cache */
+#define ELEMENT_BYTES_MAX 4
 
 /* The operands in the order of the formulas. */
 enum { FIRST, SECOND, OPERAND_COUNT };
@@ -28,7 +29,8 @@ struct axis {
 struct state {
     struct qk_binary_args args;
     qk_binary_fn run; /* for rows: of the inner axis's form; for gathered rows: of vectors */
-    bool gathers;     /* rows are short */
+    size_t element_bytes;
+    bool gathers;               /* rows are short */
     bool packed[OPERAND_COUNT]; /* element i of y is made of element i of the operand */
     size_t inputs[OPERAND_COUNT];
     size_t count;
@@ -126,27 +128,40 @@ static void run_rows(const struct state *state, const uint8_t *const *operands, 
     seek(&cursor, state, begin);
     for (size_t i = begin, count; i < end; i += count) {
         count = row_left(&cursor, end - i);
-        state->run(&state->args, operands[FIRST] + cursor.at[FIRST],
-                   operands[SECOND] + cursor.at[SECOND], y + i, count);
+        state->run(&state->args, operands[FIRST] + cursor.at[FIRST] * state->element_bytes,
+                   operands[SECOND] + cursor.at[SECOND] * state->element_bytes,
+                   y + i * state->element_bytes, count);
         move(&cursor, count);
     }
 }
 
+/* Writes an element `count` times. */
+static void fill(uint8_t *to, const uint8_t *element, size_t count, size_t element_bytes)
+{
+    if (element_bytes == 1)
+        memset(to, *element, count);
+    else
+        for (size_t i = 0; i < count; i++)
+            memcpy(to + i * element_bytes, element, element_bytes);
+}
+
 /* Writes out the next `count` elements of the operands that are not packed. */
 static void gather(struct cursor *cursor, const uint8_t *const *operands,
-                   uint8_t to[OPERAND_COUNT][GATHERED], size_t count)
+                   uint8_t to[OPERAND_COUNT][GATHERED * ELEMENT_BYTES_MAX], size_t count)
 {
     const struct state *state = cursor->state;
+    const size_t bytes = state->element_bytes;
     const struct axis *inner = &state->axes[state->rank - 1];
     for (size_t done = 0, part; done < count; done += part) {
         part = row_left(cursor, count - done);
         for (size_t k = 0; k < OPERAND_COUNT; k++) {
             if (state->packed[k])
                 continue;
+            const uint8_t *from = operands[k] + cursor->at[k] * bytes;
             if (inner->strides[k] == 0)
-                memset(&to[k][done], operands[k][cursor->at[k]], part);
+                fill(&to[k][done * bytes], from, part, bytes);
             else
-                memcpy(&to[k][done], operands[k] + cursor->at[k], part);
+                memcpy(&to[k][done * bytes], from, part * bytes);
         }
         move(cursor, part);
     }
@@ -155,14 +170,17 @@ static void gather(struct cursor *cursor, const uint8_t *const *operands,
 static void run_gathered(const struct state *state, const uint8_t *const *operands, uint8_t *y,
                          size_t begin, size_t end)
 {
-    uint8_t gathered[OPERAND_COUNT][GATHERED];
+    uint8_t gathered[OPERAND_COUNT][GATHERED * ELEMENT_BYTES_MAX];
+    const size_t bytes = state->element_bytes;
     struct cursor cursor;
     seek(&cursor, state, begin);
     for (size_t i = begin, count; i < end; i += count) {
         count = end - i < GATHERED ? end - i : GATHERED;
         gather(&cursor, operands, gathered, count);
-        state->run(&state->args, state->packed[FIRST] ? operands[FIRST] + i : gathered[FIRST],
-                   state->packed[SECOND] ? operands[SECOND] + i : gathered[SECOND], y + i, count);
+        state->run(&state->args,
+                   state->packed[FIRST] ? operands[FIRST] + i * bytes : gathered[FIRST],
+                   state->packed[SECOND] ? operands[SECOND] + i * bytes : gathered[SECOND],
+                   y + i * bytes, count);
     }
 }
 
@@ -186,16 +204,17 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
 /* ---- The plan ------------------------------------------------------------------------------ */
 
 /* Sets the shape of y. */
-static enum qk_status set_output(const struct qk_binary *binary, const struct qk_instance *instance,
-                                 const struct qk_tensor *a, const struct qk_tensor *b,
-                                 struct qk_plan *plan, struct qk_error *error)
+static enum qk_status set_output(const struct qk_binary_walk *walk,
+                                 const struct qk_instance *instance, const struct qk_tensor *a,
+                                 const struct qk_tensor *b, struct qk_plan *plan,
+                                 struct qk_error *error)
 {
     struct qk_tensor *y = &plan->outputs[0];
     const uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
-    const char *a_name = instance->op->inputs[binary->a_input].name;
-    const char *b_name = instance->op->inputs[binary->b_input].name;
+    const char *a_name = instance->op->inputs[walk->a_input].name;
+    const char *b_name = instance->op->inputs[walk->b_input].name;
     struct qk_shape_text shapes[2];
-    *y = (struct qk_tensor){.type = binary->is_signed ? QK_INT8 : QK_UINT8, .rank = rank};
+    *y = (struct qk_tensor){.type = walk->type, .rank = rank};
     for (uint32_t i = 1; i <= rank; i++) {
         const size_t a_size = i <= a->rank ? a->dims[a->rank - i] : 1;
         const size_t b_size = i <= b->rank ? b->dims[b->rank - i] : 1;
@@ -206,11 +225,11 @@ static enum qk_status set_output(const struct qk_binary *binary, const struct qk
                            qk_shape_text(b, &shapes[1]));
         y->dims[rank - i] = a_size == 1 ? b_size : a_size;
     }
-    if (!qk_tensor_set_count(y))
+    if (!qk_tensor_set_count(y) ||
+        !qk_mul_size(y->count, walk->element_bytes, &plan->output_bytes[0]))
         return qk_fail(error, QK_INVALID,
                        "%s: expected an output that fits in memory with %s of %s, got %s", b_name,
                        a_name, qk_shape_text(a, &shapes[0]), qk_shape_text(b, &shapes[1]));
-    plan->output_bytes[0] = y->count;
     return QK_OK;
 }
 
@@ -255,32 +274,61 @@ static void set_axes(struct state *state, const struct qk_tensor *y,
 }
 
 /* Chooses between a call for each row and gathered rows, and the kernel. */
-static void choose(struct state *state, const struct qk_binary *binary,
-                   const struct qk_binary_kernels *kernels)
+static void choose(struct state *state, const struct qk_binary_walk *walk)
 {
     const struct axis *inner = &state->axes[state->rank - 1];
     const enum qk_binary_form form = inner->strides[FIRST] == 0    ? QK_BINARY_FIRST_REPEATS
                                      : inner->strides[SECOND] == 0 ? QK_BINARY_SECOND_REPEATS
                                                                    : QK_BINARY_NONE_REPEATS;
     state->gathers = state->rank > 1 && inner->size < ROW_MIN;
-    const qk_binary_fn *forms =
-        binary->multiplies ? kernels->multiply[binary->is_signed] : kernels->add[binary->is_signed];
-    state->run = forms[state->gathers ? QK_BINARY_NONE_REPEATS : form];
+    state->run = walk->forms[state->gathers ? QK_BINARY_NONE_REPEATS : form];
 }
 
-static void set_units(struct state *state, const struct qk_binary_kernels *kernels,
+static void set_units(struct state *state, const struct qk_binary_walk *walk,
                       const struct qk_elementwise_tuning *tuning, struct qk_plan *plan)
 {
     const struct axis *inner = &state->axes[state->rank - 1];
     const double row = inner->size > 0 ? (double)inner->size : 1;
     const double row_cycles = ROW_CYCLES * (double)state->rank;
-    double element_ns = kernels->element_cycles * tuning->cycle_ns;
-    if (element_ns < 3 * tuning->byte_ns)
-        element_ns = 3 * tuning->byte_ns; /* two bytes are read and one is written */
+    /* two elements are read and one is written */
+    const double move_ns = 3 * (double)walk->element_bytes * tuning->byte_ns;
+    double element_ns = walk->element_cycles * tuning->cycle_ns;
+    if (element_ns < move_ns)
+        element_ns = move_ns;
     element_ns +=
         (state->gathers ? GATHER_CYCLES + row_cycles / row : (row_cycles + CALL_CYCLES) / row) *
         tuning->cycle_ns;
     state->unit = qk_elementwise_set_units(state->count, element_ns, tuning, plan);
+}
+
+enum qk_status qk_binary_walk_plan(const struct qk_binary_walk *walk,
+                                   const struct qk_elementwise_tuning *tuning,
+                                   const struct qk_instance *instance,
+                                   const struct qk_tensor *inputs, struct qk_memory memory,
+                                   struct qk_plan *plan, struct qk_error *error)
+{
+    const struct qk_tensor *a = &inputs[walk->a_input];
+    const struct qk_tensor *b = &inputs[walk->b_input];
+    const struct qk_tensor *operands[OPERAND_COUNT] = {walk->exchanged ? b : a,
+                                                       walk->exchanged ? a : b};
+    const enum qk_status status = set_output(walk, instance, a, b, plan, error);
+    if (status != QK_OK)
+        return status;
+    struct state *state = memory.alloc(memory.context, sizeof(*state));
+    if (!state)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
+    state->args = walk->args;
+    state->element_bytes = walk->element_bytes;
+    state->inputs[FIRST] = walk->exchanged ? walk->b_input : walk->a_input;
+    state->inputs[SECOND] = walk->exchanged ? walk->a_input : walk->b_input;
+    state->count = plan->outputs[0].count;
+    set_axes(state, &plan->outputs[0], operands);
+    choose(state, walk);
+    set_units(state, walk, tuning, plan);
+    plan->kernel = walk->name;
+    plan->run = run;
+    plan->state = state;
+    return QK_OK;
 }
 
 enum qk_status qk_binary_plan(const struct qk_binary *binary,
@@ -291,23 +339,17 @@ enum qk_status qk_binary_plan(const struct qk_binary *binary,
 {
     const struct qk_tensor *a = &inputs[binary->a_input];
     const struct qk_tensor *b = &inputs[binary->b_input];
-    const bool exchanged = !binary->multiplies && qk_binary_first_is_scalar(a, b);
-    const struct qk_tensor *operands[OPERAND_COUNT] = {exchanged ? b : a, exchanged ? a : b};
-    const enum qk_status status = set_output(binary, instance, a, b, plan, error);
-    if (status != QK_OK)
-        return status;
-    struct state *state = memory.alloc(memory.context, sizeof(*state));
-    if (!state)
-        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
-    qk_binary_set_args(binary, exchanged, &state->args);
-    state->inputs[FIRST] = exchanged ? binary->b_input : binary->a_input;
-    state->inputs[SECOND] = exchanged ? binary->a_input : binary->b_input;
-    state->count = plan->outputs[0].count;
-    set_axes(state, &plan->outputs[0], operands);
-    choose(state, binary, kernels);
-    set_units(state, kernels, tuning, plan);
-    plan->kernel = binary->multiplies ? kernels->multiply_name : kernels->add_name;
-    plan->run = run;
-    plan->state = state;
-    return QK_OK;
+    struct qk_binary_walk walk = {
+        .name = binary->multiplies ? kernels->multiply_name : kernels->add_name,
+        .forms = binary->multiplies ? kernels->multiply[binary->is_signed]
+                                    : kernels->add[binary->is_signed],
+        .element_cycles = kernels->element_cycles,
+        .type = binary->is_signed ? QK_INT8 : QK_UINT8,
+        .element_bytes = 1,
+        .a_input = binary->a_input,
+        .b_input = binary->b_input,
+        .exchanged = !binary->multiplies && qk_binary_first_is_scalar(a, b),
+    };
+    qk_binary_set_args(binary, walk.exchanged, &walk.args);
+    return qk_binary_walk_plan(&walk, tuning, instance, inputs, memory, plan, error);
 }

@@ -41,7 +41,7 @@ enum qk_binary_form {
 };
 
 /* Computes `count` elements of y, which overlaps no operand. An operand that repeats has 1 element,
- * and any other has `count`. */
+ * and any other has `count`. Elements of more than a byte have any alignment. */
 typedef void (*qk_binary_fn)(const struct qk_binary_args *args, const uint8_t *first,
                              const uint8_t *second, uint8_t *y, size_t count);
 
@@ -84,9 +84,28 @@ void qk_binary_set_args(const struct qk_binary *binary, bool exchanged,
  * onnxruntime/core/providers/cpu/math/element_wise_ops.h). */
 bool qk_binary_first_is_scalar(const struct qk_tensor *a, const struct qk_tensor *b);
 
+/* Two operands that broadcast, and the kernels that compute y from them. */
+struct qk_binary_walk {
+    const char *name;
+    const qk_binary_fn *forms; /* [QK_BINARY_FORM_COUNT] */
+    struct qk_binary_args args;
+    double element_cycles;   /* a rough guess: cycles for one element that is in a cache */
+    enum qk_type type;       /* of y */
+    size_t element_bytes;    /* of y and of both operands: 1 or 4 */
+    size_t a_input, b_input; /* the indices of a and b among the operator's inputs */
+    bool exchanged;          /* the first operand of the kernels is b */
+};
+
 /* Fills the plan's first output, and its units, kernel, run and state. `inputs` are the operator's.
  * Returns QK_INVALID if the shapes of a and b do not broadcast, or if y is too large, and
  * QK_NO_MEMORY if `memory` has run out. */
+enum qk_status qk_binary_walk_plan(const struct qk_binary_walk *walk,
+                                   const struct qk_elementwise_tuning *tuning,
+                                   const struct qk_instance *instance,
+                                   const struct qk_tensor *inputs, struct qk_memory memory,
+                                   struct qk_plan *plan, struct qk_error *error);
+
+/* Plans QLinearAdd and QLinearMul, like qk_binary_walk_plan. */
 enum qk_status qk_binary_plan(const struct qk_binary *binary,
                               const struct qk_binary_kernels *kernels,
                               const struct qk_elementwise_tuning *tuning,

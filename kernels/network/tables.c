@@ -1,211 +1,150 @@
-/* Tables: a chain of float functions between DequantizeLinear and QuantizeLinear of 8 bits has 256
- * possible inputs, so the chain becomes one table. The operators of the chain compute it, when the
- * graph is loaded.
+/* Tables: float functions between DequantizeLinear and QuantizeLinear of 8 bits have 256 possible
+ * inputs, so they become one table. The operators themselves compute it, when the graph is loaded.
  *
  *    x UINT8 -> DequantizeLinear -> HardSigmoid -> Div by 6 -> QuantizeLinear -> y UINT8
  *    x UINT8 -> quantd.Lookup -> y UINT8
- */
+ *
+ * The functions need not be a chain: x * Sigmoid(x) is a function of one code, too. */
 #include <string.h>
 
 #include "kernels/graph.h"
 #include "kernels/lookup/lookup.h"
 #include "kernels/network/compute.h"
+#include "kernels/network/pass.h"
 #include "kernels/operators/operator.h"
 
-/* DequantizeLinear and QuantizeLinear have the same inputs. */
-enum { X, SCALE, ZERO_POINT };
 /* quantd.Lookup */
-enum { TABLE = 1 };
+enum { X, TABLE };
 enum { X_TYPE, RANK };
 
-#define NOWHERE UINT32_MAX
+/* All tables of a graph run at most this many nodes, because a node may be computed for several
+ * tables. Functions stay as they are when this is used up. */
+#define COMPUTED_NODES_MAX (4 * QK_GRAPH_NODE_COUNT_MAX)
 
-struct pass {
-    const struct qk_kernels *kernels;
-    struct qk_graph_call *call;
-    struct qk_memory memory;
-    struct qk_error *error;
-    struct qk_node *nodes; /* a copy of the call's */
-    uint32_t *makers;      /* of each value: the node that makes it, or NOWHERE */
-    /* Of each value: how many inputs read it, and one more if it leaves the graph. */
-    uint32_t *reads;
-    bool *is_removed; /* of each node */
-    uint32_t *chain;  /* a QuantizeLinear, and the nodes before it up to a DequantizeLinear */
-    size_t chain_count;
+struct tables {
+    struct qk_pass pass;
+    uint32_t *states; /* of each node: 2 * number of the search, and one more when it is done */
+    uint32_t search;
+    struct step {
+        uint32_t node;
+        uint32_t input;         /* the next input to look at */
+    } * steps;                  /* the search's way from the QuantizeLinear */
+    struct qk_tensor **results; /* of each node of pass.found: its output, for all codes */
+    uint32_t x;                 /* the value that all functions found depend on */
+    enum qk_type x_type;
+    size_t computed;
     uint64_t cost_ns;
 };
 
-static void *take(const struct pass *pass, size_t count, size_t bytes)
+/* ---- Finding functions of one value -------------------------------------------------------- */
+
+/* Returns whether a constant is one number that is known, or absent. */
+static bool is_number(const struct qk_tensor *constant)
 {
-    return pass->memory.alloc(pass->memory.context, (count + 1) * bytes); /* never 0 bytes */
+    return constant->type == QK_NONE || (constant->data && constant->count == 1);
 }
 
-static enum qk_status no_memory(const struct pass *pass)
+/* Adds a DequantizeLinear. Returns false if its codes are not those of the others. */
+static bool add_source(struct tables *tables, uint32_t index)
 {
-    return qk_fail(pass->error, QK_NO_MEMORY, "out of memory for tables of a graph");
-}
-
-/* ---- The graph ----------------------------------------------------------------------------- */
-
-/* Returns the value that an input reads. Returns QK_VALUE_NONE if it reads none, or one that the
- * call does not have, which qk_graph_prepare refuses. */
-static uint32_t value_of(const struct pass *pass, const struct qk_node *node, size_t input)
-{
-    const bool reads = node->call.variable >> input & 1;
-    return reads && node->inputs[input] < pass->call->value_count ? node->inputs[input]
-                                                                  : QK_VALUE_NONE;
-}
-
-static void list_values(struct pass *pass)
-{
-    const struct qk_graph_call *call = pass->call;
-    for (size_t i = 0; i < call->value_count; i++) {
-        pass->makers[i] = NOWHERE;
-        pass->reads[i] = 0;
-    }
-    for (size_t i = 0; i < call->output_count; i++)
-        if (call->outputs[i] < call->value_count)
-            pass->reads[call->outputs[i]]++;
-    for (uint32_t i = 0; i < call->node_count; i++) {
-        const struct qk_node *node = &call->nodes[i];
-        pass->is_removed[i] = false;
-        for (size_t k = 0; k < node->call.op->input_count; k++)
-            if (value_of(pass, node, k) != QK_VALUE_NONE)
-                pass->reads[node->inputs[k]]++;
-        for (size_t k = 0; k < node->call.op->output_count; k++)
-            if (node->outputs[k] < call->value_count)
-                pass->makers[node->outputs[k]] = i;
-    }
-}
-
-static enum qk_status start(struct pass *pass)
-{
-    const struct qk_graph_call *call = pass->call;
-    pass->makers = take(pass, call->value_count, sizeof(*pass->makers));
-    pass->reads = take(pass, call->value_count, sizeof(*pass->reads));
-    pass->is_removed = take(pass, call->node_count, sizeof(*pass->is_removed));
-    pass->chain = take(pass, call->node_count, sizeof(*pass->chain));
-    pass->nodes = take(pass, call->node_count, sizeof(*pass->nodes));
-    if (!pass->makers || !pass->reads || !pass->is_removed || !pass->chain || !pass->nodes)
-        return no_memory(pass);
-    memcpy(pass->nodes, call->nodes, call->node_count * sizeof(*pass->nodes));
-    list_values(pass);
-    return QK_OK;
-}
-
-/* ---- Chains -------------------------------------------------------------------------------- */
-
-/* Returns whether a node has one variable input, and whether each of its constants is one number
- * that is known. */
-static bool has_one_operand(const struct pass *pass, const struct qk_node *node)
-{
-    const struct qk_call *call = &node->call;
-    if (call->variable == 0 || (call->variable & (call->variable - 1)) != 0 ||
-        value_of(pass, node, (size_t)__builtin_ctz(call->variable)) == QK_VALUE_NONE)
+    const struct qk_node *node = &tables->pass.nodes[index];
+    const uint32_t x = node->inputs[QK_PASS_X];
+    if (tables->x != QK_VALUE_NONE && tables->x != x)
         return false;
-    for (size_t i = 0; i < call->op->input_count; i++)
-        if (!(call->variable >> i & 1) && call->inputs[i].type != QK_NONE &&
-            (!call->inputs[i].data || call->inputs[i].count != 1))
-            return false;
+    tables->x = x;
+    tables->x_type = qk_pass_code_type(&tables->pass, node);
+    tables->states[index] = 2 * tables->search + 1;
+    tables->pass.found[tables->pass.found_count++] = index;
+    return tables->x_type == QK_UINT8 || tables->x_type == QK_INT8;
+}
+
+/* Goes on to the node that makes the step's next input. Returns false if the search fails. */
+static bool take_step(struct tables *tables, size_t *depth)
+{
+    const struct qk_pass *pass = &tables->pass;
+    struct step *step = &tables->steps[*depth - 1];
+    const struct qk_node *node = &pass->nodes[step->node];
+    const uint32_t input = step->input++;
+    if (!(node->call.variable >> input & 1))
+        return is_number(&node->call.inputs[input]);
+    const uint32_t value = qk_pass_value(pass, node, input);
+    const uint32_t maker = value == QK_VALUE_NONE ? QK_NOWHERE : pass->makers[value];
+    if (maker == QK_NOWHERE || tables->states[maker] == 2 * tables->search)
+        return false; /* an input of the graph, or a cycle, which qk_graph_prepare refuses */
+    if (tables->states[maker] == 2 * tables->search + 1)
+        return true;
+    if (qk_pass_is_per_tensor(pass, &pass->nodes[maker], &qk_onnx_dequantize_linear))
+        return add_source(tables, maker);
+    if (!pass->nodes[maker].call.op->code->is_element_by_element)
+        return false;
+    tables->states[maker] = 2 * tables->search;
+    tables->steps[(*depth)++] = (struct step){maker, 0};
     return true;
 }
 
-/* Returns the only value that has_one_operand's node reads. */
-static uint32_t operand_of(const struct qk_node *node)
+/* Finds the functions that a QuantizeLinear of 8 bits reads, back to codes of one value. Returns
+ * false if there are none, or if they depend on anything else. */
+static bool find_functions(struct tables *tables, uint32_t last)
 {
-    return node->inputs[__builtin_ctz(node->call.variable)];
-}
-
-/* Returns whether a node dequantizes or quantizes by one scale of FP32. */
-static bool is_per_tensor(const struct pass *pass, const struct qk_node *node,
-                          const struct qk_operator *op)
-{
-    return node->call.op == op && node->call.variable == 1U << X && has_one_operand(pass, node) &&
-           node->call.inputs[SCALE].type == QK_FP32;
-}
-
-/* Returns the type of codes that a per-tensor QuantizeLinear or DequantizeLinear has, or QK_NONE if
- * it is not known here. Without a zero point, x of a DequantizeLinear has the type that its maker
- * or the graph's caller gives it. */
-static enum qk_type code_type(const struct pass *pass, const struct qk_node *node)
-{
-    const enum qk_type type = node->call.inputs[ZERO_POINT].type;
-    if (type != QK_NONE || node->call.op != &qk_onnx_dequantize_linear)
-        return type;
-    for (size_t i = 0; i < pass->call->input_count; i++)
-        if (pass->call->inputs[i].value == node->inputs[X])
-            return pass->call->inputs[i].type;
-    const uint32_t maker = pass->makers[node->inputs[X]];
-    const struct qk_operator *op = maker == NOWHERE ? NULL : pass->nodes[maker].call.op;
-    return op == &qk_onnx_quantize_linear ? pass->nodes[maker].call.inputs[ZERO_POINT].type
-                                          : QK_NONE;
-}
-
-/* Fills in the chain that ends at a node. Returns false if none does. */
-static bool find_chain(struct pass *pass, uint32_t last)
-{
-    uint32_t index = last;
-    if (!is_per_tensor(pass, &pass->nodes[last], &qk_onnx_quantize_linear))
+    struct qk_pass *pass = &tables->pass;
+    const enum qk_type type = qk_pass_code_type(pass, &pass->nodes[last]);
+    size_t depth = 1;
+    if (type != QK_NONE && type != QK_UINT8 && type != QK_INT8)
         return false;
-    pass->chain_count = 0;
-    for (;;) {
-        const struct qk_node *node = &pass->nodes[index];
-        const uint32_t value = operand_of(node);
-        pass->chain[pass->chain_count++] = index;
-        index = pass->makers[value];
-        if (index == NOWHERE)
-            return false;
-        node = &pass->nodes[index];
-        if (is_per_tensor(pass, node, &qk_onnx_dequantize_linear))
-            break;
-        /* A value of the chain has no other reader. So no node comes twice, even in a cycle, which
-         * qk_graph_prepare refuses. */
-        if (!node->call.op->code->floats_as_tables || !has_one_operand(pass, node) ||
-            pass->reads[value] != 1)
-            return false;
+    pass->found_count = 0;
+    tables->x = QK_VALUE_NONE;
+    tables->search++;
+    tables->states[last] = 2 * tables->search;
+    tables->steps[0] = (struct step){last, 0};
+    while (depth > 0) {
+        const struct step *step = &tables->steps[depth - 1];
+        if (step->input < pass->nodes[step->node].call.op->input_count) {
+            if (!take_step(tables, &depth))
+                return false;
+            continue;
+        }
+        tables->states[step->node] = 2 * tables->search + 1;
+        pass->found[pass->found_count++] = step->node;
+        depth--;
     }
-    pass->chain[pass->chain_count++] = index;
-    const enum qk_type type = code_type(pass, &pass->nodes[index]);
-    return pass->chain_count > 2 && (type == QK_UINT8 || type == QK_INT8);
+    return pass->found_count > 2;
 }
 
 /* ---- Tables -------------------------------------------------------------------------------- */
 
-/* Runs the nodes of the chain on all codes, which then are in *tensor. */
-static enum qk_status run_chain(struct pass *pass, struct qk_tensor *tensor)
+/* Runs a node on all codes. */
+static enum qk_status run_node(struct tables *tables, uint32_t index, const struct qk_tensor *codes)
 {
-    enum qk_status status = QK_OK;
-    for (size_t i = pass->chain_count; i-- > 0 && status == QK_OK;) {
-        const struct qk_node *node = &pass->nodes[pass->chain[i]];
-        const struct qk_graph_node named = {.name = node->name, .index = pass->chain[i]};
-        struct qk_call call = node->call;
-        struct qk_tensor outputs[QK_OUTPUT_COUNT_MAX];
-        struct qk_error cause;
-        call.inputs[__builtin_ctz(call.variable)] = *tensor;
-        call.variable = 0;
-        status = qk_compute(pass->kernels, &call, pass->memory, &pass->cost_ns, outputs, &cause);
-        if (status != QK_OK)
-            return qk_graph_fail_in(&named, call.op, &cause, pass->error);
-        qk_tensor_copy(tensor, &outputs[0]);
-    }
-    return status;
+    const struct qk_pass *pass = &tables->pass;
+    const struct qk_node *node = &pass->nodes[index];
+    const struct qk_graph_node named = {.name = node->name, .index = index};
+    struct qk_tensor outputs[QK_OUTPUT_COUNT_MAX];
+    struct qk_error cause;
+    struct qk_call call = node->call;
+    tables->results[index] = qk_pass_take(pass, 1, sizeof(struct qk_tensor));
+    if (!tables->results[index])
+        return qk_pass_no_memory(pass);
+    for (size_t i = 0; i < call.op->input_count; i++)
+        if (call.variable >> i & 1)
+            call.inputs[i] = node->inputs[i] == tables->x
+                                 ? *codes
+                                 : *tables->results[pass->makers[node->inputs[i]]];
+    call.variable = 0;
+    const enum qk_status status =
+        qk_compute(pass->kernels, &call, pass->memory, &tables->cost_ns, outputs, &cause);
+    if (status != QK_OK)
+        return qk_graph_fail_in(&named, call.op, &cause, pass->error);
+    *tables->results[index] = outputs[0];
+    return QK_OK;
 }
 
-/* Removes a reader of a value. Its maker goes if nothing else needs it. */
-static void remove_read(struct pass *pass, uint32_t value)
-{
-    const uint32_t maker = pass->makers[value];
-    if (--pass->reads[value] == 0 && maker != NOWHERE)
-        pass->is_removed[maker] = true;
-}
-
-/* Returns the largest rank of the numbers that nodes of the chain take beside an operand of any
- * shape, such as the [1] in Div: no value behind such a node has a smaller rank. */
-static uint32_t least_rank(const struct pass *pass)
+/* Returns the largest rank of the numbers that nodes take beside an operand of any shape, such as
+ * the [1] in Div: no value behind such a node has a smaller rank. */
+static uint32_t least_rank(const struct qk_pass *pass)
 {
     uint32_t rank = 0;
-    for (size_t i = 0; i < pass->chain_count; i++) {
-        const struct qk_call *call = &pass->nodes[pass->chain[i]].call;
+    for (size_t i = 0; i < pass->found_count; i++) {
+        const struct qk_call *call = &pass->nodes[pass->found[i]].call;
         const uint32_t numbers = call->op->variable_inputs & ~call->variable;
         for (size_t k = 0; k < call->op->input_count; k++)
             if (numbers >> k & 1 && call->inputs[k].rank > rank)
@@ -215,87 +154,87 @@ static uint32_t least_rank(const struct pass *pass)
 }
 
 /* Puts the table into the place of the QuantizeLinear. */
-static void replace_chain(struct pass *pass, enum qk_type x_type, const struct qk_tensor *table)
+static void replace(struct tables *tables, const struct qk_tensor *table)
 {
-    const uint32_t dequantizer = pass->chain[pass->chain_count - 1];
-    const uint32_t x = operand_of(&pass->nodes[dequantizer]);
-    struct qk_node *made = &pass->nodes[pass->chain[0]];
-    const uint32_t rank = least_rank(pass);
-    for (size_t i = 0; i + 1 < pass->chain_count; i++)
-        remove_read(pass, operand_of(&pass->nodes[pass->chain[i]]));
-    if (pass->is_removed[dequantizer])
-        pass->reads[x]--;
-    pass->reads[x]++;
-    struct qk_call *call = &made->call;
-    call->op = &qk_quantd_lookup;
-    call->version = &qk_quantd_lookup.versions[0];
-    call->variable = 1U << X;
-    memset(call->attributes, 0, sizeof(call->attributes));
-    call->attributes[X_TYPE] =
-        (struct qk_attribute){.present = true, .number = qk_type_info(x_type)->onnx};
-    call->attributes[RANK] = (struct qk_attribute){.present = true, .number = rank};
-    call->inputs[X] = (struct qk_tensor){.type = x_type};
-    call->inputs[TABLE] = *table;
-    call->inputs[TABLE].rank = 1;
-    call->inputs[TABLE].dims[0] = QK_LOOKUP_ENTRIES;
-    made->inputs[X] = x;
-    made->inputs[TABLE] = QK_VALUE_NONE;
+    struct qk_pass *pass = &tables->pass;
+    const uint32_t inputs[] = {[X] = tables->x, [TABLE] = QK_VALUE_NONE};
+    struct qk_call call = {.op = &qk_quantd_lookup, .variable = 1U << X};
+    call.version = &qk_quantd_lookup.versions[0];
+    call.constants_stay = pass->nodes[pass->found[pass->found_count - 1]].call.constants_stay;
+    call.attributes[X_TYPE] =
+        (struct qk_attribute){.present = true, .number = qk_type_info(tables->x_type)->onnx};
+    call.attributes[RANK] = (struct qk_attribute){.present = true, .number = least_rank(pass)};
+    call.inputs[X] = (struct qk_tensor){.type = tables->x_type};
+    call.inputs[TABLE] = *table;
+    call.inputs[TABLE].rank = 1;
+    call.inputs[TABLE].dims[0] = QK_LOOKUP_ENTRIES;
+    qk_pass_replace(pass, &call, inputs);
 }
 
-/* Makes the chain a table, if its codes have 8 bits. */
-static enum qk_status make_table(struct pass *pass)
+/* Makes the functions found a table, if its codes have 8 bits. */
+static enum qk_status make_table(struct tables *tables)
 {
-    const enum qk_type x_type = code_type(pass, &pass->nodes[pass->chain[pass->chain_count - 1]]);
-    uint8_t *codes = take(pass, QK_LOOKUP_ENTRIES, 1);
-    struct qk_tensor tensor = {.type = x_type,
-                               .rank = 1,
-                               .dims = {QK_LOOKUP_ENTRIES},
-                               .count = QK_LOOKUP_ENTRIES,
-                               .stored = QK_LOOKUP_ENTRIES,
-                               .data = codes};
-    if (!codes)
-        return no_memory(pass);
-    for (size_t i = 0; i < QK_LOOKUP_ENTRIES; i++)
+    const struct qk_pass *pass = &tables->pass;
+    uint8_t *codes = qk_pass_take(pass, QK_LOOKUP_ENTRIES, 1);
+    const struct qk_tensor tensor = {.type = tables->x_type,
+                                     .rank = 1,
+                                     .dims = {QK_LOOKUP_ENTRIES},
+                                     .count = QK_LOOKUP_ENTRIES,
+                                     .stored = QK_LOOKUP_ENTRIES,
+                                     .data = codes};
+    enum qk_status status = codes ? QK_OK : qk_pass_no_memory(pass);
+    for (size_t i = 0; i < QK_LOOKUP_ENTRIES && codes; i++)
         codes[i] = (uint8_t)i;
-    const enum qk_status status = run_chain(pass, &tensor);
-    if (status == QK_OK && (tensor.type == QK_UINT8 || tensor.type == QK_INT8))
-        replace_chain(pass, x_type, &tensor);
-    return status;
+    for (size_t i = 0; i < pass->found_count && status == QK_OK; i++)
+        status = run_node(tables, pass->found[i], &tensor);
+    if (status != QK_OK)
+        return status;
+    tables->computed += pass->found_count;
+    const struct qk_tensor *table = tables->results[pass->found[pass->found_count - 1]];
+    if (table->type == QK_UINT8 || table->type == QK_INT8)
+        replace(tables, table);
+    return QK_OK;
 }
 
 /* ---- All nodes ----------------------------------------------------------------------------- */
 
-static void keep_others(struct pass *pass, uint32_t *origins)
+static enum qk_status start(struct tables *tables)
 {
-    struct qk_graph_call *call = pass->call;
-    size_t kept = 0;
-    for (uint32_t i = 0; i < call->node_count; i++) {
-        if (pass->is_removed[i])
-            continue;
-        origins[kept] = i;
-        if (kept != i)
-            pass->nodes[kept] = pass->nodes[i];
-        kept++;
-    }
-    call->nodes = pass->nodes;
-    call->node_count = kept;
+    struct qk_pass *pass = &tables->pass;
+    const size_t count = pass->call->node_count;
+    const enum qk_status status = qk_pass_start(pass);
+    if (status != QK_OK)
+        return status;
+    tables->states = qk_pass_take(pass, count, sizeof(*tables->states));
+    tables->steps = qk_pass_take(pass, count, sizeof(*tables->steps));
+    tables->results = qk_pass_take(pass, count, sizeof(*tables->results));
+    if (!tables->states || !tables->steps || !tables->results)
+        return qk_pass_no_memory(pass);
+    memset(tables->states, 0, count * sizeof(*tables->states));
+    return QK_OK;
+}
+
+/* Replaces what lies before node `last`, if it is a QuantizeLinear. */
+static enum qk_status replace_before(struct tables *tables, uint32_t last)
+{
+    struct qk_pass *pass = &tables->pass;
+    if (!qk_pass_is_per_tensor(pass, &pass->nodes[last], &qk_onnx_quantize_linear) ||
+        qk_pass_quantize(pass, last) || tables->computed > COMPUTED_NODES_MAX ||
+        !find_functions(tables, last))
+        return QK_OK;
+    return make_table(tables);
 }
 
 enum qk_status qk_graph_tabulate(const struct qk_kernels *kernels, struct qk_graph_call *call,
                                  struct qk_memory memory, const uint32_t **origins,
                                  struct qk_error *error)
 {
-    struct pass pass = {.kernels = kernels, .call = call, .memory = memory, .error = error};
-    uint32_t *places = take(&pass, call->node_count, sizeof(*places));
-    enum qk_status status = places ? start(&pass) : no_memory(&pass);
+    struct tables tables = {
+        .pass = {.kernels = kernels, .call = call, .memory = memory, .error = error}};
+    enum qk_status status = start(&tables);
     for (uint32_t i = 0; i < call->node_count && status == QK_OK; i++)
-        if (find_chain(&pass, i))
-            status = make_table(&pass);
-    if (status != QK_OK)
-        return status;
-    keep_others(&pass, places);
-    *origins = places;
-    return QK_OK;
+        status = replace_before(&tables, i);
+    return status == QK_OK ? qk_pass_finish(&tables.pass, origins) : status;
 }
 
 enum qk_status qk_graph_lower(const struct qk_kernels *kernels, struct qk_graph_call *call,

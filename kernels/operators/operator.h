@@ -53,10 +53,9 @@ struct qk_operator_code {
     /* Bit i: if the caller fixes variable input i, prepare reads its data and keeps what runs need.
      * call.c then keeps only its type and shape, so that weights are in memory once. */
     uint32_t packed_inputs;
-    /* True: the operator is plain code on FP32, so a graph uses it only while it is loaded, for
-     * tables (network/tables.c) and constants. A graph that reads FP32 from other nodes is refused.
-     */
-    bool floats_as_tables;
+    /* True: an element of output 0 depends only on the elements of the inputs that broadcast to it.
+     * If codes of 8 bits decide these elements, network/tables.c makes a table of the operator. */
+    bool is_element_by_element;
 };
 
 /* Returns the operators that qk_operators does not list, because only graphs use them. */
@@ -89,17 +88,38 @@ extern const struct qk_operator qk_tensorflow_dequantize;
 
 extern const struct qk_operator qk_onnx_abs;
 extern const struct qk_operator qk_onnx_add;
+extern const struct qk_operator qk_onnx_ceil;
+extern const struct qk_operator qk_onnx_celu;
 extern const struct qk_operator qk_onnx_div;
+extern const struct qk_operator qk_onnx_elu;
+extern const struct qk_operator qk_onnx_erf;
+extern const struct qk_operator qk_onnx_exp;
+extern const struct qk_operator qk_onnx_floor;
+extern const struct qk_operator qk_onnx_gelu;
+extern const struct qk_operator qk_onnx_global_average_pool;
 extern const struct qk_operator qk_onnx_hard_sigmoid;
 extern const struct qk_operator qk_onnx_hard_swish;
 extern const struct qk_operator qk_onnx_leaky_relu;
+extern const struct qk_operator qk_onnx_log;
 extern const struct qk_operator qk_onnx_max;
 extern const struct qk_operator qk_onnx_min;
+extern const struct qk_operator qk_onnx_mish;
 extern const struct qk_operator qk_onnx_mul;
 extern const struct qk_operator qk_onnx_neg;
+extern const struct qk_operator qk_onnx_pow;
+extern const struct qk_operator qk_onnx_prelu;
+extern const struct qk_operator qk_onnx_reciprocal;
+extern const struct qk_operator qk_onnx_reduce_mean;
+extern const struct qk_operator qk_onnx_round;
+extern const struct qk_operator qk_onnx_selu;
 extern const struct qk_operator qk_onnx_sigmoid;
+extern const struct qk_operator qk_onnx_sign;
+extern const struct qk_operator qk_onnx_softplus;
+extern const struct qk_operator qk_onnx_softsign;
 extern const struct qk_operator qk_onnx_sqrt;
 extern const struct qk_operator qk_onnx_sub;
+extern const struct qk_operator qk_onnx_tanh;
+extern const struct qk_operator qk_onnx_thresholded_relu;
 extern const struct qk_operator qk_quantd_lookup;
 
 extern const struct qk_operator qk_onnx_concat;

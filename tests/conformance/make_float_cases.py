@@ -1,11 +1,136 @@
 """Makes tests/data/operators/float.jsonl: functions of floats, run by ONNX Runtime. See
-operator_cases.py."""
+operator_cases.py.
+
+ONNX Runtime computes the last elements of a tensor, less than four, by another function in Elu,
+Celu, Selu, Softplus, Log and Mish. So all tensors here have a multiple of four elements.
+"""
 import numpy as np
 
 from operator_cases import Cases
 
+# Each length is a multiple of four.
 EXTREMES = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3.4e38, -3.4e38, 18, -18,
-                     2.5, -2.5, 3, -3], np.float32)
+                     2.5, -2.5, 3, -3, -104.5], np.float32)
+FEW = np.array([-90, -88.5, -20, -9.5, -4, -1.5, -1, -0.93, -0.5, -0.01, 0.01, 0.5, 0.92, 1, 1.5,
+                2, 4, 9.5, 20, 88, 89, 100, 0, -0.0], np.float32)
+
+
+def functions(cases, codes, sizes):
+    def add(op, version, *inputs, **attributes):
+        for note, x in inputs:
+            cases.add(note, op, version, {"X": x}, outputs=("Y",), **attributes)
+
+    all_inputs = (("codes", codes), ("random", sizes.reshape(4, 16)), ("extremes", EXTREMES))
+    few = (("random", sizes[:24]), ("few", FEW), ("extremes", EXTREMES))
+    add("HardSigmoid", 6, *all_inputs)
+    add("HardSigmoid", 22, *few, alpha=0.1666666716337204, beta=0.5)
+    add("HardSwish", 14, *few)
+    add("LeakyRelu", 6, *few)
+    add("LeakyRelu", 16, *few, alpha=0.30000001192092896)
+    for op, version in (("Sigmoid", 6), ("Tanh", 13), ("Exp", 6), ("Erf", 13), ("Elu", 6),
+                        ("Softplus", 1), ("Gelu", 20)):
+        add(op, version, *all_inputs)
+    positive = [(note, np.abs(x)) for note, x in (("codes", codes), ("random", sizes))]
+    add("Log", 13, *positive, ("extremes", EXTREMES))
+    add("Gelu", 20, *few, approximate="tanh")
+    add("Elu", 22, *few, alpha=0.30000001192092896)
+    add("Celu", 12, *few)
+    add("Celu", 12, *few, alpha=0.699999988079071)
+    add("Selu", 6, *few)
+    add("Selu", 22, *few, alpha=1.2999999523162842, gamma=0.699999988079071)
+    add("Mish", 18, *few)
+    add("Softsign", 1, *few)
+    add("ThresholdedRelu", 10, *few)
+    add("ThresholdedRelu", 22, *few, alpha=-0.4000000059604645)
+    for op, version in (("Abs", 13), ("Neg", 6), ("Sqrt", 13), ("Reciprocal", 6), ("Sign", 13),
+                        ("Floor", 6), ("Ceil", 13)):
+        add(op, version, *few[1:])
+    add("Round", 11, ("ties", (np.arange(-8, 8) / 2).astype(np.float32)), few[2])
+    cases.add("empty", "Sigmoid", 13, {"X": codes[:0]}, outputs=("Y",))
+    cases.add("a scalar", "Abs", 13, {"X": codes[3].reshape(())}, outputs=("Y",))
+    cases.add("other text", "Gelu", 20, {"X": FEW}, outputs=("Y",), approximate="sigmoid")
+
+
+def limits(cases):
+    """Clip and Relu, of floats."""
+    for version in (6, 13, 14):
+        cases.add("floats", "Relu", version, {"X": EXTREMES}, outputs=("Y",))
+    for attributes in ({}, {"min": -2.0}, {"max": 2.5}, {"min": 0.0, "max": 6.0},
+                       {"min": 3.0, "max": -1.0}):
+        cases.add("floats", "Clip", 6, {"input": EXTREMES}, outputs=("output",), **attributes)
+        operands = {"input": EXTREMES, "min": None, "max": None}
+        operands.update({key: np.float32(value) for key, value in attributes.items()})
+        for version in (11, 13):
+            cases.add("floats", "Clip", version, operands, outputs=("output",))
+    cases.add("attributes", "Clip", 13, {"input": EXTREMES}, outputs=("output",), min=0.0)
+
+
+def pairs(cases, codes, sizes):
+    """Functions of two tensors, which broadcast."""
+    def combine(op, version, *operands):
+        for a, b in operands:
+            cases.add("of shapes", op, version, {"A": np.float32(a), "B": np.float32(b)},
+                      outputs=("C",))
+
+    three, deep = np.array([3.1], np.float32), np.full((1, 1, 1), -0.7, np.float32)
+    image = sizes[:48].reshape(2, 3, 2, 4)
+    channels = np.array([0.3, -2.5, 7], np.float32).reshape(3, 1, 1)
+    for op in ("Add", "Sub", "Mul", "Div"):
+        combine(op, 7, (codes[:64], three), (three, codes[:64]), (sizes, sizes[::-1]))
+        combine(op, 14, (codes[:16].reshape(2, 8), deep), (EXTREMES, three), (three[0], three))
+        combine(op, 13, (image, channels), (channels, image), (image[:1, :, :1], image[:, :1]))
+    combine("Mul", 13, (np.repeat(image, 40, axis=3), image[:, :, :1, :1]))
+    combine("Add", 13, (image, channels[:2]))
+    for op in ("Min", "Max"):
+        for a, b in ((codes[:64], three), (three, codes[:64]), (EXTREMES[:4], deep),
+                     (three[0], codes[:0]), (image, channels)):
+            cases.add("of shapes", op, 13, {"data_0": a, "data_1": b}, outputs=(op.lower(),))
+    for exponent in (2, 3, 0.5, -1, 1.5, 0, 4):
+        x = sizes[:32] if exponent == int(exponent) else np.abs(sizes[:32])
+        cases.add("an exponent", "Pow", 13, {"X": x, "Y": np.float32(exponent)}, outputs=("Z",))
+    for version, slope in ((7, three), (9, np.float32(-0.2)), (16, channels)):
+        cases.add("a slope", "PRelu", version, {"X": image, "slope": slope}, outputs=("Y",))
+    cases.add("a slope", "PRelu", 16, {"X": EXTREMES, "slope": three}, outputs=("Y",))
+
+
+def means(cases):
+    def image(*shape):
+        return cases.dice.normal(0, 3, shape).astype(np.float32)
+
+    for version, shape in ((1, (2, 3, 7, 7)), (13, (1, 5, 3)), (22, (2, 2, 3, 4, 5)),
+                           (17, (1, 2, 1, 1)), (17, (0, 3, 2, 2)), (17, (3, 1, 17)),
+                           (17, (2, 3, 31, 2))):
+        cases.add("means", "GlobalAveragePool", version, {"X": image(*shape)}, outputs=("Y",))
+    cases.add("rank 2", "GlobalAveragePool", 17, {"X": image(2, 3)}, outputs=("Y",))
+    for version, shape, attributes in (
+            (11, (2, 3, 7, 7), {"axes": [2, 3]}), (13, (2, 3, 5, 3), {"axes": [-1, -2]}),
+            (13, (2, 3, 5, 3), {"axes": [3], "keepdims": 0}), (13, (4, 19), {"axes": [1]}),
+            (13, (3, 5, 7), {}), (13, (3, 5, 7), {"keepdims": 0}), (1, (5, 33), {"axes": [1]}),
+            (13, (7, 3), {"axes": [1]}), (13, (5, 1), {"axes": [1]}),
+            (13, (0, 3), {"axes": [1]})):
+        cases.add("means", "ReduceMean", version, {"data": image(*shape)}, outputs=("reduced",),
+                  **attributes)
+    for axes, attributes in (([2, 3], {}), ([-1], {"keepdims": 0}), (None, {})):
+        operands = {"data": image(2, 3, 6, 7),
+                    "axes": None if axes is None else np.array(axes, np.int64)}
+        cases.add("means", "ReduceMean", 18, operands, outputs=("reduced",), **attributes)
+    cases.add("an axis too large", "ReduceMean", 13, {"data": image(2, 3)}, outputs=("reduced",),
+              axes=[2])
+
+
+def maxima(cases):
+    """MaxPool of floats."""
+    for version, shape, attributes in (
+            (1, (1, 3, 6, 7), {"kernel_shape": [2, 2], "strides": [2, 2]}),
+            (8, (2, 2, 5, 5), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+            (10, (1, 2, 7, 8), {"kernel_shape": [3, 2], "strides": [2, 3], "ceil_mode": 1}),
+            (11, (1, 2, 9, 9), {"kernel_shape": [2, 3], "dilations": [2, 3]}),
+            (12, (2, 3, 11), {"kernel_shape": [4], "strides": [3], "pads": [2, 1]}),
+            (22, (1, 2, 3, 4, 5), {"kernel_shape": [2, 2, 2], "auto_pad": "SAME_UPPER"}),
+            (12, (0, 2, 4, 4), {"kernel_shape": [2, 2]}),
+            (12, (1, 2, 1, 4), {"kernel_shape": [3, 2]})):
+        x = cases.dice.normal(0, 3, shape).astype(np.float32)
+        cases.add("maxima", "MaxPool", version, {"X": x}, outputs=("Y",), **attributes)
 
 
 def main():
@@ -14,36 +139,11 @@ def main():
     codes = (np.float32(0.0371) * (np.arange(256) - 117).astype(np.float32)).astype(np.float32)
     sizes = (cases.dice.standard_normal(64) * 10.0 ** cases.dice.uniform(-3, 2, 64))
     sizes = sizes.astype(np.float32)
-
-    def add(op, version, **attributes):
-        for note, x in (("codes", codes), ("random", sizes.reshape(4, 16)),
-                        ("extremes", EXTREMES)):
-            cases.add(note, op, version, {"X": x}, outputs=("Y",), **attributes)
-
-    add("HardSigmoid", 6)
-    add("HardSigmoid", 22, alpha=0.1666666716337204, beta=0.5)
-    add("HardSwish", 14)
-    add("LeakyRelu", 6)
-    add("LeakyRelu", 16, alpha=0.30000001192092896)
-    add("Sigmoid", 6)
-    add("Sigmoid", 13)
-    add("Abs", 13)
-    add("Neg", 6)
-    add("Sqrt", 13)
-    def combine(op, version, *pairs):
-        for a, b in pairs:
-            cases.add("of shapes", op, version, {"A": np.float32(a), "B": np.float32(b)},
-                      outputs=("C",))
-
-    three, deep = np.array([3.1], np.float32), np.full((1, 1, 1), -0.7, np.float32)
-    for op in ("Add", "Sub", "Mul", "Div"):
-        combine(op, 7, (codes, three), (three, codes), (sizes, sizes[::-1]))
-        combine(op, 14, (codes[:16].reshape(2, 8), deep), (EXTREMES, three), (three[0], three))
-    for op in ("Min", "Max"):
-        for a, b in ((codes, three), (three, codes), (EXTREMES[:4], deep), (three[0], codes[:0])):
-            cases.add("of shapes", op, 13, {"data_0": a, "data_1": b}, outputs=(op.lower(),))
-    cases.add("empty", "Sigmoid", 13, {"X": codes[:0]}, outputs=("Y",))
-    cases.add("a scalar", "Abs", 13, {"X": codes[3].reshape(())}, outputs=("Y",))
+    functions(cases, codes, sizes)
+    limits(cases)
+    pairs(cases, codes, sizes)
+    means(cases)
+    maxima(cases)
     cases.write("tests/data/operators/float.jsonl")
 
 

@@ -60,16 +60,17 @@ Test(lookup, refusals_name_the_field)
     qk_test_expect_refusal(&call, "Y_zero_point");
 }
 
-/* Integers are newer than these operators: older versions do not exist here. */
+/* Integers are newer than these operators: older versions only have floats. */
 Test(lookup, versions_without_8_bits)
 {
     const struct qk_operator *clip = qk_graph_operator_by_name("onnx.Clip");
     const struct qk_operator *relu = qk_graph_operator_by_name("onnx.Relu");
     cr_assert(clip && relu);
-    cr_expect_null(qk_operator_version(clip, 11));
-    cr_expect_not_null(qk_operator_version(clip, 12));
-    cr_expect_null(qk_operator_version(relu, 13));
-    cr_expect_eq(relu->versions[0].inputs[0].types, QK_BIT(QK_INT8));
+    const uint32_t both = QK_BIT(QK_FP32) | QK_BIT(QK_INT8);
+    cr_expect_eq(qk_operator_version(clip, 11)->inputs[0].types, QK_BIT(QK_FP32));
+    cr_expect_eq(qk_operator_version(clip, 12)->inputs[0].types, both | QK_BIT(QK_UINT8));
+    cr_expect_eq(qk_operator_version(relu, 13)->inputs[0].types, QK_BIT(QK_FP32));
+    cr_expect_eq(qk_operator_version(relu, 14)->inputs[0].types, both);
 }
 
 Test(lookup, every_allocation_may_fail)

@@ -1,13 +1,9 @@
-/* com.microsoft.QLinearSigmoid, com.microsoft.QLinearLeakyRelu, onnx.Clip and onnx.Relu on 8 bits:
- * functions of single elements, as tables.
+/* com.microsoft.QLinearSigmoid and com.microsoft.QLinearLeakyRelu: functions of single elements, as
+ * tables.
  *
- * An entry of the first two is computed as ONNX Runtime computes it, in float32 (onnxruntime/
+ * An entry is computed as ONNX Runtime computes it, in float32 (onnxruntime/
  * contrib_ops/cpu/quantization/qlinear_lookup_table.cc and qlinear_activations.cc; the sigmoid is
- * that of onnxruntime/core/mlas/lib/logistic.cpp, on CPUs with FMA).
- *
- * Clip and Relu compare codes and know no scale. Clip has integers since opset 12, and Relu has
- * INT8 since opset 14, but never UINT8 (onnx/defs/math/defs.cc). If min is above max, Clip gives
- * max, as in NumPy. */
+ * that of onnxruntime/core/mlas/lib/logistic.cpp, on CPUs with FMA). */
 #include "kernels/element/load.h"
 #include "kernels/element/logistic.h"
 #include "kernels/lookup/codes.h"
@@ -91,8 +87,7 @@ static enum qk_status prepare_leaky_relu(const struct qk_kernels *kernels,
     return prepare(&activation, call, memory, instance, error);
 }
 
-/* ---- The descriptors of the first two ---------------------------------------------------------
- */
+/* ---- The descriptors ----------------------------------------------------------------------- */
 
 #define CODES (QK_BIT(QK_UINT8) | QK_BIT(QK_INT8))
 
@@ -134,91 +129,4 @@ const struct qk_operator qk_microsoft_qlinear_leaky_relu = {
     PORTS,
     QK_ATTRIBUTES(leaky_relu_attributes),
     .code = &(const struct qk_operator_code){.prepare = prepare_leaky_relu, .plan = qk_table_plan},
-};
-
-/* ---- Clip and Relu ------------------------------------------------------------------------- */
-
-enum { MIN = 1, MAX };
-
-struct range {
-    int64_t least, greatest;
-};
-
-static uint8_t clipped_entry(const void *context, int32_t x)
-{
-    const struct range *range = context;
-    const int64_t above = x < range->least ? range->least : x;
-    return (uint8_t)(above > range->greatest ? range->greatest : above);
-}
-
-static enum qk_status prepare_clip(const struct qk_kernels *kernels, const struct qk_call *call,
-                                   struct qk_memory memory, struct qk_instance **instance,
-                                   struct qk_error *error)
-{
-    struct range range = {INT8_MIN, UINT8_MAX}; /* all codes of both types */
-    int64_t *const limits[] = {[MIN] = &range.least, [MAX] = &range.greatest};
-    (void)kernels;
-    for (size_t i = MIN; i <= MAX; i++) {
-        const struct qk_tensor *limit = &call->inputs[i];
-        enum qk_status status = qk_check_same_type(call, i, X, error);
-        if (status == QK_OK)
-            status = qk_check_single(call, i, error);
-        if (status != QK_OK)
-            return status;
-        if (limit->type != QK_NONE)
-            *limits[i] = qk_load_integer(limit->type, limit->data, 0);
-    }
-    return qk_table_prepare(call, clipped_entry, &range, memory, instance, error);
-}
-
-static enum qk_status prepare_relu(const struct qk_kernels *kernels, const struct qk_call *call,
-                                   struct qk_memory memory, struct qk_instance **instance,
-                                   struct qk_error *error)
-{
-    const struct range range = {0, INT8_MAX};
-    (void)kernels;
-    return qk_table_prepare(call, clipped_entry, &range, memory, instance, error);
-}
-
-#define CLIP_VERSION(since)                                                             \
-    {                                                                                   \
-        .number = (since),                                                              \
-        .inputs = {[X] = {CODES, false}, [MIN] = {CODES, true}, [MAX] = {CODES, true}}, \
-        .output_types = {CODES},                                                        \
-    }
-
-static const struct qk_version clip_versions[] = {CLIP_VERSION(12), CLIP_VERSION(13)};
-
-static const struct qk_version relu_versions[] = {
-    {.number = 14, .inputs = {[X] = {QK_BIT(QK_INT8), false}}, .output_types = {QK_BIT(QK_INT8)}},
-};
-
-const struct qk_operator qk_onnx_clip = {
-    .name = "onnx.Clip",
-    .platform = QK_ONNX_PLATFORM,
-    .about = "output = min(max(input, min), max), element by element",
-    .inputs = {[X] = {"input", QK_ANY_SHAPE},
-               [MIN] = {"min", QK_SINGLE_SHAPE},
-               [MAX] = {"max", QK_SINGLE_SHAPE}},
-    .input_count = 3,
-    .variable_inputs = 1U << X,
-    .outputs = {{"output", "as input"}},
-    .output_count = 1,
-    QK_VERSIONS(clip_versions),
-    .version_last = QK_ONNX_VERSION_LAST,
-    .code = &(const struct qk_operator_code){.prepare = prepare_clip, .plan = qk_table_plan},
-};
-
-const struct qk_operator qk_onnx_relu = {
-    .name = "onnx.Relu",
-    .platform = QK_ONNX_PLATFORM,
-    .about = "Y = max(X, 0), element by element",
-    .inputs = {[X] = {"X", QK_ANY_SHAPE}},
-    .input_count = 1,
-    .variable_inputs = 1U << X,
-    .outputs = {{"Y", "as X"}},
-    .output_count = 1,
-    QK_VERSIONS(relu_versions),
-    .version_last = QK_ONNX_VERSION_LAST,
-    .code = &(const struct qk_operator_code){.prepare = prepare_relu, .plan = qk_table_plan},
 };

@@ -21,7 +21,7 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
 }
 
 static const struct qk_attribute_def attributes[] = {
-    QK_POOL_ATTRIBUTES(1),
+    QK_POOL_ATTRIBUTES(1, 1),
     [CHANNELS_LAST] = QK_ATTRIBUTE("channels_last", INT, 1, "1: X is [N, D1..Dn, C]; default 0"),
     [COUNT_INCLUDE_PAD] = QK_ATTRIBUTE("count_include_pad", INT, 1,
                                        "1: sums are divided by the size of the kernel, not by the "

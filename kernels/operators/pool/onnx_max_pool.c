@@ -1,5 +1,6 @@
-/* onnx.MaxPool of 8-bit tensors, which ONNX has since version 12. The second output, Indices, is
- * not supported. The rules are those of ONNX Runtime (kernels/pool/geometry.h). */
+/* onnx.MaxPool of 8-bit tensors, which ONNX has since version 12, and of FP32. The second output,
+ * Indices, is not supported. The rules are those of ONNX Runtime (kernels/pool/geometry.h). */
+#include "kernels/floats/max_pool.h"
 #include "kernels/operators/pool/rules.h"
 
 enum { DILATIONS = QK_POOL_ATTRIBUTE_COUNT, STORAGE_ORDER };
@@ -17,18 +18,34 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     return status == QK_OK ? qk_pool_make(&pool, memory, instance, error) : status;
 }
 
+static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
+                           struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
+{
+    if (instance->output_types[0] == QK_FP32)
+        return qk_float_max_pool_plan(&qk_pool_of(instance)->desc, instance, &inputs[QK_POOL_X],
+                                      memory, plan, error);
+    return qk_pool_plan_instance(instance, inputs, memory, plan, error);
+}
+
 static const struct qk_attribute_def attributes[] = {
-    QK_POOL_ATTRIBUTES(12),
-    [DILATIONS] = QK_ATTRIBUTE("dilations", INTS, 12, "default 1 for each axis, 1 to 2147483647"),
-    [STORAGE_ORDER] = QK_ATTRIBUTE("storage_order", INT, 12, "0 or 1; changes nothing in Y"),
+    QK_POOL_ATTRIBUTES(1, 10),
+    [DILATIONS] = QK_ATTRIBUTE("dilations", INTS, 10, "default 1 for each axis, 1 to 2147483647"),
+    [STORAGE_ORDER] = QK_ATTRIBUTE("storage_order", INT, 8, "0 or 1; changes nothing in Y"),
 };
 
-#define VERSION(since)                                                                             \
-    {                                                                                              \
-        .number = (since), .inputs = {{.types = QK_POOL_TYPES}}, .output_types = { QK_POOL_TYPES } \
+#define VERSION(since, all)                                                       \
+    {                                                                             \
+        .number = (since), .inputs = {{.types = (all)}}, .output_types = {(all) } \
     }
 
-static const struct qk_version versions[] = {VERSION(12), VERSION(22)};
+static const struct qk_version versions[] = {
+    VERSION(1, QK_BIT(QK_FP32)),
+    VERSION(8, QK_BIT(QK_FP32)),
+    VERSION(10, QK_BIT(QK_FP32)),
+    VERSION(11, QK_BIT(QK_FP32)),
+    VERSION(12, QK_BIT(QK_FP32) | QK_POOL_TYPES),
+    VERSION(22, QK_BIT(QK_FP32) | QK_POOL_TYPES),
+};
 
 const struct qk_operator qk_onnx_max_pool = {
     .name = "onnx.MaxPool",
@@ -42,5 +59,5 @@ const struct qk_operator qk_onnx_max_pool = {
     QK_ATTRIBUTES(attributes),
     QK_VERSIONS(versions),
     .version_last = QK_ONNX_VERSION_LAST,
-    .code = &(const struct qk_operator_code){.prepare = prepare, .plan = qk_pool_plan_instance},
+    .code = &(const struct qk_operator_code){.prepare = prepare, .plan = plan},
 };

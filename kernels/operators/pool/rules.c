@@ -160,10 +160,14 @@ enum qk_status qk_pool_make(const struct qk_pool *pool, struct qk_memory memory,
     return QK_OK;
 }
 
+const struct qk_pool *qk_pool_of(const struct qk_instance *instance)
+{
+    return &((const struct instance *)instance)->pool;
+}
+
 enum qk_status qk_pool_plan_instance(const struct qk_instance *instance,
                                      const struct qk_tensor *inputs, struct qk_memory memory,
                                      struct qk_plan *plan, struct qk_error *error)
 {
-    const struct instance *made = (const struct instance *)instance;
-    return qk_pool_plan(&made->pool, instance, &inputs[QK_POOL_X], memory, plan, error);
+    return qk_pool_plan(qk_pool_of(instance), instance, &inputs[QK_POOL_X], memory, plan, error);
 }

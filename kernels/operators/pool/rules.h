@@ -15,10 +15,10 @@ enum {
     QK_POOL_ATTRIBUTE_COUNT
 };
 
-#define QK_POOL_ATTRIBUTES(since)                                                                 \
+#define QK_POOL_ATTRIBUTES(since, ceil_mode_since)                                                \
     [QK_POOL_AUTO_PAD] =                                                                          \
         QK_ATTRIBUTE("auto_pad", STRING, since, "default NOTSET; VALID, SAME_UPPER, SAME_LOWER"), \
-    [QK_POOL_CEIL_MODE] = QK_ATTRIBUTE("ceil_mode", INT, since,                                   \
+    [QK_POOL_CEIL_MODE] = QK_ATTRIBUTE("ceil_mode", INT, ceil_mode_since,                         \
                                        "1: the last window may leave the padded image; "          \
                                        "default 0"),                                              \
     [QK_POOL_KERNEL_SHAPE] =                                                                      \
@@ -78,6 +78,7 @@ enum qk_status qk_pool_read_parameters(const struct qk_call *call, struct qk_poo
                                        struct qk_error *error);
 
 /* Prepare and plan for all pooling operators: an instance that only keeps `pool`. */
+const struct qk_pool *qk_pool_of(const struct qk_instance *instance);
 enum qk_status qk_pool_make(const struct qk_pool *pool, struct qk_memory memory,
                             struct qk_instance **instance, struct qk_error *error);
 enum qk_status qk_pool_plan_instance(const struct qk_instance *instance,

@@ -122,6 +122,7 @@ void check_quantize(struct check *check);
 void check_argmax(struct check *check);
 void check_binary(struct check *check);
 void check_cast(struct check *check);
+void check_floats(struct check *check);
 void check_matmul(struct check *check);
 void check_pool(struct check *check);
 void check_lookup(struct check *check);

@@ -118,6 +118,7 @@ int main(int count, char **words)
     check_argmax(&check);
     check_binary(&check);
     check_cast(&check);
+    check_floats(&check);
     check_matmul(&check);
     check_pool(&check);
     check_lookup(&check);

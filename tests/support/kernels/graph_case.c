@@ -92,19 +92,20 @@ static void give_float(struct graph_case *made, struct qk_call *call, const char
     *(float *)call->inputs[qk_test_input_index(call->op, name)].data = value;
 }
 
-/* Runs the call and makes a node of it. The node's input 0 is value x, or the call's own input if x
- * is QK_VALUE_NONE. */
-static uint32_t add_node(struct graph_case *made, struct qk_call *call, uint32_t x)
+/* Runs the call and makes a node of it. The node's inputs 0 and 1 are the two values, or the call's
+ * own inputs where a value is QK_VALUE_NONE. */
+static uint32_t add_node_of(struct graph_case *made, struct qk_call *call, const uint32_t values[2])
 {
     const size_t index = made->call.node_count++;
     struct qk_node *node = &made->nodes[index];
     struct qk_test_result result;
     cr_assert_lt(index, GRAPH_CASE_NODES_MAX);
-    cr_assert_eq(call->variable, 1);
-    if (x == QK_VALUE_NONE)
-        call->variable = 0;
-    else
-        call->inputs[0] = made->values[x];
+    call->variable = 0;
+    for (size_t i = 0; i < 2; i++)
+        if (values[i] != QK_VALUE_NONE) {
+            call->inputs[i] = made->values[values[i]];
+            call->variable |= 1U << i;
+        }
     qk_test_run(made->scalar, call, &result);
     cr_assert_eq(result.status, QK_OK, "node %zu: %s", index, result.error.text);
     made->blocks[made->block_count++] = result.output;
@@ -113,12 +114,20 @@ static uint32_t add_node(struct graph_case *made, struct qk_call *call, uint32_t
 
     snprintf(made->names[index], sizeof(made->names[0]), "n%u", (unsigned)index % 1000);
     *node = (struct qk_node){.name = made->names[index], .call = *call};
-    if (x != QK_VALUE_NONE)
-        node->call.inputs[0] = (struct qk_tensor){.type = QK_FP8E8M0}; /* not read */
-    for (size_t i = 0; i < QK_INPUT_COUNT_MAX; i++)
-        node->inputs[i] = i == 0 && x != QK_VALUE_NONE ? x : 12345; /* not read */
+    for (size_t i = 0; i < QK_INPUT_COUNT_MAX; i++) {
+        const bool reads = i < 2 && values[i] != QK_VALUE_NONE;
+        if (reads)
+            node->call.inputs[i] = (struct qk_tensor){.type = QK_FP8E8M0}; /* not read */
+        node->inputs[i] = reads ? values[i] : 12345;                       /* not read */
+    }
     node->outputs[0] = add_value(made, &y);
     return node->outputs[0];
+}
+
+/* The same for a node that reads one value. */
+static uint32_t add_node(struct graph_case *made, struct qk_call *call, uint32_t x)
+{
+    return add_node_of(made, call, (const uint32_t[]){x, QK_VALUE_NONE});
 }
 
 uint32_t graph_case_quantize(struct graph_case *made, uint32_t x, enum qk_type y_type)
@@ -145,6 +154,13 @@ uint32_t graph_case_function(struct graph_case *made, const char *name, uint32_t
     struct qk_call call;
     qk_test_call_init(&call, name, 25);
     return add_node(made, &call, x);
+}
+
+uint32_t graph_case_combine(struct graph_case *made, const char *name, uint32_t a, uint32_t b)
+{
+    struct qk_call call;
+    qk_test_call_init(&call, name, 25);
+    return add_node_of(made, &call, (const uint32_t[]){a, b});
 }
 
 uint32_t graph_case_divide(struct graph_case *made, uint32_t x, uint32_t rank)

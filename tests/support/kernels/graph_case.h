@@ -36,6 +36,8 @@ uint32_t graph_case_quantize(struct graph_case *made, uint32_t x, enum qk_type y
 uint32_t graph_case_dequantize(struct graph_case *made, uint32_t x, enum qk_type y_type);
 /* Adds an operator such as onnx.Sigmoid, whose only input is FP32. */
 uint32_t graph_case_function(struct graph_case *made, const char *name, uint32_t x);
+/* Adds an operator such as onnx.Mul, of two values. */
+uint32_t graph_case_combine(struct graph_case *made, const char *name, uint32_t a, uint32_t b);
 /* Adds a division by a number of this rank, up to 4. */
 uint32_t graph_case_divide(struct graph_case *made, uint32_t x, uint32_t rank);
 /* Adds a dequantization whose input is fixed, with the type and shape of another value. */

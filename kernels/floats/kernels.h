@@ -1,0 +1,48 @@
+/* The kernels of operators on FP32, element by element. loops.h has their code in plain C, which is
+ * compiled once for each tier. Every tier gives the bits of the scalar tier. Private to kernels/.
+ */
+#ifndef KERNELS_FLOATS_KERNELS_H
+#define KERNELS_FLOATS_KERNELS_H
+
+#include "kernels/binary/binary.h"
+#include "kernels/floats/functions.h"
+
+/* Functions of one number: functions.h. */
+enum qk_float_unary {
+#define QK_FLOAT_NUMBER(name, cost) QK_FLOAT_##name,
+    QK_FLOAT_FUNCTIONS(QK_FLOAT_NUMBER)
+#undef QK_FLOAT_NUMBER
+        QK_FLOAT_UNARY_COUNT
+};
+
+/* Functions of two numbers a and b. */
+enum qk_float_binary {
+    QK_FLOAT_ADD,
+    QK_FLOAT_SUB,
+    QK_FLOAT_MUL,
+    QK_FLOAT_DIV,
+    QK_FLOAT_MIN,   /* a NaN makes both a NaN */
+    QK_FLOAT_MAX,   /* the same */
+    QK_FLOAT_PRELU, /* a, or a * b if a is not above 0 */
+    QK_FLOAT_POW,   /* a^b: a * a and a * a * a if b repeats and is 2 or 3, otherwise powf(a, b) */
+    QK_FLOAT_BINARY_COUNT
+};
+
+/* y[i] = the function of x[i] and its parameters. x has any alignment and does not overlap y. */
+typedef void (*qk_float_unary_fn)(const float parameters[2], const void *x, void *y, size_t count);
+
+struct qk_float_kernels {
+    const char *name;      /* the tier's: "float_avx2" */
+    double element_cycles; /* a rough guess: cycles for an element of abs in a cache */
+    qk_float_unary_fn unary[QK_FLOAT_UNARY_COUNT];
+    double costs[QK_FLOAT_UNARY_COUNT]; /* the time of a function beside that of abs */
+    /* Operands are FP32, `args` is not read, and binary.h says the rest. */
+    qk_binary_fn binary[QK_FLOAT_BINARY_COUNT][QK_BINARY_FORM_COUNT];
+};
+
+extern const struct qk_float_kernels qk_float_kernels__scalar;
+extern const struct qk_float_kernels qk_float_kernels__avx2;
+extern const struct qk_float_kernels qk_float_kernels__avx512bw;
+extern const struct qk_float_kernels qk_float_kernels__neon;
+
+#endif

@@ -1,0 +1,151 @@
+/* The kernels of operators on FP32 in plain C, which compilers turn into vectors of the tier that
+ * includes this file. The tier defines QK_FLOAT_TIER, its name, and QK_FLOAT_CYCLES. */
+#ifndef KERNELS_FLOATS_LOOPS_H
+#define KERNELS_FLOATS_LOOPS_H
+
+/* Nothing here compiles without a tier's file around it. */
+#ifdef QK_FLOAT_TIER
+
+#include <string.h>
+
+#include "kernels/floats/kernels.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Loads and stores elements with any alignment. */
+INLINE float load(const void *data, size_t index)
+{
+    float value;
+    memcpy(&value, (const char *)data + index * sizeof(value), sizeof(value));
+    return value;
+}
+
+INLINE void store(void *data, size_t index, float value)
+{
+    memcpy((char *)data + index * sizeof(value), &value, sizeof(value));
+}
+
+/* ---- Functions of one number --------------------------------------------------------------- */
+
+#define UNARY(name, cost)                                                                       \
+    static void run_##name(const float parameters[2], const void *restrict x, void *restrict y, \
+                           size_t count)                                                        \
+    {                                                                                           \
+        const float a = parameters[0];                                                          \
+        const float b = parameters[1];                                                          \
+        for (size_t i = 0; i < count; i++)                                                      \
+            store(y, i, qk_float_##name(load(x, i), a, b));                                     \
+    }
+
+QK_FLOAT_FUNCTIONS(UNARY)
+
+/* ---- Functions of two numbers -------------------------------------------------------------- */
+
+INLINE float add(float a, float b)
+{
+    return a + b;
+}
+
+INLINE float sub(float a, float b)
+{
+    return a - b;
+}
+
+INLINE float mul(float a, float b)
+{
+    return a * b;
+}
+
+INLINE float quotient(float a, float b)
+{
+    return a / b;
+}
+
+INLINE float minimum(float a, float b)
+{
+    return a < b || a != a ? a : b;
+}
+
+INLINE float maximum(float a, float b)
+{
+    return a > b || a != a ? a : b;
+}
+
+INLINE float prelu(float a, float b)
+{
+    return a > 0 ? a : a * b;
+}
+
+INLINE float power(float a, float b)
+{
+    return powf(a, b);
+}
+
+/* The three forms of a function, as enum qk_binary_form lists them. */
+#define BINARY_FORM(name, suffix, index_a, index_b)                                             \
+    static void name##suffix(const struct qk_binary_args *args, const uint8_t *restrict first,  \
+                             const uint8_t *restrict second, uint8_t *restrict y, size_t count) \
+    {                                                                                           \
+        (void)args;                                                                             \
+        for (size_t i = 0; i < count; i++)                                                      \
+            store(y, i, name(load(first, index_a), load(second, index_b)));                     \
+    }
+#define BINARY(name)                  \
+    BINARY_FORM(name, _vectors, i, i) \
+    BINARY_FORM(name, _first, 0, i)   \
+    BINARY_FORM(name, _second, i, 0)
+#define FORMS(name)                                 \
+    {                                               \
+        name##_vectors, name##_first, name##_second \
+    }
+
+BINARY(add)
+BINARY(sub)
+BINARY(mul)
+BINARY(quotient)
+BINARY(minimum)
+BINARY(maximum)
+BINARY(prelu)
+BINARY(power)
+
+/* ONNX Runtime multiplies for the powers 2 and 3 (onnxruntime/core/providers/cpu/math/
+ * element_wise_ops.cc). */
+static void power_of_all(const struct qk_binary_args *args, const uint8_t *restrict first,
+                         const uint8_t *restrict second, uint8_t *restrict y, size_t count)
+{
+    const float exponent = load(second, 0);
+    if (exponent == 2)
+        mul_vectors(args, first, first, y, count);
+    else if (exponent == 3)
+        for (size_t i = 0; i < count; i++)
+            store(y, i, load(first, i) * load(first, i) * load(first, i));
+    else
+        power_second(args, first, second, y, count);
+}
+
+/* ---- The table ----------------------------------------------------------------------------- */
+
+#define NAME(prefix, tier) prefix##tier
+#define NAME_OF(prefix, tier) NAME(prefix, tier)
+#define TEXT(tokens) #tokens
+#define TEXT_OF(tokens) TEXT(tokens)
+#define ENTRY(name, cost) [QK_FLOAT_##name] = run_##name,
+#define COST(name, cost) [QK_FLOAT_##name] = (cost),
+
+const struct qk_float_kernels NAME_OF(qk_float_kernels__, QK_FLOAT_TIER) = {
+    .name = "float_" TEXT_OF(QK_FLOAT_TIER),
+    .element_cycles = QK_FLOAT_CYCLES,
+    .unary = {QK_FLOAT_FUNCTIONS(ENTRY)},
+    .costs = {QK_FLOAT_FUNCTIONS(COST)},
+    .binary = {[QK_FLOAT_ADD] = FORMS(add),
+               [QK_FLOAT_SUB] = FORMS(sub),
+               [QK_FLOAT_MUL] = FORMS(mul),
+               [QK_FLOAT_DIV] = FORMS(quotient),
+               [QK_FLOAT_MIN] = FORMS(minimum),
+               [QK_FLOAT_MAX] = FORMS(maximum),
+               [QK_FLOAT_PRELU] = FORMS(prelu),
+               [QK_FLOAT_POW] = {power_vectors, power_first, power_of_all}},
+};
+
+#endif
+#endif

@@ -1,0 +1,23 @@
+/* Means of rows of FP32, with ONNX Runtime's bits: both kinds add in four lanes. Private to
+ * kernels/. */
+#ifndef KERNELS_FLOATS_SUMS_H
+#define KERNELS_FLOATS_SUMS_H
+
+#include <stddef.h>
+
+enum qk_sum_kind {
+    /* Lane k adds x[k], x[k + 4] and so on. Then the lanes are added, (0 + 2) + (1 + 3), and then
+     * the last elements, less than four, one by one: MlasPoolGlobalKernel of onnxruntime/core/mlas/
+     * lib/pooling.cpp. */
+    QK_SUM_POOL,
+    /* The same with eight lanes, of which lane k and lane k + 4 are added first. The elements
+     * before the row's first one at a multiple of 16 bytes come after the lanes, before the last
+     * elements: the sums of the library Eigen (Eigen/src/Core/Redux.h). */
+    QK_SUM_ALIGNED
+};
+
+/* Returns the mean of `count` elements, which are at least one. x has any alignment. `index` is the
+ * index of x[0] in a tensor that begins at a multiple of 16 bytes. */
+float qk_mean(enum qk_sum_kind kind, const void *x, size_t count, size_t index);
+
+#endif

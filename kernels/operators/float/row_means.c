@@ -1,0 +1,52 @@
+#include "kernels/operators/float/row_means.h"
+
+#include <string.h>
+
+#include "kernels/dispatch.h"
+
+/* Rough costs in cycles: of an element, which waits for the sum before it, and of a row. */
+#define ELEMENT_CYCLES 1.0
+#define ROW_CYCLES 30.0
+
+struct state {
+    enum qk_sum_kind kind;
+    size_t length;
+    size_t rows;
+    size_t unit; /* rows of a unit */
+};
+
+static void run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
+                void *workspace, size_t begin, size_t end)
+{
+    const struct state *state = plan->state;
+    const size_t last = end < plan->unit_count ? end * state->unit : state->rows;
+    (void)workspace;
+    for (size_t row = begin * state->unit; row < last; row++) {
+        const size_t at = row * state->length;
+        const float mean =
+            qk_mean(state->kind, (const char *)inputs[0] + at * sizeof(float), state->length, at);
+        memcpy((char *)outputs[0] + row * sizeof(mean), &mean, sizeof(mean));
+    }
+}
+
+enum qk_status qk_row_means_plan(enum qk_sum_kind kind, const struct qk_instance *instance,
+                                 const struct qk_tensor *x, size_t length, struct qk_memory memory,
+                                 struct qk_plan *plan, struct qk_error *error)
+{
+    const struct qk_elementwise_tuning *tuning = &instance->kernels->choice.elementwise;
+    const double row_ns = (ROW_CYCLES + ELEMENT_CYCLES * (double)length) * tuning->cycle_ns;
+    struct state *state = memory.alloc(memory.context, sizeof(*state));
+    if (!state)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
+    *state = (struct state){.kind = kind, .length = length, .rows = x->count / length};
+    state->unit = row_ns < tuning->unit_ns ? (size_t)(tuning->unit_ns / row_ns) : 1;
+    plan->unit_count = state->rows / state->unit + (state->rows % state->unit != 0);
+    plan->unit_cost_ns = (uint64_t)(row_ns * (double)state->unit);
+    plan->outputs[0].count = plan->outputs[0].stored = state->rows;
+    plan->outputs[0].data = NULL;
+    plan->output_bytes[0] = state->rows * sizeof(float); /* at most as many bytes as x has */
+    plan->kernel = "float_mean";
+    plan->run = run;
+    plan->state = state;
+    return QK_OK;
+}

@@ -1,0 +1,137 @@
+/* Checks the kernels of operators on FP32 against the scalar ones. */
+#include "kernels/floats/kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tests/kernels/check/check.h"
+
+struct subject {
+    qk_float_unary_fn unary, unary_reference;
+    qk_binary_fn binary, binary_reference;
+    enum qk_binary_form form;
+};
+
+struct job {
+    const struct subject *subject;
+    float parameters[2];
+    const uint8_t *x, *second;
+    struct check_pair y;
+    size_t count;
+};
+
+static void run_expected(void *context)
+{
+    struct job *job = context;
+    if (job->subject->unary)
+        job->subject->unary_reference(job->parameters, job->x, job->y.expected, job->count);
+    else
+        job->subject->binary_reference(NULL, job->x, job->second, job->y.expected, job->count);
+}
+
+static void run_actual(void *context)
+{
+    struct job *job = context;
+    if (job->subject->unary)
+        job->subject->unary(job->parameters, job->x, job->y.actual, job->count);
+    else
+        job->subject->binary(NULL, job->x, job->second, job->y.actual, job->count);
+}
+
+static const uint8_t *operand(struct check *check, const char *name, size_t count)
+{
+    uint8_t *x = check_buffer(check, name, CHECK_INPUT, count * sizeof(float), 1);
+    for (size_t i = 0; i < count; i++) {
+        const float value = check_float(check, (float)check_below(check, 2000) / 100 - 10);
+        memcpy(x + i * sizeof(value), &value, sizeof(value));
+    }
+    return x;
+}
+
+/* Which NaN an operation gives is the CPU's choice. */
+static void make_nans_equal(void *floats, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        float value;
+        memcpy(&value, (char *)floats + i * sizeof(value), sizeof(value));
+        value = isnan(value) ? NAN : value;
+        memcpy((char *)floats + i * sizeof(value), &value, sizeof(value));
+    }
+}
+
+static void check_kernel(struct check *check, const void *kernel)
+{
+    const struct subject *subject = kernel;
+    struct job job = {.subject = subject, .parameters = {0.25F, 0.75F}};
+    job.count = check_is_timed(check)    ? 8192
+                : check_chance(check, 4) ? check_between(check, 1, 2000)
+                                         : 1 + check_index(check) % 100;
+    if (check_chance(check, 2))
+        job.parameters[0] = (float)check_between(check, 1, 50) / 10;
+    job.x = operand(check, "x", subject->form == QK_BINARY_FIRST_REPEATS ? 1 : job.count);
+    job.second = operand(check, "second", subject->form == QK_BINARY_NONE_REPEATS ? job.count : 1);
+    if (subject->form == QK_BINARY_FIRST_REPEATS)
+        job.second = operand(check, "second", job.count);
+    job.y = check_outputs(check, "y", job.count * sizeof(float), 1);
+    check_describe(check, "%zu elements, parameters %g and %g", job.count,
+                   (double)job.parameters[0], (double)job.parameters[1]);
+    if (!check_calls(check, run_expected, run_actual, &job, (double)job.count, "element"))
+        return;
+    make_nans_equal(job.y.expected, job.count);
+    make_nans_equal(job.y.actual, job.count);
+    check_same(check, &job.y, sizeof(float));
+}
+
+static void check_unary(struct check *check, const struct qk_float_kernels *kernels)
+{
+#define NAME(name, cost) [QK_FLOAT_##name] = "floats/" #name,
+    static const char *const names[QK_FLOAT_UNARY_COUNT] = {QK_FLOAT_FUNCTIONS(NAME)};
+#undef NAME
+    for (size_t i = 0; i < QK_FLOAT_UNARY_COUNT; i++) {
+        const struct subject subject = {.unary = kernels->unary[i],
+                                        .unary_reference = qk_float_kernels__scalar.unary[i],
+                                        .form = QK_BINARY_SECOND_REPEATS};
+        check_run(check, &(struct check_subject){names[i], check_kernel, &subject, 300});
+    }
+}
+
+static void check_pairs(struct check *check, const struct qk_float_kernels *kernels)
+{
+#define FORMS(name)                                                       \
+    {                                                                     \
+        "floats/" name, "floats/" name "_first", "floats/" name "_second" \
+    }
+    static const char *const names[QK_FLOAT_BINARY_COUNT][QK_BINARY_FORM_COUNT] = {
+        [QK_FLOAT_ADD] = FORMS("add"),     [QK_FLOAT_SUB] = FORMS("sub"),
+        [QK_FLOAT_MUL] = FORMS("mul"),     [QK_FLOAT_DIV] = FORMS("div"),
+        [QK_FLOAT_MIN] = FORMS("min"),     [QK_FLOAT_MAX] = FORMS("max"),
+        [QK_FLOAT_PRELU] = FORMS("prelu"), [QK_FLOAT_POW] = FORMS("pow")};
+    const struct qk_float_kernels *scalar = &qk_float_kernels__scalar;
+    for (size_t i = 0; i < QK_FLOAT_BINARY_COUNT; i++)
+        for (enum qk_binary_form form = 0; form < QK_BINARY_FORM_COUNT; form++) {
+            const struct subject subject = {.binary = kernels->binary[i][form],
+                                            .binary_reference = scalar->binary[i][form],
+                                            .form = form};
+            check_run(check, &(struct check_subject){names[i][form], check_kernel, &subject, 200});
+        }
+}
+
+static void check_tier_of(struct check *check, const char *tier,
+                          const struct qk_float_kernels *kernels)
+{
+    if (!check_tier(check, tier, check_lacks(tier)))
+        return;
+    check_unary(check, kernels);
+    check_pairs(check, kernels);
+}
+
+void check_floats(struct check *check)
+{
+    check_tier_of(check, "scalar", &qk_float_kernels__scalar);
+#ifdef __x86_64__
+    check_tier_of(check, "avx2", &qk_float_kernels__avx2);
+    check_tier_of(check, "avx512bw", &qk_float_kernels__avx512bw);
+#elif defined(__aarch64__)
+    check_tier_of(check, "neon", &qk_float_kernels__neon);
+#endif
+}
