@@ -114,7 +114,8 @@ KERNELS := \
     kernels/operators/registry.c kernels/operators/rules.c kernels/operators/shape_text.c \
     kernels/operators/granularity.c \
     kernels/operators/onnx_dequantize_linear.c kernels/operators/onnx_quantize_linear.c \
-    kernels/operators/onnx_qlinear_conv.c \
+    kernels/operators/conv/onnx_conv_integer.c kernels/operators/conv/qlinear_conv.c \
+    kernels/operators/conv/rules.c \
     kernels/operators/move/moving.c kernels/operators/move/onnx_concat.c \
     kernels/operators/move/onnx_depth_to_space.c kernels/operators/move/onnx_flatten.c \
     kernels/operators/move/onnx_gather.c kernels/operators/move/onnx_identity.c \
@@ -178,6 +179,8 @@ KERNELS := \
     kernels/conv/geometry.c kernels/conv/window.c \
     kernels/conv/igemm/slabs.c kernels/conv/igemm/n_tiles.c kernels/conv/igemm/pack.c \
     kernels/conv/igemm/plan.c kernels/conv/igemm/run.c \
+    kernels/conv/igemm/epilogue_scalar.c kernels/conv/igemm/epilogue_avx2.c \
+    kernels/conv/igemm/epilogue_avx512bw.c kernels/conv/igemm/epilogue_neon.c \
     kernels/conv/igemm/slab_kernels_scalar.c kernels/conv/igemm/slab_kernels_avx2.c \
     kernels/conv/igemm/slab_kernels_avx512bw.c kernels/conv/igemm/slab_kernels_avx512vbmi.c \
     kernels/conv/igemm/slab_kernels_neon.c \
@@ -310,6 +313,8 @@ AVX512BW := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl
 %/cast_avx2.o: TIER := $(AVX2) $(VECTORIZE)
 %/cast_avx512bw.o: TIER := $(AVX512BW) $(VECTORIZE) -mprefer-vector-width=512
 %/pool_avx2.o: TIER := $(AVX2) $(VECTORIZE)
+%/epilogue_avx2.o: TIER := $(AVX2) $(VECTORIZE)
+%/epilogue_avx512bw.o: TIER := $(AVX512BW) $(VECTORIZE) -mprefer-vector-width=512
 %/pool_avx512bw.o: TIER := $(AVX512BW) $(VECTORIZE) -mprefer-vector-width=512
 %/floats_avx2.o: TIER := $(AVX2) $(VECTORIZE_FLOATS)
 %/floats_avx512bw.o: TIER := $(AVX512BW) $(VECTORIZE_FLOATS) -mprefer-vector-width=512
@@ -325,6 +330,7 @@ NEON := $(BARE) $(SAN_VECTORS)
 %/matmul_neon.o: TIER := $(NEON) -O3
 %/argmax_neon.o: TIER := $(NEON) -march=armv8-a $(VECTORIZE)
 %/cast_neon.o: TIER := $(NEON) -march=armv8-a $(VECTORIZE)
+%/epilogue_neon.o: TIER := $(NEON) -march=armv8-a $(VECTORIZE)
 %/pool_neon.o: TIER := $(NEON) -march=armv8-a $(VECTORIZE)
 %/floats_neon.o: TIER := $(NEON) -march=armv8-a $(VECTORIZE_FLOATS)
 $(B)/kernels/move/kernels_neon.o: TIER := $(NEON) -march=armv8-a -O3

@@ -43,6 +43,7 @@ enum qk_status qk_conv_prepare(const struct qk_conv_desc *desc,
         .constants = *constants,
         .x_type = constants->x_type,
         .x_zero_point = constants->x_zero_point,
+        .x_zero_point_input = constants->x_zero_point_input,
         .depth = depth,
         .tuning = tuning,
     };
@@ -65,7 +66,8 @@ void qk_conv_pack(const struct qk_conv *conv, size_t begin, size_t end)
 
 /* ---- Plan -------------------------------------------------------------------------------- */
 
-/* Sets y's dims to N, M, and the number of positions on each of the caller's axes. */
+/* Sets y's dims to N, M, and the number of positions on each of the caller's axes. With
+ * channels_last, M is the last. */
 static void set_output_dims(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
                             struct qk_tensor *output)
 {
@@ -73,9 +75,9 @@ static void set_output_dims(const struct qk_conv *conv, const struct qk_conv_geo
     output->data = NULL;
     output->rank = desc->spatial_rank + 2;
     output->dims[0] = geometry->images;
-    output->dims[1] = desc->out_channels;
+    output->dims[desc->channels_last ? desc->spatial_rank + 1 : 1] = desc->out_channels;
     for (uint32_t i = 0; i < desc->spatial_rank; i++)
-        output->dims[2 + i] =
+        output->dims[(desc->channels_last ? 1 : 2) + i] =
             (size_t)geometry->axis[QK_CONV_SPATIAL_MAX - desc->spatial_rank + i].out;
 }
 

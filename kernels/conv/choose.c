@@ -65,7 +65,8 @@ void qk_conv_choose(struct qk_conv *conv, size_t weights)
         return;
     conv->algorithm = &qk_conv_algorithm_depthwise;
     conv->backend = tuning->depthwise; /* set first: qk_conv_is_depthwise reads it */
-    if (qk_conv_is_depthwise(conv))
+    if (qk_conv_is_depthwise(conv) && !conv->desc.channels_last &&
+        conv->backend->depthwise->run[conv->desc.epilogue])
         return;
     const bool small_tile = !tuning->main ? is_too_small_for_sgemm(conv)
                                           : tuning->main != tuning->small_tile &&

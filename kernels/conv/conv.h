@@ -1,10 +1,11 @@
-/* Computes quantized convolutions for QLinearConv: fits them to the shape of x, computes exact
- * integer sums, and requantizes them.
+/* Computes quantized convolutions for QLinearConv and ConvInteger: fits them to the shape of x,
+ * computes exact integer sums, and requantizes them.
  *
  *   acc[m][p] = sum_k (x[k][p] - x_zp) * (w[m][k] - w_zp[m]) + bias[m], modulo 2^32, as int32
  *   y[m][p] = clamp(round_half_even(fl32(fl32(acc[m][p]) * multiplier[m]))) + y_zp
  *
- * m is an output channel, p a position and k a term of the sum; fl32 rounds to FP32. The order of
+ * m is an output channel, p a position and k a term of the sum; fl32 rounds to FP32. An epilogue of
+ * the kind QK_EPILOGUE_INT32 stores acc itself, for ConvInteger. The order of
  * these steps is that of ONNX Runtime's MlasRequantizeOutput (kernels/conv/requantize.h). Taps that
  * lie outside x read x_zp and so add nothing.
  *
@@ -73,6 +74,8 @@ struct qk_conv_desc {
     int64_t pad_begin[QK_CONV_SPATIAL_MAX];
     int64_t pad_end[QK_CONV_SPATIAL_MAX];
     enum qk_conv_padding padding;
+    bool channels_last;             /* x is [N, D1..Dn, C], and y is [N, out1..outn, M] */
+    enum qk_epilogue_kind epilogue; /* the plan's epilogue has this kind */
 };
 
 /* The constant inputs. The data that this struct points at has no alignment, and is borrowed until
@@ -80,13 +83,16 @@ struct qk_conv_desc {
 struct qk_conv_constants {
     enum qk_type x_type; /* QK_UINT8 or QK_INT8, like w_type */
     int32_t x_zero_point;
+    /* The number of the input that has x's zero point, if it comes with each run. There is then no
+     * bias. 0: x_zero_point is the zero point. */
+    uint32_t x_zero_point_input;
     float x_scale;
     float y_scale;
     enum qk_type w_type;
-    const uint8_t *w; /* [M, C/group, k1..kn] */
-    size_t w_count;   /* elements of w */
-    const uint8_t *w_scale;
-    size_t w_scale_count; /* 1 or M, like w_zero_point_count */
+    const uint8_t *w;       /* [M, C/group, k1..kn] */
+    size_t w_count;         /* elements of w */
+    const uint8_t *w_scale; /* NULL: there are no multipliers */
+    size_t w_scale_count;   /* 1 or M, like w_zero_point_count */
     const uint8_t *w_zero_point;
     size_t w_zero_point_count;
     const uint8_t *bias; /* INT32, M elements; NULL: absent */
@@ -134,7 +140,8 @@ struct qk_conv {
     struct qk_conv_packing packing;
     enum qk_type x_type;
     int32_t x_zero_point;
-    size_t depth; /* K: terms of one sum, group_channels * kernel volume */
+    uint32_t x_zero_point_input; /* as in the constants */
+    size_t depth;                /* K: terms of one sum, group_channels * kernel volume */
     const struct qk_conv_tuning *tuning;
     const struct qk_conv_backend *backend;     /* NULL: sgemm */
     const struct qk_conv_costs *costs;         /* of the backend; set only for igemm */
@@ -143,8 +150,8 @@ struct qk_conv {
     struct qk_conv_igemm igemm;
     struct qk_conv_depthwise depthwise;
     int32_t *bias; /* [M], less what the sums are too large by: the offset of stored x times the sum
-                      of weights (channels.h) */
-    float *multiplier; /* [M], fl32(fl32(x_scale * w_scale) / y_scale) */
+                      of weights (channels.h); with x_zero_point_input, only this sum of weights */
+    float *multiplier; /* [M], fl32(fl32(x_scale * w_scale) / y_scale); 0 if there are none */
 };
 
 /* Chooses the algorithm and takes memory for the packed constants. The operator must have checked

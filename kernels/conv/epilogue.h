@@ -1,11 +1,11 @@
 /* The epilogue of a convolution says how sums become y. It is a parameter of the plan, so that the
  * algorithms need not know what y is. Private to conv/ and to the operators that convolve.
  *
- * A sum is an int32 and includes the bias. Each table of kernels that write y (qk_slab_kernels,
- * qk_im2col_kernels and qk_depthwise) has one function for each kind of epilogue. To add a kind,
- * add a name here, its constants in struct qk_epilogue, and a scalar function for each of the three
- * tables. A scalar function accepts the sums of any tier, so a tier without a function of its own
- * puts the scalar one in its table. No entry may be NULL. */
+ * A sum is an int32 and includes the bias. The tables qk_slab_kernels and qk_im2col_kernels have a
+ * function for each kind of epilogue, and no entry may be NULL. A depthwise kernel has NULL for
+ * kinds that it cannot write; igemm then computes these convolutions. To add a kind, add a name
+ * here, its constants in struct qk_epilogue, and a branch in the functions that write every kind:
+ * kernels/conv/igemm/epilogue_loops.h and qk_im2col_epilogue_scalar. Tables may point to these. */
 #ifndef KERNELS_CONV_EPILOGUE_H
 #define KERNELS_CONV_EPILOGUE_H
 
@@ -13,6 +13,7 @@
 
 enum qk_epilogue_kind {
     QK_EPILOGUE_BYTES, /* y is requantized: kernels/conv/requantize.h */
+    QK_EPILOGUE_INT32, /* y is the sum */
     QK_EPILOGUE_KIND_COUNT
 };
 
@@ -28,7 +29,8 @@ struct qk_epilogue {
     enum qk_epilogue_kind kind;
     enum qk_type y_type;
     size_t y_bytes;          /* size of one element of y */
-    const float *multiplier; /* [M], read when units run, so packing may fill it after planning */
+    const float *multiplier; /* [M], read when units run, so packing may fill it after planning;
+                                QK_EPILOGUE_INT32 does not use it */
     struct qk_requantize requantize; /* QK_EPILOGUE_BYTES */
 };
 

@@ -49,16 +49,40 @@ static enum qk_status fit_axis(struct qk_conv_axis *axis, struct pads pads,
     return QK_OK;
 }
 
+/* Returns QK_INVALID if x with interleaved channels is so long that the arithmetic of geometry.h
+ * could overflow. qk_conv_geometry_squeeze may make any axis the last one, so all are checked. */
+static enum qk_status check_interleaved(const struct qk_conv_geometry *geometry,
+                                        const struct qk_tensor *x, struct qk_error *error)
+{
+    const size_t channels = x->dims[x->rank - 1];
+    if (x->count > (size_t)QK_CONV_AXIS_MAX)
+        return qk_fail(error, QK_INVALID, "x: expected at most %" PRId64 " elements, got %zu",
+                       QK_CONV_AXIS_MAX, x->count);
+    for (uint32_t i = 0; i < QK_CONV_SPATIAL_MAX && x->count > 0; i++) {
+        const struct qk_conv_axis *axis = &geometry->axis[i];
+        const int64_t span = (axis->kernel - 1) * axis->dilation + 1;
+        const int64_t end = (axis->out - 1) * axis->stride + span - axis->pad;
+        const int64_t padded = axis->pad + (end > axis->in ? end : axis->in);
+        if (padded > QK_CONV_AXIS_MAX / (int64_t)channels)
+            return qk_fail(error, QK_INVALID,
+                           "x: expected at most %" PRId64 " for the length of a padded axis times "
+                           "the number of channels, got %" PRId64 " times %zu",
+                           QK_CONV_AXIS_MAX, padded, channels);
+    }
+    return QK_OK;
+}
+
 enum qk_status qk_conv_geometry_init(struct qk_conv_geometry *geometry,
                                      const struct qk_conv_desc *desc, const struct qk_tensor *x,
                                      struct qk_error *error)
 {
     const uint32_t lead = QK_CONV_SPATIAL_MAX - desc->spatial_rank;
+    const uint32_t first = desc->channels_last ? 1 : 2; /* the dim of x that is D1 */
     size_t positions = 1;
     size_t channel_size = 1;
     bool fits = true;
     for (uint32_t i = 0; i < QK_CONV_SPATIAL_MAX; i++) {
-        size_t in = i < lead ? 1 : x->dims[2 + i - lead];
+        size_t in = i < lead ? 1 : x->dims[first + i - lead];
         if (in > QK_CONV_AXIS_MAX)
             return qk_fail(error, QK_INVALID,
                            "x: expected axes of at most %" PRId64 ", got %zu as D%u",
@@ -83,8 +107,23 @@ enum qk_status qk_conv_geometry_init(struct qk_conv_geometry *geometry,
     geometry->lead = (int)lead;
     geometry->images = x->dims[0];
     geometry->channel_size = x->count == 0 ? 0 : channel_size;
+    geometry->channel_stride = geometry->channel_size;
     geometry->positions = positions;
-    return QK_OK;
+    return desc->channels_last ? check_interleaved(geometry, x, error) : QK_OK;
+}
+
+void qk_conv_geometry_interleave(struct qk_conv_geometry *geometry, const struct qk_conv_desc *desc)
+{
+    struct qk_conv_axis *column = &geometry->axis[QK_AXIS_COLUMN];
+    const int64_t channels = (int64_t)(desc->group_channels * desc->group);
+    if (!desc->channels_last || geometry->channel_size == 0)
+        return; /* without elements nothing is read */
+    geometry->channel_stride = 1;
+    /* A stride or dilation that is never taken may be too large to be multiplied. */
+    column->stride = column->out > 1 ? column->stride * channels : channels;
+    column->dilation = column->kernel > 1 ? column->dilation * channels : channels;
+    column->in *= channels;
+    column->pad *= channels;
 }
 
 static bool is_single(const struct qk_conv_axis *axis)

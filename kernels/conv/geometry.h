@@ -30,9 +30,10 @@ struct qk_conv_axis {
 struct qk_conv_geometry {
     struct qk_conv_axis axis[QK_CONV_SPATIAL_MAX];
     int lead; /* the first axis that counts: all axes before it have one element and kernel 1 */
-    size_t images;       /* N */
-    size_t channel_size; /* elements of one channel of x; 0 if x is empty */
-    size_t positions;    /* output elements of one channel */
+    size_t images;         /* N */
+    size_t channel_size;   /* elements of one channel of x; 0 if x is empty */
+    size_t channel_stride; /* elements between equal elements of two neighbouring channels */
+    size_t positions;      /* output elements of one channel */
 };
 
 /* A plane is the last two axes of one channel: rows and columns, contiguous in x. The axes before
@@ -54,6 +55,20 @@ static inline int64_t qk_conv_input_index(const struct qk_conv_axis *axis, size_
  * with several taps stays the last. */
 void qk_conv_geometry_squeeze(struct qk_conv_geometry *geometry, int least);
 
+/* If channels are last in x, multiplies all numbers of elements of the column axis by the number of
+ * channels. One channel of x is then a plane with longer rows, of which a tap reads every
+ * `channels`-th element, and the planes of two channels begin channel_stride = 1 element apart. All
+ * that reads x needs no other change. For 3 channels abc of a row, a kernel of 2 columns and a pad
+ * of 1:
+ *
+ *     x        a0 b0 c0 a1 b1 c1 ...    `in` is 3 times as long
+ *     channel 0, tap 0 reads -3 0 3 ...; tap 1 reads 0 3 6 ...
+ *     channel 1 reads the same from element 1 on
+ *
+ * Call it last: it changes no other axis, and positions and taps stay. */
+void qk_conv_geometry_interleave(struct qk_conv_geometry *geometry,
+                                 const struct qk_conv_desc *desc);
+
 /* Returns the product of the positions of the outer axes, which is 1 if there are none. y must not
  * be empty. */
 size_t qk_conv_outer_positions(const struct qk_conv_geometry *geometry);
@@ -64,9 +79,11 @@ size_t qk_conv_outer_positions(const struct qk_conv_geometry *geometry);
 bool qk_conv_find_plane(const struct qk_conv_geometry *geometry, size_t position, size_t tap,
                         size_t *offset);
 
-/* Fits the axes to x, which is [N, C, D1..Dn] with n = desc->spatial_rank. Returns QK_INVALID if an
- * axis holds no window, is longer than QK_CONV_AXIS_MAX, or needs SAME pads of more than
- * QK_CONV_NUMBER_MAX, or if y has more positions than 64 bits count. */
+/* Fits the axes to x, which is [N, C, D1..Dn] or, with channels_last, [N, D1..Dn, C], with n =
+ * desc->spatial_rank. Returns QK_INVALID if an axis holds no window, is longer than
+ * QK_CONV_AXIS_MAX, or needs SAME pads of more than QK_CONV_NUMBER_MAX, if y has more positions
+ * than 64 bits count, or if a padded last axis with interleaved channels is longer than
+ * QK_CONV_AXIS_MAX. */
 enum qk_status qk_conv_geometry_init(struct qk_conv_geometry *geometry,
                                      const struct qk_conv_desc *desc, const struct qk_tensor *x,
                                      struct qk_error *error);

@@ -11,10 +11,12 @@ static const struct qk_operator *const operators[] = {
 
 /* Operators that have no endpoint yet: only graphs and tests find them, by name. */
 static const struct qk_operator *const graph_operators[] = {
+    &qk_microsoft_nhwc_max_pool,
     &qk_microsoft_qgemm,
     &qk_microsoft_qlinear_add,
     &qk_microsoft_qlinear_average_pool,
     &qk_microsoft_qlinear_concat,
+    &qk_microsoft_qlinear_conv,
     &qk_microsoft_qlinear_global_average_pool,
     &qk_microsoft_qlinear_leaky_relu,
     &qk_microsoft_qlinear_mul,
@@ -30,6 +32,7 @@ static const struct qk_operator *const graph_operators[] = {
     &qk_onnx_celu,
     &qk_onnx_clip,
     &qk_onnx_concat,
+    &qk_onnx_conv_integer,
     &qk_onnx_depth_to_space,
     &qk_onnx_div,
     &qk_onnx_dynamic_quantize_linear,

@@ -146,7 +146,8 @@ Test(dispatch, tables_are_full)
         for (size_t i = 0; i < count; i++) {
             cr_assert(backends[i].slabs->epilogues[kind], "%s, epilogue %zu", backends[i].name,
                       kind);
-            cr_assert(backends[i].depthwise->run[kind], "%s, epilogue %zu", backends[i].name, kind);
+            cr_assert(backends[i].depthwise->run[QK_EPILOGUE_BYTES], "%s, epilogue %zu",
+                      backends[i].name, kind);
         }
         for (size_t i = 0; i < sizeof(im2col) / sizeof(im2col[0]); i++)
             cr_assert(im2col[i]->epilogues[kind], "im2col kernels %zu, epilogue %zu", i, kind);

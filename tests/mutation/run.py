@@ -68,7 +68,7 @@ CONV = "conv|conv_*|golden|openblas"
 OPERATORS = ("test_golden", "test_operators", "test_random")
 OIP = ("test_infer", "test_endpoints", "test_examples", "test_operators", "test_shared_memory")
 TESTS = (
-    Tests("kernels/operators/onnx_qlinear_conv", "conv_rules|conv_axes|registry|" + CONV, (),
+    Tests("kernels/operators/conv/", "conv_rules|conv_axes|registry|" + CONV, (),
           OPERATORS),
     Tests("kernels/operators/lookup/", "qlinear_concat|qlinear_where|lookup|golden"),
     Tests("kernels/operators/", "registry|*_refusals|onnx_*|tensorflow_*|directml_*|conv_rules|"

@@ -202,6 +202,7 @@ struct qk_depthwise {
     bool x_signed;
     double cycles; /* a rough guess: how many times the cycles of qk_depthwise_u8s8_1x64__avx512vbmi
                       it takes */
+    /* NULL: the kernel does not write this kind of y. */
     void (*run[QK_EPILOGUE_KIND_COUNT])(const struct qk_depthwise_job *job);
     /* Adds up the `depth` signed weights of each output channel. May read QK_DEPTHWISE_BYTES bytes
      * behind the last weight. */

@@ -121,8 +121,9 @@ QK_WRAPS static void pack(const struct qk_conv *conv, size_t begin, size_t end)
         conv->bias[m] =
             (int32_t)((uint32_t)conv->bias[m] - (uint32_t)conv->depth * (uint32_t)zero_point);
     }
-    qk_conv_pack_channels(conv, qk_conv_x_offset(conv, conv->backend->depthwise->x_signed), begin,
-                          end);
+    const int32_t x_offset =
+        qk_conv_x_offset(conv->x_type, conv->x_zero_point, conv->backend->depthwise->x_signed);
+    qk_conv_pack_channels(conv, x_offset, begin, end);
 }
 
 /* ---- Run --------------------------------------------------------------------------------- */

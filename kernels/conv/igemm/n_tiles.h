@@ -20,7 +20,7 @@
 struct qk_padded_grid {
     size_t images, rows, columns;
     size_t image_pitch, pitch;
-    size_t image_stride; /* elements of y between the positions of two images */
+    size_t image_stride; /* positions of y between two images */
 };
 
 /* Returns the number of padded positions from the first position to the last, both included. */

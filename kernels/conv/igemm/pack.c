@@ -273,6 +273,12 @@ bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double
     return packed->weights && packed->ones && packed->w_zero_point;
 }
 
+int32_t qk_conv_igemm_x_offset(const struct qk_conv *conv, int32_t x_zero_point)
+{
+    const struct qk_igemm *igemm = conv->backend->igemm;
+    return igemm->quad_k == 2 ? 0 : qk_conv_x_offset(conv->x_type, x_zero_point, igemm->x_signed);
+}
+
 void qk_conv_pack_igemm(const struct qk_conv *conv, size_t begin, size_t end)
 {
     const struct qk_conv_igemm *packed = &conv->igemm;
@@ -280,8 +286,7 @@ void qk_conv_pack_igemm(const struct qk_conv *conv, size_t begin, size_t end)
     const size_t rows = conv->desc.out_channels / conv->desc.group;
     const struct qk_igemm *igemm = conv->backend->igemm;
     const size_t mr = igemm->mr;
-    const int32_t x_offset = /* words of x hold x - x_zp */
-        igemm->quad_k == 2 ? 0 : qk_conv_x_offset(conv, igemm->x_signed);
+    const int32_t x_offset = qk_conv_igemm_x_offset(conv, conv->x_zero_point);
     if (packed->ones && begin == 0)            /* the unit of the first panel packs this */
         pack_ones(conv, &order, packed->ones); /* weights of 1 are never wide */
     for (size_t i = begin; i < end; i++) {

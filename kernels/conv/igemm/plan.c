@@ -436,6 +436,7 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
         return true;
     qk_conv_geometry_squeeze(&state->geometry, 2);
     qk_slab_order_move(&state->order, &state->geometry);
+    qk_conv_geometry_interleave(&state->geometry, &conv->desc);
     state->remainder = remainder_most(state);
     state->outer = qk_conv_outer_positions(&state->geometry);
     struct qk_igemm_step *steps = qk_conv_alloc(memory, state->order.steps, sizeof(*steps));

@@ -4,6 +4,7 @@
 
 #include "kernels/conv/algorithm.h"
 #include "kernels/conv/channels.h"
+#include "kernels/conv/igemm/pack.h"
 #include "kernels/conv/sizes.h"
 
 #include <string.h>
@@ -20,6 +21,7 @@ struct unit {
 struct work {
     const uint8_t *x;
     uint8_t *y;
+    int32_t x_zero_point, x_offset; /* x_offset: what stored activations are too large by */
     uint8_t *quads;
     int32_t *sums;
     int32_t *column_tile;
@@ -56,18 +58,20 @@ static struct qk_slab_job slab_job(const struct qk_conv_igemm_plan *plan, const 
                                    const struct work *work)
 {
     const struct qk_conv *conv = plan->conv;
-    const size_t channel =
-        (unit->image * conv->desc.group + unit->group) * conv->desc.group_channels;
+    const size_t image_stride =
+        conv->desc.group * conv->desc.group_channels * plan->geometry.channel_size;
     return (struct qk_slab_job){
         .backend = conv->backend,
         .order = &plan->order,
         .layout = &plan->layout,
         .geometry = &plan->geometry,
         .flip = qk_conv_x_flip(conv->x_type, conv->backend->igemm->x_signed),
-        .x_zero_point = conv->x_zero_point,
-        .x = work->x + channel * plan->geometry.channel_size,
+        .x_zero_point = work->x_zero_point,
+        .x = work->x + unit->image * image_stride,
+        .channel = unit->group * conv->desc.group_channels,
+        .channels_last = conv->desc.channels_last,
         .images = unit->images,
-        .image_stride = conv->desc.group * conv->desc.group_channels * plan->geometry.channel_size,
+        .image_stride = image_stride,
         .group_channels = conv->desc.group_channels,
         .outer = unit->outer,
         .row = unit->row,
@@ -164,22 +168,29 @@ static void finish(const struct qk_conv_igemm_plan *plan, const struct unit *uni
     const size_t channel = unit->group * plan->rows + row;
     const size_t position =
         (unit->outer * (size_t)axis[QK_AXIS_ROW].out + unit->row) * width + unit->column;
-    const size_t first =
-        (unit->image * conv->desc.out_channels + channel) * plan->geometry.positions + position;
-    conv->backend->slabs->epilogues[plan->epilogue->kind](&(struct qk_epilogue_tile){
+    const size_t channels = conv->desc.out_channels;
+    const size_t positions = plan->geometry.positions;
+    const bool last = conv->desc.channels_last;
+    const size_t first = last ? (unit->image * positions + position) * channels + channel
+                              : (unit->image * channels + channel) * positions + position;
+    int32_t bias[QK_IGEMM_MR_MAX];
+    const struct qk_slab_kernels *slabs = conv->backend->slabs;
+    (last ? slabs->any_epilogue
+          : slabs->epilogues[plan->epilogue->kind])(&(struct qk_epilogue_tile){
         .epilogue = plan->epilogue,
         .sums = sums,
         .row_count = conv->backend->igemm->by_position ? conv->backend->igemm->mr : 0,
         .positions = n_tile->padded,
         .rows = rows,
-        .bias = conv->bias + channel,
+        .bias = qk_conv_bias(conv, work->x_offset, channel, rows, bias),
         .multiplier = plan->epilogue->multiplier + channel,
         .w_zero_point = conv->igemm.ones ? conv->igemm.w_zero_point + channel : NULL,
         .column_sums = work->column_sums + b * conv->backend->igemm->nr,
         .segments = n_tile->segments,
         .segment_count = n_tile->segment_count,
         .y = work->y + first * plan->epilogue->y_bytes,
-        .y_stride = plan->geometry.positions,
+        .y_stride = last ? 1 : positions,
+        .position_stride = last ? channels : 1,
     });
 }
 
@@ -239,7 +250,8 @@ static void run_units(const struct qk_conv_igemm_plan *plan, size_t begin_unit, 
         .columns = unit.columns,
         .image_pitch = layout->image_pitch,
         .pitch = layout->pitch,
-        .image_stride = plan->conv->desc.out_channels * plan->geometry.positions,
+        .image_stride = (plan->conv->desc.channels_last ? 1 : plan->conv->desc.out_channels) *
+                        plan->geometry.positions,
     };
     unit.n_tile_count =
         qk_conv_cut_n_tiles(plan->conv->backend->igemm, &grid, work->n_tiles, work->segments);
@@ -264,9 +276,12 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
     const struct qk_conv_igemm_workspace *at = &state->workspace;
     const struct qk_igemm *igemm = state->conv->backend->igemm;
     uint8_t *bytes = workspace;
+    const int32_t x_zero_point = qk_conv_x_zero_point(state->conv, inputs);
     const struct work work = {
         .x = qk_conv_x(inputs),
         .y = outputs[0],
+        .x_zero_point = x_zero_point,
+        .x_offset = qk_conv_igemm_x_offset(state->conv, x_zero_point),
         .quads = bytes + at->quads,
         .sums = (int32_t *)(void *)(bytes + at->sums),
         .column_tile = (int32_t *)(void *)(bytes + at->column_tile),

@@ -58,7 +58,7 @@ static inline void qk_slab_copy_words(const uint8_t *from, int64_t stride, size_
  * padding between them in the tile. */
 struct qk_tile_segment {
     uint64_t keep; /* bit p is set if padded position p of the tile belongs to the segment; not 0 */
-    size_t offset; /* of the first of these positions, from qk_epilogue_tile.y */
+    size_t offset; /* of the first of these positions, from qk_epilogue_tile.y, in positions */
 };
 
 /* The job of `epilogues`, which computes y from a tile of sums, with a function for each kind of
@@ -79,8 +79,10 @@ struct qk_epilogue_tile {
     const int32_t *column_sums;  /* [positions], read only if w_zero_point is not NULL */
     const struct qk_tile_segment *segments;
     size_t segment_count;
-    uint8_t *y;      /* of row 0 */
-    size_t y_stride; /* from one row to the next, in elements of y, like a segment's offset */
+    uint8_t *y;             /* of row 0 */
+    size_t y_stride;        /* from one row to the next, in elements of y */
+    size_t position_stride; /* from one position to the next, in elements of y. `epilogues` take
+                               only 1; `any_epilogue` takes others if y_stride is 1 */
 };
 
 /* The job of `transpose`, which packs the weights of some rows (output channels). It turns each row
@@ -115,6 +117,9 @@ static inline size_t qk_transpose_quad_at(const struct qk_transpose *job, size_t
 struct qk_slab_kernels {
     void (*fill)(const struct qk_slab_fill *job);
     void (*epilogues[QK_EPILOGUE_KIND_COUNT])(const struct qk_epilogue_tile *tile);
+    /* Like all `epilogues`, but not as fast as some of them. Also takes tiles of convolutions whose
+     * channels are last. */
+    void (*any_epilogue)(const struct qk_epilogue_tile *tile);
     void (*transpose)(const struct qk_transpose *job); /* NULL: weights are packed quad by quad */
 };
 
@@ -122,6 +127,12 @@ struct qk_slab_kernels {
 void qk_slab_fill_scalar(size_t quad_k, const struct qk_slab_fill *job);
 void qk_requantize_tile_scalar(const struct qk_epilogue_tile *tile);
 void qk_transpose_scalar(const struct qk_transpose *job);
+
+/* The functions that are `any_epilogue` of the backends, plain C for each tier. */
+void qk_any_epilogue__scalar(const struct qk_epilogue_tile *tile);
+void qk_any_epilogue__avx2(const struct qk_epilogue_tile *tile);
+void qk_any_epilogue__avx512bw(const struct qk_epilogue_tile *tile);
+void qk_any_epilogue__neon(const struct qk_epilogue_tile *tile);
 
 /* Named by what a quad holds: 2 signed 16-bit words, which are x less its zero point, or 4 bytes.
  */

@@ -337,11 +337,14 @@ static void fill_bytes(const struct qk_slab_fill *job)
 
 const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2 = {
     .fill = fill_words,
-    .epilogues = {[QK_EPILOGUE_BYTES] = requantize},
+    .epilogues = {[QK_EPILOGUE_BYTES] = requantize, [QK_EPILOGUE_INT32] = qk_any_epilogue__avx2},
+    .any_epilogue = qk_any_epilogue__avx2,
 };
 const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2 = {
     .fill = fill_bytes,
-    .epilogues = {[QK_EPILOGUE_BYTES] = requantize_tile},
+    .epilogues =
+        {[QK_EPILOGUE_BYTES] = requantize_tile, [QK_EPILOGUE_INT32] = qk_any_epilogue__avx2},
+    .any_epilogue = qk_any_epilogue__avx2,
 };
 
 #endif

@@ -220,7 +220,8 @@ static void fill_bytes(const struct qk_slab_fill *job)
 
 const struct qk_slab_kernels qk_slab_kernels_u8x4__neon = {
     .fill = fill_bytes,
-    .epilogues = {[QK_EPILOGUE_BYTES] = requantize},
+    .epilogues = {[QK_EPILOGUE_BYTES] = requantize, [QK_EPILOGUE_INT32] = qk_any_epilogue__neon},
+    .any_epilogue = qk_any_epilogue__neon,
     .transpose = transpose,
 };
 

@@ -110,6 +110,8 @@ void qk_transpose_scalar(const struct qk_transpose *job)
 
 const struct qk_slab_kernels qk_slab_kernels_u8x4__scalar = {
     .fill = fill_u8x4,
-    .epilogues = {[QK_EPILOGUE_BYTES] = qk_requantize_tile_scalar},
+    .epilogues = {[QK_EPILOGUE_BYTES] = qk_requantize_tile_scalar,
+                  [QK_EPILOGUE_INT32] = qk_any_epilogue__scalar},
+    .any_epilogue = qk_any_epilogue__scalar,
     .transpose = qk_transpose_scalar,
 };

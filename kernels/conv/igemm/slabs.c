@@ -127,10 +127,21 @@ static struct qk_window phase_window(const struct qk_slab_job *job, size_t row_t
     return window;
 }
 
-/* Makes slabs from slab `first` on whose quads hold channels. `x` is the plane of the group's first
- * channel, or NULL if the tap reads nothing but padding. Channels beyond the group's last one meet
- * weights of 0, so any plane serves for them. Only the group's last slab has such channels, and it
- * must be made in a call of its own. */
+/* Returns the window of another channel, where channels are last. */
+static struct qk_window channel_window(const struct qk_window *window, size_t channel)
+{
+    struct qk_window moved = *window;
+    moved.column_first += (int64_t)channel;
+    return moved;
+}
+
+/* Makes slabs from slab `first` on whose quads hold channels. `x` is the plane of channel 0, or
+ * NULL if the tap reads nothing but padding. Channels beyond the group's last one meet weights of
+ * 0, so any plane serves for them. Only the group's last slab has such channels, and it must be
+ * made in a call of its own.
+ *
+ * If channels are last, all channels have the same plane, but windows that begin at other columns.
+ * Slab kernels copy such quads of 4 channels as words of x. */
 static void fill_channels(const struct qk_slab_job *job, const struct qk_window *window,
                           const uint8_t *x, size_t first, size_t slabs, uint8_t *quads)
 {
@@ -138,17 +149,18 @@ static void fill_channels(const struct qk_slab_job *job, const struct qk_window 
     struct qk_slab_fill fill = {
         .slabs = slabs,
         .slab_bytes = job->layout->slab_bytes,
-        .plane_step = x ? quad_k * job->geometry->channel_size : 0,
+        .plane_step = x ? quad_k * job->geometry->channel_stride : 0,
         .flip = job->flip,
         .x_zero_point = job->x_zero_point,
         .quads = quads,
     };
+    struct qk_window windows[4];
     for (size_t k = 0; k < quad_k; k++) {
-        const size_t channel = first * quad_k + k;
-        fill.planes[k] = !x                              ? NULL
-                         : channel < job->group_channels ? x + channel * job->geometry->channel_size
-                                                         : fill.planes[0];
-        fill.windows[k] = window;
+        const size_t in_group = first * quad_k + k;
+        const size_t channel = job->channel + (in_group < job->group_channels ? in_group : 0);
+        windows[k] = job->channels_last ? channel_window(window, channel) : *window;
+        fill.planes[k] = x && !job->channels_last ? x + channel * job->geometry->channel_size : x;
+        fill.windows[k] = &windows[k];
     }
     job->backend->slabs->fill(&fill);
 }
@@ -166,37 +178,54 @@ static void make_of_channels(const struct qk_slab_job *job, const struct qk_wind
                       quads + full * job->layout->slab_bytes);
 }
 
-/* Makes the slabs of one K block whose quads hold columns of taps. Slabs of the same columns are
- * `column_quads` apart, and are made at once. */
-static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const uint8_t *x,
-                            size_t first, size_t slabs, uint8_t *quads)
+/* Makes slabs whose quads hold columns of taps: those of quad `i` of the K block, which counts the
+ * quads of all channels, and of the same columns of the `slabs` - 1 channels after it. */
+static void fill_columns(const struct qk_slab_job *job, size_t row_tap, const uint8_t *x, size_t i,
+                         size_t slabs, uint8_t *quads)
 {
     const struct qk_slab_order *order = job->order;
     const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
     const size_t width = (size_t)column->kernel;
+    const size_t channel = job->channel + i / order->column_quads;
     const bool goes_on = column->dilation == 1 && qk_taps_may_share(column);
-    for (size_t n = 0; n < qk_size_min(order->column_quads, slabs); n++) {
-        const size_t i = first + n;
-        const uint8_t *plane = x ? x + i / order->column_quads * job->geometry->channel_size : NULL;
-        struct qk_slab_fill fill = {
-            .slabs = qk_divide_up(slabs - n, order->column_quads),
-            .slab_bytes = order->column_quads * job->layout->slab_bytes,
-            .plane_step = x ? job->geometry->channel_size : 0,
-            .flip = job->flip,
-            .x_zero_point = job->x_zero_point,
-            .quads = quads + n * job->layout->slab_bytes,
-        };
-        struct qk_window windows[4];
-        for (size_t k = 0; k < order->quad_k; k++) {
-            const size_t tap = i % order->column_quads * order->quad_k + k;
-            /* Columns beyond the kernel's last one meet weights of 0. If the next column of x can
-             * be read, it is the cheapest to put there. */
-            windows[k] = tap < width || goes_on ? phase_window(job, row_tap, tap) : windows[0];
-            fill.planes[k] = plane;
-            fill.windows[k] = &windows[k];
-        }
-        job->backend->slabs->fill(&fill);
+    struct qk_slab_fill fill = {
+        .slabs = slabs,
+        .slab_bytes = order->column_quads * job->layout->slab_bytes,
+        .plane_step = x ? job->geometry->channel_stride : 0,
+        .flip = job->flip,
+        .x_zero_point = job->x_zero_point,
+        .quads = quads,
+    };
+    struct qk_window windows[4];
+    for (size_t k = 0; k < order->quad_k; k++) {
+        const size_t tap = i % order->column_quads * order->quad_k + k;
+        /* Columns beyond the kernel's last one meet weights of 0. If the next column of x can be
+         * read, it is the cheapest to put there. */
+        windows[k] = tap < width || goes_on ? phase_window(job, row_tap, tap) : windows[0];
+        if (job->channels_last && (tap < width || goes_on))
+            windows[k] = channel_window(&windows[k], channel);
+        fill.planes[k] = x && !job->channels_last ? x + channel * job->geometry->channel_size : x;
+        fill.windows[k] = &windows[k];
     }
+    job->backend->slabs->fill(&fill);
+}
+
+/* Makes the slabs of one K block whose quads hold columns of taps. Slabs of the same columns are
+ * `column_quads` apart, and are made at once. If channels are last, each is made by itself: slab
+ * kernels may read up to the end of the plane in each slab, so the plane may not begin further on.
+ */
+static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const uint8_t *x,
+                            size_t first, size_t slabs, uint8_t *quads)
+{
+    const size_t apart = job->order->column_quads;
+    const size_t slab_bytes = job->layout->slab_bytes;
+    if (job->channels_last)
+        for (size_t n = 0; n < slabs; n++)
+            fill_columns(job, row_tap, x, first + n, 1, quads + n * slab_bytes);
+    else
+        for (size_t n = 0; n < qk_size_min(apart, slabs); n++)
+            fill_columns(job, row_tap, x, first + n, qk_divide_up(slabs - n, apart),
+                         quads + n * slab_bytes);
 }
 
 /* Makes quads of channels that have one element each, as after a global pooling. The 4 bytes of
@@ -210,7 +239,7 @@ QK_WRAPS static void make_of_elements(const struct qk_slab_job *job, const uint8
     for (size_t i = 0; i < slabs; i++, quads += job->layout->slab_bytes) {
         const size_t channel = (first + i) * quad_k;
         const size_t count = qk_size_min(job->group_channels - channel, quad_k);
-        const uint8_t *from = x + channel;
+        const uint8_t *from = x + job->channel + channel;
         for (size_t n = 0; n < job->images; n++, from += job->image_stride) {
             uint32_t quad = 0;
             if (count == 4) { /* most quads of bytes */
@@ -237,7 +266,7 @@ static void make_phase(const struct qk_slab_job *job, size_t k_block, size_t out
     const uint8_t *x = inside ? job->x + plane : NULL;
     struct qk_window window = phase_window(job, row_tap, column_tap);
     if (!order->columns_in_quads && qk_window_flatten(&window) && x &&
-        job->geometry->channel_size == 1) {
+        job->geometry->channel_size == 1 && !job->channels_last) {
         make_of_elements(job, x, first, slabs, quads);
         return;
     }

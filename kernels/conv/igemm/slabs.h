@@ -130,7 +130,9 @@ struct qk_slab_job {
     const struct qk_conv_geometry *geometry;
     uint8_t flip; /* as in qk_slab_fill */
     int32_t x_zero_point;
-    const uint8_t *x; /* the first channel of the unit's group in its first image */
+    const uint8_t *x; /* the unit's first image */
+    size_t channel;   /* the first of the unit's group */
+    bool channels_last;
     size_t images, image_stride;
     size_t group_channels;
     size_t outer; /* the unit's position on the outer axes */

@@ -35,14 +35,18 @@ struct qk_epilogue_floats {
     size_t stride;
     const int32_t *bias;     /* [rows] */
     const float *multiplier; /* [rows] */
-    uint8_t *y;              /* [rows][y_stride] */
-    size_t y_stride;
+    uint8_t *y;              /* of row 0 and column 0 */
+    size_t y_stride;         /* from row to row, in elements of y */
+    size_t position_stride;  /* from column to column; `epilogues` take only 1 */
 };
 
 struct qk_im2col_kernels {
     void (*im2col)(const struct qk_im2col *job);
     void (*epilogues[QK_EPILOGUE_KIND_COUNT])(const struct qk_epilogue_floats *job);
 };
+
+/* Like `epilogues`, for every kind of epilogue and all strides. */
+void qk_im2col_epilogue_scalar(const struct qk_epilogue_floats *job);
 
 extern const struct qk_im2col_kernels qk_im2col_kernels__scalar;
 extern const struct qk_im2col_kernels qk_im2col_kernels__avx2;

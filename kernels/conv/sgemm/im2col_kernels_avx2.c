@@ -48,7 +48,8 @@ static void im2col(const struct qk_im2col *job)
 
 const struct qk_im2col_kernels qk_im2col_kernels__avx2 = {
     .im2col = im2col,
-    .epilogues = {[QK_EPILOGUE_BYTES] = requantize},
+    .epilogues =
+        {[QK_EPILOGUE_BYTES] = requantize, [QK_EPILOGUE_INT32] = qk_im2col_epilogue_scalar},
 };
 
 #endif

@@ -79,7 +79,8 @@ static void requantize(const struct qk_epilogue_floats *job)
 
 const struct qk_im2col_kernels qk_im2col_kernels__avx512bw = {
     .im2col = im2col,
-    .epilogues = {[QK_EPILOGUE_BYTES] = requantize},
+    .epilogues =
+        {[QK_EPILOGUE_BYTES] = requantize, [QK_EPILOGUE_INT32] = qk_im2col_epilogue_scalar},
 };
 
 #endif

@@ -224,7 +224,8 @@ __attribute__((always_inline)) static inline void im2col_all(const struct qk_im2
         size_t next;
         for (size_t at = job->position_begin; at < end; at = next) {
             const size_t first = at / plane * plane;
-            const uint8_t *from = job->x + (job->k_begin + i) / job->taps * geometry->channel_size;
+            const uint8_t *from =
+                job->x + (job->k_begin + i) / job->taps * geometry->channel_stride;
             float *to = job->matrix + i * job->row_stride + (at - job->position_begin);
             size_t offset;
             const bool inside = qk_conv_find_plane(geometry, at / plane, tap.outer, &offset);
@@ -235,7 +236,7 @@ __attribute__((always_inline)) static inline void im2col_all(const struct qk_im2
                                        write_segment, to);
                 else
                     im2col_pad(job, next - at, to);
-                from += geometry->channel_size;
+                from += geometry->channel_stride;
                 to += job->taps * job->row_stride;
             }
         }

@@ -120,13 +120,15 @@ struct tile {
 };
 
 /* The tensors of a run, and the parts of the workspace. `carried` is NULL if K has only one block.
- */
+ * `bias` has room for the biases of a tile. */
 struct work {
     const uint8_t *x;
     uint8_t *y;
+    int32_t x_fill; /* the value of padding: x's zero point less x_centre */
     float *matrix;
     float *sums;
     int32_t *carried;
+    int32_t *bias;
 };
 
 static struct tile locate_tile(const struct state *state, size_t unit)
@@ -149,15 +151,15 @@ static void multiply_k_block(const struct state *state, const struct tile *tile,
 {
     const struct qk_conv *conv = state->conv;
     const size_t stride = state->stride;
-    const size_t channel =
-        (tile->image * conv->desc.group + tile->group) * conv->desc.group_channels;
+    const size_t channels = conv->desc.group * conv->desc.group_channels;
+    const size_t image_stride = channels * state->geometry.channel_size;
     state->im2col->im2col(&(struct qk_im2col){
         .geometry = &state->geometry,
-        .x = work->x + channel * state->geometry.channel_size,
-        .x_end = work->x + state->geometry.images * conv->desc.group * conv->desc.group_channels *
-                               state->geometry.channel_size,
+        .x = work->x + tile->image * image_stride +
+             tile->group * conv->desc.group_channels * state->geometry.channel_stride,
+        .x_end = work->x + state->geometry.images * image_stride,
         .widen = qk_widen_from(conv->x_type, conv->sgemm.x_centre),
-        .fill = (float)conv->sgemm.x_fill,
+        .fill = (float)work->x_fill,
         .taps = conv->depth / conv->desc.group_channels,
         .k_begin = k_begin,
         .k_count = k_count,
@@ -216,21 +218,29 @@ static void run_tile(const struct state *state, const struct tile *tile, const s
         for (size_t row = 0; row < tile->row_count; row++)
             carry(work->sums + row * stride, tile->position_count, work->carried + row * stride);
     }
+    const size_t channels = conv->desc.out_channels;
+    const size_t positions = state->geometry.positions;
+    const bool last = conv->desc.channels_last;
     const size_t first =
-        (tile->image * conv->desc.out_channels + channel) * state->geometry.positions +
-        tile->position_begin;
-    state->im2col->epilogues[state->epilogue->kind](&(struct qk_epilogue_floats){
+        last ? (tile->image * positions + tile->position_begin) * channels + channel
+             : (tile->image * channels + channel) * positions + tile->position_begin;
+    const struct qk_epilogue_floats job = {
         .epilogue = state->epilogue,
         .rows = tile->row_count,
         .columns = tile->position_count,
         .sums = work->sums,
         .carried = work->carried,
         .stride = stride,
-        .bias = conv->bias + channel,
+        .bias = qk_conv_bias(conv, work->x_fill, channel, tile->row_count, work->bias),
         .multiplier = state->epilogue->multiplier + channel,
         .y = work->y + first * state->epilogue->y_bytes,
-        .y_stride = state->geometry.positions,
-    });
+        .y_stride = last ? 1 : positions,
+        .position_stride = last ? channels : 1,
+    };
+    if (last)
+        qk_im2col_epilogue_scalar(&job);
+    else
+        state->im2col->epilogues[state->epilogue->kind](&job);
 }
 
 /* The sizes of the parts of a workspace, in floats. Carried sums take as much room as sums. */
@@ -254,9 +264,12 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
 {
     const struct state *state = plan->state;
     struct work work = {.x = qk_conv_x(inputs), .y = outputs[0], .matrix = workspace};
+    work.x_fill = qk_conv_x_zero_point(state->conv, inputs) - state->conv->sgemm.x_centre;
     work.sums = work.matrix + matrix_floats(state);
     if (carries(state))
         work.carried = (int32_t *)workspace + matrix_floats(state) + sum_floats(state);
+    work.bias =
+        (int32_t *)workspace + matrix_floats(state) + sum_floats(state) * (carries(state) ? 2 : 1);
     for (size_t unit = begin; unit < end; unit++) {
         struct tile tile = locate_tile(state, unit);
         run_tile(state, &tile, &work);
@@ -319,10 +332,13 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
         .rows = conv->desc.out_channels / conv->desc.group,
     };
     qk_conv_geometry_squeeze(&state->geometry, 1);
+    qk_conv_geometry_interleave(&state->geometry, &conv->desc);
     choose_tiles(state);
-    plan->kernel = "conv_sgemm";
+    /* Without weights no product is ever computed. */
+    plan->kernel = conv->depth == 0 || state->rows == 0 ? "conv_without_weights" : "conv_sgemm";
     plan->workspace_bytes =
-        (matrix_floats(state) + sum_floats(state) * (carries(state) ? 2 : 1)) * sizeof(float);
+        (matrix_floats(state) + sum_floats(state) * (carries(state) ? 2 : 1) + state->tile_rows) *
+        sizeof(float);
     /* This cannot overflow: there is at most one unit for each byte of output. */
     plan->unit_count = plan->outputs[0].count == 0 ? 0
                                                    : state->geometry.images * conv->desc.group *

@@ -1,9 +1,12 @@
 /* onnx.MaxPool of 8-bit tensors, which ONNX has since version 12, and of FP32. The second output,
  * Indices, is not supported. The rules are those of ONNX Runtime (kernels/pool/geometry.h). */
 #include "kernels/floats/max_pool.h"
+/* onnx.MaxPool of 8-bit tensors, which ONNX has since version 12, and com.microsoft.NhwcMaxPool,
+ * whose channels are last. The second output of MaxPool, Indices, is not supported. The rules are
+ * those of ONNX Runtime (kernels/pool/geometry.h). */
 #include "kernels/operators/pool/rules.h"
 
-enum { DILATIONS = QK_POOL_ATTRIBUTE_COUNT, STORAGE_ORDER };
+enum { DILATIONS = QK_POOL_ATTRIBUTE_COUNT, STORAGE_ORDER }; /* storage_order: only of MaxPool */
 
 static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
                               struct qk_memory memory, struct qk_instance **instance,
@@ -12,8 +15,9 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     struct qk_pool pool = {.kind = QK_POOL_MAX, .type = call->inputs[QK_POOL_X].type};
     bool by_column; /* storage_order only changes Indices */
     (void)kernels;
+    pool.desc.channels_last = call->op == &qk_microsoft_nhwc_max_pool;
     enum qk_status status = qk_pool_read_windows(call, DILATIONS, &pool.desc, error);
-    if (status == QK_OK)
+    if (status == QK_OK && !pool.desc.channels_last)
         status = qk_pool_read_flag(call, STORAGE_ORDER, &by_column, error);
     return status == QK_OK ? qk_pool_make(&pool, memory, instance, error) : status;
 }
@@ -60,4 +64,26 @@ const struct qk_operator qk_onnx_max_pool = {
     QK_VERSIONS(versions),
     .version_last = QK_ONNX_VERSION_LAST,
     .code = &(const struct qk_operator_code){.prepare = prepare, .plan = plan},
+};
+
+static const struct qk_attribute_def nhwc_attributes[] = {
+    QK_POOL_ATTRIBUTES(1),
+    [DILATIONS] = QK_ATTRIBUTE("dilations", INTS, 1, "default 1 for each axis, 1 to 2147483647"),
+};
+
+static const struct qk_version nhwc_versions[] = {VERSION(1)};
+
+const struct qk_operator qk_microsoft_nhwc_max_pool = {
+    .name = "com.microsoft.NhwcMaxPool",
+    .platform = QK_ONNX_PLATFORM,
+    .about = "The maximum of each window of a tensor whose channels are last",
+    .inputs = {{"x", "[N, D1..Dn, C], n from 1 to 3"}},
+    .input_count = 1,
+    .variable_inputs = 1U << QK_POOL_X,
+    .outputs = {{"y", "[N, D1..Dn, C]"}},
+    .output_count = 1,
+    QK_ATTRIBUTES(nhwc_attributes),
+    QK_VERSIONS(nhwc_versions),
+    .version_last = 1,
+    .code = &(const struct qk_operator_code){.prepare = prepare, .plan = qk_pool_plan_instance},
 };
