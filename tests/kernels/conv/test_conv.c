@@ -1,4 +1,5 @@
-/* onnx.QLinearConv against the naive convolution, byte for byte: random geometries, and units. */
+/* onnx.QLinearConv and its other forms against the naive convolution, byte for byte: random
+ * geometries, and units. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -27,12 +28,13 @@ TestSuite(conv, .init = setup, .fini = teardown);
 /* The most terms of the naive convolution, so that no case takes long. */
 #define TERMS_MAX 300000
 
-static bool check_random(uint32_t spatial_rank, uint64_t seed)
+static bool check_random(uint32_t spatial_rank, enum conv_form form, uint64_t seed)
 {
     struct conv_case test;
     char text[600];
     char details[512];
     conv_case_random(&test, spatial_rank, seed);
+    test.form = form;
     bool possible = conv_case_make(&test);
     snprintf(text, sizeof(text), "seed %llu: %s", (unsigned long long)seed,
              conv_case_text(&test, details));
@@ -52,28 +54,42 @@ static bool check_random(uint32_t spatial_rank, uint64_t seed)
     return small;
 }
 
-static void check_many(uint32_t spatial_rank, uint64_t seed, size_t wanted)
+static void check_many(uint32_t spatial_rank, enum conv_form form, uint64_t seed, size_t wanted)
 {
     size_t done = 0;
     for (size_t i = 0; done < wanted; i++) {
         cr_assert_lt(i, 4 * wanted, "only %zu of %zu cases have an output", done, wanted);
-        done += !qk_test_runs(done) || check_random(spatial_rank, seed + i);
+        done += !qk_test_runs(done) || check_random(spatial_rank, form, seed + i);
     }
 }
 
 Test(conv, random_1d)
 {
-    check_many(1, 1000000, 1000);
+    check_many(1, CONV_FORM_QLINEAR, 1000000, 1000);
 }
 
 Test(conv, random_2d)
 {
-    check_many(2, 2000000, 1000);
+    check_many(2, CONV_FORM_QLINEAR, 2000000, 1000);
 }
 
 Test(conv, random_3d)
 {
-    check_many(3, 3000000, 700);
+    check_many(3, CONV_FORM_QLINEAR, 3000000, 700);
+}
+
+Test(conv, random_channels_last)
+{
+    check_many(1, CONV_FORM_CHANNELS_LAST, 4000000, 500);
+    check_many(2, CONV_FORM_CHANNELS_LAST, 5000000, 700);
+    check_many(3, CONV_FORM_CHANNELS_LAST, 6000000, 300);
+}
+
+Test(conv, random_integer)
+{
+    check_many(1, CONV_FORM_INTEGER, 7000000, 500);
+    check_many(2, CONV_FORM_INTEGER, 8000000, 700);
+    check_many(3, CONV_FORM_INTEGER, 9000000, 300);
 }
 
 /* ---- Units ------------------------------------------------------------------------------- */
@@ -116,8 +132,9 @@ static struct conv_case wide_case(void)
     return test;
 }
 
-static void check_shuffled(struct conv_case test, size_t units_least)
+static void check_shuffled_form(struct conv_case test, enum conv_form form, size_t units_least)
 {
+    test.form = form;
     cr_assert(conv_case_make(&test));
     conv_case_expect(&test);
     for (size_t i = 0; i < gemms.count; i++) {
@@ -132,6 +149,14 @@ static void check_shuffled(struct conv_case test, size_t units_least)
         }
     }
     conv_case_deinit(&test);
+}
+
+/* In each form. `units_least` is for the first. */
+static void check_shuffled(struct conv_case test, size_t units_least)
+{
+    check_shuffled_form(test, CONV_FORM_QLINEAR, units_least);
+    check_shuffled_form(test, CONV_FORM_CHANNELS_LAST, 1);
+    check_shuffled_form(test, CONV_FORM_INTEGER, 1);
 }
 
 /* Has rows of quads that are so long that they are cut, and a kernel that is as long. */

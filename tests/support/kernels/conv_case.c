@@ -134,7 +134,7 @@ static void make_channels(struct conv_case *test, uint64_t *state)
     }
     naive->w_scale = test->w_scale;
     naive->w_zero_point = test->w_zero_point;
-    naive->bias = test->with_bias ? test->bias : NULL;
+    naive->bias = test->with_bias && test->form != CONV_FORM_INTEGER ? test->bias : NULL;
 }
 
 /* ---- The call ---------------------------------------------------------------------------- */
@@ -148,9 +148,11 @@ static void give_scalar(struct conv_case *test, const char *name, enum qk_type t
 static void give_tensor(struct conv_case *test, const char *name, bool is_signed,
                         const uint8_t *data, int64_t dim0, int64_t dim1, const int64_t dims[3])
 {
-    size_t all[5] = {(size_t)dim0, (size_t)dim1};
+    const bool last = data != NULL && data == test->x_last;
+    size_t all[5] = {(size_t)dim0};
+    all[last ? test->spatial_rank + 1 : 1] = (size_t)dim1;
     for (uint32_t i = 0; i < test->spatial_rank; i++)
-        all[2 + i] = (size_t)dims[3 - test->spatial_rank + i];
+        all[(last ? 1 : 2) + i] = (size_t)dims[3 - test->spatial_rank + i];
     qk_test_call_input(&test->call, name, is_signed ? QK_INT8 : QK_UINT8, data,
                        test->spatial_rank + 2, all);
 }
@@ -198,22 +200,35 @@ static void give_inputs(struct conv_case *test)
     enum qk_type w_type = naive->w_signed ? QK_INT8 : QK_UINT8;
     test->x_zero_point = (uint8_t)naive->x_zero_point;
     test->y_zero_point = (uint8_t)naive->y_zero_point;
-    give_tensor(test, "x", naive->x_signed, test->x, naive->images, naive->channels, naive->in);
+    give_tensor(test, "x", naive->x_signed, test->x_last ? test->x_last : test->x, naive->images,
+                naive->channels, naive->in);
     give_tensor(test, "w", naive->w_signed, test->w, naive->out_channels,
                 naive->channels / naive->group, naive->kernel);
-    give_scalar(test, "x_scale", QK_FP32, &naive->x_scale);
     give_scalar(test, "x_zero_point", x_type, &test->x_zero_point);
-    give_scalar(test, "w_scale", QK_FP32, test->w_scale);
     give_scalar(test, "w_zero_point", w_type, test->w_zero_point_bytes);
+    if (test->w_zero_point_per_channel)
+        qk_test_call_input(&test->call, "w_zero_point", w_type, test->w_zero_point_bytes, 1,
+                           channels);
+    if (test->form == CONV_FORM_INTEGER)
+        return;
+    give_scalar(test, "x_scale", QK_FP32, &naive->x_scale);
+    give_scalar(test, "w_scale", QK_FP32, test->w_scale);
     give_scalar(test, "y_scale", QK_FP32, &naive->y_scale);
     give_scalar(test, "y_zero_point", naive->y_signed ? QK_INT8 : QK_UINT8, &test->y_zero_point);
     if (test->w_scale_per_channel)
         qk_test_call_input(&test->call, "w_scale", QK_FP32, test->w_scale, 1, channels);
-    if (test->w_zero_point_per_channel)
-        qk_test_call_input(&test->call, "w_zero_point", w_type, test->w_zero_point_bytes, 1,
-                           channels);
     if (test->with_bias)
         qk_test_call_input(&test->call, "B", QK_INT32, test->bias, 1, channels);
+}
+
+/* Moves the channels of `images` images behind their positions. */
+static void move_channels(const uint8_t *from, size_t images, size_t channels, size_t positions,
+                          uint8_t *to)
+{
+    for (size_t n = 0; n < images; n++, from += channels * positions)
+        for (size_t p = 0; p < positions; p++)
+            for (size_t c = 0; c < channels; c++)
+                *to++ = from[c * positions + p];
 }
 
 static size_t volume(int64_t dim0, int64_t dim1, const int64_t dims[3])
@@ -223,6 +238,9 @@ static size_t volume(int64_t dim0, int64_t dim1, const int64_t dims[3])
 
 bool conv_case_make(struct conv_case *test)
 {
+    static const char *const names[] = {"onnx.QLinearConv", "com.microsoft.QLinearConv",
+                                        "onnx.ConvInteger"};
+    static const uint64_t versions[] = {10, 1, 10};
     struct naive_conv *naive = &test->naive;
     uint64_t state = test->seed;
     test->x_bytes = volume(naive->images, naive->channels, naive->in);
@@ -232,26 +250,47 @@ bool conv_case_make(struct conv_case *test)
     naive->x = test->x;
     naive->w = test->w;
     make_channels(test, &state);
-    qk_test_call_init(&test->call, "onnx.QLinearConv", 10);
+    if (test->form == CONV_FORM_CHANNELS_LAST) {
+        test->x_last = exact(test->x_bytes);
+        move_channels(test->x, (size_t)naive->images, (size_t)naive->channels,
+                      volume(1, 1, naive->in), test->x_last);
+    }
+    qk_test_call_init(&test->call, names[test->form], versions[test->form]);
+    if (test->form == CONV_FORM_CHANNELS_LAST)
+        qk_test_call_int(&test->call, "channels_last", 1);
     give_inputs(test);
     give_attributes(test);
     if (!naive_conv_shape(naive))
         return false;
-    test->y_bytes = volume(naive->images, naive->out_channels, naive->out);
+    test->y_bytes = volume(naive->images, naive->out_channels, naive->out) *
+                    (test->form == CONV_FORM_INTEGER ? sizeof(int32_t) : 1);
     return true;
 }
 
 void conv_case_expect(struct conv_case *test)
 {
+    const struct naive_conv *naive = &test->naive;
+    if (test->form == CONV_FORM_INTEGER) {
+        test->expected = guarded_alloc(test->y_bytes, sizeof(int32_t));
+        naive_conv_sums(naive, (int32_t *)(void *)test->expected);
+        return;
+    }
     test->expected = exact(test->y_bytes);
-    naive_conv_run(&test->naive, test->expected);
+    naive_conv_run(naive, test->expected);
+    if (test->form == CONV_FORM_QLINEAR)
+        return;
+    uint8_t *moved = exact(test->y_bytes);
+    move_channels(test->expected, (size_t)naive->images, (size_t)naive->out_channels,
+                  volume(1, 1, naive->out), moved);
+    guarded_free(test->expected);
+    test->expected = moved;
 }
 
 void conv_case_deinit(struct conv_case *test)
 {
     void *const blocks[] = {
-        test->x,    test->w,      test->expected, test->w_zero_point_bytes, test->w_zero_point,
-        test->bias, test->w_scale};
+        test->x,    test->w,       test->expected, test->w_zero_point_bytes, test->w_zero_point,
+        test->bias, test->w_scale, test->x_last};
     for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
         if (blocks[i])
             guarded_free(blocks[i]);
@@ -261,8 +300,8 @@ const char *conv_case_text(const struct conv_case *test, char text[512])
 {
     const struct naive_conv *naive = &test->naive;
     int used =
-        snprintf(text, 512, "%u-D, N %d C %d M %d group %d, %c8 %c8 %c8, auto_pad %d",
-                 test->spatial_rank, (int)naive->images, (int)naive->channels,
+        snprintf(text, 512, "form %d, %u-D, N %d C %d M %d group %d, %c8 %c8 %c8, auto_pad %d",
+                 (int)test->form, test->spatial_rank, (int)naive->images, (int)naive->channels,
                  (int)naive->out_channels, (int)naive->group, naive->x_signed ? 's' : 'u',
                  naive->w_signed ? 's' : 'u', naive->y_signed ? 's' : 'u', (int)naive->auto_pad);
     for (int i = 3 - (int)test->spatial_rank; i < 3; i++)

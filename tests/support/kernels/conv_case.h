@@ -1,4 +1,5 @@
-/* Makes one QLinearConv for tests: its buffers, the call, and the output that is expected. */
+/* Makes one QLinearConv, or a form of it, for tests: its buffers, the call, and the output that is
+ * expected. */
 #ifndef TESTS_SUPPORT_KERNELS_CONV_CASE_H
 #define TESTS_SUPPORT_KERNELS_CONV_CASE_H
 
@@ -10,10 +11,15 @@
  * (kernels/gemm/igemm.h). MIXED: mostly SMALL, sometimes RANDOM. */
 enum conv_fill { CONV_FILL_RANDOM, CONV_FILL_MIN, CONV_FILL_MAX, CONV_FILL_SMALL, CONV_FILL_MIXED };
 
-/* The caller fills in the members from spatial_rank to seed. In `naive` the caller fills in the
+/* The operator: onnx.QLinearConv; com.microsoft.QLinearConv with channels_last; onnx.ConvInteger,
+ * which has no bias and no scales. */
+enum conv_form { CONV_FORM_QLINEAR, CONV_FORM_CHANNELS_LAST, CONV_FORM_INTEGER, CONV_FORM_COUNT };
+
+/* The caller fills in the members from form to seed. In `naive` the caller fills in the
  * members up to auto_pad, and the signs and scales. conv_case_make fills in the rest. */
 struct conv_case {
     struct naive_conv naive;
+    enum conv_form form;
     uint32_t spatial_rank;
     bool w_scale_per_channel, w_zero_point_per_channel, with_bias;
     const int32_t *w_zero_point_all; /* NULL: random */
@@ -24,6 +30,7 @@ struct conv_case {
 
     /* Set by conv_case_make: */
     uint8_t *x, *w, *expected, x_zero_point, y_zero_point;
+    uint8_t *x_last; /* x with its channels last; NULL in other forms */
     uint8_t *w_zero_point_bytes;
     int32_t *w_zero_point, *bias;
     float *w_scale, w_scale_all;

@@ -21,10 +21,12 @@ void conv_run_init(struct conv_run *run, const struct qk_kernels *kernels,
                  error.text, text);
     cr_assert_eq(run->plan.output_bytes[0], test->y_bytes, "%s", text);
     cr_assert_leq(run->plan.workspace_bytes, QK_CONV_WORKSPACE_MAX, "%s", text);
-    cr_assert_eq(run->plan.outputs[0].type, test->naive.y_signed ? QK_INT8 : QK_UINT8);
+    cr_assert_eq(run->plan.outputs[0].type, test->form == CONV_FORM_INTEGER ? QK_INT32
+                                            : test->naive.y_signed          ? QK_INT8
+                                                                            : QK_UINT8);
     cr_assert_eq(run->plan.outputs[0].rank, test->spatial_rank + 2);
     for (uint32_t i = 0; i < test->spatial_rank; i++)
-        cr_assert_eq(run->plan.outputs[0].dims[2 + i],
+        cr_assert_eq(run->plan.outputs[0].dims[(test->form == CONV_FORM_CHANNELS_LAST ? 1 : 2) + i],
                      (size_t)test->naive.out[3 - test->spatial_rank + i], "%s", text);
     run->output = guarded_alloc(run->plan.output_bytes[0], 64);
 }
@@ -66,10 +68,14 @@ void conv_case_check_made(const struct qk_test_gemms *gemms, struct conv_case *t
     }
 }
 
-void conv_case_check(const struct qk_test_gemms *gemms, struct conv_case *test)
+void conv_case_check(const struct qk_test_gemms *gemms, const struct conv_case *test)
 {
-    char text[512];
-    cr_assert(conv_case_make(test));
-    conv_case_check_made(gemms, test, conv_case_text(test, text));
-    conv_case_deinit(test);
+    for (int form = 0; form < CONV_FORM_COUNT; form++) {
+        char text[512];
+        struct conv_case formed = *test;
+        formed.form = (enum conv_form)form;
+        cr_assert(conv_case_make(&formed));
+        conv_case_check_made(gemms, &formed, conv_case_text(&formed, text));
+        conv_case_deinit(&formed);
+    }
 }

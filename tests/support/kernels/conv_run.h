@@ -27,8 +27,8 @@ void conv_run_check(struct conv_run *run, const struct conv_case *test, const ch
 void conv_case_check_made(const struct qk_test_gemms *gemms, struct conv_case *test,
                           const char *text);
 
-/* Makes, checks and frees a case. */
-void conv_case_check(const struct qk_test_gemms *gemms, struct conv_case *test);
+/* Makes, checks and frees the case in each form. `test->form` is not read. */
+void conv_case_check(const struct qk_test_gemms *gemms, const struct conv_case *test);
 
 /* Returns the name of the backend whose depthwise kernel the backend `gemm` uses. */
 const char *conv_depthwise_of(const char *gemm);

@@ -85,6 +85,16 @@ static int32_t sum_window(const struct naive_conv *conv, int64_t n, int64_t m, c
     return (int32_t)sum;
 }
 
+void naive_conv_sums(const struct naive_conv *conv, int32_t *sums)
+{
+    for (int64_t n = 0; n < conv->images; n++)
+        for (int64_t m = 0; m < conv->out_channels; m++)
+            for (int64_t o0 = 0; o0 < conv->out[0]; o0++)
+                for (int64_t o1 = 0; o1 < conv->out[1]; o1++)
+                    for (int64_t o2 = 0; o2 < conv->out[2]; o2++)
+                        *sums++ = sum_window(conv, n, m, (int64_t[3]){o0, o1, o2});
+}
+
 void naive_conv_run(const struct naive_conv *conv, uint8_t *y)
 {
     for (int64_t n = 0; n < conv->images; n++)

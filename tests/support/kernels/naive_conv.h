@@ -31,4 +31,7 @@ bool naive_conv_shape(struct naive_conv *conv);
 /* Computes y, which has images * out_channels * out[0] * out[1] * out[2] bytes. */
 void naive_conv_run(const struct naive_conv *conv, uint8_t *y);
 
+/* Computes as many sums, modulo 2^32, instead of y. */
+void naive_conv_sums(const struct naive_conv *conv, int32_t *sums);
+
 #endif
