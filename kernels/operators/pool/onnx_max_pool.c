@@ -1,9 +1,7 @@
-/* onnx.MaxPool of 8-bit tensors, which ONNX has since version 12, and of FP32. The second output,
+/* onnx.MaxPool of 8-bit tensors, which ONNX has since version 12, and of FP32, and
+ * com.microsoft.NhwcMaxPool of 8-bit tensors whose channels are last. The second output of MaxPool,
  * Indices, is not supported. The rules are those of ONNX Runtime (kernels/pool/geometry.h). */
 #include "kernels/floats/max_pool.h"
-/* onnx.MaxPool of 8-bit tensors, which ONNX has since version 12, and com.microsoft.NhwcMaxPool,
- * whose channels are last. The second output of MaxPool, Indices, is not supported. The rules are
- * those of ONNX Runtime (kernels/pool/geometry.h). */
 #include "kernels/operators/pool/rules.h"
 
 enum { DILATIONS = QK_POOL_ATTRIBUTE_COUNT, STORAGE_ORDER }; /* storage_order: only of MaxPool */
@@ -67,11 +65,11 @@ const struct qk_operator qk_onnx_max_pool = {
 };
 
 static const struct qk_attribute_def nhwc_attributes[] = {
-    QK_POOL_ATTRIBUTES(1),
+    QK_POOL_ATTRIBUTES(1, 1),
     [DILATIONS] = QK_ATTRIBUTE("dilations", INTS, 1, "default 1 for each axis, 1 to 2147483647"),
 };
 
-static const struct qk_version nhwc_versions[] = {VERSION(1)};
+static const struct qk_version nhwc_versions[] = {VERSION(1, QK_POOL_TYPES)};
 
 const struct qk_operator qk_microsoft_nhwc_max_pool = {
     .name = "com.microsoft.NhwcMaxPool",
