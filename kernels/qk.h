@@ -200,8 +200,8 @@ bool qk_type_bytes(enum qk_type type, size_t count, size_t *bytes);
 
 /* ---- The operator registry --------------------------------------------------------------- */
 
-#define QK_INPUT_COUNT_MAX 32 /* Concat has as many inputs as a mask of inputs has bits */
-#define QK_OUTPUT_COUNT_MAX 4
+#define QK_INPUT_COUNT_MAX 32     /* Concat has as many inputs as a mask of inputs has bits */
+#define QK_OUTPUT_COUNT_MAX 8     /* of Split; a plan has some 300 bytes for each */
 #define QK_ATTRIBUTE_COUNT_MAX 10 /* Resize has 9 */
 
 enum qk_attribute_kind {
@@ -306,6 +306,9 @@ struct qk_call {
     /* True if the data of constant inputs and the lists of attributes outlive the instance, which
      * may then point at them. False: the instance copies or packs all that it keeps. */
     bool constants_stay;
+    /* How many outputs a node of a file names, which says into how many parts onnx.Split cuts its
+     * input. 0: no file says it. */
+    size_t output_count;
     struct qk_attribute attributes[QK_ATTRIBUTE_COUNT_MAX];
     /* The operator's inputs. Only the type of a variable input is read; QK_NONE says that it is
      * absent. This is the last member, so that callers need not clear inputs that the operator does

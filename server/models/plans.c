@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bounds the bytes of all plans of one graph. A plan takes some 2.5 KiB for each node, so a graph
+/* Bounds the bytes of all plans of one graph. A plan takes some 3.5 KiB for each node, so a graph
  * of a thousand nodes keeps one plan, and much shorter graphs keep eight. */
 enum { BYTES_MAX = 4 << 20 };
 

@@ -296,6 +296,7 @@ static bool make_call(struct attempt *attempt)
     call->version = &call->op->versions[below(source, call->op->version_count)];
     call->variable = call->op->variable_inputs & ~(take(source) > 200 ? take(source) : 0);
     call->constants_stay = take(source) % 2;
+    call->output_count = below(source, call->op->output_count + 1);
     attempt->random = 1 + take(source);
     attempt->rank = (uint32_t)below(source, 6);
     for (uint32_t i = 0; i < attempt->rank; i++)

@@ -86,7 +86,8 @@ def graph_seeds():
             ("pool", "MaxPool", ["x"], {"kernel_shape": [2, 3], "ceil_mode": 1}),
             ("product", "QLinearMatMul", ["x", "s", "z", "x", "s", "z", "s", "z"], {}),
             ("integer", "MatMulInteger", ["x", "x"], {})):
-        yield name, model(13, [node(op, inputs, ["y"], **attributes)],
+        outputs = ["y", "rest"] if op == "Split" else ["y"]
+        yield name, model(13, [node(op, inputs, outputs, **attributes)],
                           [SCALE, ZERO, quarter, *lists], [x], [y])
     microsoft = message((7, "com.microsoft"))
     imports = message((8, message((1, "com.microsoft"), (2, 1))))

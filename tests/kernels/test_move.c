@@ -134,6 +134,43 @@ Test(move, slices_back_to_the_beginning)
     qk_kernels_destroy(kernels);
 }
 
+static void start_split(struct qk_call *call, unsigned version, size_t outputs)
+{
+    static const uint8_t x[6];
+    qk_test_call_init(call, "onnx.Split", version);
+    qk_test_call_input(call, "input", QK_UINT8, x, 1, (size_t[]){6});
+    call->output_count = outputs;
+}
+
+/* A node of a file has as many parts as outputs. */
+Test(move, splits_into_the_outputs_of_the_node)
+{
+    const int64_t sizes[] = {2, 2, 2};
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_test_result result;
+    struct qk_call call;
+    start_split(&call, 13, 3);
+    qk_test_run(kernels, &call, &result);
+    cr_assert_eq(result.plan.output_count, 3);
+    for (size_t i = 0; i < 3; i++)
+        cr_expect_eq(result.plan.outputs[i].count, 2);
+    qk_test_result_deinit(&result);
+    start_split(&call, 13, 0);
+    qk_test_expect_refusal(&call, "num_outputs");
+    qk_test_call_int(&call, "num_outputs", 9);
+    qk_test_expect_refusal(&call, "num_outputs");
+    start_split(&call, 18, 3);
+    qk_test_expect_refusal(&call, "num_outputs");
+    qk_test_call_int(&call, "num_outputs", 2);
+    qk_test_expect_refusal(&call, "num_outputs");
+    start_split(&call, 13, 2);
+    qk_test_call_input(&call, "split", QK_INT64, sizes, 1, (size_t[]){3});
+    qk_test_expect_refusal(&call, "split");
+    start_split(&call, 13, 4);
+    qk_test_expect_refusal(&call, "input");
+    qk_kernels_destroy(kernels);
+}
+
 /* ---- Memory and sizes -------------------------------------------------------------------- */
 
 Test(move, survives_each_failed_allocation)

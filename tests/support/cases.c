@@ -124,6 +124,8 @@ void cases_load_call(struct cases_call *loaded, const cJSON *line)
     const cJSON *item;
     memset(loaded, 0, sizeof(*loaded));
     qk_test_call_init(&loaded->call, cases_string(line, "model"), version);
+    loaded->call.output_count =
+        (size_t)cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(line, "outputs"));
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(line, "inputs"))
         load_input(loaded, item);
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(line, "attributes"))

@@ -1,9 +1,10 @@
 /* onnx.Split: the parts of input along an axis (onnx/defs/tensor/defs.cc and old.cc). The sizes of
  * the parts are an attribute before opset 13, and an input since then. If there are none, all parts
- * have the same size; since opset 18, the last may be smaller.
+ * have the same size, and a node has as many parts as outputs. Since opset 18, num_outputs says how
+ * many parts there are, and the last may be smaller.
  *
- * A call does not say how many outputs it wants. So a call without sizes has num_outputs, even in
- * versions in which ONNX counts the outputs of the node instead. */
+ * A call that no file describes does not say how many outputs it wants. Without sizes, it has
+ * num_outputs in all versions. */
 #include "kernels/operators/move/moving.h"
 #include "kernels/operators/rules.h"
 
@@ -11,7 +12,7 @@ enum { INPUT, SPLIT };
 enum { AXIS, SPLIT_ATTRIBUTE, NUM_OUTPUTS };
 
 #define SPLIT_IS_INPUT_SINCE 13
-#define SMALLER_PART_SINCE 18
+#define NUM_OUTPUTS_SINCE 18
 
 struct instance {
     struct qk_instance base;
@@ -21,26 +22,42 @@ struct instance {
     bool smaller; /* the last part may be smaller */
 };
 
-static enum qk_status read_count(const struct qk_call *call, struct instance *made,
-                                 struct qk_error *error)
+static enum qk_status check_sizes(const struct instance *made, struct qk_error *error)
 {
-    const struct qk_attribute *number = &call->attributes[NUM_OUTPUTS];
-    if (!made->split.present && !number->present)
-        return qk_fail(error, QK_INVALID, "num_outputs: expected this or split, got neither");
-    if (number->present && (number->number < 1 || number->number > QK_OUTPUT_COUNT_MAX))
-        return qk_fail(error, QK_INVALID, "num_outputs: expected an integer in [1, %d], got %lld",
-                       QK_OUTPUT_COUNT_MAX, (long long)number->number);
-    if (made->split.present && (made->split.count < 1 || made->split.count > QK_OUTPUT_COUNT_MAX))
+    if (made->count < 1 || made->count > QK_OUTPUT_COUNT_MAX)
         return qk_fail(error, QK_INVALID, "split: expected 1 to %d sizes, got %zu",
-                       QK_OUTPUT_COUNT_MAX, made->split.count);
-    if (made->split.present && number->present)
-        return qk_fail(error, QK_INVALID, "num_outputs: expected this or split, got both");
-    made->count = made->split.present ? made->split.count : (size_t)number->number;
-    for (size_t i = 0; i < made->split.count; i++)
+                       QK_OUTPUT_COUNT_MAX, made->count);
+    for (size_t i = 0; i < made->count; i++)
         if (made->split.numbers[i] < 0 || made->split.numbers[i] > QK_LENGTH_MAX)
             return qk_fail(error, QK_INVALID, "split: expected sizes in [0, %lld], got %lld",
                            (long long)QK_LENGTH_MAX, (long long)made->split.numbers[i]);
     return QK_OK;
+}
+
+/* Finds how many parts there are. */
+static enum qk_status read_count(const struct qk_call *call, struct instance *made,
+                                 struct qk_error *error)
+{
+    const struct qk_attribute *number = &call->attributes[NUM_OUTPUTS];
+    const size_t wanted = call->output_count;
+    enum qk_status status = QK_OK;
+    made->smaller = number->present && call->version->number >= NUM_OUTPUTS_SINCE;
+    made->count = made->split.present ? made->split.count : wanted;
+    if (made->split.present && number->present)
+        return qk_fail(error, QK_INVALID, "num_outputs: expected this or split, got both");
+    if (made->split.present)
+        status = check_sizes(made, error);
+    else if (!number->present && (wanted == 0 || call->version->number >= NUM_OUTPUTS_SINCE))
+        return qk_fail(error, QK_INVALID, "num_outputs: expected this or split, got neither");
+    if (number->present && (number->number < 1 || number->number > QK_OUTPUT_COUNT_MAX))
+        return qk_fail(error, QK_INVALID, "num_outputs: expected an integer in [1, %d], got %lld",
+                       QK_OUTPUT_COUNT_MAX, (long long)number->number);
+    if (number->present)
+        made->count = (size_t)number->number;
+    if (status == QK_OK && wanted > 0 && made->count != wanted)
+        return qk_fail(error, QK_INVALID, "%s: expected %zu, the number of outputs, got %zu",
+                       made->split.present ? "split" : "num_outputs", wanted, made->count);
+    return status;
 }
 
 static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
@@ -54,7 +71,6 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
         return QK_NO_MEMORY;
     *instance = &made->base;
     made->axis = qk_int_or(&call->attributes[AXIS], 0);
-    made->smaller = call->version->number >= SMALLER_PART_SINCE;
     if (is_input && call->attributes[SPLIT_ATTRIBUTE].present)
         return qk_fail(error, QK_INVALID,
                        "split: expected an input since version %d of %s, got an attribute",
@@ -85,8 +101,8 @@ static enum qk_status cut(const struct instance *made, size_t size, size_t *part
     const bool fits = each * (count - 1) <= size;
     if (!fits || (!made->smaller && size % count != 0))
         return qk_fail(error, QK_INVALID,
-                       "num_outputs: expected a number that divides axis of input, %zu, got %zu",
-                       size, count);
+                       "input: expected a size along axis that %zu parts divide, got %zu", count,
+                       size);
     for (size_t i = 0; i < count; i++)
         parts[i] = i + 1 < count ? each : size - each * (count - 1);
     return QK_OK;
@@ -135,12 +151,12 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
 /* ---- The descriptor ------------------------------------------------------------------------ */
 
 /* Before opset 13, the input `split` does not exist. */
-#define VERSION(number, types, split_types)                            \
-    {                                                                  \
-        (number), {{(types), false}, [SPLIT] = {(split_types), true}}, \
-        {                                                              \
-            (types), (types), (types), (types)                         \
-        }                                                              \
+#define VERSION(number, types, split_types)                                        \
+    {                                                                              \
+        (number), {{(types), false}, [SPLIT] = {(split_types), true}},             \
+        {                                                                          \
+            (types), (types), (types), (types), (types), (types), (types), (types) \
+        }                                                                          \
     }
 
 static const struct qk_version versions[] = {
@@ -156,9 +172,9 @@ static const struct qk_attribute_def attributes[] = {
                                      "before version 13, which has an input: the sizes of the "
                                      "parts"),
     [NUM_OUTPUTS] = QK_ATTRIBUTE("num_outputs", INT, 2,
-                                 "without split: the number of parts, which have the same size, "
-                                 "from 1 to 4. ONNX has it since version 18, and counts the "
-                                 "node's outputs before"),
+                                 "without split: the number of parts, which have the same size. "
+                                 "ONNX has it since version 18; before, a node of a file has as "
+                                 "many parts as outputs"),
 };
 
 #define PORT(number)                                                  \
@@ -173,7 +189,7 @@ const struct qk_operator qk_onnx_split = {
     .inputs = {[INPUT] = {"input", QK_ANY_SHAPE}, [SPLIT] = {"split", "[number of parts]"}},
     .input_count = 2,
     .variable_inputs = 1U << INPUT,
-    .outputs = {PORT(0), PORT(1), PORT(2), PORT(3)},
+    .outputs = {PORT(0), PORT(1), PORT(2), PORT(3), PORT(4), PORT(5), PORT(6), PORT(7)},
     .output_count = QK_OUTPUT_COUNT_MAX,
     QK_ATTRIBUTES(attributes),
     QK_VERSIONS(versions),

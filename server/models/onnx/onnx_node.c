@@ -216,6 +216,7 @@ static enum qd_status read_outputs(const struct node *node)
     if (proto->n_output == 0 || proto->n_output > node->op->output_count)
         return qd_fail(reader->error, QD_INVALID, "%s: expected 1 to %zu outputs, got %zu",
                        node->where.text, node->op->output_count, proto->n_output);
+    node->node->call.output_count = proto->n_output;
     for (size_t i = 0; i < QK_OUTPUT_COUNT_MAX; i++) {
         const struct qd_onnx_value *value =
             i < proto->n_output ? qd_onnx_find_value(reader, &proto->output[i]) : NULL;
