@@ -7,7 +7,7 @@
 
 /* Bounds the bytes of all plans of one graph. A plan takes some 3.5 KiB for each node, so a graph
  * of a thousand nodes keeps one plan, and much shorter graphs keep eight. */
-enum { BYTES_MAX = 4 << 20 };
+enum { BYTES_MAX = 6 << 20 };
 
 /* A kept plan. It lies in its own arena, with its key. */
 struct qd_kept_plan {
