@@ -136,6 +136,7 @@ KERNELS := \
     kernels/operators/float/float_function.c kernels/operators/float/onnx_functions.c \
     kernels/operators/lookup/microsoft_qlinear_where.c \
     kernels/operators/float/onnx_arithmetic.c kernels/operators/float/onnx_clip_and_relu.c \
+    kernels/operators/float/onnx_average_pool.c \
     kernels/operators/float/onnx_global_average_pool.c \
     kernels/operators/float/onnx_reduce_mean.c kernels/operators/float/row_means.c \
     kernels/operators/tensorflow_dequantize.c \
@@ -161,7 +162,7 @@ KERNELS := \
     kernels/cast/cast_avx512bw.c kernels/cast/cast_neon.c \
     kernels/floats/floats_scalar.c kernels/floats/floats_avx2.c \
     kernels/floats/floats_avx512bw.c kernels/floats/floats_neon.c \
-    kernels/floats/max_pool.c kernels/floats/sums.c \
+    kernels/floats/pool.c kernels/floats/sums.c \
     kernels/pool/geometry.c kernels/pool/pool.c \
     kernels/pool/pool_scalar.c kernels/pool/pool_avx2.c kernels/pool/pool_avx512bw.c \
     kernels/pool/pool_neon.c \

@@ -10,6 +10,8 @@
  * All codes have one type, UINT8 or INT8, and nothing else reads what Add makes
  * (onnxruntime/core/optimizer/qdq_transformer/selectors_actions/qdq_selectors.cc). Sigmoid and
  * LeakyRelu become tables (tables.c), which have the bits of their operators on codes. */
+#include <string.h>
+
 #include "kernels/network/pass.h"
 #include "kernels/operators/operator.h"
 
@@ -18,6 +20,7 @@ static const struct {
     const struct qk_operator *quantized;
 } pairs[] = {
     {&qk_onnx_add, &qk_microsoft_qlinear_add},
+    {&qk_onnx_average_pool, &qk_microsoft_qlinear_average_pool},
     {&qk_onnx_mul, &qk_microsoft_qlinear_mul},
     {&qk_onnx_global_average_pool, &qk_microsoft_qlinear_global_average_pool},
 };
@@ -30,6 +33,23 @@ static const struct qk_operator *quantized_of(const struct qk_operator *real)
         if (pairs[i].real == real)
             return pairs[i].quantized;
     return NULL;
+}
+
+/* Copies the attributes to those of the same names. Returns false if there is none for one that is
+ * there. */
+static bool copy_attributes(const struct qk_call *from, struct qk_call *to)
+{
+    for (size_t i = 0; i < from->op->attribute_count; i++) {
+        bool is_copied = !from->attributes[i].present;
+        for (size_t k = 0; k < to->op->attribute_count && !is_copied; k++)
+            if (strcmp(from->op->attributes[i].name, to->op->attributes[k].name) == 0) {
+                to->attributes[k] = from->attributes[i];
+                is_copied = true;
+            }
+        if (!is_copied)
+            return false;
+    }
+    return true;
 }
 
 /* Adds a node to pass->found, once: Add may read one DequantizeLinear twice. */
@@ -86,6 +106,8 @@ bool qk_pass_quantize(struct qk_pass *pass, uint32_t last)
     const struct qk_node *real = &pass->nodes[pass->makers[quantizer->inputs[QK_PASS_X]]];
     const size_t operand_count = real->call.op->input_count;
     struct qk_call call = {.op = quantized_of(real->call.op)};
+    if (!copy_attributes(&real->call, &call))
+        return false;
     call.version = &call.op->versions[0];
     call.constants_stay = quantizer->call.constants_stay;
     /* Each operand has a scale and a zero point behind it, and those of y come last. */

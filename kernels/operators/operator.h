@@ -91,6 +91,7 @@ extern const struct qk_operator qk_tensorflow_dequantize;
 
 extern const struct qk_operator qk_onnx_abs;
 extern const struct qk_operator qk_onnx_add;
+extern const struct qk_operator qk_onnx_average_pool;
 extern const struct qk_operator qk_onnx_ceil;
 extern const struct qk_operator qk_onnx_celu;
 extern const struct qk_operator qk_onnx_div;

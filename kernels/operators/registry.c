@@ -28,6 +28,7 @@ static const struct qk_operator *const graph_operators[] = {
     &qk_onnx_arg_max,
     &qk_onnx_arg_min,
     &qk_onnx_cast,
+    &qk_onnx_average_pool,
     &qk_onnx_ceil,
     &qk_onnx_celu,
     &qk_onnx_clip,

@@ -133,6 +133,30 @@ def maxima(cases):
         cases.add("maxima", "MaxPool", version, {"X": x}, outputs=("Y",), **attributes)
 
 
+def averages(cases):
+    """AveragePool of floats, in each order of additions."""
+    for version, shape, attributes in (
+            (7, (1, 3, 6, 7), {"kernel_shape": [2, 2], "strides": [2, 2]}),
+            (10, (2, 2, 5, 5), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+            (11, (1, 2, 7, 8), {"kernel_shape": [3, 2], "strides": [2, 3], "ceil_mode": 1}),
+            (11, (1, 2, 7, 8), {"kernel_shape": [3, 3], "strides": [1, 2], "ceil_mode": 1}),
+            (11, (2, 2, 5, 5), {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 1}),
+            (11, (1, 2, 5, 5), {"kernel_shape": [5, 5]}),
+            (11, (1, 2, 5, 5), {"kernel_shape": [5, 5], "strides": [2, 2]}),
+            (11, (1, 1, 34, 3), {"kernel_shape": [33, 2]}),
+            (11, (2, 3, 11), {"kernel_shape": [4], "strides": [3], "pads": [2, 1]}),
+            (11, (1, 2, 3, 4, 5), {"kernel_shape": [2, 2, 2], "auto_pad": "SAME_UPPER"}),
+            (19, (2, 2, 5, 5), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+            (19, (1, 2, 5, 5), {"kernel_shape": [5, 5]}),
+            (19, (1, 2, 9, 9), {"kernel_shape": [2, 3], "dilations": [2, 3], "pads": [1, 2, 0, 1]}),
+            (22, (1, 2, 9, 9), {"kernel_shape": [2, 3], "dilations": [2, 3], "pads": [1, 2, 0, 1],
+                                "count_include_pad": 1}),
+            (22, (1, 2, 3, 4, 5), {"kernel_shape": [2, 2, 2], "auto_pad": "SAME_LOWER"}),
+            (22, (0, 2, 4, 4), {"kernel_shape": [2, 2]})):
+        x = cases.dice.normal(0, 3, shape).astype(np.float32)
+        cases.add("averages", "AveragePool", version, {"X": x}, outputs=("Y",), **attributes)
+
+
 def main():
     cases = Cases(2807)
     # What DequantizeLinear makes of 256 codes, and values of all sizes.
@@ -144,6 +168,7 @@ def main():
     pairs(cases, codes, sizes)
     means(cases)
     maxima(cases)
+    averages(cases)
     cases.write("tests/data/operators/float.jsonl")
 
 

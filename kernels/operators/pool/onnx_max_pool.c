@@ -1,7 +1,7 @@
 /* onnx.MaxPool of 8-bit tensors, which ONNX has since version 12, and of FP32, and
  * com.microsoft.NhwcMaxPool of 8-bit tensors whose channels are last. The second output of MaxPool,
  * Indices, is not supported. The rules are those of ONNX Runtime (kernels/pool/geometry.h). */
-#include "kernels/floats/max_pool.h"
+#include "kernels/floats/pool.h"
 #include "kernels/operators/pool/rules.h"
 
 enum { DILATIONS = QK_POOL_ATTRIBUTE_COUNT, STORAGE_ORDER }; /* storage_order: only of MaxPool */
@@ -23,10 +23,14 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
 static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
-    if (instance->output_types[0] == QK_FP32)
-        return qk_float_max_pool_plan(&qk_pool_of(instance)->desc, instance, &inputs[QK_POOL_X],
-                                      memory, plan, error);
-    return qk_pool_plan_instance(instance, inputs, memory, plan, error);
+    static const struct qk_float_pool pool = {QK_FLOAT_POOL_MAX, QK_FLOAT_POOL_ROWS};
+    struct qk_pool_geometry geometry;
+    if (instance->output_types[0] != QK_FP32)
+        return qk_pool_plan_instance(instance, inputs, memory, plan, error);
+    const enum qk_status status = qk_pool_geometry_init(
+        &geometry, &qk_pool_of(instance)->desc, &inputs[QK_POOL_X], &plan->outputs[0], error);
+    return status == QK_OK ? qk_float_pool_plan(&pool, &geometry, instance, memory, plan, error)
+                           : status;
 }
 
 static const struct qk_attribute_def attributes[] = {

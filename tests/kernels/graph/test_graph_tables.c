@@ -366,6 +366,26 @@ Test(graph_tables, averages_of_codes)
     check_quantized(made, 1, 0, "com.microsoft.QLinearGlobalAveragePool");
 }
 
+/* An attribute that QLinearAveragePool does not have keeps the floats. */
+Test(graph_tables, averages_of_windows)
+{
+    static const int64_t kernel[] = {3};
+    static const int64_t dilations[] = {2};
+    for (size_t i = 0; i < 2; i++) {
+        struct graph_case *made = graph_case_create(58 + i);
+        const uint32_t x = graph_case_input(made, QK_UINT8, "2,3,9");
+        const uint32_t real = graph_case_dequantize(made, x, QK_FP32);
+        const uint32_t y = graph_case_average(made, real, kernel, i == 1 ? dilations : NULL);
+        graph_case_output(made, graph_case_quantize(made, y, QK_UINT8));
+        if (i == 0) {
+            check_quantized(made, 1, 0, "com.microsoft.QLinearAveragePool");
+        } else {
+            check_tables(made, 3, 0);
+            graph_case_destroy(made);
+        }
+    }
+}
+
 /* ONNX Runtime leaves these in floats: codes of two types, and a sum that leaves the graph. */
 Test(graph_tables, sums_that_stay_floats)
 {

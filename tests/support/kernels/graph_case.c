@@ -163,6 +163,17 @@ uint32_t graph_case_combine(struct graph_case *made, const char *name, uint32_t 
     return add_node_of(made, &call, (const uint32_t[]){a, b});
 }
 
+uint32_t graph_case_average(struct graph_case *made, uint32_t x, const int64_t *kernel_shape,
+                            const int64_t *dilations)
+{
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.AveragePool", 22);
+    qk_test_call_ints(&call, "kernel_shape", kernel_shape, 1);
+    if (dilations)
+        qk_test_call_ints(&call, "dilations", dilations, 1);
+    return add_node(made, &call, x);
+}
+
 uint32_t graph_case_divide(struct graph_case *made, uint32_t x, uint32_t rank)
 {
     static const size_t ones[] = {1, 1, 1, 1};

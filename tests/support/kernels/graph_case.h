@@ -38,6 +38,9 @@ uint32_t graph_case_dequantize(struct graph_case *made, uint32_t x, enum qk_type
 uint32_t graph_case_function(struct graph_case *made, const char *name, uint32_t x);
 /* Adds an operator such as onnx.Mul, of two values. */
 uint32_t graph_case_combine(struct graph_case *made, const char *name, uint32_t a, uint32_t b);
+/* Adds an average of windows along one axis. `dilations` may be NULL. */
+uint32_t graph_case_average(struct graph_case *made, uint32_t x, const int64_t *kernel_shape,
+                            const int64_t *dilations);
 /* Adds a division by a number of this rank, up to 4. */
 uint32_t graph_case_divide(struct graph_case *made, uint32_t x, uint32_t rank);
 /* Adds a dequantization whose input is fixed, with the type and shape of another value. */
