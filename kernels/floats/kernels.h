@@ -23,7 +23,7 @@ enum qk_float_binary {
     QK_FLOAT_DIV,
     QK_FLOAT_MIN,   /* a NaN makes both a NaN */
     QK_FLOAT_MAX,   /* the same */
-    QK_FLOAT_PRELU, /* a, or a * b if a is not above 0 */
+    QK_FLOAT_PRELU, /* a, or a * b if a is below 0 */
     QK_FLOAT_POW,   /* a^b: a * a and a * a * a if b repeats and is 2 or 3, otherwise powf(a, b) */
     QK_FLOAT_BINARY_COUNT
 };

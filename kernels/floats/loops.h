@@ -73,7 +73,7 @@ INLINE float maximum(float a, float b)
 
 INLINE float prelu(float a, float b)
 {
-    return a > 0 ? a : a * b;
+    return a < 0 ? a * b : a;
 }
 
 INLINE float power(float a, float b)

@@ -90,7 +90,8 @@ def pairs(cases, codes, sizes):
         cases.add("an exponent", "Pow", 13, {"X": x, "Y": np.float32(exponent)}, outputs=("Z",))
     for version, slope in ((7, three), (9, np.float32(-0.2)), (16, channels)):
         cases.add("a slope", "PRelu", version, {"X": image, "slope": slope}, outputs=("Y",))
-    cases.add("a slope", "PRelu", 16, {"X": EXTREMES, "slope": three}, outputs=("Y",))
+    for slope in (three, np.float32(-0.2)):
+        cases.add("a slope", "PRelu", 16, {"X": EXTREMES, "slope": slope}, outputs=("Y",))
 
 
 def means(cases):

@@ -113,7 +113,7 @@ const struct qk_operator qk_onnx_pow = {
 };
 const struct qk_operator qk_onnx_prelu = {
     OPERATOR("onnx.PRelu", prelu, plan, 7, "X", "slope", "Y",
-             "Multiplies the values that are not above 0 by slope"),
+             "Multiplies the values below 0 by slope"),
 };
 const struct qk_operator qk_onnx_sub = {
     OPERATOR("onnx.Sub", sub, plan, 7, "A", "B", "C", "C = A - B"),
