@@ -14,6 +14,7 @@ enum qk_status qk_fail(struct qk_error *error, enum qk_status status, const char
     va_list arguments;
     va_start(arguments, format);
     error->status = status;
+    error->node = QK_VALUE_NONE;
     vsnprintf(error->text, sizeof(error->text), format, arguments);
     va_end(arguments);
     return status;

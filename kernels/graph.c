@@ -28,14 +28,21 @@ static const char *print_node(const char *name, uint32_t index, const struct qk_
     return text->bytes;
 }
 
+uint32_t qk_graph_node_number(const struct qk_node *node, uint32_t index)
+{
+    return node->number == 0 ? index : node->number - 1;
+}
+
 enum qk_status qk_graph_fail_in(const struct qk_graph_node *node, const struct qk_operator *op,
                                 const struct qk_error *cause, struct qk_error *error)
 {
     struct text text;
     if (!node->name)
         return qk_fail(error, cause->status, "%s", cause->text);
-    return qk_fail(error, cause->status, "%s: %s", print_node(node->name, node->index, op, &text),
-                   cause->text);
+    qk_fail(error, cause->status, "%s: %s", print_node(node->name, node->number, op, &text),
+            cause->text);
+    error->node = node->number;
+    return cause->status;
 }
 
 /* ---- A graph while it is made -------------------------------------------------------------- */
@@ -53,7 +60,7 @@ struct draft {
 static const char *print_call_node(const struct draft *draft, uint32_t index, struct text *text)
 {
     const struct qk_node *node = &draft->call->nodes[index];
-    return print_node(node->name, index, node->call.op, text);
+    return print_node(node->name, qk_graph_node_number(node, index), node->call.op, text);
 }
 
 static const char *print_value(const struct draft *draft, uint32_t value, struct text *text)
@@ -110,7 +117,9 @@ static enum qk_status fail_field(const struct draft *draft, uint32_t node, const
     char field[256];
     struct text text;
     snprintf(field, sizeof(field), "%s: %s", print_call_node(draft, node, &text), name);
-    return fail_value(draft, field, expected, value);
+    fail_value(draft, field, expected, value);
+    draft->error->node = qk_graph_node_number(&draft->call->nodes[node], node);
+    return QK_INVALID;
 }
 
 /* Allocates memory that the graph keeps. Returns NULL, with the error set, if there is none. */
@@ -333,7 +342,8 @@ static void add_node(struct draft *draft, uint32_t index, char *name)
     const struct qk_node *node = &draft->call->nodes[index];
     struct qk_graph *graph = draft->graph;
     struct qk_graph_node *made = &graph->nodes[draft->positions[index]];
-    *made = (struct qk_graph_node){.name = name, .index = index};
+    *made = (struct qk_graph_node){
+        .name = name, .index = index, .number = qk_graph_node_number(node, index)};
     for (size_t i = 0; i < QK_INPUT_COUNT_MAX; i++)
         made->inputs[i] = i < node->call.op->input_count ? value_of(node, i) : QK_VALUE_NONE;
     for (size_t i = 0; i < QK_OUTPUT_COUNT_MAX; i++)

@@ -8,7 +8,8 @@
 struct qk_graph_node {
     struct qk_instance *instance;
     const char *name;  /* NULL: errors do not name the node */
-    uint32_t index;    /* of the node in qk_graph_call.nodes, for errors */
+    uint32_t index;    /* of the node in qk_graph_call.nodes */
+    uint32_t number;   /* for errors: its index in its file, if that is known, or `index` */
     size_t pack_begin; /* the graph's first unit of packing that is this node's */
     /* Values that the node reads and makes. Constant and absent inputs, and indexes beyond the
      * operator's outputs, are QK_VALUE_NONE. */
@@ -25,6 +26,9 @@ struct qk_graph_value {
     uint32_t output; /* which of that node's outputs */
     uint32_t last;   /* the last node that makes or reads it */
 };
+
+/* Returns the number of nodes[index] of a call in error texts. */
+uint32_t qk_graph_node_number(const struct qk_node *node, uint32_t index);
 
 /* Fails with `cause`, the error of a node. Puts the node before the text: 'node 3 ("conv1",
  * onnx.QLinearConv): x: ...'. */

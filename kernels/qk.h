@@ -71,8 +71,13 @@ enum qk_status {
 /* `text` is formatted in place, so that reporting an error never needs memory. */
 struct qk_error {
     enum qk_status status;
+    uint32_t node; /* the node that is refused, as errors print it; QK_VALUE_NONE: not one node */
     char text[448];
 };
+
+/* Stands for an optional input that is absent, for an output that nothing reads, and for no node.
+ */
+#define QK_VALUE_NONE UINT32_MAX
 
 /* Fills `error` and returns `status`, so that `return qk_fail(...)` reads as one step. */
 enum qk_status qk_fail(struct qk_error *error, enum qk_status status, const char *format, ...)
@@ -406,14 +411,12 @@ void qk_run(const struct qk_plan *plan, const void *const *inputs, void *const *
 #define QK_GRAPH_VALUE_COUNT_MAX \
     (QK_GRAPH_NODE_COUNT_MAX * QK_OUTPUT_COUNT_MAX + QK_GRAPH_PORT_COUNT_MAX)
 
-/* Stands for an optional input that is absent, or for an output that nothing reads. */
-#define QK_VALUE_NONE UINT32_MAX
-
 /* One operator of a graph. Its variable inputs are values, and so are its outputs. */
 struct qk_node {
     /* For people; "" if the node has no name. NULL: errors do not mention the node, because the
      * graph was made for a single operator. */
     const char *name;
+    uint32_t number; /* for people: the node's index in its file, plus 1; 0: its index in `nodes` */
     /* As for qk_prepare, but the graph finds the types of variable inputs, so they are not read
      * here. */
     struct qk_call call;

@@ -42,7 +42,8 @@ static enum qk_status fail_in(const struct folder *folder, uint32_t index,
                               const struct qk_error *cause)
 {
     const struct qk_node *node = &folder->nodes[index];
-    const struct qk_graph_node named = {.name = node->name, .index = index};
+    const struct qk_graph_node named = {.name = node->name,
+                                        .number = qk_graph_node_number(node, index)};
     return qk_graph_fail_in(&named, node->call.op, cause, folder->error);
 }
 

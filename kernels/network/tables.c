@@ -117,7 +117,8 @@ static enum qk_status run_node(struct tables *tables, uint32_t index, const stru
 {
     const struct qk_pass *pass = &tables->pass;
     const struct qk_node *node = &pass->nodes[index];
-    const struct qk_graph_node named = {.name = node->name, .index = index};
+    const struct qk_graph_node named = {.name = node->name,
+                                        .number = qk_graph_node_number(node, index)};
     struct qk_tensor outputs[QK_OUTPUT_COUNT_MAX];
     struct qk_error cause;
     struct qk_call call = node->call;
