@@ -219,7 +219,8 @@ SERVER := \
     server/oip/parameters.c server/oip/raw.c server/oip/regions.c server/oip/shm_tensors.c \
     server/oip/signature.c \
     server/models/onnx/foreign.c server/models/onnx/onnx.c server/models/onnx/onnx.pb-c.c \
-    server/models/onnx/onnx_node.c server/models/onnx/onnx_skeleton.c \
+    server/models/onnx/onnx_node.c server/models/onnx/onnx_select.c \
+    server/models/onnx/onnx_skeleton.c \
     server/models/onnx/onnx_tensor.c \
     server/models/repository/folder.c server/models/repository/missing_file.c \
     server/models/repository/repository.c \
@@ -360,7 +361,8 @@ $(MESSAGES).c $(MESSAGES).h &: server/models/onnx/onnx.proto
 	$(PROTOC) --c_out=$(B) $<
 $(MESSAGES).o: $(MESSAGES).c $(B)/flags
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
-$(patsubst %,$(B)/server/models/onnx/%.o,onnx onnx_node onnx_skeleton onnx_tensor): | $(MESSAGES).h
+$(patsubst %,$(B)/server/models/onnx/%.o,onnx onnx_node onnx_select onnx_skeleton \
+    onnx_tensor): | $(MESSAGES).h
 $(B)/tests/unit/models/test_onnx_tensors.o: | $(MESSAGES).h
 
 # Files that are embedded in an object.

@@ -171,7 +171,9 @@ static enum qd_status read_onnx(struct qd_build *build, const struct qd_source *
     struct qd_onnx_graph *graph = qd_arena_alloc(build->scratch, sizeof(*graph));
     if (graph == NULL)
         return qd_refuse_memory(build->scratch, "the model", error);
-    enum qd_status status = qd_onnx_read(&source->content, build->scratch, graph, error);
+    struct qd_onnx_source content = source->content;
+    content.cut = build->config->cut;
+    enum qd_status status = qd_onnx_read(&content, build->scratch, graph, error);
     if (status != QD_OK)
         return status;
     build->onnx = graph;
@@ -188,10 +190,16 @@ static enum qd_status read_onnx(struct qd_build *build, const struct qd_source *
 enum qd_status qd_build_read(struct qd_build *build, const struct qd_source *source,
                              struct qd_error *error)
 {
+    const struct qd_onnx_cut *cut = &build->config->cut;
     build->untyped = 0;
     build->onnx = NULL;
-    return source->kind == QD_SOURCE_ONNX ? read_onnx(build, source, error)
-                                          : read_request(build, source, error);
+    if (source->kind == QD_SOURCE_ONNX)
+        return read_onnx(build, source, error);
+    if (cut->input_count > 0 || cut->output_count > 0)
+        return qd_fail(error, QD_INVALID,
+                       "the configuration's %s: expected an ONNX file to cut, got a request",
+                       cut->input_count > 0 ? "inputs" : "outputs");
+    return read_request(build, source, error);
 }
 
 /* ---- The model ---------------------------------------------------------------------------- */
@@ -278,43 +286,144 @@ static enum qd_status copy_deferred_graph(const struct qd_build *build, struct q
                : qd_refuse_memory(&(*model)->arena, "the model's weights", error);
 }
 
-/* Finds the type of an undeclared input by preparing the graph with every possible type. Exactly
- * one type must work, and only one input may be undeclared. */
-static enum qd_status find_type(struct qd_build *build, struct qd_error *error)
+/* ---- Types of inputs ---------------------------------------------------------------------- */
+
+/* Refuses an input whose type nothing says. */
+static enum qd_status refuse_untyped(const struct qd_build *build, size_t port,
+                                     struct qd_error *error)
 {
-    size_t port = (size_t)__builtin_ctz(build->untyped);
-    struct qk_graph_input *input = &build->call.inputs[port];
-    uint32_t fitting = 0;
-    bool several = (build->untyped & (build->untyped - 1)) != 0;
-    struct qd_error last = {.status = QD_OK};
-    for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT; type++) {
-        if (several || (build->inputs[port].types & QK_BIT(type)) == 0)
-            continue;
-        struct qd_model *model;
-        struct qk_graph *graph;
-        input->type = type;
-        enum qd_status status = prepare_graph(build, &model, &graph, &last);
-        if (status != QD_OK && status != QD_INVALID) {
-            *error = last;
-            return status;
-        }
-        if (status == QD_OK)
-            fitting |= QK_BIT(type);
-        qd_model_release(model);
-    }
-    if (!several && fitting == 0) {
-        *error = last;
-        return error->status;
-    }
-    if (several || (fitting & (fitting - 1)) != 0) {
+    const struct qd_port *input = &build->inputs[port];
+    char types[160];
+    if (build->onnx == NULL)
         return qd_fail(error, QD_INVALID,
                        "inputs: expected %s with its datatype and shape, "
                        "without data, as several datatypes are possible",
-                       qd_show_string(build->inputs[port].name).text);
+                       qd_show_string(input->name).text);
+    qk_print_types(input->types, types, sizeof(types));
+    return qd_fail(error, QD_INVALID,
+                   "the configuration's input: expected %s with its data_type, because the file "
+                   "does not say which it has of %s",
+                   qd_show_string(input->name).text, types);
+}
+
+/* Sets the types of inputs that an ONNX file does not declare, where the configuration's `input`
+ * has them, or where the nodes take only one type. The others become `untyped`. */
+static enum qd_status declare_types(struct qd_build *build, struct qd_error *error)
+{
+    const struct qd_model_config *config = build->config;
+    for (size_t i = 0; build->onnx != NULL && i < build->call.input_count; i++) {
+        enum qk_type *type = &build->call.inputs[i].type;
+        const uint32_t types = build->inputs[i].types;
+        if (*type != QK_NONE)
+            continue;
+        for (size_t k = 0; k < config->input_count; k++)
+            if (strcmp(config->inputs[k].name, build->inputs[i].name) == 0)
+                *type = config->inputs[k].type;
+        if (*type == QK_NONE && (types & (types - 1)) == 0)
+            *type = (enum qk_type)__builtin_ctz(types);
+        else if (*type == QK_NONE && build->onnx->deferred_count > 0)
+            return refuse_untyped(build, i, error);
+        else if (*type == QK_NONE)
+            build->untyped |= UINT32_C(1) << i;
+        else if ((types & QK_BIT(*type)) == 0)
+            return qd_model_config_refuse_type(build->inputs[i].name, types, *type, error);
     }
-    input->type = (enum qk_type)__builtin_ctz(fitting);
     return QD_OK;
 }
+
+/* Lowers and prepares a copy of the graph. Returns whether that works. Sets *error if not. */
+static bool try_types(const struct qd_build *build, struct qd_error *error)
+{
+    struct qd_arena scratch;
+    struct qd_build trial = *build;
+    struct qd_model *model = NULL;
+    struct qk_graph *graph;
+    qd_arena_init(&scratch, build->scratch->memory);
+    scratch.together = build->scratch->together;
+    trial.scratch = &scratch;
+    enum qd_status status = lower(&trial, error);
+    if (status == QD_OK)
+        status = prepare_graph(&trial, &model, &graph, error);
+    qd_model_release(model);
+    qd_arena_deinit(&scratch);
+    return status == QD_OK;
+}
+
+/* Sets the inputs that have no type to this one. Returns false if one of them cannot have it. */
+static bool set_types(struct qd_build *build, enum qk_type type)
+{
+    bool all = true;
+    for (size_t i = 0; i < build->call.input_count; i++) {
+        if ((build->untyped >> i & 1) == 0)
+            continue;
+        build->call.inputs[i].type = type;
+        all &= (build->inputs[i].types & QK_BIT(type)) != 0;
+    }
+    return all;
+}
+
+/* Finds an input that could also have a type other than `type`, while the other inputs have that
+ * one. Sets *port to call.input_count if there is none. */
+static enum qd_status find_ambiguous(struct qd_build *build, enum qk_type type, size_t *port,
+                                     struct qd_error *error)
+{
+    struct qk_graph_call *call = &build->call;
+    for (*port = 0; *port < call->input_count; ++*port) {
+        uint32_t others = build->inputs[*port].types & ~QK_BIT(type);
+        if ((build->untyped >> *port & 1) == 0)
+            continue;
+        for (; others != 0; others &= others - 1) {
+            struct qd_error why = {.status = QD_OK};
+            call->inputs[*port].type = (enum qk_type)__builtin_ctz(others);
+            if (try_types(build, &why))
+                return QD_OK;
+            if (why.status != QD_INVALID) {
+                *error = why;
+                return why.status;
+            }
+        }
+        call->inputs[*port].type = type;
+    }
+    return QD_OK;
+}
+
+/* Finds the types of undeclared inputs: the one type that all of them can have. Exactly one must
+ * work. A request that is a model may leave only one type out. */
+static enum qd_status find_types(struct qd_build *build, struct qd_error *error)
+{
+    const size_t first = (size_t)__builtin_ctz(build->untyped);
+    const bool several = (build->untyped & (build->untyped - 1)) != 0;
+    struct qd_error last = {.status = QD_OK};
+    enum qk_type found = QK_NONE;
+    if (several && build->onnx == NULL)
+        return refuse_untyped(build, first, error);
+    for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT; type++) {
+        if (!set_types(build, type))
+            continue;
+        if (!try_types(build, &last)) {
+            if (last.status == QD_INVALID)
+                continue;
+            *error = last;
+            return last.status;
+        }
+        if (found != QK_NONE)
+            return refuse_untyped(build, first, error);
+        found = type;
+    }
+    if (found == QK_NONE) {
+        if (last.status == QD_OK)
+            return refuse_untyped(build, first, error);
+        *error = last;
+        return last.status;
+    }
+    set_types(build, found);
+    size_t port = build->call.input_count;
+    const enum qd_status status = several ? find_ambiguous(build, found, &port, error) : QD_OK;
+    return status == QD_OK && port < build->call.input_count ? refuse_untyped(build, port, error)
+                                                             : status;
+}
+
+/* ---- What the model keeps ------------------------------------------------------------------ */
 
 /* Copies a string out of the scratch arena. Returns NULL if the arena has no room. */
 static char *copy(struct qd_arena *arena, const char *string)
@@ -357,6 +466,36 @@ static struct qd_port *copy_ports(struct qd_arena *arena, const struct qd_port *
     return copies;
 }
 
+/* Copies a list of names out of the scratch arena. Returns NULL if the arena has no room. */
+static const char *const *copy_names(struct qd_arena *arena, const char *const *names, size_t count)
+{
+    const char **copies = qd_arena_calloc(arena, count, sizeof(*copies));
+    for (size_t i = 0; copies != NULL && i < count; i++) {
+        copies[i] = copy(arena, names[i]);
+        if (copies[i] == NULL)
+            return NULL;
+    }
+    return copies;
+}
+
+/* Fills in the parts of the signature that repeat the configuration. */
+static bool keep_config(const struct qd_model_config *config, struct qd_arena *arena,
+                        struct qd_signature *signature)
+{
+    const struct qd_onnx_cut *cut = &config->cut;
+    signature->version_policy = qd_model_config_print_policy(config, arena);
+    signature->batch_max = config->batch_max;
+    signature->cut_inputs = copy_names(arena, cut->inputs, cut->input_count);
+    signature->cut_input_count = cut->input_count;
+    signature->cut_outputs = copy_names(arena, cut->outputs, cut->output_count);
+    signature->cut_output_count = cut->output_count;
+    if (config->file_name != NULL)
+        signature->file_name = copy(arena, config->file_name);
+    return signature->version_policy != NULL && signature->cut_inputs != NULL &&
+           signature->cut_outputs != NULL &&
+           (config->file_name == NULL || signature->file_name != NULL);
+}
+
 /* Fills in the model's signature. `types` are the outputs' types, or NULL if the ports have them
  * already. */
 static enum qd_status make_signature(const struct qd_build *build, const enum qk_type *types,
@@ -374,15 +513,10 @@ static enum qd_status make_signature(const struct qd_build *build, const enum qk
         .input_count = call->input_count,
         .outputs = outputs,
         .output_count = call->output_count,
-        .version_policy = qd_model_config_print_policy(build->config, &model->arena),
-        .batch_max = build->config->batch_max,
     };
-    const char *file_name = build->config->file_name;
-    if (file_name != NULL)
-        model->signature.file_name = copy(&model->arena, file_name);
     if (inputs == NULL || outputs == NULL || model->signature.name == NULL ||
-        model->signature.about == NULL || model->signature.version_policy == NULL ||
-        (file_name != NULL && model->signature.file_name == NULL))
+        model->signature.about == NULL ||
+        !keep_config(build->config, &model->arena, &model->signature))
         return qd_refuse_memory(&model->arena, "the model's signature", error);
     for (size_t i = 0; i < call->input_count; i++)
         inputs[i].types = QK_BIT(call->inputs[i].type);
@@ -403,9 +537,11 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
 {
     enum qd_status status = QD_OK;
     *model = NULL;
-    status = lower(build, error);
+    status = declare_types(build, error);
     if (status == QD_OK && build->untyped != 0)
-        status = find_type(build, error);
+        status = find_types(build, error);
+    if (status == QD_OK)
+        status = lower(build, error);
     if (status == QD_OK)
         status = build->onnx != NULL && build->onnx->deferred_count > 0
                      ? copy_deferred_graph(build, model, graph, error)

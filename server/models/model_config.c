@@ -464,6 +464,56 @@ static enum qd_status read_outputs(const struct reader *reader, const char *path
     return read_ports(reader, path, value, &config->outputs, &config->output_count);
 }
 
+/* ---- Where to cut -------------------------------------------------------------------------- */
+
+/* Reads a list of names of values in an ONNX file. */
+static enum qd_status read_names(const struct reader *reader, const char *path,
+                                 const struct qd_json_value *value, const char *const **names,
+                                 size_t *count)
+{
+    const char **made = qd_arena_alloc(reader->arena, QK_GRAPH_PORT_COUNT_MAX * sizeof(*made));
+    if (made == NULL)
+        return qd_refuse_memory(reader->arena, "the model configuration", reader->error);
+    if (!qd_json_is_array(value) || value->first == NULL)
+        return expected(reader, path, "an array of names of values in the ONNX file", value);
+    *names = made;
+    *count = 0;
+    for (const struct qd_json_value *item = value->first; item != NULL; item = item->next) {
+        char field[PATH_BYTES];
+        snprintf(field, sizeof(field), "%s[%zu]", path, *count);
+        const char *name = qd_json_string(item);
+        if (*count == QK_GRAPH_PORT_COUNT_MAX)
+            return qd_fail(reader->error, QD_INVALID, "%s: %s: expected at most %d names, got more",
+                           reader->source, path, QK_GRAPH_PORT_COUNT_MAX);
+        if (name == NULL || *name == '\0')
+            return expected(reader, field, "the name of a value in the ONNX file", item);
+        for (size_t i = 0; i < *count; i++)
+            if (strcmp(made[i], name) == 0)
+                return qd_fail(reader->error, QD_INVALID,
+                               "%s: %s: expected each name once, got %s twice", reader->source,
+                               field, qd_show_string(name).text);
+        made[*count] = copy(reader, name);
+        if (made[*count] == NULL)
+            return qd_refuse_memory(reader->arena, "the model configuration", reader->error);
+        ++*count;
+    }
+    return QD_OK;
+}
+
+static enum qd_status read_cut_inputs(const struct reader *reader, const char *path,
+                                      const struct qd_json_value *value, void *target)
+{
+    struct qd_onnx_cut *cut = &((struct qd_model_config *)target)->cut;
+    return read_names(reader, path, value, &cut->inputs, &cut->input_count);
+}
+
+static enum qd_status read_cut_outputs(const struct reader *reader, const char *path,
+                                       const struct qd_json_value *value, void *target)
+{
+    struct qd_onnx_cut *cut = &((struct qd_model_config *)target)->cut;
+    return read_names(reader, path, value, &cut->outputs, &cut->output_count);
+}
+
 /* ---- The configuration -------------------------------------------------------------------- */
 
 static enum qd_status read_batch_max(const struct reader *reader, const char *path,
@@ -479,7 +529,7 @@ static enum qd_status read_transaction(const struct reader *reader, const char *
     return read_object(reader, path, value, keys, target);
 }
 
-/* The fields of Triton's ModelConfig. */
+/* The fields of Triton's ModelConfig, and two of our own: inputs and outputs. */
 static const struct key config_keys[] = {
     {"name", read_name},
     {"platform", read_platform},
@@ -489,6 +539,8 @@ static const struct key config_keys[] = {
     {"max_batch_size", read_batch_max},
     {"input", read_inputs},
     {"output", read_outputs},
+    {"inputs", read_cut_inputs},
+    {"outputs", read_cut_outputs},
     {"batch_input", refuse_filled},
     {"batch_output", refuse_filled},
     {"optimization", ignore},
@@ -590,6 +642,16 @@ const char *qd_model_config_print_policy(const struct qd_model_config *config,
 }
 
 /* ---- Inputs and outputs ------------------------------------------------------------------- */
+
+enum qd_status qd_model_config_refuse_type(const char *name, uint32_t types, enum qk_type type,
+                                           struct qd_error *error)
+{
+    char known[160];
+    qk_print_types(types, known, sizeof(known));
+    return qd_fail(error, QD_INVALID,
+                   "the configuration's input %s: data_type: expected %s, got TYPE_%s",
+                   qd_show_string(name).text, known, qk_type_info(type)->name);
+}
 
 static enum qd_status apply_dims(const struct qd_config_port *wanted, const char *kind,
                                  uint64_t batch_max, struct qd_port *port, struct qd_error *error)

@@ -3,7 +3,8 @@
  *
  * These keys have an effect: name, platform and backend (which must be ours), max_batch_size (a
  * bound of the first dimension), input and output (which must agree with the model, and may narrow
- * dimensions that it leaves free), version_policy, default_model_filename. Keys that only place
+ * dimensions that it leaves free), version_policy, default_model_filename. inputs and outputs are
+ * keys of our own: they cut an ONNX file (qd_onnx_cut). Keys that only place
  * work or speed it up have no effect on CPUs, and are accepted. Keys that would change results are
  * refused, and so is any key that Triton does not have. A request for a GPU, such as KIND_GPU, is
  * refused, so that nobody believes that a model runs on one. Numbers may be strings, and keys may
@@ -17,6 +18,7 @@
 
 #include "server/base/status.h"
 #include "server/memory/arena.h"
+#include "server/models/onnx/onnx.h"
 #include "server/oip/signature.h"
 
 #define QD_CONFIG_VERSION_COUNT_MAX 64 /* versions in a version_policy */
@@ -43,6 +45,7 @@ struct qd_model_config {
     size_t input_count;
     const struct qd_config_port *outputs;
     size_t output_count;
+    struct qd_onnx_cut cut; /* in the arena */
 };
 
 /* Sets the defaults, which apply if there is no configuration: load the latest version, and change
@@ -67,6 +70,10 @@ uint64_t qd_model_config_misses(const struct qd_model_config *config, const uint
  * arena has no room. */
 const char *qd_model_config_print_policy(const struct qd_model_config *config,
                                          struct qd_arena *arena);
+
+/* Refuses an input for which the configuration's `input` has a type that is not one of `types`. */
+enum qd_status qd_model_config_refuse_type(const char *name, uint32_t types, enum qk_type type,
+                                           struct qd_error *error);
 
 /* Checks a model's ports against the configuration's, and narrows free dimensions that the
  * configuration fixes. */

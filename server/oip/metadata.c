@@ -256,8 +256,18 @@ static void add_config_parameters(struct sheet *sheet, cJSON *to,
     }
 }
 
-/* Prints the fields of Triton's ModelConfig that clients read. A field with another JSON type than
- * Triton's would abort perf_analyzer. */
+/* Adds a list of names, unless it is empty. */
+static void add_names(struct sheet *sheet, cJSON *to, const char *key, const char *const *names,
+                      size_t count)
+{
+    cJSON *list = count == 0 ? NULL : add_array(sheet, to, key);
+    for (size_t i = 0; i < count; i++)
+        append(sheet, list, cJSON_CreateString(names[i]));
+}
+
+/* Prints the fields of Triton's ModelConfig that clients read, and where the configuration cuts the
+ * file, so that a client can load the model again with what it got. A field with another JSON type
+ * than Triton's would abort perf_analyzer. */
 void qd_oip_encode_model_config(struct qd_text *text, const struct qd_signature *signature)
 {
     struct sheet sheet;
@@ -279,6 +289,8 @@ void qd_oip_encode_model_config(struct qd_text *text, const struct qd_signature 
     add_array(&sheet, group, "gpus");
     if (signature->file_name != NULL)
         add_string(&sheet, root, "default_model_filename", signature->file_name);
+    add_names(&sheet, root, "inputs", signature->cut_inputs, signature->cut_input_count);
+    add_names(&sheet, root, "outputs", signature->cut_outputs, signature->cut_output_count);
     add_config_parameters(&sheet, add_object(&sheet, root, "parameters"), signature);
     print(&sheet, text);
 }

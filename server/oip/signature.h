@@ -35,6 +35,11 @@ struct qd_signature {
     size_t output_count;
     const char *version_policy; /* of a loaded model, as JSON; NULL: all versions are served */
     const char *file_name;      /* default_model_filename of the configuration; NULL: none */
+    /* Where the configuration cuts the ONNX file, for answers that repeat the configuration. */
+    const char *const *cut_inputs;
+    size_t cut_input_count;
+    const char *const *cut_outputs;
+    size_t cut_output_count;
     uint64_t batch_max; /* the upper bound of the inputs' first dimension, the batch; 0: there is no
                            batch */
     /* The operator of a built-in model, whose parameters are the operator's attributes. A loaded

@@ -186,6 +186,8 @@ static enum qd_status collect_values(struct qd_onnx_reader *reader)
 
 /* ---- The graph's inputs and outputs ------------------------------------------------------ */
 
+#define ALL_TYPES ((QK_BIT(QK_TYPE_COUNT) - 1) & ~QK_BIT(QK_NONE))
+
 static enum qd_status read_dims(const struct qd_onnx_reader *reader,
                                 const Onnx__TensorShapeProto *shape, const char *where,
                                 struct qd_port *port)
@@ -237,42 +239,83 @@ static enum qd_status refuse_port_count(const struct qd_onnx_reader *reader, con
                    QK_GRAPH_PORT_COUNT_MAX, what);
 }
 
-/* Reads all inputs except those that are initializers, which are constants. */
-static enum qd_status read_inputs(struct qd_onnx_reader *reader)
+static enum qd_status read_input(struct qd_onnx_reader *reader, struct qd_onnx_value *value,
+                                 const Onnx__ValueInfoProto *proto, const char *where)
 {
     struct qk_graph_call *call = &reader->graph->call;
-    struct qd_port *ports = qd_arena_alloc(reader->arena, QK_GRAPH_PORT_COUNT_MAX * sizeof(*ports));
-    if (ports == NULL)
+    if (call->input_count == QK_GRAPH_PORT_COUNT_MAX)
+        return refuse_port_count(reader, "inputs that are no initializers");
+    struct qk_graph_input *input = &call->inputs[call->input_count];
+    struct qd_port *port = &reader->inputs[call->input_count];
+    enum qd_status status = read_port(reader, proto, where, port, &input->type);
+    value->number = input->value = (uint32_t)call->input_count++;
+    return status;
+}
+
+/* Reads the inputs that the caller names. The type of an input that the file does not describe
+ * follows from the nodes that read it (onnx_node.c). */
+static enum qd_status read_cut_inputs(struct qd_onnx_reader *reader)
+{
+    const struct qd_onnx_cut *cut = &reader->source->cut;
+    enum qd_status status = QD_OK;
+    for (size_t i = 0; i < cut->input_count && status == QD_OK; i++) {
+        const size_t length = strlen(cut->inputs[i]);
+        const Onnx__ValueInfoProto undescribed = {
+            .name = {.len = length, .data = (uint8_t *)(uintptr_t)cut->inputs[i]}};
+        const Onnx__ValueInfoProto *info = qd_onnx_find_info(reader, &undescribed.name);
+        const struct qd_onnx_where where = place("input", i, &undescribed.name);
+        status = read_input(reader, qd_onnx_find_value(reader, &undescribed.name),
+                            info == NULL ? &undescribed : info, where.text);
+        if (reader->inputs[i].types == 0)
+            reader->inputs[i].types = ALL_TYPES;
+    }
+    return status;
+}
+
+/* Returns whether the caller names this input, so that it has been read. */
+static bool is_cut(const struct qd_onnx_reader *reader, const struct qd_onnx_value *value)
+{
+    const struct qd_onnx_cut *cut = &reader->source->cut;
+    return value->number < cut->input_count && qd_onnx_is(&value->name, cut->inputs[value->number]);
+}
+
+/* Reads all inputs except those that are initializers, which are constants. If the file is cut,
+ * inputs that no node needs are left out, too. */
+static enum qd_status read_inputs(struct qd_onnx_reader *reader)
+{
+    const struct qd_onnx_cut *cut = &reader->source->cut;
+    const bool takes_all = cut->input_count == 0 && cut->output_count == 0;
+    reader->inputs =
+        qd_arena_alloc(reader->arena, QK_GRAPH_PORT_COUNT_MAX * sizeof(*reader->inputs));
+    if (reader->inputs == NULL)
         return qd_onnx_no_memory(reader);
-    reader->graph->inputs = ports;
-    for (size_t i = 0; i < reader->proto->n_input; i++) {
+    reader->graph->inputs = reader->inputs;
+    enum qd_status status = read_cut_inputs(reader);
+    for (size_t i = 0; i < reader->proto->n_input && status == QD_OK; i++) {
         const Onnx__ValueInfoProto *proto = reader->proto->input[i];
         struct qd_onnx_where where = place("input", i, &proto->name);
         struct qd_onnx_value *value = qd_onnx_find_value(reader, &proto->name);
         if (value == NULL)
             return qd_fail(reader->error, QD_INVALID, "input %zu: expected a name, got none", i);
-        if (value->maker != QD_ONNX_INPUT)
+        if (value->maker != QD_ONNX_INPUT || (!takes_all && !value->is_needed) ||
+            is_cut(reader, value))
             continue;
-        if (call->input_count == QK_GRAPH_PORT_COUNT_MAX)
-            return refuse_port_count(reader, "inputs that are no initializers");
-        struct qk_graph_input *input = &call->inputs[call->input_count];
-        enum qd_status status =
-            read_port(reader, proto, where.text, &ports[call->input_count], &input->type);
-        if (status != QD_OK)
-            return status;
-        if (input->type == QK_NONE)
+        status = read_input(reader, value, proto, where.text);
+        if (status == QD_OK && reader->inputs[value->number].types == 0)
             return qd_fail(reader->error, QD_INVALID, "%s: expected a type, got none", where.text);
-        value->number = input->value = (uint32_t)call->input_count++;
     }
-    return QD_OK;
+    return status;
 }
 
 static enum qd_status read_output(struct qd_onnx_reader *reader, size_t position)
 {
-    const Onnx__ValueInfoProto *proto = reader->proto->output[position];
+    const Onnx__ValueInfoProto unknown = {.name = qd_onnx_output_name(reader, position)};
     struct qk_graph_call *call = &reader->graph->call;
-    struct qd_onnx_where where = place("output", position, &proto->name);
-    const struct qd_onnx_value *value = qd_onnx_find_value(reader, &proto->name);
+    struct qd_onnx_where where = place("output", position, &unknown.name);
+    const struct qd_onnx_value *value = qd_onnx_find_value(reader, &unknown.name);
+    const bool is_cut = reader->source->cut.output_count > 0;
+    const Onnx__ValueInfoProto *proto =
+        is_cut ? qd_onnx_find_info(reader, &unknown.name) : reader->proto->output[position];
     enum qk_type type;
     if (value == NULL)
         return qd_fail(reader->error, QD_INVALID, "%s: expected a node's output, no node makes it",
@@ -286,13 +329,18 @@ static enum qd_status read_output(struct qd_onnx_reader *reader, size_t position
             return qd_fail(reader->error, QD_INVALID, "%s: expected each output once, got it twice",
                            where.text);
     call->outputs[call->output_count] = value->number;
-    return read_port(reader, proto, where.text, &reader->graph->outputs[call->output_count++],
-                     &type);
+    struct qd_port *port = &reader->graph->outputs[call->output_count++];
+    enum qd_status status =
+        read_port(reader, proto == NULL ? &unknown : proto, where.text, port, &type);
+    /* What the file says of a value inside it is a note of the exporter's, perhaps from before the
+     * batch size was changed. The shape that the nodes make counts. */
+    port->shaped = port->shaped && !is_cut;
+    return status;
 }
 
 static enum qd_status read_outputs(struct qd_onnx_reader *reader)
 {
-    const size_t count = reader->proto->n_output;
+    const size_t count = qd_onnx_output_count(reader);
     if (count == 0)
         return qd_fail(reader->error, QD_INVALID, "graph: expected an output, got none");
     if (count > QK_GRAPH_PORT_COUNT_MAX)
@@ -306,8 +354,9 @@ static enum qd_status read_outputs(struct qd_onnx_reader *reader)
     return status;
 }
 
-/* Numbers the values that are not constants, from 0 on: first the inputs in the file's order, then
- * the outputs of nodes in the order of their names, because reader->values is sorted by name. */
+/* Numbers the values that are taken and not constants, from 0 on: first the inputs in the file's
+ * order, then the outputs of nodes in the order of their names, because reader->values is sorted by
+ * name. */
 static enum qd_status number_values(struct qd_onnx_reader *reader)
 {
     struct qk_graph_call *call = &reader->graph->call;
@@ -320,7 +369,7 @@ static enum qd_status number_values(struct qd_onnx_reader *reader)
         names[i] = reader->graph->inputs[i].name;
     for (size_t i = 0; i < reader->value_count; i++) {
         struct qd_onnx_value *value = &reader->values[i];
-        if (value->maker != QD_ONNX_NODE)
+        if (value->maker != QD_ONNX_NODE || !reader->is_taken[value->position])
             continue;
         struct qd_onnx_where where = qd_onnx_value_where(reader, value);
         enum qd_status status = qd_onnx_copy_string(&value->name, where.text, reader->arena,
@@ -450,12 +499,14 @@ enum qd_status qd_onnx_read(const struct qd_onnx_source *source, struct qd_arena
     if (status == QD_OK)
         status = collect_values(&reader);
     if (status == QD_OK)
+        status = qd_onnx_select(&reader);
+    if (status == QD_OK)
         status = read_inputs(&reader);
     if (status == QD_OK)
         status = number_values(&reader);
     if (status == QD_OK)
-        status = qd_onnx_read_nodes(&reader);
-    return status == QD_OK ? read_outputs(&reader) : status;
+        status = read_outputs(&reader);
+    return status == QD_OK ? qd_onnx_read_nodes(&reader) : status;
 }
 
 enum qd_status qd_onnx_settle_outputs(const struct qd_onnx_graph *graph, const enum qk_type *types,

@@ -9,7 +9,7 @@
  * nodes become constants. So does an initializer that is also an input, although ONNX would let a
  * caller override it. Functions in these two domains are refused, because they could stand for an
  * operator. Other domains, subgraphs, and sparse, sequence and map values are refused if a node
- * needs them. Parts that no node reads are not looked at. */
+ * needs them. Nodes that no output needs, and parts that no other node reads, are not looked at. */
 #ifndef SERVER_MODELS_ONNX_ONNX_H
 #define SERVER_MODELS_ONNX_ONNX_H
 
@@ -21,6 +21,18 @@
 /* The number of values of all kinds in one file. A graph of QK_GRAPH_NODE_COUNT_MAX nodes needs far
  * fewer. */
 #define QD_ONNX_VALUE_COUNT_MAX 65536
+
+/* Where to cut a file. All lists are of different names, and at most QK_GRAPH_PORT_COUNT_MAX long.
+ * {0} takes the whole file. */
+struct qd_onnx_cut {
+    /* Values that callers send, although nodes of the file compute them. They are the first inputs,
+     * in this order. The other inputs are those of the file that a node still needs. */
+    const char *const *inputs;
+    size_t input_count;
+    /* The values that are the outputs, in this order. If there are none, the file's outputs. */
+    const char *const *outputs;
+    size_t output_count;
+};
 
 struct qd_onnx_source {
     const char *bytes; /* the file; see points_into_file */
@@ -34,6 +46,7 @@ struct qd_onnx_source {
                                uint64_t length, struct qd_arena *arena, const void **data,
                                struct qd_error *error);
     void *context;
+    struct qd_onnx_cut cut;
 };
 
 /* A deferred constant: an input of the graph that a node uses as a constant, such as a scale or a
@@ -49,8 +62,10 @@ struct qd_onnx_deferred {
  * is packed. */
 struct qd_onnx_graph {
     struct qk_graph_call call;
-    const struct qd_port *inputs; /* [call.input_count] */
-    struct qd_port *outputs;      /* [call.output_count]; no types if the file says none */
+    /* [call.input_count]. If the file does not say which type an input has, call.inputs[i].type is
+     * QK_NONE, and the port has all types that the nodes take that read it. */
+    const struct qd_port *inputs;
+    struct qd_port *outputs; /* [call.output_count]; no types if the file says none */
     /* The deferred constants. Nearly all models have none. If there are any, the graph cannot be
      * prepared at load time. Each request brings tensors for these ports. It copies the nodes, and
      * puts each tensor, as a constant, into call.nodes[node].call.inputs[input] of the copy. */

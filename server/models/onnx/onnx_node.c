@@ -140,6 +140,23 @@ static enum qd_status check_type(const struct node *node, size_t index, const ch
                           qk_type_info(type)->name, node->reader->error);
 }
 
+/* Leaves an input of the graph only those types that this node takes, too. */
+static enum qd_status narrow_types(const struct node *node, size_t index, const char *field,
+                                   size_t port)
+{
+    uint32_t *types = &node->reader->inputs[port].types;
+    const uint32_t left = *types & node->version->inputs[index].types;
+    char before[160];
+    if (left == 0) {
+        qk_print_types(*types, before, sizeof(before));
+        return qd_refuse_type(node->op->name, node->version->number,
+                              node->version->inputs[index].types, field, before,
+                              node->reader->error);
+    }
+    *types = left;
+    return QD_OK;
+}
+
 static enum qd_status read_input(const struct node *node, size_t index, const char *field,
                                  struct qd_onnx_value *value)
 {
@@ -155,6 +172,12 @@ static enum qd_status read_input(const struct node *node, size_t index, const ch
         break;
     case QD_ONNX_INPUT:
         call->inputs[index].type = graph->call.inputs[value->number].type;
+        if (call->inputs[index].type == QK_NONE)
+            status = narrow_types(node, index, field, value->number);
+        else
+            status = check_type(node, index, field);
+        if (status != QD_OK)
+            return status;
         break;
     case QD_ONNX_INITIALIZER:
     case QD_ONNX_CONSTANT:
@@ -172,7 +195,7 @@ static enum qd_status read_input(const struct node *node, size_t index, const ch
                                       .input = (uint32_t)index,
                                       .port = value->number};
     }
-    return value->maker == QD_ONNX_INPUT ? check_type(node, index, field) : QD_OK;
+    return QD_OK;
 }
 
 /* Reads a node's inputs. An input without a name is absent, and so are inputs behind the node's
@@ -220,7 +243,8 @@ static enum qd_status read_outputs(const struct node *node)
     for (size_t i = 0; i < QK_OUTPUT_COUNT_MAX; i++) {
         const struct qd_onnx_value *value =
             i < proto->n_output ? qd_onnx_find_value(reader, &proto->output[i]) : NULL;
-        node->node->outputs[i] = value == NULL ? QK_VALUE_NONE : value->number;
+        const bool is_made = value != NULL && value->maker == QD_ONNX_NODE;
+        node->node->outputs[i] = is_made ? value->number : QK_VALUE_NONE;
     }
     return QD_OK;
 }
@@ -318,7 +342,8 @@ static enum qd_status read_node(struct qd_onnx_reader *reader, size_t position)
     enum qd_status status = find_operator(&node);
     if (status != QD_OK)
         return status;
-    *node.node = (struct qk_node){.call = {.op = node.op, .version = node.version}};
+    *node.node = (struct qk_node){.number = (uint32_t)position + 1,
+                                  .call = {.op = node.op, .version = node.version}};
     status = qd_onnx_copy_string(&node.proto->name, node.where.text, reader->arena,
                                  &node.node->name, reader->error);
     if (status == QD_OK)
@@ -330,13 +355,11 @@ static enum qd_status read_node(struct qd_onnx_reader *reader, size_t position)
 
 enum qd_status qd_onnx_read_nodes(struct qd_onnx_reader *reader)
 {
-    const Onnx__GraphProto *graph = reader->proto;
-    size_t count = 0;
-    for (size_t i = 0; i < graph->n_node; i++)
-        count += !qd_onnx_is_constant(graph->node[i]);
-    if (count == 0 || count > QK_GRAPH_NODE_COUNT_MAX)
+    const size_t count = reader->taken_count;
+    if (count > QK_GRAPH_NODE_COUNT_MAX)
         return qd_fail(reader->error, QD_INVALID,
-                       "graph: expected 1 to %d nodes that are not Constant, got %zu",
+                       "graph: expected at most %d nodes, Constant aside, that its outputs need, "
+                       "got %zu",
                        QK_GRAPH_NODE_COUNT_MAX, count);
     reader->nodes = qd_arena_alloc(reader->arena, count * sizeof(*reader->nodes));
     reader->deferred =
@@ -346,8 +369,8 @@ enum qd_status qd_onnx_read_nodes(struct qd_onnx_reader *reader)
     reader->graph->call.nodes = reader->nodes;
     reader->graph->deferred = reader->deferred;
     enum qd_status status = QD_OK;
-    for (size_t i = 0; i < graph->n_node && status == QD_OK; i++)
-        if (!qd_onnx_is_constant(graph->node[i]))
+    for (size_t i = 0; i < reader->proto->n_node && status == QD_OK; i++)
+        if (reader->is_taken[i])
             status = read_node(reader, i);
     return status;
 }

@@ -13,7 +13,7 @@
 enum qd_onnx_maker {
     QD_ONNX_INITIALIZER,
     QD_ONNX_SPARSE,
-    QD_ONNX_INPUT,
+    QD_ONNX_INPUT,    /* an input of the file, or a value that the caller sends instead */
     QD_ONNX_CONSTANT, /* a Constant node */
     QD_ONNX_NODE      /* any other node */
 };
@@ -24,6 +24,7 @@ struct qd_onnx_value {
     size_t position;          /* in the file's list of initializers, inputs or nodes */
     uint32_t number;          /* number in `call` of a value from an input or a node */
     struct qk_tensor *tensor; /* a constant's tensor; NULL until a node reads it */
+    bool is_needed;           /* a node that is taken reads it */
 };
 
 struct qd_onnx_reader {
@@ -35,6 +36,9 @@ struct qd_onnx_reader {
     uint64_t microsoft_opset;     /* the version of com.microsoft; 0: the file imports none */
     struct qd_onnx_value *values; /* sorted by name */
     size_t value_count;
+    bool *is_taken; /* for each node of the file: whether an output needs it */
+    size_t taken_count;
+    struct qd_port *inputs; /* those of `graph` */
     struct qk_node *nodes;
     struct qd_onnx_deferred *deferred;
     struct qd_error *error;
@@ -97,7 +101,20 @@ enum qd_status qd_onnx_read_tensor(const struct qd_onnx_reader *reader,
                                    const Onnx__TensorProto *proto, const char *where,
                                    struct qk_tensor *tensor);
 
-/* Reads all nodes except Constant nodes. The values must have been numbered. */
+/* Starts and ends the graph where reader->source says: the values that callers send become inputs.
+ * Marks the nodes that the outputs need, and the values that these nodes read. Constant nodes are
+ * not marked. Takes time linear in the size of the file. */
+enum qd_status qd_onnx_select(struct qd_onnx_reader *reader);
+
+/* The outputs: those that the caller wants, or the file's. */
+size_t qd_onnx_output_count(const struct qd_onnx_reader *reader);
+ProtobufCBinaryData qd_onnx_output_name(const struct qd_onnx_reader *reader, size_t index);
+
+/* Finds what the file says of a value's type and shape. Returns NULL if it says nothing. */
+const Onnx__ValueInfoProto *qd_onnx_find_info(const struct qd_onnx_reader *reader,
+                                              const ProtobufCBinaryData *name);
+
+/* Reads the nodes that are marked. The values must have been numbered. */
 enum qd_status qd_onnx_read_nodes(struct qd_onnx_reader *reader);
 
 #endif

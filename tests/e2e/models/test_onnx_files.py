@@ -155,7 +155,8 @@ class Refused(Files):
             self.assert_refused(GOOD[:count])
 
     def test_operators(self):
-        self.assert_refused(self.file([DEQUANTIZE, node("LSTM", ["y"], ["r"])]),
+        lstm = [DEQUANTIZE, node("LSTM", ["y"], ["r"])]
+        self.assert_refused(self.file(lstm, outputs=[Y, value_info("r", FLOAT, [])]),
                             'node 1 ("a LSTM", "LSTM")', "an operator that quantd has")
         self.assert_refused(self.file([node("QLinearAdd", ["x"], ["y"]) + message((7, "com.ms"))]),
                             '"QLinearAdd" of the domain "com.ms"')

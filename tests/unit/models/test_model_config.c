@@ -1,4 +1,5 @@
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "server/models/model_config.h"
@@ -57,6 +58,44 @@ Test(model_config, takes_what_has_no_effect)
         cr_assert_eq(config.latest_count, 1);
         cr_assert_eq(config.batch_max + config.input_count + config.output_count, 0);
     }
+}
+
+Test(model_config, cuts)
+{
+    expect_read("{\"inputs\":[\"b\",\"a\"],\"outputs\":[\"y\"],\"input\":[]}");
+    cr_assert_eq(config.cut.input_count, 2);
+    cr_assert_str_eq(config.cut.inputs[0], "b");
+    cr_assert_str_eq(config.cut.inputs[1], "a");
+    cr_assert_eq(config.cut.output_count, 1);
+    cr_assert_str_eq(config.cut.outputs[0], "y");
+    cr_assert_eq(config.input_count, 0);
+    expect_read("{\"inputs\":null}");
+    cr_assert_eq(config.cut.input_count, 0);
+
+    expect_error(
+        "{\"inputs\":[]}",
+        "config: inputs: expected an array of names of values in the ONNX file, got an array");
+    expect_error("{\"outputs\":\"y\"}", "config: outputs: expected an array of names of values in "
+                                        "the ONNX file, got \"y\"");
+    expect_error("{\"outputs\":[\"x\",{\"name\":\"y\"}]}",
+                 "config: outputs[1]: expected the name of a value in the ONNX file, got an "
+                 "object");
+    expect_error("{\"outputs\":[\"\"]}",
+                 "config: outputs[0]: expected the name of a value in the ONNX file, got \"\"");
+    expect_error("{\"outputs\":[\"x\",\"y\",\"x\"]}",
+                 "config: outputs[2]: expected each name once, got \"x\" twice");
+    expect_error("{\"outputs\":[\"x\"],\"outputs\":[\"y\"]}",
+                 "config: outputs: expected once, got twice");
+}
+
+Test(model_config, cuts_at_many_values)
+{
+    char json[512] = "{\"inputs\":[\"0\"";
+    size_t used = strlen(json);
+    for (unsigned i = 1; i < 33; i++)
+        used += (size_t)snprintf(json + used, sizeof(json) - used, ",\"%u\"", i);
+    snprintf(json + used, sizeof(json) - used, "]}");
+    expect_error(json, "config: inputs: expected at most 32 names, got more");
 }
 
 Test(model_config, refuses_what_it_does_not_do)

@@ -7,17 +7,24 @@ TestSuite(onnx_refusals, .init = setup, .fini = teardown);
 
 /* ---- Files that are refused -------------------------------------------------------------- */
 
+/* Adds a node that makes the output "z". */
+static void put_last_node(struct message *file, struct message node)
+{
+    put_message(file, ONNX_GRAPH_NODE, node);
+    put_message(file, ONNX_GRAPH_OUTPUT, onnx_value_info("z", ONNX_FLOAT, NO_DIMS));
+}
+
 Test(onnx_refusals, nodes_that_are_unknown)
 {
     struct message file = good_dequantize();
-    put_message(&file, ONNX_GRAPH_NODE, onnx_node("r", "LSTM", NAMES("y"), NAMES("z")));
+    put_last_node(&file, onnx_node("r", "LSTM", NAMES("y"), NAMES("z")));
     expect_error(onnx_model(file, 13), "node 1 (\"r\", \"LSTM\"): expected an operator that quantd "
                                        "has, got \"LSTM\" of ONNX's own "
                                        "domain");
     file = good_dequantize();
     struct message node = onnx_node("a", "QLinearTanh", NAMES("y"), NAMES("z"));
     put_string(&node, ONNX_NODE_DOMAIN, "com.microsoft");
-    put_message(&file, ONNX_GRAPH_NODE, node);
+    put_last_node(&file, node);
     expect_error(onnx_model(file, 13), "node 1 (\"a\", \"QLinearTanh\"): expected an operator that "
                                        "quantd has, got \"QLinearTanh\" of the "
                                        "domain \"com.microsoft\"");
@@ -25,22 +32,23 @@ Test(onnx_refusals, nodes_that_are_unknown)
     file = good_dequantize();
     node = onnx_node("t", "Dequantize", NAMES("y"), NAMES("z"));
     put_string(&node, ONNX_NODE_DOMAIN, "tensorflow");
-    put_message(&file, ONNX_GRAPH_NODE, node);
+    put_last_node(&file, node);
     expect_error(onnx_model(file, 13),
                  "node 1 (\"t\", \"Dequantize\"): expected an operator that quantd has, got "
                  "\"Dequantize\" of the domain \"tensorflow\"");
     file = good_dequantize();
     node = onnx_node("m", "QuantizeLinear", NAMES("y", "s"), NAMES("z"));
     put_string(&node, ONNX_NODE_DOMAIN, "com.microsoft");
-    put_message(&file, ONNX_GRAPH_NODE, node);
+    put_last_node(&file, node);
     expect_error(onnx_model(file, 13),
                  "node 1 (\"m\", \"QuantizeLinear\"): expected an operator that quantd has, got "
                  "\"QuantizeLinear\" of the domain \"com.microsoft\"");
     /* The name continues after a NUL. */
     file = (struct message){.bytes = NULL};
     node = (struct message){.bytes = NULL};
+    put_data(&node, 2, "z", 1);
     put_data(&node, 4, "QLinearConv\0x", 13);
-    put_message(&file, ONNX_GRAPH_NODE, node);
+    put_last_node(&file, node);
     cr_assert_eq(read_model(onnx_model(file, 13)), QD_INVALID);
     cr_assert_not_null(strstr(error.text, "got \"QLinearConv?x\" of ONNX's own domain"));
 }
@@ -49,7 +57,10 @@ Test(onnx_refusals, nodes_that_are_unknown)
 static void expect_error_with(unsigned field, struct message inner, const char *text)
 {
     struct message file = good_dequantize();
-    put_message(&file, field, inner);
+    if (field == ONNX_GRAPH_NODE)
+        put_last_node(&file, inner);
+    else
+        put_message(&file, field, inner);
     expect_error(onnx_model(file, 13), text);
 }
 
@@ -113,8 +124,7 @@ Test(onnx_refusals, sparse_initializers)
     put_message(&sparse, 1, onnx_tensor("p", ONNX_FLOAT, NO_DIMS));
     struct message file = good_dequantize();
     put_message(&file, ONNX_GRAPH_SPARSE_INITIALIZER, sparse);
-    put_message(&file, ONNX_GRAPH_NODE,
-                onnx_node("2", "DequantizeLinear", NAMES("x", "p"), NAMES("z")));
+    put_last_node(&file, onnx_node("2", "DequantizeLinear", NAMES("x", "p"), NAMES("z")));
     expect_error(onnx_model(file, 13),
                  "node 1 (\"2\", \"DequantizeLinear\"): x_scale: expected a dense tensor, got "
                  "\"p\", from sparse_initializer 0 (\"p\")");
@@ -168,6 +178,7 @@ Test(onnx_refusals, attributes)
         put_message(&node, ONNX_NODE_ATTRIBUTE, cases[i].attribute);
         put_message(&file, ONNX_GRAPH_NODE, node);
         put_message(&file, ONNX_GRAPH_INPUT, onnx_value_info("x", ONNX_UINT8, NO_DIMS));
+        put_message(&file, ONNX_GRAPH_OUTPUT, onnx_value_info("y", ONNX_FLOAT, NO_DIMS));
         add_scale(&file);
         snprintf(text, sizeof(text), DQ ": %s", cases[i].text);
         expect_error(onnx_model(file, 13), text);
@@ -233,12 +244,19 @@ Test(onnx_refusals, names_are_text)
 Test(onnx_refusals, too_many)
 {
     struct message file = {.bytes = NULL};
-    for (unsigned i = 0; i < 1025; i++)
-        put_message(&file, ONNX_GRAPH_NODE, onnx_node("", "QLinearConv", NAMES(NULL), NAMES("")));
-    expect_error(onnx_model(file, 13),
-                 "graph: expected 1 to 1024 nodes that are not Constant, got 1025");
+    put_message(&file, ONNX_GRAPH_INPUT, onnx_value_info("v0", ONNX_UINT8, NO_DIMS));
+    for (unsigned i = 0; i < 1025; i++) {
+        char names[2][8];
+        snprintf(names[0], sizeof(names[0]), "v%u", i);
+        snprintf(names[1], sizeof(names[1]), "v%u", i + 1);
+        put_message(&file, ONNX_GRAPH_NODE,
+                    onnx_node("", "Identity", NAMES(names[0]), NAMES(names[1])));
+    }
+    put_message(&file, ONNX_GRAPH_OUTPUT, onnx_value_info("v1025", ONNX_UINT8, NO_DIMS));
+    expect_error(onnx_model(file, 14), "graph: expected at most 1024 nodes, Constant aside, that "
+                                       "its outputs need, got 1025");
     expect_error(onnx_model((struct message){.bytes = NULL}, 13),
-                 "graph: expected 1 to 1024 nodes that are not Constant, got 0");
+                 "graph: expected an output, got none");
     file = good_dequantize();
     for (unsigned i = 0; i < 32; i++) {
         char name[8];
@@ -319,7 +337,10 @@ Test(onnx_refusals, deep_nesting)
         }
     }
     struct message file = good_dequantize();
-    put_data(&file, ONNX_GRAPH_NODE, bytes + at, end - at);
+    struct message nested = {.bytes = NULL};
+    put_bytes(&nested, bytes + at, end - at);
+    put_data(&nested, 2, "z", 1); /* its output */
+    put_last_node(&file, nested);
     free(bytes);
     expect_error(
         onnx_model(file, 13),
