@@ -105,7 +105,7 @@ ALL_LDFLAGS = $(SYSROOT) $(HARDEN_LINK) $(SAN_$(SAN)) $(LDFLAGS)
 LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 
 KERNELS := \
-    kernels/call.c kernels/graph.c kernels/graph_plan.c \
+    kernels/call.c kernels/graph.c kernels/graph_planned.c kernels/graph_plan.c \
     kernels/network/compute.c kernels/network/fold.c kernels/network/pass.c \
     kernels/network/quantized.c kernels/network/tables.c \
     kernels/cpu.c kernels/measure.c kernels/choice.c kernels/describe.c \
@@ -124,6 +124,10 @@ KERNELS := \
     kernels/operators/move/onnx_split.c \
     kernels/operators/move/onnx_squeeze.c kernels/operators/move/onnx_transpose.c \
     kernels/operators/onnx_argmax.c kernels/operators/onnx_cast.c \
+    kernels/operators/integer/pointwise.c kernels/operators/integer/integer_arithmetic.c \
+    kernels/operators/integer/onnx_mod.c kernels/operators/integer/onnx_where.c \
+    kernels/operators/shape/onnx_shape.c kernels/operators/shape/onnx_range.c \
+    kernels/operators/shape/onnx_expand.c \
     kernels/operators/onnx_dynamic_quantize_linear.c \
     kernels/operators/matmul/onnx_qlinear_matmul.c \
     kernels/operators/matmul/microsoft_qgemm.c kernels/operators/matmul/matrix_product.c \

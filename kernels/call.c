@@ -146,7 +146,7 @@ static enum qk_status check_input(const struct qk_call *call, size_t input, stru
 {
     const struct qk_operator *op = call->op;
     const bool variable = call->variable >> input & 1;
-    if (variable && !(op->variable_inputs >> input & 1))
+    if (variable && !((op->variable_inputs | op->planned_inputs) >> input & 1))
         return qk_fail(error, QK_INVALID,
                        "%s: expected a constant, which %s takes once, got an input that comes with "
                        "each run",
@@ -249,13 +249,13 @@ static bool keep_strides(const struct qk_call *call, struct qk_memory memory,
     return true;
 }
 
-/* Copies the inputs that the caller has fixed, because plans and runs need them. Returns false if
- * there is no memory. */
+/* Copies the variable and planned inputs that the caller has fixed, because plans and runs need
+ * them. Returns false if there is no memory. */
 static bool keep_fixed(const struct qk_call *call, struct qk_memory memory,
                        struct qk_instance *instance)
 {
     const struct qk_operator *op = call->op;
-    const uint32_t fixed = op->variable_inputs & ~call->variable;
+    const uint32_t fixed = (op->variable_inputs | op->planned_inputs) & ~call->variable;
     instance->fixed = NULL;
     if (fixed == 0)
         return true;
@@ -344,6 +344,9 @@ static enum qk_status check_variable(const struct qk_instance *instance, size_t 
                        tensor->type == QK_NONE ? "none" : qk_type_info(tensor->type)->name);
     if (type == QK_NONE)
         return QK_OK;
+    if (op->planned_inputs >> input & 1 && !tensor->data)
+        return qk_fail(error, QK_INVALID, "%s: expected data, on which the plan depends, got none",
+                       op->inputs[input].name);
     return check_layout(op, input, tensor, instance->strides ? &instance->strides[input] : NULL,
                         error);
 }

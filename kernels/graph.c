@@ -76,6 +76,13 @@ static const char *print_value(const struct draft *draft, uint32_t value, struct
     return text->bytes;
 }
 
+/* Returns the index in the call of the node that makes a value. */
+static uint32_t maker_of(const struct draft *draft, uint32_t value)
+{
+    const uint32_t maker = draft->graph->values[value].maker;
+    return draft->graph->nodes ? draft->graph->nodes[maker].index : maker;
+}
+
 /* Prints where a value comes from. */
 static const char *print_source(const struct draft *draft, uint32_t index, struct text *text)
 {
@@ -89,7 +96,7 @@ static const char *print_source(const struct draft *draft, uint32_t index, struc
                  draft->graph->values[index].port);
     else
         snprintf(text->bytes, sizeof(text->bytes), "%s makes it",
-                 print_call_node(draft, draft->graph->values[index].maker, &node));
+                 print_call_node(draft, maker_of(draft, index), &node));
     return text->bytes;
 }
 
@@ -197,8 +204,11 @@ static enum qk_status add_inputs(struct draft *draft)
             return fail_port(draft, "input", i, "a value of its own", input->value);
         if (input->type <= QK_NONE || input->type >= QK_TYPE_COUNT)
             return qk_fail(draft->error, QK_INVALID, "input %u: expected a datatype, got none", i);
-        *value = (struct qk_graph_value){
-            .kind = QK_PLACEMENT_INPUT, .type = input->type, .port = i, .maker = NOWHERE};
+        *value = (struct qk_graph_value){.kind = QK_PLACEMENT_INPUT,
+                                         .type = input->type,
+                                         .port = i,
+                                         .maker = NOWHERE,
+                                         .planned = QK_VALUE_NONE};
     }
     return QK_OK;
 }
@@ -217,7 +227,8 @@ static enum qk_status add_made(struct draft *draft)
             if (!value)
                 return fail_field(draft, i, node->call.op->outputs[k].name,
                                   "a value that nothing else makes", wanted);
-            *value = (struct qk_graph_value){.kind = QK_PLACEMENT_SCRATCH, .maker = i, .output = k};
+            *value = (struct qk_graph_value){
+                .kind = QK_PLACEMENT_SCRATCH, .maker = i, .output = k, .planned = QK_VALUE_NONE};
         }
     }
     return QK_OK;
@@ -362,10 +373,6 @@ static void link_values(struct draft *draft)
         value->maker = value->last = draft->positions[value->maker];
         graph->nodes[value->maker].outputs[value->output] = i;
     }
-    for (uint32_t i = 0; i < graph->node_count; i++)
-        for (size_t k = 0; k < QK_INPUT_COUNT_MAX; k++)
-            if (graph->nodes[i].inputs[k] != QK_VALUE_NONE)
-                graph->values[graph->nodes[i].inputs[k]].last = i;
 }
 
 /* Returns how many bytes the graph keeps for a node's name. */
@@ -401,6 +408,48 @@ static enum qk_status take_nodes(struct draft *draft)
     return QK_OK;
 }
 
+static uint32_t find_unplanned_of(const struct qk_graph *graph, uint32_t node)
+{
+    return qk_graph_find_unplanned(graph, &graph->nodes[node], graph->nodes[node].instance->op);
+}
+
+/* Returns the value that keeps another value from following from shapes alone: an input of the
+ * graph, or what a node makes that cannot run while a plan is made. */
+static uint32_t find_cause(const struct qk_graph *graph, uint32_t value)
+{
+    uint32_t cause = value;
+    while (cause != QK_VALUE_NONE) {
+        value = cause;
+        cause = graph->values[value].kind == QK_PLACEMENT_INPUT
+                    ? QK_VALUE_NONE
+                    : find_unplanned_of(graph, graph->values[value].maker);
+    }
+    return value;
+}
+
+/* Refuses a planned input that depends on more than shapes. */
+static enum qk_status check_planned(const struct draft *draft, const struct qk_graph_node *node,
+                                    const struct qk_operator *op)
+{
+    for (size_t i = 0; i < op->input_count; i++) {
+        const uint32_t value = node->inputs[i];
+        struct text text[4];
+        if (!(op->planned_inputs >> i & 1) || value == QK_VALUE_NONE ||
+            draft->graph->values[value].from_shapes)
+            continue;
+        const uint32_t cause = find_cause(draft->graph, value);
+        return qk_fail(draft->error, QK_INVALID,
+                       "%s: %s: expected a constant, or a value that follows from shapes alone, "
+                       "got %s%s%s: %s",
+                       print_call_node(draft, node->index, &text[0]), op->inputs[i].name,
+                       print_value(draft, value, &text[1]),
+                       cause == value ? "" : ", which depends on ",
+                       cause == value ? "" : print_value(draft, cause, &text[2]),
+                       print_source(draft, cause, &text[3]));
+    }
+    return QK_OK;
+}
+
 static enum qk_status prepare_node(struct draft *draft, const struct qk_kernels *kernels,
                                    struct qk_graph_node *node)
 {
@@ -411,12 +460,19 @@ static enum qk_status prepare_node(struct draft *draft, const struct qk_kernels 
         if (call.variable >> i & 1)
             call.inputs[i].type =
                 node->inputs[i] == QK_VALUE_NONE ? QK_NONE : graph->values[node->inputs[i]].type;
+    if (check_planned(draft, node, call.op) != QK_OK)
+        return QK_INVALID;
     const enum qk_status status =
         qk_prepare(kernels, &call, draft->memory, &node->instance, &cause);
     if (status != QK_OK)
         return qk_graph_fail_in(node, call.op, &cause, draft->error);
-    for (size_t i = 0; i < call.op->output_count; i++)
+    /* A plan may be made before packing is done, so an operator that packs cannot run then. */
+    const bool from_shapes = node->instance->pack_unit_count == 0 &&
+                             qk_graph_find_unplanned(graph, node, call.op) == QK_VALUE_NONE;
+    for (size_t i = 0; i < call.op->output_count; i++) {
         graph->values[node->outputs[i]].type = node->instance->output_types[i];
+        graph->values[node->outputs[i]].from_shapes = from_shapes;
+    }
     graph->packed_bytes += node->instance->packed_bytes;
     return QK_OK;
 }
@@ -464,6 +520,7 @@ enum qk_status qk_graph_prepare(const struct qk_kernels *kernels, const struct q
         status = prepare_node(&draft, kernels, &made->nodes[i]);
     if (status != QK_OK)
         return status;
+    qk_graph_decide(made);
     for (size_t i = 0; i < made->output_count; i++)
         made->output_types[i] = made->values[made->outputs[i]].type;
     sum_units(made);

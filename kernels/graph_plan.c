@@ -9,35 +9,116 @@
 
 /* ---- Nodes --------------------------------------------------------------------------------- */
 
-/* Plans one node, for the shapes that the nodes before it make. */
-static enum qk_status plan_node(const struct qk_graph *graph, size_t index,
-                                const struct qk_tensor *inputs, struct qk_memory memory,
-                                struct qk_node_plan *plans, struct qk_error *error)
+struct planner {
+    const struct qk_graph *graph;
+    const struct qk_tensor *inputs; /* of the graph */
+    struct qk_memory memory;
+    struct qk_node_plan *plans;
+    const void **planned; /* the data of the planned values that are computed */
+    size_t planned_elements;
+    size_t workspace_bytes; /* of the nodes that run */
+    struct qk_error *error;
+};
+
+static enum qk_status no_memory(const struct planner *planner)
 {
-    const struct qk_graph_node *node = &graph->nodes[index];
-    const struct qk_operator *op = node->instance->op;
-    struct qk_tensor tensors[QK_INPUT_COUNT_MAX];
-    struct qk_error cause;
-    for (size_t i = 0; i < op->input_count; i++) {
+    return qk_fail(planner->error, QK_NO_MEMORY, "out of memory for a plan of %zu nodes",
+                   planner->graph->node_count);
+}
+
+/* Finds the tensors that a node reads. Those that are planned values have data. */
+static void find_inputs(const struct planner *planner, const struct qk_graph_node *node,
+                        struct qk_tensor *tensors)
+{
+    for (size_t i = 0; i < node->instance->op->input_count; i++) {
         if (node->inputs[i] == QK_VALUE_NONE) {
             tensors[i].type = QK_NONE;
             continue;
         }
-        const struct qk_graph_value *value = &graph->values[node->inputs[i]];
-        qk_tensor_copy(&tensors[i], value->kind == QK_PLACEMENT_INPUT
-                                        ? &inputs[value->port]
-                                        : &plans[value->maker].plan.outputs[value->output]);
+        const struct qk_graph_value *value = &planner->graph->values[node->inputs[i]];
+        qk_tensor_copy(&tensors[i],
+                       value->kind == QK_PLACEMENT_INPUT
+                           ? &planner->inputs[value->port]
+                           : &planner->plans[value->maker].plan.outputs[value->output]);
+        tensors[i].data = value->planned == QK_VALUE_NONE ? NULL : planner->planned[value->planned];
     }
-    const enum qk_status status =
-        qk_plan(node->instance, tensors, memory, &plans[index].plan, &cause);
+}
+
+/* Counts the elements of a node's outputs, which are planned values. */
+static enum qk_status count_planned(struct planner *planner, const struct qk_plan *plan,
+                                    struct qk_error *cause)
+{
+    const struct qk_operator *op = plan->instance->op;
+    for (size_t i = 0; i < op->output_count; i++) {
+        const size_t count = plan->outputs[i].count;
+        if (count > QK_PLANNED_COUNT_MAX)
+            return qk_fail(cause, QK_INVALID,
+                           "%s: expected at most %zu elements, because shapes depend on their "
+                           "values, got %zu",
+                           op->outputs[i].name, QK_PLANNED_COUNT_MAX, count);
+        planner->planned_elements += count;
+    }
+    if (planner->planned_elements <= QK_PLANNED_ALL_MAX)
+        return QK_OK;
+    return qk_fail(cause, QK_INVALID,
+                   "expected at most %zu elements in all values on which shapes depend, got more",
+                   QK_PLANNED_ALL_MAX);
+}
+
+/* Computes a node's outputs, which are planned values. */
+static enum qk_status compute(struct planner *planner, const struct qk_graph_node *node,
+                              const struct qk_plan *plan, const struct qk_tensor *tensors)
+{
+    const struct qk_operator *op = node->instance->op;
+    const struct qk_memory memory = planner->memory;
+    const void *from[QK_INPUT_COUNT_MAX];
+    void *to[QK_OUTPUT_COUNT_MAX];
+    struct qk_error cause;
+    const enum qk_status status = count_planned(planner, plan, &cause);
     if (status != QK_OK)
-        return qk_graph_fail_in(node, op, &cause, error);
+        return qk_graph_fail_in(node, op, &cause, planner->error);
+    void *workspace = memory.alloc(memory.context, plan->workspace_bytes + 1); /* never 0 bytes */
+    if (!workspace)
+        return no_memory(planner);
+    for (size_t i = 0; i < op->input_count; i++)
+        from[i] = tensors[i].type == QK_NONE ? NULL : tensors[i].data;
+    for (size_t i = 0; i < op->output_count; i++) {
+        to[i] = memory.alloc(memory.context, plan->output_bytes[i] + 1);
+        if (!to[i])
+            return no_memory(planner);
+        planner->planned[planner->graph->values[node->outputs[i]].planned] = to[i];
+    }
+    qk_run(plan, from, to, workspace, 0, plan->unit_count);
+    return QK_OK;
+}
+
+/* Plans one node, for the shapes that the nodes before it make. */
+static enum qk_status plan_node(struct planner *planner, size_t index)
+{
+    const struct qk_graph_node *node = &planner->graph->nodes[index];
+    const struct qk_operator *op = node->instance->op;
+    const struct qk_memory memory = planner->memory;
+    struct qk_node_plan *made = &planner->plans[index];
+    struct qk_tensor tensors[QK_INPUT_COUNT_MAX];
+    struct qk_error cause;
+    find_inputs(planner, node, tensors);
+    enum qk_status status = qk_plan(node->instance, tensors, memory, &made->plan, &cause);
+    if (status != QK_OK)
+        return qk_graph_fail_in(node, op, &cause, planner->error);
+    if (node->computes)
+        status = compute(planner, node, &made->plan, tensors);
+    if (status != QK_OK)
+        return status;
+    if (!node->runs)
+        made->plan.unit_count = 0;
+    else if (made->plan.workspace_bytes > planner->workspace_bytes)
+        planner->workspace_bytes = made->plan.workspace_bytes;
     const size_t count = op->input_count + op->output_count;
     struct qk_placement *placements = memory.alloc(memory.context, count * sizeof(*placements));
     if (!placements)
-        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
-    plans[index].inputs = placements;
-    plans[index].outputs = placements + op->input_count;
+        return no_memory(planner);
+    made->inputs = placements;
+    made->outputs = placements + op->input_count;
     return QK_OK;
 }
 
@@ -87,7 +168,7 @@ static void find_aliases(const struct qk_graph *graph, struct qk_node_plan *plan
 {
     for (size_t i = 0; i < graph->node_count; i++) {
         const struct qk_graph_node *node = &graph->nodes[i];
-        if (plans[i].plan.is_alias && node->inputs[0] != QK_VALUE_NONE &&
+        if (node->runs && plans[i].plan.is_alias && node->inputs[0] != QK_VALUE_NONE &&
             share_place(spots, node->inputs[0], node->outputs[0]))
             plans[i].plan.unit_count = 0;
     }
@@ -252,23 +333,27 @@ static enum qk_status describe_outputs(const struct qk_graph *graph,
     return QK_OK;
 }
 
-static const char *join_kernels(const struct qk_node_plan *plans, size_t count,
+/* At least one node runs, because a graph has an output. */
+static const char *join_kernels(const struct qk_graph *graph, const struct qk_node_plan *plans,
                                 struct qk_memory memory)
 {
+    const char *kernels[QK_GRAPH_KERNELS_MAX];
+    size_t count = 0;
     size_t bytes = 0;
+    for (size_t i = 0; i < graph->node_count && count < QK_GRAPH_KERNELS_MAX; i++)
+        if (graph->nodes[i].runs) {
+            kernels[count++] = plans[i].plan.kernel;
+            bytes += strlen(plans[i].plan.kernel) + 1;
+        }
     if (count == 1)
-        return plans[0].plan.kernel;
-    if (count > QK_GRAPH_KERNELS_MAX)
-        count = QK_GRAPH_KERNELS_MAX;
-    for (size_t i = 0; i < count; i++)
-        bytes += strlen(plans[i].plan.kernel) + 1;
+        return kernels[0];
     char *joined = memory.alloc(memory.context, bytes);
     if (!joined)
         return NULL;
     char *to = joined;
     for (size_t i = 0; i < count; i++) {
-        const size_t length = strlen(plans[i].plan.kernel);
-        memcpy(to, plans[i].plan.kernel, length);
+        const size_t length = strlen(kernels[i]);
+        memcpy(to, kernels[i], length);
         to += length;
         *to++ = i + 1 < count ? '+' : '\0';
     }
@@ -307,19 +392,24 @@ enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tenso
     const size_t count = graph->node_count;
     if (!graph->values)
         return plan_single(graph, inputs, memory, plan, error);
+    struct planner planner = {.graph = graph, .inputs = inputs, .memory = memory, .error = error};
     struct qk_node_plan *plans = memory.alloc(memory.context, count * sizeof(*plans));
-    if (!plans)
-        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan of %zu nodes", count);
-    *plan = (struct qk_graph_plan){.graph = graph, .nodes = plans, .node_count = count};
+    const size_t planned_bytes = (graph->planned_count + 1) * sizeof(*planner.planned);
+    planner.plans = plans;
+    planner.planned = plans ? memory.alloc(memory.context, planned_bytes) : NULL;
+    if (!planner.planned)
+        return no_memory(&planner);
     enum qk_status status = QK_OK;
-    for (size_t i = 0; i < count && status == QK_OK; i++) {
-        status = plan_node(graph, i, inputs, memory, plans, error);
-        if (status == QK_OK && plans[i].plan.workspace_bytes > plan->workspace_bytes)
-            plan->workspace_bytes = plans[i].plan.workspace_bytes;
-    }
+    for (size_t i = 0; i < count && status == QK_OK; i++)
+        status = plan_node(&planner, i);
+    *plan = (struct qk_graph_plan){.graph = graph,
+                                   .workspace_bytes = planner.workspace_bytes,
+                                   .nodes = plans,
+                                   .node_count = count,
+                                   .planned = planner.planned};
     struct spot *spots = status == QK_OK ? take_spots(graph, memory) : NULL;
     if (status == QK_OK && !spots)
-        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan of %zu nodes", count);
+        return no_memory(&planner);
     if (status == QK_OK)
         find_aliases(graph, plans, spots);
     if (status == QK_OK)
@@ -329,7 +419,7 @@ enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tenso
     if (status != QK_OK)
         return status;
     fill_placements(graph, spots, plans);
-    plan->kernel = join_kernels(plans, count, memory);
+    plan->kernel = join_kernels(graph, plans, memory);
     return plan->kernel ? QK_OK : qk_fail(error, QK_NO_MEMORY, "out of memory for a plan's name");
 }
 
@@ -354,6 +444,8 @@ void qk_graph_run(const struct qk_graph_plan *plan, size_t node, const void *con
             from[i] = inputs[placement->at];
         else if (placement->kind == QK_PLACEMENT_OUTPUT)
             from[i] = outputs[placement->at];
+        else if (placement->kind == QK_PLACEMENT_PLANNED)
+            from[i] = plan->planned[placement->at];
         else
             from[i] = (const char *)scratch + placement->at;
     }

@@ -3,7 +3,9 @@
  *
  * Roles. An input is constant if it is known before any run, like a weight or a scale. It is
  * variable if it comes with each run. An operator says which of its inputs are variable
- * (qk_operator.variable_inputs). A caller may fix any of them, which makes it constant, too.
+ * (qk_operator.variable_inputs). A caller may fix any of them, which makes it constant, too. A
+ * planned input decides shapes, like the shape of Reshape (qk_operator.planned_inputs). It is
+ * constant, but in a graph it may also follow from the shapes of other values.
  *
  * Steps. An instance of an operator is made once, planned for each shape, and run for each set of
  * inputs. Packing and runs are cut into units: parts of some 40 to 100 µs, which any thread may do.
@@ -253,6 +255,8 @@ struct qk_operator {
     struct qk_port inputs[QK_INPUT_COUNT_MAX];
     size_t input_count;
     uint32_t variable_inputs; /* bit i: input i comes with each run, unless a caller fixes it */
+    uint32_t planned_inputs;  /* bit i: plans read the data of input i, such as Reshape's shape. It
+                                 is constant, or a planned value of a graph. None is variable. */
     struct qk_port outputs[QK_OUTPUT_COUNT_MAX];
     size_t output_count;
     const struct qk_attribute_def *attributes;
@@ -304,9 +308,9 @@ struct qk_attribute {
 struct qk_call {
     const struct qk_operator *op;
     const struct qk_version *version;
-    /* Bit i: input i comes with each run. Only bits of op->variable_inputs may be set. If a bit of
-     * op->variable_inputs is not set here, the input is fixed: inputs[i] is its value in all runs.
-     */
+    /* Bit i: input i comes with each run, or, if it is one of op->planned_inputs, with each plan.
+     * Only bits of op->variable_inputs and op->planned_inputs may be set. If one of these bits is
+     * not set here, the input is fixed: inputs[i] is its value in all plans and runs. */
     uint32_t variable;
     /* True if the data of constant inputs and the lists of attributes outlive the instance, which
      * may then point at them. False: the instance copies or packs all that it keeps. */
@@ -389,17 +393,18 @@ struct qk_plan {
 };
 
 /* Plans the instance for inputs of these shapes. inputs[i] belongs to op->inputs[i].
- * Everything but the data of a variable input is read, and its type must be that of the call. Other
- * inputs are not read, so `inputs` may be NULL if none is variable. The instance need not be packed
- * yet. */
+ * Everything but the data of a variable input is read, and its type must be that of the call. Of
+ * planned inputs, the data is read, too. An operator may refuse data of other inputs that it knows
+ * to be wrong, so their data is either right or NULL. Inputs that are not variable are not read, so
+ * `inputs` may be NULL if none is. The instance need not be packed yet. */
 enum qk_status qk_plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                        struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
 
 /* Computes units [begin, end) of the plan's unit_count. inputs[i] is the data of variable input i:
- * little-endian, laid out as the plan's tensor was, with any alignment. Other inputs are not read,
- * so `inputs` may be NULL if none is variable. outputs[i] has plan->output_bytes[i] bytes, aligned
- * to 64. Threads that run disjoint units share the outputs. `workspace` has plan->workspace_bytes
- * bytes, aligned to 64, and belongs to one thread. */
+ * little-endian, laid out as the plan's tensor was, with any alignment. Planned inputs and inputs
+ * that are not variable are not read, so `inputs` may be NULL if no other is there. outputs[i] has
+ * plan->output_bytes[i] bytes, aligned to 64. Threads that run disjoint units share the outputs.
+ * `workspace` has plan->workspace_bytes bytes, aligned to 64, and belongs to one thread. */
 void qk_run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
             void *workspace, size_t begin, size_t end);
 
@@ -410,6 +415,19 @@ void qk_run(const struct qk_plan *plan, const void *const *inputs, void *const *
 /* As many values as QK_GRAPH_NODE_COUNT_MAX nodes can make, and the graph's inputs. */
 #define QK_GRAPH_VALUE_COUNT_MAX \
     (QK_GRAPH_NODE_COUNT_MAX * QK_OUTPUT_COUNT_MAX + QK_GRAPH_PORT_COUNT_MAX)
+
+/* Planned values. Networks compute shapes from other shapes, for example by Shape, Gather, Concat
+ * and Reshape, so that a file serves batches of any size. A value that follows from the shapes of
+ * other values alone is computed while a plan is made, by the operators themselves, if another plan
+ * depends on it: if a planned input reads it, or another planned value is computed from it. It may
+ * have at most QK_PLANNED_COUNT_MAX elements, and all planned values of a graph together
+ * QK_PLANNED_ALL_MAX. A shape has at most 32 elements; the longest planned values are lists of
+ * indices. Each element takes up to 8 bytes of every plan that a caller keeps.
+ *
+ * The maker of a planned value runs only if one of its outputs leaves the graph. Nodes whose
+ * results no run reads never run, such as a DequantizeLinear that only Shape reads. */
+#define QK_PLANNED_COUNT_MAX ((size_t)4096)
+#define QK_PLANNED_ALL_MAX ((size_t)1 << 16)
 
 /* One operator of a graph. Its variable inputs are values, and so are its outputs. */
 struct qk_node {
@@ -450,10 +468,10 @@ struct qk_graph_call {
  * had before.
  *
  * Before this call, a node may read any of its inputs from another node. A call fails if a node
- * then still reads an input that must be constant (no bit of op->variable_inputs) from another
- * node. It also fails if folding would take longer than some seconds. Nodes are not folded if the
- * data of one of their constants is NULL, because it is not known yet. What is wrong with the graph
- * otherwise, qk_graph_prepare says. */
+ * then still reads an input that must be constant (no bit of op->variable_inputs or
+ * op->planned_inputs) from another node. It also fails if folding would take longer than some
+ * seconds. Nodes are not folded if the data of one of their constants is NULL, because it is not
+ * known yet. What is wrong with the graph otherwise, qk_graph_prepare says. */
 enum qk_status qk_graph_fold(const struct qk_kernels *kernels, struct qk_graph_call *call,
                              struct qk_memory memory, const uint32_t **origins,
                              struct qk_error *error);
@@ -490,6 +508,7 @@ struct qk_graph {
     struct qk_graph_node *nodes;
     struct qk_graph_value *values; /* NULL: the only node has the graph's inputs and outputs */
     size_t value_count;
+    size_t planned_count; /* how many of them are planned values */
     uint32_t outputs[QK_GRAPH_PORT_COUNT_MAX];
 };
 
@@ -516,11 +535,13 @@ enum qk_placement_kind {
     QK_PLACEMENT_NONE,
     QK_PLACEMENT_INPUT,
     QK_PLACEMENT_OUTPUT,
-    QK_PLACEMENT_SCRATCH
+    QK_PLACEMENT_SCRATCH,
+    QK_PLACEMENT_PLANNED
 };
 struct qk_placement {
     enum qk_placement_kind kind;
-    size_t at; /* index of the graph's input or output, or offset in the scratch, in bytes */
+    size_t at; /* index of the graph's input or output or of the planned value, or offset in the
+                  scratch, in bytes */
 };
 
 /* The plan of one node of a graph. */
@@ -535,7 +556,8 @@ struct qk_node_plan {
 /* How a graph computes inputs of given shapes: node by node. */
 struct qk_graph_plan {
     const struct qk_graph *graph;
-    const char *kernel; /* the kernels of the first QK_GRAPH_KERNELS_MAX nodes, joined by '+' */
+    const char *kernel; /* the kernels of the first QK_GRAPH_KERNELS_MAX nodes that run, joined by
+                           '+' */
     const struct qk_tensor *outputs; /* type, dims and count; data is NULL */
     const size_t *output_bytes;
     size_t output_count;
@@ -543,6 +565,9 @@ struct qk_graph_plan {
     size_t workspace_bytes;           /* for each thread of a run: the most that any node needs */
     const struct qk_node_plan *nodes; /* in the order in which they run */
     size_t node_count;
+
+    /* Private to kernels/. */
+    const void *const *planned; /* [graph->planned_count]: the data of planned values */
 };
 #define QK_GRAPH_KERNELS_MAX 16
 
@@ -550,7 +575,8 @@ struct qk_graph_plan {
  * an input that no node reads is not read at all. The plan points into `memory`.
  *
  * If output 0 of a node has the bytes of input 0, both lie at one place, and the node has no units.
- * Only between an input and an output of the graph, or two outputs, the node copies.
+ * Only between an input and an output of the graph, or two outputs, the node copies. A node that
+ * does not run has no units either.
  *
  * Values between nodes share the scratch. A value is alive from the node that makes it to the last
  * node that reads it. Two values may share bytes unless both are alive at some node. The largest

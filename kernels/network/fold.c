@@ -174,7 +174,8 @@ static enum qk_status fold_all(struct folder *folder)
 static enum qk_status check_constants(const struct folder *folder, uint32_t index)
 {
     const struct qk_node *node = &folder->nodes[index];
-    const uint32_t wrong = node->call.variable & ~node->call.op->variable_inputs;
+    const struct qk_operator *op = node->call.op;
+    const uint32_t wrong = node->call.variable & ~(op->variable_inputs | op->planned_inputs);
     struct qk_error cause;
     if (wrong == 0)
         return QK_OK;
@@ -184,7 +185,7 @@ static enum qk_status check_constants(const struct folder *folder, uint32_t inde
     qk_fail(&cause, QK_INVALID,
             "%s: expected a constant or an input of the graph, because the operator takes it once, "
             "got value %u (\"%.64s\"), which a node computes from the graph's inputs",
-            node->call.op->inputs[input].name, value,
+            op->inputs[input].name, value,
             names && value < folder->call->value_count ? names[value] : "");
     return fail_in(folder, index, &cause);
 }

@@ -37,7 +37,9 @@ struct qk_operator_code {
     /* Checks the call, allocates all that the instance keeps, and sets the units of packing and the
      * types of the outputs. call.c fills the instance's other members. Of a variable input, prepare
      * reads only the type, even if the caller has fixed the input, because call.c passes fixed
-     * inputs to plan and run as if they were variable (but see packed_inputs). Until pack has run,
+     * inputs to plan and run as if they were variable (but see packed_inputs). The same is true of
+     * planned inputs, but if a planned input is fixed, prepare checks as much of it as it can, so
+     * that a graph is refused when it is loaded. Until pack has run,
      * the instance may keep pointers to the data of constants. If call->constants_stay is set, it
      * may keep them for plan and run, too, and also pointers to the lists of attributes. */
     enum qk_status (*prepare)(const struct qk_kernels *kernels, const struct qk_call *call,
@@ -47,12 +49,15 @@ struct qk_operator_code {
     void (*pack)(struct qk_instance *instance, size_t begin, size_t end);
     /* Fills in the plan's outputs, kernel, run and state. Fills in the workspace and the units,
      * too, unless they are 0. Reads nothing that pack writes, because a plan may be made before
-     * packing is done. */
+     * packing is done. Reads the data of planned inputs, and keeps what run needs of it. The data
+     * of another input is NULL, or known already and may be checked. */
     enum qk_status (*plan)(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
     /* Bit i: if the caller fixes variable input i, prepare reads its data and keeps what runs need.
      * call.c then keeps only its type and shape, so that weights are in memory once. */
     uint32_t packed_inputs;
+    /* Bit i: neither plan nor run reads the data of variable input i, as Shape does not. */
+    uint32_t shape_only_inputs;
     /* True: an element of output 0 depends only on the elements of the inputs that broadcast to it.
      * If codes of 8 bits decide these elements, network/tables.c makes a table of the operator. */
     bool is_element_by_element;
@@ -140,5 +145,14 @@ extern const struct qk_operator qk_onnx_split;
 extern const struct qk_operator qk_onnx_squeeze;
 extern const struct qk_operator qk_onnx_transpose;
 extern const struct qk_operator qk_onnx_unsqueeze;
+
+extern const struct qk_operator qk_onnx_constant_of_shape;
+extern const struct qk_operator qk_onnx_equal;
+extern const struct qk_operator qk_onnx_expand;
+extern const struct qk_operator qk_onnx_mod;
+extern const struct qk_operator qk_onnx_range;
+extern const struct qk_operator qk_onnx_shape;
+extern const struct qk_operator qk_onnx_size;
+extern const struct qk_operator qk_onnx_where;
 
 #endif

@@ -54,18 +54,30 @@ static void check_outputs(const char *id, const cJSON *line, const struct qk_tes
         check_output(id, cJSON_GetArrayItem(outputs, (int)i), result, i);
 }
 
-static void run_case(const cJSON *line, const void *kernels)
+static void run_call(const cJSON *line, const struct qk_call *call, const void *kernels)
 {
     const char *id = cases_string(line, "id");
-    struct cases_call loaded;
     struct qk_test_result result;
-    cases_load_call(&loaded, line);
-    qk_test_run(kernels, &loaded.call, &result);
+    qk_test_run(kernels, call, &result);
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(line, "expect_error")))
         cr_expect_eq(result.status, QK_INVALID, "%s: not refused", id);
     else
         check_outputs(id, line, &result);
     qk_test_result_deinit(&result);
+}
+
+/* Planned inputs are constant at first. If there are some, the case runs again, and they come with
+ * the plan. */
+static void run_case(const cJSON *line, const void *kernels)
+{
+    struct cases_call loaded;
+    cases_load_call(&loaded, line);
+    run_call(line, &loaded.call, kernels);
+    for (size_t i = 0; i < loaded.call.op->input_count; i++)
+        if (loaded.call.op->planned_inputs >> i & 1 && loaded.call.inputs[i].type != QK_NONE)
+            loaded.call.variable |= 1U << i;
+    if (loaded.call.variable != loaded.call.op->variable_inputs)
+        run_call(line, &loaded.call, kernels);
     cases_unload_call(&loaded);
 }
 

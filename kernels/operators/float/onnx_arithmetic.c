@@ -1,25 +1,33 @@
-/* onnx.Add, Sub, Mul, Div, Min, Max, Pow and PRelu of two FP32 tensors, which broadcast as in
- * NumPy. Each operation is rounded to FP32. */
+/* onnx.Add, Sub, Mul, Div, Min, Max, Pow and PRelu of two tensors, which broadcast as in NumPy.
+ * Each operation on FP32 is rounded to FP32. The first six also have integers
+ * (integer/integer_arithmetic.h). */
 #include "kernels/dispatch.h"
+#include "kernels/operators/integer/integer_arithmetic.h"
 #include "kernels/operators/operator.h"
+#include "kernels/operators/rules.h"
 #include "kernels/operators/shape_text.h"
 
 enum { A, B, INPUT_COUNT };
 
 struct instance {
     struct qk_instance base;
-    struct qk_binary_walk walk;
+    struct qk_binary_walk walk;            /* of FP32 */
+    enum qk_integer_operation on_integers; /* not used by Pow and PRelu */
 };
 
-static enum qk_status prepare(enum qk_float_binary function, const struct qk_kernels *kernels,
+static enum qk_status prepare(enum qk_float_binary function, enum qk_integer_operation on_integers,
+                              const struct qk_kernels *kernels, const struct qk_call *call,
                               struct qk_memory memory, struct qk_instance **instance,
                               struct qk_error *error)
 {
+    const enum qk_status status = qk_check_same_type(call, B, A, error);
+    if (status != QK_OK)
+        return status;
     struct instance *made = memory.alloc(memory.context, sizeof(*made));
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator");
     *made = (struct instance){
-        .base = {.output_types = {QK_FP32}},
+        .base = {.output_types = {call->inputs[A].type}},
         .walk = {.name = kernels->floats->name,
                  .forms = kernels->floats->binary[function],
                  .element_cycles = kernels->floats->element_cycles,
@@ -27,35 +35,37 @@ static enum qk_status prepare(enum qk_float_binary function, const struct qk_ker
                  .element_bytes = sizeof(float),
                  .a_input = A,
                  .b_input = B},
+        .on_integers = on_integers,
     };
     *instance = &made->base;
     return QK_OK;
 }
 
-#define PREPARE(name, function)                                                                 \
+#define PREPARE(name, function, on_integers)                                                    \
     static enum qk_status prepare_##name(const struct qk_kernels *kernels,                      \
                                          const struct qk_call *call, struct qk_memory memory,   \
                                          struct qk_instance **instance, struct qk_error *error) \
     {                                                                                           \
-        (void)call;                                                                             \
-        return prepare(function, kernels, memory, instance, error);                             \
+        return prepare(function, on_integers, kernels, call, memory, instance, error);          \
     }
 
-PREPARE(add, QK_FLOAT_ADD)
-PREPARE(sub, QK_FLOAT_SUB)
-PREPARE(mul, QK_FLOAT_MUL)
-PREPARE(div, QK_FLOAT_DIV)
-PREPARE(min, QK_FLOAT_MIN)
-PREPARE(max, QK_FLOAT_MAX)
-PREPARE(prelu, QK_FLOAT_PRELU)
-PREPARE(pow, QK_FLOAT_POW)
+PREPARE(add, QK_FLOAT_ADD, QK_INTEGER_ADD)
+PREPARE(sub, QK_FLOAT_SUB, QK_INTEGER_SUB)
+PREPARE(mul, QK_FLOAT_MUL, QK_INTEGER_MUL)
+PREPARE(div, QK_FLOAT_DIV, QK_INTEGER_DIV)
+PREPARE(min, QK_FLOAT_MIN, QK_INTEGER_MIN)
+PREPARE(max, QK_FLOAT_MAX, QK_INTEGER_MAX)
+PREPARE(prelu, QK_FLOAT_PRELU, 0)
+PREPARE(pow, QK_FLOAT_POW, 0)
 
 static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
-    return qk_binary_walk_plan(&((const struct instance *)instance)->walk,
-                               &instance->kernels->choice.elementwise, instance, inputs, memory,
-                               plan, error);
+    const struct instance *made = (const struct instance *)instance;
+    if (inputs[A].type != QK_FP32)
+        return qk_integer_plan(instance, made->on_integers, inputs, memory, plan, error);
+    return qk_binary_walk_plan(&made->walk, &instance->kernels->choice.elementwise, instance,
+                               inputs, memory, plan, error);
 }
 
 static enum qk_status plan_pow(const struct qk_instance *instance, const struct qk_tensor *inputs,
@@ -71,16 +81,17 @@ static enum qk_status plan_pow(const struct qk_instance *instance, const struct 
 /* ---- The descriptors ----------------------------------------------------------------------- */
 
 /* Earlier versions of Add have an attribute axis, and those of Min do not broadcast. Later versions
- * only added types. */
-#define SINCE(since)                                                                \
-    {                                                                               \
-        .number = (since),                                                          \
-        .inputs = {[A] = {QK_BIT(QK_FP32), false}, [B] = {QK_BIT(QK_FP32), false}}, \
-        .output_types = {QK_BIT(QK_FP32)},                                          \
+ * only added types, to Min and Max the integers. */
+#define SINCE(since, types)                                                        \
+    {                                                                              \
+        .number = (since), .inputs = {[A] = {types, false}, [B] = {types, false}}, \
+        .output_types = {types},                                                   \
     }
+#define TYPES (QK_BIT(QK_FP32) | QK_INTEGER_TYPES)
 
-static const struct qk_version versions_7[] = {SINCE(7)};
-static const struct qk_version versions_8[] = {SINCE(8)};
+static const struct qk_version versions_floats[] = {SINCE(7, QK_BIT(QK_FP32))};
+static const struct qk_version versions_7[] = {SINCE(7, TYPES)};
+static const struct qk_version versions_8[] = {SINCE(8, QK_BIT(QK_FP32)), SINCE(12, TYPES)};
 
 #define OPERATOR(title, function, plan_function, since, a, b, y, text)                        \
     .name = (title), .platform = QK_ONNX_PLATFORM, .about = (text),                           \
@@ -109,10 +120,10 @@ const struct qk_operator qk_onnx_mul = {
     OPERATOR("onnx.Mul", mul, plan, 7, "A", "B", "C", "C = A * B"),
 };
 const struct qk_operator qk_onnx_pow = {
-    OPERATOR("onnx.Pow", pow, plan_pow, 7, "X", "Y", "Z", "Z = X^Y, for one exponent"),
+    OPERATOR("onnx.Pow", pow, plan_pow, floats, "X", "Y", "Z", "Z = X^Y, for one exponent"),
 };
 const struct qk_operator qk_onnx_prelu = {
-    OPERATOR("onnx.PRelu", prelu, plan, 7, "X", "slope", "Y",
+    OPERATOR("onnx.PRelu", prelu, plan, floats, "X", "slope", "Y",
              "Multiplies the values below 0 by slope"),
 };
 const struct qk_operator qk_onnx_sub = {

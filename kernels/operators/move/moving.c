@@ -59,8 +59,17 @@ enum qk_status qk_read_attribute_list(const struct qk_call *call, size_t attribu
 enum qk_status qk_read_input_list(const struct qk_call *call, size_t input, size_t most,
                                   struct qk_integers *list, struct qk_error *error)
 {
-    const struct qk_tensor *given = &call->inputs[input];
-    const char *name = call->op->inputs[input].name;
+    return qk_read_list(&call->inputs[input], call->op->inputs[input].name, most, list, error);
+}
+
+bool qk_is_planned(const struct qk_call *call, uint32_t inputs)
+{
+    return (call->variable & inputs) != 0;
+}
+
+enum qk_status qk_read_list(const struct qk_tensor *given, const char *name, size_t most,
+                            struct qk_integers *list, struct qk_error *error)
+{
     list->present = given->type != QK_NONE;
     list->count = 0;
     if (!list->present)

@@ -34,7 +34,7 @@
 #define QK_MOVING_TABLE_MAX ((size_t)1 << 24)
 #define QK_INDEX_TYPES (QK_BIT(QK_INT32) | QK_BIT(QK_INT64))
 
-/* A list of integers that an attribute or a constant input gives: one for each axis, or fewer. */
+/* A list of integers that an attribute or an input gives: one for each axis, or fewer. */
 struct qk_integers {
     bool present;
     size_t count;
@@ -55,6 +55,13 @@ enum qk_status qk_read_attribute_list(const struct qk_call *call, size_t attribu
                                       struct qk_integers *list, struct qk_error *error);
 enum qk_status qk_read_input_list(const struct qk_call *call, size_t input, size_t most,
                                   struct qk_integers *list, struct qk_error *error);
+
+enum qk_status qk_read_list(const struct qk_tensor *given, const char *name, size_t most,
+                            struct qk_integers *list, struct qk_error *error);
+
+/* Returns whether one of these planned inputs, a mask, comes with each plan, so that prepare cannot
+ * check it. */
+bool qk_is_planned(const struct qk_call *call, uint32_t inputs);
 
 /* Sets *axis to an axis of a tensor of this rank, which a call may also count back from the end. */
 enum qk_status qk_find_axis(const char *name, int64_t number, uint32_t rank, uint32_t *axis,

@@ -9,18 +9,22 @@ enum { ALLOWZERO };
 
 struct instance {
     struct qk_instance base;
-    struct qk_integers shape;
     bool allowzero;
 };
 
 /* ---- Rules --------------------------------------------------------------------------------- */
 
-static enum qk_status check(const struct instance *made, struct qk_error *error)
+/* Reads the shape and checks all rules that do not depend on data. */
+static enum qk_status read_shape(const struct instance *made, const struct qk_tensor *tensor,
+                                 struct qk_integers *shape, struct qk_error *error)
 {
     size_t inferred = 0;
     size_t zeros = 0;
-    for (size_t i = 0; i < made->shape.count; i++) {
-        const int64_t size = made->shape.numbers[i];
+    const enum qk_status status = qk_read_list(tensor, "shape", QK_RANK_MAX, shape, error);
+    if (status != QK_OK)
+        return status;
+    for (size_t i = 0; i < shape->count; i++) {
+        const int64_t size = shape->numbers[i];
         if (size < -1 || size > QK_LENGTH_MAX)
             return qk_fail(error, QK_INVALID, "shape: expected sizes in [-1, %lld], got %lld",
                            (long long)QK_LENGTH_MAX, (long long)size);
@@ -36,14 +40,14 @@ static enum qk_status check(const struct instance *made, struct qk_error *error)
 }
 
 /* Finds the shape of the output. */
-static enum qk_status fit(const struct instance *made, const struct qk_tensor *x,
-                          struct qk_tensor *y, struct qk_error *error)
+static enum qk_status fit(const struct instance *made, const struct qk_integers *shape,
+                          const struct qk_tensor *x, struct qk_tensor *y, struct qk_error *error)
 {
     struct qk_shape_text text;
     uint32_t inferred = QK_RANK_MAX;
-    y->rank = (uint32_t)made->shape.count;
+    y->rank = (uint32_t)shape->count;
     for (uint32_t i = 0; i < y->rank; i++) {
-        const int64_t size = made->shape.numbers[i];
+        const int64_t size = shape->numbers[i];
         y->dims[i] = size < 0 ? 1 : (size_t)size;
         if (size < 0)
             inferred = i;
@@ -85,15 +89,20 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
                        (long long)allowzero);
     made->allowzero = allowzero == 1;
     *instance = &made->base;
-    const enum qk_status status = qk_read_input_list(call, SHAPE, QK_RANK_MAX, &made->shape, error);
-    return status == QK_OK ? check(made, error) : status;
+    struct qk_integers shape;
+    return qk_is_planned(call, 1U << SHAPE) ? QK_OK
+                                            : read_shape(made, &call->inputs[SHAPE], &shape, error);
 }
 
 static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
+    const struct instance *made = (const struct instance *)instance;
+    struct qk_integers shape;
     struct qk_tensor y;
-    const enum qk_status status = fit((const struct instance *)instance, &inputs[DATA], &y, error);
+    enum qk_status status = read_shape(made, &inputs[SHAPE], &shape, error);
+    if (status == QK_OK)
+        status = fit(made, &shape, &inputs[DATA], &y, error);
     if (status != QK_OK)
         return status;
     return qk_move_plan_alias(instance, &inputs[DATA], y.rank, y.dims, memory, plan, error);
@@ -122,6 +131,7 @@ const struct qk_operator qk_onnx_reshape = {
     .inputs = {[DATA] = {"data", QK_ANY_SHAPE}, [SHAPE] = {"shape", "[rank of reshaped]"}},
     .input_count = 2,
     .variable_inputs = 1U << DATA,
+    .planned_inputs = 1U << SHAPE,
     .outputs = {{"reshaped", "shape"}},
     .output_count = 1,
     QK_ATTRIBUTES(attributes),

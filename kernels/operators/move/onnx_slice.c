@@ -4,27 +4,32 @@
 
 enum { DATA, STARTS, ENDS, AXES, STEPS };
 
-struct instance {
-    struct qk_instance base;
-    struct qk_integers starts;
-    struct qk_integers ends;
-    struct qk_integers axes;
-    struct qk_integers steps;
+#define PLANNED (1U << STARTS | 1U << ENDS | 1U << AXES | 1U << STEPS)
+
+/* The inputs behind data, each at its own index. */
+struct lists {
+    struct qk_integers inputs[STEPS + 1];
 };
 
-static enum qk_status check(const struct instance *made, struct qk_error *error)
+/* Reads the lists and checks all rules that do not depend on data. */
+static enum qk_status read_lists(const struct qk_tensor *inputs, struct lists *lists,
+                                 struct qk_error *error)
 {
-    const size_t count = made->starts.count;
-    const struct {
-        const char *name;
-        const struct qk_integers *list;
-    } lists[] = {{"ends", &made->ends}, {"axes", &made->axes}, {"steps", &made->steps}};
-    for (size_t i = 0; i < QK_LENGTH_OF(lists); i++)
-        if (lists[i].list->present && lists[i].list->count != count)
+    static const char *const names[] = {
+        [STARTS] = "starts", [ENDS] = "ends", [AXES] = "axes", [STEPS] = "steps"};
+    const struct qk_integers *starts = &lists->inputs[STARTS];
+    const struct qk_integers *steps = &lists->inputs[STEPS];
+    for (size_t i = STARTS; i <= STEPS; i++) {
+        struct qk_integers *list = &lists->inputs[i];
+        const enum qk_status status = qk_read_list(&inputs[i], names[i], QK_RANK_MAX, list, error);
+        if (status != QK_OK)
+            return status;
+        if (list->present && list->count != starts->count)
             return qk_fail(error, QK_INVALID, "%s: expected %zu integers, as in starts, got %zu",
-                           lists[i].name, count, lists[i].list->count);
-    for (size_t i = 0; i < made->steps.count; i++)
-        if (made->steps.numbers[i] == 0)
+                           names[i], starts->count, list->count);
+    }
+    for (size_t i = 0; i < steps->count; i++)
+        if (steps->numbers[i] == 0)
             return qk_fail(error, QK_INVALID, "steps: expected no 0, got 0");
     return QK_OK;
 }
@@ -34,18 +39,12 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
                               struct qk_error *error)
 {
     (void)kernels;
-    struct instance *made = qk_moving_alloc(call, sizeof(*made), memory, error);
+    struct qk_instance *made = qk_moving_alloc(call, sizeof(*made), memory, error);
     if (!made)
         return QK_NO_MEMORY;
-    *instance = &made->base;
-    struct qk_integers *lists[] = {[STARTS] = &made->starts,
-                                   [ENDS] = &made->ends,
-                                   [AXES] = &made->axes,
-                                   [STEPS] = &made->steps};
-    enum qk_status status = QK_OK;
-    for (size_t i = STARTS; i <= STEPS && status == QK_OK; i++)
-        status = qk_read_input_list(call, i, QK_RANK_MAX, lists[i], error);
-    return status == QK_OK ? check(made, error) : status;
+    *instance = made;
+    struct lists lists;
+    return qk_is_planned(call, PLANNED) ? QK_OK : read_lists(call->inputs, &lists, error);
 }
 
 static int64_t clamp(int64_t number, int64_t least, int64_t most)
@@ -73,36 +72,46 @@ static size_t cut(size_t size, int64_t start, int64_t end, int64_t step, int64_t
     return step == INT64_MIN ? 1 : (size_t)((*first - end - 1) / -step) + 1;
 }
 
+/* Checks the axes. Fills them in if they are absent: the first ones. */
+static enum qk_status find_axes(struct lists *lists, uint32_t rank, struct qk_error *error)
+{
+    struct qk_integers *list = &lists->inputs[AXES];
+    const char *name = list->present ? "axes" : "starts";
+    uint32_t axes;
+    list->count = lists->inputs[STARTS].count;
+    for (size_t i = 0; i < list->count && !list->present; i++)
+        list->numbers[i] = (int64_t)i;
+    return qk_find_axes(name, list, rank, false, &axes, error);
+}
+
 static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
-    const struct instance *made = (const struct instance *)instance;
     const struct qk_tensor *x = &inputs[DATA];
+    struct lists lists;
     struct qk_move_box box = {0};
     struct qk_move_box y;
     struct qk_move *move;
     size_t dims[QK_RANK_MAX];
-    uint32_t axes;
-    const char *name = made->axes.present ? "axes" : "starts";
-    struct qk_integers list = made->axes;
-    list.count = made->starts.count;
-    for (size_t i = 0; i < list.count && !made->axes.present; i++)
-        list.numbers[i] = (int64_t)i;
     enum qk_status status = qk_move_check_input(x, "data", error);
     if (status == QK_OK)
-        status = qk_find_axes(name, &list, x->rank, false, &axes, error);
+        status = read_lists(inputs, &lists, error);
+    if (status == QK_OK)
+        status = find_axes(&lists, x->rank, error);
     if (status != QK_OK)
         return status;
+    const struct qk_integers *list = &lists.inputs[AXES];
+    const struct qk_integers *steps = &lists.inputs[STEPS];
     qk_move_axes_of(x->dims, x->rank, &box);
     for (uint32_t i = 0; i < x->rank; i++)
         dims[i] = x->dims[i];
-    for (size_t i = 0; i < list.count; i++) {
-        const int64_t axis = list.numbers[i] + (list.numbers[i] < 0 ? (int64_t)x->rank : 0);
+    for (size_t i = 0; i < list->count; i++) {
+        const int64_t axis = list->numbers[i] + (list->numbers[i] < 0 ? (int64_t)x->rank : 0);
         struct qk_move_axis *moved = &box.axes[axis];
         int64_t first;
-        int64_t step = made->steps.present ? made->steps.numbers[i] : 1;
-        dims[axis] =
-            cut(x->dims[axis], made->starts.numbers[i], made->ends.numbers[i], step, &first);
+        int64_t step = steps->present ? steps->numbers[i] : 1;
+        dims[axis] = cut(x->dims[axis], lists.inputs[STARTS].numbers[i],
+                         lists.inputs[ENDS].numbers[i], step, &first);
         moved->size = dims[axis];
         box.x_first += moved->size > 0 ? first * moved->x_stride : 0;
         moved->x_stride = moved->size > 1 ? moved->x_stride * step : 0;
@@ -144,6 +153,7 @@ const struct qk_operator qk_onnx_slice = {
                [STEPS] = {"steps", "as starts"}},
     .input_count = 5,
     .variable_inputs = 1U << DATA,
+    .planned_inputs = PLANNED,
     .outputs = {{"output", "as data, with other sizes along axes"}},
     .output_count = 1,
     QK_VERSIONS(versions),

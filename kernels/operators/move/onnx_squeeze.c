@@ -10,8 +10,16 @@ enum { AXES_ATTRIBUTE };
 
 struct instance {
     struct qk_instance base;
-    struct qk_integers axes;
+    struct qk_integers axes; /* of the attribute */
 };
+
+/* Reads the axes: the input, or the attribute that `made` has. */
+static enum qk_status read_axes(const struct instance *made, const struct qk_tensor *input,
+                                struct qk_integers *axes, struct qk_error *error)
+{
+    *axes = made->axes;
+    return axes->present ? QK_OK : qk_read_list(input, "axes", QK_RANK_MAX, axes, error);
+}
 
 static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
                               struct qk_memory memory, struct qk_instance **instance,
@@ -26,9 +34,12 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
         return qk_fail(error, QK_INVALID,
                        "axes: expected an input since version %d of %s, got an attribute",
                        AXES_ARE_INPUT_SINCE, call->op->name);
-    if (call->version->number >= AXES_ARE_INPUT_SINCE)
-        return qk_read_input_list(call, AXES, QK_RANK_MAX, &made->axes, error);
-    return qk_read_attribute_list(call, AXES_ATTRIBUTE, QK_RANK_MAX, &made->axes, error);
+    struct qk_integers axes;
+    const enum qk_status status =
+        qk_read_attribute_list(call, AXES_ATTRIBUTE, QK_RANK_MAX, &made->axes, error);
+    return status != QK_OK || qk_is_planned(call, 1U << AXES)
+               ? status
+               : read_axes(made, &call->inputs[AXES], &axes, error);
 }
 
 /* ---- Squeeze ------------------------------------------------------------------------------- */
@@ -39,16 +50,19 @@ static enum qk_status plan_squeeze(const struct qk_instance *instance,
                                    struct qk_plan *plan, struct qk_error *error)
 {
     const struct qk_tensor *x = &inputs[DATA];
-    const struct qk_integers *list = &((const struct instance *)instance)->axes;
+    struct qk_integers list;
     struct qk_shape_text text;
     size_t dims[QK_RANK_MAX];
     uint32_t rank = 0;
     uint32_t axes;
-    const enum qk_status status = qk_find_axes("axes", list, x->rank, true, &axes, error);
+    enum qk_status status =
+        read_axes((const struct instance *)instance, &inputs[AXES], &list, error);
+    if (status == QK_OK)
+        status = qk_find_axes("axes", &list, x->rank, true, &axes, error);
     if (status != QK_OK)
         return status;
     for (uint32_t i = 0; i < x->rank; i++) {
-        const bool removed = list->count > 0 ? axes >> i & 1 : x->dims[i] == 1;
+        const bool removed = list.count > 0 ? axes >> i & 1 : x->dims[i] == 1;
         if (removed && x->dims[i] != 1)
             return qk_fail(error, QK_INVALID,
                            "axes: expected dimensions of size 1, got axis %u of shape %s", i,
@@ -66,7 +80,8 @@ static enum qk_status prepare_unsqueeze(const struct qk_kernels *kernels,
                                         struct qk_instance **instance, struct qk_error *error)
 {
     const enum qk_status status = prepare(kernels, call, memory, instance, error);
-    if (status != QK_OK || ((struct instance *)*instance)->axes.present)
+    if (status != QK_OK || ((struct instance *)*instance)->axes.present ||
+        call->inputs[AXES].type != QK_NONE)
         return status;
     return qk_fail(error, QK_INVALID, "axes: expected a list of axes, got none");
 }
@@ -77,14 +92,18 @@ static enum qk_status plan_unsqueeze(const struct qk_instance *instance,
                                      struct qk_plan *plan, struct qk_error *error)
 {
     const struct qk_tensor *x = &inputs[DATA];
-    const struct qk_integers *list = &((const struct instance *)instance)->axes;
-    const uint32_t rank = x->rank + (uint32_t)list->count;
+    struct qk_integers list;
     size_t dims[QK_RANK_MAX];
     uint32_t axes;
+    enum qk_status status =
+        read_axes((const struct instance *)instance, &inputs[AXES], &list, error);
+    if (status != QK_OK)
+        return status;
+    const uint32_t rank = x->rank + (uint32_t)list.count;
     if (rank > QK_RANK_MAX)
         return qk_fail(error, QK_INVALID, "axes: expected at most %d dimensions, got %u",
                        QK_RANK_MAX, rank);
-    const enum qk_status status = qk_find_axes("axes", list, rank, false, &axes, error);
+    status = qk_find_axes("axes", &list, rank, false, &axes, error);
     if (status != QK_OK)
         return status;
     for (uint32_t i = 0, k = 0; i < rank; i++)
@@ -127,6 +146,7 @@ const struct qk_operator qk_onnx_squeeze = {
     .inputs = {[DATA] = {"data", QK_ANY_SHAPE}, [AXES] = {"axes", "[number of axes]"}},
     .input_count = 2,
     .variable_inputs = 1U << DATA,
+    .planned_inputs = 1U << AXES,
     .outputs = {{"squeezed", "the other dimensions of data"}},
     .output_count = 1,
     QK_ATTRIBUTES(squeeze_attributes),
@@ -142,6 +162,7 @@ const struct qk_operator qk_onnx_unsqueeze = {
     .inputs = {[DATA] = {"data", QK_ANY_SHAPE}, [AXES] = {"axes", "[number of axes]"}},
     .input_count = 2,
     .variable_inputs = 1U << DATA,
+    .planned_inputs = 1U << AXES,
     .outputs = {{"expanded", "data's, and 1 at axes"}},
     .output_count = 1,
     QK_ATTRIBUTES(unsqueeze_attributes),

@@ -250,7 +250,7 @@ static enum qd_status read_outputs(const struct node *node)
 }
 
 /* AttributeProto.AttributeType */
-enum { ANY = 0, FLOAT = 1, INT = 2, STRING = 3, INTS = 7 };
+enum { ANY = 0, FLOAT = 1, INT = 2, STRING = 3, TENSOR = 4, INTS = 7 };
 
 static int32_t type_of(enum qk_attribute_kind kind)
 {
@@ -311,6 +311,31 @@ static enum qd_status read_attribute(const struct node *node, size_t index,
     return qd_onnx_copy_string(&proto->s, field, reader->arena, &attribute->string, reader->error);
 }
 
+/* Returns the input that has an attribute's name and that the node's proto cannot give: the
+ * registry has attributes that are tensors as inputs. Returns the number of inputs if there is
+ * none. */
+static size_t find_tensor_input(const struct node *node, const Onnx__AttributeProto *attribute)
+{
+    const struct qk_operator *op = node->op;
+    size_t index = node->proto->n_input;
+    while (index < op->input_count && !qd_onnx_is(&attribute->name, op->inputs[index].name))
+        index++;
+    return attribute->type == TENSOR && attribute->t != NULL ? index : op->input_count;
+}
+
+/* Reads an attribute that is a tensor, such as ConstantOfShape's value, as an input. */
+static enum qd_status read_tensor_attribute(const struct node *node, size_t index,
+                                            const Onnx__AttributeProto *attribute)
+{
+    struct qk_tensor *tensor = &node->node->call.inputs[index];
+    char field[256];
+    snprintf(field, sizeof(field), "%s: %s", node->where.text, node->op->inputs[index].name);
+    if (tensor->type != QK_NONE)
+        return qd_fail(node->reader->error, QD_INVALID, "%s: expected once, got twice", field);
+    const enum qd_status status = qd_onnx_read_tensor(node->reader, attribute->t, field, tensor);
+    return status == QD_OK ? check_type(node, index, field) : status;
+}
+
 static enum qd_status read_attributes(const struct node *node)
 {
     const struct qk_operator *op = node->op;
@@ -321,6 +346,11 @@ static enum qd_status read_attributes(const struct node *node)
         while (index < op->attribute_count &&
                !qd_onnx_is(&attribute->name, op->attributes[index].name))
             index++;
+        const size_t input = find_tensor_input(node, attribute);
+        if (index == op->attribute_count && input < op->input_count) {
+            status = read_tensor_attribute(node, input, attribute);
+            continue;
+        }
         if (index == op->attribute_count)
             return qd_fail(node->reader->error, QD_INVALID,
                            "%s: expected an attribute of %s, got %s", node->where.text, op->name,

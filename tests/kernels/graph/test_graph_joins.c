@@ -179,7 +179,7 @@ static void check(const struct mixed *mixed, const struct qk_graph_plan *made)
     for (size_t i = 0; i < made->output_count; i++)
         outputs[i] = guarded_alloc(made->output_bytes[i], 64);
     for (size_t i = 0; i < made->node_count; i++)
-        qk_graph_run(made, i, inputs, outputs, scratch, NULL, 0, 1);
+        qk_graph_run(made, i, inputs, outputs, scratch, NULL, 0, made->nodes[i].plan.unit_count);
     for (size_t i = 0; i < made->output_count; i++) {
         const uint32_t value = mixed->call.outputs[i];
         cr_assert_eq(made->output_bytes[i], mixed->sizes[value]);

@@ -204,7 +204,8 @@ static void run_units(const struct qk_plan *plan, const struct qk_call *call, vo
     void *workspace = aligned_block(plan->workspace_bytes);
     const void *inputs[QK_INPUT_COUNT_MAX];
     for (size_t i = 0; i < QK_INPUT_COUNT_MAX; i++)
-        inputs[i] = call->variable >> i & 1 ? call->inputs[i].data : NULL;
+        inputs[i] =
+            (call->variable & ~call->op->planned_inputs) >> i & 1 ? call->inputs[i].data : NULL;
     qk_run(plan, inputs, outputs, workspace, begin, end);
     guarded_free(workspace);
 }
