@@ -181,20 +181,30 @@ static void find_aliases(const struct qk_graph *graph, struct qk_node_plan *plan
 struct room {
     const struct spot *spot;
     size_t bytes;
+    double weight; /* heavier rooms are placed first */
     size_t begin;
+    size_t best_begin; /* in the smallest scratch so far */
     struct room *next; /* the placed room that begins next */
 };
 
-/* Sorts by size, the largest first. Values of equal size stay in the order in which nodes make
- * them. */
-static void sort_by_bytes(struct room *rooms, size_t count)
+struct rooms {
+    struct room *list;
+    size_t count;
+    size_t node_count;
+};
+
+/* Sorts by weight. Of two rooms of the same weight, the value with the lower number comes first. */
+static void sort_by_weight(const struct rooms *rooms)
 {
-    for (size_t i = 1; i < count; i++) {
-        const struct room room = rooms[i];
+    struct room *list = rooms->list;
+    for (size_t i = 1; i < rooms->count; i++) {
+        const struct room room = list[i];
         size_t at = i;
-        for (; at > 0 && rooms[at - 1].bytes < room.bytes; at--)
-            rooms[at] = rooms[at - 1];
-        rooms[at] = room;
+        for (; at > 0 && (list[at - 1].weight < room.weight ||
+                          (list[at - 1].weight == room.weight && list[at - 1].spot > room.spot));
+             at--)
+            list[at] = list[at - 1];
+        list[at] = room;
     }
 }
 
@@ -228,6 +238,58 @@ static bool place(struct room *room, struct room **first, size_t *scratch_bytes)
     return true;
 }
 
+/* Places all rooms in the order of their weights. Keeps the result if the scratch is smaller than
+ * *best_bytes. */
+static void try_weights(const struct rooms *rooms, size_t *best_bytes)
+{
+    struct room *first = NULL;
+    size_t bytes = 0;
+    bool fits = true;
+    sort_by_weight(rooms);
+    for (size_t i = 0; i < rooms->count && fits; i++)
+        fits = place(&rooms->list[i], &first, &bytes);
+    if (!fits || bytes >= *best_bytes)
+        return;
+    for (size_t i = 0; i < rooms->count; i++)
+        rooms->list[i].best_begin = rooms->list[i].begin;
+    *best_bytes = bytes;
+}
+
+/* Returns the most bytes that are alive at one node. No scratch can be smaller. */
+static size_t most_alive(const struct rooms *rooms)
+{
+    size_t most = 0;
+    for (uint32_t node = 0; node < rooms->node_count; node++) {
+        size_t alive = 0;
+        for (size_t i = 0; i < rooms->count; i++) {
+            const struct room *room = &rooms->list[i];
+            if (room->spot->maker <= node && node <= room->spot->last)
+                alive += room->bytes;
+        }
+        most = alive > most ? alive : most;
+    }
+    return most;
+}
+
+/* Places all rooms, and returns the size of the scratch, or SIZE_MAX if it would be larger. The
+ * largest rooms come first, which is nearly always the best order. If it leaves gaps, the rooms
+ * that are large for a long time come first, and the smaller scratch counts. */
+static size_t place_rooms(const struct rooms *rooms)
+{
+    size_t best_bytes = SIZE_MAX;
+    for (size_t i = 0; i < rooms->count; i++)
+        rooms->list[i].weight = (double)rooms->list[i].bytes;
+    try_weights(rooms, &best_bytes);
+    if (best_bytes == SIZE_MAX || best_bytes == most_alive(rooms))
+        return best_bytes;
+    for (size_t i = 0; i < rooms->count; i++) {
+        struct room *room = &rooms->list[i];
+        room->weight *= room->spot->last - room->spot->maker + 1;
+    }
+    try_weights(rooms, &best_bytes);
+    return best_bytes;
+}
+
 static bool is_in_scratch(const struct spot *spots, uint32_t value)
 {
     return spots[value].root == value && spots[value].kind == QK_PLACEMENT_SCRATCH;
@@ -247,40 +309,45 @@ static struct qk_placement *placement_by_maker(const struct qk_graph *graph,
     return &plans[graph->values[value].maker].outputs[graph->values[value].output];
 }
 
+/* Lists the roots that lie in the scratch. Returns false if the size of one would overflow. */
+static bool list_rooms(const struct qk_graph *graph, const struct spot *spots,
+                       const struct qk_node_plan *plans, struct room *rooms)
+{
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        const struct qk_graph_value *value = &graph->values[i];
+        if (!is_in_scratch(spots, i))
+            continue;
+        const size_t bytes = plans[value->maker].plan.output_bytes[value->output];
+        *rooms = (struct room){.spot = &spots[i]};
+        if (__builtin_add_overflow(bytes, ALIGNMENT - 1, &rooms->bytes))
+            return false;
+        rooms->bytes -= rooms->bytes % ALIGNMENT;
+        rooms++;
+    }
+    return true;
+}
+
 /* Places each root that lies in the scratch. The plan of the node that makes it keeps the place. */
 static enum qk_status place_all(const struct qk_graph *graph, const struct spot *spots,
                                 struct qk_memory memory, struct qk_node_plan *plans,
                                 size_t *scratch_bytes, struct qk_error *error)
 {
-    const size_t count = count_rooms(graph, spots);
-    struct room *rooms = count > 0 ? memory.alloc(memory.context, count * sizeof(*rooms)) : NULL;
-    struct room *first = NULL;
+    struct rooms rooms = {.count = count_rooms(graph, spots), .node_count = graph->node_count};
     *scratch_bytes = 0;
-    if (count > 0 && !rooms)
-        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan of %zu values", count);
-    size_t room_count = 0;
-    bool fits = true;
-    for (uint32_t i = 0; i < graph->value_count && fits; i++) {
-        const struct qk_graph_value *value = &graph->values[i];
-        if (!is_in_scratch(spots, i))
-            continue;
-        struct room *room = &rooms[room_count++];
-        const size_t bytes = plans[value->maker].plan.output_bytes[value->output];
-        *room = (struct room){.spot = &spots[i]};
-        fits = !__builtin_add_overflow(bytes, ALIGNMENT - 1, &room->bytes);
-        room->bytes -= room->bytes % ALIGNMENT;
-    }
-    if (fits)
-        sort_by_bytes(rooms, count);
-    for (size_t i = 0; i < count && fits; i++) {
-        fits = place(&rooms[i], &first, scratch_bytes);
-        placement_by_maker(graph, plans, (uint32_t)(rooms[i].spot - spots))->at = rooms[i].begin;
-    }
-    return fits ? QK_OK
-                : qk_fail(error, QK_INVALID,
-                          "the graph: expected intermediate tensors of less than %zu bytes, got "
-                          "more",
-                          SIZE_MAX);
+    if (rooms.count == 0)
+        return QK_OK;
+    rooms.list = memory.alloc(memory.context, rooms.count * sizeof(*rooms.list));
+    if (!rooms.list)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan of %zu values", rooms.count);
+    *scratch_bytes = list_rooms(graph, spots, plans, rooms.list) ? place_rooms(&rooms) : SIZE_MAX;
+    if (*scratch_bytes == SIZE_MAX)
+        return qk_fail(error, QK_INVALID,
+                       "the graph: expected intermediate tensors of less than %zu bytes, got more",
+                       SIZE_MAX);
+    for (size_t i = 0; i < rooms.count; i++)
+        placement_by_maker(graph, plans, (uint32_t)(rooms.list[i].spot - spots))->at =
+            rooms.list[i].best_begin;
+    return QK_OK;
 }
 
 static struct qk_placement placement_of(const struct qk_graph *graph, const struct spot *spots,

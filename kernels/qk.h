@@ -580,7 +580,8 @@ struct qk_graph_plan {
  *
  * Values between nodes share the scratch. A value is alive from the node that makes it to the last
  * node that reads it. Two values may share bytes unless both are alive at some node. The largest
- * value is placed first, and each at the lowest offset that is free. */
+ * value is placed first, and each at the lowest offset that is free; or in another order, if that
+ * takes less. */
 enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tensor *inputs,
                              struct qk_memory memory, struct qk_graph_plan *plan,
                              struct qk_error *error);
