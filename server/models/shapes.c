@@ -77,6 +77,7 @@ static void take_shapes(struct search *search, const struct qk_graph_plan *plan)
     for (size_t i = 0; i < plan->output_count; i++) {
         const struct qk_tensor *tensor = &plan->outputs[i];
         struct qd_port *port = &search->found[i];
+        port->shaped = true;
         port->rank = tensor->rank;
         for (uint32_t k = 0; k < tensor->rank; k++)
             port->dims[k] = (int64_t)tensor->dims[k];
@@ -84,11 +85,15 @@ static void take_shapes(struct search *search, const struct qk_graph_plan *plan)
 }
 
 /* Marks the dimensions that differ in this plan as free. A NULL plan could not be made, so all
- * dimensions become free. */
+ * dimensions become free. If the number of dimensions differs, the output has no shape: nodes may
+ * compute it from sizes. */
 static void forget_others(struct search *search, const struct qk_graph_plan *plan)
 {
     for (size_t i = 0; i < search->graph->output_count; i++) {
         struct qd_port *port = &search->found[i];
+        port->shaped = port->shaped && (plan == NULL || plan->outputs[i].rank == port->rank);
+        if (!port->shaped)
+            continue;
         for (uint32_t k = 0; k < port->rank; k++)
             if (plan == NULL || port->dims[k] != (int64_t)plan->outputs[i].dims[k])
                 port->dims[k] = QD_DIM_FREE;
@@ -112,6 +117,8 @@ static enum qd_status settle_output(const struct qd_port *found, struct qd_port 
                                     struct qd_error *error)
 {
     const struct qd_port declared = *port;
+    if (!found->shaped)
+        return QD_OK;
     if (!port->shaped) {
         port->shaped = true;
         port->rank = found->rank;
