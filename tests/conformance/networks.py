@@ -20,7 +20,6 @@ SIDE = 12  # of the images
 # name. A network that is refused with these words is skipped and counted. When the server gets one
 # of them, remove its line.
 GAPS = (
-    ('got "Shape" of ONNX', "Shape"),
     ("onnx.Split): num_outputs: expected", "Split without sizes before opset 18"),
 )
 
@@ -224,8 +223,68 @@ def computed_shape(net):
     return net.node("Reshape", at, shape), 2
 
 
+def size_of(net, shape, axis):
+    """One size of a shape, as PyTorch exports x.size(axis)."""
+    return net.node("Gather", shape, net.constant("axis%d" % len(net.nodes), np.array(axis)),
+                    axis=0)
+
+
+def listed(net, *sizes):
+    """A list of sizes, which are values or numbers, as PyTorch exports a tuple."""
+    zero = net.constant("zero%d" % len(net.nodes), np.array([0]))
+    return net.node("Concat", *[
+        net.node("Unsqueeze", size, zero) if isinstance(size, str)
+        else net.constant("size%d_%d" % (len(net.nodes), i), np.array([size]))
+        for i, size in enumerate(sizes)], axis=0)
+
+
+def shuffled_any(net):
+    """ShuffleNet's shuffle of channels for any batch and any size of images, as PyTorch exports
+    it."""
+    at = net.conv("x", 8)
+    shape = net.node("Shape", at)
+    batch, channels, height = (size_of(net, shape, axis) for axis in (0, 1, 2))
+    half = net.node("Div", channels, net.constant("two", np.array(2)))
+    at = net.node("Reshape", at, listed(net, batch, 2, half, height, SIDE))
+    at = net.node("Transpose", at, perm=[0, 2, 1, 3, 4])
+    at = net.node("Reshape", at, listed(net, batch, -1, height, SIDE), channels=8)
+    return net.conv(at, 4, 1, None), 4
+
+
+def expanded(net):
+    """A token for each image, as PyTorch exports token.expand(x.size(0), 8, -1, -1)."""
+    at = net.conv("x", 8)
+    wanted = listed(net, size_of(net, net.node("Shape", at), 0), 8, -1, -1)
+    ones = net.node("ConstantOfShape", net.constant("rank", np.array([4])), value=one(),
+                    channels=1)
+    kept = net.node("Equal", wanted, net.node("Mul", ones, net.constant("minus", np.array(-1))))
+    shape = net.node("Where", kept, ones, wanted)
+    token = net.node("Expand", net.random("token", 1, 8, SIDE, 1), shape, channels=8)
+    return net.conv(net.node("Add", at, token), 4, 3, None), 4
+
+
+def one():
+    from onnx import helper
+    return helper.make_tensor("value", 7, [1], [1])
+
+
+def upside_down(net):
+    """The upper half of the rows, upside down: a slice and a Range up to what Shape says."""
+    at = net.conv("x", 6)
+    height = size_of(net, net.node("Shape", at), 2)
+    half = net.node("Div", height, net.constant("two", np.array(2)))
+    zero, unit = net.constant("zero", np.array(0)), net.constant("unit", np.array(1))
+    at = net.node("Slice", at, net.constant("starts", np.array([0])),
+                  net.node("Unsqueeze", half, net.constant("first", np.array([0]))),
+                  net.constant("axes", np.array([2])))
+    rows = net.node("Range", zero, half, unit, channels=1)
+    rows = net.node("Sub", net.node("Sub", half, unit), rows)
+    return net.conv(net.node("Gather", at, rows, axis=2, channels=6), 4, 3, None), 4
+
+
 NETWORKS = (residual, dense, inception, squeezed, depthwise, pyramid, classifier, shuffled,
-            attention, cut, halved, hard, floats, computed_shape)
+            attention, cut, halved, hard, floats, computed_shape, shuffled_any, expanded,
+            upside_down)
 
 
 def digits():
@@ -282,7 +341,8 @@ def with_all_outputs(model):
     untyped = copy_of(model)
     untyped.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in made)
     types = {"tensor(uint8)": TensorProto.UINT8, "tensor(int8)": TensorProto.INT8,
-             "tensor(float)": TensorProto.FLOAT, "tensor(int64)": TensorProto.INT64}
+             "tensor(float)": TensorProto.FLOAT, "tensor(int64)": TensorProto.INT64,
+             "tensor(bool)": TensorProto.BOOL}
     session = onnxruntime.InferenceSession(untyped.SerializeToString())
     copy.graph.output.extend(
         helper.make_tensor_value_info(value.name, types[value.type], None)

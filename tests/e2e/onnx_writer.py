@@ -49,6 +49,8 @@ def attribute(name, value):
         return message((1, name), (2, value), (20, 1))
     if isinstance(value, str):
         return message((1, name), (4, value), (20, 3))
+    if isinstance(value, bytes):  # a tensor
+        return message((1, name), (5, value), (20, 4))
     return message((1, name), *[(8, number) for number in value], (20, 7))
 
 

@@ -5,7 +5,7 @@ import random
 import struct
 import unittest
 
-from onnx_writer import (BOOL, FLOAT, INT8, UINT8, constant, message, model, node, tensor,
+from onnx_writer import (BOOL, FLOAT, INT8, INT64, UINT8, constant, message, model, node, tensor,
                          value_info)
 from quantd import SANITIZED, ServerTest, Tensor, binary_request
 
@@ -129,6 +129,108 @@ class Computes(Files):
         graph = message((5, SCALE))
         self.assert_loads(model(13, [DEQUANTIZE], [ZERO], [X], [Y]) + message((7, graph)))
         self.assert_good()
+
+
+def integers(name, *numbers):
+    """A constant: a list, or a number if its name is in capitals."""
+    return tensor(name, INT64, [] if name.isupper() else [len(numbers)],
+                  (9, struct.pack("<%dq" % len(numbers), *numbers)))
+
+
+ONE = tensor("value", INT64, [1], (9, struct.pack("<q", 1)))
+
+
+class Shapes(Files):
+    """Shapes that nodes compute from those of other values."""
+
+    @staticmethod
+    def file(nodes, constants=(), x=("n",), y=("n",), kind=UINT8):
+        return model(15, nodes, constants, [value_info("x", UINT8, list(x))],
+                     [value_info("y", kind, list(y))])
+
+    def test_of_any_batch(self):
+        self.assert_loads(self.file(
+            [node("Shape", ["x"], ["shape"]), node("Gather", ["shape", "I"], ["n"], axis=0),
+             node("Unsqueeze", ["n", "axes"], ["first"]),
+             node("Concat", ["first", "rest"], ["sizes"], axis=0),
+             node("Reshape", ["x", "sizes"], ["y"])],
+            [integers("I", 0), integers("axes", 0), integers("rest", -1)], ["n", 2, 2],
+            ["n", "m"]))
+        tree = self.server.get("/v2/models/" + NAME).json()
+        self.assertEqual(tree["outputs"][0]["shape"], [-1, 4])
+        for count in (1, 3, 1, 2):
+            data = bytes(range(4 * count))
+            outputs = self.ask(Tensor("x", "UINT8", [count, 2, 2], data))
+            self.assertEqual(outputs, {"y": ("UINT8", [count, 4], data)})
+
+    def test_that_is_an_output(self):
+        self.assert_loads(self.file([node("Shape", ["x"], ["y"], start=1)], (), [2, "n"], [1],
+                                    INT64))
+        self.assertEqual(self.ask(Tensor("x", "UINT8", [2, 5], bytes(10)))["y"][2],
+                         struct.pack("<q", 5))
+
+    def test_with_as_many_dimensions_as_a_size_says(self):
+        self.assert_loads(self.file(
+            [node("Shape", ["x"], ["n"]), node("Mod", ["n", "eight"], ["rest"]),
+             node("Add", ["rest", "one"], ["rank"]),
+             node("ConstantOfShape", ["rank"], ["ones"], value=ONE),
+             node("Expand", ["x", "ones"], ["y"])],
+            [integers("eight", 8), integers("one", 1)]))
+        for count, shape in ((1, [1, 1]), (8, [8]), (3, [1, 1, 1, 3])):
+            outputs = self.ask(Tensor("x", "UINT8", [count], bytes(count)))
+            self.assertEqual(outputs["y"][:2], ("UINT8", shape))
+
+    def test_indices_of_a_request(self):
+        """They are checked with each request."""
+        self.assert_loads(model(
+            15, [node("Gather", ["table", "i"], ["y"])], [tensor("table", UINT8, [3], (9, b"abc"))],
+            [value_info("i", INT64, ["n"])], [value_info("y", UINT8, ["n"])]))
+        outputs = self.ask(Tensor("i", "INT64", [2], struct.pack("<2q", 2, -3)))
+        self.assertEqual(outputs["y"][2], b"ca")
+        body, headers = binary_request([Tensor("i", "INT64", [1], struct.pack("<q", 3))])
+        self.assert_error(self.server.infer(NAME, body, headers=headers), 400,
+                          'node 0 ("a Gather", onnx.Gather): indices', "got 3")
+
+    def test_that_depend_on_data(self):
+        answer = self.load(model(
+            15, [node("Add", ["i", "i"], ["sizes"]), node("Reshape", ["table", "sizes"], ["y"])],
+            [tensor("table", UINT8, [4], (9, b"abcd"))], [value_info("i", INT64, [1])],
+            [value_info("y", UINT8, ["n"])]))
+        self.assert_error(answer, 400, 'node 1 ("a Reshape", onnx.Reshape): shape: expected a '
+                          'constant, or a value that follows from shapes alone', "it is input 0")
+
+    def test_made_to_harm(self):
+        shape = node("Shape", ["x"], ["shape"])
+        reshape = node("Reshape", ["x", "sizes"], ["y"])
+        large = integers("large", 1 << 40)
+        for words, nodes, constants in (
+                ("onnx.Range): ", [node("Range", ["ZERO", "MOST", "I"], ["r"]),
+                                   node("Gather", ["x", "r"], ["y"])],
+                 [integers("ZERO", 0), integers("MOST", 1 << 60), integers("I", 1)]),
+                ("onnx.Range): output: expected at most 4096", [
+                    shape, node("Mul", ["shape", "large"], ["many"]),
+                    node("Range", ["ZERO", "many", "I"], ["r"]),
+                    node("Gather", ["x", "r"], ["y"])],
+                 [integers("ZERO", 0), integers("large", 1 << 20), integers("I", 1)]),
+                ("onnx.ConstantOfShape): ", [
+                    node("ConstantOfShape", ["large"], ["c"], value=ONE),
+                    node("Gather", ["x", "c"], ["y"])], [large]),
+                ("onnx.Expand): ", [
+                    shape, node("Mul", ["shape", "large"], ["sizes"]),
+                    node("Concat", ["sizes", "sizes", "shape"], ["all"], axis=0),
+                    node("Expand", ["x", "all"], ["y"])], [large]),
+                ("onnx.Reshape): shape: ", [
+                    shape, node("Mul", ["shape", "large"], ["a"]), node("Mul", ["a", "a"], ["b"]),
+                    node("Sub", ["b", "shape"], ["sizes"]), reshape], [large]),
+                ("onnx.Gather): indices: ", [shape, node("Gather", ["shape", "shape"], ["sizes"]),
+                                             reshape], []),
+                ("onnx.Div): B: expected divisors other than 0", [
+                    shape, node("Sub", ["shape", "shape"], ["zero"]),
+                    node("Div", ["shape", "zero"], ["sizes"]), reshape], [])):
+            with self.subTest(words):
+                answer = self.load(self.file(nodes, constants, [4], ["n"]))
+                self.assertIn(answer.status, (400, 413), answer.body[:500])
+                self.assertIn(words if answer.status == 400 else "memory", answer.json()["error"])
 
 
 class Refused(Files):
