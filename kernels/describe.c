@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/argmax/argmax.h"
+#include "kernels/cast/cast.h"
 #include "kernels/conv/depthwise/depthwise.h"
 #include "kernels/dispatch.h"
 
@@ -106,6 +108,18 @@ static void print_convolution(struct text *text, const struct qk_kernels *kernel
           conv->sgemm_floats * sizeof(float) / 1024);
 }
 
+/* The kernels of operators that mostly networks have. */
+static void print_others(struct text *text, const struct qk_kernels *kernels)
+{
+    print(text, "  %-18s%s\n", "matrix products", kernels->choice.matmul->matmul_kernel);
+    print(text, "  %-18s%s, %s\n", "sums, products", kernels->binary->add_name,
+          kernels->binary->multiply_name);
+    print(text, "  %-18s%s\n", "tables", kernels->lookup->name);
+    print(text, "  %-18s%s\n", "pooling", kernels->pool.name);
+    print(text, "  %-18s%s, %s, %s\n", "others", kernels->floats->name, kernels->cast->name,
+          kernels->argmax->name);
+}
+
 void qk_kernels_describe(const struct qk_kernels *kernels, char *text, size_t bytes)
 {
     struct text to = {text, bytes};
@@ -116,4 +130,5 @@ void qk_kernels_describe(const struct qk_kernels *kernels, char *text, size_t by
           kernels->dequantize.name, kernels->choice.elementwise.stream_bytes >> 20);
     print(&to, "  %-18s%s\n", "quantizing", kernels->quantize.name);
     print_convolution(&to, kernels);
+    print_others(&to, kernels);
 }

@@ -23,6 +23,7 @@ enum {
 static const struct qk_conv_backend avx2_small_m = {
     .name = "avx2",
     .kernel = "conv_avx2",
+    .matmul_kernel = "matmul_avx2",
     .cpu_flags = QK_CPU_HASWELL,
     .igemm = &qk_igemm_s16s16_6x16__avx2,
     .slabs = &qk_slab_kernels_s16x2__avx2,
@@ -34,6 +35,7 @@ static const struct qk_conv_backend avx2_small_m = {
 static const struct qk_conv_backend vnni_small_m = {
     .name = "vnni",
     .kernel = "conv_vnni",
+    .matmul_kernel = "matmul_vnni",
     .cpu_flags = QK_CPU_ICELAKE,
     .igemm = &qk_igemm_u8s8_6x64__avx512vnni,
     .slabs = &qk_slab_kernels_u8x4__avx512vbmi,
@@ -45,6 +47,7 @@ static const struct qk_conv_backend vnni_small_m = {
 static const struct qk_conv_backend vnni_novbmi_small_m = {
     .name = "vnni_novbmi",
     .kernel = "conv_vnni_novbmi",
+    .matmul_kernel = "matmul_vnni_novbmi",
     .cpu_flags = QK_CPU_CASCADELAKE,
     .igemm = &qk_igemm_u8s8_6x64__avx512vnni,
     .slabs = &qk_slab_kernels_u8x4__avx512bw,
@@ -59,6 +62,7 @@ static const struct qk_conv_backend backends[COUNT] = {
         {
             .name = "scalar",
             .kernel = "conv_scalar",
+            .matmul_kernel = "matmul_scalar",
             .igemm = &qk_igemm_u8s8_8x16__scalar,
             .slabs = &qk_slab_kernels_u8x4__scalar,
             .depthwise = &qk_depthwise_u8s8_1x1__scalar,
@@ -70,6 +74,7 @@ static const struct qk_conv_backend backends[COUNT] = {
         {
             .name = "avx2",
             .kernel = "conv_avx2",
+            .matmul_kernel = "matmul_avx2",
             .cpu_flags = QK_CPU_HASWELL,
             .igemm = &qk_igemm_u8s8_16x14__avx2,
             .small_m = &avx2_small_m,
@@ -83,6 +88,7 @@ static const struct qk_conv_backend backends[COUNT] = {
         {
             .name = "avxvnni",
             .kernel = "conv_avxvnni",
+            .matmul_kernel = "matmul_avxvnni",
             .cpu_flags = QK_CPU_HASWELL | QK_CPU_AVXVNNI,
             .igemm = &qk_igemm_u8s8_6x16__avxvnni,
             .slabs = &qk_slab_kernels_u8x4__avx2,
@@ -94,6 +100,7 @@ static const struct qk_conv_backend backends[COUNT] = {
         {
             .name = "vnni_novbmi",
             .kernel = "conv_vnni_novbmi",
+            .matmul_kernel = "matmul_vnni_novbmi",
             .cpu_flags = QK_CPU_CASCADELAKE,
             .igemm = &qk_igemm_u8s8_32x14__avx512vnni,
             .small_m = &vnni_novbmi_small_m,
@@ -108,6 +115,7 @@ static const struct qk_conv_backend backends[COUNT] = {
         {
             .name = "vnni",
             .kernel = "conv_vnni",
+            .matmul_kernel = "matmul_vnni",
             .cpu_flags = QK_CPU_ICELAKE,
             .igemm = &qk_igemm_u8s8_32x14__avx512vnni,
             .small_m = &vnni_small_m,
@@ -122,6 +130,7 @@ static const struct qk_conv_backend backends[COUNT] = {
         {
             .name = "amx",
             .kernel = "conv_amx",
+            .matmul_kernel = "matmul_amx",
             .cpu_flags = QK_CPU_ICELAKE | QK_CPU_AMX,
             .igemm = &qk_igemm_u8s8_32x32__amx,
             .small_tile = &backends[VNNI],
@@ -138,6 +147,7 @@ static const struct qk_conv_backend backends[COUNT] = {
         {
             .name = "neon",
             .kernel = "conv_neon",
+            .matmul_kernel = "matmul_neon",
             .cpu_flags = QK_CPU_NEON,
             .igemm = &qk_igemm_s8s8_6x8__neon,
             .slabs = &qk_slab_kernels_u8x4__neon,
@@ -149,6 +159,7 @@ static const struct qk_conv_backend backends[COUNT] = {
         {
             .name = "dotprod",
             .kernel = "conv_dotprod",
+            .matmul_kernel = "matmul_dotprod",
             .cpu_flags = QK_CPU_NEON | QK_CPU_DOTPROD,
             .igemm = &qk_igemm_s8s8_6x16__dotprod,
             .slabs = &qk_slab_kernels_u8x4__neon,
@@ -160,6 +171,7 @@ static const struct qk_conv_backend backends[COUNT] = {
         {
             .name = "i8mm",
             .kernel = "conv_i8mm",
+            .matmul_kernel = "matmul_i8mm",
             .cpu_flags = QK_CPU_NEON | QK_CPU_DOTPROD | QK_CPU_I8MM,
             .igemm = &qk_igemm_s8s8_12x8__i8mm,
             .slabs = &qk_slab_kernels_u8x4__neon,

@@ -15,6 +15,7 @@ struct qk_conv_backend {
     /* The backend's name in the server's answers. A small_m backend has the name of its main
      * backend. */
     const char *kernel;
+    const char *matmul_kernel; /* the same, for products of matrices */
     uint32_t cpu_flags; /* the features that it needs, QK_CPU_* */
     const struct qk_igemm *igemm;
     /* The backend for convolutions that would fill less than a tenth of this backend's tiles. This

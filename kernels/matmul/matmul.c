@@ -349,7 +349,7 @@ enum qk_status qk_matmul_plan(const struct qk_matmul *matmul, const struct qk_ma
     };
     if (matmul->packs)
         made->order = matmul->order;
-    plan->kernel = matmul->backend->kernel;
+    plan->kernel = matmul->backend->matmul_kernel;
     plan->run = qk_matmul_run;
     plan->state = made;
     if (shape->batches == 0 || shape->m == 0 || shape->n == 0)

@@ -222,6 +222,43 @@ static void tile_actual(void *context)
     job->subject->kernels->epilogues[QK_EPILOGUE_BYTES](&job->tile);
 }
 
+/* Computes the sums of a tile and stores them, or their bytes, anywhere: every kind of epilogue,
+ * and channels that are last. */
+static void any_expected(void *context)
+{
+    const struct tile_job *job = context;
+    const struct qk_epilogue_tile *tile = &job->tile;
+    const size_t bytes = job->epilogue.y_bytes;
+    for (size_t row = 0; row < tile->rows; row++)
+        for (size_t i = 0; i < tile->segment_count; i++) {
+            size_t at = tile->segments[i].offset * tile->position_stride + row * tile->y_stride;
+            for (size_t p = 0; p < NR; p++) {
+                if (!(tile->segments[i].keep >> p & 1))
+                    continue;
+                uint32_t sum =
+                    (uint32_t)tile->bias[row] +
+                    (uint32_t)(tile->row_count > 0 ? tile->sums[p * tile->row_count + row]
+                                                   : tile->sums[row * NR + p]);
+                if (tile->w_zero_point)
+                    sum -= (uint32_t)tile->w_zero_point[row] * (uint32_t)tile->column_sums[p];
+                const uint8_t byte = qk_requantize_one(job->epilogue.requantize, (int32_t)sum,
+                                                       tile->multiplier[row]);
+                if (job->epilogue.kind == QK_EPILOGUE_INT32)
+                    memcpy((uint8_t *)job->y.expected + at * bytes, &sum, sizeof(sum));
+                else
+                    memcpy((uint8_t *)job->y.expected + at, &byte, 1);
+                at += tile->position_stride;
+            }
+        }
+}
+
+static void any_actual(void *context)
+{
+    struct tile_job *job = context;
+    job->tile.y = job->y.actual;
+    job->subject->kernels->any_epilogue(&job->tile);
+}
+
 /* Chooses which padded positions [begin, end) of a tile to keep: all, rows with gaps between them,
  * or any. */
 static uint64_t choose_keep(struct check *check, size_t begin, size_t end, bool one)
@@ -288,8 +325,30 @@ static void choose_requantize(struct check *check, struct qk_requantize *requant
                                          : qk_requantize_for(QK_UINT8, zero_point);
 }
 
-/* Checks a tile. Tiles are stored row by row or, if `row_count` is not 0, position by position. */
-static void check_tile(struct check *check, const void *kernel, size_t row_count)
+/* For `any_epilogue`: chooses the kind of y, and often that channels are last. Returns how many
+ * bytes of y the tile needs if `elements` are enough otherwise. */
+static size_t choose_any(struct check *check, struct tile_job *job, size_t elements)
+{
+    struct qk_epilogue_tile *tile = &job->tile;
+    const bool sums = check_chance(check, 2);
+    job->epilogue.kind = sums ? QK_EPILOGUE_INT32 : QK_EPILOGUE_BYTES;
+    job->epilogue.y_bytes = sums ? sizeof(int32_t) : 1;
+    tile->position_stride = 1;
+    if (check_chance(check, 3))
+        return elements * job->epilogue.y_bytes;
+    size_t positions = 0;
+    tile->y_stride = 1;
+    tile->position_stride = tile->rows + check_below(check, 5);
+    for (size_t i = 0; i < tile->segment_count; i++) {
+        job->segments[i].offset = positions + check_below(check, 3);
+        positions = job->segments[i].offset + (size_t)__builtin_popcountll(job->segments[i].keep);
+    }
+    return positions * tile->position_stride * job->epilogue.y_bytes;
+}
+
+/* Checks a tile. Tiles are stored row by row or, if `row_count` is not 0, position by position.
+ * `any`: checks `any_epilogue`. */
+static void check_tile(struct check *check, const void *kernel, size_t row_count, bool any)
 {
     const bool timed = check_is_timed(check);
     struct tile_job job = {.subject = kernel};
@@ -328,25 +387,38 @@ static void check_tile(struct check *check, const void *kernel, size_t row_count
     tile->sums = sums;
     tile->bias = bias;
     tile->multiplier = multiplier;
-    job.y = check_outputs(check, "y", choose_segments(check, &job), 1);
+    size_t bytes = choose_segments(check, &job);
+    if (any)
+        bytes = choose_any(check, &job, bytes);
+    job.y = check_outputs(check, "y", bytes, any ? 4 : 1);
     check_describe(check, "%zu rows, %zu positions, %zu segments, first %#llx, stride %zu, %s, %s",
                    rows, tile->positions, tile->segment_count,
                    (unsigned long long)tile->segments[0].keep, tile->y_stride,
                    job.epilogue.requantize.is_signed ? "INT8" : "UINT8",
                    tile->w_zero_point ? "zero points" : "none");
-    if (check_calls(check, tile_expected, tile_actual, &job, (double)(rows * tile->positions),
-                    "byte"))
+    if (check_calls(check, any ? any_expected : tile_expected, any ? any_actual : tile_actual, &job,
+                    (double)(rows * tile->positions), any ? "sum" : "byte"))
         check_same(check, &job.y, 1);
 }
 
 static void check_requantize(struct check *check, const void *kernel)
 {
-    check_tile(check, kernel, 0);
+    check_tile(check, kernel, 0, false);
 }
 
 static void check_requantize_positions(struct check *check, const void *kernel)
 {
-    check_tile(check, kernel, ROWS_MOST);
+    check_tile(check, kernel, ROWS_MOST, false);
+}
+
+static void check_any(struct check *check, const void *kernel)
+{
+    check_tile(check, kernel, 0, true);
+}
+
+static void check_any_positions(struct check *check, const void *kernel)
+{
+    check_tile(check, kernel, ROWS_MOST, true);
 }
 
 /* ---- Transpose --------------------------------------------------------------------------- */
@@ -458,6 +530,9 @@ static void check_kernels(struct check *check, const char *tier,
     if (check_by_position(kernels))
         check_run(check, &(struct check_subject){"slabs/requantize_positions",
                                                  check_requantize_positions, &subject, 8000});
+    check_run(check, &(struct check_subject){"slabs/any", check_any, &subject, 4000});
+    check_run(check,
+              &(struct check_subject){"slabs/any_positions", check_any_positions, &subject, 4000});
     if (kernels->transpose)
         check_run(check,
                   &(struct check_subject){"slabs/transpose", check_transpose, &subject, 4000});
