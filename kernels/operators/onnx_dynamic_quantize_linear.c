@@ -19,8 +19,9 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
 static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
-    return qk_quantize_dynamic_plan(&instance->kernels->choice.elementwise, &inputs[0], memory,
-                                    plan, error);
+    const struct qk_kernels *kernels = instance->kernels;
+    return qk_quantize_dynamic_plan(&kernels->quantize, &kernels->choice.elementwise, &inputs[0],
+                                    memory, plan, error);
 }
 
 static const struct qk_version versions[] = {

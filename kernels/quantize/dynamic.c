@@ -11,11 +11,11 @@
 #define UNIT_ELEMENTS_MIN ((size_t)64 * 1024)
 #define UNITS_MAX ((size_t)8)
 
-/* Rough guesses: the cycles that an element takes. */
+/* A rough guess: the cycles that an element takes while the range is sought. */
 #define RANGE_CYCLES 0.5
-#define QUANTIZE_CYCLES 3.0
 
 struct state {
+    const struct qk_quantize_kernels *kernels;
     size_t count, unit; /* elements of x, and of a unit */
 };
 
@@ -59,25 +59,26 @@ static struct parameters find_parameters(const uint8_t *x, size_t count)
     return found;
 }
 
-static inline uint8_t quantize_one(struct parameters by, float value)
+/* Quantizes elements [begin, end) as QuantizeLinear does. Clamping floats to the range of codes
+ * before rounding, as the definition does, gives the same codes, because the ends of the range are
+ * integers. */
+static void quantize(const struct state *state, struct parameters by, const uint8_t *x,
+                     size_t begin, size_t end, uint8_t *y)
 {
-    float code = value / by.scale;
-    code = greater(code, (float)(0 - by.zero_point)); /* NaN: the least code */
-    code = lesser(code, (float)(255 - by.zero_point));
-    return (uint8_t)(qk_round_even_small(code) + by.zero_point);
-}
-
-static void quantize(struct parameters by, const uint8_t *x, size_t count, uint8_t *y)
-{
-    float values[CHUNK] = {0};
-    uint8_t codes[CHUNK];
-    for (size_t i = 0; i < count; i += CHUNK) {
-        const size_t there = count - i < CHUNK ? count - i : CHUNK;
-        memcpy(values, x + i * sizeof(float), there * sizeof(float));
-        for (size_t j = 0; j < CHUNK; j++)
-            codes[j] = quantize_one(by, values[j]);
-        memcpy(y + i, codes, there);
-    }
+    const struct qk_quantize_args args = {
+        .x_type = QK_FP32,
+        .y_type = QK_UINT8,
+        .division = QK_DIVISION_FP32,
+        .span = {.x = x,
+                 .y = y,
+                 .x_first = begin,
+                 .y_first = begin,
+                 .count = end - begin,
+                 .block = SIZE_MAX,
+                 .scales = &by.scale,
+                 .zeros = &by.zero_point},
+    };
+    qk_quantize(state->kernels, &args);
 }
 
 static void run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
@@ -93,7 +94,7 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
         return;
     const struct parameters by = find_parameters(x, state->count);
     if (first < last)
-        quantize(by, x + first * sizeof(float), last - first, y + first);
+        quantize(state, by, x, first, last, y);
     if (begin > 0)
         return;
     const uint8_t zero_point = (uint8_t)by.zero_point;
@@ -101,7 +102,8 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
     memcpy(outputs[2], &zero_point, sizeof(zero_point));
 }
 
-enum qk_status qk_quantize_dynamic_plan(const struct qk_elementwise_tuning *tuning,
+enum qk_status qk_quantize_dynamic_plan(const struct qk_quantize_kernels *kernels,
+                                        const struct qk_elementwise_tuning *tuning,
                                         const struct qk_tensor *x, struct qk_memory memory,
                                         struct qk_plan *plan, struct qk_error *error)
 {
@@ -109,6 +111,7 @@ enum qk_status qk_quantize_dynamic_plan(const struct qk_elementwise_tuning *tuni
     if (!state)
         return qk_fail(error, QK_NO_MEMORY, "no memory for the plan");
     const size_t even = x->count / UNITS_MAX + (x->count % UNITS_MAX != 0);
+    state->kernels = kernels;
     state->count = x->count;
     state->unit = even > UNIT_ELEMENTS_MIN ? even : UNIT_ELEMENTS_MIN;
     qk_tensor_copy(&plan->outputs[0], x);
@@ -125,6 +128,6 @@ enum qk_status qk_quantize_dynamic_plan(const struct qk_elementwise_tuning *tuni
     plan->unit_count = x->count == 0 ? 1 : x->count / state->unit + (x->count % state->unit != 0);
     const double elements = (double)(x->count < state->unit ? x->count : state->unit);
     plan->unit_cost_ns = 1 + (uint64_t)(tuning->cycle_ns * (RANGE_CYCLES * (double)x->count +
-                                                            QUANTIZE_CYCLES * elements));
+                                                            kernels->element_cycles * elements));
     return QK_OK;
 }

@@ -13,9 +13,11 @@
 
 #include "kernels/elementwise/traversal.h"
 #include "kernels/qk.h"
+#include "kernels/quantize/quantize.h"
 
 /* Plans x, which is input 0. Sets the outputs y, y_scale and y_zero_point, and the units. */
-enum qk_status qk_quantize_dynamic_plan(const struct qk_elementwise_tuning *tuning,
+enum qk_status qk_quantize_dynamic_plan(const struct qk_quantize_kernels *kernels,
+                                        const struct qk_elementwise_tuning *tuning,
                                         const struct qk_tensor *x, struct qk_memory memory,
                                         struct qk_plan *plan, struct qk_error *error);
 

@@ -45,6 +45,31 @@ Test(dynamic_quantize, units_agree)
     qk_kernels_destroy(kernels);
 }
 
+/* All tiers, with ranges whose scale is tiny, subnormal, 0 or infinite, and NaNs. */
+Test(dynamic_quantize, tiers_agree)
+{
+    enum { COUNT = 1000 };
+    static const float ends[] = {1, 0x1p-70F, 0x1p-126F, 0x1p-149F, 0x1p-143F, 0x1p126F, INFINITY};
+    struct qk_test_tiers tiers;
+    uint64_t seed = 4;
+    qk_test_tiers_init(&tiers);
+    for (size_t e = 0; e < sizeof(ends) / sizeof(ends[0]); e++)
+        for (size_t nans = 0; nans < 2; nans++) {
+            struct qk_test_result result;
+            struct qk_call call;
+            float x[COUNT];
+            for (size_t i = 0; i < COUNT; i++)
+                x[i] = ends[e] * (float)(int32_t)(uint32_t)qk_test_random(&seed) / 0x1p31F;
+            x[3] = ends[e];
+            x[5] = nans ? NAN : 0;
+            dynamic_call(&call, x, COUNT);
+            qk_test_run_tiers(&tiers, &call, 6, &result);
+            cr_expect_eq(result.status, QK_OK);
+            qk_test_result_deinit(&result);
+        }
+    qk_test_tiers_deinit(&tiers);
+}
+
 Test(dynamic_quantize, failed_allocations)
 {
     struct qk_kernels *kernels = qk_test_kernels("scalar");
