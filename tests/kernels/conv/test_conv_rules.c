@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "kernels/conv/conv.h"
-#include "tests/support/kernels/conv_case.h"
+#include "tests/support/kernels/conv_run.h"
 #include "tests/support/kernels/qk_test.h"
 
 /* Returns a plain 2-D case that works: x [1,4,5,5], w [6,2,3,3], group 2. Tests modify it. */
@@ -555,12 +555,59 @@ Test(conv_rules, plan_checks_its_own_x)
     conv_case_deinit(&test);
 }
 
+/* Numbers of one axis times the number of channels must not overflow. */
+Test(conv_rules, channels_last_of_great_strides_and_pads)
+{
+    static const int64_t pads[] = {0, INT32_MAX, 0, INT32_MAX};
+    struct qk_test_gemms gemms;
+    struct conv_case test = plain_case();
+    test.naive.group = 1;
+    test.naive.channels = 40000;
+    test.naive.in[1] = test.naive.in[2] = test.naive.kernel[1] = test.naive.kernel[2] = 1;
+    for (int i = 1; i < 3; i++)
+        test.naive.stride[i] = test.naive.dilation[i] = INT32_MAX;
+    qk_test_gemms_init(&gemms);
+    conv_case_check(&gemms, &test);
+    qk_test_gemms_deinit(&gemms);
+    test.form = CONV_FORM_CHANNELS_LAST;
+    cr_assert(conv_case_make(&test));
+    qk_test_call_ints(&test.call, "pads", pads, 4);
+    qk_test_expect_refusal(&test.call, "x");
+    conv_case_deinit(&test);
+}
+
+Test(conv_rules, channels_last_is_a_flag)
+{
+    struct conv_case test = plain_case();
+    test.form = CONV_FORM_CHANNELS_LAST;
+    cr_assert(conv_case_make(&test));
+    qk_test_call_int(&test.call, "channels_last", 2);
+    qk_test_expect_refusal(&test.call, "channels_last");
+    conv_case_deinit(&test);
+}
+
+/* x's zero point comes with each run, so its shape is known only then. */
+Test(conv_rules, integer_has_one_x_zero_point)
+{
+    static const uint8_t zero_points[2];
+    struct conv_case test = plain_case();
+    test.form = CONV_FORM_INTEGER;
+    cr_assert(conv_case_make(&test));
+    qk_test_call_input(&test.call, "x_zero_point", QK_UINT8, zero_points, 1, (size_t[]){2});
+    qk_test_expect_refusal(&test.call, "x_zero_point");
+    qk_test_call_input(&test.call, "x_zero_point", QK_INT8, zero_points, 0, NULL);
+    qk_test_expect_refusal(&test.call, "x_zero_point");
+    conv_case_deinit(&test);
+}
+
 Test(conv_rules, every_allocation_may_fail)
 {
     struct qk_test_gemms gemms;
     qk_test_gemms_init(&gemms);
-    for (int depthwise = 0; depthwise < 2; depthwise++) {
+    for (int kind = 0; kind < 2 * CONV_FORM_COUNT; kind++) {
+        const bool depthwise = kind & 1;
         struct conv_case test = plain_case();
+        test.form = (enum conv_form)(kind / 2);
         test.naive.group = depthwise ? test.naive.channels : test.naive.group;
         test.naive.out_channels = depthwise ? test.naive.channels : test.naive.out_channels;
         test.w_zero_point_per_channel = true;
