@@ -223,12 +223,13 @@ SERVER := \
     server/oip/parameters.c server/oip/raw.c server/oip/regions.c server/oip/shm_tensors.c \
     server/oip/signature.c \
     server/models/onnx/foreign.c server/models/onnx/onnx.c server/models/onnx/onnx.pb-c.c \
-    server/models/onnx/onnx_node.c server/models/onnx/onnx_select.c \
+    server/models/onnx/onnx_node.c server/models/onnx/onnx_parts.c server/models/onnx/onnx_select.c \
     server/models/onnx/onnx_skeleton.c \
     server/models/onnx/onnx_tensor.c \
     server/models/repository/folder.c server/models/repository/missing_file.c \
     server/models/repository/repository.c \
-    server/models/base64.c server/models/build.c server/models/deferred_constants.c \
+    server/models/base64.c server/models/build.c server/models/cut_hint.c \
+    server/models/deferred_constants.c \
     server/models/model.c server/models/model_config.c server/models/plans.c \
     server/models/shapes.c server/models/sources.c server/models/table.c \
     server/work/scheduler/cpu_yield.c server/work/scheduler/loop.c server/work/scheduler/pool.c \
@@ -365,7 +366,7 @@ $(MESSAGES).c $(MESSAGES).h &: server/models/onnx/onnx.proto
 	$(PROTOC) --c_out=$(B) $<
 $(MESSAGES).o: $(MESSAGES).c $(B)/flags
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
-$(patsubst %,$(B)/server/models/onnx/%.o,onnx onnx_node onnx_select onnx_skeleton \
+$(patsubst %,$(B)/server/models/onnx/%.o,onnx onnx_node onnx_parts onnx_select onnx_skeleton \
     onnx_tensor): | $(MESSAGES).h
 $(B)/tests/unit/models/test_onnx_tensors.o: | $(MESSAGES).h
 

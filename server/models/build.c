@@ -174,6 +174,7 @@ static enum qd_status read_onnx(struct qd_build *build, const struct qd_source *
     struct qd_onnx_source content = source->content;
     content.cut = build->config->cut;
     enum qd_status status = qd_onnx_read(&content, build->scratch, graph, error);
+    build->refused_node = graph->refused_node;
     if (status != QD_OK)
         return status;
     build->onnx = graph;
@@ -193,6 +194,7 @@ enum qd_status qd_build_read(struct qd_build *build, const struct qd_source *sou
     const struct qd_onnx_cut *cut = &build->config->cut;
     build->untyped = 0;
     build->onnx = NULL;
+    build->refused_node = QK_VALUE_NONE;
     if (source->kind == QD_SOURCE_ONNX)
         return read_onnx(build, source, error);
     if (cut->input_count > 0 || cut->output_count > 0)
@@ -225,6 +227,7 @@ static enum qd_status lower(struct qd_build *build, struct qd_error *error)
     case QK_NO_MEMORY:
         return qd_refuse_memory(build->scratch, "constants that nodes compute", error);
     default:
+        build->refused_node = cause.node;
         return qd_fail(error, QD_INVALID, "%s", cause.text);
     }
     struct qd_onnx_deferred *deferred =
@@ -245,7 +248,7 @@ static enum qd_status lower(struct qd_build *build, struct qd_error *error)
 }
 
 /* Creates a model and prepares its graph. */
-static enum qd_status prepare_graph(const struct qd_build *build, struct qd_model **model,
+static enum qd_status prepare_graph(struct qd_build *build, struct qd_model **model,
                                     struct qk_graph **graph, struct qd_error *error)
 {
     struct qk_error cause = {.status = QK_OK};
@@ -259,6 +262,7 @@ static enum qd_status prepare_graph(const struct qd_build *build, struct qd_mode
         (*model)->graph = *graph;
         return QD_OK;
     }
+    build->refused_node = cause.node;
     enum qd_status status =
         cause.status == QK_NO_MEMORY
             ? qd_refuse_memory(&(*model)->arena, "the model's weights", error)
@@ -332,7 +336,7 @@ static enum qd_status declare_types(struct qd_build *build, struct qd_error *err
 }
 
 /* Lowers and prepares a copy of the graph. Returns whether that works. Sets *error if not. */
-static bool try_types(const struct qd_build *build, struct qd_error *error)
+static bool try_types(struct qd_build *build, struct qd_error *error)
 {
     struct qd_arena scratch;
     struct qd_build trial = *build;
@@ -344,6 +348,7 @@ static bool try_types(const struct qd_build *build, struct qd_error *error)
     enum qd_status status = lower(&trial, error);
     if (status == QD_OK)
         status = prepare_graph(&trial, &model, &graph, error);
+    build->refused_node = trial.refused_node;
     qd_model_release(model);
     qd_arena_deinit(&scratch);
     return status == QD_OK;

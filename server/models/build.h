@@ -41,6 +41,8 @@ struct qd_build {
     const struct qd_onnx_graph *onnx; /* NULL if the version is a request */
     /* onnx's deferred constants, in the nodes that folding has left; set by qd_build_prepare. */
     const struct qd_onnx_deferred *deferred;
+    uint32_t refused_node; /* if a step refuses one node of an ONNX file, its index in the file;
+                              otherwise QK_VALUE_NONE */
     const char *platform;
     char about[160];
 };

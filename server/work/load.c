@@ -5,8 +5,10 @@
 
 #include "server/base/clock.h"
 #include "server/memory/arena.h"
+#include "server/models/cut_hint.h"
 
 enum { KEPT_BYTES_MAX = 16 << 20 };
+enum { FILE_BYTES_MAX = 180 }; /* of a file's name in errors */
 
 static struct qd_load *load_of(struct qd_job *job)
 {
@@ -89,8 +91,15 @@ static bool fail_in_file(struct qd_load *load)
     struct qd_error inner = load->error;
     const char *file = load->sources.shown;
     if (*file != '\0')
-        qd_fail(&load->error, inner.status, "%.180s: %.320s", file, inner.text);
+        qd_fail(&load->error, inner.status, "%.*s: %s", FILE_BYTES_MAX, file, inner.text);
     return end(load);
+}
+
+/* Adds to the error text at which values the file could be cut, as far as it leaves room. */
+static void add_hint(struct qd_load *load, const struct qd_source *source)
+{
+    const size_t file_bytes = strnlen(load->sources.shown, FILE_BYTES_MAX) + sizeof(": ");
+    qd_cut_hint_add(&load->build, source, sizeof(load->error.text) - file_bytes, &load->error);
 }
 
 static bool then(struct qd_job *job)
@@ -152,8 +161,10 @@ static bool take_version(struct qd_load *load)
         .scratch = &load->version_arena,
         .memory = load->tools->memory,
     };
-    if (qd_build_read(&load->build, &source, &load->error) != QD_OK)
+    if (qd_build_read(&load->build, &source, &load->error) != QD_OK) {
+        add_hint(load, &source);
         return fail_in_file(load);
+    }
     if (load->build.onnx != NULL && !load->build.onnx->points_into_file)
         qd_arena_deinit(&load->file_arena); /* the parsed model is a copy; weights take its place */
     return fetch(load, prepare_version);

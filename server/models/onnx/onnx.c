@@ -272,8 +272,7 @@ static enum qd_status read_cut_inputs(struct qd_onnx_reader *reader)
     return status;
 }
 
-/* Returns whether the caller names this input, so that it has been read. */
-static bool is_cut(const struct qd_onnx_reader *reader, const struct qd_onnx_value *value)
+bool qd_onnx_is_cut(const struct qd_onnx_reader *reader, const struct qd_onnx_value *value)
 {
     const struct qd_onnx_cut *cut = &reader->source->cut;
     return value->number < cut->input_count && qd_onnx_is(&value->name, cut->inputs[value->number]);
@@ -298,7 +297,7 @@ static enum qd_status read_inputs(struct qd_onnx_reader *reader)
         if (value == NULL)
             return qd_fail(reader->error, QD_INVALID, "input %zu: expected a name, got none", i);
         if (value->maker != QD_ONNX_INPUT || (!takes_all && !value->is_needed) ||
-            is_cut(reader, value))
+            qd_onnx_is_cut(reader, value))
             continue;
         status = read_input(reader, value, proto, where.text);
         if (status == QD_OK && reader->inputs[value->number].types == 0)
@@ -479,31 +478,36 @@ static enum qd_status check_functions(const struct qd_onnx_reader *reader)
     return QD_OK;
 }
 
+enum qd_status qd_onnx_open(struct qd_onnx_reader *reader)
+{
+    struct qd_onnx_graph *graph = reader->graph;
+    *graph = (struct qd_onnx_graph){.refused_node = QK_VALUE_NONE};
+    enum qd_status status = parse(reader);
+    if (status == QD_OK)
+        status = read_opsets(reader);
+    if (status == QD_OK)
+        status = check_functions(reader);
+    if (status == QD_OK)
+        status = qd_onnx_copy_string(&reader->proto->name, "graph: name", reader->arena,
+                                     &graph->graph_name, reader->error);
+    if (status == QD_OK)
+        status = qd_onnx_copy_string(&reader->model->producer_name, "producer_name", reader->arena,
+                                     &graph->producer, reader->error);
+    if (status == QD_OK)
+        status = collect_values(reader);
+    if (status == QD_OK)
+        status = qd_onnx_select(reader);
+    if (status == QD_OK)
+        status = read_inputs(reader);
+    return status == QD_OK ? number_values(reader) : status;
+}
+
 enum qd_status qd_onnx_read(const struct qd_onnx_source *source, struct qd_arena *arena,
                             struct qd_onnx_graph *graph, struct qd_error *error)
 {
     struct qd_onnx_reader reader = {
         .source = source, .arena = arena, .graph = graph, .error = error};
-    *graph = (struct qd_onnx_graph){.opset = 0};
-    enum qd_status status = parse(&reader);
-    if (status == QD_OK)
-        status = read_opsets(&reader);
-    if (status == QD_OK)
-        status = check_functions(&reader);
-    if (status == QD_OK)
-        status = qd_onnx_copy_string(&reader.proto->name, "graph: name", arena, &graph->graph_name,
-                                     error);
-    if (status == QD_OK)
-        status = qd_onnx_copy_string(&reader.model->producer_name, "producer_name", arena,
-                                     &graph->producer, error);
-    if (status == QD_OK)
-        status = collect_values(&reader);
-    if (status == QD_OK)
-        status = qd_onnx_select(&reader);
-    if (status == QD_OK)
-        status = read_inputs(&reader);
-    if (status == QD_OK)
-        status = number_values(&reader);
+    enum qd_status status = qd_onnx_open(&reader);
     if (status == QD_OK)
         status = read_outputs(&reader);
     return status == QD_OK ? qd_onnx_read_nodes(&reader) : status;

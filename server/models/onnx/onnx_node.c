@@ -383,6 +383,23 @@ static enum qd_status read_node(struct qd_onnx_reader *reader, size_t position)
     return status == QD_OK ? read_attributes(&node) : status;
 }
 
+/* Allocates `count` nodes. */
+static enum qd_status make_nodes(struct qd_onnx_reader *reader, size_t count)
+{
+    reader->nodes = qd_arena_alloc(reader->arena, count * sizeof(*reader->nodes));
+    reader->deferred =
+        qd_arena_alloc(reader->arena, count * QK_INPUT_COUNT_MAX * sizeof(*reader->deferred));
+    return reader->nodes != NULL && reader->deferred != NULL ? QD_OK : qd_onnx_no_memory(reader);
+}
+
+enum qd_status qd_onnx_try_node(struct qd_onnx_reader *reader, size_t position)
+{
+    enum qd_status status = reader->nodes == NULL ? make_nodes(reader, 1) : QD_OK;
+    reader->graph->call.node_count = 0;
+    reader->graph->deferred_count = 0;
+    return status == QD_OK ? read_node(reader, position) : status;
+}
+
 enum qd_status qd_onnx_read_nodes(struct qd_onnx_reader *reader)
 {
     const size_t count = reader->taken_count;
@@ -391,16 +408,15 @@ enum qd_status qd_onnx_read_nodes(struct qd_onnx_reader *reader)
                        "graph: expected at most %d nodes, Constant aside, that its outputs need, "
                        "got %zu",
                        QK_GRAPH_NODE_COUNT_MAX, count);
-    reader->nodes = qd_arena_alloc(reader->arena, count * sizeof(*reader->nodes));
-    reader->deferred =
-        qd_arena_alloc(reader->arena, count * QK_INPUT_COUNT_MAX * sizeof(*reader->deferred));
-    if (reader->nodes == NULL || reader->deferred == NULL)
-        return qd_onnx_no_memory(reader);
+    enum qd_status status = make_nodes(reader, count);
     reader->graph->call.nodes = reader->nodes;
     reader->graph->deferred = reader->deferred;
-    enum qd_status status = QD_OK;
     for (size_t i = 0; i < reader->proto->n_node && status == QD_OK; i++)
-        if (reader->is_taken[i])
+        if (reader->is_taken[i]) {
+            reader->graph->refused_node = (uint32_t)i;
             status = read_node(reader, i);
+        }
+    if (status == QD_OK)
+        reader->graph->refused_node = QK_VALUE_NONE;
     return status;
 }

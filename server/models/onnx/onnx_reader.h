@@ -114,6 +114,16 @@ ProtobufCBinaryData qd_onnx_output_name(const struct qd_onnx_reader *reader, siz
 const Onnx__ValueInfoProto *qd_onnx_find_info(const struct qd_onnx_reader *reader,
                                               const ProtobufCBinaryData *name);
 
+/* Returns whether the caller names this input of the graph, which has a number. */
+bool qd_onnx_is_cut(const struct qd_onnx_reader *reader, const struct qd_onnx_value *value);
+
+/* Does what is done before nodes and outputs are read: parses the file, selects its nodes, reads
+ * the inputs and numbers the values. */
+enum qd_status qd_onnx_open(struct qd_onnx_reader *reader);
+
+/* Reads one node alone, and forgets it. Needs qd_onnx_open. Fails as qd_onnx_read_nodes would. */
+enum qd_status qd_onnx_try_node(struct qd_onnx_reader *reader, size_t position);
+
 /* Reads the nodes that are marked. The values must have been numbered. */
 enum qd_status qd_onnx_read_nodes(struct qd_onnx_reader *reader);
 
