@@ -223,7 +223,8 @@ SERVER := \
     server/oip/parameters.c server/oip/raw.c server/oip/regions.c server/oip/shm_tensors.c \
     server/oip/signature.c \
     server/models/onnx/foreign.c server/models/onnx/onnx.c server/models/onnx/onnx.pb-c.c \
-    server/models/onnx/onnx_node.c server/models/onnx/onnx_parts.c server/models/onnx/onnx_select.c \
+    server/models/onnx/onnx_node.c server/models/onnx/onnx_parts.c \
+    server/models/onnx/onnx_select.c \
     server/models/onnx/onnx_skeleton.c \
     server/models/onnx/onnx_tensor.c \
     server/models/repository/folder.c server/models/repository/missing_file.c \

@@ -1,5 +1,6 @@
 """Configurations that cut an ONNX file: `inputs` and `outputs` name values."""
 import json
+import re
 import struct
 import unittest
 
@@ -51,6 +52,55 @@ class Cuts(ModelTest):
 
     def test_the_whole_file(self):
         self.assert_error(self.load({}), 400, 'net/1/model.onnx: node 2 ("a Reverse", "Reverse")')
+
+    def assert_hints(self, file, *hints, config=None):
+        """Checks which configurations the error names, and that each of them loads."""
+        answer = self.load(config or {}, file)
+        self.assertEqual(answer.status, 400)
+        found = re.findall(r'{"[^}]*}', answer.json()["error"])
+        self.assertEqual([json.loads(hint) for hint in found], list(hints), answer.body)
+        for hint in found:
+            self.assert_done(self.load(json.loads(hint), file))
+        return answer.json()["error"]
+
+    def test_the_error_says_where_to_cut(self):
+        text = self.assert_hints(net_file(), {"outputs": ["b"]},
+                                 {"inputs": ["r"], "outputs": ["y"]})
+        self.assertTrue(text.endswith('; the configuration {"outputs": ["b"]} runs 2 of its 5 '
+                                      'nodes, {"inputs": ["r"], "outputs": ["y"]} runs 2'), text)
+
+    def test_hints_begin_where_the_file_is_cut_already(self):
+        self.assert_hints(net_file(), {"inputs": ["x"], "outputs": ["b"]},
+                          {"inputs": ["r"], "outputs": ["y"]},
+                          config={"inputs": ["x"], "outputs": ["y"]})
+
+    def test_all_outputs_need_not_be_named(self):
+        self.assert_hints(add_file(), {"inputs": ["p", "q"]})
+
+    def test_a_part_is_smaller_where_preparing_refuses_a_node(self):
+        """Clip is known, but not with two lower limits."""
+        file = model(14, [node("Identity", ["x"], ["a"]), node("Identity", ["a"], ["b"]),
+                          node("Clip", ["b", "low"], ["c"]), node("Strange", ["c"], ["y"])],
+                     [tensor("low", UINT8, [2], (9, b"\0\0"))], [value_info("x", UINT8, ["n"])],
+                     [value_info("y", UINT8, ["n"])])
+        self.assert_hints(file, {"outputs": ["b"]})
+
+    def test_no_hint_where_it_helps_nobody(self):
+        files = {"the first node": [node("Strange", ["x"], ["y"])],
+                 "too small": [node("Identity", ["x"], ["a"]), node("Strange", ["a"], ["y"])],
+                 "a cycle": [node("Identity", ["b"], ["a"]), node("Identity", ["a"], ["b"]),
+                             node("Strange", ["b"], ["y"])],
+                 "a name": [node("Identity", ["x"], ["a"]), node("Identity", ["a"], ['"']),
+                            node("Strange", ['"'], ["y"])],
+                 "a long name": [node("Identity", ["x"], ["a"]),
+                                 node("Identity", ["a"], ["b" * 600]),
+                                 node("Strange", ["b" * 600], ["y"])],
+                 "many outputs": [node("Identity", ["x"], ["v%d" % i]) for i in range(33)] +
+                                 [node("Strange", ["v%d" % i for i in range(33)], ["y"])]}
+        for name, nodes in files.items():
+            with self.subTest(name):
+                self.assert_hints(model(14, nodes, [], [value_info("x", UINT8, ["n"])],
+                                        [value_info("y", UINT8, ["n"])]))
 
     def test_up_to_a_value(self):
         self.assert_done(self.load({"outputs": ["b"]}))
