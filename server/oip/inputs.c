@@ -705,6 +705,11 @@ static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
         if (status != QD_OK)
             return status;
     }
+    if (asked->declared != NULL && asked->call.op->variable_inputs == 0)
+        return qd_fail(decoder->error, QD_INVALID,
+                       "inputs: expected one without data, which each request brings; %s has none "
+                       "that can be one",
+                       signature->name);
     if (asked->declared != NULL && asked->call.variable == 0)
         return qd_fail(decoder->error, QD_INVALID,
                        "inputs: expected one without data, which each request brings; \"%s\" can "

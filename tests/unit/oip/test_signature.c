@@ -353,7 +353,7 @@ Test(signature, ports_are_bounded)
 static const struct qd_signature *signature_of(const char *name)
 {
     static struct qd_builtin builtin;
-    const struct qk_operator *op = qk_operator_by_name(name);
+    const struct qk_operator *op = qk_graph_operator_by_name(name);
     qd_builtin_init(&builtin, op, &op->versions[op->version_count - 1]);
     return &builtin.signature;
 }
@@ -405,6 +405,13 @@ Test(signature, a_variable_input_need_not_come)
 /* A model without variable inputs is useless, and the tensors of a plain request cannot be kept. */
 Test(signature, what_cannot_be_declared)
 {
+    cr_assert_eq(
+        decode_with(signature_of("onnx.ConstantOfShape"), true,
+                    "{\"inputs\":[{\"name\":\"input\",\"datatype\":\"INT64\",\"shape\":[1],"
+                    "\"data\":[4]}]}"),
+        QD_INVALID);
+    cr_assert_str_eq(error.text, "inputs: expected one without data, which each request brings; "
+                                 "onnx.ConstantOfShape has none that can be one");
     expect_undeclared("{\"inputs\":[" SCALE
                       ",{\"name\":\"x\",\"datatype\":\"UINT8\",\"shape\":[1],\"data\":[1]}]}",
                       "inputs: expected one without data, which each request brings; \"x\" can be "
