@@ -141,6 +141,7 @@ KERNELS := \
     kernels/operators/lookup/microsoft_qlinear_where.c \
     kernels/operators/float/onnx_arithmetic.c kernels/operators/float/onnx_clip_and_relu.c \
     kernels/operators/float/onnx_average_pool.c \
+    kernels/operators/float/onnx_batch_normalization.c \
     kernels/operators/float/onnx_global_average_pool.c \
     kernels/operators/float/onnx_reduce_mean.c kernels/operators/float/row_means.c \
     kernels/operators/tensorflow_dequantize.c \

@@ -21,6 +21,7 @@
 /* All functions. X(name, cost): `cost` is a rough guess, the time beside that of abs. */
 #define QK_FLOAT_FUNCTIONS(X) \
     X(abs, 1)                 \
+    X(affine, 1)              \
     X(ceil, 1)                \
     X(celu, 10)               \
     X(clip, 1)                \
@@ -335,6 +336,12 @@ QK_FLOAT_FUNCTION qk_float_thresholded_relu(float x, float a, float b)
 {
     (void)b;
     return x > a ? x : 0.0F;
+}
+
+QK_FLOAT_FUNCTION qk_float_affine(float x, float a, float b)
+{
+    const float product = x * a;
+    return product + b;
 }
 
 /* Returns a * x + b, from 0 to 1. */

@@ -119,6 +119,23 @@ def means(cases):
               axes=[2])
 
 
+def normalizations(cases):
+    def channels(count):
+        return cases.dice.normal(0, 1, count).astype(np.float32)
+
+    for version, shape, attributes in (
+            (7, (2, 3, 4, 5), {}), (9, (1, 17, 3), {"epsilon": 9.999999974752427e-07}),
+            (14, (3, 5), {"momentum": 0.5}), (15, (1, 4, 2, 3, 7), {"epsilon": 0.5}),
+            (15, (0, 2, 3), {})):
+        x = cases.dice.normal(0, 3, shape).astype(np.float32)
+        operands = {"X": x, "scale": channels(shape[1]), "B": channels(shape[1]),
+                    "input_mean": channels(shape[1]), "input_var": abs(channels(shape[1]))}
+        cases.add("normalizations", "BatchNormalization", version, operands, outputs=("Y",),
+                  **attributes)
+    cases.add("other channels", "BatchNormalization", 15, dict(operands, X=x[:, :1]),
+              outputs=("Y",))
+
+
 def maxima(cases):
     """MaxPool of floats."""
     for version, shape, attributes in (
@@ -170,6 +187,9 @@ def main():
     means(cases)
     maxima(cases)
     averages(cases)
+    normalizations(cases)
+    for a, b in ((sizes, codes[:64]), (codes[:8].reshape(2, 4), sizes[:1])):
+        cases.add("of shapes", "Sum", 13, {"data_0": a, "data_1": b}, outputs=("sum",))
     cases.write("tests/data/operators/float.jsonl")
 
 

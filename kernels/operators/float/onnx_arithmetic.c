@@ -1,6 +1,8 @@
 /* onnx.Add, Sub, Mul, Div, Min, Max, Pow and PRelu of two tensors, which broadcast as in NumPy.
  * Each operation on FP32 is rounded to FP32. The first six also have integers
  * (integer/integer_arithmetic.h). */
+/* onnx.Add, Sub, Sum, Mul, Div, Min, Max, Pow and PRelu of two FP32 tensors, which broadcast as in
+ * NumPy. Each operation is rounded to FP32. */
 #include "kernels/dispatch.h"
 #include "kernels/operators/integer/integer_arithmetic.h"
 #include "kernels/operators/operator.h"
@@ -128,4 +130,7 @@ const struct qk_operator qk_onnx_prelu = {
 };
 const struct qk_operator qk_onnx_sub = {
     OPERATOR("onnx.Sub", sub, plan, 7, "A", "B", "C", "C = A - B"),
+};
+const struct qk_operator qk_onnx_sum = {
+    OPERATOR("onnx.Sum", add, plan, 8, "data_0", "data_1", "sum", "The sum of two"),
 };
