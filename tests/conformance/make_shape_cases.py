@@ -55,6 +55,9 @@ class Shapes(Cases):
                                         "delta": np.int32(-5)})
         self.add("delta 0", "Range", 11, {"start": np.int64(0), "limit": np.int64(5),
                                           "delta": np.int64(0)})
+        for start, limit, delta in ((0, 2, 0.1), (-1.5, -9, -0.7), (0, 1, 1), (3, 1, 2), (0, 5, 0)):
+            self.add("floats", "Range", 11, {"start": np.float32(start), "limit": np.float32(limit),
+                                             "delta": np.float32(delta)})
 
     def expand(self):
         for opset in (8, 13):

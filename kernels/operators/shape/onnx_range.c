@@ -1,5 +1,7 @@
-/* onnx.Range on integers: start, start + delta, and so on, up to limit (onnx/defs/generator/
- * defs.cc). */
+/* onnx.Range on integers and FP32: start, start + delta, and so on, up to limit (onnx/defs/
+ * generator/defs.cc). Floats are sums of the float before and delta, as in ONNX Runtime
+ * (onnxruntime/core/providers/cpu/generator/range.cc). */
+#include <math.h>
 #include <string.h>
 
 #include "kernels/dispatch.h"
@@ -14,6 +16,10 @@ enum { START, LIMIT, DELTA, INPUT_COUNT };
 /* The time of one element: a rough guess. */
 #define ELEMENT_NS 1.0
 
+/* One unit makes all floats, because each needs the one before it. It takes some 20 ms for these.
+ * Beyond them, FP32 has not even all integers. */
+#define FLOATS_MAX ((size_t)1 << 24)
+
 struct state {
     uint64_t start; /* unsigned, so that nothing overflows */
     uint64_t delta;
@@ -22,16 +28,21 @@ struct state {
     size_t unit; /* elements of a unit */
 };
 
+struct float_state {
+    float start;
+    float delta;
+    size_t count;
+};
+
 /* ---- Rules --------------------------------------------------------------------------------- */
 
-static enum qk_status read_number(const struct qk_tensor *tensor, const char *name, int64_t *number,
-                                  struct qk_error *error)
+static enum qk_status check_single(const struct qk_tensor *tensor, const char *name,
+                                   struct qk_error *error)
 {
     struct qk_shape_text shape;
     if (!qk_is_single(tensor))
         return qk_fail(error, QK_INVALID, "%s: expected shape " QK_SINGLE_SHAPE ", got %s", name,
                        qk_shape_text(tensor, &shape));
-    *number = qk_load_integer(tensor, 0);
     return QK_OK;
 }
 
@@ -39,11 +50,35 @@ static enum qk_status read_numbers(const struct qk_operator *op, const struct qk
                                    int64_t *numbers, struct qk_error *error)
 {
     enum qk_status status = QK_OK;
-    for (size_t i = 0; i < INPUT_COUNT && status == QK_OK; i++)
-        status = read_number(&inputs[i], op->inputs[i].name, &numbers[i], error);
+    for (size_t i = 0; i < INPUT_COUNT && status == QK_OK; i++) {
+        status = check_single(&inputs[i], op->inputs[i].name, error);
+        if (status == QK_OK)
+            numbers[i] = qk_load_integer(&inputs[i], 0);
+    }
     if (status == QK_OK && numbers[DELTA] == 0)
         return qk_fail(error, QK_INVALID, "delta: expected a number other than 0, got 0");
     return status;
+}
+
+/* Reads the numbers of a range of floats, and counts what is in it, in ONNX Runtime's precision. */
+static enum qk_status read_floats(const struct qk_operator *op, const struct qk_tensor *inputs,
+                                  struct float_state *state, struct qk_error *error)
+{
+    float numbers[INPUT_COUNT];
+    for (size_t i = 0; i < INPUT_COUNT; i++) {
+        const enum qk_status status = check_single(&inputs[i], op->inputs[i].name, error);
+        if (status != QK_OK)
+            return status;
+        memcpy(&numbers[i], inputs[i].data, sizeof(numbers[i]));
+    }
+    const float length = numbers[LIMIT] - numbers[START];
+    const double count = ceil((double)length / (double)numbers[DELTA]);
+    if (!(count <= (double)FLOATS_MAX)) /* also NaN */
+        return qk_fail(error, QK_INVALID,
+                       "limit: expected at most %zu floats from start by delta, got more or NaN",
+                       FLOATS_MAX);
+    *state = (struct float_state){numbers[START], numbers[DELTA], count > 0 ? (size_t)count : 0};
+    return QK_OK;
 }
 
 static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
@@ -52,11 +87,14 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
 {
     (void)kernels;
     int64_t numbers[INPUT_COUNT];
+    struct float_state floats;
     enum qk_status status = qk_check_same_type(call, LIMIT, START, error);
     if (status == QK_OK)
         status = qk_check_same_type(call, DELTA, START, error);
     if (status == QK_OK && !qk_is_planned(call, call->op->planned_inputs))
-        status = read_numbers(call->op, call->inputs, numbers, error);
+        status = call->inputs[START].type == QK_FP32
+                     ? read_floats(call->op, call->inputs, &floats, error)
+                     : read_numbers(call->op, call->inputs, numbers, error);
     if (status != QK_OK)
         return status;
     struct qk_instance *made = memory.alloc(memory.context, sizeof(*made));
@@ -82,6 +120,39 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
     }
 }
 
+static void run_floats(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
+                       void *workspace, size_t begin, size_t end)
+{
+    const struct float_state *state = plan->state;
+    float number = state->start;
+    (void)inputs;
+    (void)workspace;
+    for (size_t i = 0; begin < end && i < state->count; i++) {
+        memcpy((char *)outputs[0] + i * sizeof(number), &number, sizeof(number));
+        number += state->delta;
+    }
+}
+
+static enum qk_status plan_floats(const struct qk_instance *instance,
+                                  const struct qk_tensor *inputs, struct qk_memory memory,
+                                  struct qk_plan *plan, struct qk_error *error)
+{
+    struct float_state *state = memory.alloc(memory.context, sizeof(*state));
+    if (!state)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
+    enum qk_status status = read_floats(instance->op, inputs, state, error);
+    if (status == QK_OK)
+        status = qk_move_set_output(plan, 0, QK_FP32, 1, &state->count, error);
+    if (status != QK_OK)
+        return status;
+    plan->unit_count = state->count > 0;
+    plan->unit_cost_ns = (uint64_t)(ELEMENT_NS * (double)state->count) + 1;
+    plan->kernel = "range";
+    plan->run = run_floats;
+    plan->state = state;
+    return QK_OK;
+}
+
 /* Returns how many numbers there are: (limit - start) / delta, rounded up. */
 static size_t count_numbers(const int64_t *numbers)
 {
@@ -100,6 +171,8 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
 {
     const enum qk_type type = inputs[START].type;
     int64_t numbers[INPUT_COUNT];
+    if (type == QK_FP32)
+        return plan_floats(instance, inputs, memory, plan, error);
     enum qk_status status = read_numbers(instance->op, inputs, numbers, error);
     if (status != QK_OK)
         return status;
@@ -124,15 +197,15 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
 
 /* ---- The descriptor ------------------------------------------------------------------------ */
 
-#define NUMBER                  \
-    {                           \
-        QK_INTEGER_TYPES, false \
+#define NUMBER                                    \
+    {                                             \
+        QK_INTEGER_TYPES | QK_BIT(QK_FP32), false \
     }
 
 static const struct qk_version versions[] = {
     {.number = 11,
      .inputs = {[START] = NUMBER, [LIMIT] = NUMBER, [DELTA] = NUMBER},
-     .output_types = {QK_INTEGER_TYPES}},
+     .output_types = {QK_INTEGER_TYPES | QK_BIT(QK_FP32)}},
 };
 
 const struct qk_operator qk_onnx_range = {
