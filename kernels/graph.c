@@ -521,6 +521,8 @@ enum qk_status qk_graph_prepare(const struct qk_kernels *kernels, const struct q
     if (status != QK_OK)
         return status;
     qk_graph_decide(made);
+    for (size_t i = 0; i < made->node_count; i++)
+        made->plans_tables |= made->nodes[i].instance->op->plans_tables;
     for (size_t i = 0; i < made->output_count; i++)
         made->output_types[i] = made->values[made->outputs[i]].type;
     sum_units(made);
@@ -563,6 +565,7 @@ enum qk_status qk_graph_of(struct qk_instance *instance, struct qk_memory memory
         .packed_bytes = instance->packed_bytes + sizeof(*made),
         .pack_unit_count = instance->pack_unit_count,
         .pack_unit_cost_ns = instance->pack_unit_cost_ns,
+        .plans_tables = op->plans_tables,
         .nodes = &made->node,
     };
     made->node.instance = instance;

@@ -444,7 +444,7 @@ static enum qk_status plan_single(const struct qk_graph *graph, const struct qk_
         .kernel = node->plan.kernel,
         .outputs = node->plan.outputs,
         .output_bytes = node->plan.output_bytes,
-        .output_count = graph->output_count,
+        .output_count = node->plan.output_count,
         .workspace_bytes = node->plan.workspace_bytes,
         .nodes = node,
         .node_count = 1,

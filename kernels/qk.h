@@ -269,6 +269,10 @@ struct qk_operator {
      * DirectML's feature levels. NULL: every number up to version_last. */
     const unsigned *numbers;
     size_t number_count;
+    /* True: a plan has tables as long as axes of its outputs, so planning may take some 20 ms
+     * however small the call is. Other operators take microseconds, and longer only to read large
+     * constants. */
+    bool plans_tables;
     const struct qk_operator_code *code; /* private to kernels/ */
 };
 
@@ -503,6 +507,7 @@ struct qk_graph {
     size_t pack_unit_count; /* of all nodes */
     uint64_t
         pack_unit_cost_ns; /* a rough guess for one unit on one core, the mean over all units */
+    bool plans_tables;     /* true if that of any operator is */
 
     /* Private to kernels/. */
     struct qk_graph_node *nodes;
@@ -560,7 +565,7 @@ struct qk_graph_plan {
                            '+' */
     const struct qk_tensor *outputs; /* type, dims and count; data is NULL */
     const size_t *output_bytes;
-    size_t output_count;
+    size_t output_count;              /* of the graph or, if it has one node, of the node's plan */
     size_t scratch_bytes;             /* for each run: memory for all values between nodes */
     size_t workspace_bytes;           /* for each thread of a run: the most that any node needs */
     const struct qk_node_plan *nodes; /* in the order in which they run */

@@ -156,7 +156,7 @@ static enum qd_status read_request(struct qd_build *build, const struct qd_sourc
     status = qd_oip_decode(&message, build->scratch, asked, error);
     if (status != QD_OK)
         return status;
-    build->outputs = builtin->outputs;
+    build->outputs = builtin->signature.outputs;
     build->platform = op->platform;
     snprintf(build->about, sizeof(build->about), "%s, version %u, with constants of its own",
              op->name, row->number);

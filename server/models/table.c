@@ -11,7 +11,7 @@
 #include "server/json/tree.h"
 #include "server/memory/text.h"
 
-enum { LIST_BYTES = 320, REASON_BYTES = 512 };
+enum { LIST_BYTES = 320, OPERATORS_BYTES = 144, REASON_BYTES = 512 };
 
 /* All versions of one name. */
 struct family {
@@ -28,15 +28,10 @@ struct family {
     uint64_t shelved;          /* the value of shelved_count when it was shelved; 0 if it is not */
 };
 
-/* A built-in model with its signature. */
-struct builtin {
-    struct qd_model model;
-    struct qd_builtin content;
-};
-
 struct qd_models {
     struct qd_metrics *metrics;
-    struct builtin *builtins;
+    struct qd_model *builtins;
+    struct qd_port *builtin_ports;      /* of all built-in models: of each, as many as it has */
     struct qd_model **builtin_versions; /* all versions of all operators, in the registry's order */
     struct family *operators;           /* in the registry's order */
     size_t operator_count;
@@ -51,38 +46,45 @@ struct qd_models {
 /* ---- Built-in models ---------------------------------------------------------------------- */
 
 static bool make_builtin(struct qd_models *models, struct family *family, size_t index,
-                         struct builtin *builtin)
+                         struct qd_model *model, struct qd_port *ports)
 {
     const struct qk_version *row = &family->op->versions[index];
-    qd_builtin_init(&builtin->content, family->op, row);
-    builtin->model = (struct qd_model){
-        .signature = builtin->content.signature,
+    *model = (struct qd_model){
         .counters = qd_metrics_counters(models->metrics, family->name, row->number),
         .reference_count = 1,
     };
-    family->versions[index] = &builtin->model;
-    return builtin->model.counters != NULL;
+    qd_signature_init(&model->signature, family->op, row, ports);
+    family->versions[index] = model;
+    return model->counters != NULL;
 }
 
 static bool make_builtins(struct qd_models *models)
 {
     size_t count = 0;
+    size_t port_count = 0;
     const struct qk_operator *const *ops = qk_operators(&models->operator_count);
-    for (size_t i = 0; i < models->operator_count; i++)
+    for (size_t i = 0; i < models->operator_count; i++) {
         count += ops[i]->version_count;
+        port_count += ops[i]->version_count * (ops[i]->input_count + ops[i]->output_count);
+    }
     models->operators = calloc(models->operator_count, sizeof(*models->operators));
     models->builtins = calloc(count, sizeof(*models->builtins));
+    models->builtin_ports = calloc(port_count, sizeof(*models->builtin_ports));
     models->builtin_versions = calloc(count, sizeof(struct qd_model *));
-    if (models->operators == NULL || models->builtins == NULL || models->builtin_versions == NULL)
+    if (models->operators == NULL || models->builtins == NULL || models->builtin_ports == NULL ||
+        models->builtin_versions == NULL)
         return false;
     struct qd_model **versions = models->builtin_versions;
-    struct builtin *builtin = models->builtins;
+    struct qd_model *builtin = models->builtins;
+    struct qd_port *ports = models->builtin_ports;
     for (size_t i = 0; i < models->operator_count; i++) {
         struct family *family = &models->operators[i];
         *family = (struct family){.name = (char *)ops[i]->name, .op = ops[i], .versions = versions};
-        for (size_t k = 0; k < ops[i]->version_count; k++)
-            if (!make_builtin(models, family, family->version_count++, builtin++))
+        for (size_t k = 0; k < ops[i]->version_count; k++) {
+            if (!make_builtin(models, family, family->version_count++, builtin++, ports))
                 return false;
+            ports += ops[i]->input_count + ops[i]->output_count;
+        }
         versions += ops[i]->version_count;
     }
     return true;
@@ -127,6 +129,7 @@ void qd_models_destroy(struct qd_models *models)
     free(models->loaded);
     free(models->operators);
     free(models->builtin_versions);
+    free(models->builtin_ports);
     free(models->builtins);
     pthread_mutex_destroy(&models->lock);
     free(models);
@@ -234,23 +237,27 @@ static size_t add(char *text, size_t size, size_t used, const char *between, con
                        : used;
 }
 
-/* Prints the names of all operators, and of as many loaded models as fit. */
+/* Adds a name to a list, or "..." if it does not fit. Returns false if it does not fit. */
+static bool add_name(char *text, size_t size, size_t *used, const char *name)
+{
+    static const char more[] = "...";
+    const char *between = *used == 0 ? "" : ", ";
+    const bool fits = *used + 2 + strlen(name) + 2 + sizeof(more) <= size;
+    *used = add(text, size, *used, between, fits ? name : more);
+    return fits;
+}
+
+/* Prints the names of some operators, and of as many loaded models as fit. */
 static void list_models(const struct qd_models *models, char *text, size_t size)
 {
-    static const char more[] = ", ...";
     size_t used = 0;
     for (size_t i = 0; i < models->operator_count; i++)
-        used = add(text, size, used, i == 0 ? "" : ", ", models->operators[i].name);
-    for (size_t i = 0; i < models->loaded_count; i++) {
-        const struct family *family = models->loaded[i];
-        if (family->version_count == 0)
-            continue;
-        if (used + 2 + strlen(family->name) + sizeof(more) > size) {
-            add(text, size, used, more, "");
-            return;
-        }
-        used = add(text, size, used, ", ", family->name);
-    }
+        if (!add_name(text, OPERATORS_BYTES, &used, models->operators[i].name))
+            break;
+    for (size_t i = 0; i < models->loaded_count; i++)
+        if (models->loaded[i]->version_count > 0 &&
+            !add_name(text, size, &used, models->loaded[i]->name))
+            break;
 }
 
 /* Prints the numbers of the versions, and which other numbers a client may give. */

@@ -175,6 +175,7 @@ static enum qd_status read_outputs(const struct qd_oip_decoder *decoder,
     if (output == NULL) /* an empty list counts as absent */
         return QD_OK;
     asked->outputs = asked->binary_outputs = 0;
+    asked->lists_outputs = true;
     for (size_t position = 0; output != NULL; output = output->next) {
         enum qd_status status = read_output(decoder, output, position++);
         if (status != QD_OK)
@@ -228,7 +229,7 @@ static enum qd_status make_inputs(const struct qd_oip_message *message, struct q
     if (signature->op == NULL)
         asked->inputs = qd_arena_calloc(arena, signature->input_count, sizeof(*asked->inputs));
     else
-        memset(asked->inputs, 0, signature->input_count * sizeof(*asked->inputs));
+        memset(asked->inputs, 0, signature->op->input_count * sizeof(*asked->inputs));
     if (message->declares)
         asked->declared = qd_arena_calloc(arena, signature->input_count, sizeof(*asked->declared));
     return asked->inputs != NULL && (asked->declared != NULL || !message->declares)

@@ -34,6 +34,7 @@ struct qd_oip_asked {
     const struct qd_signature *signature;
     const char *id;          /* to be echoed; NULL: absent or "" */
     uint32_t outputs;        /* bit i: the answer has output i */
+    bool lists_outputs;      /* the request names the outputs that it wants */
     uint32_t binary_outputs; /* bit i: output i is sent as bytes, in the body or in shared memory,
                                 not as JSON */
     uint64_t timeout_us; /* the parameter `timeout`: how long the request may wait in the queue; 0:

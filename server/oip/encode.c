@@ -119,8 +119,8 @@ size_t qd_oip_least_answer_bytes(const struct qd_oip_asked *asked, const struct 
 static size_t units_of(const struct qd_oip_asked *asked, const struct qk_tensor *outputs,
                        size_t output)
 {
-    const size_t count = outputs[output].count;
-    if (!is_json(asked, output) || count <= QD_OIP_UNIT_NUMBERS)
+    const size_t count = is_json(asked, output) ? outputs[output].count : 0;
+    if (count <= QD_OIP_UNIT_NUMBERS)
         return 0;
     return count / QD_OIP_UNIT_NUMBERS + (count % QD_OIP_UNIT_NUMBERS != 0);
 }
@@ -309,7 +309,8 @@ enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer,
     qd_text_string(&text, "]}");
     const size_t json_bytes = text.bytes;
     for (size_t i = 0; i < output_count; i++)
-        qd_text_borrow(&text, writer->outputs[i].data, blobs[i]);
+        if (blobs[i] > 0)
+            qd_text_borrow(&text, writer->outputs[i].data, blobs[i]);
     const bool has_blobs = text.bytes > json_bytes;
     if (text.failed)
         return qd_refuse_memory(writer->arena, "the answer", writer->error);

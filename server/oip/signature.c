@@ -4,30 +4,40 @@
 #include <stdio.h>
 #include <string.h>
 
+void qd_signature_init(struct qd_signature *signature, const struct qk_operator *op,
+                       const struct qk_version *row, struct qd_port *ports)
+{
+    struct qd_port *outputs = ports + op->input_count;
+    size_t input_count = op->input_count;
+    while (row->inputs[input_count - 1].types == 0) /* later versions have more inputs */
+        input_count--;
+    *signature = (struct qd_signature){.name = op->name,
+                                       .platform = op->platform,
+                                       .about = op->about,
+                                       .version = row->number,
+                                       .inputs = ports,
+                                       .input_count = input_count,
+                                       .outputs = outputs,
+                                       .output_count = op->output_count,
+                                       .op = op,
+                                       .row = row};
+    for (size_t i = 0; i < input_count; i++) {
+        ports[i] = (struct qd_port){.name = op->inputs[i].name,
+                                    .types = row->inputs[i].types,
+                                    .optional = row->inputs[i].optional,
+                                    .shape_text = op->inputs[i].shape};
+    }
+    for (size_t i = 0; i < op->output_count; i++) {
+        outputs[i] = (struct qd_port){.name = op->outputs[i].name,
+                                      .types = row->output_types[i],
+                                      .shape_text = op->outputs[i].shape};
+    }
+}
+
 void qd_builtin_init(struct qd_builtin *builtin, const struct qk_operator *op,
                      const struct qk_version *row)
 {
-    *builtin = (struct qd_builtin){.signature = {.name = op->name,
-                                                 .platform = op->platform,
-                                                 .about = op->about,
-                                                 .version = row->number,
-                                                 .inputs = builtin->inputs,
-                                                 .input_count = op->input_count,
-                                                 .outputs = builtin->outputs,
-                                                 .output_count = op->output_count,
-                                                 .op = op,
-                                                 .row = row}};
-    for (size_t i = 0; i < op->input_count; i++) {
-        builtin->inputs[i] = (struct qd_port){.name = op->inputs[i].name,
-                                              .types = row->inputs[i].types,
-                                              .optional = row->inputs[i].optional,
-                                              .shape_text = op->inputs[i].shape};
-    }
-    for (size_t i = 0; i < op->output_count; i++) {
-        builtin->outputs[i] = (struct qd_port){.name = op->outputs[i].name,
-                                               .types = row->output_types[i],
-                                               .shape_text = op->outputs[i].shape};
-    }
+    qd_signature_init(&builtin->signature, op, row, builtin->ports);
 }
 
 void qd_port_print_shape(const struct qd_port *port, char *text, size_t size)

@@ -48,12 +48,16 @@ struct qd_signature {
     const struct qk_version *row; /* which of its versions; NULL as `op` is */
 };
 
-/* A built-in model's signature with its ports. The struct points into itself and may not be moved.
- */
+/* Fills a built-in model's signature and its ports, which are the operator's inputs followed by its
+ * outputs. The signature points at them. */
+void qd_signature_init(struct qd_signature *signature, const struct qk_operator *op,
+                       const struct qk_version *row, struct qd_port *ports);
+
+/* A built-in model's signature with room for the ports of any operator. The struct points into
+ * itself and may not be moved. */
 struct qd_builtin {
     struct qd_signature signature;
-    struct qd_port inputs[QK_INPUT_COUNT_MAX];
-    struct qd_port outputs[QK_OUTPUT_COUNT_MAX];
+    struct qd_port ports[QK_INPUT_COUNT_MAX + QK_OUTPUT_COUNT_MAX];
 };
 
 void qd_builtin_init(struct qd_builtin *builtin, const struct qk_operator *op,

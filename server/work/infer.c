@@ -471,11 +471,19 @@ static size_t constant_bytes(const struct qd_inference *inference)
     return sum;
 }
 
-/* Plans the request. If large constants have to be read, planning is a phase of its own, so that
- * the job can give way before it. */
+/* Returns whether planning makes tables, which may take long. */
+static bool plans_tables(const struct qd_inference *inference)
+{
+    const struct qk_graph *graph = inference->request->model->graph;
+    const struct qk_operator *op = inference->asked->signature->op;
+    return graph != NULL ? graph->plans_tables : op != NULL && op->plans_tables;
+}
+
+/* Plans the request. If large constants have to be read, or tables to be made, planning is a phase
+ * of its own, so that the job can give way before it. */
 static bool plan_all(struct qd_inference *inference)
 {
-    if (constant_bytes(inference) > INLINE_CONSTANT_BYTES_MAX) {
+    if (constant_bytes(inference) > INLINE_CONSTANT_BYTES_MAX || plans_tables(inference)) {
         inference->job.may_run_inline = false;
         return set_phase(inference, run_plan, after_plan, 1, QD_QUANTUM_NS, 1);
     }

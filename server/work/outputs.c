@@ -1,6 +1,7 @@
 #include "server/work/outputs.h"
 
 #include "server/base/limits.h"
+#include "server/json/tree.h"
 #include "server/memory/arena.h"
 #include "server/oip/encode.h"
 #include "server/oip/shm_tensors.h"
@@ -52,10 +53,27 @@ static enum qd_status check_answer(struct qd_request *request, const struct qk_g
                    QD_ANSWER_BYTES_MAX, bytes);
 }
 
+/* Leaves out outputs that the call does not make: onnx.Split makes one for each part. A request
+ * that names such an output is refused. */
+static enum qd_status find_made(struct qd_request *request, size_t output_count)
+{
+    struct qd_oip_asked *asked = &request->oip.asked;
+    const uint32_t made = (uint32_t)((UINT64_C(1) << output_count) - 1);
+    const uint32_t missing = asked->outputs & ~made;
+    asked->outputs &= made;
+    if (missing == 0 || !asked->lists_outputs)
+        return QD_OK;
+    return qd_fail(&request->error, QD_INVALID,
+                   "outputs: expected the first %zu, which this call makes, got %s", output_count,
+                   qd_show_string(asked->signature->outputs[__builtin_ctz(missing)].name).text);
+}
+
 enum qd_status qd_outputs_take(struct qd_request *request, const struct qk_graph_plan *plan,
                                void **outputs, uint32_t *copied)
 {
-    enum qd_status status = check_bytes(request, plan);
+    enum qd_status status = find_made(request, plan->output_count);
+    if (status == QD_OK)
+        status = check_bytes(request, plan);
     if (status == QD_OK)
         status = check_answer(request, plan);
     for (size_t i = 0; status == QD_OK && i < plan->output_count; i++) {

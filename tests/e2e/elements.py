@@ -8,17 +8,17 @@ import math
 import struct
 
 INTEGERS = {"UINT2": 2, "INT2": 2, "UINT4": 4, "INT4": 4, "UINT8": 8, "INT8": 8, "UINT16": 16,
-            "INT16": 16, "UINT32": 32, "INT32": 32}
+            "INT16": 16, "UINT32": 32, "INT32": 32, "INT64": 64}
 FLOATS = {"FP4E2M1": 4, "FP8E4M3FN": 8, "FP8E4M3FNUZ": 8, "FP8E5M2": 8, "FP8E5M2FNUZ": 8,
           "FP8E8M0": 8, "FP16": 16, "BF16": 16, "FP32": 32}
-BITS = dict(INTEGERS, **FLOATS)
+BITS = dict(INTEGERS, BOOL=8, **FLOATS)
 # Exponent bits, mantissa bits, bias.
 SMALL_FLOATS = {"FP4E2M1": (2, 1, 1), "FP8E4M3FN": (4, 3, 7), "FP8E4M3FNUZ": (4, 3, 8),
                 "FP8E5M2": (5, 2, 15), "FP8E5M2FNUZ": (5, 2, 16)}
 # Types whose numbers the struct module packs as they are.
 STRUCT = {"UINT8": "B", "INT8": "b", "UINT16": "H", "INT16": "h", "UINT32": "I", "INT32": "i",
-          "FP16": "e", "FP32": "f"}
-CODES = {2: "B", 4: "B", 8: "B", 16: "H", 32: "I"}
+          "INT64": "q", "BOOL": "?", "FP16": "e", "FP32": "f"}
+CODES = {2: "B", 4: "B", 8: "B", 16: "H", 32: "I", 64: "Q"}
 
 
 def count_of(shape):

@@ -1,10 +1,13 @@
 /* What kernels/qk.h promises for every operator: roles of inputs, lifetimes, packing in units, and
  * plans that threads share. */
 #include <criterion/criterion.h>
+#include <glob.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/operators/operator.h"
+#include "tests/support/cases.h"
 #include "tests/support/guarded.h"
 #include "tests/support/kernels/qk_test.h"
 
@@ -103,9 +106,52 @@ static void make_depthwise(struct sample *sample)
     make_conv_of(sample, 30011, 1, 30011);
 }
 
+/* Only A, the first input, is variable: a matrix is packed if it is constant. */
+static void make_matmul_of(struct sample *sample, const char *name, uint64_t version, const char *a,
+                           const char *b)
+{
+    qk_test_call_init(&sample->call, name, version);
+    give(sample, a, QK_UINT8, 2, (size_t[]){5, 1024});
+    give(sample, "a_scale", QK_FP32, 0, NULL);
+    give(sample, "a_zero_point", QK_UINT8, 0, NULL);
+    give(sample, b, QK_INT8, 2, (size_t[]){1024, 1500});
+    give(sample, "b_scale", QK_FP32, 0, NULL);
+    give(sample, "b_zero_point", QK_INT8, 0, NULL);
+    give(sample, "y_scale", QK_FP32, 0, NULL);
+    give(sample, "y_zero_point", QK_UINT8, 0, NULL);
+    ((int8_t *)sample->blocks[qk_test_input_index(sample->call.op, "b_zero_point")])[0] = 0;
+    ((float *)sample->blocks[qk_test_input_index(sample->call.op, "y_scale")])[0] = 900;
+    sample->call.variable = 1;
+}
+
+static void make_qgemm(struct sample *sample)
+{
+    make_matmul_of(sample, "com.microsoft.QGemm", 1, "A", "B");
+}
+
+static void make_qlinear_matmul(struct sample *sample)
+{
+    make_matmul_of(sample, "onnx.QLinearMatMul", 10, "a", "b");
+}
+
+static void make_matmul_integer(struct sample *sample)
+{
+    qk_test_call_init(&sample->call, "onnx.MatMulInteger", 10);
+    give(sample, "A", QK_UINT8, 2, (size_t[]){5, 1024});
+    give(sample, "B", QK_INT8, 2, (size_t[]){1024, 1500});
+    sample->call.variable = 1;
+}
+
 static void (*const makers[])(struct sample *sample) = {
-    make_onnx_dequantize,       make_onnx_quantize, make_directml_dequantize,
-    make_tensorflow_dequantize, make_conv,          make_depthwise,
+    make_onnx_dequantize,
+    make_onnx_quantize,
+    make_directml_dequantize,
+    make_tensorflow_dequantize,
+    make_conv,
+    make_depthwise,
+    make_qgemm,
+    make_qlinear_matmul,
+    make_matmul_integer,
 };
 
 #define SAMPLE_COUNT (sizeof(makers) / sizeof(makers[0]))
@@ -129,6 +175,9 @@ static uint8_t *expect_bytes(const struct qk_call *call, size_t *bytes)
     cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
     *bytes = result.plan.output_bytes[0];
     qk_kernels_destroy(kernels);
+    for (size_t i = 1; i < QK_OUTPUT_COUNT_MAX; i++)
+        if (result.outputs[i])
+            guarded_free(result.outputs[i]);
     return result.output;
 }
 
@@ -183,12 +232,12 @@ static void plan(const struct qk_instance *instance, const struct qk_tensor *inp
                      instance->op->name, i);
 }
 
-Test(contract, has_a_sample_of_each_operator)
+Test(contract, has_a_sample_of_each_operator_that_packs)
 {
     size_t count;
     const struct qk_operator *const *operators = qk_operators(&count);
     for (size_t i = 0; i < count; i++) {
-        bool found = false;
+        bool found = operators[i]->code->pack == NULL;
         for (size_t k = 0; k < SAMPLE_COUNT; k++) {
             struct sample sample = {0};
             makers[k](&sample);
@@ -217,13 +266,16 @@ static void check_fixed(const struct qk_kernels *kernels, const struct qk_call *
         cr_assert_eq(qk_test_create(kernels, &fixed, 1, face, &instance, &error), QK_OK, "%s",
                      error.text);
         plan(instance, NULL, face, &made);
-        uint8_t *output = guarded_alloc(bytes, 64);
+        void *outputs[QK_OUTPUT_COUNT_MAX];
+        for (size_t i = 0; i < made.output_count; i++)
+            outputs[i] = guarded_alloc(made.output_bytes[i], 64);
         void *workspace = guarded_alloc(made.workspace_bytes, 64);
-        qk_run(&made, NULL, (void *[]){output}, workspace, 0, made.unit_count);
-        cr_assert_eq(memcmp(output, expected, bytes), 0, "%s, %s: other bytes", call->op->name,
+        qk_run(&made, NULL, outputs, workspace, 0, made.unit_count);
+        cr_assert_eq(memcmp(outputs[0], expected, bytes), 0, "%s, %s: other bytes", call->op->name,
                      made.kernel);
         guarded_free(workspace);
-        guarded_free(output);
+        for (size_t i = 0; i < made.output_count; i++)
+            guarded_free(outputs[i]);
         qk_test_memory_deinit(&memory);
     }
 }
@@ -424,7 +476,7 @@ static void check_shared(const struct qk_kernels *kernels, const struct qk_call 
         *runner =
             (struct runner){&made, own.inputs[0].data, expect_bytes(&own, &bytes),
                             guarded_alloc(bytes, 64), guarded_alloc(made.workspace_bytes, 64)};
-        cr_assert_eq(memcmp(runner->expected, expected, bytes) == 0, i == 0);
+        cr_assert_eq(memcmp(runner->expected, expected, bytes) == 0, i == 0, "%s", call->op->name);
     }
     for (size_t i = 0; i < THREADS; i++)
         cr_assert_eq(pthread_create(&threads[i], NULL, run_all, &runners[i]), 0);
@@ -444,4 +496,32 @@ static void check_shared(const struct qk_kernels *kernels, const struct qk_call 
 Test(contract, threads_share_a_plan_with_data_of_their_own)
 {
     check_all(check_shared);
+}
+
+/* ---- Golden cases --------------------------------------------------------------------------- */
+
+/* The calls of tests/data/operators are small, but there are some of each operator. */
+static void check_case(const cJSON *line, const void *kernels)
+{
+    struct cases_call loaded;
+    size_t bytes;
+    if (cJSON_HasObjectItem(line, "expect_error"))
+        return;
+    cases_load_call(&loaded, line);
+    uint8_t *expected = expect_bytes(&loaded.call, &bytes);
+    check_fixed(kernels, &loaded.call, expected, bytes);
+    check_packed_bytes(kernels, &loaded.call, expected, bytes);
+    guarded_free(expected);
+    cases_unload_call(&loaded);
+}
+
+Test(contract, golden_cases_with_fixed_inputs)
+{
+    struct qk_kernels *kernels = qk_test_kernels("auto");
+    glob_t files;
+    cr_assert_eq(glob("tests/data/operators/*.jsonl", 0, NULL, &files), 0);
+    for (size_t i = 0; i < files.gl_pathc; i++)
+        cr_expect_gt(cases_run(files.gl_pathv[i], check_case, kernels), 0);
+    globfree(&files);
+    qk_kernels_destroy(kernels);
 }

@@ -30,8 +30,9 @@
     }
 
 /* The longest axis of an output for which a plan makes a table. A table has 8 bytes for each index,
- * and one of a billion took minutes before the output's own size was refused. */
-#define QK_MOVING_TABLE_MAX ((size_t)1 << 24)
+ * is made before the output's own size is refused, and by one thread that cannot stop meanwhile:
+ * one of this length takes some 20 ms. */
+#define QK_MOVING_TABLE_MAX ((size_t)1 << 20)
 #define QK_INDEX_TYPES (QK_BIT(QK_INT32) | QK_BIT(QK_INT64))
 
 /* A list of integers that an attribute or an input gives: one for each axis, or fewer. */

@@ -273,5 +273,6 @@ const struct qk_operator qk_onnx_pad = {
     QK_ATTRIBUTES(attributes),
     QK_VERSIONS(versions),
     .version_last = QK_ONNX_VERSION_LAST,
+    .plans_tables = true,
     .code = &(const struct qk_operator_code){.prepare = prepare, .plan = plan},
 };

@@ -26,12 +26,14 @@ enum {
     LIST_COUNT_MIN = 16,
 };
 
+/* Returns whether the name begins with the domain of an operator, such as "onnx." or
+ * "com.microsoft.". */
 static bool begins_as_operator(const char *name)
 {
     size_t count;
     const struct qk_operator *const *ops = qk_operators(&count);
     for (size_t i = 0; i < count; i++) {
-        const char *dot = strchr(ops[i]->name, '.');
+        const char *dot = strrchr(ops[i]->name, '.');
         if (dot != NULL && strncmp(name, ops[i]->name, (size_t)(dot - ops[i]->name) + 1) == 0)
             return true;
     }
