@@ -23,7 +23,7 @@
 #   make fuzz SECONDS=60 connections, bodies, ONNX files, operators and more, so long each
 #   make mutate          changes lines of the sources and counts what the tests notice of it; see
 #                        tests/mutation/README.md
-#   make schema          api_schema/openapi.json, from openapi.yaml beside it
+#   make schema          operators in api_schema/openapi.yaml, from the registry, and openapi.json
 #   make test-schema     the schema against the registry, the examples, and a running server
 #   make test-console    the page at / in a browser; its screenshots are in build/console
 #   make test-kubernetes docker/kubernetes against Kubernetes' schemas, the server and the image
@@ -474,8 +474,11 @@ mutate:
 	@python3 tests/mutation/run.py $(A)
 
 schema:
-	@$(INSTALL) schema
+	@$(INSTALL) build schema
 	@tests/schema/setup
+	@echo "Building $(B)/quantd"
+	+@$(SUBMAKE) $(B)/quantd
+	@B=$(B) build/schema/venv/bin/python tests/schema/make_operators.py
 	@build/schema/venv/bin/python tests/schema/make_json.py
 
 test-schema:

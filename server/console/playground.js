@@ -2,7 +2,7 @@
 
 const play = {inputs: [], attributes: [], sent: [], examples: [], turn: 0, running: false,
               document: null, index: []};
-const BUILT_IN = /^(onnx|directml|tensorflow)\./;
+const BUILT_IN = /^(onnx|directml|tensorflow|com\.microsoft)\./;
 
 /* ---- Which model ---- */
 
@@ -55,8 +55,10 @@ async function chooseVersion() {
   $("inputs").replaceChildren(...play.inputs.map(({element}) => element));
   $("parameters").replaceChildren(...play.attributes.map(({element}) => element));
   $("attributes").hidden = play.attributes.length === 0;
-  play.examples = examples.filter(({value}) => Object.keys(value.parameters ?? {})
-    .every((key) => play.attributes.some((attribute) => attribute.name === key)));
+  const knows = (fields, wanted) => fields.some((field) => field.name === wanted);
+  play.examples = examples.filter(({value}) =>
+    Object.keys(value.parameters ?? {}).every((key) => knows(play.attributes, key)) &&
+    value.inputs.every((input) => knows(play.inputs, input.name)));
   $("example-row").hidden = play.examples.length === 0;
   setOptions($("example"), play.examples.map(({summary}, i) => [String(i), summary]), "0");
   if (play.examples.length > 0) showExample();
@@ -65,15 +67,17 @@ async function chooseVersion() {
   showProgram();
 }
 
-/* Returns the examples in the interface's OpenAPI document for this version. The page itself knows
- * no operator. */
+/* Returns the examples in the interface's OpenAPI document for this version, or else for the newest
+ * one. The page itself knows no operator. */
 async function findExamples(name, version) {
   if (!BUILT_IN.test(name)) return [];
   try {
     play.document ??= await askJson("GET", "/openapi.json");
     const look = (node) => node?.$ref?.slice(2).split("/").reduce((at, key) => at?.[key],
                                                                   play.document) ?? node;
-    const {requestBody} = play.document.paths[modelPath(name, version) + "/infer"].post;
+    const {paths} = play.document;
+    const {requestBody} = (paths[modelPath(name, version) + "/infer"] ??
+                           paths[modelPath(name) + "/infer"]).post;
     return Object.values(look(requestBody).content["application/json"].examples).map(look);
   } catch {
     return [];

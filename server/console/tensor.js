@@ -2,23 +2,23 @@
  * text is sent unchanged, so that the server judges it, not this page. */
 
 const ARRAYS = {UINT8: Uint8Array, INT8: Int8Array, UINT16: Uint16Array, INT16: Int16Array,
-                UINT32: Uint32Array, INT32: Int32Array, FP32: Float32Array};
+                UINT32: Uint32Array, INT32: Int32Array, FP32: Float32Array, BOOL: Uint8Array};
 const JSON_NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
 
 const countOf = (shape) => shape.reduce((product, size) => product * size, 1);
 const words = (text) => text.split(/[\s,;[\]]+/).filter((word) => word !== "");
 
-/* Returns the words as JSON. Numbers keep their spelling. A word that is no number becomes a
+/* Returns the words as JSON. Numbers, true and false keep their spelling. Any other word becomes a
  * string, which the server will refuse. */
 function wordsToJson(list) {
-  return "[" + list.map((word) => JSON_NUMBER.test(word) ? word
+  return "[" + list.map((word) => JSON_NUMBER.test(word) || /^(true|false)$/.test(word) ? word
     : Number.isFinite(Number(word)) ? String(Number(word)) : JSON.stringify(word)).join(", ") + "]";
 }
 
 /* ---- Files ---- */
 
 const NPY_TYPES = {u1: "UINT8", i1: "INT8", u2: "UINT16", i2: "INT16", u4: "UINT32", i4: "INT32",
-                   f2: "FP16", f4: "FP32", f8: "FP64"};
+                   i8: "INT64", b1: "BOOL", f2: "FP16", f4: "FP32", f8: "FP64"};
 
 /* Reads NumPy's format, as numpy.save writes it. */
 function readNpy(buffer) {
@@ -32,7 +32,7 @@ function readNpy(buffer) {
   const [, sizes] = /'shape': *\(([\d, ]*)\)/.exec(head) ?? [];
   const datatype = NPY_TYPES[type];
   if (datatype === undefined || order === ">" || sizes === undefined)
-    throw new Error("expected integers of at most 32 bits or floats, little-endian, as " +
+    throw new Error("expected integers, booleans or floats, little-endian, as " +
                     "array.astype makes them; got " + (type ? order + type : "no array"));
   const shape = words(sizes).map(Number);
   if (/'fortran_order': *True/.test(head) && shape.length > 1)
@@ -114,6 +114,7 @@ function decode(datatype, bytes) {
   if (datatype === "FP16") return Float32Array.from(new Uint16Array(buffer), fromHalf);
   if (datatype === "BF16")
     return new Float32Array(Uint32Array.from(new Uint16Array(buffer), (bits) => bits << 16).buffer);
+  if (datatype === "INT64") return Float64Array.from(new BigInt64Array(buffer), Number);
   return ARRAYS[datatype] ? new ARRAYS[datatype](buffer) : null;
 }
 

@@ -75,7 +75,7 @@ class Files(PageTest):
         self.choose("onnx.DequantizeLinear")
         for name, data, words in (
                 ("x.npy", b"", "numpy.save"), ("x.npy", b"\x93NUMPY", "numpy.save"),
-                ("x.npy", npy("<i8", (2,), bytes(16)), "<i8"),
+                ("x.npy", npy("<u8", (2,), bytes(16)), "<u8"),
                 ("x.npy", npy(">u2", (2,), bytes(4)), ">u2"),
                 ("x.npy", npy("|u1", (5,), bytes(4)), "expected 5 bytes"),
                 ("x.npy", npy("|u1", (2, 2), bytes(4), fortran=True), "ascontiguousarray"),

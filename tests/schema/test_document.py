@@ -65,7 +65,7 @@ class Document(unittest.TestCase):
         described = set()
         for path, item in DOCUMENT["paths"].items():
             path = re.sub(r"\{(model|region)\}", "{m}", path).replace("{version}", "{v}")
-            path = re.sub(r"/models/\w+\.\w+/", "/models/{m}/", path)
+            path = re.sub(r"/models/[\w.]+\.\w+/", "/models/{m}/", path)
             path = re.sub(r"/versions/\d+/", "/versions/{v}/", path)
             described |= {(method.upper(), path) for method in METHODS if method in item}
         self.assertEqual(described, routes)
@@ -111,7 +111,7 @@ class Quoted(unittest.TestCase):
 
     def test_every_version_has_one(self):
         for path in DOCUMENT["paths"]:
-            if re.fullmatch(r"/v2/models/\w+\.\w+(/versions/\d+)?/infer", path):
+            if re.fullmatch(r"/v2/models/[\w.]+\.\w+(/versions/\d+)?/infer", path):
                 body = resolve(DOCUMENT["paths"][path]["post"]["requestBody"])
                 self.assertTrue(body["content"]["application/json"].get("examples"), path)
 

@@ -1,4 +1,5 @@
-"""The golden cases of tests/data/operators, of every operator with an endpoint, over HTTP."""
+"""Operators of networks, called by themselves: the golden cases of tests/data/operators over HTTP,
+and what clients may ask of small calls."""
 import collections
 import json
 import unittest
@@ -67,6 +68,63 @@ class Golden(ServerTest):
         first = {"onnx.DequantizeLinear", "onnx.QuantizeLinear", "onnx.QLinearConv",
                  "directml.ElementWiseDequantizeLinear", "tensorflow.Dequantize"}
         self.assertEqual({model for model in self.models if not self.cases[model]}, first)
+
+
+class Outputs(ServerTest):
+    """onnx.Split makes as many outputs as its call says, and not all that its metadata has."""
+
+    def split(self, *outputs):
+        request = json_request([Tensor.of("input", "UINT8", [4], [1, 2, 3, 4])],
+                               {"num_outputs": 2})
+        if outputs:
+            request["outputs"] = [{"name": name} for name in outputs]
+        return self.server.infer("onnx.Split", request)
+
+    def test_without_a_list(self):
+        self.assertEqual(self.split().outputs(), {
+            "output_0": ("UINT8", [2], b"\1\2"), "output_1": ("UINT8", [2], b"\3\4")})
+
+    def test_some(self):
+        self.assertEqual(list(self.split("output_1").outputs()), ["output_1"])
+
+    def test_one_that_is_not_made(self):
+        self.assert_error(self.split("output_1", "output_2"), 400, "outputs", "output_2")
+
+
+class Small(ServerTest):
+    """Calls of some 300 bytes that could take long, or much memory."""
+
+    def refused(self, model, tensors, parameters, status, *words):
+        answer = self.server.infer(model, json_request(tensors, parameters))
+        self.assert_error(answer, status, *words)
+
+    def test_long_axes(self):
+        x = Tensor.of("X", "UINT8", [3], [1, 2, 3])
+        data = Tensor.of("data", "UINT8", [3], [1, 2, 3])
+        for size in (2 ** 20 + 1, 2 ** 24, 2 ** 40):
+            self.refused("onnx.Resize", [x, Tensor.of("sizes", "INT64", [1], [size])], {}, 400,
+                         "1048576")
+            self.refused("onnx.Pad", [data, Tensor.of("pads", "INT64", [2], [size, 0])],
+                         {"mode": "edge"}, 400, "1048576")
+        self.refused("onnx.Pad", [data, Tensor.of("pads", "INT64", [2], [2 ** 40, 0])], {}, 413,
+                     "the output")
+
+    def test_a_table_of_a_million(self):
+        x = Tensor.of("X", "UINT8", [3], [1, 2, 3])
+        answer = self.server.infer("onnx.Resize", json_request(
+            [x, Tensor.of("sizes", "INT64", [1], [2 ** 20])], {"binary_data_output": True}))
+        self.assertEqual(answer.status, 200)
+        raw = answer.outputs()["Y"][2]
+        self.assertEqual((len(raw), raw[0], raw[-1]), (2 ** 20, 1, 3))
+
+    def test_huge_windows(self):
+        x = Tensor.of("X", "UINT8", [1, 1, 1, 1], [7])
+        largest = 2 ** 31 - 1
+        self.refused("onnx.MaxPool", [x], {"kernel_shape": [largest] * 2,
+                                           "pads": [largest - 1] * 4}, 413, "the output")
+        answer = self.server.infer("onnx.MaxPool", json_request(
+            [x], {"kernel_shape": [8000, 8000], "pads": [4000, 4000, 4001, 4001]}))
+        self.assertEqual(answer.json()["outputs"][0]["data"], [7] * 9)
 
 
 if __name__ == "__main__":
