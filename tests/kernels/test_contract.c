@@ -79,10 +79,10 @@ static void make_tensorflow_dequantize(struct sample *sample)
     qk_test_call_int(&sample->call, "axis", 0);
 }
 
-static void make_conv_of(struct sample *sample, size_t groups, size_t group_channels,
-                         size_t out_channels)
+static void make_conv_of(struct sample *sample, const char *name, uint64_t version, size_t groups,
+                         size_t group_channels, size_t out_channels)
 {
-    qk_test_call_init(&sample->call, "onnx.QLinearConv", 10);
+    qk_test_call_init(&sample->call, name, version);
     give(sample, "x", QK_UINT8, 4, (size_t[]){1, groups * group_channels, 5, 5});
     give(sample, "x_scale", QK_FP32, 0, NULL);
     give(sample, "x_zero_point", QK_UINT8, 0, NULL);
@@ -98,12 +98,25 @@ static void make_conv_of(struct sample *sample, size_t groups, size_t group_chan
 
 static void make_conv(struct sample *sample)
 {
-    make_conv_of(sample, 2, 256, 384);
+    make_conv_of(sample, "onnx.QLinearConv", 10, 2, 256, 384);
 }
 
 static void make_depthwise(struct sample *sample)
 {
-    make_conv_of(sample, 30011, 1, 30011);
+    make_conv_of(sample, "onnx.QLinearConv", 10, 30011, 1, 30011);
+}
+
+static void make_microsoft_conv(struct sample *sample)
+{
+    make_conv_of(sample, "com.microsoft.QLinearConv", 1, 2, 256, 384);
+}
+
+static void make_conv_integer(struct sample *sample)
+{
+    qk_test_call_init(&sample->call, "onnx.ConvInteger", 10);
+    give(sample, "x", QK_UINT8, 4, (size_t[]){1, 256, 5, 5});
+    give(sample, "w", QK_INT8, 4, (size_t[]){384, 256, 3, 3});
+    sample->call.variable = 1;
 }
 
 /* Only A, the first input, is variable: a matrix is packed if it is constant. */
@@ -151,6 +164,8 @@ static void (*const makers[])(struct sample *sample) = {
     make_depthwise,
     make_qgemm,
     make_qlinear_matmul,
+    make_microsoft_conv,
+    make_conv_integer,
     make_matmul_integer,
 };
 

@@ -37,11 +37,15 @@ class Golden(ServerTest):
     def post(self, case, binary):
         tensors = [Tensor(t["name"], t["datatype"], t["shape"], bytes.fromhex(t["raw_hex"]))
                    for t in case["inputs"]]
+        attributes = dict(case["attributes"])
+        if case["model"] == "onnx.Split" and int(case["version"]) < 18 and (
+                "outputs" in case and "split" not in attributes and len(tensors) == 1):
+            attributes["num_outputs"] = len(case["outputs"])  # a call names no outputs
         path = infer_path(case["model"], case["version"])
         if binary:
-            body, headers = binary_request(tensors, case["attributes"])
+            body, headers = binary_request(tensors, attributes)
         else:
-            body, headers = json.dumps(json_request(tensors, case["attributes"])), {}
+            body, headers = json.dumps(json_request(tensors, attributes)), {}
         return exchange(self.client, "POST", path, body, headers)
 
     def check(self, case, answer):
