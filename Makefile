@@ -174,6 +174,7 @@ KERNELS := \
     kernels/lookup/lookup.c kernels/lookup/lookup_scalar.c kernels/lookup/lookup_avx2.c \
     kernels/lookup/lookup_avx512bw.c kernels/lookup/lookup_avx512vbmi.c \
     kernels/lookup/lookup_neon.c kernels/lookup/table_operator.c \
+    kernels/resize/linear.c \
     kernels/move/plan.c kernels/move/kernels_scalar.c kernels/move/kernels_avx2.c \
     kernels/move/kernels_avx512bw.c kernels/move/kernels_neon.c \
     kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c \
@@ -279,6 +280,7 @@ VECTORIZE := $(if $(SAN),,-O3)
 VECTORIZE_FLOATS := $(VECTORIZE) -fno-math-errno -fno-trapping-math
 %/floats_scalar.o: TIER := $(BARE) $(VECTORIZE_FLOATS)
 %/microsoft_qlinear_where.o: TIER := $(VECTORIZE)
+%/resize/linear.o: TIER := $(VECTORIZE)
 # Fuzzers also check whether the code that plans calls wraps a size or cuts off a number, which C
 # allows. Kernels add modulo 2^32. Other code that wraps on purpose says so (kernels/wrap.h).
 ifeq ($(SAN),fuzz)

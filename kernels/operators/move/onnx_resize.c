@@ -1,6 +1,7 @@
-/* onnx.Resize to the nearest element: element o of an axis of y is element nearest(c(o)) of x,
- * where c is the coordinate in x (onnx/defs/tensor/defs.cc). Coordinates are computed in FP32 with
- * one rounding for each operation, as ONNX Runtime 1.32 computes them:
+/* onnx.Resize: element o of an axis of y is element nearest(c(o)) of x, or in mode linear lies
+ * between two elements (kernels/resize/linear.h). c is the coordinate in x
+ * (onnx/defs/tensor/defs.cc). Coordinates are computed in FP32 with one rounding for each
+ * operation, as ONNX Runtime 1.32 computes them:
  *
  *   half_pixel            (o + 0.5) / scale - 0.5
  *   pytorch_half_pixel    the same, but 0 if y has one element
@@ -16,8 +17,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/dispatch.h"
 #include "kernels/operators/move/moving.h"
 #include "kernels/operators/rules.h"
+#include "kernels/resize/linear.h"
 
 enum { X, ROI, SCALES, SIZES };
 enum {
@@ -34,6 +37,7 @@ enum {
 
 #define MODES_SINCE 11
 
+enum mode { NEAREST_ELEMENT, LINEAR };
 enum coordinates {
     HALF_PIXEL,
     ASYMMETRIC,
@@ -47,6 +51,7 @@ enum policy { STRETCH, NOT_LARGER, NOT_SMALLER };
 
 struct instance {
     struct qk_instance base;
+    unsigned mode;
     unsigned coordinates;
     unsigned nearest;
     unsigned policy;
@@ -82,7 +87,7 @@ static enum qk_status read_choice(const struct qk_call *call, size_t attribute,
 static enum qk_status read_modes(const struct qk_call *call, struct instance *made,
                                  struct qk_error *error)
 {
-    static const char *const modes[] = {"nearest", NULL};
+    static const char *const modes[] = {"nearest", "linear", NULL};
     static const char *const coordinates[] = {"half_pixel",
                                               "asymmetric",
                                               "align_corners",
@@ -94,8 +99,8 @@ static enum qk_status read_modes(const struct qk_call *call, struct instance *ma
                                           "ceil", NULL};
     static const char *const policies[] = {"stretch", "not_larger", "not_smaller", NULL};
     const int64_t antialias = qk_int_or(&call->attributes[ANTIALIAS], 0);
-    unsigned mode;
-    enum qk_status status = read_choice(call, MODE, modes, &mode, error);
+    const enum qk_type type = call->inputs[X].type;
+    enum qk_status status = read_choice(call, MODE, modes, &made->mode, error);
     if (status == QK_OK)
         status = read_choice(call, COORDINATES, coordinates, &made->coordinates, error);
     if (status == QK_OK)
@@ -103,8 +108,11 @@ static enum qk_status read_modes(const struct qk_call *call, struct instance *ma
     if (status == QK_OK)
         status = read_choice(call, POLICY, policies, &made->policy, error);
     if (status == QK_OK && antialias != 0)
-        status = qk_fail(error, QK_INVALID, "antialias: expected 0 for mode nearest, got %lld",
-                         (long long)antialias);
+        status =
+            qk_fail(error, QK_INVALID, "antialias: expected 0, got %lld", (long long)antialias);
+    if (status == QK_OK && made->mode == LINEAR && type != QK_UINT8 && type != QK_INT8)
+        status = qk_fail(error, QK_INVALID, "X: expected UINT8 or INT8 for mode linear, got %s",
+                         qk_type_info(type)->name);
     if (call->version->number < MODES_SINCE) {
         made->coordinates = ASYMMETRIC;
         made->nearest = OPSET_10;
@@ -367,6 +375,72 @@ static enum qk_status add_box(const struct instance *made, const struct qk_tenso
     return status == QK_OK ? qk_move_add(move, &box, memory, error) : status;
 }
 
+/* ---- Mode linear --------------------------------------------------------------------------- */
+
+/* Finds the axis of x that is the height; the width follows. x has two axes, or images and channels
+ * before them, or images before and channels behind. */
+static enum qk_status find_planes(const struct qk_tensor *x, const float *scales,
+                                  struct qk_linear *linear, uint32_t *height,
+                                  struct qk_error *error)
+{
+    const bool first = x->rank == 4 && scales[0] == 1 && scales[1] == 1;
+    const bool last = x->rank == 4 && scales[0] == 1 && scales[3] == 1;
+    *height = first ? 2 : last ? 1 : 0;
+    linear->planes = first ? x->dims[0] * x->dims[1] : last ? x->dims[0] : 1;
+    linear->channels = last && !first ? x->dims[3] : 0;
+    if (x->rank == 2 || first || last)
+        return QK_OK;
+    return qk_fail(error, QK_INVALID,
+                   "X: expected two axes for mode linear, or four of which at most the last two or "
+                   "the middle two change, got %u",
+                   x->rank);
+}
+
+/* Makes the table of one axis. NULL, with an error, if it is too long or memory has run out. */
+static const struct qk_linear_index *index_axis(const struct instance *made, size_t in, size_t out,
+                                                float scale, struct qk_memory memory,
+                                                struct qk_error *error)
+{
+    if (in > QK_MOVING_TABLE_MAX || out > QK_MOVING_TABLE_MAX) {
+        qk_fail(error, QK_INVALID, "X: expected resized axes of at most %zu elements, got %zu",
+                QK_MOVING_TABLE_MAX, in > out ? in : out);
+        return NULL;
+    }
+    struct qk_linear_index *table = memory.alloc(memory.context, out * sizeof(*table));
+    if (!table)
+        qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
+    for (size_t o = 0; table && o < out; o++)
+        qk_linear_set_index(
+            &table[o], scale == 1 ? (float)o : coordinate(made->coordinates, o, in, out, scale),
+            in);
+    return table;
+}
+
+static enum qk_status plan_linear(const struct instance *made, const struct qk_tensor *x,
+                                  const size_t *dims, const float *scales, struct qk_memory memory,
+                                  struct qk_plan *plan, struct qk_error *error)
+{
+    struct qk_linear linear = {.is_signed = x->type == QK_INT8};
+    uint32_t height;
+    const enum qk_status status = find_planes(x, scales, &linear, &height, error);
+    if (status != QK_OK)
+        return status;
+    linear.height = x->dims[height];
+    linear.width = x->dims[height + 1];
+    linear.y_height = dims[height];
+    linear.y_width = dims[height + 1];
+    linear.rows = index_axis(made, linear.height, linear.y_height, scales[height], memory, error);
+    if (!linear.rows)
+        return error->status;
+    linear.columns =
+        index_axis(made, linear.width, linear.y_width, scales[height + 1], memory, error);
+    if (!linear.columns)
+        return error->status;
+    return qk_linear_plan(&linear, &made->base.kernels->choice.elementwise, memory, plan, error);
+}
+
+/* ---- Both modes ---------------------------------------------------------------------------- */
+
 static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
@@ -380,6 +454,11 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
         status = fit(made, x, dims, scales, error);
     if (status == QK_OK)
         status = qk_move_set_output(plan, 0, x->type, x->rank, dims, error);
+    bool same = true;
+    for (uint32_t i = 0; i < x->rank && status == QK_OK; i++)
+        same = same && dims[i] == x->dims[i];
+    if (status == QK_OK && made->mode == LINEAR && !same && plan->outputs[0].count > 0)
+        return plan_linear(made, x, dims, scales, memory, plan, error);
     if (status == QK_OK)
         status = qk_move_begin(&move, x->type, NULL, 1, memory, error);
     if (status == QK_OK && plan->outputs[0].count > 0)
@@ -406,7 +485,8 @@ static const struct qk_version versions[] = {
 };
 
 static const struct qk_attribute_def attributes[] = {
-    [MODE] = QK_ATTRIBUTE("mode", STRING, 10, "nearest, which is the default"),
+    [MODE] =
+        QK_ATTRIBUTE("mode", STRING, 10, "nearest, which is the default, or linear for 8 bits"),
     [COORDINATES] = QK_ATTRIBUTE("coordinate_transformation_mode", STRING, 11,
                                  "half_pixel (default), asymmetric, align_corners, "
                                  "pytorch_half_pixel, tf_half_pixel_for_nn, half_pixel_symmetric"),
@@ -425,7 +505,7 @@ static const struct qk_attribute_def attributes[] = {
 const struct qk_operator qk_onnx_resize = {
     .name = "onnx.Resize",
     .platform = QK_ONNX_PLATFORM,
-    .about = "X with other sizes; each element is the nearest of X",
+    .about = "X with other sizes; each element is the nearest of X, or a mean of four",
     .inputs = {[X] = {"X", QK_ANY_SHAPE},
                [ROI] = {"roi", "not read"},
                [SCALES] = {"scales", "[number of axes]"},

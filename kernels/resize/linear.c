@@ -1,0 +1,175 @@
+/* Mode linear in plain C, which gcc and clang vectorize for every CPU. A unit is some rows of y. */
+#include "kernels/resize/linear.h"
+
+#include <math.h>
+
+/* Rough guesses: cycles for an element of y. */
+#define PLANE_CYCLES 6.0
+#define CHANNEL_CYCLES 3.0
+
+/* With channels first, elements are gathered into buffers of so many columns. */
+#define COLUMNS 256
+
+/* Channels last: weights are multiples of 1 / ONE, and a sum is divided by ONE * ONE. */
+#define ONE 1024
+
+struct state {
+    struct qk_linear linear;
+    size_t unit_rows;
+};
+
+void qk_linear_set_index(struct qk_linear_index *index, float at, size_t size)
+{
+    const float last = (float)(size - 1);
+    const float clamped = at < 0 ? 0 : at < last ? at : last;
+    const size_t first = (size_t)clamped < size - 1 ? (size_t)clamped : size - 1;
+    const size_t second = first + 1 < size ? first + 1 : size - 1;
+    *index = (struct qk_linear_index){clamped, (uint32_t)first, (uint32_t)second, 0.5F, 0.5F};
+    if (first == second)
+        return;
+    index->from_first = fabsf(clamped - (float)first);
+    index->from_second = fabsf(clamped - (float)second);
+}
+
+/* ---- Channels first ------------------------------------------------------------------------ */
+
+/* Elements of two rows of x, and the weights of their columns. */
+struct gathered {
+    float x11[COLUMNS], x21[COLUMNS], x12[COLUMNS], x22[COLUMNS];
+    float dx1[COLUMNS], dx2[COLUMNS];
+};
+
+static inline float number(const uint8_t *x, bool is_signed)
+{
+    return is_signed ? (float)(int8_t)*x : (float)*x;
+}
+
+static inline void gather(struct gathered *to, const struct qk_linear_index *columns, size_t count,
+                          const uint8_t *row1, const uint8_t *row2, bool is_signed)
+{
+    for (size_t i = 0; i < count; i++) {
+        to->x11[i] = number(row1 + columns[i].first, is_signed);
+        to->x21[i] = number(row1 + columns[i].second, is_signed);
+        to->x12[i] = number(row2 + columns[i].first, is_signed);
+        to->x22[i] = number(row2 + columns[i].second, is_signed);
+        to->dx1[i] = columns[i].from_first;
+        to->dx2[i] = columns[i].from_second;
+    }
+}
+
+static void run_row(const struct qk_linear *linear, const struct qk_linear_index *row,
+                    const uint8_t *x, uint8_t *y)
+{
+    const uint8_t *row1 = x + row->first * linear->width;
+    const uint8_t *row2 = x + row->second * linear->width;
+    const float dy1 = row->from_first;
+    const float dy2 = row->from_second;
+    for (size_t first = 0; first < linear->y_width; first += COLUMNS) {
+        const size_t left = linear->y_width - first;
+        const size_t count = left < COLUMNS ? left : COLUMNS;
+        struct gathered g;
+        if (linear->is_signed)
+            gather(&g, linear->columns + first, count, row1, row2, true);
+        else
+            gather(&g, linear->columns + first, count, row1, row2, false);
+        for (size_t i = 0; i < count; i++) {
+            float sum = g.dx2[i] * dy2 * g.x11[i];
+            sum = sum + g.dx1[i] * dy2 * g.x21[i];
+            sum = sum + g.dx2[i] * dy1 * g.x12[i];
+            sum = sum + g.dx1[i] * dy1 * g.x22[i];
+            y[first + i] = (uint8_t)(int32_t)sum;
+        }
+    }
+}
+
+/* ---- Channels last ------------------------------------------------------------------------- */
+
+/* Returns the distance from an element of x in 1 / ONE, as ONNX Runtime computes it. */
+static int32_t distance(const struct qk_linear_index *index, uint32_t from)
+{
+    if (index->first == index->second)
+        return ONE / 2;
+    const int64_t difference = (int64_t)(index->at * ONE) - (int64_t)from * ONE;
+    return (int32_t)(difference < 0 ? -difference : difference);
+}
+
+#define MIX(name, type)                                                                     \
+    static void name(const type *x11, const type *x21, const type *x12, const type *x22,    \
+                     const int32_t *w, size_t count, type *restrict y)                      \
+    {                                                                                       \
+        for (size_t i = 0; i < count; i++)                                                  \
+            y[i] = (type)((w[0] * x11[i] + w[1] * x21[i] + w[2] * x12[i] + w[3] * x22[i]) / \
+                          (ONE * ONE));                                                     \
+    }
+
+MIX(mix_unsigned, uint8_t)
+MIX(mix_signed, int8_t)
+
+static void run_pixels(const struct qk_linear *linear, const struct qk_linear_index *row,
+                       const uint8_t *x, uint8_t *y)
+{
+    const size_t channels = linear->channels;
+    const uint8_t *row1 = x + row->first * linear->width * channels;
+    const uint8_t *row2 = x + row->second * linear->width * channels;
+    const int32_t dy1 = distance(row, row->first);
+    const int32_t dy2 = distance(row, row->second);
+    for (size_t i = 0; i < linear->y_width; i++, y += channels) {
+        const struct qk_linear_index *column = &linear->columns[i];
+        const int32_t dx1 = distance(column, column->first);
+        const int32_t dx2 = distance(column, column->second);
+        const int32_t weights[] = {dx2 * dy2, dx1 * dy2, dx2 * dy1, dx1 * dy1};
+        const uint8_t *x11 = row1 + column->first * channels;
+        const uint8_t *x21 = row1 + column->second * channels;
+        const uint8_t *x12 = row2 + column->first * channels;
+        const uint8_t *x22 = row2 + column->second * channels;
+        if (linear->is_signed)
+            mix_signed((const int8_t *)x11, (const int8_t *)x21, (const int8_t *)x12,
+                       (const int8_t *)x22, weights, channels, (int8_t *)y);
+        else
+            mix_unsigned(x11, x21, x12, x22, weights, channels, y);
+    }
+}
+
+/* ---- Plans --------------------------------------------------------------------------------- */
+
+static void run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
+                void *workspace, size_t begin, size_t end)
+{
+    const struct state *state = plan->state;
+    const struct qk_linear *linear = &state->linear;
+    const size_t depth = linear->channels > 0 ? linear->channels : 1;
+    const size_t rows = linear->planes * linear->y_height;
+    const size_t last = end < plan->unit_count ? end * state->unit_rows : rows;
+    (void)workspace;
+    for (size_t i = begin * state->unit_rows; i < last; i++) {
+        const uint8_t *x = (const uint8_t *)inputs[0] +
+                           i / linear->y_height * linear->height * linear->width * depth;
+        uint8_t *y = (uint8_t *)outputs[0] + i * linear->y_width * depth;
+        const struct qk_linear_index *row = &linear->rows[i % linear->y_height];
+        if (linear->channels > 0)
+            run_pixels(linear, row, x, y);
+        else
+            run_row(linear, row, x, y);
+    }
+}
+
+enum qk_status qk_linear_plan(const struct qk_linear *linear,
+                              const struct qk_elementwise_tuning *tuning, struct qk_memory memory,
+                              struct qk_plan *plan, struct qk_error *error)
+{
+    const size_t depth = linear->channels > 0 ? linear->channels : 1;
+    const double cycles = linear->channels > 0 ? CHANNEL_CYCLES : PLANE_CYCLES;
+    const double row_ns = (double)(linear->y_width * depth) * cycles * tuning->cycle_ns;
+    const double rows = tuning->unit_ns / row_ns;
+    struct state *state = memory.alloc(memory.context, sizeof(*state));
+    if (!state)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
+    *state = (struct state){.linear = *linear, .unit_rows = rows < 1 ? 1 : (size_t)rows};
+    plan->unit_count =
+        (linear->planes * linear->y_height + state->unit_rows - 1) / state->unit_rows;
+    plan->unit_cost_ns = (uint64_t)(row_ns * (double)state->unit_rows);
+    plan->kernel = "resize_linear";
+    plan->run = run;
+    plan->state = state;
+    return QK_OK;
+}
