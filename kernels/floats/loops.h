@@ -6,23 +6,22 @@
 /* Nothing here compiles without a tier's file around it. */
 #ifdef QK_FLOAT_TIER
 
-#include <string.h>
-
 #include "kernels/floats/kernels.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Loads and stores elements with any alignment. */
+/* A float with any alignment. With memcpy, gcc makes integers of floats that it chooses among, and
+ * then no vectors. */
+typedef float unaligned __attribute__((aligned(1), may_alias));
+
 INLINE float load(const void *data, size_t index)
 {
-    float value;
-    memcpy(&value, (const char *)data + index * sizeof(value), sizeof(value));
-    return value;
+    return ((const unaligned *)data)[index];
 }
 
 INLINE void store(void *data, size_t index, float value)
 {
-    memcpy((char *)data + index * sizeof(value), &value, sizeof(value));
+    ((unaligned *)data)[index] = value;
 }
 
 /* ---- Functions of one number --------------------------------------------------------------- */
