@@ -42,7 +42,8 @@ static const uint8_t *operand(struct check *check, const char *name, size_t coun
 {
     uint8_t *x = check_buffer(check, name, CHECK_INPUT, count * sizeof(float), 1);
     for (size_t i = 0; i < count; i++) {
-        const float value = check_float(check, (float)check_below(check, 2000) / 100 - 10);
+        const float ordinary = (float)check_below(check, 2000) / 100 - 10;
+        const float value = check_is_timed(check) ? ordinary : check_float(check, ordinary);
         memcpy(x + i * sizeof(value), &value, sizeof(value));
     }
     return x;
