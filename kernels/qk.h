@@ -474,8 +474,9 @@ struct qk_graph_call {
  * Before this call, a node may read any of its inputs from another node. A call fails if a node
  * then still reads an input that must be constant (no bit of op->variable_inputs or
  * op->planned_inputs) from another node. It also fails if folding would take longer than some
- * seconds. Nodes are not folded if the data of one of their constants is NULL, because it is not
- * known yet. What is wrong with the graph otherwise, qk_graph_prepare says. */
+ * seconds, or much more memory than the graph's constants (network/compute.h). Nodes are not folded
+ * if the data of one of their constants is NULL, because it is not known yet. What is wrong with
+ * the graph otherwise, qk_graph_prepare says. */
 enum qk_status qk_graph_fold(const struct qk_kernels *kernels, struct qk_graph_call *call,
                              struct qk_memory memory, const uint32_t **origins,
                              struct qk_error *error);

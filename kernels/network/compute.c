@@ -1,5 +1,73 @@
 #include "kernels/network/compute.h"
 
+#include <stdlib.h>
+
+/* ---- Bounds -------------------------------------------------------------------------------- */
+
+struct constant {
+    const void *data;
+    size_t bytes;
+};
+
+/* Sorts by address. Of constants at one address, the largest comes first. */
+static int compare(const void *left, const void *right)
+{
+    const struct constant *a = left;
+    const struct constant *b = right;
+    const uintptr_t at = (uintptr_t)a->data, other = (uintptr_t)b->data;
+    if (at != other)
+        return at < other ? -1 : 1;
+    return (a->bytes < b->bytes) - (a->bytes > b->bytes);
+}
+
+/* Lists the constants of the graph that are known. Without `list`, only counts them. */
+static size_t list_constants(const struct qk_graph_call *call, struct constant *list)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < call->node_count; i++)
+        for (size_t k = 0; k < call->nodes[i].call.op->input_count; k++) {
+            const struct qk_tensor *tensor = &call->nodes[i].call.inputs[k];
+            size_t bytes;
+            if ((call->nodes[i].call.variable >> k & 1) || tensor->type == QK_NONE ||
+                !tensor->data || !qk_type_bytes(tensor->type, tensor->stored, &bytes))
+                continue;
+            if (list)
+                list[count] = (struct constant){tensor->data, bytes};
+            count++;
+        }
+    return count;
+}
+
+/* Adds QK_COMPUTE_BYTES_EACH for each byte of the constants to the bound. A constant that several
+ * nodes read counts once. */
+static void add_constants(struct qk_computing *computing, struct constant *list, size_t count)
+{
+    qsort(list, count, sizeof(*list), compare);
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes;
+        if (i > 0 && list[i].data == list[i - 1].data)
+            continue;
+        if (!qk_mul_size(list[i].bytes, QK_COMPUTE_BYTES_EACH, &bytes) ||
+            __builtin_add_overflow(computing->bytes_max, bytes, &computing->bytes_max))
+            computing->bytes_max = SIZE_MAX;
+    }
+}
+
+enum qk_status qk_computing_init(struct qk_computing *computing, const struct qk_kernels *kernels,
+                                 const struct qk_graph_call *call, struct qk_memory memory,
+                                 struct qk_error *error)
+{
+    const size_t count = list_constants(call, NULL);
+    struct constant *list = memory.alloc(memory.context, (count + 1) * sizeof(*list));
+    if (!list)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for constants that nodes compute");
+    list_constants(call, list);
+    *computing = (struct qk_computing){
+        .kernels = kernels, .memory = memory, .bytes_max = QK_COMPUTE_BYTES_MIN};
+    add_constants(computing, list, count);
+    return QK_OK;
+}
+
 static bool add_cost(const struct qk_plan *plan, uint64_t *cost_ns)
 {
     uint64_t plan_ns;
@@ -7,40 +75,50 @@ static bool add_cost(const struct qk_plan *plan, uint64_t *cost_ns)
            !__builtin_add_overflow(*cost_ns, plan_ns, cost_ns) && *cost_ns <= QK_COMPUTE_NS_MAX;
 }
 
-/* Allocates at least one byte. */
-static void *take(struct qk_memory memory, size_t bytes)
+/* Allocates at least one byte, within the bound. */
+static void *take(void *context, size_t bytes)
 {
-    return memory.alloc(memory.context, bytes > 0 ? bytes : 1);
+    struct qk_computing *computing = context;
+    if (bytes > computing->bytes_max - computing->bytes) {
+        computing->exceeded = true;
+        return NULL;
+    }
+    computing->bytes += bytes;
+    return computing->memory.alloc(computing->memory.context, bytes > 0 ? bytes : 1);
 }
 
-static enum qk_status plan_call(const struct qk_kernels *kernels, const struct qk_call *call,
-                                struct qk_memory memory, struct qk_plan *plan,
-                                struct qk_error *error)
+/* ---- One call ------------------------------------------------------------------------------ */
+
+static enum qk_status plan_call(struct qk_computing *computing, const struct qk_call *call,
+                                struct qk_plan *plan, struct qk_error *error)
 {
+    const struct qk_memory memory = {take, computing};
     struct qk_call lent = *call;
     const struct qk_instance *instance;
     lent.constants_stay = true;
-    const enum qk_status status = qk_create(kernels, &lent, memory, &instance, error);
-    return status == QK_OK ? qk_plan(instance, NULL, memory, plan, error) : status;
-}
-
-enum qk_status qk_compute(const struct qk_kernels *kernels, const struct qk_call *call,
-                          struct qk_memory memory, uint64_t *cost_ns,
-                          struct qk_tensor outputs[QK_OUTPUT_COUNT_MAX], struct qk_error *error)
-{
-    void *data[QK_OUTPUT_COUNT_MAX];
-    struct qk_plan plan;
-    const enum qk_status status = plan_call(kernels, call, memory, &plan, error);
-    if (status != QK_OK)
-        return status;
-    if (!add_cost(&plan, cost_ns))
+    enum qk_status status = qk_create(computing->kernels, &lent, memory, &instance, error);
+    if (status == QK_OK)
+        status = qk_plan(instance, NULL, memory, plan, error);
+    if (status == QK_OK && !add_cost(plan, &computing->cost_ns))
         return qk_fail(error, QK_INVALID,
                        "expected constants that take at most %llu s to compute, got more",
                        (unsigned long long)(QK_COMPUTE_NS_MAX / 1000000000));
-    void *workspace = take(memory, plan.workspace_bytes);
+    return status;
+}
+
+static enum qk_status run_call(struct qk_computing *computing, const struct qk_call *call,
+                               struct qk_tensor outputs[QK_OUTPUT_COUNT_MAX],
+                               struct qk_error *error)
+{
+    void *data[QK_OUTPUT_COUNT_MAX];
+    struct qk_plan plan;
+    const enum qk_status status = plan_call(computing, call, &plan, error);
+    if (status != QK_OK)
+        return status;
+    void *workspace = take(computing, plan.workspace_bytes);
     bool taken = workspace != NULL;
     for (size_t i = 0; i < call->op->output_count && taken; i++) {
-        data[i] = take(memory, plan.output_bytes[i]);
+        data[i] = take(computing, plan.output_bytes[i]);
         taken = data[i] != NULL;
     }
     if (!taken)
@@ -52,4 +130,16 @@ enum qk_status qk_compute(const struct qk_kernels *kernels, const struct qk_call
         outputs[i].data = data[i];
     }
     return QK_OK;
+}
+
+enum qk_status qk_compute(struct qk_computing *computing, const struct qk_call *call,
+                          struct qk_tensor outputs[QK_OUTPUT_COUNT_MAX], struct qk_error *error)
+{
+    const enum qk_status status = run_call(computing, call, outputs, error);
+    if (status == QK_NO_MEMORY && computing->exceeded)
+        return qk_fail(error, QK_INVALID,
+                       "expected constants that take at most %zu bytes to compute, which is %zu "
+                       "MiB and %d times the graph's constants, got more",
+                       computing->bytes_max, QK_COMPUTE_BYTES_MIN >> 20, QK_COMPUTE_BYTES_EACH);
+    return status;
 }

@@ -10,11 +10,33 @@
  * to hold up the loader. */
 #define QK_COMPUTE_NS_MAX UINT64_C(1000000000)
 
+/* The most memory that all of them may take together: results, workspaces, and what their instances
+ * and plans keep. All of it stays until the graph is packed. Weights that a graph dequantizes to
+ * floats, transposes and quantizes again take 4 + 4 + 1 times their bytes, so QK_COMPUTE_BYTES_EACH
+ * bytes for each byte of the graph's constants are plenty. QK_COMPUTE_BYTES_MIN is for graphs that
+ * make small constants larger, such as tables of positions. */
+#define QK_COMPUTE_BYTES_EACH 16
+#define QK_COMPUTE_BYTES_MIN ((size_t)64 << 20)
+
+/* What the operators of one graph share. */
+struct qk_computing {
+    const struct qk_kernels *kernels;
+    struct qk_memory memory;
+    uint64_t cost_ns; /* so far, as plans guess it */
+    size_t bytes_max;
+    size_t bytes; /* taken so far */
+    bool exceeded;
+};
+
+/* Starts with the bound for the constants of this graph. */
+enum qk_status qk_computing_init(struct qk_computing *computing, const struct qk_kernels *kernels,
+                                 const struct qk_graph_call *call, struct qk_memory memory,
+                                 struct qk_error *error);
+
 /* Runs a call whose inputs are all constant, and makes its outputs: tensors whose data lies in
- * `memory`. Adds the time that the plan guesses to *cost_ns, and fails if the sum is above
- * QK_COMPUTE_NS_MAX. The error does not name a node. */
-enum qk_status qk_compute(const struct qk_kernels *kernels, const struct qk_call *call,
-                          struct qk_memory memory, uint64_t *cost_ns,
+ * `memory`. Fails if all calls together would take more time or memory than the bounds. The error
+ * does not name a node. */
+enum qk_status qk_compute(struct qk_computing *computing, const struct qk_call *call,
                           struct qk_tensor outputs[QK_OUTPUT_COUNT_MAX], struct qk_error *error);
 
 #endif

@@ -7,7 +7,6 @@
 #include "kernels/network/compute.h"
 
 struct folder {
-    const struct qk_kernels *kernels;
     struct qk_graph_call *call;
     struct qk_memory memory;
     struct qk_error *error;
@@ -22,7 +21,7 @@ struct folder {
     bool *is_folded; /* of each node */
     uint32_t *ready; /* nodes without variable inputs, in the order in which they are folded */
     size_t ready_count;
-    uint64_t cost_ns;
+    struct qk_computing computing;
 };
 
 /* Returns memory for one element more than `count`, so that there is always one. */
@@ -147,8 +146,7 @@ static enum qk_status fold(struct folder *folder, uint32_t index)
     const struct qk_node *node = &folder->nodes[index];
     struct qk_tensor outputs[QK_OUTPUT_COUNT_MAX];
     struct qk_error cause;
-    const enum qk_status status =
-        qk_compute(folder->kernels, &node->call, folder->memory, &folder->cost_ns, outputs, &cause);
+    const enum qk_status status = qk_compute(&folder->computing, &node->call, outputs, &cause);
     if (status != QK_OK)
         return fail_in(folder, index, &cause);
     folder->is_folded[index] = true;
@@ -209,9 +207,11 @@ enum qk_status qk_graph_fold(const struct qk_kernels *kernels, struct qk_graph_c
                              struct qk_memory memory, const uint32_t **origins,
                              struct qk_error *error)
 {
-    struct folder folder = {.kernels = kernels, .call = call, .memory = memory, .error = error};
+    struct folder folder = {.call = call, .memory = memory, .error = error};
     uint32_t *places = take(&folder, call->node_count, sizeof(*places));
     enum qk_status status = places ? take_all(&folder) : no_memory(&folder);
+    if (status == QK_OK)
+        status = qk_computing_init(&folder.computing, kernels, call, memory, error);
     if (status == QK_OK)
         status = fold_all(&folder);
     for (uint32_t i = 0; i < call->node_count && status == QK_OK; i++)

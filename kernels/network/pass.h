@@ -11,7 +11,6 @@ enum { QK_PASS_X, QK_PASS_SCALE, QK_PASS_ZERO_POINT };
 #define QK_NOWHERE UINT32_MAX
 
 struct qk_pass {
-    const struct qk_kernels *kernels;
     struct qk_graph_call *call;
     struct qk_memory memory;
     struct qk_error *error;

@@ -33,7 +33,7 @@ struct tables {
     uint32_t x;                 /* the value that all functions found depend on */
     enum qk_type x_type;
     size_t computed;
-    uint64_t cost_ns;
+    struct qk_computing computing;
 };
 
 /* ---- Finding functions of one value -------------------------------------------------------- */
@@ -131,8 +131,7 @@ static enum qk_status run_node(struct tables *tables, uint32_t index, const stru
                                  ? *codes
                                  : *tables->results[pass->makers[node->inputs[i]]];
     call.variable = 0;
-    const enum qk_status status =
-        qk_compute(pass->kernels, &call, pass->memory, &tables->cost_ns, outputs, &cause);
+    const enum qk_status status = qk_compute(&tables->computing, &call, outputs, &cause);
     if (status != QK_OK)
         return qk_graph_fail_in(&named, call.op, &cause, pass->error);
     *tables->results[index] = outputs[0];
@@ -230,9 +229,10 @@ enum qk_status qk_graph_tabulate(const struct qk_kernels *kernels, struct qk_gra
                                  struct qk_memory memory, const uint32_t **origins,
                                  struct qk_error *error)
 {
-    struct tables tables = {
-        .pass = {.kernels = kernels, .call = call, .memory = memory, .error = error}};
+    struct tables tables = {.pass = {.call = call, .memory = memory, .error = error}};
     enum qk_status status = start(&tables);
+    if (status == QK_OK)
+        status = qk_computing_init(&tables.computing, kernels, call, memory, error);
     for (uint32_t i = 0; i < call->node_count && status == QK_OK; i++)
         status = replace_before(&tables, i);
     return status == QK_OK ? qk_pass_finish(&tables.pass, origins) : status;

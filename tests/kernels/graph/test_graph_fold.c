@@ -151,6 +151,60 @@ Test(graph_fold, constants_that_take_too_long)
     graph_case_destroy(made);
 }
 
+/* Adds a Concat of as many inputs as there can be, which are all the same. */
+static void concat_node(struct qk_node *node, const char *name)
+{
+    *node = (struct qk_node){.name = name};
+    qk_test_call_init(&node->call, "onnx.Concat", 13);
+    qk_test_call_int(&node->call, "axis", 0);
+}
+
+/* Two nodes make 1024 times as much of a constant. The second one is refused before its memory is
+ * asked for. */
+Test(graph_fold, constants_that_take_too_much_memory)
+{
+    enum { BYTES = 128 << 10 };
+    static uint8_t data[BYTES];
+    static const float scale = 1;
+    struct qk_node nodes[3];
+    struct qk_test_memory memory;
+    const uint32_t *origins;
+    struct qk_error error;
+    struct qk_graph_call call = {.nodes = nodes, .node_count = 3, .value_count = 3};
+    concat_node(&nodes[0], "first");
+    concat_node(&nodes[1], "second");
+    nodes[2] = (struct qk_node){.name = "last"};
+    qk_test_call_init(&nodes[2].call, "onnx.DequantizeLinear", 13);
+    qk_test_call_input(&nodes[2].call, "x_scale", QK_FP32, &scale, 0, NULL);
+    nodes[0].call.variable = 0;
+    for (size_t i = 0; i < nodes[0].call.op->input_count; i++) {
+        const struct qk_tensor x = {.type = QK_UINT8,
+                                    .rank = 1,
+                                    .dims = {BYTES},
+                                    .count = BYTES,
+                                    .stored = BYTES,
+                                    .data = data};
+        nodes[0].call.inputs[i] = x;
+        nodes[1].call.inputs[i].type = QK_UINT8;
+        nodes[1].inputs[i] = 0;
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        nodes[i].outputs[0] = i;
+    nodes[2].inputs[0] = 1;
+    call.outputs[call.output_count++] = 2;
+    qk_test_memory_init(&memory, SIZE_MAX);
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    cr_assert_eq(qk_graph_fold(kernels, &call, qk_test_memory_face(&memory), &origins, &error),
+                 QK_INVALID);
+    cr_expect_str_eq(error.text,
+                     "node 1 (\"second\", onnx.Concat): expected constants that take at most "
+                     "69206080 bytes to compute, which is 64 MiB and 16 times the graph's "
+                     "constants, got more");
+    cr_expect_lt(memory.bytes, (size_t)16 << 20);
+    qk_test_memory_deinit(&memory);
+    qk_kernels_destroy(kernels);
+}
+
 Test(graph_fold, every_allocation_may_fail)
 {
     size_t fail_at = 0;
