@@ -13,6 +13,54 @@ typedef uint16_t __attribute__((aligned(1), may_alias)) qk_move_2;
 typedef uint32_t __attribute__((aligned(1), may_alias)) qk_move_4;
 typedef uint64_t __attribute__((aligned(1), may_alias)) qk_move_8;
 
+typedef uint8_t qk_move_v1 __attribute__((vector_size(16)));
+typedef uint16_t qk_move_v2 __attribute__((vector_size(16)));
+typedef uint32_t qk_move_v4 __attribute__((vector_size(16)));
+typedef uint64_t qk_move_v8 __attribute__((vector_size(16)));
+
+/* ---- Every other element -------------------------------------------------------------------- */
+
+/* Every other element of x, by vectors that end at the last element which is needed: the second
+ * vector begins one element early. Compilers use longer vectors, which leave most of a short row to
+ * a loop of single elements. */
+#define QK_MOVE_EVEN_1(a, b) \
+    __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31)
+#define QK_MOVE_EVEN_2(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 9, 11, 13, 15)
+#define QK_MOVE_EVEN_4(a, b) __builtin_shufflevector(a, b, 0, 2, 5, 7)
+#define QK_MOVE_EVEN_8(a, b) __builtin_shufflevector(a, b, 0, 3)
+
+#define QK_MOVE_EVERY_OTHER(bytes)                                                        \
+    static inline void even_vector_##bytes(qk_move_##bytes *to, const qk_move_##bytes *x) \
+    {                                                                                     \
+        qk_move_v##bytes a, b;                                                            \
+        memcpy(&a, x, 16);                                                                \
+        memcpy(&b, x + 16 / (bytes)-1, 16);                                               \
+        a = QK_MOVE_EVEN_##bytes(a, b);                                                   \
+        memcpy(to, &a, 16);                                                               \
+    }                                                                                     \
+                                                                                          \
+    static inline void every_other_##bytes(qk_move_##bytes *to, const qk_move_##bytes *x, \
+                                           size_t count)                                  \
+    {                                                                                     \
+        const size_t step = 16 / (bytes);                                                 \
+        if (count < step) {                                                               \
+            for (size_t i = 0; i < count; i++)                                            \
+                to[i] = x[2 * i];                                                         \
+            return;                                                                       \
+        }                                                                                 \
+        for (size_t i = 0; i + step <= count; i += step)                                  \
+            even_vector_##bytes(to + i, x + 2 * i);                                       \
+        if (count % step > 0)                                                             \
+            even_vector_##bytes(to + count - step, x + 2 * (count - step));               \
+    }
+
+QK_MOVE_EVERY_OTHER(1)
+QK_MOVE_EVERY_OTHER(2)
+QK_MOVE_EVERY_OTHER(4)
+QK_MOVE_EVERY_OTHER(8)
+
+/* ---- Strides and tables --------------------------------------------------------------------- */
+
 /* Elements at a few strides have loops of their own, because compilers vectorize only strides that
  * they know: 0 fills, 1 in reverse (-1) and 2, 3 or 4 are common in Slice, SpaceToDepth and Resize.
  */
@@ -33,8 +81,7 @@ typedef uint64_t __attribute__((aligned(1), may_alias)) qk_move_8;
                 to[i] = from[-(ptrdiff_t)i];                                                   \
             return;                                                                            \
         case 2 * (bytes):                                                                      \
-            for (size_t i = 0; i < count; i++)                                                 \
-                to[i] = from[2 * i];                                                           \
+            every_other_##bytes(to, from, count);                                              \
             return;                                                                            \
         case 3 * (bytes):                                                                      \
             for (size_t i = 0; i < count; i++)                                                 \
@@ -74,11 +121,6 @@ QK_MOVE_STRIDED(4)
 QK_MOVE_STRIDED(8)
 
 /* ---- Transposes of square tiles that fill vectors of 16 bytes ------------------------------- */
-
-typedef uint8_t qk_move_v1 __attribute__((vector_size(16)));
-typedef uint16_t qk_move_v2 __attribute__((vector_size(16)));
-typedef uint32_t qk_move_v4 __attribute__((vector_size(16)));
-typedef uint64_t qk_move_v8 __attribute__((vector_size(16)));
 
 #define QK_MOVE_LOW_1(a, b) \
     __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
@@ -141,8 +183,8 @@ QK_MOVE_TILE(8, 2, 1)
 
 /* ---- Few rows of x -------------------------------------------------------------------------- */
 
-/* Two, three or four rows of x whose elements alternate in y, if y is contiguous, as in
- * DepthToSpace, in Resize by 2, and from NCHW to NHWC. */
+/* Three or four rows of x whose elements alternate in y, if y is contiguous, as in DepthToSpace, in
+ * Resize by 2 (of two rows), and from NCHW to NHWC. */
 #define QK_MOVE_ALTERNATE(bytes, n)                                                        \
     static inline void alternate_##n##_##bytes(qk_move_##bytes *restrict y, const char *x, \
                                                int64_t x_stride, size_t rows)              \
@@ -155,8 +197,41 @@ QK_MOVE_TILE(8, 2, 1)
                 y[(n)*i + (size_t)k] = from[k][i];                                         \
     }
 
+/* Two rows, by vectors of 16 bytes for the same reason as QK_MOVE_EVERY_OTHER. */
+#define QK_MOVE_ALTERNATE_2(bytes)                                                              \
+    static inline void alternate_vector_##bytes(qk_move_##bytes *y, const qk_move_##bytes *a,   \
+                                                const qk_move_##bytes *b)                       \
+    {                                                                                           \
+        qk_move_v##bytes first, second, low, high;                                              \
+        memcpy(&first, a, 16);                                                                  \
+        memcpy(&second, b, 16);                                                                 \
+        low = QK_MOVE_LOW_##bytes(first, second);                                               \
+        high = QK_MOVE_HIGH_##bytes(first, second);                                             \
+        memcpy(y, &low, 16);                                                                    \
+        memcpy(y + 16 / (bytes), &high, 16);                                                    \
+    }                                                                                           \
+                                                                                                \
+    static inline void alternate_2_##bytes(qk_move_##bytes *y, const char *x, int64_t x_stride, \
+                                           size_t rows)                                         \
+    {                                                                                           \
+        const qk_move_##bytes *a = (const qk_move_##bytes *)x;                                  \
+        const qk_move_##bytes *b = (const qk_move_##bytes *)(x + x_stride);                     \
+        const size_t step = 16 / (bytes), last = rows - step;                                   \
+        if (rows < step) {                                                                      \
+            for (size_t i = 0; i < rows; i++) {                                                 \
+                y[2 * i] = a[i];                                                                \
+                y[2 * i + 1] = b[i];                                                            \
+            }                                                                                   \
+            return;                                                                             \
+        }                                                                                       \
+        for (size_t i = 0; i + step <= rows; i += step)                                         \
+            alternate_vector_##bytes(y + 2 * i, a + i, b + i);                                  \
+        if (rows % step > 0)                                                                    \
+            alternate_vector_##bytes(y + 2 * last, a + last, b + last);                         \
+    }
+
 #define QK_MOVE_TRANSPOSED(bytes)                                                              \
-    QK_MOVE_ALTERNATE(bytes, 2)                                                                \
+    QK_MOVE_ALTERNATE_2(bytes)                                                                 \
     QK_MOVE_ALTERNATE(bytes, 3)                                                                \
     QK_MOVE_ALTERNATE(bytes, 4)                                                                \
                                                                                                \

@@ -172,6 +172,27 @@ static enum pattern choose(const struct part *part, struct qk_move_axis *axes, u
     return TRANSPOSED;
 }
 
+/* Returns how far apart in memory the elements of an axis are at least, in x and in y. */
+static int64_t reach(const struct qk_move_axis *axis)
+{
+    const int64_t x_stride = axis->x_stride < 0 ? -axis->x_stride : axis->x_stride;
+    return axis->offsets || axis->y_stride < x_stride ? axis->y_stride : x_stride;
+}
+
+/* Sorts the axes before rows and columns. Axes whose elements are close to each other in x or y
+ * come last, so that their cache lines and pages are used again soon. SpaceToDepth in the order of
+ * y would read all of x for each element of a block. */
+static void sort_outer(struct qk_move_axis *axes, uint32_t rank)
+{
+    for (uint32_t i = 1; i + 2 < rank; i++) {
+        const struct qk_move_axis axis = axes[i];
+        uint32_t at = i;
+        for (; at > 0 && reach(&axes[at - 1]) < reach(&axis); at--)
+            axes[at] = axes[at - 1];
+        axes[at] = axis;
+    }
+}
+
 static size_t at_least_one(size_t number)
 {
     return number > 0 ? number : 1;
@@ -306,6 +327,7 @@ enum qk_status qk_move_add(struct qk_move *move, const struct qk_move_box *given
     if (!part->axes)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
     part->pattern = choose(part, part->axes, part->rank);
+    sort_outer(part->axes, part->rank);
     move->part_count++;
     return QK_OK;
 }
