@@ -36,14 +36,16 @@ class Libqk:
 
     def prepare(self, row):
         """Prepares and plans the row. Returns what plan() returns."""
-        self.say("call", row.model, OPSET)
+        self.say("call", row.model, OPSET if row.model.startswith("onnx.") else 1)
         for name, value in row.attributes.items():
             if isinstance(value, list):
                 self.say("ints", name, ",".join(map(str, value)))
             else:
                 self.say("int", name, value)
         for name, datatype, shape, raw in row.inputs:
-            path = FILES / name
+            if not name:
+                continue  # an optional input that is absent
+            path = FILES / ("x" if raw is None else name)
             if raw is not None:
                 (ROOT / path).write_bytes(raw)
             self.say("input", name, datatype, path,

@@ -61,14 +61,15 @@ class OnnxRuntime:
         nodes, constants = [], []
         for k, stage in enumerate(stages):
             end = "_%d" % k if k > 0 else ""
-            inputs = [name + end for name, *_ in stage.inputs]
+            inputs = [name and name + end for name, *_ in stage.inputs]
             for name, (_, datatype, shape, raw) in zip(inputs, stage.inputs):
                 if raw is not None and name not in variable:
                     constants.append(make.make_tensor(name, NUMBERS[datatype], shape, raw,
                                                       raw=True))
+            domain, _, operator = stage.model.removeprefix("onnx.").rpartition(".")
             nodes.append(make.make_node(
-                stage.model.removeprefix("onnx."), inputs,
-                ["y"] if stage is stages[-1] else ["x_%d" % (k + 1)], **stage.attributes))
+                operator, inputs, ["y"] if stage is stages[-1] else ["x_%d" % (k + 1)],
+                domain=domain, **stage.attributes))
         return nodes, constants
 
     def model(self, row, variable):
@@ -79,7 +80,8 @@ class OnnxRuntime:
             [make.make_tensor_value_info(name, NUMBERS[datatype], shape)
              for name, datatype, shape, _ in row.inputs if name in variable],
             [make.make_tensor_value_info("y", NUMBERS[row.y], row.y_shape)], constants)
-        return make.make_model(graph, opset_imports=[make.make_opsetid("", OPSET)], ir_version=13)
+        opsets = [make.make_opsetid("", OPSET), make.make_opsetid("com.microsoft", 1)]
+        return make.make_model(graph, opset_imports=opsets, ir_version=13)
 
     def session(self, row, variable):
         options = self.library.SessionOptions()

@@ -14,15 +14,18 @@ import sys
 import time
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent / part) for part in ("conv", "linear", "wire")]
+sys.path[:0] = [str(Path(__file__).resolve().parent / part)
+                for part in ("conv", "kernels", "linear", "networks", "wire")]
 
 import black_box  # noqa: E402
 import convolve  # noqa: E402
 import figures  # noqa: E402
 import handover  # noqa: E402
 import json_numbers  # noqa: E402
+import kernels_part  # noqa: E402
 import linear  # noqa: E402
 import mask  # noqa: E402
+import networks  # noqa: E402
 import rows  # noqa: E402
 import served  # noqa: E402
 import wire  # noqa: E402
@@ -33,6 +36,8 @@ from peer import OnnxRuntime  # noqa: E402
 PARTS = {"dequantize": linear.Part(rows.DEQUANTIZE, 190),
          "quantize": linear.Part(rows.QUANTIZE, 150),
          "conv": convolve.Part(320),
+         "kernels": kernels_part.Part(60),
+         "networks": networks.Part(20),
          "handover": handover.Part(),
          "json": json_numbers.Part(45),
          "served": served.Part(240),

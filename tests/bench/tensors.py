@@ -8,9 +8,10 @@ MIB = 1 << 20
 BITS = {"UINT8": 8, "INT8": 8, "UINT16": 16, "INT16": 16, "INT32": 32, "UINT4": 4, "INT4": 4,
         "UINT2": 2, "INT2": 2, "FP4E2M1": 4, "FP8E4M3FN": 8, "FP8E4M3FNUZ": 8, "FP8E5M2": 8,
         "FP8E5M2FNUZ": 8, "FP32": 32, "FP16": 16, "BF16": 16}
-NUMBERS = {"FP32": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "FP16": 10,
-           "BF16": 16, "FP8E4M3FN": 17, "FP8E4M3FNUZ": 18, "FP8E5M2": 19, "FP8E5M2FNUZ": 20,
-           "UINT4": 21, "INT4": 22, "FP4E2M1": 23, "UINT2": 25, "INT2": 26}  # TensorProto.DataType
+NUMBERS = {"FP32": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7,
+           "FP16": 10, "BF16": 16, "FP8E4M3FN": 17, "FP8E4M3FNUZ": 18, "FP8E5M2": 19,
+           "FP8E5M2FNUZ": 20, "UINT4": 21, "INT4": 22, "FP4E2M1": 23, "UINT2": 25,
+           "INT2": 26}  # TensorProto.DataType
 OPSET = 25
 
 

@@ -22,7 +22,7 @@ static size_t read_list(const char *text, int64_t *list, size_t count_max)
 
 void bench_call_start(struct bench_call *call, const char *name, unsigned version)
 {
-    const struct qk_operator *op = qk_operator_by_name(name);
+    const struct qk_operator *op = qk_graph_operator_by_name(name);
     if (!op || !qk_operator_version(op, version))
         bench_fail("no operator %s %u", name, version);
     call->call = (struct qk_call){.op = op,
@@ -59,10 +59,10 @@ void bench_call_input(struct bench_call *call, const char *name, const char *typ
                       const char *path)
 {
     const struct qk_operator *op = call->call.op;
-    size_t i = 0;
-    while (op && i < op->input_count && strcmp(op->inputs[i].name, name) != 0)
+    size_t i = name[0] == '#' ? (size_t)atoi(name + 1) : 0;
+    while (op && i < op->input_count && name[0] != '#' && strcmp(op->inputs[i].name, name) != 0)
         i++;
-    if (!op || i == op->input_count)
+    if (!op || i >= op->input_count)
         bench_fail("no input %s", name);
     struct qk_tensor *tensor = &call->call.inputs[i];
     int64_t list[QK_RANK_MAX];

@@ -27,7 +27,8 @@ void bench_call_start(struct bench_call *call, const char *name, unsigned versio
 void bench_call_int(struct bench_call *call, const char *name, int64_t number);
 void bench_call_ints(struct bench_call *call, const char *name, const char *list);
 
-/* Reads the input's bytes from a file. `dims` is a list such as "2,3", or "" for a scalar. */
+/* Reads the input's bytes from a file. `name` may be the input's number, as in "#2". `dims` is a
+ * list such as "2,3", or "" for a scalar. */
 void bench_call_input(struct bench_call *call, const char *name, const char *type, const char *dims,
                       const char *path);
 

@@ -4,7 +4,8 @@
  *   call OPERATOR VERSION          begins a call; a LIST is numbers separated by commas
  *   int NAME N
  *   ints NAME LIST
- *   input NAME TYPE FILE [DIMS]    the file begins with the input's bytes; the rest is not read
+ *   input NAME TYPE FILE [DIMS]    the file begins with the input's bytes; the rest is not read;
+ *                                  a NAME such as #2 is the number of an input
  *   plan THREADS GEMM              answers "kernel units unit_ns pack_units pack_unit_ns slices
  *                                  read written constant resident workspace": ns as guessed by the
  *                                  plan; a slice is what a thread takes at a time; the last five
@@ -84,6 +85,7 @@
 #define COPY_SLICE_BYTES ((size_t)1 << 20)
 #define COPY_RUNS 8
 #define WORDS_MAX 16
+#define DOUBLINGS_MAX 4
 #define GEMMS_MAX 16
 
 struct bench {
@@ -276,6 +278,21 @@ static struct slices cut(size_t units, uint64_t unit_cost_ns, size_t thread_coun
     return (struct slices){units, chunk, (units + chunk - 1) / chunk};
 }
 
+/* Returns log2 of y / x, rounded down, within what bench_move_fn can do. */
+static int doublings(size_t x_bytes, size_t y_bytes)
+{
+    int count = 0;
+    while (count < DOUBLINGS_MAX && y_bytes >> 1 >= x_bytes) {
+        y_bytes /= 2;
+        count++;
+    }
+    while (count > -DOUBLINGS_MAX && y_bytes < x_bytes) {
+        x_bytes /= 2;
+        count--;
+    }
+    return count;
+}
+
 static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
 {
     const struct qk_plan *plan = &bench->call.plan;
@@ -300,8 +317,7 @@ static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
     const struct qk_tensor *x = &bench->call.call.inputs[0];
     if (!qk_type_bytes(x->type, x->count, &bench->x_bytes))
         bench_fail("plan: x is too large");
-    bench->doublings = __builtin_ctz(qk_type_info(plan->outputs[0].type)->bits) -
-                       __builtin_ctz(qk_type_info(x->type)->bits);
+    bench->doublings = doublings(bench->x_bytes, plan->output_bytes[0]);
     printf("%s %zu %llu %zu %llu %zu %zu %zu %zu %zu %zu\n", plan->kernel, plan->unit_count,
            (unsigned long long)plan->unit_cost_ns, instance->pack_unit_count,
            (unsigned long long)instance->pack_unit_cost_ns, bench->run.count, bench->x_bytes,
