@@ -3,6 +3,9 @@
 #ifndef KERNELS_ARGMAX_LOOPS_H
 #define KERNELS_ARGMAX_LOOPS_H
 
+/* Nothing here compiles without a tier's file around it. */
+#ifdef QK_ARGMAX_TABLE
+
 #include "kernels/argmax/argmax.h"
 #include "kernels/element/float.h"
 
@@ -145,4 +148,5 @@ const struct qk_argmax_kernels QK_ARGMAX_TABLE = {
                 [QK_ARGMAX_FLOAT] = {float_columns_first, float_columns_last}},
 };
 
+#endif
 #endif
