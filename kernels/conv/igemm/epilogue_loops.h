@@ -7,6 +7,9 @@
 #ifndef KERNELS_CONV_IGEMM_EPILOGUE_LOOPS_H
 #define KERNELS_CONV_IGEMM_EPILOGUE_LOOPS_H
 
+/* Nothing here compiles without a tier's file around it. */
+#ifdef EPILOGUE
+
 #include "kernels/conv/igemm/slab_kernels.h"
 #include "kernels/conv/requantize.h"
 #include "kernels/conv/sizes.h"
@@ -145,4 +148,5 @@ void EPILOGUE(const struct qk_epilogue_tile *tile)
         finish_rows(tile);
 }
 
+#endif
 #endif
