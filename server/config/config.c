@@ -551,7 +551,7 @@ enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *
 void qd_config_print_help(FILE *file)
 {
     fputs("Usage: quantd [FLAG [VALUE]]...\n\n"
-          "Computes quantized tensor operators over HTTP, in the Open Inference Protocol.\n"
+          "Computes quantized networks and operators over HTTP, in the Open Inference Protocol.\n"
           "After SIGTERM or SIGINT quantd answers the requests that it has accepted, and\n"
           "exits. After SIGHUP it reads tokens, certificate and key again, and opens the\n"
           "access log again.\n",
