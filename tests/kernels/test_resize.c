@@ -2,6 +2,7 @@
  * that runs out. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/support/kernels/qk_test.h"
 
@@ -84,6 +85,49 @@ Test(resize, refusals_name_the_field)
     qk_test_call_string(&call, "mode", "linear");
     qk_test_call_int(&call, "antialias", 1);
     qk_test_expect_refusal(&call, "antialias");
+}
+
+static void expect_plan_refused(const struct qk_call *call)
+{
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_test_memory memory;
+    const struct qk_instance *instance;
+    struct qk_plan plan;
+    struct qk_error error;
+    qk_test_memory_init(&memory, SIZE_MAX);
+    const struct qk_memory face = qk_test_memory_face(&memory);
+    cr_assert_eq(qk_create(kernels, call, face, &instance, &error), QK_OK, "%s", error.text);
+    cr_expect_eq(qk_plan(instance, call->inputs, face, &plan, &error), QK_INVALID);
+    cr_expect_eq(strncmp(error.text, "X: ", 3), 0, "%s", error.text);
+    qk_test_memory_deinit(&memory);
+    qk_kernels_destroy(kernels);
+}
+
+/* The quotient of the sizes of an axis that is not resized rounds to 1 in FP32. No data is read. */
+Test(resize, sizes_beyond_floats)
+{
+    static const uint8_t x[1];
+    static const struct {
+        size_t dims[4];
+        float scales[4]; /* 0: by sizes */
+        int64_t sizes[4];
+    } cases[] = {
+        {{16777217, 1, 1, 1}, {1, 1, 2, 1}, {0}},
+        {{1, 1, 1, 16777217}, {1, 2, 1, 1}, {0}},
+        {{16777216, 1, 1, 1}, {0}, {16777217, 1, 2, 1}},
+        {{16777217, 1, 1, 1}, {0}, {16777216, 1, 2, 1}},
+        {{1, 1, 1, 16777216}, {0}, {1, 2, 1, 16777217}},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct qk_call call;
+        start(&call, x, cases[i].dims, cases[i].scales);
+        if (cases[i].scales[0] == 0) {
+            call.inputs[2] = (struct qk_tensor){.type = QK_NONE};
+            qk_test_call_input(&call, "sizes", QK_INT64, cases[i].sizes, 1, (size_t[]){4});
+        }
+        call.variable = 1; /* X */
+        expect_plan_refused(&call);
+    }
 }
 
 /* Before the output itself is too large, the tables of its axes would be. */

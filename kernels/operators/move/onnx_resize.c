@@ -377,14 +377,23 @@ static enum qk_status add_box(const struct instance *made, const struct qk_tenso
 
 /* ---- Mode linear --------------------------------------------------------------------------- */
 
+/* Returns whether an axis keeps its size and its elements. The scale alone does not say so: the
+ * quotient of two sizes above 2^24 may round to 1. */
+static bool keeps_axis(const struct qk_tensor *x, const size_t *dims, const float *scales,
+                       uint32_t axis)
+{
+    return scales[axis] == 1 && dims[axis] == x->dims[axis];
+}
+
 /* Finds the axis of x that is the height; the width follows. x has two axes, or images and channels
  * before them, or images before and channels behind. */
-static enum qk_status find_planes(const struct qk_tensor *x, const float *scales,
-                                  struct qk_linear *linear, uint32_t *height,
+static enum qk_status find_planes(const struct qk_tensor *x, const size_t *dims,
+                                  const float *scales, struct qk_linear *linear, uint32_t *height,
                                   struct qk_error *error)
 {
-    const bool first = x->rank == 4 && scales[0] == 1 && scales[1] == 1;
-    const bool last = x->rank == 4 && scales[0] == 1 && scales[3] == 1;
+    const bool images = x->rank == 4 && keeps_axis(x, dims, scales, 0);
+    const bool first = images && keeps_axis(x, dims, scales, 1);
+    const bool last = images && keeps_axis(x, dims, scales, 3);
     *height = first ? 2 : last ? 1 : 0;
     linear->planes = first ? x->dims[0] * x->dims[1] : last ? x->dims[0] : 1;
     linear->channels = last && !first ? x->dims[3] : 0;
@@ -422,7 +431,7 @@ static enum qk_status plan_linear(const struct instance *made, const struct qk_t
 {
     struct qk_linear linear = {.is_signed = x->type == QK_INT8};
     uint32_t height;
-    const enum qk_status status = find_planes(x, scales, &linear, &height, error);
+    const enum qk_status status = find_planes(x, dims, scales, &linear, &height, error);
     if (status != QK_OK)
         return status;
     linear.height = x->dims[height];
