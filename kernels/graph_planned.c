@@ -57,8 +57,8 @@ static void plan_outputs(struct qk_graph *graph, struct qk_graph_node *node)
  * all readers first. */
 static void decide_plans(struct qk_graph *graph)
 {
-    for (size_t i = graph->node_count; i-- > 0;) {
-        struct qk_graph_node *node = &graph->nodes[i];
+    for (size_t left = graph->node_count; left > 0; left--) {
+        struct qk_graph_node *node = &graph->nodes[left - 1];
         const struct qk_operator *op = node->instance->op;
         bool is_needed = false;
         for (size_t k = 0; k < op->output_count; k++)
@@ -87,7 +87,8 @@ static bool is_needed_by_runs(const struct qk_graph *graph, const struct qk_grap
 /* Finds the nodes that run, and the last readers of values. */
 static void decide_runs(struct qk_graph *graph)
 {
-    for (uint32_t i = (uint32_t)graph->node_count; i-- > 0;) {
+    for (uint32_t left = (uint32_t)graph->node_count; left > 0; left--) {
+        const uint32_t i = left - 1;
         struct qk_graph_node *node = &graph->nodes[i];
         const struct qk_operator *op = node->instance->op;
         node->runs = is_needed_by_runs(graph, node);

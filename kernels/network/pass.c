@@ -113,9 +113,11 @@ void qk_pass_replace(struct qk_pass *pass, const struct qk_call *call, const uin
     for (size_t i = 0; i < call->op->input_count; i++)
         if (call->variable >> i & 1)
             pass->reads[inputs[i]]++;
-    for (size_t i = pass->found_count; i-- > 0;)
-        if (pass->found[i] == last || pass->is_removed[pass->found[i]])
-            stop_reading(pass, &pass->nodes[pass->found[i]]);
+    for (size_t left = pass->found_count; left > 0; left--) {
+        const uint32_t found = pass->found[left - 1];
+        if (found == last || pass->is_removed[found])
+            stop_reading(pass, &pass->nodes[found]);
+    }
     made->call = *call;
     for (size_t i = 0; i < call->op->input_count; i++)
         made->inputs[i] = call->variable >> i & 1 ? inputs[i] : QK_VALUE_NONE;

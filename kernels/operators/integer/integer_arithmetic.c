@@ -2,19 +2,21 @@
 
 #include <string.h>
 
+#include "kernels/wrap.h"
+
 /* ---- The functions ------------------------------------------------------------------------- */
 
-static int64_t sum(int64_t a, int64_t b)
+QK_WRAPS static int64_t sum(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
-static int64_t difference(int64_t a, int64_t b)
+QK_WRAPS static int64_t difference(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
-static int64_t product(int64_t a, int64_t b)
+QK_WRAPS static int64_t product(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a * (uint64_t)b);
 }

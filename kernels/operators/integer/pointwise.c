@@ -5,6 +5,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/move/move.h"
 #include "kernels/operators/shape_text.h"
+#include "kernels/wrap.h"
 
 /* The time of one element, which has a call of its own: a rough guess. */
 #define ELEMENT_NS 8.0
@@ -56,7 +57,8 @@ static void set_strides(const struct qk_tensor *x, struct state *state, size_t o
 {
     size_t stride = bytes_of(x->type);
     const uint32_t ones = state->rank - x->rank;
-    for (uint32_t i = state->rank; i-- > 0;) {
+    for (uint32_t left = state->rank; left > 0; left--) {
+        const uint32_t i = left - 1;
         const size_t dim = i < ones ? 1 : x->dims[i - ones];
         state->strides[operand][i] = dim == 1 ? 0 : stride;
         stride *= dim;
@@ -70,7 +72,8 @@ static void set_strides(const struct qk_tensor *x, struct state *state, size_t o
 static void seek(const struct state *state, size_t index, size_t *position, size_t *offsets)
 {
     memset(offsets, 0, QK_POINTWISE_OPERANDS_MAX * sizeof(*offsets));
-    for (uint32_t i = state->rank; i-- > 0;) {
+    for (uint32_t left = state->rank; left > 0; left--) {
+        const uint32_t i = left - 1;
         position[i] = index % state->dims[i];
         index /= state->dims[i];
         for (size_t k = 0; k < state->operand_count; k++)
@@ -78,9 +81,10 @@ static void seek(const struct state *state, size_t index, size_t *position, size
     }
 }
 
-static void step(const struct state *state, size_t *position, size_t *offsets)
+QK_WRAPS static void step(const struct state *state, size_t *position, size_t *offsets)
 {
-    for (uint32_t i = state->rank; i-- > 0;) {
+    for (uint32_t left = state->rank; left > 0; left--) {
+        const uint32_t i = left - 1;
         const bool is_last = ++position[i] == state->dims[i];
         for (size_t k = 0; k < state->operand_count; k++)
             offsets[k] +=

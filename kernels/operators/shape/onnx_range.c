@@ -10,6 +10,7 @@
 #include "kernels/operators/move/moving.h"
 #include "kernels/operators/rules.h"
 #include "kernels/operators/shape_text.h"
+#include "kernels/wrap.h"
 
 enum { START, LIMIT, DELTA, INPUT_COUNT };
 
@@ -107,8 +108,8 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
 
 /* ---- Plan and run -------------------------------------------------------------------------- */
 
-static void run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
-                void *workspace, size_t begin, size_t end)
+QK_WRAPS static void run(const struct qk_plan *plan, const void *const *inputs,
+                         void *const *outputs, void *workspace, size_t begin, size_t end)
 {
     const struct state *state = plan->state;
     const size_t last = end < plan->unit_count ? end * state->unit : state->count;
@@ -154,7 +155,7 @@ static enum qk_status plan_floats(const struct qk_instance *instance,
 }
 
 /* Returns how many numbers there are: (limit - start) / delta, rounded up. */
-static size_t count_numbers(const int64_t *numbers)
+QK_WRAPS static size_t count_numbers(const int64_t *numbers)
 {
     const bool up = numbers[DELTA] > 0;
     const uint64_t start = (uint64_t)numbers[START];
