@@ -21,7 +21,11 @@ class Operators(PageTest):
             self.choose(name)
             versions = [option.inner_text()
                         for option in self.page.locator("#version option").all()]
+            # The examples of these are codes, which only their newer versions take.
+            oldest = {"onnx.Clip": 12, "onnx.MaxPool": 12, "onnx.Relu": 14}.get(name, 0)
             for version in versions:
+                if int(version) < oldest:
+                    continue
                 self.choose(name, version)
                 examples = self.page.locator("#example option").count()
                 for example in range(examples):
