@@ -259,6 +259,8 @@ struct qk_operator {
                                  is constant, or a planned value of a graph. None is variable. */
     struct qk_port outputs[QK_OUTPUT_COUNT_MAX];
     size_t output_count;
+    size_t uncomputed_output_count; /* how many outputs ONNX has behind these: a node of a file may
+                                       name them, but nothing may read them */
     const struct qk_attribute_def *attributes;
     size_t attribute_count;
     const struct qk_version *versions; /* ascending */

@@ -135,6 +135,7 @@ extern const struct qk_operator qk_quantd_lookup;
 
 extern const struct qk_operator qk_onnx_concat;
 extern const struct qk_operator qk_onnx_depth_to_space;
+extern const struct qk_operator qk_onnx_dropout;
 extern const struct qk_operator qk_onnx_flatten;
 extern const struct qk_operator qk_onnx_gather;
 extern const struct qk_operator qk_onnx_identity;

@@ -60,6 +60,7 @@ static const struct qk_operator *const graph_operators[] = {
     &qk_onnx_celu,
     &qk_onnx_constant_of_shape,
     &qk_onnx_div,
+    &qk_onnx_dropout,
     &qk_onnx_elu,
     &qk_onnx_equal,
     &qk_onnx_erf,

@@ -281,10 +281,28 @@ class Move(Cases):
         add("scale 0", 13, (1, 1, 5, 6), (1, 1, 0, 1))
         add("mode", 13, (1, 1, 2, 2), (1, 1, 2, 2), nearest_mode="up")
 
+    def dropout(self):
+        outside = {"training_mode": np.array(False)}
+        for opset in (7, 10, 12, 13, 22, 25):
+            for kind in ("float32", "float16"):
+                self.add("copy", "Dropout", opset, {"data": self.x(2, 3, kind=kind)})
+        for note, more in (("not for training", outside), ("shape [1]", {
+                "training_mode": np.array([False])})):
+            self.add(note, "Dropout", 13, {"data": self.x(5, kind="float32"),
+                                           "ratio": np.array(0.3, np.float32), **more})
+        self.add("a ratio", "Dropout", 7, {"data": self.x(5, kind="float32")}, ratio=0.9)
+        self.add("a seed", "Dropout", 12, {"data": self.x(5, kind="float32")}, seed=3)
+        self.add("a ratio of FP16", "Dropout", 13, {"data": self.x(5, kind="float32"),
+                                                    "ratio": np.array(0.3, np.float16)})
+        self.add("empty", "Dropout", 13, {"data": self.x(0, 2, kind="float32")})
+        self.add("UINT8", "Dropout", 13, {"data": self.x(2)})
+        self.add("two ratios", "Dropout", 13, {"data": self.x(5, kind="float32"),
+                                               "ratio": np.array([0.3, 0.3], np.float32)})
+
 
 FAMILIES = ("reshape", "flatten", "squeeze", "identity", "transpose", "concat",
             "slice", "gather", "depth", "split", "pad",
-            "resize")
+            "resize", "dropout")
 
 if __name__ == "__main__":
     cases = Move(28)

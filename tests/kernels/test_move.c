@@ -244,6 +244,17 @@ Test(move, refuses_tables_of_billions)
     expect_plan_refused(&call);
 }
 
+Test(move, dropout_is_not_trained)
+{
+    const float x[2] = {1, 2};
+    const bool training = true;
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.Dropout", 13);
+    qk_test_call_input(&call, "data", QK_FP32, x, 1, (size_t[]){2});
+    qk_test_call_input(&call, "training_mode", QK_BOOL, &training, 0, NULL);
+    qk_test_expect_refusal(&call, "training_mode");
+}
+
 Test(move, plans_say_what_is_an_alias)
 {
     const uint8_t x[4] = {0};
@@ -252,6 +263,11 @@ Test(move, plans_say_what_is_an_alias)
     struct qk_call call;
     qk_test_call_init(&call, "onnx.Identity", 13);
     qk_test_call_input(&call, "input", QK_UINT8, x, 1, (size_t[]){4});
+    qk_test_run(kernels, &call, &result);
+    cr_expect(result.plan.is_alias);
+    qk_test_result_deinit(&result);
+    qk_test_call_init(&call, "onnx.Dropout", 13);
+    qk_test_call_input(&call, "data", QK_FP32, x, 1, (size_t[]){1});
     qk_test_run(kernels, &call, &result);
     cr_expect(result.plan.is_alias);
     qk_test_result_deinit(&result);

@@ -62,6 +62,7 @@ const struct qk_operator qk_onnx_max_pool = {
     .variable_inputs = 1U << QK_POOL_X,
     .outputs = {{"Y", "[N, C, D1..Dn]"}},
     .output_count = 1,
+    .uncomputed_output_count = 1, /* Indices */
     QK_ATTRIBUTES(attributes),
     QK_VERSIONS(versions),
     .version_last = QK_ONNX_VERSION_LAST,

@@ -246,21 +246,41 @@ static enum qd_status read_inputs(const struct node *node)
 
 /* ---- Its outputs and attributes ---------------------------------------------------------- */
 
+/* Refuses outputs that are not computed, such as the mask of Dropout, if something reads them. */
+static enum qd_status check_uncomputed(const struct node *node)
+{
+    const struct qd_onnx_reader *reader = node->reader;
+    const Onnx__NodeProto *proto = node->proto;
+    for (size_t i = node->op->output_count; i < proto->n_output; i++) {
+        const struct qd_onnx_value *value =
+            proto->output[i].len == 0 ? NULL : qd_onnx_find_value(reader, &proto->output[i]);
+        if (value != NULL && value->is_needed)
+            return qd_fail(reader->error, QD_INVALID,
+                           "%s: outputs[%zu]: expected no reader, because quantd does not compute "
+                           "this output, got one of %s",
+                           node->where.text, i, qd_onnx_show(&proto->output[i]).text);
+    }
+    return QD_OK;
+}
+
 static enum qd_status read_outputs(const struct node *node)
 {
     const struct qd_onnx_reader *reader = node->reader;
     const Onnx__NodeProto *proto = node->proto;
-    if (proto->n_output == 0 || proto->n_output > node->op->output_count)
+    const size_t computed = node->op->output_count;
+    const size_t most = computed + node->op->uncomputed_output_count;
+    if (proto->n_output == 0 || proto->n_output > most)
         return qd_fail(reader->error, QD_INVALID, "%s: expected 1 to %zu outputs, got %zu",
-                       node->where.text, node->op->output_count, proto->n_output);
-    node->node->call.output_count = proto->n_output;
+                       node->where.text, most, proto->n_output);
+    const size_t count = proto->n_output < computed ? proto->n_output : computed;
+    node->node->call.output_count = count;
     for (size_t i = 0; i < QK_OUTPUT_COUNT_MAX; i++) {
         const struct qd_onnx_value *value =
-            i < proto->n_output ? qd_onnx_find_value(reader, &proto->output[i]) : NULL;
+            i < count ? qd_onnx_find_value(reader, &proto->output[i]) : NULL;
         const bool is_made = value != NULL && value->maker == QD_ONNX_NODE;
         node->node->outputs[i] = is_made ? value->number : QK_VALUE_NONE;
     }
-    return QD_OK;
+    return check_uncomputed(node);
 }
 
 /* AttributeProto.AttributeType */

@@ -245,6 +245,28 @@ Test(onnx_refusals, names_are_text)
     expect_model(onnx_model(file, 13));
 }
 
+/* quantd does not compute Dropout's mask. Files may name it, as old exporters do. */
+Test(onnx_refusals, outputs_that_are_not_computed)
+{
+    const struct message info = onnx_value_info("a", ONNX_FLOAT, NO_DIMS);
+    struct message file = good_dequantize();
+    put_message(&file, ONNX_GRAPH_NODE, onnx_node("d", "Dropout", NAMES("y"), NAMES("a", "m")));
+    put_message(&file, ONNX_GRAPH_OUTPUT, info);
+    expect_model(onnx_model(file, 13));
+    file = good_dequantize();
+    put_message(&file, ONNX_GRAPH_NODE, onnx_node("d", "Dropout", NAMES("y"), NAMES("m", "a")));
+    put_message(&file, ONNX_GRAPH_OUTPUT, onnx_value_info("a", ONNX_FLOAT, NO_DIMS));
+    expect_error(onnx_model(file, 13),
+                 "node 1 (\"d\", \"Dropout\"): outputs[1]: expected no reader, because quantd does "
+                 "not compute this output, got one of \"a\"");
+    file = good_dequantize();
+    put_message(&file, ONNX_GRAPH_NODE,
+                onnx_node("d", "Dropout", NAMES("y"), NAMES("a", "m", "n")));
+    put_message(&file, ONNX_GRAPH_OUTPUT, onnx_value_info("a", ONNX_FLOAT, NO_DIMS));
+    expect_error(onnx_model(file, 13),
+                 "node 1 (\"d\", \"Dropout\"): expected 1 to 2 outputs, got 3");
+}
+
 /* ---- Files that are large ---------------------------------------------------------------- */
 
 Test(onnx_refusals, too_many)
