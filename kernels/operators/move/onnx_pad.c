@@ -16,9 +16,13 @@ enum mode { CONSTANT, EDGE, REFLECT, WRAP, MODE_COUNT };
 struct instance {
     struct qk_instance base;
     enum mode mode;
+    uint8_t value[8];
+};
+
+/* The planned inputs. */
+struct lists {
     struct qk_integers pads;
     struct qk_integers axes;
-    uint8_t value[8];
 };
 
 /* One axis: elements [first, first + count) of data, and how many come before and after them. */
@@ -59,6 +63,27 @@ static enum qk_status read_value(const struct qk_call *call, struct instance *ma
     return qk_check_same_type(call, VALUE, DATA, error);
 }
 
+static enum qk_status read_pads(const struct qk_tensor *tensor, struct qk_integers *pads,
+                                struct qk_error *error)
+{
+    const enum qk_status status =
+        qk_read_list(tensor, "pads", (size_t)2 * QK_RANK_MAX, pads, error);
+    if (status != QK_OK)
+        return status;
+    for (size_t i = 0; i < pads->count; i++)
+        if (pads->numbers[i] < -QK_LENGTH_MAX || pads->numbers[i] > QK_LENGTH_MAX)
+            return qk_fail(error, QK_INVALID, "pads: expected integers in [%lld, %lld], got %lld",
+                           (long long)-QK_LENGTH_MAX, (long long)QK_LENGTH_MAX,
+                           (long long)pads->numbers[i]);
+    return QK_OK;
+}
+
+static enum qk_status read_axes(const struct qk_tensor *tensor, struct qk_integers *axes,
+                                struct qk_error *error)
+{
+    return qk_read_list(tensor, "axes", QK_RANK_MAX, axes, error);
+}
+
 static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
                               struct qk_memory memory, struct qk_instance **instance,
                               struct qk_error *error)
@@ -71,15 +96,11 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     enum qk_status status = read_mode(call, made, error);
     if (status == QK_OK)
         status = read_value(call, made, error);
-    if (status == QK_OK)
-        status = qk_read_input_list(call, PADS, (size_t)2 * QK_RANK_MAX, &made->pads, error);
-    if (status == QK_OK)
-        status = qk_read_input_list(call, AXES, QK_RANK_MAX, &made->axes, error);
-    for (size_t i = 0; i < made->pads.count && status == QK_OK; i++)
-        if (made->pads.numbers[i] < -QK_LENGTH_MAX || made->pads.numbers[i] > QK_LENGTH_MAX)
-            status = qk_fail(error, QK_INVALID, "pads: expected integers in [%lld, %lld], got %lld",
-                             (long long)-QK_LENGTH_MAX, (long long)QK_LENGTH_MAX,
-                             (long long)made->pads.numbers[i]);
+    struct lists lists;
+    if (status == QK_OK && !qk_is_planned(call, 1U << PADS))
+        status = read_pads(&call->inputs[PADS], &lists.pads, error);
+    if (status == QK_OK && !qk_is_planned(call, 1U << AXES))
+        status = read_axes(&call->inputs[AXES], &lists.axes, error);
     return status;
 }
 
@@ -111,25 +132,25 @@ static enum qk_status fit_axis(enum mode mode, size_t size, int64_t before, int6
     return QK_OK;
 }
 
-static enum qk_status fit(const struct instance *made, const struct qk_tensor *x,
+static enum qk_status fit(enum mode mode, const struct lists *lists, const struct qk_tensor *x,
                           struct padded *axes, size_t *dims, struct qk_error *error)
 {
-    const size_t count = made->axes.present ? made->axes.count : x->rank;
+    const size_t count = lists->axes.present ? lists->axes.count : x->rank;
     uint32_t named;
-    enum qk_status status = qk_find_axes("axes", &made->axes, x->rank, false, &named, error);
+    enum qk_status status = qk_find_axes("axes", &lists->axes, x->rank, false, &named, error);
     if (status != QK_OK)
         return status;
-    if (made->pads.count != 2 * count)
+    if (lists->pads.count != 2 * count)
         return qk_fail(error, QK_INVALID,
                        "pads: expected two integers for each of %zu axes, got %zu", count,
-                       made->pads.count);
+                       lists->pads.count);
     for (uint32_t i = 0; i < x->rank; i++)
         axes[i] = (struct padded){.count = x->dims[i]};
     for (size_t i = 0; i < count && status == QK_OK; i++) {
-        const int64_t number = made->axes.present ? made->axes.numbers[i] : (int64_t)i;
+        const int64_t number = lists->axes.present ? lists->axes.numbers[i] : (int64_t)i;
         const size_t axis = (size_t)(number + (number < 0 ? (int64_t)x->rank : 0));
-        status = fit_axis(made->mode, x->dims[axis], made->pads.numbers[i],
-                          made->pads.numbers[count + i], &axes[axis], error);
+        status = fit_axis(mode, x->dims[axis], lists->pads.numbers[i],
+                          lists->pads.numbers[count + i], &axes[axis], error);
     }
     for (uint32_t i = 0; i < x->rank; i++)
         dims[i] = axes[i].before + axes[i].count + axes[i].after; /* each at most 2^47 */
@@ -211,9 +232,14 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     struct qk_move_box box = {0};
     struct qk_move_box from;
     struct qk_move *move;
+    struct lists lists;
     enum qk_status status = qk_move_check_input(x, "data", error);
     if (status == QK_OK)
-        status = fit(made, x, axes, dims, error);
+        status = read_pads(&inputs[PADS], &lists.pads, error);
+    if (status == QK_OK)
+        status = read_axes(&inputs[AXES], &lists.axes, error);
+    if (status == QK_OK)
+        status = fit(made->mode, &lists, x, axes, dims, error);
     if (status == QK_OK)
         status = qk_move_set_output(plan, 0, x->type, x->rank, dims, error);
     if (status == QK_OK)
@@ -268,6 +294,7 @@ const struct qk_operator qk_onnx_pad = {
                [AXES] = {"axes", "[number of axes]"}},
     .input_count = 4,
     .variable_inputs = 1U << DATA,
+    .planned_inputs = 1U << PADS | 1U << AXES,
     .outputs = {{"output", "as data, larger by pads"}},
     .output_count = 1,
     QK_ATTRIBUTES(attributes),

@@ -56,6 +56,11 @@ struct instance {
     unsigned nearest;
     unsigned policy;
     struct qk_integers axes;
+    size_t scales_input; /* SCALES, or ROI if the version has no roi */
+};
+
+/* The planned inputs: how large Y is. */
+struct extent {
     struct qk_integers sizes;
     size_t scale_count;
     float scales[QK_RANK_MAX];
@@ -120,12 +125,10 @@ static enum qk_status read_modes(const struct qk_call *call, struct instance *ma
     return status;
 }
 
-/* Opset 10 has no roi, so a graph of this version has scales in its place. */
-static enum qk_status read_scales(const struct qk_call *call, struct instance *made,
+static enum qk_status read_scales(const struct qk_tensor *scales, struct extent *extent,
                                   struct qk_error *error)
 {
-    const bool moved = call->version->number < MODES_SINCE && call->inputs[SCALES].type == QK_NONE;
-    const struct qk_tensor *scales = &call->inputs[moved ? ROI : SCALES];
+    extent->scale_count = 0;
     if (scales->type == QK_NONE)
         return QK_OK;
     if (scales->rank != 1 || scales->count > QK_RANK_MAX)
@@ -133,13 +136,61 @@ static enum qk_status read_scales(const struct qk_call *call, struct instance *m
                        "scales: expected one dimension with at most %d numbers, got %u dimensions "
                        "and %zu",
                        QK_RANK_MAX, scales->rank, scales->count);
-    made->scale_count = scales->count;
-    memcpy(made->scales, scales->data, scales->count * sizeof(float));
+    extent->scale_count = scales->count;
+    memcpy(extent->scales, scales->data, scales->count * sizeof(float));
     for (size_t i = 0; i < scales->count; i++)
-        if (!(made->scales[i] > 0) || isinf(made->scales[i]))
+        if (!(extent->scales[i] > 0) || isinf(extent->scales[i]))
             return qk_fail(error, QK_INVALID, "scales: expected finite numbers above 0, got %g",
-                           (double)made->scales[i]);
+                           (double)extent->scales[i]);
     return QK_OK;
+}
+
+static enum qk_status read_sizes(const struct qk_tensor *tensor, struct extent *extent,
+                                 struct qk_error *error)
+{
+    struct qk_integers *sizes = &extent->sizes;
+    const enum qk_status status = qk_read_list(tensor, "sizes", QK_RANK_MAX, sizes, error);
+    if (status != QK_OK)
+        return status;
+    for (size_t i = 0; i < sizes->count; i++)
+        if (sizes->numbers[i] < 0 || sizes->numbers[i] > QK_LENGTH_MAX)
+            return qk_fail(error, QK_INVALID, "sizes: expected sizes in [0, %lld], got %lld",
+                           (long long)QK_LENGTH_MAX, (long long)sizes->numbers[i]);
+    return QK_OK;
+}
+
+static enum qk_status check_extent(const struct extent *extent, struct qk_error *error)
+{
+    if ((extent->scale_count > 0) != (extent->sizes.count > 0))
+        return QK_OK;
+    return qk_fail(error, QK_INVALID, "scales: expected either scales or sizes, got %s",
+                   extent->scale_count > 0 ? "both" : "neither");
+}
+
+/* Reads the planned inputs. */
+static enum qk_status read_extent(const struct instance *made, const struct qk_tensor *inputs,
+                                  struct extent *extent, struct qk_error *error)
+{
+    enum qk_status status = read_scales(&inputs[made->scales_input], extent, error);
+    if (status == QK_OK)
+        status = read_sizes(&inputs[SIZES], extent, error);
+    return status == QK_OK ? check_extent(extent, error) : status;
+}
+
+/* Checks the inputs that are constant. Both may be there, if one is empty. */
+static enum qk_status check_fixed(const struct instance *made, const struct qk_call *call,
+                                  struct qk_error *error)
+{
+    const bool scales_planned = qk_is_planned(call, 1U << made->scales_input);
+    const bool sizes_planned = qk_is_planned(call, 1U << SIZES);
+    struct extent extent;
+    enum qk_status status = QK_OK;
+    if (!scales_planned)
+        status = read_scales(&call->inputs[made->scales_input], &extent, error);
+    if (status == QK_OK && !sizes_planned)
+        status = read_sizes(&call->inputs[SIZES], &extent, error);
+    return status == QK_OK && !scales_planned && !sizes_planned ? check_extent(&extent, error)
+                                                                : status;
 }
 
 static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
@@ -151,38 +202,30 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     if (!made)
         return QK_NO_MEMORY;
     *instance = &made->base;
+    /* Opset 10 has no roi, so a graph of this version has scales in its place. */
+    const bool moved = call->version->number < MODES_SINCE && call->inputs[SCALES].type == QK_NONE;
+    made->scales_input = moved ? ROI : SCALES;
     enum qk_status status = read_modes(call, made, error);
     if (status == QK_OK)
-        status = read_scales(call, made, error);
-    if (status == QK_OK)
-        status = qk_read_input_list(call, SIZES, QK_RANK_MAX, &made->sizes, error);
-    if (status == QK_OK)
         status = qk_read_attribute_list(call, AXES, QK_RANK_MAX, &made->axes, error);
-    for (size_t i = 0; i < made->sizes.count && status == QK_OK; i++)
-        if (made->sizes.numbers[i] < 0 || made->sizes.numbers[i] > QK_LENGTH_MAX)
-            status = qk_fail(error, QK_INVALID, "sizes: expected sizes in [0, %lld], got %lld",
-                             (long long)QK_LENGTH_MAX, (long long)made->sizes.numbers[i]);
-    if (status == QK_OK && (made->scale_count > 0) == (made->sizes.count > 0))
-        status = qk_fail(error, QK_INVALID, "scales: expected either scales or sizes, got %s",
-                         made->scale_count > 0 ? "both" : "neither");
-    return status;
+    return status == QK_OK ? check_fixed(made, call, error) : status;
 }
 
 /* ---- Shapes -------------------------------------------------------------------------------- */
 
 /* Finds the size and the scale of one axis. `number` is its number in the lists of the call. */
-static enum qk_status fit_axis(const struct instance *made, size_t number, size_t in, size_t *out,
+static enum qk_status fit_axis(const struct extent *extent, size_t number, size_t in, size_t *out,
                                float *scale, struct qk_error *error)
 {
-    if (made->sizes.count > 0) {
-        *out = (size_t)made->sizes.numbers[number];
+    if (extent->sizes.count > 0) {
+        *out = (size_t)extent->sizes.numbers[number];
         *scale = (float)*out / (float)in;
         if (in > 0 || *out == 0)
             return QK_OK;
         return qk_fail(error, QK_INVALID, "sizes: expected 0 for an axis without elements, got %zu",
                        *out);
     }
-    *scale = made->scales[number];
+    *scale = extent->scales[number];
     const float size = *scale * (float)in;
     if (!(size < (float)QK_LENGTH_MAX))
         return qk_fail(error, QK_INVALID, "scales: expected an output that fits in memory, got %g",
@@ -217,11 +260,12 @@ static enum qk_status keep_ratio(const struct instance *made, const struct qk_te
     return QK_OK;
 }
 
-static enum qk_status fit(const struct instance *made, const struct qk_tensor *x, size_t *dims,
-                          float *scales, struct qk_error *error)
+static enum qk_status fit(const struct instance *made, const struct extent *extent,
+                          const struct qk_tensor *x, size_t *dims, float *scales,
+                          struct qk_error *error)
 {
-    const bool sized = made->sizes.count > 0;
-    const size_t given = sized ? made->sizes.count : made->scale_count;
+    const bool sized = extent->sizes.count > 0;
+    const size_t given = sized ? extent->sizes.count : extent->scale_count;
     const size_t count = made->axes.present ? made->axes.count : x->rank;
     uint32_t axes;
     enum qk_status status = qk_find_axes("axes", &made->axes, x->rank, false, &axes, error);
@@ -239,7 +283,7 @@ static enum qk_status fit(const struct instance *made, const struct qk_tensor *x
     for (size_t i = 0; i < count && status == QK_OK; i++) {
         const int64_t number = made->axes.present ? made->axes.numbers[i] : (int64_t)i;
         const size_t axis = (size_t)(number + (number < 0 ? (int64_t)x->rank : 0));
-        status = fit_axis(made, i, x->dims[axis], &dims[axis], &scales[axis], error);
+        status = fit_axis(extent, i, x->dims[axis], &dims[axis], &scales[axis], error);
     }
     if (status == QK_OK && sized && made->policy != STRETCH)
         status = keep_ratio(made, x, axes, dims, scales, error);
@@ -458,9 +502,12 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     struct qk_move *move;
     size_t dims[QK_RANK_MAX];
     float scales[QK_RANK_MAX];
+    struct extent extent;
     enum qk_status status = qk_move_check_input(x, "X", error);
     if (status == QK_OK)
-        status = fit(made, x, dims, scales, error);
+        status = read_extent(made, inputs, &extent, error);
+    if (status == QK_OK)
+        status = fit(made, &extent, x, dims, scales, error);
     if (status == QK_OK)
         status = qk_move_set_output(plan, 0, x->type, x->rank, dims, error);
     bool same = true;
@@ -521,6 +568,7 @@ const struct qk_operator qk_onnx_resize = {
                [SIZES] = {"sizes", "[number of axes]"}},
     .input_count = 4,
     .variable_inputs = 1U << X,
+    .planned_inputs = 1U << ROI | 1U << SCALES | 1U << SIZES,
     .outputs = {{"Y", "as X, with other sizes"}},
     .output_count = 1,
     QK_ATTRIBUTES(attributes),

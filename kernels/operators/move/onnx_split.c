@@ -17,47 +17,61 @@ enum { AXIS, SPLIT_ATTRIBUTE, NUM_OUTPUTS };
 struct instance {
     struct qk_instance base;
     int64_t axis;
-    struct qk_integers split;
-    size_t count; /* of outputs */
-    bool smaller; /* the last part may be smaller */
+    struct qk_integers split; /* of the attribute */
+    bool is_input;            /* the sizes are the input */
+    size_t wanted;            /* how many outputs the node of a file names; 0: it is not known */
+    size_t number;            /* num_outputs; 0: it is absent */
+    bool smaller;             /* the last part may be smaller */
 };
 
-static enum qk_status check_sizes(const struct instance *made, struct qk_error *error)
+/* ---- Rules --------------------------------------------------------------------------------- */
+
+/* Reads the sizes: the input, or the attribute that `made` has. */
+static enum qk_status read_sizes(const struct instance *made, const struct qk_tensor *input,
+                                 struct qk_integers *split, struct qk_error *error)
 {
-    if (made->count < 1 || made->count > QK_OUTPUT_COUNT_MAX)
+    *split = made->split;
+    const enum qk_status status =
+        made->is_input ? qk_read_list(input, "split", QK_RANK_MAX, split, error) : QK_OK;
+    if (status != QK_OK || !split->present)
+        return status;
+    if (split->count < 1 || split->count > QK_OUTPUT_COUNT_MAX)
         return qk_fail(error, QK_INVALID, "split: expected 1 to %d sizes, got %zu",
-                       QK_OUTPUT_COUNT_MAX, made->count);
-    for (size_t i = 0; i < made->count; i++)
-        if (made->split.numbers[i] < 0 || made->split.numbers[i] > QK_LENGTH_MAX)
+                       QK_OUTPUT_COUNT_MAX, split->count);
+    for (size_t i = 0; i < split->count; i++)
+        if (split->numbers[i] < 0 || split->numbers[i] > QK_LENGTH_MAX)
             return qk_fail(error, QK_INVALID, "split: expected sizes in [0, %lld], got %lld",
-                           (long long)QK_LENGTH_MAX, (long long)made->split.numbers[i]);
+                           (long long)QK_LENGTH_MAX, (long long)split->numbers[i]);
+    if (made->wanted > 0 && split->count != made->wanted)
+        return qk_fail(error, QK_INVALID, "split: expected %zu, the number of outputs, got %zu",
+                       made->wanted, split->count);
     return QK_OK;
 }
 
-/* Finds how many parts there are. */
-static enum qk_status read_count(const struct qk_call *call, struct instance *made,
-                                 struct qk_error *error)
+/* Reads num_outputs, and checks that there is one way to find the number of parts. */
+static enum qk_status read_number(const struct qk_call *call, struct instance *made,
+                                  struct qk_error *error)
 {
     const struct qk_attribute *number = &call->attributes[NUM_OUTPUTS];
-    const size_t wanted = call->output_count;
-    enum qk_status status = QK_OK;
-    made->smaller = number->present && call->version->number >= NUM_OUTPUTS_SINCE;
-    made->count = made->split.present ? made->split.count : wanted;
-    if (made->split.present && number->present)
+    const bool is_new = call->version->number >= NUM_OUTPUTS_SINCE;
+    const bool has_sizes =
+        made->is_input ? call->inputs[SPLIT].type != QK_NONE : made->split.present;
+    if (has_sizes && number->present)
         return qk_fail(error, QK_INVALID, "num_outputs: expected this or split, got both");
-    if (made->split.present)
-        status = check_sizes(made, error);
-    else if (!number->present && (wanted == 0 || call->version->number >= NUM_OUTPUTS_SINCE))
+    if (!has_sizes && !number->present && (made->wanted == 0 || is_new))
         return qk_fail(error, QK_INVALID, "num_outputs: expected this or split, got neither");
-    if (number->present && (number->number < 1 || number->number > QK_OUTPUT_COUNT_MAX))
+    if (!number->present)
+        return QK_OK;
+    if (number->number < 1 || number->number > QK_OUTPUT_COUNT_MAX)
         return qk_fail(error, QK_INVALID, "num_outputs: expected an integer in [1, %d], got %lld",
                        QK_OUTPUT_COUNT_MAX, (long long)number->number);
-    if (number->present)
-        made->count = (size_t)number->number;
-    if (status == QK_OK && wanted > 0 && made->count != wanted)
-        return qk_fail(error, QK_INVALID, "%s: expected %zu, the number of outputs, got %zu",
-                       made->split.present ? "split" : "num_outputs", wanted, made->count);
-    return status;
+    made->number = (size_t)number->number;
+    made->smaller = is_new;
+    if (made->wanted > 0 && made->number != made->wanted)
+        return qk_fail(error, QK_INVALID,
+                       "num_outputs: expected %zu, the number of outputs, got %zu", made->wanted,
+                       made->number);
+    return QK_OK;
 }
 
 static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
@@ -65,31 +79,41 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
                               struct qk_error *error)
 {
     (void)kernels;
-    const bool is_input = call->version->number >= SPLIT_IS_INPUT_SINCE;
+    struct qk_integers split;
     struct instance *made = qk_moving_alloc(call, sizeof(*made), memory, error);
     if (!made)
         return QK_NO_MEMORY;
     *instance = &made->base;
     made->axis = qk_int_or(&call->attributes[AXIS], 0);
-    if (is_input && call->attributes[SPLIT_ATTRIBUTE].present)
+    made->is_input = call->version->number >= SPLIT_IS_INPUT_SINCE;
+    made->wanted = call->output_count;
+    if (made->is_input && call->attributes[SPLIT_ATTRIBUTE].present)
         return qk_fail(error, QK_INVALID,
                        "split: expected an input since version %d of %s, got an attribute",
                        SPLIT_IS_INPUT_SINCE, call->op->name);
-    const enum qk_status status =
-        is_input ? qk_read_input_list(call, SPLIT, QK_RANK_MAX, &made->split, error)
-                 : qk_read_attribute_list(call, SPLIT_ATTRIBUTE, QK_RANK_MAX, &made->split, error);
-    return status == QK_OK ? read_count(call, made, error) : status;
+    enum qk_status status =
+        qk_read_attribute_list(call, SPLIT_ATTRIBUTE, QK_RANK_MAX, &made->split, error);
+    if (status == QK_OK)
+        status = read_number(call, made, error);
+    if (status != QK_OK || qk_is_planned(call, 1U << SPLIT))
+        return status;
+    return read_sizes(made, &call->inputs[SPLIT], &split, error);
 }
 
+/* ---- Plan ---------------------------------------------------------------------------------- */
+
 /* Finds the sizes of the parts. */
-static enum qk_status cut(const struct instance *made, size_t size, size_t *parts,
-                          struct qk_error *error)
+static enum qk_status cut(const struct instance *made, const struct qk_integers *split, size_t size,
+                          size_t *parts, size_t *part_count, struct qk_error *error)
 {
-    const size_t count = made->count;
+    const size_t count = split->present     ? split->count
+                         : made->number > 0 ? made->number
+                                            : made->wanted;
     size_t sum = 0;
-    if (made->split.present) {
+    *part_count = count;
+    if (split->present) {
         for (size_t i = 0; i < count; i++) {
-            parts[i] = (size_t)made->split.numbers[i];
+            parts[i] = (size_t)split->numbers[i];
             sum += parts[i];
         }
         if (sum == size)
@@ -115,15 +139,19 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     const struct qk_tensor *x = &inputs[INPUT];
     struct qk_move_box whole;
     struct qk_move *move;
+    struct qk_integers split;
     size_t parts[QK_OUTPUT_COUNT_MAX] = {0};
+    size_t count;
     uint32_t axis;
     enum qk_status status = qk_move_check_input(x, "input", error);
     if (status == QK_OK)
         status = qk_find_axis("axis", made->axis, x->rank, &axis, error);
     if (status == QK_OK)
-        status = cut(made, x->dims[axis], parts, error);
+        status = read_sizes(made, &inputs[SPLIT], &split, error);
     if (status == QK_OK)
-        status = qk_move_begin(&move, x->type, NULL, made->count, memory, error);
+        status = cut(made, &split, x->dims[axis], parts, &count, error);
+    if (status == QK_OK)
+        status = qk_move_begin(&move, x->type, NULL, count, memory, error);
     if (status != QK_OK)
         return status;
     qk_move_axes_of(x->dims, x->rank, &whole);
@@ -138,12 +166,12 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
             box.axes[k].x_stride = whole.axes[k].x_stride;
         done += (int64_t)parts[i];
         status = qk_move_set_output(plan, i, x->type, x->rank, dims, error);
-        if (status == QK_OK && i < made->count)
+        if (status == QK_OK && i < count)
             status = qk_move_add(move, &box, memory, error);
     }
     if (status != QK_OK)
         return status;
-    plan->output_count = made->count;
+    plan->output_count = count;
     qk_move_end(move, instance, plan);
     return QK_OK;
 }
@@ -189,6 +217,7 @@ const struct qk_operator qk_onnx_split = {
     .inputs = {[INPUT] = {"input", QK_ANY_SHAPE}, [SPLIT] = {"split", "[number of parts]"}},
     .input_count = 2,
     .variable_inputs = 1U << INPUT,
+    .planned_inputs = 1U << SPLIT,
     .outputs = {PORT(0), PORT(1), PORT(2), PORT(3), PORT(4), PORT(5), PORT(6), PORT(7)},
     .output_count = QK_OUTPUT_COUNT_MAX,
     QK_ATTRIBUTES(attributes),

@@ -317,6 +317,160 @@ Test(graph_planned, parts_of_a_shape)
     check_split(true);
 }
 
+/* ---- Operators of images ------------------------------------------------------------------- */
+
+/* The shape [n, 3, 4] times a list of three integers. */
+static uint32_t shape_times(struct net *net, const int64_t *factors)
+{
+    const uint32_t shape = shape_of(net, X);
+    const uint32_t product = add(net, "onnx.Mul", 14);
+    reads(net, "A", shape);
+    takes(net, "B", 1, 3, factors);
+    return product;
+}
+
+static uint32_t resize(struct net *net, const char *input, uint32_t value)
+{
+    const uint32_t made = add(net, "onnx.Resize", 13);
+    reads(net, "X", X);
+    reads(net, input, value);
+    qk_test_call_string(&last(net)->call, "coordinate_transformation_mode", "asymmetric");
+    qk_test_call_string(&last(net)->call, "nearest_mode", "floor");
+    return made;
+}
+
+/* Runs the graph for n = 2 and checks the shape of output 0 and some of its bytes. */
+static void check_bytes(struct net *net, const size_t *dims, const uint8_t *bytes, size_t count)
+{
+    void *outputs[QK_GRAPH_PORT_COUNT_MAX];
+    cr_assert_eq(prepare(net), QK_OK, "%s", net->error.text);
+    run(net, 2, outputs);
+    expect_shape(net, 0, 3, dims);
+    cr_assert_leq(count, net->plan.output_bytes[0]);
+    cr_expect_eq(memcmp(outputs[0], bytes, count), 0);
+    for (size_t i = 0; i < net->plan.output_count; i++)
+        guarded_free(outputs[i]);
+    net_deinit(net);
+}
+
+/* PyTorch exports interpolate with the sizes of another tensor so. */
+Test(graph_planned, sizes_of_resize)
+{
+    struct net net;
+    net_init(&net);
+    leaves(&net, resize(&net, "sizes", shape_times(&net, (int64_t[]){1, 1, 2})));
+    check_bytes(&net, (size_t[]){2, 3, 8}, (uint8_t[]){0, 0, 1, 1, 2, 2, 3, 3, 4}, 9);
+}
+
+/* Paddle exports scales as the quotient of two shapes. */
+Test(graph_planned, scales_of_resize)
+{
+    struct net net;
+    net_init(&net);
+    const uint32_t larger = shape_times(&net, (int64_t[]){1, 2, 1});
+    uint32_t floats[2];
+    for (size_t i = 0; i < 2; i++) {
+        const uint32_t shape = i == 0 ? larger : shape_of(&net, X);
+        floats[i] = add(&net, "onnx.Cast", 13);
+        reads(&net, "input", shape);
+        qk_test_call_int(&last(&net)->call, "to", 1 /* FP32 */);
+    }
+    const uint32_t scales = add(&net, "onnx.Div", 14);
+    reads(&net, "A", floats[0]);
+    reads(&net, "B", floats[1]);
+    leaves(&net, resize(&net, "scales", scales));
+    check_bytes(&net, (size_t[]){2, 6, 4}, (uint8_t[]){0, 1, 2, 3, 0, 1, 2, 3, 4}, 9);
+}
+
+/* Sizes that a plan computes are bounded as constants are. */
+Test(graph_planned, sizes_of_resize_that_are_too_large)
+{
+    struct net net;
+    net_init(&net);
+    leaves(&net, resize(&net, "sizes", shape_times(&net, (int64_t[]){1, 1, INT64_C(1) << 46})));
+    cr_assert_eq(prepare(&net), QK_OK, "%s", net.error.text);
+    expect_error(&net, plan(&net, 2),
+                 "node 2 (\"n\", onnx.Resize): sizes: expected sizes in [0, 140737488355327], got "
+                 "281474976710656");
+    net_deinit(&net);
+}
+
+Test(graph_planned, sizes_of_split)
+{
+    struct net net;
+    net_init(&net);
+    const uint32_t shape = shape_of(&net, X);
+    const uint32_t sizes = add(&net, "onnx.Slice", 13);
+    reads(&net, "data", shape);
+    takes(&net, "starts", 1, 1, (int64_t[]){1});
+    takes(&net, "ends", 1, 1, (int64_t[]){2});
+    const uint32_t both = add(&net, "onnx.Concat", 13);
+    reads(&net, "input_0", sizes);
+    takes(&net, "input_1", 1, 1, (int64_t[]){1});
+    qk_test_call_int(&last(&net)->call, "axis", 0);
+    leaves(&net, add(&net, "onnx.Split", 13));
+    reads(&net, "input", X);
+    reads(&net, "split", both);
+    qk_test_call_int(&last(&net)->call, "axis", 2);
+    last(&net)->call.output_count = 2;
+    check_bytes(&net, (size_t[]){2, 3, 3}, (uint8_t[]){0, 1, 2, 4, 5, 6, 8, 9, 10, 12}, 10);
+}
+
+/* A node of two outputs gets three sizes. */
+Test(graph_planned, sizes_of_split_that_are_too_many)
+{
+    struct net net;
+    net_init(&net);
+    const uint32_t sizes = shape_of(&net, X);
+    leaves(&net, add(&net, "onnx.Split", 13));
+    reads(&net, "input", X);
+    reads(&net, "split", sizes);
+    last(&net)->call.output_count = 2;
+    cr_assert_eq(prepare(&net), QK_OK, "%s", net.error.text);
+    expect_error(&net, plan(&net, 2),
+                 "node 1 (\"n\", onnx.Split): split: expected 2, the number of outputs, got 3");
+    net_deinit(&net);
+}
+
+/* PyTorch exports pads as half of a list, and the rest by ConstantOfShape. */
+Test(graph_planned, pads_and_axes)
+{
+    struct net net;
+    net_init(&net);
+    const uint32_t shape = shape_of(&net, X);
+    const uint32_t pads = add(&net, "onnx.Slice", 13);
+    reads(&net, "data", shape);
+    takes(&net, "starts", 1, 1, (int64_t[]){0});
+    takes(&net, "ends", 1, 1, (int64_t[]){2});
+    const uint32_t axes = add(&net, "onnx.Sub", 14);
+    reads(&net, "A", pads);
+    reads(&net, "B", pads);
+    const uint32_t axis = add(&net, "onnx.Slice", 13);
+    reads(&net, "data", axes);
+    takes(&net, "starts", 1, 1, (int64_t[]){0});
+    takes(&net, "ends", 1, 1, (int64_t[]){1});
+    leaves(&net, add(&net, "onnx.Pad", 18));
+    reads(&net, "data", X);
+    reads(&net, "pads", pads);
+    reads(&net, "axes", axis);
+    const uint8_t bytes[26] = {[25] = 1};
+    check_bytes(&net, (size_t[]){2 + 2 + 3, 3, 4}, bytes, sizeof(bytes));
+}
+
+Test(graph_planned, pads_that_depend_on_data)
+{
+    struct net net;
+    net_init(&net);
+    leaves(&net, add(&net, "onnx.Pad", 18));
+    reads(&net, "data", X);
+    reads(&net, "pads", NUMBERS);
+    expect_error(
+        &net, prepare(&net),
+        "node 0 (\"n\", onnx.Pad): pads: expected a constant, or a value that follows from "
+        "shapes alone, got value 1 (\"v\"): it is input 1");
+    net_deinit(&net);
+}
+
 /* ---- Refusals ------------------------------------------------------------------------------ */
 
 Test(graph_planned, a_shape_that_depends_on_data)
