@@ -107,7 +107,8 @@ static bool find_functions(struct tables *tables, uint32_t last)
         pass->found[pass->found_count++] = step->node;
         depth--;
     }
-    return pass->found_count > 2;
+    /* Functions of constants have no codes. They were not folded because one makes an output. */
+    return pass->found_count > 2 && tables->x != QK_VALUE_NONE;
 }
 
 /* ---- Tables -------------------------------------------------------------------------------- */

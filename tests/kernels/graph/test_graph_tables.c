@@ -237,6 +237,20 @@ Test(graph_tables, scales_without_data)
     graph_case_destroy(made);
 }
 
+/* A node of constants stays if it makes an output. What follows it depends on no code. */
+Test(graph_tables, functions_of_constants)
+{
+    struct graph_case *made = graph_case_create(45);
+    const uint32_t x = graph_case_input(made, QK_UINT8, "1");
+    const uint32_t fixed = graph_case_constant(made, x, QK_FP32);
+    const uint32_t y = graph_case_function(made, "onnx.Sigmoid", fixed);
+    const uint32_t z = graph_case_function(made, "onnx.Abs", y);
+    graph_case_output(made, y);
+    graph_case_output(made, graph_case_quantize(made, z, QK_UINT8));
+    check_tables(made, 3, 0);
+    graph_case_destroy(made);
+}
+
 /* A node that reads what comes behind it is refused when the graph is prepared. */
 Test(graph_tables, cycles)
 {
