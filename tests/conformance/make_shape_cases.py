@@ -134,6 +134,11 @@ class Shapes(Cases):
         self.add("shapes", "Where", 16, {"condition": np.array([True, False]),
                                          "X": integers(1, 2, 3), "Y": integers(3)},
                  types=["int64"])
+        for kind in ("float32", "float16"):
+            zeros = np.array([-0.0, -0.0, 0, -1], kind)
+            self.add("negative zeros", "Where", 16,
+                     {"condition": np.array([[True], [False]]), "X": zeros, "Y": zeros[::-1]},
+                     types=[kind])
 
 
 def main():

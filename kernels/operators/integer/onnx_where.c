@@ -54,6 +54,18 @@ static void choose(const void *const *operands, void *y, size_t size)
     memcpy(y, operands[*(const uint8_t *)operands[CONDITION] ? X : Y], size);
 }
 
+/* ONNX Runtime takes X where it is not 0, and else the other selection, which is +0 where the
+ * condition is true (onnxruntime/core/providers/cpu/tensor/where_op.cc). So -0 of X becomes +0, and
+ * -0 of Y stays. */
+static void choose_float(const void *const *operands, void *y, size_t size)
+{
+    static const uint8_t negative_zeros[2][sizeof(float)] = {{0, 0x80}, {0, 0, 0, 0x80}};
+    choose(operands, y, size);
+    if (*(const uint8_t *)operands[CONDITION] &&
+        memcmp(y, negative_zeros[size == sizeof(float)], size) == 0)
+        memset(y, 0, size);
+}
+
 static enum qk_status prepare_where(const struct qk_kernels *kernels, const struct qk_call *call,
                                     struct qk_memory memory, struct qk_instance **instance,
                                     struct qk_error *error)
@@ -66,7 +78,10 @@ static enum qk_status plan_where(const struct qk_instance *instance, const struc
                                  struct qk_memory memory, struct qk_plan *plan,
                                  struct qk_error *error)
 {
-    return qk_pointwise_plan(instance, choose, inputs, 3, inputs[X].type, memory, plan, error);
+    const bool is_float =
+        QK_BIT(inputs[X].type) & (QK_BIT(QK_FP32) | QK_BIT(QK_FP16) | QK_BIT(QK_BF16));
+    return qk_pointwise_plan(instance, is_float ? choose_float : choose, inputs, 3, inputs[X].type,
+                             memory, plan, error);
 }
 
 /* ---- The descriptors ----------------------------------------------------------------------- */
