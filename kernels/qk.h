@@ -454,6 +454,13 @@ struct qk_graph_input {
     enum qk_type type;
 };
 
+/* What operators compute while a file is loaded, over all graphs that are made of it. A loader may
+ * make several graphs of one file, for example to find the types of its inputs. */
+struct qk_graph_work {
+    uint64_t cost_ns; /* of everything that was computed, as plans guess it */
+    bool is_refused;  /* something was not computed, because it would have exceeded the bound */
+};
+
 /* A graph of operators. A value is a tensor that is an input of the graph or is made by one node.
  * Values are numbered from 0. A value need not be read by any node. */
 struct qk_graph_call {
@@ -466,6 +473,9 @@ struct qk_graph_call {
     uint32_t outputs[QK_GRAPH_PORT_COUNT_MAX]; /* values that nodes make; other nodes may read them
                                                   too */
     size_t output_count;
+    /* Counts what qk_graph_lower and its parts compute. One bound holds for all calls that share
+     * it (network/compute.h). NULL: each pass counts alone. */
+    struct qk_graph_work *work;
 };
 
 /* Computes, once, what nodes compute from constants alone, and removes these nodes: their results
@@ -482,6 +492,12 @@ struct qk_graph_call {
 enum qk_status qk_graph_fold(const struct qk_kernels *kernels, struct qk_graph_call *call,
                              struct qk_memory memory, const uint32_t **origins,
                              struct qk_error *error);
+
+/* Does the part of qk_graph_lower that is the same whatever the types of the graph's inputs are. A
+ * caller that tries several types calls it once before the tries. */
+enum qk_status qk_graph_lower_once(const struct qk_kernels *kernels, struct qk_graph_call *call,
+                                   struct qk_memory memory, const uint32_t **origins,
+                                   struct qk_error *error);
 
 /* Makes a table of each chain of float functions, such as onnx.HardSigmoid, between a
  * DequantizeLinear and a QuantizeLinear of 8 bits: one node of the operator quantd.Lookup. Both

@@ -62,17 +62,27 @@ enum qk_status qk_computing_init(struct qk_computing *computing, const struct qk
     if (!list)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for constants that nodes compute");
     list_constants(call, list);
-    *computing = (struct qk_computing){
-        .kernels = kernels, .memory = memory, .bytes_max = QK_COMPUTE_BYTES_MIN};
+    *computing = (struct qk_computing){.kernels = kernels,
+                                       .memory = memory,
+                                       .work = call->work,
+                                       .bytes_max = QK_COMPUTE_BYTES_MIN};
     add_constants(computing, list, count);
     return QK_OK;
 }
 
-static bool add_cost(const struct qk_plan *plan, uint64_t *cost_ns)
+/* Counts a plan before it is run. Returns false, and does not count it, if it would exceed the
+ * bound. */
+static bool add_cost(struct qk_computing *computing, const struct qk_plan *plan)
 {
+    struct qk_graph_work *work = computing->work ? computing->work : &computing->own_work;
     uint64_t plan_ns;
-    return !__builtin_mul_overflow(plan->unit_count, plan->unit_cost_ns, &plan_ns) &&
-           !__builtin_add_overflow(*cost_ns, plan_ns, cost_ns) && *cost_ns <= QK_COMPUTE_NS_MAX;
+    if (__builtin_mul_overflow(plan->unit_count, plan->unit_cost_ns, &plan_ns) ||
+        plan_ns > QK_COMPUTE_NS_MAX - work->cost_ns) {
+        work->is_refused = true;
+        return false;
+    }
+    work->cost_ns += plan_ns;
+    return true;
 }
 
 /* Allocates at least one byte, within the bound. */
@@ -99,7 +109,7 @@ static enum qk_status plan_call(struct qk_computing *computing, const struct qk_
     enum qk_status status = qk_create(computing->kernels, &lent, memory, &instance, error);
     if (status == QK_OK)
         status = qk_plan(instance, NULL, memory, plan, error);
-    if (status == QK_OK && !add_cost(plan, &computing->cost_ns))
+    if (status == QK_OK && !add_cost(computing, plan))
         return qk_fail(error, QK_INVALID,
                        "expected constants that take at most %llu s to compute, got more",
                        (unsigned long long)(QK_COMPUTE_NS_MAX / 1000000000));

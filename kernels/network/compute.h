@@ -5,9 +5,9 @@
 
 #include "kernels/qk.h"
 
-/* The most time that all operators of a graph may take on one core while it is loaded, as their
- * plans guess it. Weights of a gigabyte take less than a second; a file that asks for more was made
- * to hold up the loader. */
+/* The most time that all operators may take on one core while a graph is loaded, as their plans
+ * guess it. All graphs that share a struct qk_graph_work share this time. Weights of a gigabyte
+ * take less than a second; a file that asks for more was made to hold up the loader. */
 #define QK_COMPUTE_NS_MAX UINT64_C(1000000000)
 
 /* The most memory that all of them may take together: results, workspaces, and what their instances
@@ -22,7 +22,8 @@
 struct qk_computing {
     const struct qk_kernels *kernels;
     struct qk_memory memory;
-    uint64_t cost_ns; /* so far, as plans guess it */
+    struct qk_graph_work *work; /* of the call; NULL: own_work */
+    struct qk_graph_work own_work;
     size_t bytes_max;
     size_t bytes; /* taken so far */
     bool exceeded;

@@ -239,6 +239,13 @@ enum qk_status qk_graph_tabulate(const struct qk_kernels *kernels, struct qk_gra
     return status == QK_OK ? qk_pass_finish(&tables.pass, origins) : status;
 }
 
+enum qk_status qk_graph_lower_once(const struct qk_kernels *kernels, struct qk_graph_call *call,
+                                   struct qk_memory memory, const uint32_t **origins,
+                                   struct qk_error *error)
+{
+    return qk_graph_fold(kernels, call, memory, origins, error);
+}
+
 enum qk_status qk_graph_lower(const struct qk_kernels *kernels, struct qk_graph_call *call,
                               struct qk_memory memory, const uint32_t **origins,
                               struct qk_error *error)

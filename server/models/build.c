@@ -211,6 +211,24 @@ static void *alloc(void *arena, size_t bytes)
     return qd_arena_alloc(arena, bytes);
 }
 
+bool qd_build_try(struct qd_build_work *work, size_t node_count, size_t constant_bytes)
+{
+    const size_t nodes = node_count + constant_bytes / QD_TRIED_NODE_BYTES;
+    if (nodes > QD_TRIED_NODES_MAX - work->tried_nodes)
+        return false;
+    work->tried_nodes += nodes;
+    return true;
+}
+
+static enum qd_status fail_to_lower(struct qd_build *build, enum qk_status status,
+                                    const struct qk_error *cause, struct qd_error *error)
+{
+    if (status == QK_NO_MEMORY)
+        return qd_refuse_memory(build->scratch, "constants that nodes compute", error);
+    build->refused_node = cause->node;
+    return qd_fail(error, QD_INVALID, "%s", cause->text);
+}
+
 /* Lowers the graph, and moves the list of deferred constants to where their nodes are then. Nodes
  * with deferred constants stay. */
 static enum qd_status lower(struct qd_build *build, struct qd_error *error)
@@ -221,15 +239,10 @@ static enum qd_status lower(struct qd_build *build, struct qd_error *error)
     const uint32_t *origins;
     if (onnx == NULL)
         return QD_OK;
-    switch (qk_graph_lower(build->kernels, &build->call, memory, &origins, &cause)) {
-    case QK_OK:
-        break;
-    case QK_NO_MEMORY:
-        return qd_refuse_memory(build->scratch, "constants that nodes compute", error);
-    default:
-        build->refused_node = cause.node;
-        return qd_fail(error, QD_INVALID, "%s", cause.text);
-    }
+    const enum qk_status status =
+        qk_graph_lower(build->kernels, &build->call, memory, &origins, &cause);
+    if (status != QK_OK)
+        return fail_to_lower(build, status, &cause, error);
     struct qd_onnx_deferred *deferred =
         qd_arena_alloc(build->scratch, (onnx->deferred_count + 1) * sizeof(*deferred));
     if (deferred == NULL)
@@ -335,23 +348,75 @@ static enum qd_status declare_types(struct qd_build *build, struct qd_error *err
     return QD_OK;
 }
 
-/* Lowers and prepares a copy of the graph. Returns whether that works. Sets *error if not. */
-static bool try_types(struct qd_build *build, struct qd_error *error)
+/* Folds constants once, before types are tried. Inputs without a type imply that there are no
+ * deferred constants, whose nodes would have to be found again. */
+static enum qd_status fold_once(struct qd_build *build, struct qd_error *error)
+{
+    struct qk_error cause = {.status = QK_OK};
+    const struct qk_memory memory = {alloc, build->scratch};
+    const uint32_t *origins;
+    if (build->onnx == NULL)
+        return QD_OK;
+    assert(build->onnx->deferred_count == 0);
+    const enum qk_status status =
+        qk_graph_lower_once(build->kernels, &build->call, memory, &origins, &cause);
+    return status == QK_OK ? QD_OK : fail_to_lower(build, status, &cause, error);
+}
+
+/* Returns how many bytes the constants of all nodes have. */
+static size_t constant_bytes(const struct qk_graph_call *call)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < call->node_count; i++)
+        for (size_t k = 0; k < call->nodes[i].call.op->input_count; k++) {
+            const struct qk_tensor *tensor = &call->nodes[i].call.inputs[k];
+            size_t bytes;
+            if ((call->nodes[i].call.variable >> k & 1) != 0 || tensor->type == QK_NONE)
+                continue;
+            if (!qk_type_bytes(tensor->type, tensor->stored, &bytes) ||
+                __builtin_add_overflow(sum, bytes, &sum))
+                return SIZE_MAX;
+        }
+    return sum;
+}
+
+/* Refuses an input whose type would take too much work to find. */
+static enum qd_status refuse_work(const struct qd_build *build, struct qd_error *error)
+{
+    const size_t port = (size_t)__builtin_ctz(build->untyped);
+    return qd_fail(error, QD_INVALID,
+                   "the configuration's input: expected %s and all other inputs with their "
+                   "data_type, because the file does not say which they have, and it takes too "
+                   "long to try all types",
+                   qd_show_string(build->inputs[port].name).text);
+}
+
+/* Lowers and prepares a copy of the graph. Sets *works to whether it has no fault. Sets *why if it
+ * has one. Fails if that cannot be found out. */
+static enum qd_status try_types(struct qd_build *build, bool *works, struct qd_error *why,
+                                struct qd_error *error)
 {
     struct qd_arena scratch;
     struct qd_build trial = *build;
     struct qd_model *model = NULL;
     struct qk_graph *graph;
+    if (!qd_build_try(build->work, build->call.node_count, constant_bytes(&build->call)))
+        return refuse_work(build, error);
     qd_arena_init(&scratch, build->scratch->memory);
     scratch.together = build->scratch->together;
     trial.scratch = &scratch;
-    enum qd_status status = lower(&trial, error);
+    build->work->computed.is_refused = false;
+    enum qd_status status = lower(&trial, why);
     if (status == QD_OK)
-        status = prepare_graph(&trial, &model, &graph, error);
+        status = prepare_graph(&trial, &model, &graph, why);
     build->refused_node = trial.refused_node;
     qd_model_release(model);
     qd_arena_deinit(&scratch);
-    return status == QD_OK;
+    *works = status == QD_OK;
+    if (status == QD_OK || (status == QD_INVALID && !build->work->computed.is_refused))
+        return QD_OK;
+    *error = *why;
+    return status;
 }
 
 /* Sets the inputs that have no type to this one. Returns false if one of them cannot have it. */
@@ -378,14 +443,12 @@ static enum qd_status find_ambiguous(struct qd_build *build, enum qk_type type, 
         if ((build->untyped >> *port & 1) == 0)
             continue;
         for (; others != 0; others &= others - 1) {
-            struct qd_error why = {.status = QD_OK};
+            struct qd_error why;
+            bool works;
             call->inputs[*port].type = (enum qk_type)__builtin_ctz(others);
-            if (try_types(build, &why))
-                return QD_OK;
-            if (why.status != QD_INVALID) {
-                *error = why;
-                return why.status;
-            }
+            const enum qd_status status = try_types(build, &works, &why, error);
+            if (status != QD_OK || works)
+                return status;
         }
         call->inputs[*port].type = type;
     }
@@ -402,19 +465,19 @@ static enum qd_status find_types(struct qd_build *build, struct qd_error *error)
     enum qk_type found = QK_NONE;
     if (several && build->onnx == NULL)
         return refuse_untyped(build, first, error);
-    for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT; type++) {
-        if (!set_types(build, type))
+    enum qd_status status = fold_once(build, error);
+    for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT && status == QD_OK; type++) {
+        bool works = false;
+        if (set_types(build, type))
+            status = try_types(build, &works, &last, error);
+        if (!works)
             continue;
-        if (!try_types(build, &last)) {
-            if (last.status == QD_INVALID)
-                continue;
-            *error = last;
-            return last.status;
-        }
         if (found != QK_NONE)
             return refuse_untyped(build, first, error);
         found = type;
     }
+    if (status != QD_OK)
+        return status;
     if (found == QK_NONE) {
         if (last.status == QD_OK)
             return refuse_untyped(build, first, error);
@@ -423,7 +486,8 @@ static enum qd_status find_types(struct qd_build *build, struct qd_error *error)
     }
     set_types(build, found);
     size_t port = build->call.input_count;
-    const enum qd_status status = several ? find_ambiguous(build, found, &port, error) : QD_OK;
+    if (several)
+        status = find_ambiguous(build, found, &port, error);
     return status == QD_OK && port < build->call.input_count ? refuse_untyped(build, port, error)
                                                              : status;
 }
@@ -532,8 +596,8 @@ static enum qd_status make_signature(const struct qd_build *build, const enum qk
         status = qd_model_config_apply(build->config, inputs, call->input_count, outputs,
                                        call->output_count, error);
     if (status == QD_OK && model->graph != NULL)
-        status =
-            qd_shapes_settle(model->plans, model->graph, inputs, outputs, build->memory, error);
+        status = qd_shapes_settle(model->plans, model->graph, inputs, outputs, build->memory,
+                                  &build->work->planned_bytes, error);
     return status;
 }
 
@@ -542,6 +606,7 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
 {
     enum qd_status status = QD_OK;
     *model = NULL;
+    build->call.work = &build->work->computed;
     status = declare_types(build, error);
     if (status == QD_OK && build->untyped != 0)
         status = find_types(build, error);

@@ -24,6 +24,19 @@ struct qd_source {
     bool is_file;      /* the request is request.json, and its binary tensors are request.bin */
 };
 
+/* How much a load has done beside reading its file once, over all builds of the load. */
+struct qd_build_work {
+    struct qk_graph_work computed; /* constants that nodes compute */
+    size_t tried_nodes;            /* of graphs that were only tried; see qd_build_try */
+    size_t planned_bytes;          /* of plans that were only tried; see shapes.h */
+};
+
+/* The most that a load may try, in nodes: QD_TRIED_NODES_MAX nodes take about a second. A graph of
+ * QK_GRAPH_NODE_COUNT_MAX nodes whose 32 inputs have two possible types each is tried 34 times.
+ * QD_TRIED_NODE_BYTES bytes of constants count as a node, because they take as long to check. */
+#define QD_TRIED_NODES_MAX ((size_t)64 * QK_GRAPH_NODE_COUNT_MAX)
+#define QD_TRIED_NODE_BYTES ((size_t)64 << 10)
+
 struct qd_build {
     /* Borrowed. */
     const struct qk_kernels *kernels;
@@ -32,6 +45,7 @@ struct qd_build {
     const struct qd_model_config *config;
     struct qd_arena *scratch; /* holds everything that is needed until the graph is packed */
     struct qd_memory *memory; /* holds what the model keeps; counts in --max-model-bytes */
+    struct qd_build_work *work;
 
     /* Set by qd_build_read, in the scratch arena. */
     struct qk_graph_call call;
@@ -46,6 +60,10 @@ struct qd_build {
     const char *platform;
     char about[160];
 };
+
+/* Counts a graph that is tried: read, or prepared. Returns false, and does not count it, if the
+ * load would then have tried too much. */
+bool qd_build_try(struct qd_build_work *work, size_t node_count, size_t constant_bytes);
 
 enum qd_status qd_build_read(struct qd_build *build, const struct qd_source *source,
                              struct qd_error *error);

@@ -63,6 +63,7 @@ struct qd_deferred_graph *qd_deferred_copy(const struct qk_graph_call *call,
         names[i] = copy_string(&copier, names[i]);
     made.call.nodes = nodes;
     made.call.value_names = names;
+    made.call.work = NULL; /* the load's, which ends */
     return copy(&copier, &made, sizeof(made));
 }
 

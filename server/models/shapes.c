@@ -15,14 +15,20 @@ struct search {
     const struct qk_graph *graph;
     const struct qd_port *inputs;
     struct qd_memory *memory;
+    struct qd_arena arena; /* of the plan that is tried */
+    size_t *planned_bytes;
     struct qk_tensor tensors[QK_GRAPH_PORT_COUNT_MAX];
     /* The ranks and dimensions of outputs that are known. */
     struct qd_port found[QK_GRAPH_PORT_COUNT_MAX];
 };
 
-static void *alloc(void *arena, size_t bytes)
+static void *alloc(void *context, size_t bytes)
 {
-    return qd_arena_alloc(arena, bytes);
+    struct search *search = context;
+    if (bytes > QD_SHAPES_BYTES_MAX - *search->planned_bytes)
+        return NULL;
+    *search->planned_bytes += bytes;
+    return qd_arena_alloc(&search->arena, bytes);
 }
 
 /* ---- Inputs ------------------------------------------------------------------------------- */
@@ -176,17 +182,16 @@ static bool try_sizes(struct search *search, size_t size, uint32_t far_axis)
 {
     struct qk_error cause;
     struct qk_graph_plan plan;
-    struct qd_arena arena;
     if (!set_tensors(search, size, far_axis))
         return false;
-    qd_arena_init(&arena, search->memory);
-    bool planned = qk_graph_plan(search->graph, search->tensors, (struct qk_memory){alloc, &arena},
+    qd_arena_init(&search->arena, search->memory);
+    bool planned = qk_graph_plan(search->graph, search->tensors, (struct qk_memory){alloc, search},
                                  &plan, &cause) == QK_OK;
     if (planned && far_axis == NO_AXIS)
         take_shapes(search, &plan);
     else if (planned)
         forget_others(search, &plan);
-    qd_arena_deinit(&arena);
+    qd_arena_deinit(&search->arena);
     return planned;
 }
 
@@ -208,9 +213,11 @@ static enum qd_status plan_free(struct search *search, struct qd_port *outputs,
 
 enum qd_status qd_shapes_settle(struct qd_plans *plans, const struct qk_graph *graph,
                                 const struct qd_port *inputs, struct qd_port *outputs,
-                                struct qd_memory *memory, struct qd_error *error)
+                                struct qd_memory *memory, size_t *planned_bytes,
+                                struct qd_error *error)
 {
-    struct search search = {.graph = graph, .inputs = inputs, .memory = memory};
+    struct search search = {
+        .graph = graph, .inputs = inputs, .memory = memory, .planned_bytes = planned_bytes};
     if (!all_are_shaped(&search))
         return QD_OK;
     uint32_t axis = 0;

@@ -9,6 +9,11 @@
 #include "server/models/plans.h"
 #include "server/oip/signature.h"
 
+/* Plans are as fast as they can write what they keep, so this is a bound of time, too: half a GiB
+ * takes about half a second. A plan has some KiB for each node. Operators such as Resize also have
+ * tables as long as an axis, which is 8 MiB for each if the axis has a free size. */
+#define QD_SHAPES_BYTES_MAX ((size_t)512 << 20)
+
 /* Fills in the parts of the outputs' shapes that are not known yet. inputs[i] and outputs[i] belong
  * to the graph's input i and output i.
  *
@@ -20,9 +25,14 @@
  * output that is declared with a different shape than the one found is refused. Declared dimensions
  * that were not found are kept.
  *
- * Allocates no tensors. A lack of memory is no error, but leaves more dimensions unknown. */
+ * Allocates no tensors. A lack of memory is no error, but leaves more dimensions unknown.
+ *
+ * Adds to *planned_bytes how many bytes the plans of sizes that are only tried took. No such plan
+ * is made if they would be more than QD_SHAPES_BYTES_MAX in all: the dimensions that it would find
+ * stay unknown. */
 enum qd_status qd_shapes_settle(struct qd_plans *plans, const struct qk_graph *graph,
                                 const struct qd_port *inputs, struct qd_port *outputs,
-                                struct qd_memory *memory, struct qd_error *error);
+                                struct qd_memory *memory, size_t *planned_bytes,
+                                struct qd_error *error);
 
 #endif

@@ -153,7 +153,9 @@ static bool take_version(struct qd_load *load)
     struct qd_source source;
     if (qd_sources_take(&load->sources, &source, &load->error) != QD_OK)
         return end(load);
+    load->work = (struct qd_build_work){.tried_nodes = 0};
     load->build = (struct qd_build){
+        .work = &load->work,
         .kernels = load->tools->kernels,
         .name = load->name,
         .version = load->sources.version,

@@ -54,8 +54,9 @@ struct qd_load {
     struct qd_arena file_arena;    /* of the version's files, until nothing points there */
     struct qd_sources sources;
     struct qd_build build;
-    struct qk_graph *graph; /* the graph that is being packed; NULL if there is none */
-    size_t version;         /* index of the version that is being made */
+    struct qd_build_work work; /* of the version that is being made */
+    struct qk_graph *graph;    /* the graph that is being packed; NULL if there is none */
+    size_t version;            /* index of the version that is being made */
     struct qd_worker_slot *slots;
     bool (*next_step)(struct qd_load *load);
 };

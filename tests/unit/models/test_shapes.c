@@ -12,6 +12,7 @@ static struct qd_arena arena;
 static const struct qk_graph *graph;
 static struct qd_plans *plans;
 static struct qd_error error;
+static size_t planned_bytes;
 
 static void *alloc(void *context, size_t bytes)
 {
@@ -23,6 +24,7 @@ static void *alloc(void *context, size_t bytes)
 static void setup(void)
 {
     struct qk_error cause;
+    planned_bytes = 0;
     made = graph_case_create(7);
     uint32_t x = graph_case_quantize(made, graph_case_input(made, QK_FP32, "1,2,8,8"), QK_UINT8);
     uint32_t y = graph_case_dequantize(made, graph_case_conv(made, x, 4, QK_UINT8), QK_FP32);
@@ -65,7 +67,7 @@ static struct qd_port port_of(const char *name, enum qk_type type, uint32_t rank
 
 static enum qd_status settle(struct qd_port x, struct qd_port outputs[2])
 {
-    return qd_shapes_settle(plans, graph, &x, outputs, memory, &error);
+    return qd_shapes_settle(plans, graph, &x, outputs, memory, &planned_bytes, &error);
 }
 
 static void expect_shape(const struct qd_port *port, const char *expected)
@@ -178,11 +180,31 @@ Test(shapes, no_memory)
     struct qd_plans *poor = qd_plans_create(graph, none);
     const struct qd_port whole = PORT("x", QK_FP32, 1, 2, 8, 8);
     const struct qd_port open = PORT("x", QK_FP32, -1, 2, 8, 8);
-    cr_expect_eq(qd_shapes_settle(poor, graph, &whole, outputs, none, &error), QD_OK);
-    cr_expect_eq(qd_shapes_settle(poor, graph, &open, outputs, none, &error), QD_OK);
+    cr_expect_eq(qd_shapes_settle(poor, graph, &whole, outputs, none, &planned_bytes, &error),
+                 QD_OK);
+    cr_expect_eq(qd_shapes_settle(poor, graph, &open, outputs, none, &planned_bytes, &error),
+                 QD_OK);
     cr_expect_not(outputs[0].shaped || outputs[1].shaped);
     qd_plans_destroy(poor);
     qd_memory_destroy(none);
+}
+
+/* The same plans are made again until they have taken all that a load may take. */
+Test(shapes, plans_that_are_tried_are_bounded)
+{
+    struct qd_port outputs[2] = {{.name = "q"}, {.name = "y"}};
+    const struct qd_port x = PORT("x", QK_FP32, -1, 2, 8, 8);
+    cr_assert_eq(settle(x, outputs), QD_OK, "%s", error.text);
+    expect_shape(&outputs[0], "[-1,2,8,8]");
+    const size_t bytes = planned_bytes;
+    cr_assert_gt(bytes, 0);
+    cr_assert_eq(settle(PORT("x", QK_FP32, 1, 2, 8, 8), outputs), QD_OK);
+    cr_assert_eq(planned_bytes, bytes, "a plan that is not tried does not count");
+    planned_bytes = QD_SHAPES_BYTES_MAX - bytes + 1;
+    outputs[0] = (struct qd_port){.name = "q"};
+    cr_assert_eq(settle(x, outputs), QD_OK, "%s", error.text);
+    expect_shape(&outputs[0], "[-1,-1,-1,-1]");
+    cr_assert_leq(planned_bytes, QD_SHAPES_BYTES_MAX);
 }
 
 /* All dimensions, up to the highest rank, are free and have any size. */
@@ -201,7 +223,8 @@ Test(shapes, highest_rank)
     struct qd_port y = {.name = "y"};
     for (uint32_t i = 0; i < x.rank; i++)
         x.dims[i] = QD_DIM_FREE;
-    cr_assert_eq(qd_shapes_settle(none, single, &x, &y, memory, &error), QD_OK, "%s", error.text);
+    cr_assert_eq(qd_shapes_settle(none, single, &x, &y, memory, &planned_bytes, &error), QD_OK,
+                 "%s", error.text);
     cr_expect(y.shaped);
     cr_expect_eq(y.rank, QK_RANK_MAX);
     cr_expect_eq(memcmp(y.dims, x.dims, sizeof(x.dims)), 0);

@@ -1,0 +1,131 @@
+/* What a load may try, and what it computes while it tries. */
+#include <stdio.h>
+
+#include "kernels/network/compute.h"
+#include "server/models/build.h"
+#include "tests/support/kernels/qk_test.h"
+#include "tests/unit/models/onnx_file.h"
+
+enum { CUTS = QK_GRAPH_PORT_COUNT_MAX };
+
+static char names[2 * CUTS][8]; /* of the inputs, then of the outputs */
+static const char *inputs[CUTS];
+static struct qk_kernels *kernels;
+static struct qd_build_work work;
+static struct qd_model_config config;
+
+static void set_up(void)
+{
+    setup();
+    for (int i = 0; i < 2 * CUTS; i++)
+        snprintf(names[i], sizeof(names[i]), "%c%d", i < CUTS ? 'q' : 'y', i % CUTS);
+    for (int i = 0; i < CUTS; i++)
+        inputs[i] = names[i];
+    kernels = qk_test_kernels("scalar");
+    work = (struct qd_build_work){.tried_nodes = 0};
+    qd_model_config_init(&config);
+    config.cut.inputs = inputs;
+    config.cut.input_count = CUTS;
+}
+
+static void tear_down(void)
+{
+    qk_kernels_destroy(kernels);
+    teardown();
+}
+
+TestSuite(build, .init = set_up, .fini = tear_down);
+
+/* Nodes that quantd does not have make q0 to q31, and DequantizeLinear makes y0 to y31 of them. Its
+ * zero point has the type UINT8, and another DequantizeLinear computes its scale. */
+static struct message net(void)
+{
+    const float scale = 0.5f;
+    struct message file = {.bytes = NULL};
+    put_message(&file, ONNX_GRAPH_INITIALIZER,
+                tensor_of("s", ONNX_FLOAT, NO_DIMS, &scale, sizeof(scale)));
+    put_message(&file, ONNX_GRAPH_INITIALIZER, tensor_of("z", ONNX_UINT8, NO_DIMS, "\3", 1));
+    put_message(&file, ONNX_GRAPH_INPUT, onnx_value_info("a", ONNX_FLOAT, DIMS(2, 0)));
+    put_message(&file, ONNX_GRAPH_NODE,
+                onnx_node("fold", "DequantizeLinear", NAMES("z", "s"), NAMES("scale")));
+    for (int i = 0; i < CUTS; i++) {
+        put_message(&file, ONNX_GRAPH_NODE, onnx_node("", "Reverse", NAMES("a"), NAMES(names[i])));
+        put_message(&file, ONNX_GRAPH_NODE,
+                    onnx_node("", "DequantizeLinear", NAMES(names[i], "scale", "z"),
+                              NAMES(names[CUTS + i])));
+        put_message(&file, ONNX_GRAPH_OUTPUT,
+                    onnx_value_info(names[CUTS + i], ONNX_FLOAT, DIMS(0)));
+    }
+    return onnx_model(file, 14);
+}
+
+static enum qd_status load(void)
+{
+    struct message file = net();
+    struct qd_model *model = NULL;
+    struct qk_graph *made;
+    const struct qd_source source = {.kind = QD_SOURCE_ONNX,
+                                     .content = {.bytes = file.bytes, .count = file.count}};
+    struct qd_build build = {.kernels = kernels,
+                             .name = "net",
+                             .version = 1,
+                             .config = &config,
+                             .scratch = &scratch.arena,
+                             .memory = scratch.arena.memory,
+                             .work = &work};
+    enum qd_status status = qd_build_read(&build, &source, &error);
+    if (status == QD_OK)
+        status = qd_build_prepare(&build, &model, &made, &error);
+    for (size_t i = 0; i < CUTS && status == QD_OK; i++)
+        cr_expect_eq(model->signature.inputs[i].types, QK_BIT(QK_UINT8));
+    qd_model_release(model);
+    message_free(&file);
+    return status;
+}
+
+/* Many types are tried for each input, but constants are computed once. */
+Test(build, constants_are_folded_before_types_are_tried)
+{
+    struct qd_config_port ports[CUTS];
+    cr_assert_eq(load(), QD_OK, "%s", error.text);
+    const struct qd_build_work tried = work;
+    cr_assert_gt(tried.tried_nodes, CUTS * CUTS);
+    work = (struct qd_build_work){.tried_nodes = 0};
+    for (size_t i = 0; i < CUTS; i++)
+        ports[i] = (struct qd_config_port){.name = names[i], .type = QK_UINT8};
+    config.inputs = ports;
+    config.input_count = CUTS;
+    cr_assert_eq(load(), QD_OK, "%s", error.text);
+    cr_assert_eq(work.tried_nodes, 0);
+    cr_assert_gt(work.computed.cost_ns, 0);
+    cr_assert_eq(work.computed.cost_ns, tried.computed.cost_ns);
+}
+
+Test(build, tries_are_bounded)
+{
+    work.tried_nodes = QD_TRIED_NODES_MAX - 100;
+    cr_assert_eq(load(), QD_INVALID);
+    cr_assert_str_eq(error.text,
+                     "the configuration's input: expected \"q0\" and all other inputs with their "
+                     "data_type, because the file does not say which they have, and it takes too "
+                     "long to try all types");
+    cr_assert_leq(work.tried_nodes, QD_TRIED_NODES_MAX);
+}
+
+/* The bound of what nodes compute holds for a load, not for each try. */
+Test(build, computed_constants_are_bounded)
+{
+    work.computed.cost_ns = QK_COMPUTE_NS_MAX;
+    cr_assert_eq(load(), QD_INVALID);
+    cr_assert_str_eq(error.text, "node 0 (\"fold\", onnx.DequantizeLinear): expected constants "
+                                 "that take at most 1 s to compute, got more");
+}
+
+Test(build, what_counts_as_a_try)
+{
+    cr_assert(qd_build_try(&work, 3, 5 * QD_TRIED_NODE_BYTES));
+    cr_assert_eq(work.tried_nodes, 8);
+    cr_assert_not(qd_build_try(&work, 0, SIZE_MAX));
+    cr_assert_not(qd_build_try(&work, QD_TRIED_NODES_MAX - 7, 0));
+    cr_assert(qd_build_try(&work, QD_TRIED_NODES_MAX - 8, 0));
+}
