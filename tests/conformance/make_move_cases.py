@@ -299,10 +299,39 @@ class Move(Cases):
         self.add("two ratios", "Dropout", 13, {"data": self.x(5, kind="float32"),
                                                "ratio": np.array([0.3, 0.3], np.float32)})
 
+    def odd_pads(self):
+        """Pads that ONNX's text does not describe; each case asks ONNX Runtime."""
+        def add(note, x, pads, mode="constant", axes=None, value=(), kind="uint8"):
+            operands = {"data": self.x(*x, kind=kind), "pads": integers(*pads),
+                        "constant_value": self.x(*value, kind=kind)}
+            if axes is not None:
+                operands["axes"] = np.array(axes, np.int32)
+            self.add(note, "Pad", 21, operands, mode=mode)
+        for mode in ("constant", "edge", "reflect", "wrap"):
+            for note, x, pads in (
+                    ("crops more than there is", (2,), (-3, 4)), ("and behind", (2,), (4, -3)),
+                    ("crops all, and pads", (2,), (-2, 4)), ("nothing is left", (2,), (-3, 1)),
+                    ("crops too much", (2,), (-3, 0)), ("all of a row", (3, 2), (1, -4, 1, 7)),
+                    ("crops both sides", (5, 2), (-2, 1, -2, 0)),
+                    ("a row of nothing", (0, 3), (0, 5, 0, 0)),
+                    ("a row of nothing, cropped", (3, 0, 3), (1, 0, 0, -3, 0, 0)),
+                    ("crops nothing", (0, 3), (0, -5, 0, 1)),
+                    ("crops and pads nothing", (0, 3), (-1, 1, 1, 7)),
+                    ("pads nothing", (0, 3), (1, 1, 1, 1))):
+                # ONNX Runtime refuses wrap of data without elements even where it stays empty.
+                if mode != "wrap" or 0 not in x:
+                    add(f"{mode}, {note}", x, pads, mode)
+        add("an axis twice", (3,), (1, 2, 3, 4), axes=(0, 0))
+        add("an axis twice, from the end", (3, 2), (-1, 2, 0, 0), "edge", axes=(1, -1))
+        add("no axes", (3, 2), (), axes=())
+        add("no axes, but pads", (3, 2), (1, 1), axes=())
+        for value in ((1, 1), (2,), (0,)):
+            add(f"a constant of shape {value}", (2, 2), (1, 0, 0, 0), value=value, kind="float32")
+
 
 FAMILIES = ("reshape", "flatten", "squeeze", "identity", "transpose", "concat",
             "slice", "gather", "depth", "split", "pad",
-            "resize", "dropout")
+            "resize", "dropout", "odd_pads")
 
 if __name__ == "__main__":
     cases = Move(28)

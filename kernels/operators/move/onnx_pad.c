@@ -56,8 +56,8 @@ static enum qk_status read_value(const struct qk_call *call, struct instance *ma
     struct qk_shape_text text;
     if (value->type == QK_NONE)
         return QK_OK;
-    if (!qk_is_single(value))
-        return qk_fail(error, QK_INVALID, "constant_value: expected shape [] or [1], got %s",
+    if (value->count != 1)
+        return qk_fail(error, QK_INVALID, "constant_value: expected one element, got shape %s",
                        qk_shape_text(value, &text));
     memcpy(made->value, value->data, qk_type_info(value->type)->bits / 8);
     return qk_check_same_type(call, VALUE, DATA, error);
@@ -104,21 +104,31 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     return status;
 }
 
-/* Crops and pads one axis of `size` elements. */
+static enum qk_status fail_crop(size_t size, int64_t before, int64_t after, struct qk_error *error)
+{
+    return qk_fail(error, QK_INVALID,
+                   "pads: expected to crop at most the %zu elements of an axis, got %lld and %lld",
+                   size, (long long)before, (long long)after);
+}
+
+/* Crops and pads one axis of `size` elements. Pads with a constant may crop more elements than
+ * there are: all elements of y are then the constant, as in ONNX Runtime. */
 static enum qk_status fit_axis(enum mode mode, size_t size, int64_t before, int64_t after,
                                struct padded *axis, struct qk_error *error)
 {
     const int64_t first = before < 0 ? -before : 0;
     const int64_t count = (int64_t)size - first + (after < 0 ? after : 0);
-    axis->before = before > 0 ? (size_t)before : 0;
-    axis->after = after > 0 ? (size_t)after : 0;
-    if (count < 0)
-        return qk_fail(error, QK_INVALID,
-                       "pads: expected to crop at most the %zu elements of an axis, got %lld and "
-                       "%lld",
-                       size, (long long)before, (long long)after);
-    axis->first = (size_t)first;
-    axis->count = (size_t)count;
+    const int64_t total = (int64_t)size + before + after;
+    if (total < 0 || (mode != CONSTANT && count < 0))
+        return fail_crop(size, before, after, error);
+    if (count < 0) {
+        *axis = (struct padded){.before = (size_t)total};
+        return QK_OK;
+    }
+    *axis = (struct padded){.first = (size_t)first,
+                            .count = (size_t)count,
+                            .before = before > 0 ? (size_t)before : 0,
+                            .after = after > 0 ? (size_t)after : 0};
     const size_t most = axis->before > axis->after ? axis->before : axis->after;
     if (mode != CONSTANT && count == 0 && most > 0)
         return qk_fail(error, QK_INVALID,
@@ -132,28 +142,59 @@ static enum qk_status fit_axis(enum mode mode, size_t size, int64_t before, int6
     return QK_OK;
 }
 
-static enum qk_status fit(enum mode mode, const struct lists *lists, const struct qk_tensor *x,
-                          struct padded *axes, size_t *dims, struct qk_error *error)
+/* The same for data without elements, in modes that copy elements: only sizes matter, and an axis
+ * without elements stays so. */
+static enum qk_status fit_empty(size_t size, int64_t before, int64_t after, struct padded *axis,
+                                struct qk_error *error)
 {
-    const size_t count = lists->axes.present ? lists->axes.count : x->rank;
+    const int64_t total = (int64_t)size + before + after;
+    if (total < 0)
+        return fail_crop(size, before, after, error);
+    if (size == 0 && total > 0)
+        return qk_fail(error, QK_INVALID,
+                       "pads: expected no pads for an axis without elements, got %lld and %lld",
+                       (long long)before, (long long)after);
+    *axis = (struct padded){.before = (size_t)total};
+    return QK_OK;
+}
+
+/* Finds the pads of each axis. If a list names an axis twice, its last pads count. */
+static enum qk_status list_pads(const struct lists *lists, uint32_t rank, int64_t *before,
+                                int64_t *after, struct qk_error *error)
+{
+    const size_t count = lists->axes.present ? lists->axes.count : rank;
     uint32_t named;
-    enum qk_status status = qk_find_axes("axes", &lists->axes, x->rank, false, &named, error);
+    const enum qk_status status = qk_find_axes("axes", &lists->axes, rank, true, &named, error);
     if (status != QK_OK)
         return status;
     if (lists->pads.count != 2 * count)
         return qk_fail(error, QK_INVALID,
                        "pads: expected two integers for each of %zu axes, got %zu", count,
                        lists->pads.count);
-    for (uint32_t i = 0; i < x->rank; i++)
-        axes[i] = (struct padded){.count = x->dims[i]};
-    for (size_t i = 0; i < count && status == QK_OK; i++) {
+    for (uint32_t i = 0; i < rank; i++)
+        before[i] = after[i] = 0;
+    for (size_t i = 0; i < count; i++) {
         const int64_t number = lists->axes.present ? lists->axes.numbers[i] : (int64_t)i;
-        const size_t axis = (size_t)(number + (number < 0 ? (int64_t)x->rank : 0));
-        status = fit_axis(mode, x->dims[axis], lists->pads.numbers[i],
-                          lists->pads.numbers[count + i], &axes[axis], error);
+        const size_t axis = (size_t)(number + (number < 0 ? (int64_t)rank : 0));
+        before[axis] = lists->pads.numbers[i];
+        after[axis] = lists->pads.numbers[count + i];
     }
-    for (uint32_t i = 0; i < x->rank; i++)
-        dims[i] = axes[i].before + axes[i].count + axes[i].after; /* each at most 2^47 */
+    return QK_OK;
+}
+
+static enum qk_status fit(enum mode mode, const struct lists *lists, const struct qk_tensor *x,
+                          struct padded *axes, size_t *dims, struct qk_error *error)
+{
+    int64_t before[QK_RANK_MAX];
+    int64_t after[QK_RANK_MAX];
+    enum qk_status status = list_pads(lists, x->rank, before, after, error);
+    for (uint32_t i = 0; i < x->rank && status == QK_OK; i++) {
+        status = mode != CONSTANT && x->count == 0
+                     ? fit_empty(x->dims[i], before[i], after[i], &axes[i], error)
+                     : fit_axis(mode, x->dims[i], before[i], after[i], &axes[i], error);
+        if (status == QK_OK)
+            dims[i] = axes[i].before + axes[i].count + axes[i].after; /* at most 2^49 */
+    }
     return status;
 }
 
@@ -290,7 +331,7 @@ const struct qk_operator qk_onnx_pad = {
     .about = "data with elements before and after it along each axis",
     .inputs = {[DATA] = {"data", QK_ANY_SHAPE},
                [PADS] = {"pads", "[2 * number of axes]: all befores, then all afters"},
-               [VALUE] = {"constant_value", "[] or [1]"},
+               [VALUE] = {"constant_value", "one element"},
                [AXES] = {"axes", "[number of axes]"}},
     .input_count = 4,
     .variable_inputs = 1U << DATA,
