@@ -417,13 +417,16 @@ static bool create_loader(struct process *process)
 {
     const struct qd_config *config = &process->config;
     struct qd_error error;
-    if (config->model_repository[0] != '\0') {
+    if (config->model_repository[0] != '\0' || config->model_count > 0) {
         process->repository = qd_repository_open(
-            config->model_repository,
+            config->model_repository[0] != '\0' ? config->model_repository : NULL,
             config->allow_repository_links ? QD_LINKS_ANYWHERE : QD_LINKS_INSIDE, &error);
         if (process->repository == NULL)
             return qd_fail_startup(&process->error, "--model-repository: %s", error.text);
     }
+    for (size_t i = 0; i < config->model_count; i++)
+        if (qd_repository_give(process->repository, config->models[i], &error) != QD_OK)
+            return qd_fail_startup(&process->error, "--model: %s", error.text);
     const struct qd_loader_settings settings = {
         .models = process->models,
         .tools = {.kernels = process->kernels,

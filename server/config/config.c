@@ -30,6 +30,7 @@ enum kind {
     KIND_LEVEL,
     KIND_PATH,
     KIND_NAMES,
+    KIND_FILES,
     KIND_MODE,
     KIND_FORMAT
 };
@@ -100,8 +101,10 @@ static const struct flag flags[] = {
     {"drain-timeout", KIND_SECONDS, AT(drain_timeout_ns), "30", 0, 86400, "SECONDS",
      "time to answer the accepted requests after SIGTERM"},
     {.about = "Loaded models"},
+    {"model", KIND_FILES, 0, "", 0, 0, "FILE",
+     "serve this ONNX file: FILE or NAME=FILE, with commas; repeatable"},
     {"model-repository", KIND_PATH, AT(model_repository), "", 0, 0, "DIR",
-     "folder with NAME/VERSION/model.onnx, or request.json and request.bin"},
+     "folder with NAME/VERSION/model.onnx, NAME/model.onnx or NAME.onnx"},
     {"model-control-mode", KIND_MODE, AT(model_control_mode), "none", 0, 0, "MODE",
      "none: load all at start; explicit: load by calls; poll: follow changes"},
     {"load-model", KIND_NAMES, AT(load_models), "", 0, 0, "NAMES",
@@ -272,13 +275,14 @@ static bool parse_name(const char *(*name_at)(size_t index), const char *text, c
     return *name != NULL;
 }
 
-static bool parse_names(struct qd_config *config, const char *text)
+/* Appends a text to a list. An empty text adds nothing. */
+static bool append(const char **list, size_t *count, size_t count_max, const char *text)
 {
     if (*text == '\0')
         return true;
-    if (config->load_model_count == QD_LOAD_MODEL_COUNT_MAX)
+    if (*count == count_max)
         return false;
-    config->load_models[config->load_model_count++] = text;
+    list[(*count)++] = text;
     return true;
 }
 
@@ -319,7 +323,10 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
         *(const char **)field = text;
         return true;
     case KIND_NAMES:
-        return parse_names(config, text);
+        return append(config->load_models, &config->load_model_count, QD_LOAD_MODEL_COUNT_MAX,
+                      text);
+    case KIND_FILES:
+        return append(config->models, &config->model_count, QD_MODEL_FLAG_COUNT_MAX, text);
     case KIND_MODE:
         if (!parse_choice(modes, text, &choice))
             return false;
@@ -395,6 +402,9 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
         return;
     case KIND_NAMES:
         snprintf(text, bytes, "at most %d names", QD_LOAD_MODEL_COUNT_MAX);
+        return;
+    case KIND_FILES:
+        snprintf(text, bytes, "at most %d files", QD_MODEL_FLAG_COUNT_MAX);
         return;
     default:
         snprintf(text, bytes, "%s", flag->about);
@@ -479,6 +489,8 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
         config->cors_origin_count = 0;
     if (flag->kind == KIND_NAMES && !given[flag - flags])
         config->load_model_count = 0;
+    if (flag->kind == KIND_FILES && !given[flag - flags])
+        config->model_count = 0;
     given[flag - flags] = true;
     char source[ENVIRONMENT_NAME_BYTES];
     snprintf(source, sizeof(source), "--%s", flag->name);
@@ -517,8 +529,10 @@ static enum qd_config_result check_together(const struct qd_config *config, stru
                "models";
     else if (config->load_model_count > 0 && !has_repository)
         text = "--load-model: expected --model-repository as well, got none";
-    else if (config->model_control_mode == QD_CONTROL_POLL && !has_repository)
-        text = "--model-control-mode poll: expected --model-repository as well, got none";
+    else if (config->model_control_mode == QD_CONTROL_POLL && !has_repository &&
+             config->model_count == 0)
+        text = "--model-control-mode poll: expected --model-repository as well, or --model, got "
+               "none";
     else if ((config->tls_cert[0] == '\0') != (config->tls_key[0] == '\0'))
         text = "--tls-cert and --tls-key: expected both or none, got one";
     else if (strchr(prefix + strspn(prefix, "/"), '/') != NULL)

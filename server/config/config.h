@@ -19,6 +19,8 @@
 #define QD_LOAD_MODEL_COUNT_MAX \
     256 /* how many --load-model flags, each with names separated by commas */
 
+#define QD_MODEL_FLAG_COUNT_MAX 256 /* how many --model flags, each with files and commas */
+
 #define QD_CORS_ORIGIN_COUNT_MAX 32
 #define QD_CORS_ORIGIN_BYTES_MAX 256
 
@@ -63,6 +65,8 @@ struct qd_config {
     uint64_t idle_timeout_ns;
     uint64_t compute_timeout_ns;
     uint64_t drain_timeout_ns;
+    const char *models[QD_MODEL_FLAG_COUNT_MAX]; /* FILE or NAME=FILE, with commas */
+    size_t model_count;
     const char *model_repository; /* a folder; "": none */
     enum qd_control_mode model_control_mode;
     const char *load_models[QD_LOAD_MODEL_COUNT_MAX];

@@ -22,6 +22,7 @@ enum {
     TEXT_UNIT_CHARACTERS = 64 << 10,
     CONFIG_BYTES_MAX = 1 << 20,
     READING_COUNT_MIN = 8,
+    SHOWN_BYTES = sizeof(((struct qd_sources *)NULL)->shown),
 };
 
 void qd_sources_init(struct qd_sources *sources)
@@ -35,11 +36,27 @@ void qd_sources_init(struct qd_sources *sources)
 
 #define REQUEST_NAME "request.json"
 
-/* Returns the name of the version's ONNX file. If the configuration names a file, the version is
- * made of that file only. Returns NULL if that file is request.json. */
+/* Prints the path of one of the version's files for errors; of the version if `path` is "". */
+static void show(const struct qd_sources *sources, const char *path, char *text, size_t bytes)
+{
+    const struct qd_model_folder *folder = &sources->folder;
+    const char *slash = *path == '\0' ? "" : "/";
+    if (sources->from_repository && *folder->file != '\0')
+        snprintf(text, bytes, "%.255s", *path == '\0' ? folder->file : path);
+    else if (sources->from_repository && folder->is_flat)
+        snprintf(text, bytes, "%.128s%s%.150s", sources->name, slash, path);
+    else
+        snprintf(text, bytes, "%.128s/%llu%s%.150s", sources->name,
+                 (unsigned long long)sources->version, slash, path);
+}
+
+/* Returns the name of the version's ONNX file. If the configuration names a file, or the model is
+ * one file, the version is made of that file only. Returns NULL if that file is request.json. */
 static const char *onnx_name(const struct qd_sources *sources)
 {
     const char *name = sources->config.file_name;
+    if (sources->from_repository && *sources->folder.file != '\0')
+        return sources->folder.file;
     if (name == NULL)
         return "model.onnx";
     return strcmp(name, REQUEST_NAME) == 0 ? NULL : name;
@@ -47,6 +64,8 @@ static const char *onnx_name(const struct qd_sources *sources)
 
 static const char *request_name(const struct qd_sources *sources)
 {
+    if (sources->from_repository && *sources->folder.file != '\0')
+        return NULL;
     return sources->config.file_name == NULL || onnx_name(sources) == NULL ? REQUEST_NAME : NULL;
 }
 
@@ -55,24 +74,25 @@ static const char *request_name(const struct qd_sources *sources)
 static enum qd_status refuse_version(const struct qd_sources *sources, bool both,
                                      struct qd_error *error)
 {
-    const unsigned long long version = sources->version;
+    char shown[SHOWN_BYTES];
     struct qd_missing_file found = {.onnx = ""};
+    show(sources, "", shown, sizeof(shown));
     if (both)
-        return qd_fail(error, QD_INVALID,
-                       "%.128s/%llu: expected model.onnx or request.json, got both", sources->name,
-                       version);
+        return qd_fail(error, QD_INVALID, "%s: expected model.onnx or request.json, got both",
+                       shown);
+    if (sources->from_repository && *sources->folder.file != '\0')
+        return qd_fail(error, QD_INVALID, "%s: expected a file, got none", shown);
     if (sources->version_fd >= 0)
         qd_missing_file_read(&found, sources->version_fd);
     for (size_t i = 0; sources->version_fd < 0 && i < sources->file_count; i++)
         if (sources->files[i].version == sources->version)
             qd_missing_file_add(&found, sources->files[i].path);
     if (sources->config.file_name != NULL)
-        return qd_fail(error, QD_INVALID,
-                       "%.128s/%llu: expected %s (default_model_filename), got %s", sources->name,
-                       version, qd_show_string(sources->config.file_name).text,
+        return qd_fail(error, QD_INVALID, "%s: expected %s (default_model_filename), got %s", shown,
+                       qd_show_string(sources->config.file_name).text,
                        qd_missing_file_text(&found));
-    return qd_fail(error, QD_INVALID, "%.128s/%llu: expected model.onnx or request.json, got %s%s",
-                   sources->name, version, qd_missing_file_text(&found),
+    return qd_fail(error, QD_INVALID, "%s: expected model.onnx or request.json, got %s%s", shown,
+                   qd_missing_file_text(&found),
                    *found.onnx == '\0' ? ""
                                        : "; the configuration's default_model_filename can name "
                                          "another ONNX file");
@@ -85,9 +105,8 @@ static enum qd_status choose_kind(struct qd_sources *sources, bool has_onnx, boo
     if (has_onnx == has_request)
         return refuse_version(sources, has_onnx, error);
     sources->kind = has_onnx ? QD_SOURCE_ONNX : QD_SOURCE_REQUEST;
-    const char *name = has_request ? REQUEST_NAME : onnx_name(sources);
-    snprintf(sources->shown, sizeof(sources->shown), "%.128s/%llu/%.150s", sources->name,
-             (unsigned long long)sources->version, name);
+    show(sources, has_request ? REQUEST_NAME : onnx_name(sources), sources->shown,
+         sizeof(sources->shown));
     return QD_OK;
 }
 
@@ -354,6 +373,18 @@ static enum qd_status read_config(struct qd_sources *sources, struct qd_error *e
     return status;
 }
 
+/* Logs which files could be meant as well, but are ignored. */
+static void log_ignored(const struct qd_sources *sources)
+{
+    const struct qd_model_folder *folder = &sources->folder;
+    if (folder->hides_file)
+        qd_log(QD_LOG_WARN, "a file of the repository is ignored, because a folder has its name",
+               "model=\"%s\" file=\"%s.onnx\"", sources->name, sources->name);
+    if (folder->has_model && !folder->is_flat && folder->version_count > 0)
+        qd_log(QD_LOG_WARN, "a model beside folders of versions is ignored", "model=\"%s\"",
+               sources->name);
+}
+
 static enum qd_status open_folder(struct qd_sources *sources, struct qd_error *error)
 {
     if (sources->repository == NULL) {
@@ -366,11 +397,14 @@ static enum qd_status open_folder(struct qd_sources *sources, struct qd_error *e
         qd_model_folder_open(sources->repository, sources->name, sources->marks_folder,
                              sources->arena, &sources->folder, error);
     if (status == QD_NOT_FOUND)
-        return qd_fail(error, QD_NOT_FOUND, "%.128s: expected a folder in the repository, got none",
-                       sources->name);
+        return qd_fail(error, QD_NOT_FOUND,
+                       "%.128s: expected a folder of this name in the repository, or %.128s.onnx, "
+                       "got neither",
+                       sources->name, sources->name);
     if (status != QD_OK)
         return status;
     sources->from_repository = true;
+    log_ignored(sources);
     if (sources->folder.has_pbtxt) {
         qd_log(QD_LOG_WARN,
                "config.pbtxt is not read: only the model's own file counts, and "
@@ -406,8 +440,8 @@ static enum qd_status choose_versions(struct qd_sources *sources, const uint64_t
                        "before it, as its name, and model.onnx or request.json in it%s",
                        sources->name,
                        sources->folder.has_model
-                           ? "; they lie here without one, or --model-repository is the folder of "
-                             "one model instead of that of all"
+                           ? "; they lie here without one. If it is a version itself, "
+                             "--model-repository is the folder of one model instead of that of all"
                            : "");
     }
     return QD_OK;
@@ -492,9 +526,8 @@ static enum qd_status open_file(struct qd_sources *sources, const char *path,
         if (strcmp((*file)->path, path) == 0)
             return QD_OK;
     }
-    char shown[320];
-    snprintf(shown, sizeof(shown), "%.128s/%llu/%.150s", sources->name,
-             (unsigned long long)sources->version, path);
+    char shown[SHOWN_BYTES];
+    show(sources, path, shown, sizeof(shown));
     if (sources->opened_count == QD_SOURCES_FILE_COUNT_MAX) {
         return qd_fail(error, QD_INVALID, "%s: expected at most %d files", shown,
                        QD_SOURCES_FILE_COUNT_MAX);
@@ -503,9 +536,11 @@ static enum qd_status open_file(struct qd_sources *sources, const char *path,
     if (copy == NULL)
         return qd_refuse_memory(sources->version_arena, shown, error);
     struct qd_source_file *opened = &sources->opened[sources->opened_count];
-    enum qd_status status = qd_folder_open_file(sources->version_fd, path, sources->folder.links,
-                                                shown, qd_memory_max(sources->arena->memory),
-                                                &opened->fd, &opened->about, error);
+    const struct qd_model_folder *folder = &sources->folder;
+    const bool is_given = folder->is_given && strcmp(path, folder->file) == 0;
+    enum qd_status status = qd_folder_open_file(
+        sources->version_fd, path, is_given ? QD_LINKS_ANYWHERE : folder->links, shown,
+        qd_memory_max(sources->arena->memory), &opened->fd, &opened->about, error);
     if (status != QD_OK)
         return status;
     opened->path = strcpy(copy, path);
@@ -533,9 +568,10 @@ static enum qd_status try_file(struct qd_sources *sources, const char *path,
 static enum qd_status find_in_folder(struct qd_sources *sources, struct qd_error *error)
 {
     struct qd_source_file *onnx = NULL, *request = NULL, *blobs = NULL;
-    char path[32];
-    snprintf(path, sizeof(path), "%llu", (unsigned long long)sources->version);
-    snprintf(sources->shown, sizeof(sources->shown), "%.128s/%s", sources->name, path);
+    char path[32] = ".";
+    if (!sources->folder.is_flat)
+        snprintf(path, sizeof(path), "%llu", (unsigned long long)sources->version);
+    show(sources, "", sources->shown, sizeof(sources->shown));
     enum qd_status status = qd_folder_open(sources->folder.fd, path, sources->folder.links,
                                            sources->shown, &sources->version_fd, error);
     if (status == QD_OK)
@@ -644,9 +680,8 @@ static void fetch_file_unit(struct qd_sources *sources, size_t unit)
     if (read_range(reading->file->fd, reading->offset + at, reading->to + at, count))
         return;
     struct qd_error error;
-    char shown[320];
-    snprintf(shown, sizeof(shown), "%.128s/%llu/%.150s", sources->name,
-             (unsigned long long)sources->version, reading->file->path);
+    char shown[SHOWN_BYTES];
+    show(sources, reading->file->path, shown, sizeof(shown));
     fail_read(shown, &error);
     note_failure(sources, &error);
 }
@@ -713,9 +748,9 @@ enum qd_status qd_sources_check(struct qd_sources *sources, struct qd_error *err
     }
     for (size_t i = 0; sources->reading_count > 0 && i < sources->opened_count; i++) {
         if (has_changed(&sources->opened[i])) {
-            return qd_fail(error, QD_UNAVAILABLE,
-                           "%.128s/%llu/%.150s: it changed while it was read", sources->name,
-                           (unsigned long long)sources->version, sources->opened[i].path);
+            char shown[SHOWN_BYTES];
+            show(sources, sources->opened[i].path, shown, sizeof(shown));
+            return qd_fail(error, QD_UNAVAILABLE, "%s: it changed while it was read", shown);
         }
     }
     forget_readings(sources);

@@ -83,7 +83,8 @@ struct qd_sources {
 
     /* The current version, set by qd_sources_find. */
     uint64_t version;
-    char shown[320]; /* "NAME/VERSION/model.onnx", for errors; "" if the body is a request */
+    char shown[320]; /* "NAME/VERSION/model.onnx" or, without versions, "NAME/model.onnx" or
+                        "NAME.onnx", for errors; "" if the body is a request */
     enum qd_source_kind kind;
     int version_fd;
     struct qd_source_file opened[QD_SOURCES_FILE_COUNT_MAX];

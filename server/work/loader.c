@@ -85,6 +85,15 @@ static void keep_failure(struct qd_loader *loader, const char *what, const char 
         qd_fail_startup(&loader->error, "%s%s", what, why);
 }
 
+/* Returns where a model comes from, for errors. */
+static const char *origin(const struct qd_loader *loader, const char *name)
+{
+    const struct qd_repository *repository = loader->settings.tools.repository;
+    return repository != NULL && qd_repository_is_given(repository, name)
+               ? "--model: "
+               : "a model of --model-repository: ";
+}
+
 /* ---- The repository's folders ------------------------------------------------------------- */
 
 static int compare_name(const void *name, const void *folder)
@@ -121,7 +130,7 @@ static void update_folder(struct qd_loader *loader, struct folder *folder,
             note(loader, folder->name, QD_MODEL_UNAVAILABLE, entry->failure);
         }
         if (starting && loader->settings.mode != QD_CONTROL_EXPLICIT)
-            keep_failure(loader, "a model of --model-repository: ", entry->failure);
+            keep_failure(loader, origin(loader, entry->name), entry->failure);
         folder->fingerprint = 0;
         return;
     }
@@ -190,6 +199,17 @@ static void want_names(struct qd_loader *loader, const char *names)
     }
 }
 
+/* Marks what the command line asks for as wanted, in mode explicit: --model and --load-model. */
+static void want_at_start(struct qd_loader *loader)
+{
+    const struct qd_loader_settings *settings = &loader->settings;
+    for (size_t i = 0; i < loader->folder_count; i++)
+        loader->folders[i].wanted |=
+            qd_repository_is_given(settings->tools.repository, loader->folders[i].name);
+    for (size_t i = 0; i < settings->load_model_count; i++)
+        want_names(loader, settings->load_models[i]);
+}
+
 static void on_scanned(struct qd_scan *scan)
 {
     struct qd_loader *loader = scan->context;
@@ -201,8 +221,8 @@ static void on_scanned(struct qd_scan *scan)
         keep_failure(loader, "", scan->error.text);
     } else if (!loader->stopping) {
         take_scan(loader, scan);
-        for (size_t i = 0; loader->on_started != NULL && i < loader->settings.load_model_count; i++)
-            want_names(loader, loader->settings.load_models[i]);
+        if (loader->on_started != NULL)
+            want_at_start(loader);
     }
     qd_scan_clear(scan);
     go_on(loader);
@@ -285,7 +305,7 @@ static void note_failure(struct qd_loader *loader, const struct qd_load *load)
         qd_log(QD_LOG_WARN, "model not loaded", "model=\"%s\" still_in_service=%s why=\"%s\"",
                load->name, in_service ? "yes" : "no", qd_log_value(load->error.text).text);
         note(loader, load->name, QD_MODEL_UNAVAILABLE, load->error.text);
-        keep_failure(loader, "a model of --model-repository: ", load->error.text);
+        keep_failure(loader, origin(loader, load->name), load->error.text);
     }
     if (!in_service && find_folder(loader, load->name) == NULL)
         qd_models_shelve(loader->settings.models, load->name);

@@ -16,6 +16,11 @@ bool qd_missing_file_is_onnx(const char *name)
     return length > strlen(".onnx") && strcmp(name + length - strlen(".onnx"), ".onnx") == 0;
 }
 
+size_t qd_missing_file_stem(const char *name)
+{
+    return strlen(name) - (qd_missing_file_is_onnx(name) ? strlen(".onnx") : 0);
+}
+
 /* Adds a name to a text of `size` bytes. Adds "..." instead if the name does not fit. */
 static void add(char *text, size_t size, const char *name)
 {

@@ -14,6 +14,9 @@ struct qd_missing_file {
 /* Returns whether the name is that of an ONNX file, such as "model_int8.onnx". */
 bool qd_missing_file_is_onnx(const char *name);
 
+/* Returns the length of a name without ".onnx" at its end. */
+size_t qd_missing_file_stem(const char *name);
+
 void qd_missing_file_add(struct qd_missing_file *missing, const char *name);
 
 /* Adds the names in the folder with this descriptor, except names that begin with a dot. Looks at

@@ -70,9 +70,18 @@ enum qd_status qd_model_check_name(const char *name, struct qd_error *error)
     return QD_OK;
 }
 
-struct qd_repository {
+/* A file that the command line names. */
+struct given {
     char *path;
+    char *base; /* the last part of `path` */
+    char name[QD_MODEL_NAME_BYTES_MAX + 1];
+};
+
+struct qd_repository {
+    char *path; /* NULL: there is no folder */
     enum qd_links links;
+    struct given given[QD_REPOSITORY_GIVEN_COUNT_MAX];
+    size_t given_count;
 };
 
 /* Opens the repository's folder. It is opened anew each time, because some deployments replace the
@@ -92,15 +101,17 @@ struct qd_repository *qd_repository_open(const char *path, enum qd_links links,
 {
     struct qd_repository *repository = calloc(1, sizeof(*repository));
     if (repository != NULL) {
-        repository->path = strdup(path);
+        repository->path = path == NULL ? NULL : strdup(path);
         repository->links = links;
     }
-    if (repository == NULL || repository->path == NULL) {
+    if (repository == NULL || (path != NULL && repository->path == NULL)) {
         qd_fail(error, QD_UNAVAILABLE, "no memory for the repository");
         qd_repository_close(repository);
         return NULL;
     }
     int fd;
+    if (path == NULL)
+        return repository;
     if (open_root(repository, &fd, error) != QD_OK) {
         qd_repository_close(repository);
         return NULL;
@@ -113,8 +124,91 @@ void qd_repository_close(struct qd_repository *repository)
 {
     if (repository == NULL)
         return;
+    for (size_t i = 0; i < repository->given_count; i++)
+        free(repository->given[i].path);
     free(repository->path);
     free(repository);
+}
+
+/* ---- Files that the command line names ----------------------------------------------------- */
+
+static const struct given *find_given(const struct qd_repository *repository, const char *name)
+{
+    for (size_t i = 0; i < repository->given_count; i++)
+        if (strcmp(repository->given[i].name, name) == 0)
+            return &repository->given[i];
+    return NULL;
+}
+
+bool qd_repository_is_given(const struct qd_repository *repository, const char *name)
+{
+    return find_given(repository, name) != NULL;
+}
+
+/* Sets the name of a file: the first `bytes` bytes of `text`, or the whole name if none follow. A
+ * name that is too long becomes "", which no model may have. */
+static void set_name(struct given *given, const char *text, size_t bytes)
+{
+    given->name[0] = '\0';
+    if (bytes < sizeof(given->name))
+        snprintf(given->name, sizeof(given->name), "%.*s", (int)bytes, text);
+}
+
+/* Takes `path`, which the file then owns. */
+static void set_file(struct given *given, char *path)
+{
+    const char *equals = strchr(path, '=');
+    const char *slash = strchr(path, '/');
+    const bool is_named = equals != NULL && (slash == NULL || equals < slash);
+    given->path = path;
+    if (is_named) {
+        set_name(given, path, (size_t)(equals - path));
+        memmove(path, equals + 1, strlen(equals + 1) + 1);
+    }
+    char *last = strrchr(path, '/');
+    given->base = last == NULL ? path : last + 1;
+    if (!is_named)
+        set_name(given, given->base, qd_missing_file_stem(given->base));
+}
+
+static enum qd_status give(struct qd_repository *repository, const char *file, size_t bytes,
+                           struct qd_error *error)
+{
+    if (repository->given_count == QD_REPOSITORY_GIVEN_COUNT_MAX)
+        return qd_fail(error, QD_INVALID, "expected at most %d files",
+                       QD_REPOSITORY_GIVEN_COUNT_MAX);
+    struct given made;
+    char *path = strndup(file, bytes);
+    if (path == NULL)
+        return qd_fail(error, QD_UNAVAILABLE, "no memory for the files' names");
+    set_file(&made, path);
+    enum qd_status status = QD_OK;
+    if (*made.base == '\0' || strlen(made.base) > NAME_MAX)
+        status = qd_fail(error, QD_INVALID, "expected FILE or NAME=FILE, got %s",
+                         qd_show_bytes(file, bytes).text);
+    if (status == QD_OK)
+        status = qd_model_check_name(made.name, error);
+    if (status == QD_OK && find_given(repository, made.name) != NULL)
+        status = qd_fail(error, QD_INVALID,
+                         "expected each name once, got %s twice; NAME=FILE gives another name",
+                         qd_show_string(made.name).text);
+    if (status == QD_OK)
+        repository->given[repository->given_count++] = made;
+    else
+        free(path);
+    return status;
+}
+
+enum qd_status qd_repository_give(struct qd_repository *repository, const char *files,
+                                  struct qd_error *error)
+{
+    enum qd_status status = QD_OK;
+    while (status == QD_OK && *files != '\0') {
+        const size_t bytes = strcspn(files, ",");
+        status = give(repository, files, bytes, error);
+        files += bytes + (files[bytes] == ',');
+    }
+    return status;
 }
 
 /* ---- Entries of a folder ------------------------------------------------------------------ */
@@ -178,25 +272,31 @@ static bool is_broken_link(int folder, const char *name)
 
 struct name_list {
     struct visitor visitor;
+    const struct qd_repository *repository;
     struct qd_arena *arena;
     const char **names;
     size_t count;
     size_t capacity;
 };
 
-static enum qd_status add_name(struct visitor *visitor, int folder, const char *name,
-                               struct qd_error *error)
+/* Returns whether the entry stands for a model by itself, and not because it is NAME.onnx. */
+static bool is_model_folder(int folder, const char *name)
 {
-    struct name_list *list = (struct name_list *)visitor;
-    struct qd_error unfit;
-    if (*name == '.' || strcmp(name, "lost+found") == 0 ||
-        !(is_folder(folder, name) || is_broken_link(folder, name)))
-        return QD_OK;
-    if (qd_model_check_name(name, &unfit) != QD_OK) {
-        qd_log(QD_LOG_WARN, "a folder of the repository is ignored", "why=\"%s\"",
-               qd_log_value(unfit.text).text);
-        return QD_OK;
-    }
+    return is_folder(folder, name) ||
+           (!qd_missing_file_is_onnx(name) && is_broken_link(folder, name));
+}
+
+static bool is_model_file(int folder, const char *name)
+{
+    struct stat about;
+    return qd_missing_file_is_onnx(name) &&
+           (is_broken_link(folder, name) ||
+            (fstatat(folder, name, &about, 0) == 0 && S_ISREG(about.st_mode)));
+}
+
+static enum qd_status append_name(struct name_list *list, const char *name, size_t bytes,
+                                  struct qd_error *error)
+{
     if (list->count == QD_REPOSITORY_MODEL_COUNT_MAX)
         return qd_fail(error, QD_TOO_LARGE, "the repository: expected at most %d models",
                        QD_REPOSITORY_MODEL_COUNT_MAX);
@@ -209,11 +309,36 @@ static enum qd_status add_name(struct visitor *visitor, int folder, const char *
         list->names = names;
         list->capacity = capacity;
     }
-    char *copy = qd_arena_alloc(list->arena, strlen(name) + 1);
+    char *copy = qd_arena_alloc(list->arena, bytes + 1);
     if (copy == NULL)
         return qd_refuse_memory(list->arena, "the repository's names", error);
-    list->names[list->count++] = strcpy(copy, name);
+    memcpy(copy, name, bytes);
+    copy[bytes] = '\0';
+    list->names[list->count++] = copy;
     return QD_OK;
+}
+
+static enum qd_status add_name(struct visitor *visitor, int folder, const char *entry,
+                               struct qd_error *error)
+{
+    struct name_list *list = (struct name_list *)visitor;
+    struct qd_error unfit;
+    char name[NAME_MAX + 1];
+    const bool as_folder = is_model_folder(folder, entry);
+    if (*entry == '.' || strcmp(entry, "lost+found") == 0 ||
+        !(as_folder || is_model_file(folder, entry)))
+        return QD_OK;
+    snprintf(name, sizeof(name), "%.*s",
+             (int)(as_folder ? strlen(entry) : qd_missing_file_stem(entry)), entry);
+    if (qd_model_check_name(name, &unfit) != QD_OK) {
+        qd_log(QD_LOG_WARN, "an entry of the repository is ignored", "why=\"%s\"",
+               qd_log_value(unfit.text).text);
+        return QD_OK;
+    }
+    if (qd_repository_is_given(list->repository, name) ||
+        (!as_folder && is_model_folder(folder, name)))
+        return QD_OK; /* it is in the list already, or will be */
+    return append_name(list, name, strlen(name), error);
 }
 
 static int compare_names(const void *a, const void *b)
@@ -224,12 +349,18 @@ static int compare_names(const void *a, const void *b)
 enum qd_status qd_repository_list(const struct qd_repository *repository, struct qd_arena *arena,
                                   const char ***names, size_t *count, struct qd_error *error)
 {
-    struct name_list list = {.visitor = {add_name}, .arena = arena};
+    struct name_list list = {.visitor = {add_name}, .repository = repository, .arena = arena};
     int root;
-    enum qd_status status = open_root(repository, &root, error);
-    if (status == QD_OK) {
-        status = visit_all(root, repository->path, &list.visitor, error);
-        close(root);
+    enum qd_status status = QD_OK;
+    for (size_t i = 0; status == QD_OK && i < repository->given_count; i++)
+        status =
+            append_name(&list, repository->given[i].name, strlen(repository->given[i].name), error);
+    if (status == QD_OK && repository->path != NULL) {
+        status = open_root(repository, &root, error);
+        if (status == QD_OK) {
+            status = visit_all(root, repository->path, &list.visitor, error);
+            close(root);
+        }
     }
     if (list.count > 0)
         qsort(list.names, list.count, sizeof(*list.names), compare_names);
@@ -365,25 +496,102 @@ static int compare_versions(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-enum qd_status qd_model_folder_open(const struct qd_repository *repository, const char *name,
-                                    bool marks, struct qd_arena *arena,
-                                    struct qd_model_folder *folder, struct qd_error *error)
+/* Gives the model its only version. */
+static enum qd_status set_only_version(struct qd_model_folder *folder, struct qd_arena *arena,
+                                       struct qd_error *error)
 {
-    *folder = (struct qd_model_folder){.fd = -1, .links = repository->links};
-    int root;
-    enum qd_status status = open_root(repository, &root, error);
-    if (status != QD_OK)
-        return status;
-    status = qd_folder_open(root, name, repository->links, name, &folder->fd, error);
-    close(root);
-    if (status != QD_OK)
-        return status;
+    folder->versions = qd_arena_calloc(arena, 1, sizeof(*folder->versions));
+    if (folder->versions == NULL)
+        return qd_refuse_memory(arena, "the model's versions", error);
+    folder->versions[0] = 1;
+    folder->version_count = 1;
+    folder->is_flat = true;
+    return QD_OK;
+}
+
+/* Makes a model of one file in the folder that is open. */
+static enum qd_status set_only_file(struct qd_model_folder *folder, const char *file, bool marks,
+                                    struct qd_arena *arena, struct qd_error *error)
+{
+    static const char *const ends[] = {"", ".data", "_data"};
+    snprintf(folder->file, sizeof(folder->file), "%s", file);
+    for (size_t i = 0; marks && i < sizeof(ends) / sizeof(*ends); i++) {
+        char name[NAME_MAX + sizeof(".data")];
+        snprintf(name, sizeof(name), "%s%s", file, ends[i]);
+        folder->fingerprint += mark_of(folder->fd, 1, name);
+    }
+    return set_only_version(folder, arena, error);
+}
+
+static enum qd_status open_given(const struct given *given, bool marks, struct qd_arena *arena,
+                                 struct qd_model_folder *folder, struct qd_error *error)
+{
+    struct stat about;
+    char parent[PATH_MAX + 1]; /* one more byte for the "." */
+    const size_t bytes = (size_t)(given->base - given->path);
+    errno = ENAMETOOLONG;
+    if (bytes < sizeof(parent)) {
+        memcpy(parent, given->path, bytes);
+        strcpy(parent + bytes, bytes == 0 ? "." : "");
+        folder->fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    if (folder->fd < 0 || fstatat(folder->fd, given->base, &about, 0) != 0)
+        return qd_fail(error, QD_INVALID, "%.300s: cannot be opened: %s", given->path,
+                       strerror(errno));
+    folder->is_given = true;
+    return set_only_file(folder, given->base, marks, arena, error);
+}
+
+/* Reads what lies in a model's folder. */
+static enum qd_status read_folder(struct qd_model_folder *folder, const char *name, bool marks,
+                                  struct qd_arena *arena, struct qd_error *error)
+{
     struct version_list list = {{add_version}, folder, name, marks, arena, 0};
-    status = visit_all(folder->fd, name, &list.visitor, error);
+    enum qd_status status = visit_all(folder->fd, name, &list.visitor, error);
     for (size_t i = 0; marks && status == QD_OK && i < folder->version_count; i++)
         status = mark_version(folder, name, folder->versions[i], error);
     if (folder->version_count > 0)
         qsort(folder->versions, folder->version_count, sizeof(*folder->versions), compare_versions);
+    /* A number is the name of a version: the repository is then the folder of one model. */
+    else if (status == QD_OK && folder->has_model && version_of(name) == 0)
+        status = set_only_version(folder, arena, error);
+    return status;
+}
+
+static enum qd_status open_in_root(const struct qd_repository *repository, const char *name,
+                                   bool marks, struct qd_arena *arena,
+                                   struct qd_model_folder *folder, struct qd_error *error)
+{
+    char file[QD_MODEL_NAME_BYTES_MAX + sizeof(".onnx")];
+    int root;
+    enum qd_status status = open_root(repository, &root, error);
+    if (status != QD_OK)
+        return status;
+    snprintf(file, sizeof(file), "%.*s.onnx", QD_MODEL_NAME_BYTES_MAX, name);
+    const bool has_file = is_model_file(root, file);
+    if (has_file && !is_model_folder(root, name)) {
+        folder->fd = root;
+        return set_only_file(folder, file, marks, arena, error);
+    }
+    folder->hides_file = has_file;
+    status = qd_folder_open(root, name, repository->links, name, &folder->fd, error);
+    close(root);
+    return status == QD_OK ? read_folder(folder, name, marks, arena, error) : status;
+}
+
+enum qd_status qd_model_folder_open(const struct qd_repository *repository, const char *name,
+                                    bool marks, struct qd_arena *arena,
+                                    struct qd_model_folder *folder, struct qd_error *error)
+{
+    const struct given *given = find_given(repository, name);
+    enum qd_status status;
+    *folder = (struct qd_model_folder){.fd = -1, .links = repository->links};
+    if (given != NULL)
+        status = open_given(given, marks, arena, folder, error);
+    else if (repository->path == NULL)
+        status = qd_fail(error, QD_NOT_FOUND, "%.128s: there is no repository", name);
+    else
+        status = open_in_root(repository, name, marks, arena, folder, error);
     if (status != QD_OK)
         qd_model_folder_close(folder);
     return status;

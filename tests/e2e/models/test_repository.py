@@ -65,7 +65,6 @@ class AtStart(RepositoryTest):
                 ("bad/1/other.onnx", b"x", "bad/1: expected model.onnx or request.json"),
                 ("bad/one/model.onnx", b"x", "a model of --model-repository: bad: expected a ver"),
                 ("bad/01/model.onnx", b"x", "above 0, without zeros before it"),
-                ("bad/model.onnx", b"x", "or --model-repository is the folder of one model"),
                 ("bad/2/model.onnx", conv_file(WEIGHTS, colour="red"), "node 0"),
                 ("bad/2/model.onnx", conv_file(WEIGHTS, colour="red"), "colour"),
                 ("bad/1/request.json", b"{}", "bad/1/request.json: model_name"),
@@ -270,10 +269,10 @@ class ByName(RepositoryTest):
         self.assertEqual(self.entries("a"), [{"name": "a", "version": "3", "state": "UNAVAILABLE",
                                               "reason": "unloaded"}])
         self.assert_error(self.ask("a", [1, 2, 3]), 404, "unloaded")
-        self.assert_error(self.post("z", "load"), 404, "z: expected a folder in the repository")
+        reason = "z: expected a folder of this name in the repository, or z.onnx, got neither"
+        self.assert_error(self.post("z", "load"), 404, reason)
         self.assertEqual(self.entries("z"), [
-            {"name": "z", "state": "UNAVAILABLE",
-             "reason": "z: expected a folder in the repository, got none"}])
+            {"name": "z", "state": "UNAVAILABLE", "reason": reason}])
 
     def test_as_many_models_as_there_may_be(self):
         """One name may have 64 versions."""

@@ -119,7 +119,7 @@ class Readme(unittest.TestCase):
     def test_first_answer(self):
         first_screen = "\n".join(self.TEXT.splitlines()[:45])
         for words in ("make demo", "make test", "\ncurl ", '"data":[0,0,0,0,0,0,0,0.99609375,0,0]',
-                      "build/quantd --model-repository models"):
+                      "build/quantd --model NAME=FILE"):
             self.assertIn(words, first_screen)
         self.assertLessEqual(len(self.TEXT.splitlines()), 140)
 

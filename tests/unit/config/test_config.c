@@ -308,7 +308,8 @@ Test(config, flags_that_do_not_fit_together)
     cr_assert_str_eq(error.text, "--load-model: expected --model-repository as well, got none");
     cr_assert_eq(PARSE(&config, "--model-control-mode", "poll"), QD_CONFIG_BAD);
     cr_assert_str_eq(error.text, "--model-control-mode poll: expected --model-repository as well, "
-                                 "got none");
+                                 "or --model, got none");
+    cr_assert_eq(PARSE(&config, "--model-control-mode", "poll", "--model=a.onnx"), QD_CONFIG_RUN);
     cr_assert_eq(PARSE(&config, "--model-control-mode", "explicit"), QD_CONFIG_RUN);
     cr_assert_eq(
         PARSE(&config, "--load-model=a", "--model-control-mode=explicit", "--model-repository=d"),

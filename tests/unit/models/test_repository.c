@@ -121,7 +121,38 @@ Test(repository, versions_are_numbers_above_0)
     cr_assert_eq(folder.versions[2], 10);
     cr_assert(folder.has_config && !folder.has_pbtxt && !folder.has_model);
     write_file("b/model.onnx", "x");
-    cr_assert(look("b").has_model);
+    folder = look("b");
+    cr_assert(folder.has_model && !folder.is_flat);
+    cr_assert_eq(folder.version_count, 3);
+}
+
+Test(repository, models_without_versions)
+{
+    make_folder("a");
+    write_file("a/model.onnx", "x");
+    write_file("c.onnx", "x");
+    write_file("b.onnx", "x");
+    make_folder("1");
+    write_file("1/model.onnx", "x");
+    struct qd_model_folder folder = look("a");
+    cr_assert(folder.is_flat && folder.file[0] == '\0' && folder.version_count == 1);
+    folder = look("c");
+    cr_assert(folder.is_flat && folder.version_count == 1);
+    cr_assert_str_eq(folder.file, "c.onnx");
+    cr_assert(look("b").hides_file);
+    cr_assert_eq(look("1").version_count, 0);
+}
+
+Test(repository, files_that_the_command_line_names)
+{
+    char value[128];
+    snprintf(value, sizeof(value), "b=%s/b/1/model.onnx,./a=c.onnx", base);
+    cr_assert_eq(qd_repository_give(repository, value, &error), QD_OK, "%s", error.text);
+    cr_assert(qd_repository_is_given(repository, "b") && !qd_repository_is_given(repository, "a"));
+    cr_assert(qd_repository_is_given(repository, "a=c"));
+    struct qd_model_folder folder = look("b");
+    cr_assert(folder.is_given && folder.is_flat && folder.version_count == 1);
+    cr_assert_str_eq(folder.file, "model.onnx");
 }
 
 /* More entries than one read of the folder returns. */
