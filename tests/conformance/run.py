@@ -5,7 +5,7 @@
     --seed N       other random cases (default 1)
     --cases N      at least N random cases for each operator (default 2000)
     --only CASE    one case, as a failure names it: dequantize/17, golden/dql-a01, node/NAME,
-                   files/NAME, networks/NAME; or all cases that begin like this: golden/
+                   files/NAME, networks/NAME, operators/NAME; or all cases that begin like this: golden/
     --ways LIST    of json,binary,carrier,triton; without it, all
     --newest-only  do not compare with the release of ONNX Runtime before the newest
 
@@ -19,6 +19,7 @@ import json
 import os
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -46,6 +47,7 @@ NEEDS = {"node": ("numpy", "ml_dtypes", "onnx"),
          "golden": (),
          "files": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
          "networks": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
+         "operators": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
          "triton": ("numpy", "ml_dtypes", "tritonclient.http")}
 NAMES = {"node": "onnx node tests", "golden": "golden cases", "files": "ONNX files",
          "networks": "networks", "triton": "Triton's Python client"}
@@ -95,6 +97,11 @@ Networks: each is made of floats and quantized by ONNX Runtime as QOperator, and
 default session. The quantizer's file is loaded unchanged, and once more with all values between the
 nodes as outputs; with batch 1, batch 3, and a batch of any size, which is also asked for zeros, for
 tiny and for huge numbers.
+
+Operators: each case is a node with random types, shapes and attributes, asked by the operator's
+endpoint, or, of operators that only graphs have, loaded as a file. Where both refuse, both are
+right; what only one refuses is counted by the reason that it gives. Of QLinearAdd and QLinearMul,
+16 cases are all pairs of codes.
 
 DirectML runs on Windows alone. Its oracle is the documentation's formula in NumPy: widen,
 subtract exactly, round to float32, multiply, round to the output type.
@@ -275,6 +282,57 @@ class Run:
             text = "%s (%s): %s" % (name, "; ".join(quantized), reason)
             say("SKIPPED network " + text)
             self.table.notes.append("Skipped network %s." % text)
+
+    def versions(self, model):
+        """Returns the versions of an operator, as the server lists them."""
+        with urllib.request.urlopen("%s/v2/models/%s" % (self.url, model)) as answer:
+            return [int(version) for version in json.load(answer)["versions"]]
+
+    def operators(self):
+        """Compares nodes with ONNX Runtime. What one side refuses is counted by reason; it is a
+        failure only if quantd refuses and no document says so."""
+        import onnxruntime
+        import operators
+        loader, oracle = self.loads()[0], "ONNX Runtime " + onnxruntime.__version__
+        for name, model, version, node, domain, endpoint in operators.random_cases(
+                int(self.options.seed), self.options.cases // 10, self.versions):
+            if not self.wanted(name):
+                continue
+            file = operators.proto(model.rpartition(".")[2], domain, version, node)
+            want, why = operators.computed(file, node)
+            case = cases.Case(name, model, str(version), "", "", operators.tensors(node),
+                              node.attributes)
+            if not endpoint:
+                case.model, case.version, case.attributes = "loaded", "1", {}
+                try:
+                    loader.load(case.model, file)
+                except client.Refused as refusal:
+                    self.compare(model, case, want, why, [(None, "refused with %d: %s"
+                                                          % refusal.args)], oracle)
+                    continue
+            self.compare(model, case, want, why, list(self.differences(case, want)), oracle)
+            if not endpoint:
+                loader.unload(case.model)
+
+    def compare(self, model, case, want, why, found, oracle):
+        """Counts the case by what both sides did."""
+        import operators
+        refused = [what for _, what in found if what.startswith("refused with 400")]
+        said = operators.explained(model, refused[0]) if refused else None
+        outcome, passed = "the same bytes" if want is not None else "both refuse", not found
+        if want is None and (not found or found[0][0] is None):
+            passed = True
+        elif want is None and all(what.startswith("accepted") for _, what in found):
+            outcome, passed = "only ONNX Runtime refuses: " + why, True
+        elif said:
+            outcome, passed = "only quantd refuses: " + said, True
+        elif refused:
+            outcome = "only quantd refuses: " + operators.reason(refused[0])
+        self.table.add("operators", (model, outcome), passed, oracle)
+        self.passed += passed
+        self.failed += not passed
+        if not passed and self.failed <= SHOWN_MAX:
+            self.show(case, [(way or self.clients[0], what) for way, what in found], "random cases")
 
     def random(self, family, oracle):
         _, rows, _ = cases.FAMILIES[family]

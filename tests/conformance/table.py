@@ -85,6 +85,7 @@ class Table:
                                ("golden cases", ("operator", "version", "type", "")),
                                ("ONNX files", ("made by", "nodes")),
                                ("networks", ("network", "quantized")),
+                               ("operators", ("operator", "outcome")),
                                ("random cases", ("operator", "version", "type", "granularity"))):
             if suite in self.suites:
                 lines += ["", "## " + suite[0].upper() + suite[1:], ""]
