@@ -6,7 +6,10 @@ loaded as a file of one node.
 """
 import dataclasses
 import itertools
+import os
+import pickle
 import re
+import signal
 import zlib
 
 import numpy as np
@@ -461,7 +464,7 @@ GRAPH_SHARE = 4  # so many times fewer cases of graphs' operators
 
 # What quantd refuses and ONNX Runtime computes: operator, the refusal's text, where it is said.
 # Any other such refusal is a failure.
-LIMITS = []
+LIMITS = [("AveragePool", "count_include_pad", "loading.md, not count_include_pad with ceil_mode")]
 
 
 def operators():
@@ -542,6 +545,26 @@ def computed(model, node):
         return None, reason(str(error))
     made = [tensor(*pair) for pair in zip(node.outputs, results)]
     return [(item.name, item.datatype, item.shape, item.raw) for item in made], None
+
+
+def computed_apart(model, node):
+    """As computed(), in a process of its own: some nodes crash ONNX Runtime."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(read)
+            with os.fdopen(write, "wb") as pipe:
+                pickle.dump(computed(model, node), pipe)
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        data = pipe.read()
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        return None, "it crashes: " + signal.Signals(os.WTERMSIG(status)).name
+    return pickle.loads(data)
 
 
 def reason(text):

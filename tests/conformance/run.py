@@ -299,7 +299,7 @@ class Run:
             if not self.wanted(name):
                 continue
             file = operators.proto(model.rpartition(".")[2], domain, version, node)
-            want, why = operators.computed(file, node)
+            want, why = operators.computed_apart(file, node)
             case = cases.Case(name, model, str(version), "", "", operators.tensors(node),
                               node.attributes)
             if not endpoint:
