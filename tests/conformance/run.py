@@ -5,7 +5,8 @@
     --seed N       other random cases (default 1)
     --cases N      at least N random cases for each operator (default 2000)
     --only CASE    one case, as a failure names it: dequantize/17, golden/dql-a01, node/NAME,
-                   files/NAME, networks/NAME, operators/NAME; or all cases that begin like this: golden/
+                   files/NAME, networks/NAME, operators/NAME; or all cases that begin like this:
+                   golden/
     --ways LIST    of json,binary,carrier,triton; without it, all
     --newest-only  do not compare with the release of ONNX Runtime before the newest
 
