@@ -60,6 +60,8 @@ INLINE float quotient(float a, float b)
     return a / b;
 }
 
+/* Of two zeros, the minimum and the maximum are the second one, as of ONNX Runtime's vectors. Of
+ * its last elements, up to three, they are the first one. */
 INLINE float minimum(float a, float b)
 {
     return a < b || a != a ? a : b;

@@ -10,6 +10,13 @@
 #define POSITION_CYCLES 15.0
 #define TAP_CYCLES 1.5
 
+/* The elements of ONNX Runtime's vectors. */
+#define LANES 4
+
+/* The longest kernel and the longest row with its pads that ONNX Runtime reduces by columns. */
+#define COLUMNS_KERNEL_MAX 32
+#define COLUMNS_WIDTH_MAX 2045
+
 struct state {
     struct qk_float_pool pool;
     struct qk_pool_geometry geometry;
@@ -59,51 +66,145 @@ static float element(const struct qk_pool_geometry *geometry, const struct row *
         row->x, (plane * (size_t)axis[1].in + line) * (size_t)axis[QK_POOL_COLUMN].in + column);
 }
 
-/* Returns the maximum of a window, or its sum, row by row. */
-static float reduce_rows(const struct state *state, const struct row *row,
-                         const struct columns *columns)
+/* ---- Sums ---------------------------------------------------------------------------------- */
+
+static float add_rows(const struct state *state, const struct row *row,
+                      const struct columns *columns)
 {
-    const bool is_max = state->pool.kind == QK_FLOAT_POOL_MAX;
-    float result = is_max ? -FLT_MAX : 0;
+    float sum = 0;
     for (int64_t i = row->planes.begin; i < row->planes.end; i++)
         for (int64_t k = row->lines.begin; k < row->lines.end; k++)
-            for (int64_t tap = columns->taps.begin; tap < columns->taps.end; tap++) {
-                const float x = element(&state->geometry, row, columns, i, k, tap);
-                result = !is_max ? result + x : x > result ? x : result;
-            }
-    return result;
+            for (int64_t tap = columns->taps.begin; tap < columns->taps.end; tap++)
+                sum += element(&state->geometry, row, columns, i, k, tap);
+    return sum;
 }
 
+/* A sum of columns that begins with -0 is the same as one that begins with its first element. */
 static float add_columns(const struct state *state, const struct row *row,
                          const struct columns *columns)
 {
-    float sum = 0;
+    const float start = state->pool.order == QK_FLOAT_POOL_COLUMNS ? -0.0F : 0;
+    float sum = columns->taps.begin > 0 ? 0 : -0.0F;
     for (int64_t tap = columns->taps.begin; tap < columns->taps.end; tap++) {
-        float column = 0;
+        float column = start;
         for (int64_t i = row->planes.begin; i < row->planes.end; i++)
             for (int64_t k = row->lines.begin; k < row->lines.end; k++)
                 column += element(&state->geometry, row, columns, i, k, tap);
         sum += column;
     }
-    return sum;
+    const int64_t kernel = state->geometry.axis[QK_POOL_COLUMN].kernel;
+    return columns->taps.end < kernel ? sum + 0 : sum;
 }
+
+/* ---- Maxima -------------------------------------------------------------------------------- */
+
+/* The processor's maximum: of two zeros, or if one is NaN, b. */
+static float max_of_vector(float a, float b)
+{
+    return a > b ? a : b;
+}
+
+/* The maximum of C++: of two zeros, or if one is NaN, a. */
+static float max_of_scalar(float a, float b)
+{
+    return a < b ? b : a;
+}
+
+static float max_rows(const struct state *state, const struct row *row,
+                      const struct columns *columns)
+{
+    bool has_any = state->pool.order != QK_FLOAT_POOL_FIRST;
+    float result = -FLT_MAX;
+    for (int64_t i = row->planes.begin; i < row->planes.end; i++)
+        for (int64_t k = row->lines.begin; k < row->lines.end; k++)
+            for (int64_t tap = columns->taps.begin; tap < columns->taps.end; tap++) {
+                const float x = element(&state->geometry, row, columns, i, k, tap);
+                result = has_any ? max_of_scalar(result, x) : x;
+                has_any = true;
+            }
+    return result;
+}
+
+/* ONNX Runtime reads the columns in vectors, and those that fill no vector one by one. */
+static float max_column(const struct state *state, const struct row *row,
+                        const struct columns *columns, int64_t tap)
+{
+    const int64_t in = state->geometry.axis[QK_POOL_COLUMN].in;
+    const bool is_vector = columns->start + tap < in - in % LANES;
+    bool has_any = state->pool.order == QK_FLOAT_POOL_DEEP_COLUMNS;
+    float result = -FLT_MAX;
+    for (int64_t i = row->planes.begin; i < row->planes.end; i++)
+        for (int64_t k = row->lines.begin; k < row->lines.end; k++) {
+            const float x = element(&state->geometry, row, columns, i, k, tap);
+            result = !has_any ? x : is_vector ? max_of_vector(result, x) : max_of_scalar(result, x);
+            has_any = true;
+        }
+    return result;
+}
+
+static float max_columns(const struct state *state, const struct row *row,
+                         const struct columns *columns)
+{
+    const struct qk_pool_taps *taps = &columns->taps;
+    float result = -FLT_MAX;
+    for (int64_t tap = taps->begin; tap < taps->end; tap++) {
+        const float column = max_column(state, row, columns, tap);
+        result = tap == 0 ? column : max_of_vector(result, column);
+    }
+    const int64_t kernel = state->geometry.axis[QK_POOL_COLUMN].kernel;
+    return taps->end < kernel ? max_of_vector(result, -FLT_MAX) : result;
+}
+
+/* The window is the whole image, whose elements lie next to each other. */
+static float max_lanes(const struct state *state, const char *x)
+{
+    const struct qk_pool_axis *axis = state->geometry.axis;
+    const size_t count = (size_t)axis[0].in * (size_t)axis[1].in * (size_t)axis[2].in;
+    const size_t whole = count - count % LANES;
+    float lanes[LANES] = {-FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX};
+    for (size_t i = 0; i < whole; i++)
+        lanes[i % LANES] = max_of_vector(lanes[i % LANES], qk_load_f32(x, i));
+    float result =
+        max_of_vector(max_of_vector(lanes[0], lanes[2]), max_of_vector(lanes[1], lanes[3]));
+    for (size_t i = whole; i < count; i++)
+        result = max_of_scalar(result, qk_load_f32(x, i));
+    return result;
+}
+
+static float find_max(const struct state *state, const struct row *row,
+                      const struct columns *columns)
+{
+    switch (state->pool.order) {
+    case QK_FLOAT_POOL_COLUMNS:
+    case QK_FLOAT_POOL_DEEP_COLUMNS:
+        return max_columns(state, row, columns);
+    case QK_FLOAT_POOL_LANES:
+        return max_lanes(state, row->x);
+    case QK_FLOAT_POOL_ROWS:
+    case QK_FLOAT_POOL_FIRST:
+        break;
+    }
+    return max_rows(state, row, columns);
+}
+
+/* ---- Positions ----------------------------------------------------------------------------- */
 
 static float compute(const struct state *state, const struct row *row, int64_t position)
 {
     const struct qk_pool_axis *axis = &state->geometry.axis[QK_POOL_COLUMN];
     const struct columns columns = {qk_pool_taps_of(axis, position),
                                     position * axis->stride - axis->pad};
-    const float result = state->pool.order == QK_FLOAT_POOL_COLUMNS
-                             ? add_columns(state, row, &columns)
-                             : reduce_rows(state, row, &columns);
     if (state->pool.kind == QK_FLOAT_POOL_MAX)
-        return result;
+        return find_max(state, row, &columns);
+    const float result = state->pool.order == QK_FLOAT_POOL_ROWS
+                             ? add_rows(state, row, &columns)
+                             : add_columns(state, row, &columns);
     if (state->pool.kind == QK_FLOAT_POOL_AVERAGE_OF_TAPS)
         return result / state->taps;
     const size_t inside = (size_t)(row->planes.end - row->planes.begin) *
                           (size_t)(row->lines.end - row->lines.begin) *
                           (size_t)(columns.taps.end - columns.taps.begin);
-    return result / (float)inside;
+    return inside > 0 ? result / (float)inside : result;
 }
 
 static void run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
@@ -136,6 +237,33 @@ static void set_units(struct state *state, const struct qk_elementwise_tuning *t
     const size_t largest = state->unit < state->count ? state->unit : state->count;
     const double unit_ns = element_ns * (double)largest;
     plan->unit_cost_ns = unit_ns < 0x1p53 ? (uint64_t)unit_ns : UINT64_C(1) << 53;
+}
+
+/* Returns whether there is one window, the whole image. */
+static bool is_global(const struct qk_pool_geometry *geometry)
+{
+    bool is = true;
+    for (size_t i = 0; i < QK_POOL_SPATIAL_MAX; i++) {
+        const struct qk_pool_axis *axis = &geometry->axis[i];
+        is = is && axis->kernel == axis->in && axis->stride == 1 && axis->pad == 0 &&
+             axis->pad_end == 0;
+    }
+    return is;
+}
+
+enum qk_float_pool_order qk_float_pool_order_of(const struct qk_pool_desc *desc,
+                                                const struct qk_pool_geometry *geometry)
+{
+    const struct qk_pool_axis *column = &geometry->axis[QK_POOL_COLUMN];
+    bool are_small = true;
+    if (is_global(geometry))
+        return QK_FLOAT_POOL_LANES;
+    for (size_t i = 0; i < QK_POOL_SPATIAL_MAX; i++)
+        are_small = are_small && geometry->axis[i].kernel <= COLUMNS_KERNEL_MAX;
+    if (desc->spatial_rank < 2 || column->stride > 2 || !are_small ||
+        column->in > COLUMNS_WIDTH_MAX - column->pad - column->pad_end)
+        return QK_FLOAT_POOL_ROWS;
+    return desc->spatial_rank == 2 ? QK_FLOAT_POOL_COLUMNS : QK_FLOAT_POOL_DEEP_COLUMNS;
 }
 
 enum qk_status qk_float_pool_plan(const struct qk_float_pool *pool,

@@ -5,25 +5,40 @@
 #include "kernels/pool/geometry.h"
 
 enum qk_float_pool_kind {
-    QK_FLOAT_POOL_MAX, /* a window without elements of x gives the least float */
-    /* The sum of a window divided by the number of its elements in x. */
+    QK_FLOAT_POOL_MAX, /* a window without elements of x gives the least finite float */
+    /* The sum of a window divided by the number of its elements in x; 0 without such. */
     QK_FLOAT_POOL_AVERAGE,
     /* The sum divided by the number of taps. */
     QK_FLOAT_POOL_AVERAGE_OF_TAPS
 };
 
-/* The order in which a window is added. */
+/* The order in which a window is reduced. It decides the last bits of a sum. Of a maximum it
+ * decides which zero, whether a NaN, and whether -infinity or the least finite float is the answer.
+ * The orders are those of ONNX Runtime on x86: onnxruntime/core/mlas/lib/pooling.cpp and, of
+ * dilated windows, core/providers/cpu/nn/pool_functors.h. */
 enum qk_float_pool_order {
-    QK_FLOAT_POOL_ROWS, /* row by row */
-    /* First each column, then the sums of columns: MlasPool2DVectorKernel of onnxruntime/core/mlas/
-     * lib/pooling.cpp. */
-    QK_FLOAT_POOL_COLUMNS
+    /* Row by row, from 0 or the least finite float. */
+    QK_FLOAT_POOL_ROWS,
+    /* First each column, from its first element, then the columns, from the first one. A column in
+     * the padding is 0 or the least finite float. */
+    QK_FLOAT_POOL_COLUMNS,
+    /* The same, but each column from 0 or the least finite float. */
+    QK_FLOAT_POOL_DEEP_COLUMNS,
+    /* There is one window, the whole image, in four lanes. Only for maxima. Sums of this order are
+     * qk_row_means_plan's. */
+    QK_FLOAT_POOL_LANES,
+    /* Row by row, from the first element. Only for maxima. */
+    QK_FLOAT_POOL_FIRST
 };
 
 struct qk_float_pool {
     enum qk_float_pool_kind kind;
     enum qk_float_pool_order order;
 };
+
+/* Returns the order of windows without dilations. */
+enum qk_float_pool_order qk_float_pool_order_of(const struct qk_pool_desc *desc,
+                                                const struct qk_pool_geometry *geometry);
 
 /* Plans the operator for x, and fills all of the plan that qk_operator_code.plan must fill, but the
  * rank and dims of y, which qk_pool_geometry_init has set. x has its channels before the spatial

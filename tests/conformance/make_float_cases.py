@@ -175,6 +175,32 @@ def averages(cases):
         cases.add("averages", "AveragePool", version, {"X": x}, outputs=("Y",), **attributes)
 
 
+def zeros(cases):
+    """What depends on the order of a reduction: the signs of zeros, NaN, -infinity."""
+    few = np.array([-np.inf, -0.0, 0, -1, np.nan], np.float32)
+    for likely, ways in (([0.6, 0.1, 0.1, 0.1, 0.1], ("MaxPool", "AveragePool")),
+                         ([0, 0.7, 0.3, 0, 0], ("MaxPool", "AveragePool"))):
+        for version, shape, attributes in (
+                (12, (2, 3, 11), {"kernel_shape": [3], "strides": [2], "pads": [2, 1]}),
+                (12, (1, 3, 6, 11), {"kernel_shape": [3, 2], "strides": [2, 2]}),
+                (12, (1, 3, 6, 11), {"kernel_shape": [3, 2], "strides": [1, 3]}),
+                (12, (1, 3, 5, 7), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+                (12, (1, 5, 4, 5), {"kernel_shape": [4, 5]}),
+                (12, (1, 3, 3, 4, 6), {"kernel_shape": [2, 2, 2], "pads": [0, 1, 1, 0, 0, 1]}),
+                (12, (2, 3, 2, 3, 5), {"kernel_shape": [2, 3, 5]}),
+                (19, (1, 3, 7, 9), {"kernel_shape": [2, 2], "dilations": [2, 3]}),
+                (22, (1, 3, 1, 9), {"kernel_shape": [2, 2], "dilations": [2, 2], "pads": [1] * 4})):
+            for op in ways:
+                x = cases.dice.choice(few, shape, p=likely)
+                cases.add("zeros", op, version, {"X": x}, outputs=("Y",),
+                          **attributes)
+    for op in ("Min", "Max"):
+        for shape, other in (((8,), (8,)), ((8,), ()), ((), (8,)), ((3, 4), (4,)),
+                             ((3, 1), (3, 8)), ((1,), (1,))):
+            a, b = (cases.dice.choice(few[1:3], size) for size in (shape, other))
+            cases.add("zeros", op, 13, {"data_0": a, "data_1": b}, outputs=(op.lower(),))
+
+
 def main():
     cases = Cases(2807)
     # What DequantizeLinear makes of 256 codes, and values of all sizes.
@@ -190,6 +216,7 @@ def main():
     normalizations(cases)
     for a, b in ((sizes, codes[:64]), (codes[:8].reshape(2, 4), sizes[:1])):
         cases.add("of shapes", "Sum", 13, {"data_0": a, "data_1": b}, outputs=("sum",))
+    zeros(cases)
     cases.write("tests/data/operators/float.jsonl")
 
 

@@ -70,6 +70,21 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
                                inputs, memory, plan, error);
 }
 
+/* Plans Min or Max. If only the first operand is one number along the rows, ONNX Runtime exchanges
+ * the operands. This decides which of two zeros is the result. */
+static enum qk_status plan_extremum(const struct qk_instance *instance,
+                                    const struct qk_tensor *inputs, struct qk_memory memory,
+                                    struct qk_plan *to, struct qk_error *error)
+{
+    struct qk_binary_walk walk = ((const struct instance *)instance)->walk;
+    if (inputs[A].type != QK_FP32)
+        return plan(instance, inputs, memory, to, error);
+    walk.exchanged = qk_binary_first_is_scalar(&inputs[A], &inputs[B]) &&
+                     !qk_binary_first_is_scalar(&inputs[B], &inputs[A]);
+    return qk_binary_walk_plan(&walk, &instance->kernels->choice.elementwise, instance, inputs,
+                               memory, to, error);
+}
+
 static enum qk_status plan_pow(const struct qk_instance *instance, const struct qk_tensor *inputs,
                                struct qk_memory memory, struct qk_plan *to, struct qk_error *error)
 {
@@ -113,10 +128,10 @@ const struct qk_operator qk_onnx_div = {
     OPERATOR("onnx.Div", div, plan, 7, "A", "B", "C", "C = A / B"),
 };
 const struct qk_operator qk_onnx_max = {
-    OPERATOR("onnx.Max", max, plan, 8, "data_0", "data_1", "max", "The larger of two"),
+    OPERATOR("onnx.Max", max, plan_extremum, 8, "data_0", "data_1", "max", "The larger of two"),
 };
 const struct qk_operator qk_onnx_min = {
-    OPERATOR("onnx.Min", min, plan, 8, "data_0", "data_1", "min", "The smaller of two"),
+    OPERATOR("onnx.Min", min, plan_extremum, 8, "data_0", "data_1", "min", "The smaller of two"),
 };
 const struct qk_operator qk_onnx_mul = {
     OPERATOR("onnx.Mul", mul, plan, 7, "A", "B", "C", "C = A * B"),

@@ -11,9 +11,6 @@ enum { COUNT_INCLUDE_PAD = QK_POOL_ATTRIBUTE_COUNT, DILATIONS };
 
 /* Since this version, windows are added row by row. */
 #define ROWS_SINCE 19
-/* The longest kernel and the longest row with its pads that are added by columns. */
-#define COLUMNS_KERNEL_MAX 32
-#define COLUMNS_WIDTH_MAX 2045
 
 static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
                               struct qk_memory memory, struct qk_instance **instance,
@@ -32,28 +29,6 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     return status == QK_OK ? qk_pool_make(&pool, memory, instance, error) : status;
 }
 
-/* Returns whether there is one window, the whole image. */
-static bool is_global(const struct qk_pool_geometry *geometry)
-{
-    bool is = true;
-    for (size_t i = 0; i < QK_POOL_SPATIAL_MAX; i++) {
-        const struct qk_pool_axis *axis = &geometry->axis[i];
-        is = is && axis->kernel == axis->in && axis->stride == 1 && axis->pad == 0 &&
-             axis->pad_end == 0;
-    }
-    return is;
-}
-
-static bool adds_columns(const struct qk_pool_desc *desc, const struct qk_pool_geometry *geometry)
-{
-    const struct qk_pool_axis *column = &geometry->axis[QK_POOL_COLUMN];
-    bool are_small = true;
-    for (size_t i = 0; i < QK_POOL_SPATIAL_MAX; i++)
-        are_small = are_small && geometry->axis[i].kernel <= COLUMNS_KERNEL_MAX;
-    return desc->spatial_rank >= 2 && column->stride <= 2 && are_small &&
-           column->in <= COLUMNS_WIDTH_MAX - column->pad - column->pad_end;
-}
-
 static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
@@ -65,13 +40,14 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
         qk_pool_geometry_init(&geometry, &pool->desc, x, &plan->outputs[0], error);
     if (status != QK_OK)
         return status;
-    if (is_old && is_global(&geometry) && x->count > 0)
+    const enum qk_float_pool_order order =
+        is_old ? qk_float_pool_order_of(&pool->desc, &geometry) : QK_FLOAT_POOL_ROWS;
+    if (order == QK_FLOAT_POOL_LANES && x->count > 0)
         return qk_row_means_plan(QK_SUM_POOL, instance, x, x->count / plan->outputs[0].count,
                                  memory, plan, error);
     const struct qk_float_pool windows = {
         .kind = pool->count_include_pad ? QK_FLOAT_POOL_AVERAGE_OF_TAPS : QK_FLOAT_POOL_AVERAGE,
-        .order = is_old && adds_columns(&pool->desc, &geometry) ? QK_FLOAT_POOL_COLUMNS
-                                                                : QK_FLOAT_POOL_ROWS,
+        .order = order,
     };
     return qk_float_pool_plan(&windows, &geometry, instance, memory, plan, error);
 }

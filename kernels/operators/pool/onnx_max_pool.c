@@ -20,17 +20,29 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     return status == QK_OK ? qk_pool_make(&pool, memory, instance, error) : status;
 }
 
+static bool is_dilated(const struct qk_pool_desc *desc)
+{
+    bool is = false;
+    for (size_t i = 0; i < QK_POOL_SPATIAL_MAX; i++)
+        is = is || desc->dilation[i] > 1;
+    return is;
+}
+
 static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
-    static const struct qk_float_pool pool = {QK_FLOAT_POOL_MAX, QK_FLOAT_POOL_ROWS};
+    const struct qk_pool_desc *desc = &qk_pool_of(instance)->desc;
     struct qk_pool_geometry geometry;
     if (instance->output_types[0] != QK_FP32)
         return qk_pool_plan_instance(instance, inputs, memory, plan, error);
-    const enum qk_status status = qk_pool_geometry_init(
-        &geometry, &qk_pool_of(instance)->desc, &inputs[QK_POOL_X], &plan->outputs[0], error);
-    return status == QK_OK ? qk_float_pool_plan(&pool, &geometry, instance, memory, plan, error)
-                           : status;
+    const enum qk_status status =
+        qk_pool_geometry_init(&geometry, desc, &inputs[QK_POOL_X], &plan->outputs[0], error);
+    if (status != QK_OK)
+        return status;
+    const struct qk_float_pool pool = {
+        .kind = QK_FLOAT_POOL_MAX,
+        .order = is_dilated(desc) ? QK_FLOAT_POOL_FIRST : qk_float_pool_order_of(desc, &geometry)};
+    return qk_float_pool_plan(&pool, &geometry, instance, memory, plan, error);
 }
 
 static const struct qk_attribute_def attributes[] = {
