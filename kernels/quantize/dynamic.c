@@ -54,8 +54,9 @@ static struct parameters find_parameters(const uint8_t *x, size_t count)
     struct parameters found = {.scale = 1};
     if (high[0] != low[0])
         found.scale = (high[0] - low[0]) / 255;
-    const float quotient = low[0] / found.scale;
-    found.zero_point = qk_round_even_small(lesser(greater(0 - quotient, 0), 255));
+    /* -infinity / infinity and 0 / 0 make a NaN zero point, which becomes 255. */
+    const float zero_point = 0 - low[0] / found.scale;
+    found.zero_point = qk_round_even_small(greater(lesser(zero_point, 255), 0));
     return found;
 }
 

@@ -21,6 +21,8 @@ def main():
                    [-127.5, 127.5, 0.5, -0.5, 1, 2], [-1, 254, 0.5, 1.5],
                    [1e-38, 2e-38]):
         add("extremes and ties", values)
+    for values in ([-np.inf, 1], [np.inf, 1], [-np.inf, np.inf], [-3e38, 3e38], [1e-45], [-1e-45]):
+        add("scales of infinity and 0", values)
     cases.write("tests/data/operators/dynamic.jsonl")
 
 
