@@ -108,6 +108,21 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
 
 /* ---- Prepare and plan ---------------------------------------------------------------------- */
 
+/* ONNX Runtime refuses an x_scale that is not above 0. An infinite one leaves its output unwritten,
+ * and it converts quotients by a y_scale that is not above 0 to integers that cannot hold them. */
+static enum qk_status check_scales(const struct qk_call *call, struct qk_error *error)
+{
+    const float x_scale = qk_load_f32(call->inputs[X_SCALE].data, 0);
+    const float y_scale = qk_load_f32(call->inputs[Y_SCALE].data, 0);
+    if (!(x_scale > 0 && x_scale <= FLT_MAX))
+        return qk_fail(error, QK_INVALID, "X_scale: expected a finite number above 0, got %g",
+                       (double)x_scale);
+    if (!(y_scale > 0))
+        return qk_fail(error, QK_INVALID, "y_scale: expected a number above 0, got %g",
+                       (double)y_scale);
+    return QK_OK;
+}
+
 static enum qk_status check(const struct qk_call *call, struct qk_error *error)
 {
     static const size_t single[] = {X_SCALE, X_ZERO_POINT, Y_SCALE, Y_ZERO_POINT};
@@ -117,6 +132,8 @@ static enum qk_status check(const struct qk_call *call, struct qk_error *error)
         status = qk_check_same_type(call, Y_ZERO_POINT, X, error);
     for (size_t i = 0; i < QK_LENGTH_OF(single) && status == QK_OK; i++)
         status = qk_check_single(call, single[i], error);
+    if (status == QK_OK)
+        status = check_scales(call, error);
     if (status == QK_OK && (!opset->present || opset->number < 1))
         return qk_fail(error, QK_INVALID,
                        "opset: expected the opset of Softmax, at least 1, got %lld",

@@ -38,6 +38,18 @@ def main():
               {"X": every[None], "X_scale": np.float32(1).reshape(()), "x_zero_point": None,
                "y_scale": np.float32(1).reshape(()), "y_zero_point": np.uint8(0).reshape(())},
               outputs=("Y",), domain="com.microsoft", opset=13, axis=2)
+    for x_scale in (0, -0.5, np.nan, -np.inf):
+        cases.add("an x_scale that is not above 0", "QLinearSoftmax", 1,
+                  {"X": every[None], "X_scale": np.float32(x_scale).reshape(()),
+                   "x_zero_point": None, "y_scale": np.float32(1 / 256).reshape(()),
+                   "y_zero_point": np.uint8(0).reshape(())},
+                  outputs=("Y",), domain="com.microsoft", opset=13)
+    for x_scale, y_scale in ((3e38, 1 / 256), (1e-44, 1 / 256), (0.1, np.inf), (0.1, 1e-40)):
+        cases.add("extreme scales", "QLinearSoftmax", 1,
+                  {"X": every[None, :7], "X_scale": np.float32(x_scale).reshape(()),
+                   "x_zero_point": None, "y_scale": np.float32(y_scale).reshape(()),
+                   "y_zero_point": np.uint8(3).reshape(())},
+                  outputs=("Y",), domain="com.microsoft", opset=13)
     cases.write("tests/data/operators/softmax.jsonl")
 
 
