@@ -232,7 +232,7 @@ SERVER := \
     server/models/repository/folder.c server/models/repository/missing_file.c \
     server/models/repository/repository.c \
     server/models/base64.c server/models/build.c server/models/cut_hint.c \
-    server/models/deferred_constants.c \
+    server/models/cut_inputs.c server/models/deferred_constants.c \
     server/models/model.c server/models/model_config.c server/models/plans.c \
     server/models/shapes.c server/models/sources.c server/models/table.c \
     server/work/scheduler/cpu_yield.c server/work/scheduler/loop.c server/work/scheduler/pool.c \

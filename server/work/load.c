@@ -6,6 +6,7 @@
 #include "server/base/clock.h"
 #include "server/memory/arena.h"
 #include "server/models/cut_hint.h"
+#include "server/models/cut_inputs.h"
 
 enum { KEPT_BYTES_MAX = 16 << 20 };
 enum { FILE_BYTES_MAX = 180 }; /* of a file's name in errors */
@@ -167,6 +168,7 @@ static bool take_version(struct qd_load *load)
         add_hint(load, &source);
         return fail_in_file(load);
     }
+    qd_cut_inputs_describe(&load->build, &source);
     if (load->build.onnx != NULL && !load->build.onnx->points_into_file)
         qd_arena_deinit(&load->file_arena); /* the parsed model is a copy; weights take its place */
     return fetch(load, prepare_version);

@@ -119,6 +119,27 @@ class Cuts(ModelTest):
             wanted = [(a + 2 * b) / 2 for a, b in zip(numbers, numbers[1:])]
             self.assertEqual(self.run_net(row), {"y": wanted})
 
+    def test_left_out_nodes_say_type_and_shape(self):
+        """Convolutions in front of the cut say it. q needs a node that quantd does not have."""
+        w = tensor("w", INT8, [3, 1, 1, 2], (9, bytes(6)))
+        v = tensor("v", INT8, [1, 3, 1, 1], (9, bytes(3)))
+        nodes = [node("QLinearConv", conv_inputs("x"), ["a"]),
+                 node("Identity", ["a"], ["p"]), node("Strange", ["x"], ["q"]),
+                 node("QLinearConv", conv_inputs("p", "v"), ["y"]),
+                 node("QLinearConv", conv_inputs("q"), ["z"])]
+        weights = [scalar("one", 1.0), w, v] + ZEROS
+        for dims, shape in ((["n", 1, 8, "w"], [-1, 3, 8, -1]), ([2, 1, 8, 8], [2, 3, 8, 7])):
+            file = model(13, nodes, weights, [value_info("x", UINT8, dims)],
+                         [value_info("y", UINT8, ["n", 1, "h", "w"]),
+                          value_info("z", UINT8, ["n", 3, "h", "w"])])
+            self.assert_done(self.load({"inputs": ["p", "q"]}, file))
+            self.assertEqual(self.ports()[0],
+                             [{"name": "p", "datatype": "UINT8", "shape": shape},
+                              {"name": "q", "datatype": "UINT8", "shape": [-1]}])
+            self.assert_done(self.load({"inputs": ["p"], "outputs": ["y"], "input": [
+                {"name": "p", "data_type": "TYPE_UINT8", "dims": [1, 3, -1, 4]}]}, file))
+            self.assertEqual(self.ports()[0][0]["shape"], [1, 3, -1, 4])
+
     def test_both_parts_at_once(self):
         """Outputs have the order of the configuration, and y does not need x."""
         self.assert_done(self.load({"inputs": ["r"], "outputs": ["b", "y", "a"]}))
