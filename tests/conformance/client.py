@@ -10,7 +10,8 @@ from elements import BITS, to_raw
 from quantd import Tensor, binary_request, exchange, infer_path, json_request
 
 # The datatypes that OIP, and so Triton's client, has names for.
-PLAIN = ("UINT8", "INT8", "UINT16", "INT16", "UINT32", "INT32", "FP16", "BF16", "FP32")
+PLAIN = ("BOOL", "UINT8", "INT8", "UINT16", "INT16", "UINT32", "INT32", "INT64", "FP16", "BF16",
+         "FP32")
 LENGTH = "Inference-Header-Content-Length"
 
 

@@ -41,9 +41,9 @@ class Unsupported(Exception):
 
 # The type names of NumPy and of ml_dtypes.
 ARRAY_TYPES = {"float32": "FP32", "float16": "FP16", "bfloat16": "BF16", "uint8": "UINT8",
-               "int8": "INT8", "uint16": "UINT16", "int16": "INT16", "int64": "INT64",
-               "uint4": "UINT4",
-               "int4": "INT4", "uint2": "UINT2", "int2": "INT2", "float4_e2m1fn": "FP4E2M1",
+               "int8": "INT8", "uint16": "UINT16", "int16": "INT16", "int32": "INT32",
+               "int64": "INT64", "bool": "BOOL", "uint4": "UINT4", "int4": "INT4",
+               "uint2": "UINT2", "int2": "INT2", "float4_e2m1fn": "FP4E2M1",
                "float8_e4m3fn": "FP8E4M3FN", "float8_e4m3fnuz": "FP8E4M3FNUZ",
                "float8_e5m2": "FP8E5M2", "float8_e5m2fnuz": "FP8E5M2FNUZ"}
 

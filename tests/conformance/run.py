@@ -5,8 +5,8 @@
     --seed N       other random cases (default 1)
     --cases N      at least N random cases for each operator (default 2000)
     --only CASE    one case, as a failure names it: dequantize/17, golden/dql-a01, node/NAME,
-                   files/NAME, networks/NAME, operators/NAME; or all cases that begin like this:
-                   golden/
+                   files/NAME, networks/NAME, operators/NAME, graphs/17; or all cases that begin
+                   like this: golden/
     --ways LIST    of json,binary,carrier,triton; without it, all
     --newest-only  do not compare with the release of ONNX Runtime before the newest
 
@@ -21,6 +21,7 @@ import os
 import sys
 import time
 import urllib.request
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -49,9 +50,10 @@ NEEDS = {"node": ("numpy", "ml_dtypes", "onnx"),
          "files": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
          "networks": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
          "operators": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
+         "graphs": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
          "triton": ("numpy", "ml_dtypes", "tritonclient.http")}
 NAMES = {"node": "onnx node tests", "golden": "golden cases", "files": "ONNX files",
-         "networks": "networks", "triton": "Triton's Python client"}
+         "networks": "networks", "graphs": "random graphs", "triton": "Triton's Python client"}
 
 NOTES = [" ".join(note.split()) for note in """
 DequantizeLinear: ONNX Runtime has no BF16, no FP8E8M0, no FP4E2M1 and no output_dtype that
@@ -103,6 +105,14 @@ Operators: each case is a node with random types, shapes and attributes, asked b
 endpoint, or, of operators that only graphs have, loaded as a file. Where both refuse, both are
 right; what only one refuses is counted by the reason that it gives. Of QLinearAdd and QLinearMul,
 16 cases are all pairs of codes.
+
+Random graphs: 2 to 12 operators with random shapes and attributes, branches and several outputs,
+for a part of them all values; UINT8, INT8 and floats; loaded with fixed sizes or a batch of any
+size, which is then asked for three batches. An answer passes if it has the bits of ONNX Runtime
+with its optimizations or without them. These differ in linear Resize that is moved into NHWC, in
+averages of floats in blocks of 16 channels, in pairs of DequantizeLinear and QuantizeLinear that
+are merged, and where a size of MaxPool or Resize that ONNX Runtime infers is not the one that it
+computes. quantd then has the bits of the operators as the file has them.
 
 DirectML runs on Windows alone. Its oracle is the documentation's formula in NumPy: widen,
 subtract exactly, round to float32, multiply, round to the output type.
@@ -349,6 +359,57 @@ class Run:
         self.failed += not passed
         if not passed and self.failed <= SHOWN_MAX:
             self.show(case, [(way or self.clients[0], what) for way, what in found], "random cases")
+
+    def graphs(self):
+        """Checks random graphs. ONNX Runtime's levels differ, so each may be the judge."""
+        import graphs
+        import onnxruntime
+        loader, loads = self.loads()
+        oracle, gaps = "ONNX Runtime " + onnxruntime.__version__, Counter()
+        start, end = 0, self.options.cases // 10
+        if self.options.only and not self.options.only.endswith("/"):
+            start = int(self.options.only.partition("/")[2])
+            end = start + 1
+        for number, model, judged in graphs.judged(int(self.options.seed), start, end):
+            name, few = "graphs/%d" % number, len(model.graph.node) < 8
+            key = ("fewer than 8 nodes" if few else "8 nodes or more", "")
+            try:
+                next(loads)("loaded", model)
+            except client.Refused as refusal:
+                self.graph_refused(key, name, oracle, refusal, gaps)
+                continue
+            for tensors, wants in judged:
+                wants = [want for want in wants if not isinstance(want, str)]
+                case = cases.Case(name, "loaded", "1", "graph", "", tensors, {})
+                if wants:
+                    self.graph(case, key, wants, oracle, gaps)
+            loader.unload("loaded")
+        for what, count in sorted(gaps.items()):
+            self.table.notes.append("Random graphs: %d refused: %s." % (count, what))
+
+    def graph_refused(self, key, name, oracle, refusal, gaps):
+        import graphs
+        gap = graphs.gap(refusal.args[1])
+        if gap:
+            gaps[gap] += 1
+        else:
+            self.not_loaded("random graphs", key, name, oracle, refusal)
+
+    def graph(self, case, key, wants, oracle, gaps):
+        """Checks one request to a graph."""
+        import graphs
+        found = list(self.differences(case, wants[0]))
+        gap = graphs.gap(found[0][1]) if found else None
+        if gap:
+            gaps[gap] += 1
+            return
+        if found and len(wants) > 1:
+            found = list(self.differences(case, wants[1]))
+        self.table.add("random graphs", key, not found, oracle)
+        self.passed += not found
+        self.failed += bool(found)
+        if found and self.failed <= SHOWN_MAX:
+            self.show(case, found, "random cases")
 
     def random(self, family, oracle):
         _, rows, _ = cases.FAMILIES[family]
