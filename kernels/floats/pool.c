@@ -189,6 +189,13 @@ static float find_max(const struct state *state, const struct row *row,
 
 /* ---- Positions ----------------------------------------------------------------------------- */
 
+/* Returns the number of taps that are not behind x and its pads. */
+static double taps_before_end(const struct qk_pool_axis *axis, int64_t start)
+{
+    const int64_t count = 1 + (axis->in + axis->pad_end - start - 1) / axis->dilation;
+    return (double)(count < axis->kernel ? count : axis->kernel);
+}
+
 static float compute(const struct state *state, const struct row *row, int64_t position)
 {
     const struct qk_pool_axis *axis = &state->geometry.axis[QK_POOL_COLUMN];
@@ -199,12 +206,19 @@ static float compute(const struct state *state, const struct row *row, int64_t p
     const float result = state->pool.order == QK_FLOAT_POOL_ROWS
                              ? add_rows(state, row, &columns)
                              : add_columns(state, row, &columns);
-    if (state->pool.kind == QK_FLOAT_POOL_AVERAGE_OF_TAPS)
-        return result / state->taps;
     const size_t inside = (size_t)(row->planes.end - row->planes.begin) *
                           (size_t)(row->lines.end - row->lines.begin) *
                           (size_t)(columns.taps.end - columns.taps.begin);
-    return inside > 0 ? result / (float)inside : result;
+    if (inside == 0)
+        return result;
+    if (state->pool.kind == QK_FLOAT_POOL_AVERAGE)
+        return result / (float)inside;
+    if (state->pool.kind == QK_FLOAT_POOL_AVERAGE_OF_TAPS)
+        return result / state->taps;
+    const struct qk_pool_axis *axes = state->geometry.axis;
+    return result /
+           (float)(taps_before_end(&axes[0], row->plane) * taps_before_end(&axes[1], row->line) *
+                   taps_before_end(&axes[QK_POOL_COLUMN], columns.start));
 }
 
 static void run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,

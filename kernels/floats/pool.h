@@ -9,7 +9,9 @@ enum qk_float_pool_kind {
     /* The sum of a window divided by the number of its elements in x; 0 without such. */
     QK_FLOAT_POOL_AVERAGE,
     /* The sum divided by the number of taps. */
-    QK_FLOAT_POOL_AVERAGE_OF_TAPS
+    QK_FLOAT_POOL_AVERAGE_OF_TAPS,
+    /* The sum divided by the number of taps that are not behind x and its pads. */
+    QK_FLOAT_POOL_AVERAGE_OF_PADDED
 };
 
 /* The order in which a window is reduced. It decides the last bits of a sum. Of a maximum it

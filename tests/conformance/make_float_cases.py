@@ -201,6 +201,17 @@ def zeros(cases):
             cases.add("zeros", op, 13, {"data_0": a, "data_1": b}, outputs=(op.lower(),))
 
 
+def large_windows(cases):
+    """Windows that are larger than the image: since opset 19, only taps in it and its pads count.
+    """
+    for version in (11, 19, 22):
+        for attributes in ({"kernel_shape": [4, 1], "strides": [2, 2], "auto_pad": "VALID"},
+                           {"kernel_shape": [3, 6], "pads": [0, 1, 0, 0], "strides": [2, 2]}):
+            x = cases.dice.normal(0, 3, (1, 2, 3, 4)).astype(np.float32)
+            cases.add("large windows", "AveragePool", version, {"X": x}, outputs=("Y",),
+                      count_include_pad=1, **attributes)
+
+
 def main():
     cases = Cases(2807)
     # What DequantizeLinear makes of 256 codes, and values of all sizes.
@@ -217,6 +228,7 @@ def main():
     for a, b in ((sizes, codes[:64]), (codes[:8].reshape(2, 4), sizes[:1])):
         cases.add("of shapes", "Sum", 13, {"data_0": a, "data_1": b}, outputs=("sum",))
     zeros(cases)
+    large_windows(cases)
     cases.write("tests/data/operators/float.jsonl")
 
 

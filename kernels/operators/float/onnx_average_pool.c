@@ -46,7 +46,9 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
         return qk_row_means_plan(QK_SUM_POOL, instance, x, x->count / plan->outputs[0].count,
                                  memory, plan, error);
     const struct qk_float_pool windows = {
-        .kind = pool->count_include_pad ? QK_FLOAT_POOL_AVERAGE_OF_TAPS : QK_FLOAT_POOL_AVERAGE,
+        .kind = !pool->count_include_pad ? QK_FLOAT_POOL_AVERAGE
+                : is_old                 ? QK_FLOAT_POOL_AVERAGE_OF_TAPS
+                                         : QK_FLOAT_POOL_AVERAGE_OF_PADDED,
         .order = order,
     };
     return qk_float_pool_plan(&windows, &geometry, instance, memory, plan, error);
