@@ -192,7 +192,7 @@ KERNELS := \
     kernels/conv/igemm/slab_kernels_avx512bw.c kernels/conv/igemm/slab_kernels_avx512vbmi.c \
     kernels/conv/igemm/slab_kernels_neon.c \
     kernels/conv/depthwise/layout.c kernels/conv/depthwise/plan.c \
-    kernels/conv/depthwise/patterns.c \
+    kernels/conv/depthwise/patterns.c kernels/conv/depthwise/interleaved.c \
     kernels/conv/depthwise/kernel_scalar.c \
     kernels/conv/depthwise/kernel_avx2.c kernels/conv/depthwise/kernel_avxvnni.c \
     kernels/conv/depthwise/kernel_avx512vnni.c kernels/conv/depthwise/kernel_avx512vbmi.c \

@@ -13,6 +13,7 @@ struct qk_conv_plan_args {
     const struct qk_conv_geometry *geometry;
     const struct qk_openblas *openblas; /* only sgemm reads openblas and im2col */
     const struct qk_im2col_kernels *im2col;
+    const struct qk_move_kernels *move; /* only depthwise reads it, if channels are last */
 };
 
 struct qk_conv_algorithm {

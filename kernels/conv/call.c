@@ -83,7 +83,8 @@ static void set_output_dims(const struct qk_conv *conv, const struct qk_conv_geo
 
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
                             const struct qk_openblas *openblas,
-                            const struct qk_im2col_kernels *im2col, const struct qk_tensor *x,
+                            const struct qk_im2col_kernels *im2col,
+                            const struct qk_move_kernels *move, const struct qk_tensor *x,
                             struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     struct qk_conv_geometry geometry;
@@ -96,7 +97,7 @@ enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue
     if (!qk_tensor_set_count(y) || !qk_type_bytes(y->type, y->count, &plan->output_bytes[0]))
         return qk_fail(error, QK_INVALID,
                        "y: expected a size that fits in 64 bits, got a larger one");
-    const struct qk_conv_plan_args args = {conv, epilogue, &geometry, openblas, im2col};
+    const struct qk_conv_plan_args args = {conv, epilogue, &geometry, openblas, im2col, move};
     return conv->algorithm->plan(&args, memory, plan)
                ? QK_OK
                : qk_fail(error, QK_NO_MEMORY, "no memory for the plan");

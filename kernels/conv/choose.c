@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "kernels/conv/depthwise/depthwise.h"
+#include "kernels/conv/depthwise/interleaved.h"
 #include "kernels/conv/igemm/pack.h"
 
 /* Returns true if the weights would fill less than a tenth of the tiles and steps of a kernel that
@@ -65,7 +65,8 @@ void qk_conv_choose(struct qk_conv *conv, size_t weights)
         return;
     conv->algorithm = &qk_conv_algorithm_depthwise;
     conv->backend = tuning->depthwise; /* set first: qk_conv_is_depthwise reads it */
-    if (qk_conv_is_depthwise(conv) && !conv->desc.channels_last &&
+    if (qk_conv_is_depthwise(conv) &&
+        (!conv->desc.channels_last || qk_depthwise_crops_are_small(&conv->desc)) &&
         conv->backend->depthwise->run[conv->desc.epilogue])
         return;
     const bool small_tile = !tuning->main ? is_too_small_for_sgemm(conv)

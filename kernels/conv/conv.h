@@ -38,6 +38,7 @@ struct qk_conv_backend;
 struct qk_conv_tuning;
 struct qk_conv_costs;
 struct qk_im2col_kernels;
+struct qk_move_kernels;
 
 /* The largest number of spatial axes. No real convolution has as many. The bound keeps loops and
  * structs simple. */
@@ -177,7 +178,8 @@ void qk_conv_pack(const struct qk_conv *conv, size_t begin, size_t end);
  * too large, and QK_NO_MEMORY. */
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
                             const struct qk_openblas *openblas,
-                            const struct qk_im2col_kernels *im2col, const struct qk_tensor *x,
+                            const struct qk_im2col_kernels *im2col,
+                            const struct qk_move_kernels *move, const struct qk_tensor *x,
                             struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
 
 #endif

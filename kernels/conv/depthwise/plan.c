@@ -1,12 +1,11 @@
 /* Plans and runs depthwise convolutions: decides which convolutions are depthwise, packs their
  * weights, cuts their work into units, and runs a unit on the kernel of its backend. */
-#include "kernels/conv/depthwise/depthwise.h"
-
 #include <string.h>
 
 #include "kernels/conv/algorithm.h"
 #include "kernels/conv/backend.h"
 #include "kernels/conv/channels.h"
+#include "kernels/conv/depthwise/interleaved.h"
 #include "kernels/conv/sizes.h"
 #include "kernels/wrap.h"
 
@@ -23,6 +22,15 @@
 #define WEIGHT_CYCLES 0.4
 #define CHANNEL_CYCLES 6.0
 
+/* If channels are last, a unit has so many channels that copies read and write whole cache lines,
+ * as long as its planes of x and y take no more than half of a small L2 cache, or else fewer. Its
+ * planes take at most three times this: those of a single channel (QK_CONV_WORKSPACE_MAX). */
+#define LINE_CHANNELS 64
+#define VECTOR_CHANNELS 16
+#define PLANES_BYTES ((size_t)512 << 10)
+/* Rough cycles of copying a byte of x or y. */
+#define COPY_CYCLES 0.4
+
 struct state {
     const struct qk_conv *conv;
     struct qk_conv_geometry geometry;
@@ -35,7 +43,10 @@ struct state {
     size_t m_part, m_parts; /* output channels of each group; if there are several parts, a unit has
                                one group */
     size_t row_bands, column_bands;
-    size_t workspace_at[5];
+    size_t workspace_at[6];
+    const struct qk_move_kernels *move;
+    size_t x_plane, y_plane; /* the most bytes of a unit's channel of x, and of y; 0 unless channels
+                                are last */
 };
 
 /* ---- Weights ----------------------------------------------------------------------------- */
@@ -160,6 +171,36 @@ static struct unit locate(const struct state *state, size_t index)
     return unit;
 }
 
+/* Runs a job whose channels are last. `m` is its first output channel. */
+static void run_interleaved(const struct state *state, const struct unit *unit, size_t m,
+                            const uint8_t *x, uint8_t *y, uint8_t *workspace,
+                            struct qk_depthwise_job *job)
+{
+    const struct qk_conv *conv = state->conv;
+    const struct qk_conv_geometry *geometry = &state->geometry;
+    const size_t channels = conv->desc.group;
+    const size_t width = (size_t)geometry->axis[QK_AXIS_COLUMN].out;
+    const size_t position = unit->image * geometry->positions + unit->row * width + unit->column;
+    uint8_t *planes = workspace + state->workspace_at[4];
+    struct qk_depthwise_crop crop;
+    qk_depthwise_crop(geometry, unit->row, unit->rows, unit->column, unit->columns, &crop);
+    if (geometry->channel_size > 0)
+        qk_depthwise_take_planes(state->move, geometry, &crop,
+                                 x + unit->image * channels * geometry->channel_size +
+                                     unit->group_begin,
+                                 channels, job->channels, planes);
+    job->geometry = &crop.geometry;
+    job->row = job->column = 0;
+    job->x = planes;
+    job->x_end = planes + job->channels * crop.geometry.channel_size;
+    job->y = workspace + state->workspace_at[5];
+    job->y_stride = crop.geometry.positions;
+    conv->backend->depthwise->run[job->epilogue->kind](job);
+    qk_depthwise_put_planes(state->move, job->y, unit->rows, unit->columns, width,
+                            conv->desc.out_channels, job->channels * job->multiplicity,
+                            y + position * conv->desc.out_channels + m);
+}
+
 static void run_unit(const struct state *state, const struct unit *unit, const uint8_t *x,
                      uint8_t *y, uint8_t *workspace)
 {
@@ -193,7 +234,10 @@ static void run_unit(const struct state *state, const struct unit *unit, const u
     job.multiplier = job.epilogue->multiplier + m;
     job.y = y + (unit->image * conv->desc.out_channels + m) * geometry->positions + y_row * width +
             unit->column;
-    conv->backend->depthwise->run[job.epilogue->kind](&job);
+    if (conv->desc.channels_last)
+        run_interleaved(state, unit, m, x, y, workspace, &job);
+    else
+        conv->backend->depthwise->run[job.epilogue->kind](&job);
 }
 
 static void run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
@@ -219,6 +263,8 @@ static size_t lay_out_workspace(struct state *state)
         QK_DEPTHWISE_OUTPUTS * weights,
         weights,
         layout->batch * layout->buffer_bytes + QK_DEPTHWISE_BYTES,
+        state->unit_groups * state->x_plane,
+        state->unit_groups * state->m_part * state->y_plane,
     };
     size_t at = 0;
     for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
@@ -264,6 +310,22 @@ static size_t take(size_t count, double wanted, size_t *units)
     return qk_divide_up(count, *units);
 }
 
+/* If channels are last: finds how large the planes of a unit are, and how many channels it should
+ * have. `wanted` is the number that takes as long as a unit should. */
+static double interleave(struct state *state, double wanted)
+{
+    const struct qk_depthwise_layout *layout = &state->layout;
+    state->x_plane = qk_depthwise_crop_most(&state->geometry, layout->rows, layout->columns);
+    state->y_plane = layout->rows * layout->columns;
+    const size_t fits = PLANES_BYTES / (state->x_plane + state->y_plane * state->m_part);
+    const size_t step = fits >= LINE_CHANNELS ? LINE_CHANNELS : VECTOR_CHANNELS;
+    const size_t most = fits > step ? fits / step * step : qk_size_max(fits, 1);
+    const size_t channels = wanted < (double)step   ? step
+                            : wanted < (double)most ? (size_t)wanted / step * step
+                                                    : most;
+    return (double)qk_size_min(channels, most);
+}
+
 /* Cuts channels into units, and returns how many cycles the largest unit takes. */
 static double cut_units(struct state *state)
 {
@@ -276,9 +338,13 @@ static double cut_units(struct state *state)
     const double cycles = (20 + vectors * (3 + products)) * slower;
     const double made = (double)layout->buffer_bytes / QK_DEPTHWISE_BYTES * 2;
     state->m_part = take(desc->out_channels / desc->group, unit / cycles, &state->m_parts);
-    const double channel = made + cycles * (double)state->m_part;
-    state->unit_groups =
-        take(desc->group, state->m_parts > 1 ? 1 : unit / channel, &state->group_parts);
+    double channel = made + cycles * (double)state->m_part;
+    double groups = unit / channel;
+    if (desc->channels_last) {
+        groups = interleave(state, groups);
+        channel += COPY_CYCLES * (double)(state->x_plane + state->y_plane * state->m_part);
+    }
+    state->unit_groups = take(desc->group, state->m_parts > 1 ? 1 : groups, &state->group_parts);
     return channel * (double)state->unit_groups + made * 5;
 }
 
@@ -290,7 +356,7 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
     struct state *state = qk_conv_alloc(memory, 1, sizeof(*state));
     if (!state)
         return false;
-    *state = (struct state){.conv = conv, .geometry = *geometry};
+    *state = (struct state){.conv = conv, .geometry = *geometry, .move = args->move};
     plan->kernel = conv->backend->depthwise->kernel;
     plan->run = run;
     plan->state = state;
@@ -326,8 +392,8 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
         .y_stride = geometry->positions,
     };
     fill_quads(state, offsets, weight_orders);
-    plan->workspace_bytes = lay_out_workspace(state);
     const double cycles = cut_units(state);
+    plan->workspace_bytes = lay_out_workspace(state);
     /* There is at most one unit for each byte of output, so the product does not overflow. */
     plan->unit_count = geometry->images * state->group_parts * state->m_parts * state->outer *
                        state->row_bands * state->column_bands;

@@ -231,6 +231,6 @@ enum qk_status qk_conv_plan_instance(const struct qk_instance *instance,
                        instance->op->inputs[zero_point].name,
                        qk_shape_text(&inputs[zero_point], &shape));
     const struct qk_kernels *kernels = instance->kernels;
-    return qk_conv_plan(conv, &made->epilogue, &kernels->openblas, kernels->im2col, x, memory, plan,
-                        error);
+    return qk_conv_plan(conv, &made->epilogue, &kernels->openblas, kernels->im2col, &kernels->move,
+                        x, memory, plan, error);
 }
