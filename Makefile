@@ -234,7 +234,7 @@ SERVER := \
     server/models/base64.c server/models/build.c server/models/cut_hint.c \
     server/models/cut_inputs.c server/models/deferred_constants.c \
     server/models/model.c server/models/model_config.c server/models/plans.c \
-    server/models/shapes.c server/models/sources.c server/models/table.c \
+    server/models/prototext.c server/models/shapes.c server/models/sources.c server/models/table.c \
     server/work/scheduler/cpu_yield.c server/work/scheduler/loop.c server/work/scheduler/pool.c \
     server/work/scheduler/queue.c server/work/scheduler/scheduler.c \
     server/work/scheduler/straggler.c server/work/scheduler/time_slice.c \

@@ -10,6 +10,7 @@
 #include "server/json/tree.h"
 #include "server/memory/arena.h"
 #include "server/memory/text.h"
+#include "server/models/prototext.h"
 #include "server/telemetry/log.h"
 
 enum { PATH_BYTES = 96, KEY_COUNT_MAX = 32 };
@@ -20,6 +21,12 @@ struct reader {
     struct qd_arena *arena;
     struct qd_model_config *config;
     struct qd_error *error;
+    struct ignored *ignored; /* NULL: a key that is not known is refused */
+};
+
+/* The keys of a config.pbtxt that have no effect, as "a, b". */
+struct ignored {
+    char text[400];
 };
 
 /* One key of an object. `target` is the struct that the object fills in. */
@@ -63,6 +70,25 @@ static const struct key *find_key(const struct key *keys, const char *given)
     return NULL;
 }
 
+/* Adds a key, once, as far as there is room. */
+static void add_ignored(struct ignored *ignored, const char *key)
+{
+    const size_t used = strlen(ignored->text);
+    const size_t bytes = strlen(key);
+    const char *at = ignored->text;
+    while ((at = strstr(at, key)) != NULL) {
+        if ((at == ignored->text || at[-1] == ' ') && (at[bytes] == ',' || at[bytes] == '\0'))
+            return;
+        at++;
+    }
+    if (used + bytes + sizeof(", , ...") < sizeof(ignored->text))
+        snprintf(ignored->text + used, sizeof(ignored->text) - used, "%s%s", used == 0 ? "" : ", ",
+                 key);
+    else if (used + sizeof(", ...") <= sizeof(ignored->text) &&
+             strstr(ignored->text, "...") == NULL)
+        strcpy(ignored->text + used, ", ...");
+}
+
 /* Reads each member of an object with the function of its key. `keys` end with a NULL name. */
 static enum qd_status read_object(const struct reader *reader, const char *path,
                                   const struct qd_json_value *object, const struct key *keys,
@@ -75,6 +101,10 @@ static enum qd_status read_object(const struct reader *reader, const char *path,
     for (; member != NULL; member = member->next) {
         const struct key *key = find_key(keys, member->key);
         const char *dot = *path == '\0' ? "" : ".";
+        if (key == NULL && reader->ignored != NULL) {
+            add_ignored(reader->ignored, member->key);
+            continue;
+        }
         if (key == NULL) {
             return qd_fail(reader->error, QD_INVALID,
                            "%s: %s%s%s is no key of Triton's model "
@@ -129,6 +159,9 @@ static enum qd_status ignore(const struct reader *reader, const char *path,
 {
     (void)value;
     (void)target;
+    const char *dot = strrchr(path, '.');
+    if (reader->ignored != NULL)
+        add_ignored(reader->ignored, dot == NULL ? path : dot + 1);
     qd_log(QD_LOG_DEBUG, "model configuration: has no effect here", "model=\"%s\" key=%s",
            reader->model, path);
     return QD_OK;
@@ -571,7 +604,7 @@ enum qd_status qd_model_config_read(const char *json, size_t bytes, const char *
                                     const char *name, struct qd_arena *arena,
                                     struct qd_model_config *config, struct qd_error *error)
 {
-    const struct reader reader = {source, name, arena, config, error};
+    const struct reader reader = {source, name, arena, config, error, NULL};
     const struct qd_json_value *tree;
     qd_model_config_init(config);
     enum qd_status status = qd_json_read(json, bytes, arena, &tree, error);
@@ -580,6 +613,35 @@ enum qd_status qd_model_config_read(const char *json, size_t bytes, const char *
         return qd_fail(error, status, "%s: %.400s", source, inner.text);
     }
     return read_object(&reader, "", tree, config_keys, config);
+}
+
+enum qd_status qd_model_config_read_pbtxt(const char *text, size_t bytes, const char *source,
+                                          const char *name, struct qd_arena *arena,
+                                          struct qd_model_config *config, struct qd_error *error)
+{
+    static const char *const repeated[] = {"input", "output", "dims", "versions", NULL};
+    static const struct key keys[] = {
+        {"version_policy", read_policy},
+        {"max_batch_size", read_batch_max},
+        {"input", read_inputs},
+        {"output", read_outputs},
+        {"default_model_filename", read_file_name},
+        {NULL, NULL},
+    };
+    struct ignored ignored = {""};
+    const struct reader reader = {source, name, arena, config, error, &ignored};
+    const struct qd_json_value *tree;
+    qd_model_config_init(config);
+    enum qd_status status = qd_prototext_read(text, bytes, repeated, arena, &tree, error);
+    if (status != QD_OK) {
+        struct qd_error inner = *error;
+        return qd_fail(error, status, "%s: %.400s", source, inner.text);
+    }
+    status = read_object(&reader, "", tree, keys, config);
+    if (status == QD_OK && *ignored.text != '\0')
+        qd_log(QD_LOG_WARN, "config.pbtxt: these keys have no effect", "model=\"%s\" keys=\"%s\"",
+               name, ignored.text);
+    return status;
 }
 
 /* ---- Versions ----------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* Reads Triton's model configuration, as JSON, from a load call's parameters.config or from
- * NAME/config.json in a repository. Pure.
+ * NAME/config.json in a repository, or as protobuf's text from NAME/config.pbtxt. Pure.
  *
  * These keys have an effect: name, platform and backend (which must be ours), max_batch_size (a
  * bound of the first dimension), input and output (which must agree with the model, and may narrow
@@ -57,6 +57,13 @@ void qd_model_config_init(struct qd_model_config *config);
 enum qd_status qd_model_config_read(const char *json, size_t bytes, const char *source,
                                     const char *name, struct qd_arena *arena,
                                     struct qd_model_config *config, struct qd_error *error);
+
+/* Reads a configuration in protobuf's text format, as config.pbtxt has it. max_batch_size, input,
+ * output, default_model_filename and version_policy have the effects that they have in JSON. All
+ * other keys are ignored, and one line of the log names them. */
+enum qd_status qd_model_config_read_pbtxt(const char *text, size_t bytes, const char *source,
+                                          const char *name, struct qd_arena *arena,
+                                          struct qd_model_config *config, struct qd_error *error);
 
 /* Returns whether versions[index] is to be loaded. `versions` are all versions of the model,
  * ascending. */

@@ -348,16 +348,18 @@ static enum qd_status fail_read(const char *shown, struct qd_error *error)
     return qd_fail(error, QD_UNAVAILABLE, "%.200s: cannot be read: %s", shown, strerror(errno));
 }
 
-/* Reads NAME/config.json, which has the same form as a load call's parameters.config. */
+/* Reads NAME/config.json, which has the same form as a load call's parameters.config, or
+ * NAME/config.pbtxt. */
 static enum qd_status read_config(struct qd_sources *sources, struct qd_error *error)
 {
+    const bool is_json = sources->folder.has_config;
+    const char *file = is_json ? "config.json" : "config.pbtxt";
     char shown[192];
     int fd;
     struct stat about;
-    snprintf(shown, sizeof(shown), "%.128s/config.json", sources->name);
-    enum qd_status status =
-        qd_folder_open_file(sources->folder.fd, "config.json", sources->folder.links, shown,
-                            CONFIG_BYTES_MAX, &fd, &about, error);
+    snprintf(shown, sizeof(shown), "%.128s/%s", sources->name, file);
+    enum qd_status status = qd_folder_open_file(sources->folder.fd, file, sources->folder.links,
+                                                shown, CONFIG_BYTES_MAX, &fd, &about, error);
     if (status != QD_OK)
         return status;
     size_t bytes = (size_t)about.st_size;
@@ -367,10 +369,10 @@ static enum qd_status read_config(struct qd_sources *sources, struct qd_error *e
     else if (!read_range(fd, 0, text, bytes))
         status = fail_read(shown, error);
     close(fd);
-    if (status == QD_OK)
-        status = qd_model_config_read(text, bytes, shown, sources->name, sources->arena,
-                                      &sources->config, error);
-    return status;
+    if (status != QD_OK)
+        return status;
+    return (is_json ? qd_model_config_read : qd_model_config_read_pbtxt)(
+        text, bytes, shown, sources->name, sources->arena, &sources->config, error);
 }
 
 /* Logs which files could be meant as well, but are ignored. */
@@ -380,6 +382,9 @@ static void log_ignored(const struct qd_sources *sources)
     if (folder->hides_file)
         qd_log(QD_LOG_WARN, "a file of the repository is ignored, because a folder has its name",
                "model=\"%s\" file=\"%s.onnx\"", sources->name, sources->name);
+    if (folder->has_pbtxt && folder->has_config)
+        qd_log(QD_LOG_WARN, "config.pbtxt is not read, because there is a config.json",
+               "model=\"%s\"", sources->name);
     if (folder->has_model && !folder->is_flat && folder->version_count > 0)
         qd_log(QD_LOG_WARN, "a model beside folders of versions is ignored", "model=\"%s\"",
                sources->name);
@@ -405,13 +410,8 @@ static enum qd_status open_folder(struct qd_sources *sources, struct qd_error *e
         return status;
     sources->from_repository = true;
     log_ignored(sources);
-    if (sources->folder.has_pbtxt) {
-        qd_log(QD_LOG_WARN,
-               "config.pbtxt is not read: only the model's own file counts, and "
-               "config.json",
-               "model=\"%s\"", sources->name);
-    }
-    return sources->folder.has_config && !sources->configured ? read_config(sources, error) : QD_OK;
+    const bool has_any = sources->folder.has_config || sources->folder.has_pbtxt;
+    return has_any && !sources->configured ? read_config(sources, error) : QD_OK;
 }
 
 /* ---- Versions ----------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
-/* Fuzzes the readers of configuration: Triton's model configuration as JSON, and the command line.
- * run.sh builds and runs this target.
+/* Fuzzes the readers of configuration: Triton's model configuration as JSON and as protobuf's text,
+ * and the command line. run.sh builds and runs this target.
  *
- * An input is a byte that picks one of the two, followed by the text. Arguments of the command line
- * end with a NUL. */
+ * An input is a byte that picks one of the three, followed by the text. Arguments of the command
+ * line end with a NUL. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
 
 enum { MEMORY_BYTES = 4 << 20, ARGUMENT_COUNT_MAX = 64 };
 
-static void read_model_config(const char *json, size_t bytes)
+static void read_model_config(const char *text, size_t bytes, bool is_json)
 {
     static const uint64_t versions[] = {1, 2, 3, 7, 100};
     struct qd_memory *memory = qd_memory_create(MEMORY_BYTES);
@@ -23,7 +23,8 @@ static void read_model_config(const char *json, size_t bytes)
     struct qd_error error;
     qd_arena_init(&arena, memory);
     qd_model_config_init(&config);
-    if (qd_model_config_read(json, bytes, "config", "m", &arena, &config, &error) == QD_OK) {
+    if ((is_json ? qd_model_config_read : qd_model_config_read_pbtxt)(
+            text, bytes, "config", "m", &arena, &config, &error) == QD_OK) {
         struct qd_port input = {.name = "x", .types = QK_BIT(QK_UINT8), .shaped = true, .rank = 2};
         struct qd_port output = {.name = "y", .types = QK_BIT(QK_FP32), .shaped = true, .rank = 2};
         input.dims[0] = input.dims[1] = output.dims[0] = output.dims[1] = QD_DIM_FREE;
@@ -64,8 +65,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
     assert(copy != NULL);
     memcpy(copy, data + 1, bytes - 1);
     copy[bytes - 1] = '\0';
-    if (data[0] % 2 == 0)
-        read_model_config(copy, bytes - 1);
+    if (data[0] % 4 == 0 || data[0] % 4 == 2)
+        read_model_config(copy, bytes - 1, data[0] % 4 == 0);
     else
         read_command_line(copy, bytes);
     free(copy);

@@ -36,6 +36,15 @@ CONFIGS = ('{"name":"m","platform":"onnxruntime_onnx","backend":"onnxruntime","m
            '"instance_group":[{"count":2,"kind":"KIND_CPU"}],"dynamic_batching":{}}',
            '{"versionPolicy":{"latest":{"numVersions":"2"}},"maxBatchSize":"0"}',
            '{"version_policy":{"all":{}},"optimization":{"priority":"PRIORITY_MAX"}}')
+PBTXTS = [
+    'name: "m" platform: "onnxruntime_onnx" max_batch_size: 8 # eight\n'
+    'input [ { name: "x" data_type: TYPE_UINT8 dims: [ 3 ] } ]\n'
+    'output { name: \'y\' data_type: TYPE_FP32 dims: -1 label_filename: "labels.txt" }\n'
+    'version_policy: { specific { versions: [1, 3] versions: 7 } };\n'
+    'instance_group < count: 2 kind: KIND_CPU > dynamic_batching { }\n',
+    'default_model_filename: "a\\"b\\\\c.onnx", parameters { key: "k" value { string_value: "" } }',
+    "a{b<c{d{}}>}",
+]
 ARGUMENTS = ("--listen\0127.0.0.1:80\0--listen\0unix:/x\0--threads\0auto\0--max-queue\0" "7",
              "--listen=[::1]:0\0--max-body-bytes\0" "1G\0--receive-timeout\0" "1.5",
              "--load-model\0a,b\0--model-control-mode\0explicit\0--exit-on-error\0off", "--help")
@@ -127,6 +136,8 @@ def main():
               bytes([128 + kind, 0]) + b"[" + b"1," * 9000 + b"0]")
     for index, text in enumerate(CONFIGS):
         write(folder / "config", "model%d" % index, b"\0" + text.encode())
+    for index, text in enumerate(PBTXTS):
+        write(folder / "config", "pbtxt%d" % index, b"\2" + text.encode())
     for index, text in enumerate(ARGUMENTS):
         write(folder / "config", "arguments%d" % index, b"\1" + text.encode())
     for index in range(100):

@@ -68,7 +68,7 @@ struct qd_model_folder {
     uint64_t *versions;      /* ascending, in the arena */
     size_t version_count;
     bool has_config; /* config.json */
-    bool has_pbtxt;  /* config.pbtxt, which is never read */
+    bool has_pbtxt;  /* config.pbtxt */
     bool has_model;  /* a file that belongs into a version's folder */
     /* A hash of the names, sizes, times and inodes of all files in this folder and in the folders
      * of its versions. The model is made of these files, so the fingerprint changes when one of

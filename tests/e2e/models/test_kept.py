@@ -4,7 +4,7 @@ import shutil
 import unittest
 
 from loading import RepositoryTest, conv_file, external_file
-from quantd import Server, unless_emulated
+from quantd import Server, Tensor, json_request, unless_emulated
 
 WEIGHTS = [1, 2, 1]
 EXPLICIT = ("--model-control-mode", "explicit")
@@ -199,6 +199,57 @@ class WithoutVersions(KeptTest):
         self.assert_convolves("a", WEIGHTS)
         self.assert_convolves("b", WEIGHTS)
         self.assertIn("c.onnx: expected a file, got a link to nothing", str(self.entries("c")))
+
+
+class Pbtxt(KeptTest):
+    """config.pbtxt, as Triton's repositories have it."""
+
+    TEXT = """
+        name: "layer"  # the folder's name
+        platform: "onnxruntime_onnx"
+        max_batch_size: 2
+        default_model_filename: "quantized.onnx"
+        input [ { name: "x" data_type: TYPE_UINT8 dims: [ 1, -1 ] } ]
+        output { name: 'y', data_type: TYPE_UINT8, dims: 1, dims: -1 }
+        version_policy: { specific: { versions: [ 1 ] } }
+        instance_group [ { count: 2 kind: KIND_GPU } ]
+        dynamic_batching { max_queue_delay_microseconds: 100 }
+        parameters { key: "a" value { string_value: "1" } }
+        parameters { key: "b" value { string_value: "2" } }
+        """
+
+    def test_what_has_an_effect(self):
+        self.write("layer/config.pbtxt", self.TEXT)
+        self.write("layer/1/quantized.onnx", conv_file(WEIGHTS))
+        self.write("layer/2/quantized.onnx", conv_file([9, 9]))
+        self.start()
+        self.assert_convolves("layer", WEIGHTS, 1)
+        batch = Tensor.of("x", "UINT8", [3, 1, 4], list(range(12)))
+        self.assert_error(self.server.infer("layer", json_request([batch])), 400, "2")
+        config = self.server.request("GET", "/v2/models/layer/config").json()
+        self.assertEqual((config["max_batch_size"], config["default_model_filename"]),
+                         (2, "quantized.onnx"))
+        self.server.wait_for_log('config.pbtxt: these keys have no effect" model="layer" '
+                                 'keys="name, platform, instance_group, dynamic_batching, '
+                                 'parameters"')
+
+    def test_what_is_refused(self):
+        self.write("layer/1/model.onnx", conv_file(WEIGHTS))
+        for text, words in (
+                ('max_batch_size: "a"', "layer/config.pbtxt: max_batch_size: expected an integer"),
+                ("max_batch_size: 010", "line 1: expected a name, a string or a decimal number"),
+                ("a: 1\nb", "config.pbtxt: line 2: expected ':' or '{' after the name"),
+                ('input { name: "z" }', "expected the name of one of the model's, got \"z\""),
+                ('input { name: "x" data_type: TYPE_FP32 }', "expected TYPE_UINT8, as the model"),
+                ('input { name: "x" dims: [ 4, 1, -1 ] } output { name: "y" dims: [ 1 ] }',
+                 "output \"y\": expected 3 dimensions"),
+                ('max_batch_size: 4 input { name: "x" dims: [ 3, 1, -1 ] }',
+                 "input \"x\": expected 2 dimensions after the batch's"),
+                ('input { name: "x" dims: [ -1, 7, -1 ] }', "dims[1]: expected 1, as the model"),
+                ('input { name: "x" reshape: { shape: [ 1 ] } }', "input[0].reshape: expected no"),
+                ("max_batch_size: 1 max_batch_size: 2", "expected once, got twice")):
+            self.write("layer/config.pbtxt", text)
+            self.assertIn(words, self.fail_to_start())
 
 
 if __name__ == "__main__":

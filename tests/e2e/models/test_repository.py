@@ -55,7 +55,7 @@ class AtStart(RepositoryTest):
         self.assertEqual([entry["version"] for entry in self.entries("all")], ["1", "3", "20"])
         for version in (1, 3, 20):
             self.assert_convolves("all", [version, 1], version)
-        self.server.wait_for_log("config.pbtxt is not read")
+        self.server.wait_for_log("config.pbtxt is not read, because there is a config.json")
         self.server.wait_for_log("got 'onnx.mine'\"\n")
 
     def test_a_model_that_cannot_be_loaded_ends_the_start(self):
