@@ -45,18 +45,25 @@ static enum qd_status read_constant(const struct qd_onnx_reader *reader,
     return qd_onnx_read_tensor(reader, attribute->t, field, value->tensor);
 }
 
-/* Reads a value's tensor when the first node needs it. */
+/* Reads a value's tensor when the first node needs it. A tensor that could not be read is refused
+ * again for each other node that qd_onnx_try_node reads. */
 static enum qd_status need_tensor(const struct qd_onnx_reader *reader, struct qd_onnx_value *value)
 {
+    if (value->is_refused)
+        return qd_fail(reader->error, QD_INVALID, "%s: expected a tensor that can be read",
+                       qd_onnx_value_where(reader, value).text);
     if (value->tensor != NULL)
         return QD_OK;
     value->tensor = qd_arena_alloc(reader->arena, sizeof(*value->tensor));
     if (value->tensor == NULL)
         return qd_onnx_no_memory(reader);
-    if (value->maker == QD_ONNX_CONSTANT)
-        return read_constant(reader, value);
-    return qd_onnx_read_tensor(reader, reader->proto->initializer[value->position],
-                               qd_onnx_value_where(reader, value).text, value->tensor);
+    const enum qd_status status =
+        value->maker == QD_ONNX_CONSTANT
+            ? read_constant(reader, value)
+            : qd_onnx_read_tensor(reader, reader->proto->initializer[value->position],
+                                  qd_onnx_value_where(reader, value).text, value->tensor);
+    value->is_refused = status != QD_OK;
+    return status;
 }
 
 /* ---- One node ---------------------------------------------------------------------------- */

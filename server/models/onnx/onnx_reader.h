@@ -25,6 +25,7 @@ struct qd_onnx_value {
     uint32_t number;          /* number in `call` of a value from an input or a node */
     struct qk_tensor *tensor; /* a constant's tensor; NULL until a node reads it */
     bool is_needed;           /* a node that is taken reads it */
+    bool is_refused;          /* a constant whose tensor could not be read */
 };
 
 struct qd_onnx_reader {

@@ -57,6 +57,32 @@ Test(onnx_parts, other_nodes_count_as_refused)
     cr_assert_eq(parts.after.node_count, 0, "one node is too small");
 }
 
+/* Two nodes read a shape of 4 bytes, where an INT64 has 8. Both are refused. */
+Test(onnx_parts, constants_that_cannot_be_read)
+{
+    static const char *const ends[][3] = {{"x", "a"},      {"a", "b"}, {"b", "c", "n"},
+                                          {"c", "d", "n"}, {"d", "e"}, {"e", "y"}};
+    struct message file = {.bytes = NULL};
+    struct message shape = onnx_tensor("n", ONNX_INT64, DIMS(1));
+    struct qd_onnx_parts parts;
+    put_data(&shape, ONNX_TENSOR_RAW_DATA, "four", 4);
+    put_message(&file, ONNX_GRAPH_INITIALIZER, shape);
+    put_message(&file, ONNX_GRAPH_INPUT, onnx_value_info("x", ONNX_UINT8, DIMS(2)));
+    for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++)
+        put_message(&file, ONNX_GRAPH_NODE,
+                    ends[i][2]
+                        ? onnx_node("", "Reshape", NAMES(ends[i][0], ends[i][2]), NAMES(ends[i][1]))
+                        : onnx_node("", "Identity", NAMES(ends[i][0]), NAMES(ends[i][1])));
+    put_message(&file, ONNX_GRAPH_OUTPUT, onnx_value_info("y", ONNX_UINT8, DIMS(2)));
+    struct message model = onnx_model(file, 14);
+    const struct qd_onnx_source source = {.bytes = model.bytes, .count = model.count};
+    cr_assert(qd_onnx_find_parts(&source, NULL, 0, &scratch.arena, &parts));
+    message_free(&model);
+    cr_assert_eq(parts.before.node_count, 2);
+    cr_assert_eq(parts.after.node_count, 2);
+    cr_assert_str_eq(parts.after.cut.inputs[0], "d");
+}
+
 Test(onnx_parts, little_memory)
 {
     struct message model = net();
