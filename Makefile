@@ -106,8 +106,9 @@ LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 
 KERNELS := \
     kernels/call.c kernels/graph.c kernels/graph_planned.c kernels/graph_plan.c \
-    kernels/network/compute.c kernels/network/fold.c kernels/network/pass.c \
-    kernels/network/quantized.c kernels/network/tables.c \
+    kernels/network/compute.c kernels/network/edit.c kernels/network/fold.c \
+    kernels/network/fuse.c kernels/network/lower.c kernels/network/moves.c kernels/network/pair.c \
+    kernels/network/pass.c kernels/network/qdq.c kernels/network/tables.c \
     kernels/cpu.c kernels/measure.c kernels/choice.c kernels/describe.c \
     kernels/dispatch.c \
     kernels/element/element.c kernels/element/float.c kernels/element/narrow.c \
@@ -141,7 +142,7 @@ KERNELS := \
     kernels/operators/lookup/microsoft_qlinear_where.c \
     kernels/operators/float/onnx_arithmetic.c kernels/operators/float/onnx_clip_and_relu.c \
     kernels/operators/float/onnx_average_pool.c \
-    kernels/operators/float/onnx_batch_normalization.c \
+    kernels/operators/float/onnx_batch_normalization.c kernels/operators/float/onnx_fused.c \
     kernels/operators/float/onnx_global_average_pool.c \
     kernels/operators/float/onnx_reduce_mean.c kernels/operators/float/row_means.c \
     kernels/operators/tensorflow_dequantize.c \

@@ -499,6 +499,16 @@ enum qk_status qk_graph_lower_once(const struct qk_kernels *kernels, struct qk_g
                                    struct qk_memory memory, const uint32_t **origins,
                                    struct qk_error *error);
 
+/* Makes operators on codes, such as onnx.QLinearConv, from operators on floats that lie between
+ * DequantizeLinear and QuantizeLinear (network/fuse.c lists them). First moves DequantizeLinear
+ * behind, and QuantizeLinear before, what only moves elements (network/moves.c). Must be called
+ * before the DequantizeLinear of constants are folded. Nodes without a match stay. The call's nodes
+ * and values then lie in `memory`, and some are new: (*origins)[i] is the node that node i was, or
+ * of which it is a copy. */
+enum qk_status qk_graph_fuse(const struct qk_kernels *kernels, struct qk_graph_call *call,
+                             struct qk_memory memory, const uint32_t **origins,
+                             struct qk_error *error);
+
 /* Makes a table of each chain of float functions, such as onnx.HardSigmoid, between a
  * DequantizeLinear and a QuantizeLinear of 8 bits: one node of the operator quantd.Lookup. Both
  * have one scale, and a value between nodes of the chain has no other reader and does not leave the
@@ -509,8 +519,9 @@ enum qk_status qk_graph_tabulate(const struct qk_kernels *kernels, struct qk_gra
                                  struct qk_memory memory, const uint32_t **origins,
                                  struct qk_error *error);
 
-/* Does what a graph from a file needs before it is prepared: qk_graph_fold, then qk_graph_tabulate.
- */
+/* Does what a graph from a file needs before it is prepared: folds all but DequantizeLinear, fuses,
+ * folds, makes tables. (*origins)[i] is as after qk_graph_fuse. A node with a constant whose data
+ * is NULL stays, and keeps its inputs. */
 enum qk_status qk_graph_lower(const struct qk_kernels *kernels, struct qk_graph_call *call,
                               struct qk_memory memory, const uint32_t **origins,
                               struct qk_error *error);

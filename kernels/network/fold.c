@@ -5,6 +5,8 @@
 
 #include "kernels/graph.h"
 #include "kernels/network/compute.h"
+#include "kernels/network/fold.h"
+#include "kernels/operators/operator.h"
 
 struct folder {
     struct qk_graph_call *call;
@@ -19,6 +21,7 @@ struct folder {
     } * reads;
     bool *is_output; /* of each value: it leaves the graph */
     bool *is_folded; /* of each node */
+    bool keeps_pairs;
     uint32_t *ready; /* nodes without variable inputs, in the order in which they are folded */
     size_t ready_count;
     struct qk_computing computing;
@@ -103,12 +106,29 @@ static enum qk_status take_all(struct folder *folder)
 
 /* ---- One node ------------------------------------------------------------------------------ */
 
+/* Returns whether a pass may need the codes from which a node computes floats: whether something
+ * else than a DequantizeLinear or QuantizeLinear, for its scale, reads them. */
+static bool codes_matter(const struct folder *folder, const struct qk_node *node)
+{
+    const uint32_t value = node->outputs[0];
+    if (node->call.op != &qk_onnx_dequantize_linear || value >= folder->call->value_count)
+        return false;
+    for (size_t i = folder->first[value]; i < folder->first[value + 1]; i++) {
+        const struct read *read = &folder->reads[i];
+        const struct qk_operator *op = folder->nodes[read->node].call.op;
+        if (read->input == 0 ||
+            (op != &qk_onnx_dequantize_linear && op != &qk_onnx_quantize_linear))
+            return true;
+    }
+    return false;
+}
+
 /* Returns whether the node can be computed now: all its inputs are constants whose data is there.
  * Data that comes with each request is not. A node that makes an output stays, because a graph
  * needs a node for each output. */
 static bool is_foldable(const struct folder *folder, const struct qk_node *node)
 {
-    if (node->call.variable != 0)
+    if (node->call.variable != 0 || (folder->keeps_pairs && codes_matter(folder, node)))
         return false;
     for (size_t i = 0; i < node->call.op->input_count; i++)
         if (node->call.inputs[i].type != QK_NONE && !node->call.inputs[i].data)
@@ -203,22 +223,30 @@ static void keep_others(struct folder *folder, uint32_t *origins)
     call->node_count = kept;
 }
 
-enum qk_status qk_graph_fold(const struct qk_kernels *kernels, struct qk_graph_call *call,
-                             struct qk_memory memory, const uint32_t **origins,
-                             struct qk_error *error)
+enum qk_status qk_fold(const struct qk_kernels *kernels, struct qk_graph_call *call,
+                       struct qk_memory memory, bool keeps_pairs, const uint32_t **origins,
+                       struct qk_error *error)
 {
-    struct folder folder = {.call = call, .memory = memory, .error = error};
+    struct folder folder = {
+        .call = call, .memory = memory, .error = error, .keeps_pairs = keeps_pairs};
     uint32_t *places = take(&folder, call->node_count, sizeof(*places));
     enum qk_status status = places ? take_all(&folder) : no_memory(&folder);
     if (status == QK_OK)
         status = qk_computing_init(&folder.computing, kernels, call, memory, error);
     if (status == QK_OK)
         status = fold_all(&folder);
-    for (uint32_t i = 0; i < call->node_count && status == QK_OK; i++)
+    for (uint32_t i = 0; i < call->node_count && status == QK_OK && !keeps_pairs; i++)
         status = check_constants(&folder, i);
     if (status != QK_OK)
         return status;
     keep_others(&folder, places);
     *origins = places;
     return QK_OK;
+}
+
+enum qk_status qk_graph_fold(const struct qk_kernels *kernels, struct qk_graph_call *call,
+                             struct qk_memory memory, const uint32_t **origins,
+                             struct qk_error *error)
+{
+    return qk_fold(kernels, call, memory, false, origins, error);
 }

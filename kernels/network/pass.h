@@ -53,8 +53,4 @@ void qk_pass_replace(struct qk_pass *pass, const struct qk_call *call, const uin
 /* Gives the call the nodes that are left, and (*origins)[i], the index that node i had. */
 enum qk_status qk_pass_finish(struct qk_pass *pass, const uint32_t **origins);
 
-/* Puts an operator on codes into the place of DequantizeLinear, an operator such as Add, and the
- * QuantizeLinear `last` (quantized.c). Returns whether it did. */
-bool qk_pass_quantize(struct qk_pass *pass, uint32_t last);
-
 #endif

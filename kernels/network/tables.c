@@ -107,8 +107,9 @@ static bool find_functions(struct tables *tables, uint32_t last)
         pass->found[pass->found_count++] = step->node;
         depth--;
     }
-    /* Functions of constants have no codes. They were not folded because one makes an output. */
-    return pass->found_count > 2 && tables->x != QK_VALUE_NONE;
+    /* Functions of constants have no codes. They were not folded because one makes an output.
+     * qk_graph_prepare refuses a QuantizeLinear that reads its own codes. */
+    return pass->found_count > 1 && tables->x != QK_VALUE_NONE && pass->makers[tables->x] != last;
 }
 
 /* ---- Tables -------------------------------------------------------------------------------- */
@@ -220,8 +221,7 @@ static enum qk_status replace_before(struct tables *tables, uint32_t last)
 {
     struct qk_pass *pass = &tables->pass;
     if (!qk_pass_is_per_tensor(pass, &pass->nodes[last], &qk_onnx_quantize_linear) ||
-        qk_pass_quantize(pass, last) || tables->computed > COMPUTED_NODES_MAX ||
-        !find_functions(tables, last))
+        tables->computed > COMPUTED_NODES_MAX || !find_functions(tables, last))
         return QK_OK;
     return make_table(tables);
 }
@@ -237,31 +237,4 @@ enum qk_status qk_graph_tabulate(const struct qk_kernels *kernels, struct qk_gra
     for (uint32_t i = 0; i < call->node_count && status == QK_OK; i++)
         status = replace_before(&tables, i);
     return status == QK_OK ? qk_pass_finish(&tables.pass, origins) : status;
-}
-
-enum qk_status qk_graph_lower_once(const struct qk_kernels *kernels, struct qk_graph_call *call,
-                                   struct qk_memory memory, const uint32_t **origins,
-                                   struct qk_error *error)
-{
-    return qk_graph_fold(kernels, call, memory, origins, error);
-}
-
-enum qk_status qk_graph_lower(const struct qk_kernels *kernels, struct qk_graph_call *call,
-                              struct qk_memory memory, const uint32_t **origins,
-                              struct qk_error *error)
-{
-    const uint32_t *folded;
-    const uint32_t *tabulated;
-    enum qk_status status = qk_graph_fold(kernels, call, memory, &folded, error);
-    if (status == QK_OK)
-        status = qk_graph_tabulate(kernels, call, memory, &tabulated, error);
-    if (status != QK_OK)
-        return status;
-    uint32_t *places = memory.alloc(memory.context, (call->node_count + 1) * sizeof(*places));
-    if (!places)
-        return qk_fail(error, QK_NO_MEMORY, "out of memory for a graph");
-    for (size_t i = 0; i < call->node_count; i++)
-        places[i] = folded[tabulated[i]];
-    *origins = places;
-    return QK_OK;
 }

@@ -236,6 +236,7 @@ static enum qd_status lower(struct qd_build *build, struct qd_error *error)
     struct qk_error cause = {.status = QK_OK};
     const struct qk_memory memory = {alloc, build->scratch};
     const struct qd_onnx_graph *onnx = build->onnx;
+    const size_t count = build->call.node_count;
     const uint32_t *origins;
     if (onnx == NULL)
         return QD_OK;
@@ -245,16 +246,19 @@ static enum qd_status lower(struct qd_build *build, struct qd_error *error)
         return fail_to_lower(build, status, &cause, error);
     struct qd_onnx_deferred *deferred =
         qd_arena_alloc(build->scratch, (onnx->deferred_count + 1) * sizeof(*deferred));
-    if (deferred == NULL)
+    uint32_t *places = qd_arena_alloc(build->scratch, (count + 1) * sizeof(*places));
+    if (deferred == NULL || places == NULL)
         return qd_refuse_memory(build->scratch, "the model", error);
-    size_t node = 0;
+    for (size_t i = 0; i < count; i++)
+        places[i] = UINT32_MAX;
+    /* Of copies of a node, the first one counts. Lowering copies no node with deferred constants.
+     */
+    for (size_t left = build->call.node_count; left > 0; left--)
+        places[origins[left - 1]] = (uint32_t)(left - 1);
     for (size_t i = 0; i < onnx->deferred_count; i++) {
         deferred[i] = onnx->deferred[i];
-        /* Lowering keeps a node whose constant is not known yet, and the order of nodes. */
-        while (node < build->call.node_count && origins[node] != deferred[i].node)
-            node++;
-        assert(node < build->call.node_count);
-        deferred[i].node = (uint32_t)node;
+        deferred[i].node = places[deferred[i].node];
+        assert(deferred[i].node != UINT32_MAX); /* lowering keeps these nodes */
     }
     build->deferred = deferred;
     return QD_OK;

@@ -94,17 +94,6 @@ static void print_name(const Onnx__NodeProto *node, char name[static 64])
         snprintf(name, 64, "%s%.*s", prefix, (int)op->len, (const char *)op->data);
 }
 
-/* Returns whether the operator computes floats, and ONNX Runtime's quantizer makes another one of
- * it in files of QuantFormat.QOperator. It leaves it in files of QuantFormat.QDQ, its default. */
-static bool is_quantized_otherwise(const Onnx__NodeProto *node)
-{
-    static const char *const names[] = {"Conv", "Gemm", "MatMul", "Softmax"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (qd_onnx_is(&node->op_type, names[i]))
-            return true;
-    return false;
-}
-
 static enum qd_status find_operator(struct node *node)
 {
     const struct qd_onnx_reader *reader = node->reader;
@@ -116,14 +105,11 @@ static enum qd_status find_operator(struct node *node)
     print_name(proto, name);
     node->op = qk_graph_operator(name, &opset);
     if (node->op == NULL)
-        return qd_fail(
-            reader->error, QD_INVALID, "%s: expected an operator that quantd has, got %s of %s%s%s",
-            node->where.text, qd_onnx_show(&proto->op_type).text,
-            own ? "ONNX's own domain" : "the domain ", own ? "" : qd_onnx_show(&proto->domain).text,
-            own && is_quantized_otherwise(proto)
-                ? ", as in files of floats and of QuantFormat.QDQ; quantize with "
-                  "QuantFormat.QOperator"
-                : "");
+        return qd_fail(reader->error, QD_INVALID,
+                       "%s: expected an operator that quantd has, got %s of %s%s", node->where.text,
+                       qd_onnx_show(&proto->op_type).text,
+                       own ? "ONNX's own domain" : "the domain ",
+                       own ? "" : qd_onnx_show(&proto->domain).text);
     if (!imported)
         return qd_fail(reader->error, QD_INVALID,
                        "opset_import: expected a version of %s, got none",

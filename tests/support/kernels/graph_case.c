@@ -92,9 +92,10 @@ static void give_float(struct graph_case *made, struct qk_call *call, const char
     *(float *)call->inputs[qk_test_input_index(call->op, name)].data = value;
 }
 
-/* Runs the call and makes a node of it. The node's inputs 0 and 1 are the two values, or the call's
- * own inputs where a value is QK_VALUE_NONE. */
-static uint32_t add_node_of(struct graph_case *made, struct qk_call *call, const uint32_t values[2])
+/* Runs the call and makes a node of it. The node's inputs 0 and `second` are the two values, or the
+ * call's own inputs where a value is QK_VALUE_NONE. */
+static uint32_t add_node_at(struct graph_case *made, struct qk_call *call, size_t second,
+                            const uint32_t values[2])
 {
     const size_t index = made->call.node_count++;
     struct qk_node *node = &made->nodes[index];
@@ -103,8 +104,8 @@ static uint32_t add_node_of(struct graph_case *made, struct qk_call *call, const
     call->variable = 0;
     for (size_t i = 0; i < 2; i++)
         if (values[i] != QK_VALUE_NONE) {
-            call->inputs[i] = made->values[values[i]];
-            call->variable |= 1U << i;
+            call->inputs[i * second] = made->values[values[i]];
+            call->variable |= 1U << i * second;
         }
     qk_test_run(made->scalar, call, &result);
     cr_assert_eq(result.status, QK_OK, "node %zu: %s", index, result.error.text);
@@ -115,13 +116,21 @@ static uint32_t add_node_of(struct graph_case *made, struct qk_call *call, const
     snprintf(made->names[index], sizeof(made->names[0]), "n%u", (unsigned)index % 1000);
     *node = (struct qk_node){.name = made->names[index], .call = *call};
     for (size_t i = 0; i < QK_INPUT_COUNT_MAX; i++) {
-        const bool reads = i < 2 && values[i] != QK_VALUE_NONE;
+        const bool reads = call->variable >> i & 1;
         if (reads)
             node->call.inputs[i] = (struct qk_tensor){.type = QK_FP8E8M0}; /* not read */
-        node->inputs[i] = reads ? values[i] : 12345;                       /* not read */
+        node->inputs[i] = reads ? values[i > 0] : 12345;                   /* not read */
     }
+    for (size_t i = 0; i < QK_OUTPUT_COUNT_MAX; i++)
+        node->outputs[i] = QK_VALUE_NONE;
     node->outputs[0] = add_value(made, &y);
     return node->outputs[0];
+}
+
+/* The same for inputs 0 and 1. */
+static uint32_t add_node_of(struct graph_case *made, struct qk_call *call, const uint32_t values[2])
+{
+    return add_node_at(made, call, 1, values);
 }
 
 /* The same for a node that reads one value. */
@@ -218,6 +227,88 @@ uint32_t graph_case_conv(struct graph_case *made, uint32_t x, size_t out_channel
     give(made, &call, "y_zero_point", y_type, 0, NULL);
     qk_test_call_ints(&call, "pads", pads, 4);
     return add_node(made, &call, x);
+}
+
+uint32_t graph_case_clip(struct graph_case *made, uint32_t x, const struct qk_tensor *min)
+{
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.Clip", 13);
+    call.inputs[1] = *min;
+    return add_node(made, &call, x);
+}
+
+uint32_t graph_case_codes(struct graph_case *made, const char *name, uint32_t a, uint32_t b)
+{
+    static const int64_t sides[] = {2, 2};
+    const enum qk_type type = made->values[a].type;
+    const size_t operands = b == QK_VALUE_NONE ? 1 : 2;
+    struct qk_call call;
+    qk_test_call_init(&call, name, strncmp(name, "onnx.", 5) == 0 ? 10 : 1);
+    for (size_t i = 0; i <= operands; i++) {
+        const size_t scale = i < operands ? 3 * i + 1 : 3 * i;
+        give_float(made, &call, call.op->inputs[scale].name, i < operands ? 0.1F : 0.75F);
+        give(made, &call, call.op->inputs[scale + 1].name, type, 0, NULL);
+    }
+    if (strstr(name, "AveragePool") && !strstr(name, "Global"))
+        qk_test_call_ints(&call, "kernel_shape", sides, 2);
+    return add_node_at(made, &call, 3, (const uint32_t[]){a, b});
+}
+
+/* ---- Operators on floats ------------------------------------------------------------------- */
+
+/* Adds a node of an operator of three inputs, such as QuantizeLinear, that nothing has run. */
+static struct qk_node *add_pair(struct graph_case *made, const char *name,
+                                const struct qk_tensor *scale)
+{
+    const size_t index = made->call.node_count++;
+    struct qk_node *node = &made->nodes[index];
+    cr_assert_lt(index, GRAPH_CASE_NODES_MAX);
+    snprintf(made->names[index], sizeof(made->names[0]), "n%u", (unsigned)index % 1000);
+    *node = (struct qk_node){.name = made->names[index]};
+    qk_test_call_init(&node->call, name, 25);
+    node->call.variable = 1;
+    for (size_t i = 0; i < QK_OUTPUT_COUNT_MAX; i++)
+        node->outputs[i] = QK_VALUE_NONE;
+    node->call.inputs[1] = scale[0];
+    node->call.inputs[2] = scale[1];
+    return node;
+}
+
+/* Gives `to` the attributes that it has in common with `from`. */
+static void copy_attributes(const struct qk_call *from, struct qk_call *to)
+{
+    for (size_t i = 0; i < from->op->attribute_count; i++)
+        for (size_t k = 0; k < to->op->attribute_count; k++)
+            if (strcmp(from->op->attributes[i].name, to->op->attributes[k].name) == 0)
+                to->attributes[k] = from->attributes[i];
+}
+
+void graph_case_to_floats(struct graph_case *made, uint32_t y, const char *name, uint64_t version)
+{
+    const struct qk_tensor none = {.type = QK_FP32};
+    size_t index = 0;
+    while (made->nodes[index].outputs[0] != y)
+        index++;
+    const struct qk_node old = made->nodes[index];
+    const size_t operands = old.call.variable >> 3 != 0 || strcmp(name, "onnx.Conv") == 0 ? 2 : 1;
+    struct qk_node *real = &made->nodes[index];
+    *real = (struct qk_node){.name = old.name};
+    qk_test_call_init(&real->call, name, version);
+    copy_attributes(&old.call, &real->call);
+    real->call.variable = (1U << operands) - 1;
+    for (size_t i = 0; i < operands; i++) {
+        struct qk_node *before =
+            add_pair(made, "onnx.DequantizeLinear", &old.call.inputs[3 * i + 1]);
+        before->call.inputs[0] = old.call.inputs[3 * i];
+        before->call.variable = old.call.variable >> 3 * i & 1;
+        before->inputs[0] = old.inputs[3 * i];
+        real->inputs[i] = before->outputs[0] = add_value(made, &none);
+    }
+    for (size_t i = 0; i < QK_OUTPUT_COUNT_MAX; i++)
+        real->outputs[i] = i == 0 ? add_value(made, &none) : QK_VALUE_NONE;
+    struct qk_node *behind = add_pair(made, "onnx.QuantizeLinear", &old.call.inputs[3 * operands]);
+    behind->inputs[0] = real->outputs[0];
+    behind->outputs[0] = y;
 }
 
 void graph_case_shuffle(struct graph_case *made)

@@ -49,6 +49,17 @@ uint32_t graph_case_constant(struct graph_case *made, uint32_t like, enum qk_typ
 uint32_t graph_case_conv(struct graph_case *made, uint32_t x, size_t out_channels,
                          enum qk_type y_type);
 
+/* Adds a Clip of codes, with this least code. */
+uint32_t graph_case_clip(struct graph_case *made, uint32_t x, const struct qk_tensor *min);
+
+/* Adds an operator on codes, such as com.microsoft.QLinearAdd, of one value, or of two if b is not
+ * QK_VALUE_NONE. */
+uint32_t graph_case_codes(struct graph_case *made, const char *name, uint32_t a, uint32_t b);
+
+/* Puts DequantizeLinear nodes, an operator on floats such as onnx.Conv, and a QuantizeLinear, into
+ * the place of the operator on codes that makes value y. None of them runs. */
+void graph_case_to_floats(struct graph_case *made, uint32_t y, const char *name, uint64_t version);
+
 /* Adds a node whose output has the bytes of its input. */
 uint32_t graph_case_identity(struct graph_case *made, uint32_t x);
 

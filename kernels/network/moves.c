@@ -1,0 +1,225 @@
+/* Moves DequantizeLinear behind, and QuantizeLinear before, operators that only move or select
+ * elements, which then work on codes. Removes pairs that cancel. Every result stays the same,
+ * because DequantizeLinear and QuantizeLinear compute each element by itself.
+ *
+ *    x UINT8 -> DequantizeLinear -> Transpose -> QuantizeLinear -> y UINT8
+ *    x UINT8 -> Transpose -> y UINT8
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/network/pair.h"
+#include "kernels/network/qdq.h"
+#include "kernels/operators/operator.h"
+
+/* Operators that only move elements of input 0; Concat those of all its inputs. MaxPool selects
+ * elements, and a greater code is a greater number. */
+static const struct qk_operator *const movers[] = {
+    &qk_onnx_concat,    &qk_onnx_depth_to_space, &qk_onnx_flatten, &qk_onnx_gather,
+    &qk_onnx_identity,  &qk_onnx_max_pool,       &qk_onnx_reshape, &qk_onnx_resize,
+    &qk_onnx_slice,     &qk_onnx_space_to_depth, &qk_onnx_split,   &qk_onnx_squeeze,
+    &qk_onnx_transpose, &qk_onnx_unsqueeze,
+};
+
+size_t qk_qdq_moved_inputs(const struct qk_node *node)
+{
+    const struct qk_operator *op = node->call.op;
+    size_t i = 0;
+    while (i < sizeof(movers) / sizeof(movers[0]) && movers[i] != op)
+        i++;
+    if (i == sizeof(movers) / sizeof(movers[0]))
+        return 0;
+    if (op == &qk_onnx_resize) {
+        const struct qk_attribute *mode = &node->call.attributes[qk_pair_attribute(op, "mode")];
+        return !mode->present || strcmp(mode->string, "nearest") == 0;
+    }
+    return op == &qk_onnx_concat ? op->input_count : 1;
+}
+
+/* ---- DequantizeLinear ---------------------------------------------------------------------- */
+
+/* Returns whether a mover can work on these codes. */
+static bool takes(const struct qk_node *mover, size_t input, const struct qk_pair *pair)
+{
+    return mover->call.version->inputs[input].types >> pair->type & 1 &&
+           (mover->call.op != &qk_onnx_max_pool || qk_pair_is_positive(pair));
+}
+
+/* Returns the DequantizeLinear nodes that make all elements which a node moves, by one scale and
+ * zero point: the first of them. Returns QK_NO_NODE if there are none. */
+static uint32_t find_dequantizer(const struct qk_edit *edit, uint32_t index)
+{
+    const struct qk_node *node = &edit->nodes[index];
+    const size_t inputs = qk_qdq_moved_inputs(node);
+    uint32_t first = QK_NO_NODE;
+    struct qk_pair pair = {.type = QK_NONE};
+    for (size_t i = 0; i < inputs; i++) {
+        struct qk_pair other;
+        const bool is_absent =
+            !(node->call.variable >> i & 1) && node->call.inputs[i].type == QK_NONE;
+        if (i > 0 && is_absent)
+            continue;
+        const uint32_t maker = qk_edit_maker_of(edit, index, i);
+        if (!qk_pair_read(edit, maker, &qk_onnx_dequantize_linear, &other) ||
+            !other.is_per_tensor || qk_edit_value_of(edit, maker, QK_PAIR_X) == QK_VALUE_NONE ||
+            (i > 0 && !qk_pair_same(&pair, &other)) || !takes(node, i, &other))
+            return QK_NO_NODE;
+        if (i == 0) {
+            pair = other;
+            first = maker;
+        }
+    }
+    return first;
+}
+
+/* Puts the DequantizeLinear before a mover behind it. */
+static void sink(struct qk_edit *edit, uint32_t index)
+{
+    const uint32_t dequantizer = find_dequantizer(edit, index);
+    if (dequantizer == QK_NO_NODE)
+        return;
+    struct qk_node behind = edit->nodes[dequantizer];
+    const uint32_t origin = edit->origins[dequantizer];
+    const enum qk_type type = edit->types[behind.inputs[QK_PAIR_X]];
+    const struct qk_operator *op = edit->nodes[index].call.op;
+    const size_t inputs = qk_qdq_moved_inputs(&edit->nodes[index]);
+    for (size_t i = 0; i < inputs; i++) {
+        const uint32_t maker = qk_edit_maker_of(edit, index, i);
+        if (maker != QK_NO_NODE)
+            qk_edit_set_input(edit, index, i, edit->nodes[maker].inputs[QK_PAIR_X]);
+    }
+    for (size_t i = 0; i < op->output_count; i++) {
+        const uint32_t value = edit->nodes[index].outputs[i];
+        if (value >= edit->value_count)
+            continue;
+        const uint32_t codes = qk_edit_add_value(edit, value, type);
+        qk_edit_set_output(edit, index, i, codes);
+        behind.inputs[QK_PAIR_X] = codes;
+        behind.outputs[0] = value;
+        qk_edit_add_node(edit, &behind, origin);
+    }
+}
+
+/* ---- QuantizeLinear ------------------------------------------------------------------------ */
+
+/* Puts a QuantizeLinear before the movers in front of it, up to what computes the elements. Each
+ * step goes to an earlier node. */
+static void hoist(struct qk_edit *edit, uint32_t index)
+{
+    struct qk_pair pair;
+    if (!qk_pair_read(edit, index, &qk_onnx_quantize_linear, &pair) || !pair.is_per_tensor)
+        return;
+    for (;;) {
+        const uint32_t mover = qk_edit_maker_of(edit, index, QK_PAIR_X);
+        if (mover == QK_NO_NODE || qk_qdq_moved_inputs(&edit->nodes[mover]) != 1 ||
+            edit->nodes[mover].call.op->output_count != 1 ||
+            edit->reads[edit->nodes[mover].outputs[0]] != 1 ||
+            !takes(&edit->nodes[mover], 0, &pair))
+            return;
+        const uint32_t source = qk_edit_value_of(edit, mover, 0);
+        if (source == QK_VALUE_NONE || edit->makers[source] == QK_NO_NODE ||
+            edit->reads[source] != 1)
+            return;
+        const uint32_t codes = qk_edit_add_value(edit, source, pair.type);
+        const uint32_t output = edit->nodes[index].outputs[0];
+        edit->reads[source]++; /* it stays while its reader changes */
+        qk_edit_set_output(edit, index, 0, codes);
+        qk_edit_set_input(edit, mover, 0, codes);
+        qk_edit_set_output(edit, mover, 0, output);
+        qk_edit_set_input(edit, index, QK_PAIR_X, source);
+        edit->reads[source]--;
+    }
+}
+
+/* Returns whether each code that is dequantized and quantized again by this scale is itself. */
+static bool is_exact(const struct qk_pair *pair)
+{
+    float scale;
+    memcpy(&scale, pair->scale.data, sizeof(scale));
+    return isnormal(scale) && isfinite(scale * 65536.0F);
+}
+
+/* If a DequantizeLinear before a QuantizeLinear makes the same codes, notes the codes that it reads
+ * as those to read instead. */
+static void cancel(struct qk_edit *edit, uint32_t index, uint32_t *instead)
+{
+    struct qk_pair before;
+    struct qk_pair pair;
+    const uint32_t dequantizer = qk_edit_maker_of(edit, index, QK_PAIR_X);
+    if (!qk_pair_read(edit, index, &qk_onnx_quantize_linear, &pair) ||
+        !qk_pair_read(edit, dequantizer, &qk_onnx_dequantize_linear, &before) ||
+        !qk_pair_same(&pair, &before) || !is_exact(&pair))
+        return;
+    const uint32_t codes = qk_edit_value_of(edit, dequantizer, QK_PAIR_X);
+    const uint32_t output = edit->nodes[index].outputs[0];
+    if (codes != QK_VALUE_NONE && output < edit->value_count)
+        instead[output] = codes;
+}
+
+/* Returns what to read instead of a value, and notes it for the values on the way, so that a chain
+ * of pairs is followed once. */
+static uint32_t follow(uint32_t *instead, uint32_t value)
+{
+    uint32_t last = value;
+    while (instead[last] != last)
+        last = instead[last];
+    while (instead[value] != last) {
+        const uint32_t next = instead[value];
+        instead[value] = last;
+        value = next;
+    }
+    return last;
+}
+
+/* Removes the pairs that cancel. */
+static enum qk_status cancel_all(struct qk_edit *edit, const uint32_t *order, size_t count)
+{
+    uint32_t *instead = qk_edit_take(edit, edit->value_count, sizeof(*instead));
+    if (!instead)
+        return QK_NO_MEMORY;
+    for (uint32_t i = 0; i < edit->value_count; i++)
+        instead[i] = i;
+    for (size_t i = 0; i < count; i++)
+        if (!edit->is_removed[order[i]])
+            cancel(edit, order[i], instead);
+    for (uint32_t i = 0; i < edit->node_count; i++)
+        for (size_t k = 0; !edit->is_removed[i] && k < edit->nodes[i].call.op->input_count; k++) {
+            const uint32_t value = qk_edit_value_of(edit, i, k);
+            if (value != QK_VALUE_NONE && instead[value] != value)
+                qk_edit_set_input(edit, i, k, follow(instead, value));
+        }
+    return QK_OK;
+}
+
+/* Has Shape and Size read the codes, which have the same dimensions. */
+static void read_codes(struct qk_edit *edit, uint32_t index)
+{
+    struct qk_pair pair;
+    const struct qk_node *node = &edit->nodes[index];
+    if (node->call.op != &qk_onnx_shape && node->call.op != &qk_onnx_size)
+        return;
+    const uint32_t maker = qk_edit_maker_of(edit, index, 0);
+    if (!qk_pair_read(edit, maker, &qk_onnx_dequantize_linear, &pair) || !takes(node, 0, &pair))
+        return;
+    const uint32_t codes = qk_edit_value_of(edit, maker, QK_PAIR_X);
+    if (codes != QK_VALUE_NONE)
+        qk_edit_set_input(edit, index, 0, codes);
+}
+
+/* ---- All nodes ----------------------------------------------------------------------------- */
+
+enum qk_status qk_qdq_move(struct qk_edit *edit, const uint32_t *order, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!edit->is_removed[order[i]])
+            sink(edit, order[i]);
+    for (size_t left = count; left > 0; left--)
+        if (!edit->is_removed[order[left - 1]])
+            hoist(edit, order[left - 1]);
+    if (cancel_all(edit, order, count) != QK_OK)
+        return QK_NO_MEMORY;
+    for (size_t i = 0; i < count; i++)
+        if (!edit->is_removed[order[i]])
+            read_codes(edit, order[i]);
+    return QK_OK;
+}

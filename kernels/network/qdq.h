@@ -1,0 +1,19 @@
+/* The steps of qk_graph_fuse (qk.h), which makes operators on codes from operators on floats that
+ * lie between DequantizeLinear and QuantizeLinear. Private to kernels/. */
+#ifndef KERNELS_NETWORK_QDQ_H
+#define KERNELS_NETWORK_QDQ_H
+
+#include "kernels/network/edit.h"
+
+/* Returns how many inputs of a node have the elements that it moves: the first ones. 0: the node is
+ * no mover. */
+size_t qk_qdq_moved_inputs(const struct qk_node *node);
+
+/* moves.c. `order` are the nodes, each behind those that make what it reads. Needs room for
+ * a node and two values for each output of a node. Returns QK_OK or QK_NO_MEMORY. */
+enum qk_status qk_qdq_move(struct qk_edit *edit, const uint32_t *order, size_t count);
+
+/* fuse.c. Needs room for a node and a value for each QuantizeLinear. */
+enum qk_status qk_qdq_fuse(struct qk_edit *edit, const uint32_t *order, size_t count);
+
+#endif

@@ -1,0 +1,148 @@
+/* onnx.Conv, Gemm, MatMul and Softmax on FP32, which quantd only has between
+ * DequantizeLinear and QuantizeLinear: network/fuse.c makes operators on codes from them. A node
+ * that it could not fuse is refused. */
+#include "kernels/operators/operator.h"
+
+static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
+                              struct qk_memory memory, struct qk_instance **instance,
+                              struct qk_error *error)
+{
+    (void)kernels;
+    (void)memory;
+    (void)instance;
+    return qk_fail(
+        error, QK_INVALID,
+        "%s: expected FP32 only between DequantizeLinear of 8 bits, for each operand, and "
+        "QuantizeLinear, for the only reader, where quantd fuses all of them into one "
+        "operator, got FP32 elsewhere",
+        call->op->inputs[0].name);
+}
+
+static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
+                           struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
+{
+    (void)instance;
+    (void)inputs;
+    (void)memory;
+    (void)plan;
+    return qk_fail(error, QK_INVALID, "X: expected no floats");
+}
+
+#define CODE                             \
+    &(const struct qk_operator_code)     \
+    {                                    \
+        .prepare = prepare, .plan = plan \
+    }
+#define REAL QK_BIT(QK_FP32)
+#define REALS                         \
+    {                                 \
+        {REAL, false}, {REAL, false}, \
+        {                             \
+            REAL, true                \
+        }                             \
+    }
+#define ONE             \
+    {                   \
+        {               \
+            REAL, false \
+        }               \
+    }
+
+/* ---- Conv ---------------------------------------------------------------------------------- */
+
+static const struct qk_attribute_def conv_attributes[] = {
+    QK_ATTRIBUTE("auto_pad", STRING, 1, "as of onnx.QLinearConv"),
+    QK_ATTRIBUTE("dilations", INTS, 1, "as of onnx.QLinearConv"),
+    QK_ATTRIBUTE("group", INT, 1, "as of onnx.QLinearConv"),
+    QK_ATTRIBUTE("kernel_shape", INTS, 1, "as of onnx.QLinearConv"),
+    QK_ATTRIBUTE("pads", INTS, 1, "as of onnx.QLinearConv"),
+    QK_ATTRIBUTE("strides", INTS, 1, "as of onnx.QLinearConv"),
+};
+static const struct qk_version conv_versions[] = {
+    {.number = 1, .inputs = REALS, .output_types = {REAL}},
+};
+
+const struct qk_operator qk_onnx_conv = {
+    .name = "onnx.Conv",
+    .platform = QK_ONNX_PLATFORM,
+    .about = "A convolution of floats, which becomes onnx.QLinearConv",
+    .inputs = {{"X", "[N, C, D1..Dn]"}, {"W", "[M, C/group, k1..kn]"}, {"B", "[M]"}},
+    .input_count = 3,
+    .variable_inputs = 7,
+    .outputs = {{"Y", "[N, M, D1..Dn]"}},
+    .output_count = 1,
+    QK_ATTRIBUTES(conv_attributes),
+    QK_VERSIONS(conv_versions),
+    .version_last = QK_ONNX_VERSION_LAST,
+    .code = CODE,
+};
+
+/* ---- Gemm and MatMul ----------------------------------------------------------------------- */
+
+static const struct qk_attribute_def gemm_attributes[] = {
+    QK_ATTRIBUTE("alpha", FLOAT, 7, "default 1; must be 1 beside C"),
+    QK_ATTRIBUTE("beta", FLOAT, 7, "default 1; must be 1 beside C"),
+    QK_ATTRIBUTE("transA", INT, 7, "as of com.microsoft.QGemm"),
+    QK_ATTRIBUTE("transB", INT, 7, "as of com.microsoft.QGemm"),
+};
+static const struct qk_version gemm_versions[] = {
+    {.number = 7, .inputs = REALS, .output_types = {REAL}},
+};
+
+const struct qk_operator qk_onnx_gemm = {
+    .name = "onnx.Gemm",
+    .platform = QK_ONNX_PLATFORM,
+    .about = "A matrix product of floats and a bias, which becomes com.microsoft.QGemm",
+    .inputs = {{"A", "[M, K] or [K, M]"}, {"B", "[K, N] or [N, K]"}, {"C", "[N]"}},
+    .input_count = 3,
+    .variable_inputs = 7,
+    .outputs = {{"Y", "[M, N]"}},
+    .output_count = 1,
+    QK_ATTRIBUTES(gemm_attributes),
+    QK_VERSIONS(gemm_versions),
+    .version_last = QK_ONNX_VERSION_LAST,
+    .code = CODE,
+};
+
+static const struct qk_version matmul_versions[] = {
+    {.number = 1, .inputs = {{REAL, false}, {REAL, false}}, .output_types = {REAL}},
+};
+
+const struct qk_operator qk_onnx_matmul = {
+    .name = "onnx.MatMul",
+    .platform = QK_ONNX_PLATFORM,
+    .about = "A matrix product of floats, which becomes onnx.QLinearMatMul",
+    .inputs = {{"A", "[.., M, K]"}, {"B", "[.., K, N]"}},
+    .input_count = 2,
+    .variable_inputs = 3,
+    .outputs = {{"Y", "[.., M, N]"}},
+    .output_count = 1,
+    QK_VERSIONS(matmul_versions),
+    .version_last = QK_ONNX_VERSION_LAST,
+    .code = CODE,
+};
+
+/* ---- Softmax ------------------------------------------------------------------------------- */
+
+static const struct qk_attribute_def softmax_attributes[] = {
+    QK_ATTRIBUTE("axis", INT, 1, "as of com.microsoft.QLinearSoftmax"),
+};
+static const struct qk_version softmax_versions[] = {
+    {.number = 1, .inputs = ONE, .output_types = {REAL}},
+    {.number = 13, .inputs = ONE, .output_types = {REAL}},
+};
+
+const struct qk_operator qk_onnx_softmax = {
+    .name = "onnx.Softmax",
+    .platform = QK_ONNX_PLATFORM,
+    .about = "The softmax of floats, which becomes com.microsoft.QLinearSoftmax",
+    .inputs = {{"input", QK_ANY_SHAPE}},
+    .input_count = 1,
+    .variable_inputs = 1,
+    .outputs = {{"output", "as input"}},
+    .output_count = 1,
+    QK_ATTRIBUTES(softmax_attributes),
+    QK_VERSIONS(softmax_versions),
+    .version_last = QK_ONNX_VERSION_LAST,
+    .code = CODE,
+};

@@ -1,0 +1,335 @@
+/* Fuses operators on floats between DequantizeLinear and QuantizeLinear. A graph of operators on
+ * codes runs first, which gives the expected outputs. Then it is written with floats and lowered.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/support/kernels/graph_case.h"
+
+/* Lowers the graph, which then has `kept` nodes. Its memory is in `memory`. */
+static void lower(struct graph_case *made, size_t kept, struct qk_test_memory *memory)
+{
+    const struct qk_graph_call whole = made->call;
+    const uint32_t *origins = NULL;
+    struct qk_error error;
+    qk_test_memory_init(memory, SIZE_MAX);
+    const struct qk_memory face = qk_test_memory_face(memory);
+    cr_assert_eq(qk_graph_lower(made->scalar, &made->call, face, &origins, &error), QK_OK, "%s",
+                 error.text);
+    cr_assert_eq(made->call.node_count, kept);
+    for (size_t i = 0; i < kept; i++)
+        cr_assert_str_eq(made->call.nodes[i].name, whole.nodes[origins[i]].name);
+    memcpy(made->nodes, made->call.nodes, kept * sizeof(*made->nodes));
+    made->call.nodes = made->nodes;
+}
+
+/* What is left of the graph computes the same outputs. */
+static void check(struct graph_case *made, size_t kept)
+{
+    struct qk_test_memory memory;
+    graph_case_shuffle(made);
+    lower(made, kept, &memory);
+    graph_case_check(made, made->scalar);
+    qk_test_memory_deinit(&memory);
+    graph_case_destroy(made);
+}
+
+/* Preparing the lowered graph fails with this text in the error. */
+static void expect_refused(struct graph_case *made, size_t kept, const char *text)
+{
+    struct qk_test_memory memory;
+    const struct qk_graph *graph;
+    struct qk_error error;
+    lower(made, kept, &memory);
+    const struct qk_memory face = qk_test_memory_face(&memory);
+    cr_assert_eq(graph_case_prepare(made, made->scalar, face, &graph, &error), QK_INVALID);
+    cr_assert(strstr(error.text, text), "%s", error.text);
+    qk_test_memory_deinit(&memory);
+    graph_case_destroy(made);
+}
+
+/* Returns the node that makes a value. */
+static struct qk_node *maker_of(struct graph_case *made, uint32_t value)
+{
+    size_t i = 0;
+    while (made->nodes[i].outputs[0] != value)
+        i++;
+    return &made->nodes[i];
+}
+
+/* ---- Operators ----------------------------------------------------------------------------- */
+
+static const struct {
+    const char *codes;
+    const char *floats;
+    uint64_t version;
+    size_t operands;
+} operators[] = {
+    {"com.microsoft.QLinearAdd", "onnx.Add", 14, 2},
+    {"com.microsoft.QLinearMul", "onnx.Mul", 14, 2},
+    {"com.microsoft.QLinearAveragePool", "onnx.AveragePool", 11, 1},
+    {"com.microsoft.QLinearGlobalAveragePool", "onnx.GlobalAveragePool", 1, 1},
+    {"onnx.QLinearMatMul", "onnx.MatMul", 13, 2},
+};
+
+Test(graph_fuse, operators)
+{
+    for (size_t i = 0; i < 2 * sizeof(operators) / sizeof(operators[0]); i++) {
+        const size_t at = i / 2;
+        struct graph_case *made = graph_case_create(i + 1);
+        const uint32_t a = graph_case_input(made, i % 2 ? QK_INT8 : QK_UINT8, "1,3,6,6");
+        const uint32_t b = graph_case_input(made, i % 2 ? QK_INT8 : QK_UINT8, "1,3,6,6");
+        const uint32_t y = graph_case_codes(made, operators[at].codes, a,
+                                            operators[at].operands == 2 ? b : QK_VALUE_NONE);
+        graph_case_output(made, y);
+        graph_case_to_floats(made, y, operators[at].floats, operators[at].version);
+        check(made, 1);
+    }
+}
+
+/* All types of x and y. */
+Test(graph_fuse, convolutions)
+{
+    static const enum qk_type types[] = {QK_UINT8, QK_INT8};
+    for (size_t i = 0; i < 4; i++) {
+        struct graph_case *made = graph_case_create(20 + i);
+        const uint32_t x = graph_case_input(made, types[i % 2], "2,3,5,6");
+        const uint32_t y = graph_case_conv(made, x, 4, types[i / 2]);
+        graph_case_output(made, y);
+        graph_case_to_floats(made, y, "onnx.Conv", 11);
+        check(made, 1);
+    }
+}
+
+/* y = a + conv(conv(a)), in which both read one DequantizeLinear. */
+Test(graph_fuse, residual)
+{
+    struct graph_case *made = graph_case_create(30);
+    const uint32_t x = graph_case_input(made, QK_UINT8, "1,3,6,6");
+    const uint32_t a = graph_case_conv(made, x, 5, QK_UINT8);
+    const uint32_t b = graph_case_conv(made, a, 5, QK_UINT8);
+    const uint32_t y = graph_case_codes(made, "com.microsoft.QLinearAdd", b, a);
+    graph_case_output(made, y);
+    graph_case_output(made, a);
+    graph_case_to_floats(made, a, "onnx.Conv", 11);
+    graph_case_to_floats(made, b, "onnx.Conv", 11);
+    graph_case_to_floats(made, y, "onnx.Add", 14);
+    check(made, 3);
+}
+
+Test(graph_fuse, one_dequantizer_for_both_operands)
+{
+    struct graph_case *made = graph_case_create(31);
+    const uint32_t x = graph_case_input(made, QK_INT8, "3,7");
+    const uint32_t y = graph_case_codes(made, "com.microsoft.QLinearMul", x, x);
+    struct qk_node *node = maker_of(made, y);
+    graph_case_output(made, y);
+    cr_assert_eq(node->inputs[3], x);
+    node->call.inputs[5] = node->call.inputs[2];
+    node->call.inputs[4] = node->call.inputs[1];
+    graph_case_to_floats(made, y, "onnx.Mul", 14);
+    node->inputs[1] = node->inputs[0];
+    made->nodes[2] = made->nodes[3]; /* instead of the DequantizeLinear that nothing reads now */
+    made->call.node_count--;
+    struct qk_test_memory memory;
+    lower(made, 1, &memory);
+    cr_assert_str_eq(made->nodes[0].call.op->name, "com.microsoft.QLinearMul");
+    cr_assert_eq(made->nodes[0].inputs[3], x);
+    qk_test_memory_deinit(&memory);
+    graph_case_destroy(made);
+}
+
+/* ---- Relu ---------------------------------------------------------------------------------- */
+
+/* Makes Relu(conv(x)), whose expected outputs are those of a Clip of codes at the zero point. */
+static struct graph_case *make_relu(uint64_t seed)
+{
+    struct graph_case *made = graph_case_create(seed);
+    const uint32_t x = graph_case_input(made, QK_UINT8, "1,3,5,5");
+    const uint32_t sums = graph_case_conv(made, x, 4, QK_INT8);
+    const uint32_t y = graph_case_clip(made, sums, &maker_of(made, sums)->call.inputs[7]);
+    graph_case_output(made, y);
+    graph_case_to_floats(made, sums, "onnx.Conv", 11);
+    struct qk_node *relu = maker_of(made, y);
+    struct qk_node *quantizer = maker_of(made, sums);
+    qk_test_call_init(&relu->call, "onnx.Relu", 14);
+    relu->call.variable = 1;
+    relu->inputs[0] = quantizer->inputs[0];
+    relu->outputs[0] = sums;
+    quantizer->inputs[0] = sums;
+    quantizer->outputs[0] = y;
+    return made;
+}
+
+Test(graph_fuse, relu_becomes_a_clip_of_codes)
+{
+    check(make_relu(40), 2);
+}
+
+/* Codes end where Relu ends. */
+Test(graph_fuse, relu_that_codes_absorb)
+{
+    struct graph_case *made = make_relu(41);
+    struct qk_test_memory memory;
+    const struct qk_node *quantizer = maker_of(made, made->call.outputs[0]);
+    *(int8_t *)quantizer->call.inputs[2].data = INT8_MIN;
+    lower(made, 1, &memory);
+    cr_assert_str_eq(made->nodes[0].call.op->name, "onnx.QLinearConv");
+    qk_test_memory_deinit(&memory);
+    graph_case_destroy(made);
+}
+
+/* By a negative scale, a greater number has a smaller code. */
+Test(graph_fuse, relu_before_a_negative_scale_stays)
+{
+    struct graph_case *made = make_relu(42);
+    const struct qk_node *quantizer = maker_of(made, made->call.outputs[0]);
+    *(float *)quantizer->call.inputs[1].data = -1;
+    expect_refused(made, 4, "got FP32 elsewhere");
+}
+
+/* ---- Moves --------------------------------------------------------------------------------- */
+
+/* Adds onnx.Identity between DequantizeLinear and QuantizeLinear of the same parameters. */
+static uint32_t move(struct graph_case *made, uint32_t x, const struct qk_tensor *scale)
+{
+    const uint32_t y = graph_case_identity(made, x);
+    struct qk_node *node = maker_of(made, y);
+    node->call.inputs[1] = node->call.inputs[3] = scale[0];
+    node->call.inputs[2] = node->call.inputs[4] = scale[1];
+    graph_case_to_floats(made, y, "onnx.Identity", 25);
+    return y;
+}
+
+/* x -> DQ -> Identity -> Q -> .. -> Conv -> Q -> .. -> DQ -> Identity -> Q */
+Test(graph_fuse, moves_around_a_convolution)
+{
+    struct graph_case *made = graph_case_create(50);
+    const uint32_t x = graph_case_input(made, QK_UINT8, "1,3,5,5");
+    const uint32_t guess = graph_case_conv(made, x, 3, QK_UINT8); /* for its constants */
+    struct qk_tensor scales[4];
+    memcpy(scales, &maker_of(made, guess)->call.inputs[6], 2 * sizeof(scales[0]));
+    graph_case_output(made, guess);
+    graph_case_to_floats(made, guess, "onnx.Conv", 11);
+    uint32_t at = move(made, move(made, guess, scales), scales);
+    at = graph_case_conv(made, at, 2, QK_UINT8);
+    memcpy(scales, &maker_of(made, at)->call.inputs[6], 2 * sizeof(scales[0]));
+    graph_case_to_floats(made, at, "onnx.Conv", 11);
+    at = move(made, at, scales);
+    graph_case_output(made, at);
+    check(made, 6); /* the last QuantizeLinear is a table, because it makes the output */
+}
+
+/* The movers lie between the convolution and the only QuantizeLinear. */
+Test(graph_fuse, quantizer_behind_a_move)
+{
+    struct graph_case *made = graph_case_create(51);
+    const uint32_t x = graph_case_input(made, QK_INT8, "1,3,5,5");
+    const uint32_t sums = graph_case_conv(made, x, 3, QK_INT8);
+    const uint32_t y = graph_case_identity(made, sums);
+    graph_case_output(made, y);
+    graph_case_to_floats(made, sums, "onnx.Conv", 11);
+    struct qk_node *mover = maker_of(made, y);
+    struct qk_node *quantizer = maker_of(made, sums);
+    mover->inputs[0] = quantizer->inputs[0];
+    mover->outputs[0] = sums;
+    quantizer->inputs[0] = sums;
+    quantizer->outputs[0] = y;
+    check(made, 2);
+}
+
+/* ---- What stays ---------------------------------------------------------------------------- */
+
+static struct graph_case *make_conv(uint64_t seed)
+{
+    struct graph_case *made = graph_case_create(seed);
+    const uint32_t x = graph_case_input(made, QK_UINT8, "1,3,5,5");
+    const uint32_t y = graph_case_conv(made, x, 2, QK_UINT8);
+    graph_case_output(made, y);
+    graph_case_to_floats(made, y, "onnx.Conv", 11);
+    return made;
+}
+
+Test(graph_fuse, floats_that_leave_the_graph)
+{
+    struct graph_case *made = make_conv(60);
+    graph_case_output(made, made->nodes[0].outputs[0]);
+    expect_refused(made, 3, "got FP32 elsewhere");
+}
+
+Test(graph_fuse, constants_without_data)
+{
+    struct graph_case *made = make_conv(61);
+    struct qk_test_memory memory;
+    made->nodes[2].call.inputs[0].data = NULL; /* of the weights' DequantizeLinear */
+    lower(made, 4, &memory);
+    cr_assert_str_eq(made->nodes[0].call.op->name, "onnx.Conv");
+    qk_test_memory_deinit(&memory);
+    graph_case_destroy(made);
+}
+
+/* A zero point for each channel, beside one scale, which DequantizeLinear refuses. */
+Test(graph_fuse, zero_points_without_scales)
+{
+    struct graph_case *made = make_conv(62);
+    static const int8_t zeros[2];
+    struct qk_tensor *zero = &made->nodes[2].call.inputs[2];
+    *zero = (struct qk_tensor){
+        .type = QK_INT8, .rank = 1, .dims = {2}, .count = 2, .stored = 2, .data = zeros};
+    struct qk_test_memory memory;
+    const uint32_t *origins;
+    struct qk_error error;
+    qk_test_memory_init(&memory, SIZE_MAX);
+    const struct qk_memory face = qk_test_memory_face(&memory);
+    cr_assert_eq(qk_graph_lower(made->scalar, &made->call, face, &origins, &error), QK_INVALID);
+    cr_assert(strstr(error.text, "x_zero_point"), "%s", error.text);
+    qk_test_memory_deinit(&memory);
+    graph_case_destroy(made);
+}
+
+/* qk_graph_prepare refuses these graphs, so they stay as they are. */
+Test(graph_fuse, unsound_graphs)
+{
+    for (size_t i = 0; i < 4; i++) {
+        struct graph_case *made = make_conv(63 + i);
+        struct qk_test_memory memory;
+        const uint32_t *origins;
+        struct qk_error error;
+        struct qk_node *const quantizer = &made->nodes[3];
+        if (i == 0)
+            made->nodes[1].inputs[0] = quantizer->outputs[0]; /* a cycle */
+        else if (i == 1)
+            made->nodes[1].outputs[0] = quantizer->outputs[0]; /* two makers */
+        else if (i == 2)
+            quantizer->outputs[0] = made->call.inputs[0].value; /* a maker of an input */
+        else
+            made->nodes[1].inputs[0] = 1000; /* no value */
+        qk_test_memory_init(&memory, SIZE_MAX);
+        const struct qk_memory face = qk_test_memory_face(&memory);
+        cr_assert_eq(qk_graph_fuse(made->scalar, &made->call, face, &origins, &error), QK_OK);
+        cr_assert_eq(made->call.node_count, 4);
+        qk_test_memory_deinit(&memory);
+        graph_case_destroy(made);
+    }
+}
+
+/* ---- Memory -------------------------------------------------------------------------------- */
+
+/* Fails each allocation once. */
+Test(graph_fuse, out_of_memory)
+{
+    size_t limit = 0;
+    for (enum qk_status status = QK_NO_MEMORY; status != QK_OK; limit++) {
+        struct graph_case *made = make_relu(70);
+        struct qk_test_memory memory;
+        const uint32_t *origins;
+        struct qk_error error;
+        qk_test_memory_init(&memory, limit);
+        const struct qk_memory face = qk_test_memory_face(&memory);
+        status = qk_graph_lower(made->scalar, &made->call, face, &origins, &error);
+        cr_assert(status == QK_OK || status == QK_NO_MEMORY, "%s", error.text);
+        qk_test_memory_deinit(&memory);
+        graph_case_destroy(made);
+    }
+    cr_assert_gt(limit, 20);
+}
