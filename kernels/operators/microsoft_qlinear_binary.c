@@ -125,11 +125,11 @@ static const struct qk_version versions[] = {
 const struct qk_operator qk_microsoft_qlinear_add = DESCRIPTOR(
     "com.microsoft.QLinearAdd",
     "C = saturate(round((A + B) / C_scale) + C_zero_point), where A and B stand for their "
-    "real values",
+    "real values. A, B, C and their zero points have one datatype",
     prepare_add);
 
 const struct qk_operator qk_microsoft_qlinear_mul =
     DESCRIPTOR("com.microsoft.QLinearMul",
                "C = saturate(round(A * B / C_scale) + C_zero_point), where A and B stand for their "
-               "real values",
+               "real values. A, B, C and their zero points have one datatype",
                prepare_multiply);

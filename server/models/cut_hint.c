@@ -75,7 +75,8 @@ static void put_part(struct text *text, const struct qd_onnx_part *part, bool is
     put(text, cut->input_count > 0 && cut->output_count > 0 ? ", " : "");
     put_names(text, "outputs", cut->outputs, cut->output_count);
     if (is_first)
-        snprintf(nodes, sizeof(nodes), "} runs %zu of its %zu nodes", part->node_count, node_count);
+        snprintf(nodes, sizeof(nodes), "} runs %zu of the %zu nodes that depend on inputs",
+                 part->node_count, node_count);
     else
         snprintf(nodes, sizeof(nodes), "} runs %zu", part->node_count);
     put(text, nodes);

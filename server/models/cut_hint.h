@@ -7,7 +7,8 @@
 /* Appends to the text of `error`, with which qd_build_read refused a file, which configurations
  * would load a part of the file, such as
  *
- *     ; the configuration {"outputs": ["x"]} runs 41 of its 60 nodes, {"inputs": ["y"]} runs 16
+ *     ; the configuration {"outputs": ["x"]} runs 41 of the 60 nodes that depend on inputs,
+ *     {"inputs": ["y"]} runs 16
  *
  * Each of them was loaded, to be sure. Appends nothing if no part is worth the name, if a part
  * cannot be found by a few attempts, or if its names do not fit in `bytes_max` bytes of text. Takes

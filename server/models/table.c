@@ -1,6 +1,7 @@
 #include "server/models/table.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -260,6 +261,49 @@ static void list_models(const struct qd_models *models, char *text, size_t size)
             break;
 }
 
+static bool is_same_letter(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/* Returns whether at most `count` letters are missing, more or other ones. Upper and lower case are
+ * the same. Takes at most 3^count steps for each letter. */
+static bool differs_little(const char *a, const char *b, unsigned count)
+{
+    while (*a != '\0' && is_same_letter(*a, *b))
+        a++, b++;
+    if (*a == '\0' && *b == '\0')
+        return true;
+    return count > 0 && ((*a != '\0' && differs_little(a + 1, b, count - 1)) ||
+                         (*b != '\0' && differs_little(a, b + 1, count - 1)) ||
+                         (*a != '\0' && *b != '\0' && differs_little(a + 1, b + 1, count - 1)));
+}
+
+/* Returns whether a client that gave `name` may have meant `known`: one of three letters may
+ * differ, at most two in all, and an operator's domain may be missing. */
+static bool is_near(const char *known, const char *name)
+{
+    enum { LETTERS_EACH = 3, DIFFERENCES_MAX = 2 };
+    const size_t letters = strlen(name);
+    const size_t count = letters / LETTERS_EACH;
+    const char *last = strrchr(known, '.');
+    return differs_little(known, name,
+                          count < DIFFERENCES_MAX ? (unsigned)count : DIFFERENCES_MAX) ||
+           (last != NULL && differs_little(last + 1, name, 0));
+}
+
+/* Returns the name of a model in service that is near to this one, or NULL. */
+static const char *find_near(const struct qd_models *models, const char *name)
+{
+    for (size_t i = 0; i < models->loaded_count; i++)
+        if (models->loaded[i]->version_count > 0 && is_near(models->loaded[i]->name, name))
+            return models->loaded[i]->name;
+    for (size_t i = 0; i < models->operator_count; i++)
+        if (is_near(models->operators[i].name, name))
+            return models->operators[i].name;
+    return NULL;
+}
+
 /* Prints the numbers of the versions, and which other numbers a client may give. */
 static void list_versions(const struct family *family, char *text, size_t size)
 {
@@ -312,10 +356,12 @@ static enum qd_status find(struct qd_models *models, const char *name, const cha
     char known[LIST_BYTES];
     const struct family *family = find_family(models, name);
     if (family == NULL || has_left(family)) {
+        const char *near = find_near(models, name);
         list_models(models, known, sizeof(known));
         return qd_fail(error, QD_NOT_FOUND,
-                       "model: expected one in service, got %s; the models are %s",
-                       qd_show_string(name).text, known);
+                       "model: expected one in service%s%.64s%s, got %s; the models are %s",
+                       near == NULL ? "" : ", such as \"", near == NULL ? "" : near,
+                       near == NULL ? "" : "\"", qd_show_string(name).text, known);
     }
     if (family->version_count == 0)
         return refuse_absent(family, error);

@@ -221,6 +221,9 @@ static void on_scanned(struct qd_scan *scan)
         keep_failure(loader, "", scan->error.text);
     } else if (!loader->stopping) {
         take_scan(loader, scan);
+        if (loader->on_started != NULL && loader->folder_count == 0)
+            qd_log(QD_LOG_WARN, "the repository has no models", "expected=\"%s\"",
+                   "NAME/1/model.onnx, NAME/model.onnx or NAME.onnx");
         if (loader->on_started != NULL)
             want_at_start(loader);
     }

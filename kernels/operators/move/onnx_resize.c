@@ -564,8 +564,9 @@ const struct qk_operator qk_onnx_resize = {
     .about = "X with other sizes; each element is the nearest of X, or a mean of four",
     .inputs = {[X] = {"X", QK_ANY_SHAPE},
                [ROI] = {"roi", "not read"},
-               [SCALES] = {"scales", "[number of axes]"},
-               [SIZES] = {"sizes", "[number of axes]"}},
+               [SCALES] = {"scales", "[number of axes]; required before version 11, later if sizes "
+                                     "are absent or empty"},
+               [SIZES] = {"sizes", "[number of axes]; only if scales are absent or empty"}},
     .input_count = 4,
     .variable_inputs = 1U << X,
     .planned_inputs = 1U << ROI | 1U << SCALES | 1U << SIZES,

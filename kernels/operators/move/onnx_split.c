@@ -200,9 +200,10 @@ static const struct qk_attribute_def attributes[] = {
                                      "before version 13, which has an input: the sizes of the "
                                      "parts"),
     [NUM_OUTPUTS] = QK_ATTRIBUTE("num_outputs", INT, 2,
-                                 "without split: the number of parts, which have the same size. "
-                                 "ONNX has it since version 18; before, a node of a file has as "
-                                 "many parts as outputs"),
+                                 "the number of parts, 1 to 8; required without split, and only "
+                                 "then. All parts have the same size, but since version 18 the "
+                                 "last may be smaller. ONNX has it since version 18; before, a "
+                                 "node of a file has as many parts as outputs"),
 };
 
 #define PORT(number)                                                  \
@@ -214,7 +215,8 @@ const struct qk_operator qk_onnx_split = {
     .name = "onnx.Split",
     .platform = QK_ONNX_PLATFORM,
     .about = "the parts of input along an axis",
-    .inputs = {[INPUT] = {"input", QK_ANY_SHAPE}, [SPLIT] = {"split", "[number of parts]"}},
+    .inputs = {[INPUT] = {"input", QK_ANY_SHAPE},
+               [SPLIT] = {"split", "[number of parts]; required without num_outputs"}},
     .input_count = 2,
     .variable_inputs = 1U << INPUT,
     .planned_inputs = 1U << SPLIT,

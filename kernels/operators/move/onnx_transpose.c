@@ -25,8 +25,8 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
         return status;
     for (size_t i = 0; i < made->perm.count; i++)
         if (made->perm.numbers[i] < 0)
-            return qk_fail(error, QK_INVALID, "perm: expected axes from 0 on, got %lld",
-                           (long long)made->perm.numbers[i]);
+            return qk_fail(error, QK_INVALID, "perm: expected axes in [0, %zu], got %lld",
+                           made->perm.count - 1, (long long)made->perm.numbers[i]);
     return qk_find_axes("perm", &made->perm, (uint32_t)made->perm.count, false, &axes, error);
 }
 
@@ -70,9 +70,10 @@ static const struct qk_version versions[] = {
 };
 
 static const struct qk_attribute_def attributes[] = {
-    [PERM] = QK_ATTRIBUTE("perm", INTS, 1,
-                          "dimension i of transposed is dimension perm[i] of data; default: all in "
-                          "reverse"),
+    [PERM] =
+        QK_ATTRIBUTE("perm", INTS, 1,
+                     "each of 0 to rank-1 once: dimension i of transposed is dimension perm[i] "
+                     "of data; default: all in reverse"),
 };
 
 const struct qk_operator qk_onnx_transpose = {

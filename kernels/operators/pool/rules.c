@@ -100,9 +100,10 @@ enum qk_status qk_pool_read_windows(const struct qk_call *call, size_t dilations
 {
     const size_t count = call->attributes[QK_POOL_KERNEL_SHAPE].list_count;
     if (!call->attributes[QK_POOL_KERNEL_SHAPE].present || count < 1 || count > QK_POOL_SPATIAL_MAX)
-        return qk_fail(error, QK_INVALID, "kernel_shape: expected 1 to %d integers, got %zu",
-                       QK_POOL_SPATIAL_MAX,
-                       call->attributes[QK_POOL_KERNEL_SHAPE].present ? count : 0);
+        return qk_fail(
+            error, QK_INVALID,
+            "kernel_shape: expected 1 to %d integers, one for each axis of the window, got %zu",
+            QK_POOL_SPATIAL_MAX, call->attributes[QK_POOL_KERNEL_SHAPE].present ? count : 0);
     const size_t lead = QK_POOL_SPATIAL_MAX - count;
     desc->spatial_rank = (uint32_t)count;
     for (size_t i = 0; i < QK_POOL_SPATIAL_MAX; i++)

@@ -66,8 +66,9 @@ class Cuts(ModelTest):
     def test_the_error_says_where_to_cut(self):
         text = self.assert_hints(net_file(), {"outputs": ["b"]},
                                  {"inputs": ["r"], "outputs": ["y"]})
-        self.assertTrue(text.endswith('; the configuration {"outputs": ["b"]} runs 2 of its 5 '
-                                      'nodes, {"inputs": ["r"], "outputs": ["y"]} runs 2'), text)
+        self.assertTrue(text.endswith('; the configuration {"outputs": ["b"]} runs 2 of the 5 '
+                                      'nodes that depend on inputs, '
+                                      '{"inputs": ["r"], "outputs": ["y"]} runs 2'), text)
 
     def test_hints_begin_where_the_file_is_cut_already(self):
         self.assert_hints(net_file(), {"inputs": ["x"], "outputs": ["b"]},

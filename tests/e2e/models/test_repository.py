@@ -81,6 +81,10 @@ class AtStart(RepositoryTest):
         self.assertEqual(self.entries("bad", ready=True), [])
         self.assertEqual(len(self.entries("good", ready=True)), 1)
 
+    def test_an_empty_repository_is_said(self):
+        self.start()
+        self.server.wait_for_log("the repository has no models")
+
     def test_flags_that_do_not_fit(self):
         self.write("layer/1/model.onnx", conv_file(WEIGHTS))
         self.assertIn("--load-model: expected --model-control-mode explicit",

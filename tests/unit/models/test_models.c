@@ -231,6 +231,34 @@ Test(models, many_names_in_any_order)
     }
 }
 
+/* A name with a slip in it, or an operator without its domain, is told the right name. */
+Test(models, an_unknown_name_is_told_a_near_one)
+{
+    static const struct {
+        const char *given, *near;
+    } cases[] = {
+        {"onnx.QLinearConf", "onnx.QLinearConv"},
+        {"qlinearconv", "onnx.QLinearConv"},
+        {"ONNX.QLinerConv", "onnx.QLinearConv"},
+        {"mobilnet", "mobilenet"},
+        {"mobilenett2", "mobilenet"},
+        {"mobile", NULL},
+        {"", NULL},
+        {"mobilenet/../../x", NULL},
+    };
+    install("mobilenet", 1);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char text[128] = "model: expected one in service, got ";
+        struct qd_model *model;
+        if (cases[i].near != NULL)
+            snprintf(text, sizeof(text),
+                     "model: expected one in service, such as \"%s\", got \"%s\";", cases[i].near,
+                     cases[i].given);
+        cr_assert_eq(qd_models_find(models, cases[i].given, NULL, &model, &error), QD_NOT_FOUND);
+        cr_expect_eq(strncmp(error.text, text, strlen(text)), 0, "%s", error.text);
+    }
+}
+
 /* Some operators, and as many loaded models as fit into the text. No name is cut in two. */
 Test(models, an_unknown_name_is_told_the_others)
 {
