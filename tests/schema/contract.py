@@ -1,9 +1,11 @@
 """The schema as the tests use it: finds its parts by path and status, and validates with
 jsonschema."""
 import copy
+import functools
 import json
 import re
 
+import jsonschema_rs
 from jsonschema import Draft202012Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
@@ -31,32 +33,37 @@ def seal(schema):
     return sealed
 
 
-def registry():
-    sealed = copy.deepcopy(DOCUMENT)
-    sealed["components"]["schemas"] = seal(sealed["components"]["schemas"])
-    return Registry().with_resources(
-        [("urn:open", DRAFT202012.create_resource(DOCUMENT)),
-         ("urn:sealed", DRAFT202012.create_resource(sealed))])
+SEALED = copy.deepcopy(DOCUMENT)
+SEALED["components"]["schemas"] = seal(SEALED["components"]["schemas"])
+DOCUMENTS = {"urn:open": DOCUMENT, "urn:sealed": SEALED}
+REGISTRY = Registry().with_resources(
+    [(name, DRAFT202012.create_resource(tree)) for name, tree in DOCUMENTS.items()])
+FAST_REGISTRY = jsonschema_rs.Registry(list(DOCUMENTS.items()), draft=jsonschema_rs.Draft202012)
 
 
-REGISTRY = registry()
+def component(name, sealed):
+    return {"$ref": "%s#/components/schemas/%s" % ("urn:sealed" if sealed else "urn:open", name)}
 
 
-def validator(name, sealed=False):
-    """Returns a validator of a schema component."""
-    reference = "%s#/components/schemas/%s" % ("urn:sealed" if sealed else "urn:open", name)
-    return Draft202012Validator({"$ref": reference}, registry=REGISTRY)
+@functools.cache
+def fast_validator(name, sealed=False):
+    """Returns a validator of a schema component that says only yes or no, a hundred times as fast
+    as the one that says why."""
+    return jsonschema_rs.Draft202012Validator(component(name, sealed), registry=FAST_REGISTRY)
 
 
 def accepts(name, value):
-    return validator(name).is_valid(value)
+    return fast_validator(name).is_valid(value)
 
 
 def why_not(name, value, sealed=False):
     """Returns None if the value fits, otherwise the most specific error."""
-    errors = list(validator(name, sealed).iter_errors(value))
-    if not errors:
+    if fast_validator(name, sealed).is_valid(value):
         return None
+    validator = Draft202012Validator(component(name, sealed), registry=REGISTRY)
+    errors = list(validator.iter_errors(value))
+    if not errors:
+        return "only one of two validators takes it"
     while errors[0].context:
         errors = errors[0].context
     return "%s: %s" % (errors[0].json_path, errors[0].message[:300])

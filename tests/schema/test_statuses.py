@@ -1,7 +1,6 @@
 """Provokes every status of every operation on live servers, and the statuses that no path
 describes."""
 import collections
-import copy
 import json
 import os
 import re
@@ -118,19 +117,22 @@ def unreadable_problem(answer, status):
     return header_problem(answer.headers, "Connection", headers["Connection"])
 
 
-def longer_lists(tree):
-    """Yields copies of an answer, each with one of its empty lists no longer empty."""
-    def empty(node):
-        if node == []:
-            yield node
-        for part in node.values() if isinstance(node, dict) else (
-                node if isinstance(node, list) else []):
-            yield from empty(part)
+def empty_lists(node, path=()):
+    """Yields (path, list) for each empty list of a tree. Elements of a list have the same path,
+    because they have the same schema."""
+    if node == []:
+        yield path, node
+    for key, part in node.items() if isinstance(node, dict) else (
+            [("[]", part) for part in node] if isinstance(node, list) else []):
+        yield from empty_lists(part, (*path, key))
 
-    for i in range(len(list(empty(tree)))):
-        changed = copy.deepcopy(tree)
-        list(empty(changed))[i].append({})
-        yield changed
+
+def longer_lists(tree):
+    """Yields an answer once for each path to empty lists, with one of these no longer empty."""
+    for part in dict(empty_lists(tree)).values():
+        part.append({})
+        yield tree
+        part.clear()
 
 
 class Statuses(ServerTest):
@@ -328,7 +330,7 @@ class Statuses(ServerTest):
                 self.assertIsNotNone(answer_problem(
                     method, template, Answer(answer.status, answer.headers, body)), tree)
                 tried += 1
-        self.assertGreaterEqual(tried, 10)
+        self.assertGreaterEqual(tried, 7)
 
 
 class Unreadable(ServerTest):
