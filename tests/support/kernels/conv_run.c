@@ -68,12 +68,21 @@ void conv_case_check_made(const struct qk_test_gemms *gemms, struct conv_case *t
     }
 }
 
+/* The forms share all but what fills the slabs and what stores the sums. random_channels_last and
+ * random_integer try these with all geometries, so a case runs in one of them, drawn by lot. */
 void conv_case_check(const struct qk_test_gemms *gemms, const struct conv_case *test)
 {
-    for (int form = 0; form < CONV_FORM_COUNT; form++) {
+    static uint64_t lot = 1;
+    static size_t runs;
+    const bool last = qk_test_random_below(&lot, 2) == 0;
+    const enum conv_form forms[] = {CONV_FORM_QLINEAR,
+                                    last ? CONV_FORM_CHANNELS_LAST : CONV_FORM_INTEGER};
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         char text[512];
         struct conv_case formed = *test;
-        formed.form = (enum conv_form)form;
+        formed.form = forms[i];
+        if (!qk_test_runs(runs++))
+            continue;
         cr_assert(conv_case_make(&formed));
         conv_case_check_made(gemms, &formed, conv_case_text(&formed, text));
         conv_case_deinit(&formed);

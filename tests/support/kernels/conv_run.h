@@ -27,7 +27,8 @@ void conv_run_check(struct conv_run *run, const struct conv_case *test, const ch
 void conv_case_check_made(const struct qk_test_gemms *gemms, struct conv_case *test,
                           const char *text);
 
-/* Makes, checks and frees the case in each form. `test->form` is not read. */
+/* Makes, checks and frees the case as QLinearConv, and in one of the other forms. `test->form` is
+ * not read. With QK_TEST_EVERY only some of a test's calls do so. */
 void conv_case_check(const struct qk_test_gemms *gemms, const struct conv_case *test);
 
 /* Returns the name of the backend whose depthwise kernel the backend `gemm` uses. */
