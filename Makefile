@@ -98,8 +98,12 @@ ifeq ($(SAN),)
 HARDEN += $(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 endif
 HARDEN_LINK := -pie -Wl,-z,relro,-z,now,-z,noexecstack
+# pkg-config runs once a make, not once an object, and not before a recipe needs its answer: the
+# first recipe may be the one that installs it.
+PACKAGE_CFLAGS = $(eval PACKAGE_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PACKAGES)))\
+$(PACKAGE_CFLAGS)
 ALL_CFLAGS = $(SEMANTICS) $(WARNINGS) -I. -I$(B) -MMD -MP $(SYSROOT) $(HARDEN) $(SAN_$(SAN)) \
-    $(SAN_PLANS) $(CFLAGS) $(TIER) $(shell $(PKG_CONFIG) --cflags $(PACKAGES))
+    $(SAN_PLANS) $(CFLAGS) $(TIER) $(PACKAGE_CFLAGS)
 ALL_LDFLAGS = $(SYSROOT) $(HARDEN_LINK) $(SAN_$(SAN)) $(LDFLAGS)
 # OpenBLAS is not linked: kernels/gemm/openblas.c loads it, and says why.
 LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
