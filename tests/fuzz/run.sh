@@ -20,16 +20,26 @@ make -s -j"$(nproc)" CC=clang SAN=fuzz CFLAGS="-g -O1" \
 # Makes the whole server a function, which fuzz_http runs beside itself.
 objcopy --redefine-sym main=quantd_main build/fuzz/server/main.o build/fuzz/quantd_main.o
 
-# fuzz NAME LONGEST_INPUT [OTHER]: runs the fuzzer NAME from its own seeds and from those of OTHER.
 names=("$@")
-passed=0
-failed=0
+started=()
+# fuzz NAME LONGEST_INPUT [OTHER]: starts the fuzzer NAME from its own seeds and those of OTHER.
+# As many run at a time as there are CPUs.
 fuzz()
 {
-    local name=$1 more=() log
-    if test "${#names[@]}" != 0 && [[ " ${names[*]} " != *" $name "* ]]; then
+    if test "${#names[@]}" != 0 && [[ " ${names[*]} " != *" $1 "* ]]; then
         return
     fi
+    while test "$(jobs -pr | wc -l)" -ge "$(nproc)"; do
+        wait -n || true
+    done
+    started+=("$1")
+    rm -f "build/fuzz_$1.passed"
+    run_fuzzer "$@" &
+}
+
+run_fuzzer()
+{
+    local name=$1 more=() log
     mkdir -p "build/corpus/$name" "build/seeds/$name"
     if test "$name" = http; then
         # The server handles signals itself, and its threads run until the process ends.
@@ -42,10 +52,9 @@ fuzz()
     if "build/fuzz_$name" -max_total_time="$seconds" -max_len="$2" -artifact_prefix=build/ \
         "${more[@]:1}" "build/corpus/$name" "build/seeds/$name" ${3:+"build/seeds/$3"} \
         >"$log" 2>&1; then
-        passed=$((passed + 1))
+        touch "build/fuzz_$name.passed"
         echo "  ok   $name: $(tail -n 1 "$log")"
     else
-        failed=$((failed + 1))
         cat "$log"
         printf '\n---- FAILED %s: %s\n' "$name" \
             "$(grep -a -m 1 -E 'ERROR|runtime error|Assertion|panic' "$log" || tail -n 1 "$log")"
@@ -62,5 +71,15 @@ fuzz tensor 65536
 fuzz config 65536
 fuzz operator 2048
 fuzz inflate 4096
+wait
+passed=0
+failed=0
+for name in "${started[@]}"; do
+    if test -e "build/fuzz_$name.passed"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+    fi
+done
 echo "$passed passed, $failed failed"
 test "$failed" = 0
