@@ -254,6 +254,12 @@ struct qk_operator {
     const char *about;    /* one line for people */
     struct qk_port inputs[QK_INPUT_COUNT_MAX];
     size_t input_count;
+    /* True: the inputs from list_begin on are a list of tensors. Behind each come list_begin inputs
+     * that describe it as the first inputs describe output 0, such as a scale and a zero point. The
+     * operator of a list gives the same as the operator of the results for parts of the list, so a
+     * node of a file with a longer list becomes several nodes. */
+    bool joins_list;
+    size_t list_begin;
     uint32_t variable_inputs; /* bit i: input i comes with each run, unless a caller fixes it */
     uint32_t planned_inputs;  /* bit i: plans read the data of input i, such as Reshape's shape. It
                                  is constant, or a planned value of a graph. None is variable. */

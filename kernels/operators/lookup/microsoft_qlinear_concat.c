@@ -325,6 +325,8 @@ const struct qk_operator qk_microsoft_qlinear_concat = {
                PART_PORTS(8, LIKE_FIRST),
                PART_PORTS(9, LIKE_FIRST)},
     .input_count = INPUT_OF(PART_MAX, VALUES),
+    .joins_list = true,
+    .list_begin = FIRST,
     .variable_inputs = VARIABLE(0) | VARIABLE(1) | VARIABLE(2) | VARIABLE(3) | VARIABLE(4) |
                        VARIABLE(5) | VARIABLE(6) | VARIABLE(7) | VARIABLE(8) | VARIABLE(9),
     .outputs = {{"Y", "as x_0's; the axis is as long as those of all x together"}},

@@ -167,6 +167,7 @@ const struct qk_operator qk_onnx_concat = {
                PORT(30),
                PORT(31)},
     .input_count = QK_INPUT_COUNT_MAX,
+    .joins_list = true,
     .variable_inputs = UINT32_MAX,
     .outputs = {{"concat_result", "as input_0; along axis, the sum of all sizes"}},
     .output_count = 1,

@@ -70,7 +70,8 @@ static enum qd_status need_tensor(const struct qd_onnx_reader *reader, struct qd
 
 struct node {
     struct qd_onnx_reader *reader;
-    const Onnx__NodeProto *proto;
+    size_t position;              /* in the file's list of nodes */
+    const Onnx__NodeProto *proto; /* the node, or a part of it (read_long_list) */
     struct qd_onnx_where where;
     struct qk_node *node;
     const struct qk_operator *op;
@@ -94,23 +95,35 @@ static void print_name(const Onnx__NodeProto *node, char name[static 64])
         snprintf(name, 64, "%s%.*s", prefix, (int)op->len, (const char *)op->data);
 }
 
+/* Returns the operator, or NULL if quantd does not have it. *imported is the version of its domain
+ * that the file imports, or 0. *opset is the version of the operator. */
+static const struct qk_operator *operator_of(const struct qd_onnx_reader *reader,
+                                             const Onnx__NodeProto *proto, uint64_t *imported,
+                                             uint64_t *opset)
+{
+    char name[64];
+    *imported =
+        qd_onnx_is_own_domain(&proto->domain) ? reader->graph->opset : reader->microsoft_opset;
+    *opset = *imported;
+    print_name(proto, name);
+    return qk_graph_operator(name, opset);
+}
+
 static enum qd_status find_operator(struct node *node)
 {
     const struct qd_onnx_reader *reader = node->reader;
     const Onnx__NodeProto *proto = node->proto;
     const bool own = qd_onnx_is_own_domain(&proto->domain);
-    char name[64];
-    uint64_t opset = own ? reader->graph->opset : reader->microsoft_opset;
-    const bool imported = opset != 0;
-    print_name(proto, name);
-    node->op = qk_graph_operator(name, &opset);
+    uint64_t imported;
+    uint64_t opset;
+    node->op = operator_of(reader, proto, &imported, &opset);
     if (node->op == NULL)
         return qd_fail(reader->error, QD_INVALID,
                        "%s: expected an operator that quantd has, got %s of %s%s", node->where.text,
                        qd_onnx_show(&proto->op_type).text,
                        own ? "ONNX's own domain" : "the domain ",
                        own ? "" : qd_onnx_show(&proto->domain).text);
-    if (!imported)
+    if (imported == 0)
         return qd_fail(reader->error, QD_INVALID,
                        "opset_import: expected a version of %s, got none",
                        own ? "ONNX's own domain" : "com.microsoft");
@@ -205,6 +218,38 @@ static enum qd_status read_input(const struct node *node, size_t index, const ch
     return QD_OK;
 }
 
+/* The inputs of an operator that joins a list (qk_operator.joins_list). */
+struct list {
+    size_t group;      /* inputs of one tensor of the list: itself, and what describes it */
+    size_t groups_max; /* how many tensors the operator takes */
+};
+
+static struct list list_of(const struct qk_operator *op)
+{
+    const size_t group = 1 + op->list_begin;
+    return (struct list){group, (op->input_count - op->list_begin) / group};
+}
+
+/* Returns how many inputs a node may have. If it has more than the operator, the node becomes
+ * several nodes, and the last of them joins what the others make. */
+static size_t most_inputs(const struct qk_operator *op)
+{
+    const struct list list = list_of(op);
+    return op->joins_list ? op->list_begin + list.groups_max * list.groups_max * list.group
+                          : op->input_count;
+}
+
+/* Returns how many nodes the last one joins. 0: the node stays one node, or has too many inputs. */
+static size_t count_parts(const struct qk_operator *op, const Onnx__NodeProto *proto)
+{
+    const struct list list = list_of(op);
+    if (!op->joins_list || proto->n_input <= op->input_count || proto->n_input > most_inputs(op))
+        return 0;
+    const size_t groups = (proto->n_input - op->list_begin + list.group - 1) / list.group;
+    /* With each part, the last node has groups_max - 1 inputs less. */
+    return (groups - 2) / (list.groups_max - 1);
+}
+
 /* Reads a node's inputs. An input without a name is absent, and so are inputs behind the node's
  * last one. */
 static enum qd_status read_inputs(const struct node *node)
@@ -215,7 +260,7 @@ static enum qd_status read_inputs(const struct node *node)
     enum qd_status status = QD_OK;
     if (proto->n_input > op->input_count)
         return qd_fail(reader->error, QD_INVALID, "%s: expected at most %zu inputs, got %zu",
-                       node->where.text, op->input_count, proto->n_input);
+                       node->where.text, most_inputs(op), proto->n_input);
     for (size_t i = 0; i < op->input_count && status == QD_OK; i++) {
         char field[256];
         snprintf(field, sizeof(field), "%s: %s", node->where.text, op->inputs[i].name);
@@ -389,53 +434,153 @@ static enum qd_status read_attributes(const struct node *node)
 
 /* ---- All nodes --------------------------------------------------------------------------- */
 
+/* Reads a node all but its outputs. `proto` is the node in the file, or a part of it. */
+static enum qd_status begin_node(struct node *node, const Onnx__NodeProto *proto)
+{
+    struct qd_onnx_reader *reader = node->reader;
+    node->proto = proto;
+    node->node = &reader->nodes[reader->graph->call.node_count++];
+    *node->node = (struct qk_node){.number = (uint32_t)node->position + 1,
+                                   .call = {.op = node->op, .version = node->version}};
+    enum qd_status status = qd_onnx_copy_string(&proto->name, node->where.text, reader->arena,
+                                                &node->node->name, reader->error);
+    if (status == QD_OK)
+        status = read_inputs(node);
+    return status == QD_OK ? read_attributes(node) : status;
+}
+
+/* Reads a part of a long list of inputs, from input `first` on, as a node of its own. Sets *value
+ * to what this node makes. */
+static enum qd_status read_part(struct node *node, const Onnx__NodeProto *whole, size_t first,
+                                size_t count, uint32_t *value)
+{
+    struct qk_graph_call *call = &node->reader->graph->call;
+    const size_t begin = node->op->list_begin;
+    ProtobufCBinaryData inputs[QK_INPUT_COUNT_MAX];
+    Onnx__NodeProto proto = *whole;
+    memcpy(inputs, whole->input, begin * sizeof(*inputs));
+    memcpy(inputs + begin, whole->input + first, count * sizeof(*inputs));
+    proto.n_input = begin + count;
+    proto.input = inputs;
+    const enum qd_status status = begin_node(node, &proto);
+    for (size_t i = 0; i < QK_OUTPUT_COUNT_MAX; i++)
+        node->node->outputs[i] = QK_VALUE_NONE;
+    node->node->call.output_count = 1;
+    node->reader->value_names[call->value_count] = node->node->name;
+    *value = node->node->outputs[0] = (uint32_t)call->value_count++;
+    return status;
+}
+
+/* Reads a node with a long list of inputs: parts of the list, and what joins their results and the
+ * rest of the list. */
+static enum qd_status read_long_list(struct node *node, const Onnx__NodeProto *whole, size_t parts)
+{
+    const size_t begin = node->op->list_begin;
+    const struct list list = list_of(node->op);
+    uint32_t values[QK_INPUT_COUNT_MAX];
+    ProtobufCBinaryData inputs[QK_INPUT_COUNT_MAX];
+    Onnx__NodeProto last = *whole;
+    size_t done = begin;
+    enum qd_status status = QD_OK;
+    for (size_t i = 0; i < parts && status == QD_OK; i++) {
+        const size_t left = whole->n_input - done;
+        const size_t most = list.groups_max * list.group;
+        const size_t count = left < most ? left : most;
+        status = read_part(node, whole, done, count, &values[i]);
+        /* A name that the file has stands for what the part makes, until it is read. */
+        inputs[begin + i * list.group] = whole->input[done];
+        memcpy(&inputs[begin + i * list.group + 1], whole->input, begin * sizeof(*inputs));
+        done += count;
+    }
+    if (status != QD_OK)
+        return status;
+    const size_t joined = begin + parts * list.group;
+    memcpy(inputs, whole->input, begin * sizeof(*inputs));
+    memcpy(inputs + joined, whole->input + done, (whole->n_input - done) * sizeof(*inputs));
+    last.n_input = joined + whole->n_input - done;
+    last.input = inputs;
+    status = begin_node(node, &last);
+    for (size_t i = 0; i < parts && status == QD_OK; i++) {
+        const size_t input = begin + i * list.group;
+        node->node->call.variable |= UINT32_C(1) << input;
+        node->node->call.inputs[input] = (struct qk_tensor){.type = QK_NONE};
+        node->node->inputs[input] = values[i];
+    }
+    node->proto = whole;
+    return status == QD_OK ? read_outputs(node) : status;
+}
+
 static enum qd_status read_node(struct qd_onnx_reader *reader, size_t position)
 {
-    struct qk_graph_call *call = &reader->graph->call;
+    const Onnx__NodeProto *proto = reader->proto->node[position];
     struct node node = {.reader = reader,
-                        .proto = reader->proto->node[position],
-                        .where = qd_onnx_node_where(reader, position),
-                        .node = &reader->nodes[call->node_count++]};
+                        .position = position,
+                        .proto = proto,
+                        .where = qd_onnx_node_where(reader, position)};
     enum qd_status status = find_operator(&node);
     if (status != QD_OK)
         return status;
-    *node.node = (struct qk_node){.number = (uint32_t)position + 1,
-                                  .call = {.op = node.op, .version = node.version}};
-    status = qd_onnx_copy_string(&node.proto->name, node.where.text, reader->arena,
-                                 &node.node->name, reader->error);
-    if (status == QD_OK)
-        status = read_inputs(&node);
-    if (status == QD_OK)
-        status = read_outputs(&node);
-    return status == QD_OK ? read_attributes(&node) : status;
+    const size_t parts = count_parts(node.op, proto);
+    if (parts > 0)
+        return read_long_list(&node, proto, parts);
+    status = begin_node(&node, proto);
+    return status == QD_OK ? read_outputs(&node) : status;
 }
 
-/* Allocates `count` nodes. */
-static enum qd_status make_nodes(struct qd_onnx_reader *reader, size_t count)
+/* Returns how many nodes more than one this node of the file becomes. */
+static size_t count_more(const struct qd_onnx_reader *reader, size_t position)
 {
+    uint64_t imported;
+    uint64_t opset;
+    const Onnx__NodeProto *proto = reader->proto->node[position];
+    const struct qk_operator *op = operator_of(reader, proto, &imported, &opset);
+    return op == NULL ? 0 : count_parts(op, proto);
+}
+
+/* Allocates `count` nodes, and makes room for the names of `more` values that the file does not
+ * have. */
+static enum qd_status make_nodes(struct qd_onnx_reader *reader, size_t count, size_t more)
+{
+    struct qk_graph_call *call = &reader->graph->call;
+    const size_t names = call->value_count;
     reader->nodes = qd_arena_alloc(reader->arena, count * sizeof(*reader->nodes));
     reader->deferred =
         qd_arena_alloc(reader->arena, count * QK_INPUT_COUNT_MAX * sizeof(*reader->deferred));
-    return reader->nodes != NULL && reader->deferred != NULL ? QD_OK : qd_onnx_no_memory(reader);
+    reader->value_names =
+        qd_arena_alloc(reader->arena, (names + more + 1) * sizeof(*reader->value_names));
+    if (reader->nodes == NULL || reader->deferred == NULL || reader->value_names == NULL)
+        return qd_onnx_no_memory(reader);
+    memcpy(reader->value_names, call->value_names, names * sizeof(*reader->value_names));
+    call->value_names = reader->value_names;
+    return QD_OK;
 }
 
 enum qd_status qd_onnx_try_node(struct qd_onnx_reader *reader, size_t position)
 {
-    enum qd_status status = reader->nodes == NULL ? make_nodes(reader, 1) : QD_OK;
-    reader->graph->call.node_count = 0;
+    struct qk_graph_call *call = &reader->graph->call;
+    enum qd_status status = reader->nodes == NULL
+                                ? make_nodes(reader, 1 + QK_INPUT_COUNT_MAX, QK_INPUT_COUNT_MAX)
+                                : QD_OK;
+    const size_t value_count = call->value_count;
+    call->node_count = 0;
     reader->graph->deferred_count = 0;
-    return status == QD_OK ? read_node(reader, position) : status;
+    if (status == QD_OK)
+        status = read_node(reader, position);
+    call->value_count = value_count;
+    return status;
 }
 
 enum qd_status qd_onnx_read_nodes(struct qd_onnx_reader *reader)
 {
-    const size_t count = reader->taken_count;
+    size_t count = reader->taken_count;
+    for (size_t i = 0; i < reader->proto->n_node && count <= QK_GRAPH_NODE_COUNT_MAX; i++)
+        count += reader->is_taken[i] ? count_more(reader, i) : 0;
     if (count > QK_GRAPH_NODE_COUNT_MAX)
         return qd_fail(reader->error, QD_INVALID,
                        "graph: expected at most %d nodes, Constant aside, that its outputs need, "
                        "got %zu",
                        QK_GRAPH_NODE_COUNT_MAX, count);
-    enum qd_status status = make_nodes(reader, count);
+    enum qd_status status = make_nodes(reader, count, count - reader->taken_count);
     reader->graph->call.nodes = reader->nodes;
     reader->graph->deferred = reader->deferred;
     for (size_t i = 0; i < reader->proto->n_node && status == QD_OK; i++)

@@ -266,6 +266,40 @@ Test(onnx_refusals, outputs_that_are_not_computed)
                  "node 1 (\"d\", \"Dropout\"): expected 1 to 2 outputs, got 3");
 }
 
+/* A Concat of `count` times y, which quantd takes 32 at a time. */
+static struct message long_concat(size_t count)
+{
+    const char *inputs[1026] = {NULL};
+    struct message file = good_dequantize();
+    for (size_t i = 0; i < count; i++)
+        inputs[i] = "y";
+    struct message node = onnx_node("c", "Concat", inputs, NAMES("a"));
+    put_message(&node, ONNX_NODE_ATTRIBUTE, onnx_attribute_int("axis", 0));
+    put_message(&file, ONNX_GRAPH_NODE, node);
+    put_message(&file, ONNX_GRAPH_OUTPUT, onnx_value_info("a", ONNX_FLOAT, NO_DIMS));
+    return onnx_model(file, 13);
+}
+
+/* The last node of a long list joins what the others make, and the rest of the list. */
+Test(onnx_refusals, long_lists)
+{
+    static const size_t counts[][3] = {
+        {32, 2, 32}, {33, 3, 2}, {63, 3, 32}, {64, 4, 2}, {1024, 34, 32}};
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        expect_model(long_concat(counts[i][0]));
+        const size_t node_count = graph.call.node_count;
+        cr_assert_eq(node_count, counts[i][1]);
+        cr_assert_eq(graph.call.value_count, 2 + node_count - 1);
+        const struct qk_node *last = &graph.call.nodes[node_count - 1];
+        cr_expect_eq(__builtin_popcount(last->call.variable), (int)counts[i][2]);
+        for (size_t k = 1; k + 1 < node_count; k++)
+            cr_expect_eq(last->inputs[k - 1], graph.call.nodes[k].outputs[0]);
+        cr_expect_eq(last->outputs[0], graph.call.outputs[1]);
+    }
+    expect_error(long_concat(1025),
+                 "node 1 (\"c\", \"Concat\"): expected at most 1024 inputs, got 1025");
+}
+
 /* ---- Files that are large ---------------------------------------------------------------- */
 
 Test(onnx_refusals, too_many)
