@@ -412,7 +412,8 @@ static void check_jobs(struct check *check, const void *kernel)
     plan.outputs[0].count = of.geometry.images * of.conv.desc.out_channels * of.geometry.positions;
     of.y = check_outputs(check, "y", plan.outputs[0].count, 1);
     describe(check, &of, &x);
-    const struct qk_conv_plan_args args = {&of.conv, &of.epilogue, &of.geometry, NULL, NULL};
+    const struct qk_conv_plan_args args = {
+        .conv = &of.conv, .epilogue = &of.epilogue, .geometry = &of.geometry};
     if (!of.conv.algorithm->plan(&args, (struct qk_memory){alloc, check}, &plan)) {
         check_that(check, false, "there is no plan");
         return;
