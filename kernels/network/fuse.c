@@ -390,15 +390,13 @@ static bool read_limit(const struct qk_node *clip, size_t input, float otherwise
     const struct qk_tensor *tensor = &clip->call.inputs[input];
     const struct qk_call *call = &clip->call;
     const size_t old = qk_pair_attribute(call->op, input == 1 ? "min" : "max");
-    *limit = otherwise;
-    if (old < call->op->attribute_count && call->attributes[old].present) {
-        *limit = call->attributes[old].real; /* before opset 11 */
-        return !isnan(*limit);
-    }
-    if (!(clip->call.variable >> input & 1) && tensor->type == QK_NONE)
-        return true;
-    if (clip->call.variable >> input & 1 || tensor->type != QK_FP32 || tensor->count != 1 ||
-        !tensor->data)
+    const bool is_attribute = old < call->op->attribute_count && call->attributes[old].present;
+    const bool is_absent = !(call->variable >> input & 1) && tensor->type == QK_NONE;
+    *limit = is_attribute ? call->attributes[old].real : otherwise;
+    if (is_absent) /* Clip refuses attributes since opset 11 */
+        return !isnan(*limit) && (!is_attribute || call->version->number < 11);
+    if (is_attribute || call->variable >> input & 1 || tensor->type != QK_FP32 ||
+        tensor->count != 1 || !tensor->data)
         return false;
     *limit = float_at(tensor, 0);
     return !isnan(*limit);

@@ -258,7 +258,10 @@ static enum qd_status lower(struct qd_build *build, struct qd_error *error)
     for (size_t i = 0; i < onnx->deferred_count; i++) {
         deferred[i] = onnx->deferred[i];
         deferred[i].node = places[deferred[i].node];
-        assert(deferred[i].node != UINT32_MAX); /* lowering keeps these nodes */
+        if (deferred[i].node == UINT32_MAX)
+            return qd_fail(error, QD_INVALID,
+                           "node %u: expected its constants in the file, got an input",
+                           onnx->deferred[i].node);
     }
     build->deferred = deferred;
     return QD_OK;

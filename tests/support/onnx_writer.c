@@ -87,6 +87,13 @@ static struct message attribute(const char *name, unsigned type)
     return attribute;
 }
 
+struct message onnx_attribute_float(const char *name, float number)
+{
+    struct message made = attribute(name, 1);
+    put_float(&made, 2, number);
+    return made;
+}
+
 struct message onnx_attribute_int(const char *name, int64_t number)
 {
     struct message made = attribute(name, 2);

@@ -49,6 +49,7 @@ enum {
 
 struct message onnx_node(const char *name, const char *op_type, const char *const *inputs,
                          const char *const *outputs);
+struct message onnx_attribute_float(const char *name, float number);
 struct message onnx_attribute_int(const char *name, int64_t number);
 struct message onnx_attribute_ints(const char *name, size_t count, const int64_t *numbers);
 struct message onnx_attribute_string(const char *name, const char *string);

@@ -59,10 +59,8 @@ static struct message net(void)
     return onnx_model(file, 14);
 }
 
-static enum qd_status load(void)
+static enum qd_status load_file(struct message file, struct qd_model **model)
 {
-    struct message file = net();
-    struct qd_model *model = NULL;
     struct qk_graph *made;
     const struct qd_source source = {.kind = QD_SOURCE_ONNX,
                                      .content = {.bytes = file.bytes, .count = file.count}};
@@ -75,11 +73,18 @@ static enum qd_status load(void)
                              .work = &work};
     enum qd_status status = qd_build_read(&build, &source, &error);
     if (status == QD_OK)
-        status = qd_build_prepare(&build, &model, &made, &error);
+        status = qd_build_prepare(&build, model, &made, &error);
+    message_free(&file);
+    return status;
+}
+
+static enum qd_status load(void)
+{
+    struct qd_model *model = NULL;
+    const enum qd_status status = load_file(net(), &model);
     for (size_t i = 0; i < CUTS && status == QD_OK; i++)
         cr_expect_eq(model->signature.inputs[i].types, QK_BIT(QK_UINT8));
     qd_model_release(model);
-    message_free(&file);
     return status;
 }
 
@@ -128,4 +133,36 @@ Test(build, what_counts_as_a_try)
     cr_assert_not(qd_build_try(&work, 0, SIZE_MAX));
     cr_assert_not(qd_build_try(&work, QD_TRIED_NODES_MAX - 7, 0));
     cr_assert(qd_build_try(&work, QD_TRIED_NODES_MAX - 8, 0));
+}
+
+/* A Clip of opset 13 with the attribute min, and with a limit that comes with each request. */
+static struct message clip(void)
+{
+    const float scale = 0.5f;
+    struct message file = {.bytes = NULL};
+    struct message node = onnx_node("clip", "Clip", NAMES("sum", "low"), NAMES("clipped"));
+    put_message(&node, ONNX_NODE_ATTRIBUTE, onnx_attribute_float("min", 0));
+    put_message(&file, ONNX_GRAPH_INITIALIZER,
+                tensor_of("s", ONNX_FLOAT, NO_DIMS, &scale, sizeof(scale)));
+    put_message(&file, ONNX_GRAPH_INITIALIZER, tensor_of("z", ONNX_UINT8, NO_DIMS, "\3", 1));
+    put_message(&file, ONNX_GRAPH_INPUT, onnx_value_info("x", ONNX_UINT8, DIMS(2)));
+    put_message(&file, ONNX_GRAPH_INPUT, onnx_value_info("low", ONNX_FLOAT, NO_DIMS));
+    put_message(&file, ONNX_GRAPH_NODE,
+                onnx_node("", "DequantizeLinear", NAMES("x", "s", "z"), NAMES("a")));
+    put_message(&file, ONNX_GRAPH_NODE, onnx_node("", "Add", NAMES("a", "a"), NAMES("sum")));
+    put_message(&file, ONNX_GRAPH_NODE, node);
+    put_message(&file, ONNX_GRAPH_NODE,
+                onnx_node("", "QuantizeLinear", NAMES("clipped", "s", "z"), NAMES("y")));
+    put_message(&file, ONNX_GRAPH_OUTPUT, onnx_value_info("y", ONNX_UINT8, DIMS(2)));
+    return onnx_model(file, 13);
+}
+
+/* A fused node would have no place for the limit. */
+Test(build, a_limit_of_a_request_is_not_fused)
+{
+    struct qd_model *model = NULL;
+    qd_model_config_init(&config);
+    const enum qd_status status = load_file(clip(), &model);
+    cr_expect_eq(status, QD_OK, "%s", error.text);
+    qd_model_release(model);
 }
