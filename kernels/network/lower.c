@@ -32,6 +32,11 @@ enum qk_status qk_graph_lower(const struct qk_kernels *kernels, struct qk_graph_
                                : qk_fold(kernels, call, memory, pass == FOLD, &passed, error);
         if (status != QK_OK)
             return status;
+        if (call->node_count > QK_GRAPH_NODE_COUNT_MAX)
+            return qk_fail(error, QK_INVALID,
+                           "expected at most %d nodes once each DequantizeLinear is behind what "
+                           "moves its codes, got %zu",
+                           QK_GRAPH_NODE_COUNT_MAX, call->node_count);
         if (!add_origins(&lowering, passed, call->node_count))
             return qk_fail(error, QK_NO_MEMORY, "out of memory for a graph");
     }

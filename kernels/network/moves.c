@@ -90,7 +90,7 @@ static void sink(struct qk_edit *edit, uint32_t index)
     }
     for (size_t i = 0; i < op->output_count; i++) {
         const uint32_t value = edit->nodes[index].outputs[i];
-        if (value >= edit->value_count)
+        if (value >= edit->value_count || edit->reads[value] == 0)
             continue;
         const uint32_t codes = qk_edit_add_value(edit, value, type);
         qk_edit_set_output(edit, index, i, codes);
