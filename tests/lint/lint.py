@@ -504,7 +504,8 @@ def build_with(compiler, folder, *settings):
         fuzz = ["%s/%s.o" % (folder, path[:-2]) for path in files
                 if path.startswith("tests/fuzz/") and path.endswith(".c")]  # make fuzz links them
         status, lines = run("make", "-s", "-j%d" % cpus(), "B=" + folder, *settings, "all",
-                            folder + "/unit-tests", folder + "/measure", "headers", *fuzz)
+                            folder + "/unit-tests", folder + "/check-kernels",
+                            folder + "/measure", "headers", *fuzz)
         return lines + ["make exited with %d" % status] if status else []
     return build
 
