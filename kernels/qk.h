@@ -467,6 +467,14 @@ struct qk_graph_work {
     bool is_refused;  /* something was not computed, because it would have exceeded the bound */
 };
 
+/* The memory that passes take for what they compute of one graph. The first pass sets the bound, by
+ * the constants of the graph that it is given, because later passes find the results of earlier
+ * ones among the constants. */
+struct qk_graph_memory {
+    size_t bytes;     /* taken so far */
+    size_t bytes_max; /* 0: no pass has set it */
+};
+
 /* A graph of operators. A value is a tensor that is an input of the graph or is made by one node.
  * Values are numbered from 0. A value need not be read by any node. */
 struct qk_graph_call {
@@ -482,6 +490,9 @@ struct qk_graph_call {
     /* Counts what qk_graph_lower and its parts compute. One bound holds for all calls that share
      * it (network/compute.h). NULL: each pass counts alone. */
     struct qk_graph_work *work;
+    /* Counts the memory of qk_graph_lower and its parts. It begins as {0}. NULL: qk_graph_lower
+     * counts that of its passes together, and its parts count alone. */
+    struct qk_graph_memory *memory;
 };
 
 /* Computes, once, what nodes compute from constants alone, and removes these nodes: their results

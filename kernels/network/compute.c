@@ -38,35 +38,42 @@ static size_t list_constants(const struct qk_graph_call *call, struct constant *
     return count;
 }
 
-/* Adds QK_COMPUTE_BYTES_EACH for each byte of the constants to the bound. A constant that several
- * nodes read counts once. */
-static void add_constants(struct qk_computing *computing, struct constant *list, size_t count)
+/* Returns the bound for these constants. A constant that several nodes read counts once. */
+static size_t bound_of(struct constant *list, size_t count)
 {
+    size_t bound = QK_COMPUTE_BYTES_MIN;
     qsort(list, count, sizeof(*list), compare);
     for (size_t i = 0; i < count; i++) {
         size_t bytes;
         if (i > 0 && list[i].data == list[i - 1].data)
             continue;
         if (!qk_mul_size(list[i].bytes, QK_COMPUTE_BYTES_EACH, &bytes) ||
-            __builtin_add_overflow(computing->bytes_max, bytes, &computing->bytes_max))
-            computing->bytes_max = SIZE_MAX;
+            __builtin_add_overflow(bound, bytes, &bound))
+            bound = SIZE_MAX;
     }
+    return bound;
+}
+
+static struct qk_graph_memory *taken_of(struct qk_computing *computing)
+{
+    return computing->taken ? computing->taken : &computing->own_taken;
 }
 
 enum qk_status qk_computing_init(struct qk_computing *computing, const struct qk_kernels *kernels,
                                  const struct qk_graph_call *call, struct qk_memory memory,
                                  struct qk_error *error)
 {
+    *computing = (struct qk_computing){
+        .kernels = kernels, .memory = memory, .work = call->work, .taken = call->memory};
+    struct qk_graph_memory *taken = taken_of(computing);
+    if (taken->bytes_max > 0)
+        return QK_OK;
     const size_t count = list_constants(call, NULL);
     struct constant *list = memory.alloc(memory.context, (count + 1) * sizeof(*list));
     if (!list)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for constants that nodes compute");
     list_constants(call, list);
-    *computing = (struct qk_computing){.kernels = kernels,
-                                       .memory = memory,
-                                       .work = call->work,
-                                       .bytes_max = QK_COMPUTE_BYTES_MIN};
-    add_constants(computing, list, count);
+    taken->bytes_max = bound_of(list, count);
     return QK_OK;
 }
 
@@ -89,11 +96,12 @@ static bool add_cost(struct qk_computing *computing, const struct qk_plan *plan)
 static void *take(void *context, size_t bytes)
 {
     struct qk_computing *computing = context;
-    if (bytes > computing->bytes_max - computing->bytes) {
+    struct qk_graph_memory *taken = taken_of(computing);
+    if (bytes > taken->bytes_max - taken->bytes) {
         computing->exceeded = true;
         return NULL;
     }
-    computing->bytes += bytes;
+    taken->bytes += bytes;
     return computing->memory.alloc(computing->memory.context, bytes > 0 ? bytes : 1);
 }
 
@@ -150,6 +158,7 @@ enum qk_status qk_compute(struct qk_computing *computing, const struct qk_call *
         return qk_fail(error, QK_INVALID,
                        "expected constants that take at most %zu bytes to compute, which is %zu "
                        "MiB and %d times the graph's constants, got more",
-                       computing->bytes_max, QK_COMPUTE_BYTES_MIN >> 20, QK_COMPUTE_BYTES_EACH);
+                       taken_of(computing)->bytes_max, QK_COMPUTE_BYTES_MIN >> 20,
+                       QK_COMPUTE_BYTES_EACH);
     return status;
 }

@@ -10,11 +10,12 @@
  * take less than a second; a file that asks for more was made to hold up the loader. */
 #define QK_COMPUTE_NS_MAX UINT64_C(1000000000)
 
-/* The most memory that all of them may take together: results, workspaces, and what their instances
- * and plans keep. All of it stays until the graph is packed. Weights that a graph dequantizes to
+/* The most memory that all operators may take together while one graph is loaded, in all passes:
+ * results, workspaces, and what their instances and plans keep. All of it stays until the graph is
+ * packed. Weights that a graph dequantizes to
  * floats, transposes and quantizes again take 4 + 4 + 1 times their bytes, so QK_COMPUTE_BYTES_EACH
- * bytes for each byte of the graph's constants are plenty. QK_COMPUTE_BYTES_MIN is for graphs that
- * make small constants larger, such as tables of positions. */
+ * bytes for each byte of the constants that the first pass finds are plenty. QK_COMPUTE_BYTES_MIN
+ * is for graphs that make small constants larger, such as tables of positions. */
 #define QK_COMPUTE_BYTES_EACH 16
 #define QK_COMPUTE_BYTES_MIN ((size_t)64 << 20)
 
@@ -24,12 +25,12 @@ struct qk_computing {
     struct qk_memory memory;
     struct qk_graph_work *work; /* of the call; NULL: own_work */
     struct qk_graph_work own_work;
-    size_t bytes_max;
-    size_t bytes; /* taken so far */
+    struct qk_graph_memory *taken; /* of the call; NULL: own_taken */
+    struct qk_graph_memory own_taken;
     bool exceeded;
 };
 
-/* Starts with the bound for the constants of this graph. */
+/* Starts. Sets the bound of memory by the constants of this graph, if no pass before has set it. */
 enum qk_status qk_computing_init(struct qk_computing *computing, const struct qk_kernels *kernels,
                                  const struct qk_graph_call *call, struct qk_memory memory,
                                  struct qk_error *error);

@@ -18,9 +18,9 @@ static bool add_origins(struct lowering *lowering, const uint32_t *passed, size_
     return origins != NULL;
 }
 
-enum qk_status qk_graph_lower(const struct qk_kernels *kernels, struct qk_graph_call *call,
-                              struct qk_memory memory, const uint32_t **origins,
-                              struct qk_error *error)
+static enum qk_status lower(const struct qk_kernels *kernels, struct qk_graph_call *call,
+                            struct qk_memory memory, const uint32_t **origins,
+                            struct qk_error *error)
 {
     enum { FOLD, FUSE, FOLD_ALL, TABULATE, PASSES };
     struct lowering lowering = {.memory = memory};
@@ -42,6 +42,19 @@ enum qk_status qk_graph_lower(const struct qk_kernels *kernels, struct qk_graph_
     }
     *origins = lowering.origins;
     return QK_OK;
+}
+
+enum qk_status qk_graph_lower(const struct qk_kernels *kernels, struct qk_graph_call *call,
+                              struct qk_memory memory, const uint32_t **origins,
+                              struct qk_error *error)
+{
+    struct qk_graph_memory own = {0};
+    struct qk_graph_memory *const given = call->memory;
+    if (!given)
+        call->memory = &own;
+    const enum qk_status status = lower(kernels, call, memory, origins, error);
+    call->memory = given;
+    return status;
 }
 
 /* The DequantizeLinear of constants stay for qk_graph_fuse, which needs the types of inputs. */

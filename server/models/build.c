@@ -193,6 +193,7 @@ enum qd_status qd_build_read(struct qd_build *build, const struct qd_source *sou
 {
     const struct qd_onnx_cut *cut = &build->config->cut;
     build->untyped = 0;
+    build->computed = (struct qk_graph_memory){0};
     build->onnx = NULL;
     build->refused_node = QK_VALUE_NONE;
     if (source->kind == QD_SOURCE_ONNX)
@@ -240,6 +241,7 @@ static enum qd_status lower(struct qd_build *build, struct qd_error *error)
     const uint32_t *origins;
     if (onnx == NULL)
         return QD_OK;
+    build->call.memory = &build->computed;
     const enum qk_status status =
         qk_graph_lower(build->kernels, &build->call, memory, &origins, &cause);
     if (status != QK_OK)
@@ -365,6 +367,7 @@ static enum qd_status fold_once(struct qd_build *build, struct qd_error *error)
     if (build->onnx == NULL)
         return QD_OK;
     assert(build->onnx->deferred_count == 0);
+    build->call.memory = &build->computed;
     const enum qk_status status =
         qk_graph_lower_once(build->kernels, &build->call, memory, &origins, &cause);
     return status == QK_OK ? QD_OK : fail_to_lower(build, status, &cause, error);

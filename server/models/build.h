@@ -55,6 +55,9 @@ struct qd_build {
     const struct qd_onnx_graph *onnx; /* NULL if the version is a request */
     /* onnx's deferred constants, in the nodes that folding has left; set by qd_build_prepare. */
     const struct qd_onnx_deferred *deferred;
+    /* What the passes take. A build that is a copy of this one, and frees its own arena, counts
+     * from here on. */
+    struct qk_graph_memory computed;
     uint32_t refused_node; /* if a step refuses one node of an ONNX file, its index in the file;
                               otherwise QK_VALUE_NONE */
     const char *platform;

@@ -63,7 +63,8 @@ struct qd_deferred_graph *qd_deferred_copy(const struct qk_graph_call *call,
         names[i] = copy_string(&copier, names[i]);
     made.call.nodes = nodes;
     made.call.value_names = names;
-    made.call.work = NULL; /* the load's, which ends */
+    made.call.work = NULL; /* these two are the load's, which ends */
+    made.call.memory = NULL;
     return copy(&copier, &made, sizeof(made));
 }
 

@@ -159,12 +159,26 @@ static void concat_node(struct qk_node *node, const char *name)
     qk_test_call_int(&node->call, "axis", 0);
 }
 
+enum { BYTES = 128 << 10 };
+
+/* Makes a constant of all inputs of a Concat. */
+static void put_constants(struct qk_node *node)
+{
+    static uint8_t data[BYTES];
+    node->call.variable = 0;
+    for (size_t i = 0; i < node->call.op->input_count; i++)
+        node->call.inputs[i] = (struct qk_tensor){.type = QK_UINT8,
+                                                  .rank = 1,
+                                                  .dims = {BYTES},
+                                                  .count = BYTES,
+                                                  .stored = BYTES,
+                                                  .data = data};
+}
+
 /* Two nodes make 1024 times as much of a constant. The second one is refused before its memory is
  * asked for. */
 Test(graph_fold, constants_that_take_too_much_memory)
 {
-    enum { BYTES = 128 << 10 };
-    static uint8_t data[BYTES];
     static const float scale = 1;
     struct qk_node nodes[3];
     struct qk_test_memory memory;
@@ -176,15 +190,8 @@ Test(graph_fold, constants_that_take_too_much_memory)
     nodes[2] = (struct qk_node){.name = "last"};
     qk_test_call_init(&nodes[2].call, "onnx.DequantizeLinear", 13);
     qk_test_call_input(&nodes[2].call, "x_scale", QK_FP32, &scale, 0, NULL);
-    nodes[0].call.variable = 0;
+    put_constants(&nodes[0]);
     for (size_t i = 0; i < nodes[0].call.op->input_count; i++) {
-        const struct qk_tensor x = {.type = QK_UINT8,
-                                    .rank = 1,
-                                    .dims = {BYTES},
-                                    .count = BYTES,
-                                    .stored = BYTES,
-                                    .data = data};
-        nodes[0].call.inputs[i] = x;
         nodes[1].call.inputs[i].type = QK_UINT8;
         nodes[1].inputs[i] = 0;
     }
@@ -201,6 +208,50 @@ Test(graph_fold, constants_that_take_too_much_memory)
                      "69206080 bytes to compute, which is 64 MiB and 16 times the graph's "
                      "constants, got more");
     cr_expect_lt(memory.bytes, (size_t)16 << 20);
+    qk_test_memory_deinit(&memory);
+    qk_kernels_destroy(kernels);
+}
+
+/* The first pass folds the Concat, which makes 4 MiB. A later pass computes 16 MiB of them, and
+ * then 5 times as much: more than one load may take, but less than a pass could that began to count
+ * anew, with the 4 MiB as constants of the graph. */
+Test(graph_fold, all_passes_share_one_bound)
+{
+    static const float numbers[5] = {1, 1, 1, 1, 1};
+    static const size_t column[] = {5, 1};
+    struct qk_node nodes[4];
+    struct qk_test_memory memory;
+    const uint32_t *origins;
+    struct qk_error error;
+    struct qk_graph_call call = {.nodes = nodes, .node_count = 4, .value_count = 4};
+    concat_node(&nodes[0], "concat");
+    put_constants(&nodes[0]);
+    nodes[1] = (struct qk_node){.name = "floats"};
+    qk_test_call_init(&nodes[1].call, "onnx.DequantizeLinear", 13);
+    qk_test_call_input(&nodes[1].call, "x_scale", QK_FP32, numbers, 0, NULL);
+    nodes[2] = (struct qk_node){.name = "add"};
+    qk_test_call_init(&nodes[2].call, "onnx.Add", 14);
+    qk_test_call_input(&nodes[2].call, "B", QK_FP32, numbers, 2, column);
+    nodes[2].call.variable = 1;
+    nodes[3] = (struct qk_node){.name = "codes"};
+    qk_test_call_init(&nodes[3].call, "onnx.QuantizeLinear", 13);
+    qk_test_call_input(&nodes[3].call, "y_scale", QK_FP32, numbers, 0, NULL);
+    for (uint32_t i = 0; i < 4; i++) {
+        nodes[i].number = i + 1;
+        nodes[i].outputs[0] = i;
+        nodes[i].inputs[0] = i - (i > 0);
+    }
+    call.outputs[call.output_count++] = 3;
+    qk_test_memory_init(&memory, SIZE_MAX);
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    cr_assert_eq(qk_graph_lower(kernels, &call, qk_test_memory_face(&memory), &origins, &error),
+                 QK_INVALID);
+    cr_expect_str_eq(error.text,
+                     "node 2 (\"add\", onnx.Add): expected constants that take at most 69206336 "
+                     "bytes to compute, which is 64 MiB and 16 times the graph's constants, got "
+                     "more");
+    cr_expect_lt(memory.bytes, (size_t)32 << 20);
+    cr_expect_null(call.memory);
     qk_test_memory_deinit(&memory);
     qk_kernels_destroy(kernels);
 }
