@@ -141,6 +141,8 @@ class Triton:
     def array(self, tensor):
         if tensor.datatype == "BF16":
             kind = self.bfloat16
+        elif tensor.datatype == "BOOL":
+            kind = "bool"
         else:
             kind = {"U": "u", "I": "i", "F": "f"}[tensor.datatype[0]] + str(
                 BITS[tensor.datatype] // 8)
