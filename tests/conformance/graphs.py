@@ -8,6 +8,8 @@ differ, an answer may have the bits of either.
 import dataclasses
 import os
 import pickle
+import signal
+import traceback
 
 import onnx
 
@@ -94,22 +96,34 @@ def judged(seed, start, end):
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
-            with os.fdopen(writer, "wb") as pipe:
-                for number in range(start, end):
-                    made = make(seed, number)
-                    pickle.dump((number, made.model.SerializeToString(), computed(made)), pipe)
-                    pipe.flush()
-            os._exit(0)
+            os.close(reader)
+            send_judged(seed, start, end, writer)
         os.close(writer)
-        with os.fdopen(reader, "rb") as pipe:
-            for start in range(start, end):
-                try:
-                    number, model, cases = pickle.load(pipe)
-                except (EOFError, pickle.UnpicklingError):
-                    break
-                yield number, onnx.ModelProto.FromString(model), cases
-        os.waitpid(child, 0)
+        try:
+            with os.fdopen(reader, "rb") as pipe:
+                for start in range(start, end):
+                    try:
+                        number, model, cases = pickle.load(pipe)
+                    except (EOFError, pickle.UnpicklingError):
+                        break
+                    yield number, onnx.ModelProto.FromString(model), cases
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
         start += 1
+
+
+def send_judged(seed, start, end, writer):
+    """Writes what `judged` yields to a pipe, and ends the process."""
+    try:
+        with os.fdopen(writer, "wb") as pipe:
+            for number in range(start, end):
+                made = make(seed, number)
+                pickle.dump((number, made.model.SerializeToString(), computed(made)), pipe)
+                pipe.flush()
+    except BaseException:  # nothing of the caller may run in this process
+        traceback.print_exc()
+    os._exit(0)
 
 
 def gap(refusal):

@@ -567,10 +567,21 @@ def serve(pipe):
 
 
 class Judge:
-    """Runs nodes with ONNX Runtime in a process of its own, because some nodes crash it."""
+    """Runs nodes with ONNX Runtime in a process of its own, because some nodes crash it. The
+    process ends with the `with` statement, even after an exception: it has a copy of the pipe to
+    oracles.Previous, which would wait for the pipe's end forever."""
 
     def __init__(self):
         self.process = self.pipe = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process is not None:
+            self.pipe.close()
+            self.process.terminate()
+            self.process.join()
 
     def start(self):
         context = multiprocessing.get_context("fork")
@@ -593,12 +604,6 @@ class Judge:
             self.process.join()
             code, self.process = self.process.exitcode, None
             return None, "it crashes: " + signal.Signals(-code).name
-
-    def close(self):
-        if self.process is not None:
-            self.pipe.close()
-            self.process.terminate()
-            self.process.join()
 
 
 class Allowance:
