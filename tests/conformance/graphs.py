@@ -126,6 +126,11 @@ def send_judged(seed, start, end, writer):
     os._exit(0)
 
 
+def refused(wants):
+    """Tells whether ONNX Runtime refuses a request, with its optimizations or without them."""
+    return any(isinstance(want, str) for want in wants)
+
+
 def gap(refusal):
     """Returns the name of what the server does not have. None: the refusal is a failure."""
     return next((name for words, name in GAPS if words in refusal), None)

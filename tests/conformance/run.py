@@ -39,6 +39,7 @@ FAILURES = HOME / "failures"
 REPOSITORY = HOME / "models"
 SAY_SECONDS = 5
 SHOWN_MAX = 10
+BOTH = "ONNX Runtime refuses it, too, with its optimizations or without them"
 
 # Suite -> the modules without which it cannot run.
 NEEDS = {"node": ("numpy", "ml_dtypes", "onnx"),
@@ -377,7 +378,7 @@ class Run:
                 try:
                     next(loads)("loaded", model)
                 except client.Refused as refusal:
-                    self.graph_refused(key, name, oracle, refusal, gaps)
+                    self.graph_refused(key, name, oracle, refusal, judged, gaps)
                     continue
                 for tensors, wants in judged:
                     case = cases.Case(name, "loaded", "1", "graph", "", tensors, {})
@@ -386,9 +387,10 @@ class Run:
         for what, count in sorted(gaps.items()):
             self.table.notes.append("Random graphs: %d refused: %s." % (count, what))
 
-    def graph_refused(self, key, name, oracle, refusal, gaps):
+    def graph_refused(self, key, name, oracle, refusal, judged, gaps):
         import graphs
-        gap = graphs.gap(refusal.args[1])
+        both = all(graphs.refused(wants) for _, wants in judged)
+        gap = BOTH if both else graphs.gap(refusal.args[1])
         if gap:
             gaps[gap] += 1
         else:
@@ -397,11 +399,14 @@ class Run:
     def graph(self, case, key, wants, oracle, gaps):
         """Checks one request to a graph. It is not sent if both runs of ONNX Runtime refuse it."""
         import graphs
+        either = graphs.refused(wants)
         wants = [want for want in wants if not isinstance(want, str)]
         if not wants:
             return
         found = list(self.differences(case, wants[0]))
         gap = graphs.gap(found[0][1]) if found else None
+        if either and found and all(what.startswith("refused with 400") for _, what in found):
+            gap = BOTH
         if gap:
             gaps[gap] += 1
             return
