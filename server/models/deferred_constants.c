@@ -2,9 +2,17 @@
 
 #include <string.h>
 
-/* Once a copy has failed, all later copies fail. */
+/* Once a copy has failed, all later copies fail. Nodes share names and constants, so each block of
+ * bytes is copied once: a file of one large constant that many nodes read must not take a multiple
+ * of its bytes. */
 struct copier {
     struct qd_arena *arena;
+    struct block {
+        const void *from;
+        size_t bytes;
+        void *made;
+    } * blocks; /* an open hash table; made is NULL in free slots */
+    size_t mask;
     bool failed;
 };
 
@@ -17,9 +25,22 @@ static void *copy(struct copier *copier, const void *from, size_t bytes)
     return made;
 }
 
+/* Returns the copy of these bytes, which is made when they are seen first. */
+static void *copy_once(struct copier *copier, const void *from, size_t bytes)
+{
+    const uint64_t hash = (uintptr_t)from * UINT64_C(0x9e3779b97f4a7c15);
+    size_t slot = (size_t)(hash >> 32) & copier->mask;
+    while (copier->blocks[slot].made != NULL &&
+           (copier->blocks[slot].from != from || copier->blocks[slot].bytes != bytes))
+        slot = (slot + 1) & copier->mask;
+    if (copier->blocks[slot].made == NULL)
+        copier->blocks[slot] = (struct block){from, bytes, copy(copier, from, bytes)};
+    return copier->blocks[slot].made;
+}
+
 static const char *copy_string(struct copier *copier, const char *from)
 {
-    return copy(copier, from, strlen(from) + 1);
+    return copy_once(copier, from, strlen(from) + 1);
 }
 
 /* Copies what the node's call points at. Inputs that come with each request have NULL data. */
@@ -30,16 +51,58 @@ static void copy_call(struct copier *copier, struct qk_call *call)
         size_t bytes;
         if (tensor->type != QK_NONE && tensor->data != NULL &&
             qk_type_bytes(tensor->type, tensor->stored, &bytes))
-            tensor->data = copy(copier, tensor->data, bytes);
+            tensor->data = copy_once(copier, tensor->data, bytes);
     }
     for (size_t i = 0; i < call->op->attribute_count; i++) {
         struct qk_attribute *attribute = &call->attributes[i];
         if (attribute->list_count > 0)
-            attribute->list =
-                copy(copier, attribute->list, attribute->list_count * sizeof(*attribute->list));
+            attribute->list = copy_once(copier, attribute->list,
+                                        attribute->list_count * sizeof(*attribute->list));
         if (attribute->string != NULL)
             attribute->string = copy_string(copier, attribute->string);
     }
+}
+
+/* Makes a hash table that stays half empty. */
+static bool make_table(struct copier *copier, const struct qk_graph_call *call,
+                       struct qd_arena *scratch)
+{
+    size_t count = call->value_count;
+    size_t slots = 1;
+    for (size_t i = 0; i < call->node_count; i++) {
+        const struct qk_operator *op = call->nodes[i].call.op;
+        count += 1 + op->input_count + 2 * op->attribute_count;
+    }
+    while (slots < 2 * count)
+        slots *= 2;
+    copier->blocks = qd_arena_calloc(scratch, slots, sizeof(*copier->blocks));
+    copier->mask = slots - 1;
+    return copier->blocks != NULL;
+}
+
+static struct qd_deferred_graph *copy_graph(struct copier *copier, const struct qk_graph_call *call,
+                                            const struct qd_onnx_deferred *deferred,
+                                            size_t deferred_count)
+{
+    struct qk_node *nodes = copy(copier, call->nodes, call->node_count * sizeof(*call->nodes));
+    const char **names =
+        copy(copier, call->value_names, call->value_count * sizeof(*call->value_names));
+    struct qd_deferred_graph made = {
+        .call = *call,
+        .deferred = copy(copier, deferred, deferred_count * sizeof(*deferred)),
+        .deferred_count = deferred_count,
+    };
+    for (size_t i = 0; i < call->node_count && !copier->failed; i++) {
+        nodes[i].name = copy_string(copier, nodes[i].name);
+        copy_call(copier, &nodes[i].call);
+    }
+    for (size_t i = 0; i < call->value_count && !copier->failed; i++)
+        names[i] = copy_string(copier, names[i]);
+    made.call.nodes = nodes;
+    made.call.value_names = names;
+    made.call.work = NULL; /* these two are the load's, which ends */
+    made.call.memory = NULL;
+    return copy(copier, &made, sizeof(made));
 }
 
 struct qd_deferred_graph *qd_deferred_copy(const struct qk_graph_call *call,
@@ -47,25 +110,16 @@ struct qd_deferred_graph *qd_deferred_copy(const struct qk_graph_call *call,
                                            size_t deferred_count, struct qd_arena *arena)
 {
     struct copier copier = {.arena = arena};
-    struct qk_node *nodes = copy(&copier, call->nodes, call->node_count * sizeof(*call->nodes));
-    const char **names =
-        copy(&copier, call->value_names, call->value_count * sizeof(*call->value_names));
-    struct qd_deferred_graph made = {
-        .call = *call,
-        .deferred = copy(&copier, deferred, deferred_count * sizeof(*deferred)),
-        .deferred_count = deferred_count,
-    };
-    for (size_t i = 0; i < call->node_count && !copier.failed; i++) {
-        nodes[i].name = copy_string(&copier, nodes[i].name);
-        copy_call(&copier, &nodes[i].call);
-    }
-    for (size_t i = 0; i < call->value_count && !copier.failed; i++)
-        names[i] = copy_string(&copier, names[i]);
-    made.call.nodes = nodes;
-    made.call.value_names = names;
-    made.call.work = NULL; /* these two are the load's, which ends */
-    made.call.memory = NULL;
-    return copy(&copier, &made, sizeof(made));
+    struct qd_arena scratch;
+    qd_arena_init(&scratch, arena->memory);
+    scratch.together = arena->together;
+    struct qd_deferred_graph *made = NULL;
+    if (make_table(&copier, call, &scratch))
+        made = copy_graph(&copier, call, deferred, deferred_count);
+    else
+        arena->refused_bytes = scratch.refused_bytes; /* for qd_refuse_memory */
+    qd_arena_deinit(&scratch);
+    return made;
 }
 
 enum qk_status qd_deferred_prepare(const struct qd_deferred_graph *deferred,

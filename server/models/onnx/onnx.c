@@ -68,6 +68,9 @@ enum qd_status qd_onnx_copy_string(const ProtobufCBinaryData *bytes, const char 
                                    struct qd_error *error)
 {
     const char *from = (const char *)bytes->data;
+    if (bytes->len > QD_ONNX_NAME_BYTES_MAX)
+        return qd_fail(error, QD_INVALID, "%s: expected at most %zu bytes in a name, got %zu",
+                       where, QD_ONNX_NAME_BYTES_MAX, bytes->len);
     for (size_t at = 0, length; at < bytes->len; at += length) {
         length = from[at] == '\0' ? 0 : qd_utf8_length(from + at, bytes->len - at);
         if (length == 0)

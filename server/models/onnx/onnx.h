@@ -22,6 +22,12 @@
  * fewer. */
 #define QD_ONNX_VALUE_COUNT_MAX 65536
 
+/* The length of a name of a node, a value or a graph, and of a string that is an attribute.
+ * Converters join the names of all layers that they fuse: names of 345 bytes have been seen. What
+ * is made of a file may have a name several times, so a long one would take a multiple of the
+ * file's bytes. Inputs and outputs of a model have the same bound (QD_PORT_NAME_BYTES_MAX). */
+#define QD_ONNX_NAME_BYTES_MAX ((size_t)4096)
+
 /* Where to cut a file. All lists are of different names, and at most QK_GRAPH_PORT_COUNT_MAX long.
  * {0} takes the whole file. */
 struct qd_onnx_cut {

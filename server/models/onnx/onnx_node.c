@@ -72,6 +72,7 @@ struct node {
     struct qd_onnx_reader *reader;
     size_t position;              /* in the file's list of nodes */
     const Onnx__NodeProto *proto; /* the node, or a part of it (read_long_list) */
+    const char *name;             /* which all parts share */
     struct qd_onnx_where where;
     struct qk_node *node;
     const struct qk_operator *op;
@@ -440,12 +441,10 @@ static enum qd_status begin_node(struct node *node, const Onnx__NodeProto *proto
     struct qd_onnx_reader *reader = node->reader;
     node->proto = proto;
     node->node = &reader->nodes[reader->graph->call.node_count++];
-    *node->node = (struct qk_node){.number = (uint32_t)node->position + 1,
+    *node->node = (struct qk_node){.name = node->name,
+                                   .number = (uint32_t)node->position + 1,
                                    .call = {.op = node->op, .version = node->version}};
-    enum qd_status status = qd_onnx_copy_string(&proto->name, node->where.text, reader->arena,
-                                                &node->node->name, reader->error);
-    if (status == QD_OK)
-        status = read_inputs(node);
+    const enum qd_status status = read_inputs(node);
     return status == QD_OK ? read_attributes(node) : status;
 }
 
@@ -518,6 +517,9 @@ static enum qd_status read_node(struct qd_onnx_reader *reader, size_t position)
                         .proto = proto,
                         .where = qd_onnx_node_where(reader, position)};
     enum qd_status status = find_operator(&node);
+    if (status == QD_OK)
+        status = qd_onnx_copy_string(&proto->name, node.where.text, reader->arena, &node.name,
+                                     reader->error);
     if (status != QD_OK)
         return status;
     const size_t parts = count_parts(node.op, proto);

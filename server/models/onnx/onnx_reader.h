@@ -82,7 +82,7 @@ bool qd_onnx_is_own_domain(const ProtobufCBinaryData *domain);
 bool qd_onnx_is_constant(const Onnx__NodeProto *node);
 
 /* Copies a string of the file into the arena, with a NUL at its end. Refuses a string that is not
- * UTF-8 or has a NUL inside. */
+ * UTF-8, has a NUL inside, or is longer than QD_ONNX_NAME_BYTES_MAX. */
 enum qd_status qd_onnx_copy_string(const ProtobufCBinaryData *bytes, const char *where,
                                    struct qd_arena *arena, const char **string,
                                    struct qd_error *error);

@@ -294,10 +294,38 @@ Test(onnx_refusals, long_lists)
         cr_expect_eq(__builtin_popcount(last->call.variable), (int)counts[i][2]);
         for (size_t k = 1; k + 1 < node_count; k++)
             cr_expect_eq(last->inputs[k - 1], graph.call.nodes[k].outputs[0]);
+        /* All of them share one copy of their name. */
+        for (size_t k = 1; k + 1 < node_count; k++)
+            cr_expect_eq(last->name, graph.call.nodes[k].name);
         cr_expect_eq(last->outputs[0], graph.call.outputs[1]);
     }
     expect_error(long_concat(1025),
                  "node 1 (\"c\", \"Concat\"): expected at most 1024 inputs, got 1025");
+}
+
+/* The lengths of names are bounded, because what is made of a file may repeat them. */
+Test(onnx_refusals, long_names)
+{
+    static char name[4098];
+    memset(name, 'n', 4096);
+    struct message file = good_dequantize();
+    put_last_node(&file, onnx_node(name, "Identity", NAMES("y"), NAMES("z")));
+    expect_model(onnx_model(file, 13));
+    name[4096] = 'n';
+    file = good_dequantize();
+    put_last_node(&file, onnx_node(name, "Identity", NAMES("y"), NAMES("z")));
+    cr_assert_eq(read_model(onnx_model(file, 13)), QD_INVALID);
+    cr_expect_not_null(strstr(error.text, "expected at most 4096 bytes in a name, got 4097"), "%s",
+                       error.text);
+    file = good_dequantize();
+    put_message(&file, ONNX_GRAPH_NODE, onnx_node("a", "Identity", NAMES("y"), NAMES(name)));
+    put_last_node(&file, onnx_node("b", "Identity", NAMES(name), NAMES("z")));
+    expect_error(onnx_model(file, 13), "node 1 (\"a\", \"Identity\"): expected at most 4096 bytes "
+                                       "in a name, got 4097");
+    file = good_dequantize();
+    put_string(&file, ONNX_GRAPH_NAME, name);
+    expect_error(onnx_model(file, 13),
+                 "graph: name: expected at most 4096 bytes in a name, got 4097");
 }
 
 /* ---- Files that are large ---------------------------------------------------------------- */
