@@ -367,6 +367,7 @@ enum qk_status qk_plan(const struct qk_instance *instance, const struct qk_tenso
     plan->workspace_bytes = 0;
     plan->unit_count = 0;
     plan->unit_cost_ns = 0;
+    plan->multiplications = 0;
     plan->is_alias = false;
     if (!instance->fixed)
         return op->code->plan(instance, inputs, memory, plan, error);

@@ -570,6 +570,7 @@ enum qk_status qk_graph_of(struct qk_instance *instance, struct qk_memory memory
     };
     made->node.instance = instance;
     made->node.name = NULL;
+    made->node.number = 0;
     made->node.pack_begin = 0;
     for (size_t i = 0; i < op->output_count; i++)
         made->graph.output_types[i] = instance->output_types[i];

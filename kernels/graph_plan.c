@@ -490,6 +490,31 @@ enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tenso
     return plan->kernel ? QK_OK : qk_fail(error, QK_NO_MEMORY, "out of memory for a plan's name");
 }
 
+/* ---- For people ---------------------------------------------------------------------------- */
+
+static enum qk_node_role role_of(const struct qk_graph_node *node, const struct qk_plan *plan)
+{
+    if (!node->runs)
+        return node->computes ? QK_NODE_IN_PLAN : QK_NODE_UNUSED;
+    return plan && plan->unit_count == 0 && plan->output_bytes[0] > 0 ? QK_NODE_MOVES_NOTHING
+                                                                      : QK_NODE_RUNS;
+}
+
+void qk_graph_report(const struct qk_graph *graph, const struct qk_graph_plan *plan, size_t node,
+                     struct qk_node_report *report)
+{
+    const struct qk_graph_node *from = &graph->nodes[node];
+    const struct qk_plan *planned = plan ? &plan->nodes[node].plan : NULL;
+    *report = (struct qk_node_report){
+        .index = from->number,
+        .name = from->name ? from->name : "",
+        .op = from->instance->op,
+        .kernel = planned ? planned->kernel : NULL,
+        .role = graph->values ? role_of(from, planned) : QK_NODE_RUNS,
+        .multiplications = planned ? planned->multiplications : 0,
+    };
+}
+
 /* ---- Run ----------------------------------------------------------------------------------- */
 
 void qk_graph_run(const struct qk_graph_plan *plan, size_t node, const void *const *inputs,

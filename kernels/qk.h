@@ -390,10 +390,11 @@ struct qk_plan {
     const char *kernel; /* the name of the code path that will run, for people */
     struct qk_tensor outputs[QK_OUTPUT_COUNT_MAX]; /* type, dims and count; data is NULL */
     size_t output_bytes[QK_OUTPUT_COUNT_MAX];
-    size_t output_count;    /* Split may have less than its operator; the others are empty then */
-    size_t workspace_bytes; /* for each concurrent qk_run; may be 0 */
-    size_t unit_count;      /* may be 0: an empty output */
-    uint64_t unit_cost_ns;  /* a rough guess for one unit on one core, for the scheduler */
+    size_t output_count;      /* Split may have less than its operator; the others are empty then */
+    size_t workspace_bytes;   /* for each concurrent qk_run; may be 0 */
+    size_t unit_count;        /* may be 0: an empty output */
+    uint64_t unit_cost_ns;    /* a rough guess for one unit on one core, for the scheduler */
+    uint64_t multiplications; /* of convolutions and matrix products; 0 for other operators */
     /* True if output 0 has the bytes of input 0, in the same order. A caller that places both at
      * one address need not run the plan. If it runs the plan, they must not overlap. */
     bool is_alias;
@@ -460,6 +461,23 @@ struct qk_graph_input {
     enum qk_type type;
 };
 
+/* What qk_graph_lower did with a node of a file, for people. A node that others replace may still
+ * be there: if the graph has a node of its number, its fate does not count. A node may also have
+ * become several nodes, such as a DequantizeLinear that several nodes read. If all have gone, the
+ * first fate counts. */
+enum qk_fate_kind {
+    QK_FATE_KEPT,
+    QK_FATE_FOLDED,    /* it depends on constants alone, and was computed once */
+    QK_FATE_FUSED,     /* it is a part of node `into` */
+    QK_FATE_TABLE,     /* it is a part of the table that has the place of node `into` */
+    QK_FATE_CANCELLED, /* it undoes what node `into` does */
+    QK_FATE_REMOVED    /* nothing reads it any more */
+};
+struct qk_fate {
+    enum qk_fate_kind kind;
+    uint32_t into; /* index of a node in the file; QK_VALUE_NONE: none */
+};
+
 /* What operators compute while a file is loaded, over all graphs that are made of it. A loader may
  * make several graphs of one file, for example to find the types of its inputs. */
 struct qk_graph_work {
@@ -493,6 +511,10 @@ struct qk_graph_call {
     /* Counts the memory of qk_graph_lower and its parts. It begins as {0}. NULL: qk_graph_lower
      * counts that of its passes together, and its parts count alone. */
     struct qk_graph_memory *memory;
+    /* fates[i] is that of node i of the file: qk_node.number says which node that is. Zeroed by the
+     * caller, and filled by qk_graph_lower and its parts. NULL: nobody asks. */
+    struct qk_fate *fates;
+    size_t fate_count;
 };
 
 /* Computes, once, what nodes compute from constants alone, and removes these nodes: their results
@@ -637,6 +659,29 @@ struct qk_graph_plan {
 enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tensor *inputs,
                              struct qk_memory memory, struct qk_graph_plan *plan,
                              struct qk_error *error);
+
+/* What a node of a graph does in a run. */
+enum qk_node_role {
+    QK_NODE_RUNS,
+    QK_NODE_MOVES_NOTHING, /* its output lies where its input lies */
+    QK_NODE_IN_PLAN,       /* plans compute it, because shapes depend on it */
+    QK_NODE_UNUSED         /* no run needs it */
+};
+
+/* A node of a graph, for people. Borrowed from the graph and the plan. */
+struct qk_node_report {
+    uint32_t index;   /* of the node in its file */
+    const char *name; /* "" if it has none */
+    const struct qk_operator *op;
+    const char *kernel; /* NULL without a plan */
+    enum qk_node_role role;
+    uint64_t multiplications; /* of one run */
+};
+
+/* Describes node `node` of the graph, which plan->nodes[node] runs. Without a plan, which is then
+ * NULL, less is known. */
+void qk_graph_report(const struct qk_graph *graph, const struct qk_graph_plan *plan, size_t node,
+                     struct qk_node_report *report);
 
 /* Computes units [begin, end) of one node. The caller runs the nodes in order, each after all units
  * of the node before it are done. The units of a node may run on several threads at once. `inputs`

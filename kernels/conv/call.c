@@ -81,6 +81,19 @@ static void set_output_dims(const struct qk_conv *conv, const struct qk_conv_geo
             (size_t)geometry->axis[QK_CONV_SPATIAL_MAX - desc->spatial_rank + i].out;
 }
 
+/* Returns how many products make `sums` elements of y, those with padding included. Returns
+ * UINT64_MAX if there are more. */
+static uint64_t count_multiplications(const struct qk_conv_desc *desc, uint64_t sums)
+{
+    uint64_t count = sums;
+    if (__builtin_mul_overflow(count, desc->group_channels, &count))
+        return UINT64_MAX;
+    for (int i = 0; i < QK_CONV_SPATIAL_MAX; i++)
+        if (__builtin_mul_overflow(count, (uint64_t)desc->kernel[i], &count))
+            return UINT64_MAX;
+    return count;
+}
+
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
                             const struct qk_openblas *openblas,
                             const struct qk_im2col_kernels *im2col,
@@ -97,6 +110,7 @@ enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue
     if (!qk_tensor_set_count(y) || !qk_type_bytes(y->type, y->count, &plan->output_bytes[0]))
         return qk_fail(error, QK_INVALID,
                        "y: expected a size that fits in 64 bits, got a larger one");
+    plan->multiplications = count_multiplications(&conv->desc, y->count);
     const struct qk_conv_plan_args args = {conv, epilogue, &geometry, openblas, im2col, move};
     return conv->algorithm->plan(&args, memory, plan)
                ? QK_OK

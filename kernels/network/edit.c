@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "kernels/network/fate.h"
+
 void *qk_edit_take(const struct qk_edit *edit, size_t count, size_t bytes)
 {
     size_t all;
@@ -44,6 +46,7 @@ static bool is_read(const struct qk_edit *edit, uint32_t node)
 static void kill_node(struct qk_edit *edit, uint32_t node)
 {
     edit->is_removed[node] = true;
+    qk_fate_set(edit->call, &edit->nodes[node], QK_FATE_REMOVED, NULL);
     edit->dead[edit->dead_count++] = node;
 }
 

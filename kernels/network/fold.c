@@ -5,6 +5,7 @@
 
 #include "kernels/graph.h"
 #include "kernels/network/compute.h"
+#include "kernels/network/fate.h"
 #include "kernels/network/fold.h"
 #include "kernels/operators/operator.h"
 
@@ -170,6 +171,7 @@ static enum qk_status fold(struct folder *folder, uint32_t index)
     if (status != QK_OK)
         return fail_in(folder, index, &cause);
     folder->is_folded[index] = true;
+    qk_fate_set(folder->call, node, QK_FATE_FOLDED, NULL);
     for (size_t i = 0; i < node->call.op->output_count; i++)
         if (node->outputs[i] < folder->call->value_count)
             put_constant(folder, node->outputs[i], &outputs[i]);

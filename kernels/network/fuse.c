@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "kernels/network/compute.h"
+#include "kernels/network/fate.h"
 #include "kernels/network/pair.h"
 #include "kernels/network/qdq.h"
 #include "kernels/operators/operator.h"
@@ -461,6 +462,30 @@ static bool make_clip(struct qk_edit *edit, const struct qk_node *quantizer, enu
 
 /* ---- All nodes ----------------------------------------------------------------------------- */
 
+/* Says of the nodes before the operator that they are a part of it: the DequantizeLinear of its
+ * operands and of its bias. */
+static void tell_inputs(const struct fusion *fusion)
+{
+    const struct qk_edit *edit = fusion->edit;
+    for (size_t i = 0; i < sizeof(fusion->rule->slots) / sizeof(fusion->rule->slots[0]); i++) {
+        const struct slot slot = fusion->rule->slots[i];
+        const uint32_t maker = slot.part == CODES || slot.part == BIAS
+                                   ? qk_edit_maker_of(edit, fusion->index, slot.input)
+                                   : QK_NO_NODE;
+        if (maker != QK_NO_NODE)
+            qk_fate_set(edit->call, &edit->nodes[maker], QK_FATE_FUSED, &fusion->made);
+    }
+}
+
+/* Says of the nodes behind the operator that they are a part of `into`: the QuantizeLinear, and the
+ * Relu and Clip before it. */
+static void tell_behind(const struct fusion *fusion, uint32_t quantizer, const struct qk_node *into)
+{
+    const struct qk_edit *edit = fusion->edit;
+    for (uint32_t i = quantizer; i != fusion->index; i = qk_edit_maker_of(edit, i, 0))
+        qk_fate_set(edit->call, &edit->nodes[i], QK_FATE_FUSED, into);
+}
+
 /* Puts the operator on codes into the place of a QuantizeLinear, or before a Clip there. */
 static bool put(struct fusion *fusion, uint32_t quantizer, const struct limits *limits)
 {
@@ -468,8 +493,10 @@ static bool put(struct fusion *fusion, uint32_t quantizer, const struct limits *
     const struct qk_type_info *info = qk_type_info(fusion->output.type);
     const struct qk_node old = edit->nodes[quantizer];
     struct qk_node clip;
+    tell_inputs(fusion);
     if (limits->least <= info->min && limits->most >= info->max) {
         fusion->made.outputs[0] = old.outputs[0];
+        tell_behind(fusion, quantizer, &fusion->made);
         qk_edit_replace(edit, quantizer, &fusion->made, edit->origins[fusion->index]);
         return true;
     }
@@ -477,6 +504,7 @@ static bool put(struct fusion *fusion, uint32_t quantizer, const struct limits *
     fusion->made.outputs[0] = codes;
     if (!make_clip(edit, &old, fusion->output.type, limits, codes, &clip))
         return false;
+    tell_behind(fusion, quantizer, &old);
     qk_edit_add_node(edit, &fusion->made, edit->origins[fusion->index]);
     qk_edit_replace(edit, quantizer, &clip, edit->origins[quantizer]);
     return true;
@@ -523,6 +551,7 @@ static enum qk_status fuse_end(struct qk_edit *edit, uint32_t index)
     edit->error->status = QK_OK;
     if (fusion.rule && fusion.rule->floats_too && read_operands(&fusion) && make(&fusion)) {
         fusion.made.outputs[0] = edit->nodes[index].outputs[0];
+        tell_inputs(&fusion);
         qk_edit_replace(edit, index, &fusion.made, edit->origins[index]);
     }
     return edit->error->status;

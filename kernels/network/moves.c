@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/network/fate.h"
 #include "kernels/network/pair.h"
 #include "kernels/network/qdq.h"
 #include "kernels/operators/operator.h"
@@ -152,8 +153,12 @@ static void cancel(struct qk_edit *edit, uint32_t index, uint32_t *instead)
         return;
     const uint32_t codes = qk_edit_value_of(edit, dequantizer, QK_PAIR_X);
     const uint32_t output = edit->nodes[index].outputs[0];
-    if (codes != QK_VALUE_NONE && output < edit->value_count)
-        instead[output] = codes;
+    if (codes == QK_VALUE_NONE || output >= edit->value_count)
+        return;
+    instead[output] = codes;
+    const struct qk_node *nodes = edit->nodes;
+    qk_fate_set(edit->call, &nodes[index], QK_FATE_CANCELLED, &nodes[dequantizer]);
+    qk_fate_set(edit->call, &nodes[dequantizer], QK_FATE_CANCELLED, &nodes[index]);
 }
 
 /* Returns what to read instead of a value, and notes it for the values on the way, so that a chain

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "kernels/network/fate.h"
 #include "kernels/operators/operator.h"
 
 void *qk_pass_take(const struct qk_pass *pass, size_t count, size_t bytes)
@@ -115,6 +116,7 @@ void qk_pass_replace(struct qk_pass *pass, const struct qk_call *call, const uin
             pass->reads[inputs[i]]++;
     for (size_t left = pass->found_count; left > 0; left--) {
         const uint32_t found = pass->found[left - 1];
+        qk_fate_set(pass->call, &pass->nodes[found], QK_FATE_TABLE, made);
         if (found == last || pass->is_removed[found])
             stop_reading(pass, &pass->nodes[found]);
     }

@@ -9,6 +9,8 @@
 /* Lowers the graph, which then has `kept` nodes. Its memory is in `memory`. */
 static void lower(struct graph_case *made, size_t kept, struct qk_test_memory *memory)
 {
+    struct qk_fate fates[GRAPH_CASE_NODES_MAX];
+    graph_case_ask_fates(made, fates);
     const struct qk_graph_call whole = made->call;
     const uint32_t *origins = NULL;
     struct qk_error error;
@@ -19,6 +21,8 @@ static void lower(struct graph_case *made, size_t kept, struct qk_test_memory *m
     cr_assert_eq(made->call.node_count, kept);
     for (size_t i = 0; i < kept; i++)
         cr_assert_str_eq(made->call.nodes[i].name, whole.nodes[origins[i]].name);
+    graph_case_check_fates(made, fates, whole.node_count);
+    made->call.fates = NULL;
     memcpy(made->nodes, made->call.nodes, kept * sizeof(*made->nodes));
     made->call.nodes = made->nodes;
 }

@@ -13,6 +13,8 @@ static void check_tables(struct graph_case *made, size_t kept, size_t tables)
     struct qk_test_memory memory;
     qk_test_memory_init(&memory, SIZE_MAX);
     const struct qk_memory face = qk_test_memory_face(&memory);
+    struct qk_fate fates[GRAPH_CASE_NODES_MAX];
+    graph_case_ask_fates(made, fates);
     const struct qk_graph_call whole = made->call;
     const uint32_t *origins = NULL;
     struct qk_error error;
@@ -24,6 +26,8 @@ static void check_tables(struct graph_case *made, size_t kept, size_t tables)
         tables -= strcmp(made->call.nodes[i].call.op->name, "quantd.Lookup") == 0;
     }
     cr_assert_eq(tables, 0);
+    graph_case_check_fates(made, fates, whole.node_count);
+    made->call.fates = NULL;
     memcpy(made->nodes, made->call.nodes, kept * sizeof(*made->nodes));
     made->call.nodes = made->nodes;
     graph_case_check(made, made->scalar);

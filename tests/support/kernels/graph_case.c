@@ -435,3 +435,39 @@ void graph_case_check(const struct graph_case *made, const struct qk_kernels *ke
         graph_case_run(made, &plan, seed);
     qk_test_memory_deinit(&memory);
 }
+
+/* ---- Fates --------------------------------------------------------------------------------- */
+
+void graph_case_ask_fates(struct graph_case *made, struct qk_fate fates[GRAPH_CASE_NODES_MAX])
+{
+    memset(fates, 0, GRAPH_CASE_NODES_MAX * sizeof(*fates));
+    for (uint32_t i = 0; i < made->call.node_count; i++)
+        made->nodes[i].number = i + 1;
+    made->call.fates = fates;
+    made->call.fate_count = GRAPH_CASE_NODES_MAX;
+}
+
+static bool is_left(const struct graph_case *made, uint32_t index)
+{
+    for (size_t i = 0; i < made->call.node_count; i++)
+        if (made->call.nodes[i].number == index + 1)
+            return true;
+    return false;
+}
+
+void graph_case_check_fates(const struct graph_case *made, const struct qk_fate *fates,
+                            size_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = i;
+        size_t steps = 0;
+        cr_assert(is_left(made, i) || fates[i].kind != QK_FATE_KEPT, "node %u has no fate", i);
+        for (; !is_left(made, at) &&
+               (fates[at].kind == QK_FATE_FUSED || fates[at].kind == QK_FATE_TABLE);
+             at = fates[at].into) {
+            cr_assert_lt(fates[at].into, count, "node %u is a part of none", at);
+            cr_assert_lt(steps++, count, "node %u is a part of itself", i);
+        }
+        cr_assert(at == i || is_left(made, at), "node %u is a part of %u, which has gone", i, at);
+    }
+}

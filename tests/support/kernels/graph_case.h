@@ -83,6 +83,14 @@ enum qk_status graph_case_plan(const struct graph_case *made, const struct qk_gr
  * watched edges. Fails the test unless all outputs are as expected. */
 void graph_case_run(const struct graph_case *made, const struct qk_graph_plan *plan, uint64_t seed);
 
+/* Numbers the nodes as a file does, and has the passes say in `fates` what becomes of them. */
+void graph_case_ask_fates(struct graph_case *made, struct qk_fate fates[GRAPH_CASE_NODES_MAX]);
+
+/* Fails the test unless each of `count` nodes that were numbered is left in the graph or has a
+ * fate. A node that is a part of another leads to one that is left. */
+void graph_case_check_fates(const struct graph_case *made, const struct qk_fate *fates,
+                            size_t count);
+
 /* Prepares, plans and runs the graph. */
 void graph_case_check(const struct graph_case *made, const struct qk_kernels *kernels);
 

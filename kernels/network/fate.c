@@ -1,0 +1,18 @@
+#include "kernels/network/fate.h"
+
+/* Returns the index of a node in its file, or QK_VALUE_NONE if it is not known. */
+static uint32_t index_of(const struct qk_node *node)
+{
+    return node && node->number > 0 ? node->number - 1 : QK_VALUE_NONE;
+}
+
+void qk_fate_set(const struct qk_graph_call *call, const struct qk_node *node,
+                 enum qk_fate_kind kind, const struct qk_node *into)
+{
+    const uint32_t index = index_of(node);
+    if (!call->fates || index >= call->fate_count)
+        return;
+    struct qk_fate *fate = &call->fates[index];
+    if (fate->kind == QK_FATE_KEPT || fate->kind == QK_FATE_REMOVED)
+        *fate = (struct qk_fate){kind, index_of(into)};
+}
