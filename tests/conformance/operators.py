@@ -540,13 +540,19 @@ def tensor(name, array):
     return Tensor(name, NAMES[array.dtype.name], list(array.shape), array.tobytes())
 
 
-def computed(file, level, feed, outputs):
+def level(op):
+    """Returns the name of the level at which ONNX Runtime's bits are the same on all CPUs."""
+    return "ORT_ENABLE_EXTENDED" if op in REARRANGED else "ORT_ENABLE_ALL"
+
+
+def computed(file, level_name, feed, outputs):
     """Returns (outputs, None), or (None, why ONNX Runtime refuses the node)."""
     import onnxruntime
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel,
+                                               level_name)
     try:
         session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
         results = session.run(None, feed)
@@ -594,10 +600,13 @@ class Judge:
         """Returns what computed() returns."""
         feed = {name: np.asarray(array) for name, array in node.operands.items()
                 if array is not None and name not in node.constants}
+        return self.compute(file.SerializeToString(), level(op), feed, node.outputs)
+
+    def compute(self, *asked):
+        """Passes the arguments to computed()."""
         if self.process is None:
             self.start()
-        level = "ORT_ENABLE_EXTENDED" if op in REARRANGED else "ORT_ENABLE_ALL"
-        self.pipe.send((file.SerializeToString(), level, feed, node.outputs))
+        self.pipe.send(asked)
         try:
             return self.pipe.recv()
         except EOFError:
@@ -610,9 +619,8 @@ class Allowance:
     """What api_schema/loading.md says of the last elements, which fill no vector of ONNX Runtime's.
     `used` says what was found, or is None."""
 
-    def __init__(self, op, node):
-        self.op, self.used = op, None
-        self.shapes = {np.shape(array) for array in node.operands.values()}
+    def __init__(self, op, shapes):
+        self.op, self.shapes, self.used = op, set(shapes), None
 
     def allows(self, datatype, got, want):
         if datatype != "FP32" or self.op not in (*LAST_BITS, *EXTREMA):

@@ -86,6 +86,7 @@ class Table:
                                ("ONNX files", ("made by", "nodes")),
                                ("networks", ("network", "quantized")),
                                ("operators", ("operator", "outcome")),
+                               ("node tests as files", ("operator", "outcome")),
                                ("random graphs", ("graph", "")),
                                ("random cases", ("operator", "version", "type", "granularity"))):
             if suite in self.suites:
