@@ -226,9 +226,9 @@ SERVER := \
     server/json/element.c server/json/number.c server/json/number_print.c server/json/powers.c \
     server/json/reader.c server/json/string.c server/json/tensor.c server/json/tensor_print.c \
     server/json/tree.c \
-    server/oip/decode.c server/oip/encode.c server/oip/inputs.c server/oip/metadata.c \
-    server/oip/parameters.c server/oip/raw.c server/oip/regions.c server/oip/shm_tensors.c \
-    server/oip/signature.c \
+    server/oip/classes.c server/oip/decode.c server/oip/encode.c server/oip/inputs.c \
+    server/oip/labels.c server/oip/metadata.c server/oip/parameters.c server/oip/raw.c \
+    server/oip/regions.c server/oip/shm_tensors.c server/oip/signature.c \
     server/models/onnx/foreign.c server/models/onnx/onnx.c server/models/onnx/onnx.pb-c.c \
     server/models/onnx/onnx_node.c server/models/onnx/onnx_parts.c \
     server/models/onnx/onnx_select.c \
@@ -237,7 +237,7 @@ SERVER := \
     server/models/repository/folder.c server/models/repository/missing_file.c \
     server/models/repository/repository.c \
     server/models/base64.c server/models/build.c server/models/cut_hint.c \
-    server/models/cut_inputs.c server/models/deferred_constants.c \
+    server/models/cut_inputs.c server/models/deferred_constants.c server/models/label_files.c \
     server/models/model.c server/models/model_config.c server/models/plans.c \
     server/models/prototext.c server/models/shapes.c server/models/sources.c server/models/table.c \
     server/work/scheduler/cpu_yield.c server/work/scheduler/loop.c server/work/scheduler/pool.c \

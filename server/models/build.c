@@ -575,6 +575,34 @@ static bool keep_config(const struct qd_model_config *config, struct qd_arena *a
            (config->file_name == NULL || signature->file_name != NULL);
 }
 
+/* Copies the labels of the outputs' classes, each text once, and the names of their files. */
+static bool copy_labels(const struct qd_build *build, struct qd_arena *arena,
+                        struct qd_port *outputs, size_t count)
+{
+    const struct qd_model_config *config = build->config;
+    const struct qd_labels *sources[QK_GRAPH_PORT_COUNT_MAX];
+    for (size_t i = 0; i < count; i++) {
+        sources[i] = build->labels;
+        for (size_t k = 0; k < config->output_count; k++) {
+            const char *file = config->outputs[k].label_file;
+            if (file == NULL || strcmp(config->outputs[k].name, outputs[i].name) != 0)
+                continue;
+            sources[i] = build->output_labels[k];
+            outputs[i].label_file = copy(arena, file);
+            if (outputs[i].label_file == NULL)
+                return false;
+        }
+        size_t same = 0;
+        while (sources[same] != sources[i])
+            same++;
+        if (sources[i] != NULL)
+            outputs[i].labels = same < i ? outputs[same].labels : qd_labels_copy(sources[i], arena);
+        if (sources[i] != NULL && outputs[i].labels == NULL)
+            return false;
+    }
+    return true;
+}
+
 /* Fills in the model's signature. `types` are the outputs' types, or NULL if the ports have them
  * already. */
 static enum qd_status make_signature(const struct qd_build *build, const enum qk_type *types,
@@ -595,6 +623,7 @@ static enum qd_status make_signature(const struct qd_build *build, const enum qk
     };
     if (inputs == NULL || outputs == NULL || model->signature.name == NULL ||
         model->signature.about == NULL ||
+        !copy_labels(build, &model->arena, outputs, call->output_count) ||
         !keep_config(build->config, &model->arena, &model->signature))
         return qd_refuse_memory(&model->arena, "the model's signature", error);
     for (size_t i = 0; i < call->input_count; i++)

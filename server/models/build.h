@@ -46,6 +46,9 @@ struct qd_build {
     struct qd_arena *scratch; /* holds everything that is needed until the graph is packed */
     struct qd_memory *memory; /* holds what the model keeps; counts in --max-model-bytes */
     struct qd_build_work *work;
+    const struct qd_labels *labels; /* of outputs without labels of their own; NULL: none */
+    /* By the configuration's outputs: the labels in its label_file. NULL: none has one. */
+    const struct qd_labels *const *output_labels;
 
     /* Set by qd_build_read, in the scratch arena. */
     struct qk_graph_call call;

@@ -452,6 +452,22 @@ static enum qd_status read_dims(const struct reader *reader, const char *path,
     return QD_OK;
 }
 
+/* Reads the path of a file in the model's folder. Opening it refuses a path that leaves the folder.
+ */
+static enum qd_status read_label_file(const struct reader *reader, const char *path,
+                                      const struct qd_json_value *value, void *target)
+{
+    struct qd_config_port *port = target;
+    const char *name = qd_json_string(value);
+    if (name == NULL || strlen(name) > NAME_MAX)
+        return expected(reader, path,
+                        "the name of a file in the model's folder, of at most 255 bytes", value);
+    port->label_file = *name == '\0' ? NULL : copy(reader, name);
+    return *name == '\0' || port->label_file != NULL
+               ? QD_OK
+               : qd_refuse_memory(reader->arena, "the model configuration", reader->error);
+}
+
 static enum qd_status read_ports(const struct reader *reader, const char *path,
                                  const struct qd_json_value *value,
                                  const struct qd_config_port **ports, size_t *count)
@@ -461,7 +477,7 @@ static enum qd_status read_ports(const struct reader *reader, const char *path,
         {"data_type", read_data_type},
         {"dims", read_dims},
         {"format", ignore},
-        {"label_filename", ignore},
+        {"label_filename", read_label_file},
         {"reshape", refuse},
         {"optional", refuse_true},
         {"is_shape_tensor", refuse_true},

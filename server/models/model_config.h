@@ -3,7 +3,8 @@
  *
  * These keys have an effect: name, platform and backend (which must be ours), max_batch_size (a
  * bound of the first dimension), input and output (which must agree with the model, and may narrow
- * dimensions that it leaves free), version_policy, default_model_filename. inputs and outputs are
+ * dimensions that it leaves free; an output's label_filename names its classes), version_policy,
+ * default_model_filename. inputs and outputs are
  * keys of our own: they cut an ONNX file (qd_onnx_cut). Keys that only place
  * work or speed it up have no effect on CPUs, and are accepted. Keys that would change results are
  * refused, and so is any key that Triton does not have. A request for a GPU, such as KIND_GPU, is
@@ -30,6 +31,7 @@ struct qd_config_port {
     bool shaped;
     uint32_t rank;
     int64_t dims[QK_RANK_MAX]; /* without the batch dimension, if there is one */
+    const char *label_file;    /* an output's label_filename; NULL: none */
 };
 
 enum qd_version_policy { QD_POLICY_LATEST, QD_POLICY_ALL, QD_POLICY_SPECIFIC };

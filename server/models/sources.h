@@ -6,6 +6,7 @@
  *     qd_sources_find   opens its files, and counts the units of fetching them
  *     qd_sources_fetch  fetches units; the only step that several threads may run at once
  *     qd_sources_take   hands over the bytes
+ *     qd_sources_labels reads the names of the outputs' classes
  *     (Parsing an ONNX file finds its external data. These are fetched as before, and
  *     qd_sources_check then fails if a file could not be read or has changed.)
  *   qd_sources_close */
@@ -71,7 +72,7 @@ struct qd_sources {
 
     /* Set by qd_sources_open. */
     struct qd_model_config config;
-    bool configured; /* the call brings a configuration, so the folder's config.json is not read */
+    bool configured; /* the call brings a configuration, so the folder's is not read */
     uint64_t versions[QD_SOURCES_VERSION_COUNT_MAX]; /* ascending */
     size_t version_count;
     bool from_repository; /* `folder` is open */
@@ -118,6 +119,11 @@ void qd_sources_fetch(struct qd_sources *sources, size_t begin, size_t end);
 enum qd_status qd_sources_take(struct qd_sources *sources, struct qd_source *source,
                                struct qd_error *error);
 enum qd_status qd_sources_check(struct qd_sources *sources, struct qd_error *error);
+/* Reads labels into the version's arena: for each output of the configuration those that its
+ * label_filename names, and for the other outputs those that lie beside the model, if there are
+ * any. */
+enum qd_status qd_sources_labels(struct qd_sources *sources, struct qd_build *build,
+                                 struct qd_error *error);
 void qd_sources_close(struct qd_sources *sources);
 
 #endif

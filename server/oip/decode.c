@@ -8,6 +8,7 @@
 #include "server/json/reader.h"
 #include "server/memory/arena.h"
 #include "server/memory/text.h"
+#include "server/oip/classes.h"
 #include "server/oip/inputs.h"
 #include "server/oip/parameters.h"
 #include "server/oip/raw.h"
@@ -63,6 +64,34 @@ static enum qd_status read_binary(const struct qd_oip_decoder *decoder,
     return status;
 }
 
+/* Reads how many classes are wanted. */
+static enum qd_status read_classification(const struct qd_oip_decoder *decoder,
+                                          const struct qd_json_value *parameters,
+                                          const struct qd_json_path *path, size_t index)
+{
+    struct qd_oip_asked *asked = decoder->asked;
+    const struct qd_json_value *value;
+    int64_t count;
+    enum qd_status status =
+        qd_json_field(parameters, path, "classification", &value, decoder->error);
+    if (status != QD_OK || value == NULL)
+        return status;
+    if (!qd_json_whole(value, &count) || count < 1) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       "outputs[%zu].parameters.classification: expected an integer >= 1, got %s",
+                       path->position, qd_json_show(value).text);
+    }
+    if (asked->class_counts == NULL)
+        asked->class_counts = qd_arena_calloc(decoder->arena, asked->signature->output_count,
+                                              sizeof(*asked->class_counts));
+    if (asked->class_counts == NULL)
+        return qd_refuse_memory(decoder->arena, "the outputs", decoder->error);
+    /* No row that is classified has more elements. */
+    asked->class_counts[index] =
+        count < QD_CLASS_ROW_ELEMENTS_MAX ? (uint32_t)count : QD_CLASS_ROW_ELEMENTS_MAX;
+    return QD_OK;
+}
+
 /* Reads the parameters of an output. An output in shared memory is binary as well, so it may not
  * say that it is not. */
 static enum qd_status read_output_parameters(const struct qd_oip_decoder *decoder,
@@ -72,21 +101,13 @@ static enum qd_status read_output_parameters(const struct qd_oip_decoder *decode
     const struct qd_json_path path = {"outputs", position, ".parameters."};
     const struct qd_shm_tensor_reader reader = {decoder->regions, decoder->arena, decoder->asked,
                                                 decoder->error};
-    const struct qd_json_value *value;
     const struct qd_shm_tensor *tensor = NULL;
     if (!qd_json_is_object(parameters)) {
         return qd_fail(decoder->error, QD_INVALID,
                        "outputs[%zu].parameters: expected an object, got %s", position,
                        qd_json_show(parameters).text);
     }
-    enum qd_status status =
-        qd_json_field(parameters, &path, "classification", &value, decoder->error);
-    if (status == QD_OK && value != NULL) {
-        return qd_fail(decoder->error, QD_INVALID,
-                       "outputs[%zu].parameters.classification: expected no such parameter, got "
-                       "%s; this server does not support it",
-                       position, qd_json_show(value).text);
-    }
+    enum qd_status status = read_classification(decoder, parameters, &path, index);
     if (status == QD_OK)
         status = read_binary(decoder, parameters, &path, binary);
     if (status == QD_OK)
@@ -96,6 +117,12 @@ static enum qd_status read_output_parameters(const struct qd_oip_decoder *decode
                        "outputs[%zu].parameters.binary_data: expected false or none beside "
                        "shared_memory_region, got true",
                        position);
+    }
+    if (status == QD_OK && tensor != NULL && qd_classes_wanted(decoder->asked, index) > 0) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       "outputs[%zu].parameters.classification: expected none beside "
+                       "shared_memory_region, got %u",
+                       position, qd_classes_wanted(decoder->asked, index));
     }
     *binary |= tensor != NULL;
     return status;

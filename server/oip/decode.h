@@ -37,6 +37,9 @@ struct qd_oip_asked {
     bool lists_outputs;      /* the request names the outputs that it wants */
     uint32_t binary_outputs; /* bit i: output i is sent as bytes, in the body or in shared memory,
                                 not as JSON */
+    /* By output: how many of its greatest elements the answer has (classes.h), 0: all
+     * elements, as they are. NULL: 0 for all outputs. */
+    uint32_t *class_counts;
     uint64_t timeout_us; /* the parameter `timeout`: how long the request may wait in the queue; 0:
                             no limit */
     uint64_t priority;   /* the parameter `priority`: 1 is the highest; 0: the server's default */

@@ -8,6 +8,7 @@
 #include "server/base/limits.h"
 #include "server/json/tensor.h"
 #include "server/memory/arena.h"
+#include "server/oip/classes.h"
 #include "server/oip/shm_tensors.h"
 
 /* The Retry-After of refused connections. */
@@ -100,6 +101,21 @@ static bool is_json(const struct qd_oip_asked *asked, size_t output)
     return ((asked->outputs & ~asked->binary_outputs) >> output & 1) != 0;
 }
 
+/* Sets *bytes to the least that an output takes in an answer. Returns false if it overflows. */
+static bool least_bytes(const struct qd_oip_asked *asked, size_t output,
+                        const struct qk_tensor *tensor, size_t *bytes)
+{
+    enum { NUMBER_BYTES = 2, CLASS_BYTES = 5 }; /* "0:0" is the shortest class */
+    struct qd_classes classes;
+    size_t count;
+    if (qd_classes_wanted(asked, output) == 0)
+        return is_json(asked, output) ? !__builtin_mul_overflow(tensor->count, NUMBER_BYTES, bytes)
+                                      : qk_type_bytes(tensor->type, tensor->count, bytes);
+    qd_classes_init(&classes, asked, output, tensor);
+    return !__builtin_mul_overflow(classes.row_count, classes.kept, &count) &&
+           !__builtin_mul_overflow(count, CLASS_BYTES, bytes);
+}
+
 size_t qd_oip_least_answer_bytes(const struct qd_oip_asked *asked, const struct qk_tensor *outputs)
 {
     size_t sum = 0;
@@ -107,22 +123,40 @@ size_t qd_oip_least_answer_bytes(const struct qd_oip_asked *asked, const struct 
         size_t bytes = 0;
         if ((asked->outputs >> i & 1) == 0 || qd_shm_tensors_has_output(asked, i))
             continue;
-        const bool fits = is_json(asked, i)
-                              ? !__builtin_mul_overflow(outputs[i].count, 2, &bytes)
-                              : qk_type_bytes(outputs[i].type, outputs[i].count, &bytes);
-        if (!fits || __builtin_add_overflow(sum, bytes, &sum))
+        if (!least_bytes(asked, i, &outputs[i], &bytes) || __builtin_add_overflow(sum, bytes, &sum))
             return SIZE_MAX;
     }
     return sum;
 }
 
+static size_t divide_up(size_t count, size_t by)
+{
+    return count / by + (count % by != 0);
+}
+
+/* Returns how many rows a unit prints of an output of which the answer has classes. */
+static size_t unit_rows(const struct qd_classes *classes)
+{
+    enum { UNIT_STRINGS = 256 }; /* take about QD_OIP_UNIT_NS */
+    const size_t by_elements = QD_OIP_UNIT_NUMBERS / classes->row_elements;
+    const size_t by_strings = UNIT_STRINGS / classes->kept;
+    const size_t rows = by_elements < by_strings ? by_elements : by_strings;
+    return rows > 1 ? rows : 1;
+}
+static_assert(QD_CLASS_COUNT_MAX * sizeof(struct qd_class) <= QD_OIP_PRINT_BYTES &&
+                  QD_OIP_UNIT_NUMBERS * sizeof(struct qd_class) <= QD_OIP_PRINT_BYTES,
+              "a workspace has room for the classes of a unit's rows");
+
 static size_t units_of(const struct qd_oip_asked *asked, const struct qk_tensor *outputs,
                        size_t output)
 {
+    if (qd_classes_wanted(asked, output) > 0) {
+        struct qd_classes classes;
+        qd_classes_init(&classes, asked, output, &outputs[output]);
+        return classes.kept == 0 ? 0 : divide_up(classes.row_count, unit_rows(&classes));
+    }
     const size_t count = is_json(asked, output) ? outputs[output].count : 0;
-    if (count <= QD_OIP_UNIT_NUMBERS)
-        return 0;
-    return count / QD_OIP_UNIT_NUMBERS + (count % QD_OIP_UNIT_NUMBERS != 0);
+    return count <= QD_OIP_UNIT_NUMBERS ? 0 : divide_up(count, QD_OIP_UNIT_NUMBERS);
 }
 
 struct qd_oip_writer *qd_oip_writer_create(const struct qd_oip_asked *asked, const char *kernel,
@@ -184,6 +218,7 @@ static char *take_room(struct qd_oip_writer *writer, size_t bytes)
         size_t grown = writer->printed_bytes;
         grown = grown < ROOM_BYTES_MIN ? ROOM_BYTES_MIN : grown;
         grown = grown > ROOM_BYTES_MAX ? ROOM_BYTES_MAX : grown;
+        grown = grown < bytes ? bytes : grown;
         writer->room = qd_arena_alloc(writer->arena, grown);
         writer->room_bytes = writer->room == NULL ? 0 : grown;
         writer->failed = writer->room == NULL;
@@ -197,7 +232,44 @@ static char *take_room(struct qd_oip_writer *writer, size_t bytes)
     pthread_mutex_unlock(&writer->lock);
     return piece;
 }
-static_assert(QD_OIP_PRINT_BYTES <= ROOM_BYTES_MIN, "new room holds any piece");
+
+/* Prints the strings of a unit's rows. */
+static struct qd_part print_classes(struct qd_oip_writer *writer, void *workspace, size_t output,
+                                    size_t unit)
+{
+    struct qd_class *const found = workspace;
+    struct qd_classes classes;
+    qd_classes_init(&classes, writer->asked, output, &writer->outputs[output]);
+    const size_t begin = unit * unit_rows(&classes);
+    const size_t left = classes.row_count - begin;
+    const size_t rows = left < unit_rows(&classes) ? left : unit_rows(&classes);
+    for (size_t i = 0; i < rows; i++)
+        qd_classes_find(&classes, begin + i, found + i * classes.kept);
+    char *const room =
+        take_room(writer, qd_classes_bytes_max(&classes, found, rows * classes.kept));
+    if (room == NULL)
+        return (struct qd_part){NULL, 0};
+    char *at = room;
+    for (size_t i = 0; i < rows; i++)
+        at = qd_classes_print(&classes, begin + i, found + i * classes.kept, at);
+    return (struct qd_part){room, (size_t)(at - room)};
+}
+
+/* Prints a unit's numbers. */
+static struct qd_part print_numbers(struct qd_oip_writer *writer, char *workspace, size_t output,
+                                    size_t unit)
+{
+    const struct qk_tensor *tensor = &writer->outputs[output];
+    const size_t from = unit * QD_OIP_UNIT_NUMBERS;
+    const size_t left = tensor->count - from;
+    const size_t count = left < QD_OIP_UNIT_NUMBERS ? left : QD_OIP_UNIT_NUMBERS;
+    const char *stop = qd_json_elements_print(workspace, tensor, from, from + count);
+    const size_t bytes = (size_t)(stop - workspace);
+    char *room = take_room(writer, bytes);
+    if (room == NULL)
+        return (struct qd_part){NULL, 0};
+    return (struct qd_part){memcpy(room, workspace, bytes), bytes};
+}
 
 void qd_oip_writer_print(struct qd_oip_writer *writer, char *workspace, size_t begin, size_t end)
 {
@@ -205,16 +277,12 @@ void qd_oip_writer_print(struct qd_oip_writer *writer, char *workspace, size_t b
     for (size_t unit = begin; unit < end; unit++) {
         while (unit >= writer->first_units[output + 1])
             output++;
-        const struct qk_tensor *tensor = &writer->outputs[output];
-        const size_t from = (unit - writer->first_units[output]) * QD_OIP_UNIT_NUMBERS;
-        const size_t left = tensor->count - from;
-        const size_t count = left < QD_OIP_UNIT_NUMBERS ? left : QD_OIP_UNIT_NUMBERS;
-        const char *stop = qd_json_elements_print(workspace, tensor, from, from + count);
-        const size_t bytes = (size_t)(stop - workspace);
-        char *room = take_room(writer, bytes);
-        if (room == NULL)
+        const size_t own = unit - writer->first_units[output];
+        writer->pieces[unit] = qd_classes_wanted(writer->asked, output) > 0
+                                   ? print_classes(writer, workspace, output, own)
+                                   : print_numbers(writer, workspace, output, own);
+        if (writer->pieces[unit].bytes == NULL)
             return;
-        writer->pieces[unit] = (struct qd_part){memcpy(room, workspace, bytes), bytes};
     }
 }
 
@@ -238,7 +306,7 @@ static void print_data(struct qd_text *text, const struct qd_oip_writer *writer,
 {
     const size_t begin = writer->first_units[i];
     const size_t end = writer->first_units[i + 1];
-    if (begin == end) {
+    if (begin == end && qd_classes_wanted(writer->asked, i) == 0) {
         qd_json_tensor_print(text, &writer->outputs[i]);
         return;
     }
@@ -247,20 +315,56 @@ static void print_data(struct qd_text *text, const struct qd_oip_writer *writer,
     qd_text_string(text, "]");
 }
 
+/* Returns how many bytes an output has behind the JSON. */
+static size_t blob_bytes(const struct qd_oip_writer *writer, size_t i)
+{
+    size_t bytes = 0;
+    if (qd_classes_wanted(writer->asked, i) == 0)
+        qk_type_bytes(writer->outputs[i].type, writer->outputs[i].count,
+                      &bytes); /* cannot overflow: the tensor is in memory */
+    else
+        for (size_t unit = writer->first_units[i]; unit < writer->first_units[i + 1]; unit++)
+            bytes += writer->pieces[unit].count;
+    return bytes;
+}
+
+/* Appends an output's bytes behind the JSON. */
+static void borrow_blob(struct qd_text *text, const struct qd_oip_writer *writer, size_t i,
+                        size_t bytes)
+{
+    if (qd_classes_wanted(writer->asked, i) == 0)
+        qd_text_borrow(text, writer->outputs[i].data, bytes);
+    else
+        borrow_pieces(text, writer->pieces, writer->first_units[i], writer->first_units[i + 1]);
+}
+
+/* Prints the datatype and the shape of the answer's output. */
+static char *put_type(char *at, const struct qd_oip_writer *writer, size_t i)
+{
+    const struct qk_tensor *output = &writer->outputs[i];
+    struct qd_classes classes;
+    if (qd_classes_wanted(writer->asked, i) == 0) {
+        at = stpcpy(put(at, ",\"datatype\":\""), qk_type_info(output->type)->name);
+        return put_shape(put(at, "\",\"shape\":"), output);
+    }
+    qd_classes_init(&classes, writer->asked, i, output);
+    at = put(at, ",\"datatype\":\"BYTES\",\"shape\":[");
+    if (classes.is_batch)
+        at = put(qd_print_decimal(classes.row_count, at), ",");
+    return put(qd_print_decimal(classes.kept, at), "]");
+}
+
 /* Prints one output, including data that is JSON. Returns how many bytes of binary data the output
  * has behind the JSON. */
 static size_t print_output(struct qd_text *text, const struct qd_oip_writer *writer, size_t i)
 {
-    const struct qk_tensor *output = &writer->outputs[i];
     size_t bytes = 0;
     qd_text_string(text, "{\"name\":");
     qd_text_json_string(text, writer->asked->signature->outputs[i].name);
     char *const room = qd_text_reserve(text, QD_TEXT_RESERVE_MAX);
     if (room == NULL)
         return 0;
-    char *at = put(room, ",\"datatype\":\"");
-    at = stpcpy(at, qk_type_info(output->type)->name);
-    at = put_shape(put(at, "\",\"shape\":"), output);
+    char *at = put_type(room, writer, i);
     const bool is_shared = qd_shm_tensors_has_output(writer->asked, i);
     if (!is_shared && is_json(writer->asked, i)) {
         /* no parameters: C++ clients would then demand binary data */
@@ -270,8 +374,7 @@ static size_t print_output(struct qd_text *text, const struct qd_oip_writer *wri
         return 0;
     }
     if (!is_shared) {
-        qk_type_bytes(output->type, output->count,
-                      &bytes); /* cannot overflow: the tensor is in memory */
+        bytes = blob_bytes(writer, i);
         at = put(put_decimal(at, ",\"parameters\":{\"binary_data_size\":", bytes), "}");
     }
     qd_text_commit(text, (size_t)(put(at, "}") - room));
@@ -310,7 +413,7 @@ enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer,
     const size_t json_bytes = text.bytes;
     for (size_t i = 0; i < output_count; i++)
         if (blobs[i] > 0)
-            qd_text_borrow(&text, writer->outputs[i].data, blobs[i]);
+            borrow_blob(&text, writer, i, blobs[i]);
     const bool has_blobs = text.bytes > json_bytes;
     if (text.failed)
         return qd_refuse_memory(writer->arena, "the answer", writer->error);

@@ -17,9 +17,10 @@
 size_t qd_oip_least_answer_bytes(const struct qd_oip_asked *asked, const struct qk_tensor *outputs);
 
 /* Makes the answer to an inference, in units: JSON, with the data of each requested output in it or
- * behind it. A unit prints some of the numbers. Small outputs have no units and are printed at the
- * end. outputs[i] is the signature's output i. Until the answer is sent, its parts borrow the data
- * behind the JSON, and the printed text, which is in the arena.
+ * behind it. A unit prints some of the numbers, or the classes of some rows (classes.h). Small
+ * outputs of numbers have no units and are printed at the end. outputs[i] is the signature's output
+ * i. Until the answer is sent, its parts borrow the data behind the JSON, and the printed text,
+ * which is in the arena.
  *
  * The writer lives in the arena and borrows all arguments. Returns NULL, with the error set, if
  * there is no memory. */

@@ -112,8 +112,9 @@ void qd_oip_encode_server_metadata(struct qd_text *text, const struct qd_config 
                                    const char *kernels)
 {
     qd_text_string(text, "{\"name\":\"quantd\",\"version\":\"" QD_VERSION "\",\"extensions\":["
-                         "\"binary_tensor_data\",\"parameters\",\"model_repository\","
-                         "\"model_configuration\",\"statistics\",\"logging\"");
+                         "\"binary_tensor_data\",\"classification\",\"parameters\","
+                         "\"model_repository\",\"model_configuration\",\"statistics\","
+                         "\"logging\"");
     if (config != NULL && config->shared_memory_prefix[0] != '\0')
         qd_text_string(text, ",\"system_shared_memory\"");
     qd_text_string(text, "]");
@@ -237,7 +238,8 @@ static void add_config_ports(struct sheet *sheet, cJSON *to, const struct qd_sig
     cJSON *outputs = add_array(sheet, to, "output");
     for (size_t i = 0; i < signature->output_count; i++) {
         cJSON *output = add_config_port(sheet, outputs, signature, &signature->outputs[i], NULL);
-        add_string(sheet, output, "label_filename", "");
+        const char *label_file = signature->outputs[i].label_file;
+        add_string(sheet, output, "label_filename", label_file == NULL ? "" : label_file);
         add_bool(sheet, output, "is_shape_tensor", false);
     }
 }

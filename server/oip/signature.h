@@ -7,6 +7,7 @@
 #include "kernels/qk.h"
 #include "server/base/limits.h"
 #include "server/base/status.h"
+#include "server/oip/labels.h"
 
 #define QD_DIM_FREE (-1)
 
@@ -21,6 +22,8 @@ struct qd_port {
     uint32_t rank;
     int64_t dims[QK_RANK_MAX];          /* QD_DIM_FREE: each request chooses the size */
     const struct qk_attribute *strides; /* the layout of a loaded model's input; NULL: dense */
+    const struct qd_labels *labels;     /* the names of an output's classes; NULL: none */
+    const char *label_file;             /* label_filename of the configuration; NULL: none */
 };
 
 /* Everything is borrowed. */

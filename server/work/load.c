@@ -164,6 +164,8 @@ static bool take_version(struct qd_load *load)
         .scratch = &load->version_arena,
         .memory = load->tools->memory,
     };
+    if (qd_sources_labels(&load->sources, &load->build, &load->error) != QD_OK)
+        return end(load);
     if (qd_build_read(&load->build, &source, &load->error) != QD_OK) {
         add_hint(load, &source);
         return fail_in_file(load);

@@ -3,6 +3,7 @@
 #include "server/base/limits.h"
 #include "server/json/tree.h"
 #include "server/memory/arena.h"
+#include "server/oip/classes.h"
 #include "server/oip/encode.h"
 #include "server/oip/shm_tensors.h"
 
@@ -76,6 +77,9 @@ enum qd_status qd_outputs_take(struct qd_request *request, const struct qk_graph
         status = check_bytes(request, plan);
     if (status == QD_OK)
         status = check_answer(request, plan);
+    if (status == QD_OK)
+        status = qd_classes_check(&request->oip.asked, plan->outputs, plan->output_count,
+                                  &request->error);
     for (size_t i = 0; status == QD_OK && i < plan->output_count; i++) {
         const size_t bytes = plan->output_bytes[i];
         const bool is_shared = qd_shm_tensors_has_output(&request->oip.asked, i);
@@ -92,15 +96,18 @@ enum qd_status qd_outputs_take(struct qd_request *request, const struct qk_graph
     return status;
 }
 
-static bool is_json(const struct qd_request *request, size_t output)
+/* Returns whether the output is printed as text: as JSON, or as classes. */
+static bool is_text(const struct qd_request *request, size_t output)
 {
-    return ((request->oip.asked.outputs & ~request->oip.asked.binary_outputs) >> output & 1) != 0;
+    const struct qd_oip_asked *asked = &request->oip.asked;
+    return ((asked->outputs & ~asked->binary_outputs) >> output & 1) != 0 ||
+           qd_classes_wanted(asked, output) > 0;
 }
 
 size_t qd_outputs_number_count(const struct qd_request *request, const struct qk_graph_plan *plan)
 {
     size_t count = 0;
     for (size_t i = 0; i < plan->output_count; i++)
-        count += is_json(request, i) ? plan->outputs[i].count : 0;
+        count += is_text(request, i) ? plan->outputs[i].count : 0;
     return count;
 }

@@ -1,4 +1,4 @@
-"""A convolution in binary and a dequantization in JSON, with Triton's client:
+"""A convolution in binary, a dequantization in JSON, and classes in both, with Triton's client:
 client_tritonclient.py URL
 """
 import sys
@@ -49,6 +49,21 @@ def dequantize(client):
     check("dequantization", y, np.array([[-64, 0, 63.5], [-np.inf, np.nan, np.inf]], np.float32))
 
 
+def classify(client):
+    """Asks for the two greatest elements of each row."""
+    x = InferInput("x", [2, 4], "UINT8")
+    x.set_data_from_numpy(np.array([[0, 128, 129, 255], [7, 9, 9, 8]], np.uint8))
+    scale = InferInput("x_scale", [], "FP32")
+    scale.set_data_from_numpy(np.array(0.5, np.float32))
+    for binary in (True, False):
+        output = InferRequestedOutput("y", binary_data=binary, class_count=2)
+        y = client.infer("onnx.DequantizeLinear", [x, scale], outputs=[output]).as_numpy("y")
+        if binary:
+            y = np.char.decode(y.astype(np.bytes_))
+        check("classes", y.astype(np.str_), np.array([["127.500000:3", "64.500000:2"],
+                                                      ["4.500000:1", "4.500000:2"]]))
+
+
 def check(what, y, expected):
     same = y.dtype == expected.dtype and np.array_equal(y, expected, equal_nan=y.dtype.kind == "f")
     if not same:
@@ -60,5 +75,6 @@ try:
     with InferenceServerClient(url.removeprefix("http://")) as client_of_url:
         convolve(client_of_url)
         dequantize(client_of_url)
+        classify(client_of_url)
 except (InferenceServerException, OSError, ValueError) as error:
     sys.exit(f"{url}: {error}".replace("\n", " "))

@@ -147,8 +147,12 @@ def flatten(value):
 
 
 def to_raw(datatype, numbers):
-    """Returns JSON data, flat or nested, as little-endian bytes."""
+    """Returns JSON data, flat or nested, as little-endian bytes. BYTES are the strings of
+    classifications, each with its length before it."""
     flat = flatten(numbers)
+    if datatype == "BYTES":
+        texts = [text.encode() for text in flat]
+        return b"".join(struct.pack("<I", len(text)) + text for text in texts)
     if any(isinstance(value, str) for value in flat):
         flat = [from_json(value) for value in flat]
     if datatype in STRUCT:  # in one call: a test may have millions of numbers

@@ -514,7 +514,13 @@ static enum qd_status set_only_file(struct qd_model_folder *folder, const char *
                                     struct qd_arena *arena, struct qd_error *error)
 {
     static const char *const ends[] = {"", ".data", "_data"};
+    char labels[QD_LABEL_FILE_BYTES_MAX];
     snprintf(folder->file, sizeof(folder->file), "%s", file);
+    qd_model_folder_label_file(folder, labels);
+    if (marks)
+        folder->fingerprint += mark_of(folder->fd, 1, labels);
+    if (marks && folder->is_given)
+        folder->fingerprint += mark_of(folder->fd, 1, QD_LABEL_FILE);
     for (size_t i = 0; marks && i < sizeof(ends) / sizeof(*ends); i++) {
         char name[NAME_MAX + sizeof(".data")];
         snprintf(name, sizeof(name), "%s%s", file, ends[i]);
@@ -595,6 +601,13 @@ enum qd_status qd_model_folder_open(const struct qd_repository *repository, cons
     if (status != QD_OK)
         qd_model_folder_close(folder);
     return status;
+}
+
+void qd_model_folder_label_file(const struct qd_model_folder *folder,
+                                char name[QD_LABEL_FILE_BYTES_MAX])
+{
+    snprintf(name, QD_LABEL_FILE_BYTES_MAX, "%.*s.labels.txt",
+             (int)qd_missing_file_stem(folder->file), folder->file);
 }
 
 void qd_model_folder_close(struct qd_model_folder *folder)

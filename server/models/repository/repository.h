@@ -4,7 +4,9 @@
  * request.bin. The name of a version's folder is a number above 0, without leading zeros. Two
  * shorter forms are version 1 of a model: NAME/model.onnx (or request.json), if NAME has no
  * versions and is not a number itself, and NAME.onnx, if there is no folder NAME. A file that the
- * command line names hides a model of that name in the folder.
+ * command line names hides a model of that name in the folder. The names of a model's classes lie
+ * in NAME/VERSION/labels.txt or NAME/labels.txt, or beside NAME.onnx in NAME.labels.txt. For a file
+ * that the command line names, they may also lie in labels.txt beside it.
  *
  * With QD_LINKS_INSIDE, a model may read only files inside its own folder. That folder may be a
  * link, but only to a place inside the repository. The folder of NAME.onnx is the repository. With
@@ -72,8 +74,8 @@ struct qd_model_folder {
     bool has_model;  /* a file that belongs into a version's folder */
     /* A hash of the names, sizes, times and inodes of all files in this folder and in the folders
      * of its versions. The model is made of these files, so the fingerprint changes when one of
-     * them does. For a model of one file, FILE, the hash is of FILE, FILE.data and FILE_data, which
-     * are the usual names of external data. 0 if not computed. */
+     * them does. For a model of one file, FILE, the hash is of FILE, of FILE.data and FILE_data,
+     * which are the usual names of external data, and of its labels. 0 if not computed. */
     uint64_t fingerprint;
 };
 
@@ -84,5 +86,13 @@ enum qd_status qd_model_folder_open(const struct qd_repository *repository, cons
                                     bool marks, struct qd_arena *arena,
                                     struct qd_model_folder *folder, struct qd_error *error);
 void qd_model_folder_close(struct qd_model_folder *folder);
+
+/* The file in a model's folder that names its classes. */
+#define QD_LABEL_FILE "labels.txt"
+/* Prints the name of such a file for a model of one file: FILE without its ".onnx", and with
+ * ".labels.txt". */
+#define QD_LABEL_FILE_BYTES_MAX (NAME_MAX + sizeof(".labels.txt"))
+void qd_model_folder_label_file(const struct qd_model_folder *folder,
+                                char name[QD_LABEL_FILE_BYTES_MAX]);
 
 #endif

@@ -262,6 +262,12 @@ class Listed(ModelTest):
             answer = self.server.infer("layer", body, headers=headers)
             self.assertEqual(answer.outputs()["y"][2], struct.pack("<3f", .5, 1, 1.5))
 
+    def check_classification(self):
+        row = Tensor.of("x", "UINT8", [3], [1, 3, 2])
+        wanted = [{"name": "y", "parameters": {"classification": 2}}]
+        answer = self.server.infer("layer", json_request([row], outputs=wanted)).json()
+        self.assertEqual(answer["outputs"][0]["data"], ["1.500000:1", "1.000000:2"])
+
     def check_parameters(self):
         row = Tensor.of("x", "UINT8", [3], [1, 2, 3])
         self.assertEqual(self.server.infer("layer", json_request([row], {"mine": 1})).status, 200)
@@ -288,7 +294,7 @@ class Listed(ModelTest):
     def test_each(self):
         self.assert_done(self.load_files("layer", model_onnx=dequantize_file()))
         extensions = self.server.get("/v2").json()["extensions"]
-        self.assertEqual(len(extensions), 7)
+        self.assertEqual(len(extensions), 8)
         for extension in extensions:
             with self.subTest(extension=extension):
                 getattr(self, "check_" + extension)()

@@ -208,7 +208,7 @@ class Json(InferTest):
             self.assert_dequantized(answer)
             self.assertIn("data", answer.json()["outputs"][0])
         for outputs in ([{"name": "z"}], [{"name": "y"}, {"name": "y"}], {}, [{}], ["y"], [7],
-                        [{"name": "y", "parameters": {"classification": 2}}],
+                        [{"name": "y", "parameters": {"classification": 0}}],
                         [{"name": "y", "parameters": {"binary_data": "yes"}}],
                         [{"name": "y", "parameters": {"binary_data": 1}}]):
             self.assert_refused(dequantize_json(outputs=outputs))

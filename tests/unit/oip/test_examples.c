@@ -171,6 +171,11 @@ static void expect_data(const char *name, const cJSON *wanted, const cJSON *got,
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(wanted, "data"))
     {
         double value = NAN;
+        if (strcmp(string_of(wanted, "datatype"), "BYTES") == 0) {
+            cr_assert(cJSON_Compare(item, got_item, true), "%s: element %zu", name, index++);
+            got_item = got_item->next;
+            continue;
+        }
         if (blob != NULL) {
             value = load(blob, string_of(wanted, "datatype"), index);
         } else {
