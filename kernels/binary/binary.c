@@ -3,6 +3,7 @@
 #include "kernels/binary/binary.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "kernels/operators/shape_text.h"
@@ -18,6 +19,19 @@
 #define GATHERED ((size_t)1024) /* two operands stay in the L1 cache */
 #define ELEMENT_BYTES_MAX 4
 
+/* How many rows are looked up together. */
+#define TABLES ((size_t)4)
+
+/* The bytes of a cache line. */
+#define LINE_BYTES ((size_t)64)
+
+/* Consecutive codes, from `first` on. */
+#define CODES_4(first) (first), (first) + 1, (first) + 2, (first) + 3
+#define CODES_16(first) \
+    CODES_4(first), CODES_4((first) + 4), CODES_4((first) + 8), CODES_4((first) + 12)
+#define CODES_64(first) \
+    CODES_16(first), CODES_16((first) + 16), CODES_16((first) + 32), CODES_16((first) + 48)
+
 /* The operands in the order of the formulas. */
 enum { FIRST, SECOND, OPERAND_COUNT };
 
@@ -29,6 +43,10 @@ struct axis {
 struct state {
     struct qk_binary_args args;
     qk_binary_fn run; /* for rows: of the inner axis's form; for gathered rows: of vectors */
+    void (*finish)(void);
+    const struct qk_lookup_kernel *lookup; /* for rows whose operand `repeats` repeats; NULL: `run`
+                                              computes them */
+    size_t repeats;
     size_t element_bytes;
     bool gathers;               /* rows are short */
     bool packed[OPERAND_COUNT]; /* element i of y is made of element i of the operand */
@@ -49,8 +67,10 @@ void qk_binary_set_args(const struct qk_binary *binary, bool exchanged, struct q
     const float second_zero = (float)second->zero;
     const float y_zero = (float)binary->y.zero;
     if (binary->multiplies) {
-        *args = (struct qk_binary_args){first_zero, second_zero,
-                                        first->scale * second->scale / binary->y.scale, y_zero};
+        *args = (struct qk_binary_args){.first = first_zero,
+                                        .second = second_zero,
+                                        .scale = first->scale * second->scale / binary->y.scale,
+                                        .offset = y_zero};
         return;
     }
     args->first = first->scale / binary->y.scale;
@@ -117,6 +137,61 @@ static void move(struct cursor *cursor, size_t count)
             cursor->at[k] -= axes[i].size * axes[i].strides[k];
             cursor->at[k] += axes[i - 1].strides[k];
         }
+    }
+}
+
+/* A row of bytes, one of whose operands repeats, and what each code of the other one becomes. */
+struct looked_up {
+    struct qk_lookup_table table;
+    const uint8_t *x;
+    uint8_t *y;
+    size_t count;
+};
+
+/* Makes the table of a row by the kernel, so the bits are the kernel's. */
+static void make_table(const struct state *state, const uint8_t *repeated, struct looked_up *row)
+{
+    static const uint8_t codes[QK_LOOKUP_ENTRIES] = {CODES_64(0), CODES_64(64), CODES_64(128),
+                                                     CODES_64(192)};
+    struct qk_binary_args args = state->args;
+    args.stream = false;
+    state->run(&args, state->repeats == FIRST ? repeated : codes,
+               state->repeats == FIRST ? codes : repeated, row->table.entries, QK_LOOKUP_ENTRIES);
+}
+
+static void look_up(const struct state *state, const struct looked_up *row)
+{
+    const size_t gap = state->args.stream ? (0 - (uintptr_t)row->y) % LINE_BYTES : 0;
+    const size_t before = gap < row->count ? gap : row->count;
+    if (before > 0)
+        qk_lookup_run(state->lookup->run, &row->table, row->x, row->y, before);
+    if (before < row->count)
+        state->lookup->run(&row->table, row->x + before, row->y + before, row->count - before,
+                           state->args.stream);
+}
+
+/* Computes elements [begin, end) of y by a table for each row. Some tables are made one after the
+ * other, so that the CPU makes a second while it waits for the first. */
+static void look_up_rows(const struct state *state, const uint8_t *const *operands, uint8_t *y,
+                         size_t begin, size_t end)
+{
+    const size_t varies = state->repeats == FIRST ? SECOND : FIRST;
+    struct looked_up rows[TABLES];
+    struct cursor cursor;
+    seek(&cursor, state, begin);
+    for (size_t i = begin; i < end;) {
+        size_t made = 0;
+        for (; made < TABLES && i < end; made++) {
+            const size_t count = row_left(&cursor, end - i);
+            rows[made].x = operands[varies] + cursor.at[varies];
+            rows[made].y = y + i;
+            rows[made].count = count;
+            make_table(state, operands[state->repeats] + cursor.at[state->repeats], &rows[made]);
+            move(&cursor, count);
+            i += count;
+        }
+        for (size_t k = 0; k < made; k++)
+            look_up(state, &rows[k]);
     }
 }
 
@@ -197,8 +272,14 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
         return;
     if (state->gathers)
         run_gathered(state, operands, outputs[0], first, last);
+    else if (state->lookup)
+        look_up_rows(state, operands, outputs[0], first, last);
     else
         run_rows(state, operands, outputs[0], first, last);
+    if (state->args.stream && state->finish)
+        state->finish();
+    if (state->args.stream && state->lookup && state->lookup->finish)
+        state->lookup->finish();
 }
 
 /* ---- The plan ------------------------------------------------------------------------------ */
@@ -282,6 +363,10 @@ static void choose(struct state *state, const struct qk_binary_walk *walk)
                                                                    : QK_BINARY_NONE_REPEATS;
     state->gathers = state->rank > 1 && inner->size < ROW_MIN;
     state->run = walk->forms[state->gathers ? QK_BINARY_NONE_REPEATS : form];
+    state->repeats = form == QK_BINARY_FIRST_REPEATS ? FIRST : SECOND;
+    if (walk->lookup && !state->gathers && form != QK_BINARY_NONE_REPEATS &&
+        inner->size >= walk->lookup_min)
+        state->lookup = walk->lookup;
 }
 
 static void set_units(struct state *state, const struct qk_binary_walk *walk,
@@ -289,10 +374,15 @@ static void set_units(struct state *state, const struct qk_binary_walk *walk,
 {
     const struct axis *inner = &state->axes[state->rank - 1];
     const double row = inner->size > 0 ? (double)inner->size : 1;
-    const double row_cycles = ROW_CYCLES * (double)state->rank;
+    double row_cycles = ROW_CYCLES * (double)state->rank;
+    double cycles = walk->element_cycles;
+    if (state->lookup) { /* a row's table has the results of 256 elements */
+        row_cycles += CALL_CYCLES + QK_LOOKUP_ENTRIES * cycles;
+        cycles = state->lookup->element_cycles;
+    }
     /* two elements are read and one is written */
     const double move_ns = 3 * (double)walk->element_bytes * tuning->byte_ns;
-    double element_ns = walk->element_cycles * tuning->cycle_ns;
+    double element_ns = cycles * tuning->cycle_ns;
     if (element_ns < move_ns)
         element_ns = move_ns;
     element_ns +=
@@ -317,7 +407,8 @@ enum qk_status qk_binary_walk_plan(const struct qk_binary_walk *walk,
     struct state *state = memory.alloc(memory.context, sizeof(*state));
     if (!state)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
-    state->args = walk->args;
+    *state = (struct state){.args = walk->args, .finish = walk->finish};
+    state->args.stream = plan->output_bytes[0] >= tuning->stream_bytes;
     state->element_bytes = walk->element_bytes;
     state->inputs[FIRST] = walk->exchanged ? walk->b_input : walk->a_input;
     state->inputs[SECOND] = walk->exchanged ? walk->a_input : walk->b_input;
@@ -333,10 +424,14 @@ enum qk_status qk_binary_walk_plan(const struct qk_binary_walk *walk,
 
 enum qk_status qk_binary_plan(const struct qk_binary *binary,
                               const struct qk_binary_kernels *kernels,
+                              const struct qk_lookup_kernel *lookup,
                               const struct qk_elementwise_tuning *tuning,
                               const struct qk_instance *instance, const struct qk_tensor *inputs,
                               struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
+    /* A table costs as much as 256 elements and two calls. */
+    const double saved = kernels->element_cycles - lookup->element_cycles;
+    const double made = QK_LOOKUP_ENTRIES * kernels->element_cycles + 2 * CALL_CYCLES;
     const struct qk_tensor *a = &inputs[binary->a_input];
     const struct qk_tensor *b = &inputs[binary->b_input];
     struct qk_binary_walk walk = {
@@ -344,6 +439,9 @@ enum qk_status qk_binary_plan(const struct qk_binary *binary,
         .forms = binary->multiplies ? kernels->multiply[binary->is_signed]
                                     : kernels->add[binary->is_signed],
         .element_cycles = kernels->element_cycles,
+        .finish = kernels->finish,
+        .lookup = saved > kernels->element_cycles / 2 ? lookup : NULL,
+        .lookup_min = saved > kernels->element_cycles / 2 ? (size_t)(made / saved) : 0,
         .type = binary->is_signed ? QK_INT8 : QK_UINT8,
         .element_bytes = 1,
         .a_input = binary->a_input,

@@ -20,6 +20,7 @@
 #define KERNELS_BINARY_BINARY_H
 
 #include "kernels/elementwise/traversal.h"
+#include "kernels/lookup/lookup.h"
 #include "kernels/qk.h"
 
 /* ---- Kernels ------------------------------------------------------------------------------- */
@@ -30,6 +31,7 @@ struct qk_binary_args {
     float second; /* Add: the factor of the second operand; Mul: its zero point */
     float scale;  /* Mul only */
     float offset; /* Add: the offset; Mul: the zero point of y */
+    bool stream;  /* whole vectors of y are written past the caches, if the tier can do that */
 };
 
 /* Which operand of a kernel is a single element that repeats. */
@@ -50,6 +52,9 @@ struct qk_binary_kernels {
     const char *add_name;
     const char *multiply_name;
     double element_cycles; /* a rough guess: cycles for one element that is in a cache */
+    /* A thread calls `finish` after kernels with `stream`, before other threads read y. NULL: there
+     * is nothing to do. */
+    void (*finish)(void);
     qk_binary_fn add[2][QK_BINARY_FORM_COUNT]; /* [0]: UINT8, [1]: INT8 */
     qk_binary_fn multiply[2][QK_BINARY_FORM_COUNT];
 };
@@ -87,8 +92,12 @@ bool qk_binary_first_is_scalar(const struct qk_tensor *a, const struct qk_tensor
 /* Two operands that broadcast, and the kernels that compute y from them. */
 struct qk_binary_walk {
     const char *name;
-    const qk_binary_fn *forms; /* [QK_BINARY_FORM_COUNT] */
-    struct qk_binary_args args;
+    const qk_binary_fn *forms;             /* [QK_BINARY_FORM_COUNT] */
+    struct qk_binary_args args;            /* `stream` is set by the plan */
+    void (*finish)(void);                  /* as in qk_binary_kernels */
+    const struct qk_lookup_kernel *lookup; /* NULL: no row is looked up */
+    size_t lookup_min; /* A row with at least this many elements, one of whose operands repeats, is
+                          looked up in a table that the kernel makes of the 256 codes */
     double element_cycles;   /* a rough guess: cycles for one element that is in a cache */
     enum qk_type type;       /* of y */
     size_t element_bytes;    /* of y and of both operands: 1 or 4 */
@@ -106,11 +115,10 @@ enum qk_status qk_binary_walk_plan(const struct qk_binary_walk *walk,
                                    struct qk_plan *plan, struct qk_error *error);
 
 /* Plans QLinearAdd and QLinearMul, like qk_binary_walk_plan. */
-enum qk_status qk_binary_plan(const struct qk_binary *binary,
-                              const struct qk_binary_kernels *kernels,
-                              const struct qk_elementwise_tuning *tuning,
-                              const struct qk_instance *instance, const struct qk_tensor *inputs,
-                              struct qk_memory memory, struct qk_plan *plan,
-                              struct qk_error *error);
+enum qk_status
+qk_binary_plan(const struct qk_binary *binary, const struct qk_binary_kernels *kernels,
+               const struct qk_lookup_kernel *lookup, const struct qk_elementwise_tuning *tuning,
+               const struct qk_instance *instance, const struct qk_tensor *inputs,
+               struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
 
 #endif

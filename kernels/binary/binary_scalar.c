@@ -10,6 +10,7 @@
 #define LANES 1
 
 typedef float vector;
+typedef int words;
 
 INLINE vector splat(float value)
 {
@@ -36,11 +37,6 @@ INLINE vector add(vector a, vector b)
     return a + b;
 }
 
-INLINE vector subtract(vector a, vector b)
-{
-    return a - b;
-}
-
 /* Clamps v before rounding it, which gives the same code because both limits are integers. NaN and
  * what does not fit into 32 bits become `low`. */
 INLINE uint8_t code_of(float v, bool is_signed)
@@ -52,12 +48,46 @@ INLINE uint8_t code_of(float v, bool is_signed)
     return (uint8_t)(int)rintf(v < high ? v : high);
 }
 
-INLINE void store(uint8_t *y, vector a, vector b, vector c, vector d, bool is_signed)
+INLINE void store(uint8_t *y, vector a, vector b, vector c, vector d, bool is_signed, bool stream)
 {
+    (void)stream;
     y[0] = code_of(a, is_signed);
     y[1] = code_of(b, is_signed);
     y[2] = code_of(c, is_signed);
     y[3] = code_of(d, is_signed);
 }
+
+INLINE words splat_words(int zero, bool is_signed)
+{
+    (void)is_signed;
+    return zero;
+}
+
+INLINE int integer(uint8_t code, bool is_signed)
+{
+    return is_signed ? (int8_t)code : code;
+}
+
+INLINE void products(const uint8_t *first, words first_zero, const uint8_t *second,
+                     words second_zero, bool is_signed, vector made[4])
+{
+    for (size_t i = 0; i < 4; i++)
+        made[i] = (float)((integer(first[i], is_signed) - first_zero) *
+                          (integer(second[i], is_signed) - second_zero));
+}
+
+INLINE void products_by(const uint8_t *codes, words zero, words difference, bool is_signed,
+                        vector made[4])
+{
+    for (size_t i = 0; i < 4; i++)
+        made[i] = (float)((integer(codes[i], is_signed) - zero) * difference);
+}
+
+INLINE void store_products(uint8_t *y, const vector made[4], bool is_signed, bool stream)
+{
+    store(y, made[0], made[1], made[2], made[3], is_signed, stream);
+}
+
+#define FINISH NULL
 
 #include "kernels/binary/loops.h"

@@ -3,7 +3,7 @@
 
 struct state {
     const struct qk_lookup_table *table;
-    qk_lookup_fn run;
+    const struct qk_lookup_kernel *kernel;
     size_t count;
     size_t unit; /* elements of a unit: a multiple of 64, so each begins at a line of y */
     bool stream;
@@ -16,9 +16,12 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
     const size_t first = begin * state->unit;
     const size_t last = end < plan->unit_count ? end * state->unit : state->count;
     (void)workspace;
-    if (first < last)
-        state->run(state->table, (const uint8_t *)inputs[0] + first, (uint8_t *)outputs[0] + first,
-                   last - first, state->stream);
+    if (first >= last)
+        return;
+    state->kernel->run(state->table, (const uint8_t *)inputs[0] + first,
+                       (uint8_t *)outputs[0] + first, last - first, state->stream);
+    if (state->stream && state->kernel->finish)
+        state->kernel->finish();
 }
 
 enum qk_status qk_lookup_plan(const struct qk_lookup_table *table,
@@ -39,7 +42,7 @@ enum qk_status qk_lookup_plan(const struct qk_lookup_table *table,
     plan->output_bytes[0] = x->count;
     *state = (struct state){
         .table = table,
-        .run = kernel->run,
+        .kernel = kernel,
         .count = x->count,
         .unit = qk_elementwise_set_units(x->count, element_ns, tuning, plan),
         .stream = x->count >= tuning->stream_bytes,

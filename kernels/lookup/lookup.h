@@ -23,6 +23,9 @@ struct qk_lookup_kernel {
     const char *name;
     qk_lookup_fn run;
     double element_cycles; /* a rough guess: cycles for one element that is in a cache */
+    /* A thread calls `finish` after runs with `stream`, before other threads read y. Waiting once
+     * for many runs costs less than waiting after each. NULL: there is nothing to wait for. */
+    void (*finish)(void);
 };
 
 extern const struct qk_lookup_kernel qk_lookup_kernel__scalar;
@@ -30,6 +33,10 @@ extern const struct qk_lookup_kernel qk_lookup_kernel__avx2;
 extern const struct qk_lookup_kernel qk_lookup_kernel__avx512bw;
 extern const struct qk_lookup_kernel qk_lookup_kernel__avx512vbmi;
 extern const struct qk_lookup_kernel qk_lookup_kernel__neon;
+
+/* How many bytes ahead kernels prefetch x with `stream`. The CPU's own prefetching stops at the end
+ * of a page. */
+#define QK_LOOKUP_PREFETCH_BYTES 4096
 
 /* A kernel first reads the table into registers. For runs shorter than this, that would take longer
  * than the run. */

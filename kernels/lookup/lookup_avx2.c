@@ -57,17 +57,22 @@ static void lookup(const struct qk_lookup_table *table, const uint8_t *x, uint8_
     read_rows(table, &rows);
     for (; i + CHUNK <= count; i += CHUNK) {
         const __m256i made = look_up(&rows, _mm256_loadu_si256((const __m256i *)(x + i)));
-        if (stream)
+        if (stream) {
+            __builtin_prefetch((const char *)x + i + QK_LOOKUP_PREFETCH_BYTES);
             _mm256_stream_si256((__m256i *)(y + i), made);
-        else
+        } else {
             _mm256_storeu_si256((__m256i *)(y + i), made);
+        }
     }
     for (; i < count; i++)
         y[i] = table->entries[x[i]];
-    if (stream)
-        _mm_sfence();
 }
 
-const struct qk_lookup_kernel qk_lookup_kernel__avx2 = {"lookup_avx2", lookup, 0.45};
+static void finish(void)
+{
+    _mm_sfence();
+}
+
+const struct qk_lookup_kernel qk_lookup_kernel__avx2 = {"lookup_avx2", lookup, 0.45, finish};
 
 #endif

@@ -53,19 +53,25 @@ static void lookup(const struct qk_lookup_table *table, const uint8_t *x, uint8_
     read_rows(table, &rows);
     for (; i + CHUNK <= count; i += CHUNK) {
         const __m512i made = look_up(&rows, _mm512_loadu_si512(x + i));
-        if (stream)
+        if (stream) {
+            __builtin_prefetch((const char *)x + i + QK_LOOKUP_PREFETCH_BYTES);
             _mm512_stream_si512((__m512i *)(y + i), made);
-        else
+        } else {
             _mm512_storeu_si512(y + i, made);
+        }
     }
     if (i < count) {
         const __mmask64 rest = ~(__mmask64)0 >> (CHUNK - (count - i));
         _mm512_mask_storeu_epi8(y + i, rest, look_up(&rows, _mm512_maskz_loadu_epi8(rest, x + i)));
     }
-    if (stream)
-        _mm_sfence();
 }
 
-const struct qk_lookup_kernel qk_lookup_kernel__avx512bw = {"lookup_avx512bw", lookup, 0.25};
+static void finish(void)
+{
+    _mm_sfence();
+}
+
+const struct qk_lookup_kernel qk_lookup_kernel__avx512bw = {"lookup_avx512bw", lookup, 0.25,
+                                                            finish};
 
 #endif

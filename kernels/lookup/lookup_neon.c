@@ -33,6 +33,6 @@ static void lookup(const struct qk_lookup_table *table, const uint8_t *x, uint8_
         y[i] = entries[x[i]];
 }
 
-const struct qk_lookup_kernel qk_lookup_kernel__neon = {"lookup_neon", lookup, 0.6};
+const struct qk_lookup_kernel qk_lookup_kernel__neon = {"lookup_neon", lookup, 0.6, NULL};
 
 #endif

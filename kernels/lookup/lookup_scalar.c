@@ -9,4 +9,4 @@ static void lookup(const struct qk_lookup_table *table, const uint8_t *x, uint8_
         y[i] = table->entries[x[i]];
 }
 
-const struct qk_lookup_kernel qk_lookup_kernel__scalar = {"lookup_scalar", lookup, 1.2};
+const struct qk_lookup_kernel qk_lookup_kernel__scalar = {"lookup_scalar", lookup, 1.2, NULL};

@@ -83,7 +83,7 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     const struct instance *made = (const struct instance *)instance;
-    return qk_binary_plan(&made->binary, instance->kernels->binary,
+    return qk_binary_plan(&made->binary, instance->kernels->binary, instance->kernels->lookup,
                           &instance->kernels->choice.elementwise, instance, inputs, memory, plan,
                           error);
 }

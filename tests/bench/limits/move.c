@@ -11,13 +11,18 @@
 /* 16 bytes, which every 64-bit machine supports. Only x86 has streaming stores here. */
 typedef long long vector __attribute__((vector_size(16)));
 
-BENCH_INLINE void step(const uint8_t *from, uint8_t *to, size_t loads, size_t stores, bool stream)
+BENCH_INLINE void step(const uint8_t *from, const uint8_t *second, uint8_t *to, size_t loads,
+                       size_t stores, bool stream)
 {
     vector v;
     (void)stream;
     for (size_t i = 0; i < loads; i++) {
         v = *((const vector *)from + i);
         __asm__ volatile("" : "+" IN_REGISTER(v)); /* keeps the load; avoids memcpy */
+    }
+    for (size_t i = 0; second && i < loads; i++) {
+        v = *((const vector *)second + i);
+        __asm__ volatile("" : "+" IN_REGISTER(v));
     }
     for (size_t i = 0; i < stores; i++) {
 #if defined(__x86_64__)
@@ -30,12 +35,13 @@ BENCH_INLINE void step(const uint8_t *from, uint8_t *to, size_t loads, size_t st
     }
 }
 
-static void move(const uint8_t *x, uint8_t *y, size_t x_bytes, int doublings, bool stream)
+static void move(const uint8_t *x, const uint8_t *second, uint8_t *y, size_t x_bytes, int doublings,
+                 bool stream)
 {
     if (stream)
-        bench_move_loop(step, sizeof(vector), x, y, x_bytes, doublings, true);
+        bench_move_loop(step, sizeof(vector), x, second, y, x_bytes, doublings, true);
     else
-        bench_move_loop(step, sizeof(vector), x, y, x_bytes, doublings, false);
+        bench_move_loop(step, sizeof(vector), x, second, y, x_bytes, doublings, false);
 }
 
 bench_move_fn *bench_move_pick(const char **name)

@@ -7,11 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads x_bytes and writes x_bytes * 2^doublings, where doublings is from -4 to 4. Stores bypass
- * the caches if `stream`. Both buffers are 64-byte aligned. A last group of vectors that is not
- * whole is left out. */
-typedef void bench_move_fn(const uint8_t *x, uint8_t *y, size_t x_bytes, int doublings,
-                           bool stream);
+/* Reads x_bytes from x and, unless `second` is NULL, as many from there. Writes 2^doublings as many
+ * bytes as it reads from both, where doublings is from -4 to 4, or at most 3 with a `second`.
+ * Stores bypass the caches if `stream`. All buffers are 64-byte aligned. A last group of vectors
+ * that is not whole is left out. */
+typedef void bench_move_fn(const uint8_t *x, const uint8_t *second, uint8_t *y, size_t x_bytes,
+                           int doublings, bool stream);
 
 /* Returns the function with the widest vectors that this CPU has. Sets *name to its name. */
 bench_move_fn *bench_move_pick(const char **name);

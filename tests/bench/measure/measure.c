@@ -19,7 +19,8 @@
  *                                    pack     qk_prepare, and qk_pack on all units
  *                                    fresh    pack, qk_plan and run
  *                                    store    moving as many bytes as the first input and the
- *                                             output have
+ *                                             output have; a second variable input that is as
+ *                                             large as the first one is read, too
  *                                    stream   the same, bypassing the caches
  *                                    sgemm    OpenBLAS's sgemm alone
  *                                    fma, madd, avxvnni, vnni, amx, neon, dotprod, i8mm
@@ -105,7 +106,8 @@ struct bench {
     } run, pack;
     struct bench_constant constant;
     size_t x_bytes;
-    int doublings; /* log2 of the output's bytes / x_bytes */
+    const uint8_t *second; /* another variable input with as many bytes as x; NULL: there is none */
+    int doublings;         /* log2 of the output's bytes / the bytes that the limits read */
     struct qk_sgemm_args sgemm;
     struct bench_buffer matrices[3];
     struct bench_echo *echo;
@@ -168,9 +170,10 @@ static void move_slice(const struct bench *bench, size_t slice, bool stream)
     const size_t begin = kib * slice / bench->run.count * 1024;
     const size_t end =
         slice + 1 < bench->run.count ? kib * (slice + 1) / bench->run.count * 1024 : bench->x_bytes;
-    const size_t to = bench->doublings < 0 ? begin >> -bench->doublings : begin << bench->doublings;
-    bench->move(bench->call.inputs[0].data + begin, bench->output.data + to, end - begin,
-                bench->doublings, stream);
+    const size_t read = bench->second ? 2 * begin : begin;
+    const size_t to = bench->doublings < 0 ? read >> -bench->doublings : read << bench->doublings;
+    bench->move(bench->call.inputs[0].data + begin, bench->second ? bench->second + begin : NULL,
+                bench->output.data + to, end - begin, bench->doublings, stream);
 }
 
 static void store_slice(void *context, size_t thread, size_t slice)
@@ -293,6 +296,20 @@ static int doublings(size_t x_bytes, size_t y_bytes)
     return count;
 }
 
+/* Returns the data of another variable input that has `bytes`. Returns NULL if there is none. */
+static const uint8_t *find_second(const struct bench_call *call, size_t bytes)
+{
+    const struct qk_operator *op = call->call.op;
+    for (size_t i = 1; i < op->input_count; i++) {
+        const struct qk_tensor *input = &call->call.inputs[i];
+        size_t own;
+        if ((op->variable_inputs >> i & 1) != 0 && input->type != QK_NONE &&
+            qk_type_bytes(input->type, input->count, &own) && own == bytes)
+            return call->inputs[i].data;
+    }
+    return NULL;
+}
+
 static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
 {
     const struct qk_plan *plan = &bench->call.plan;
@@ -317,7 +334,9 @@ static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
     const struct qk_tensor *x = &bench->call.call.inputs[0];
     if (!qk_type_bytes(x->type, x->count, &bench->x_bytes))
         bench_fail("plan: x is too large");
-    bench->doublings = doublings(bench->x_bytes, plan->output_bytes[0]);
+    bench->second = find_second(&bench->call, bench->x_bytes);
+    bench->doublings =
+        doublings(bench->second ? 2 * bench->x_bytes : bench->x_bytes, plan->output_bytes[0]);
     printf("%s %zu %llu %zu %llu %zu %zu %zu %zu %zu %zu\n", plan->kernel, plan->unit_count,
            (unsigned long long)plan->unit_cost_ns, instance->pack_unit_count,
            (unsigned long long)instance->pack_unit_cost_ns, bench->run.count, bench->x_bytes,
@@ -362,7 +381,7 @@ static void copy_slice(void *context, size_t thread, size_t slice)
     const struct copy *copy = context;
     const size_t begin = slice * COPY_SLICE_BYTES;
     (void)thread;
-    copy->move(copy->from.data + begin, copy->to.data + begin, COPY_SLICE_BYTES, 0, true);
+    copy->move(copy->from.data + begin, NULL, copy->to.data + begin, COPY_SLICE_BYTES, 0, true);
 }
 
 static void on_copy(const struct bench *bench, size_t thread_count)

@@ -51,7 +51,7 @@ static void move_slice(void *context, size_t thread, size_t slice)
     const size_t to =
         regions->doublings < 0 ? begin >> -regions->doublings : begin << regions->doublings;
     (void)thread;
-    regions->move(regions->from.bytes + begin, regions->to.bytes + to, SLICE_BYTES,
+    regions->move(regions->from.bytes + begin, NULL, regions->to.bytes + to, SLICE_BYTES,
                   regions->doublings, regions->stream);
 }
 

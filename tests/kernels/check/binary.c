@@ -57,11 +57,13 @@ static void check_kernel(struct check *check, const void *kernel)
                                                   : 1 + check_index(check) % 300;
     job.args = (struct qk_binary_args){
         constant(check, subject->multiplies), constant(check, subject->multiplies),
-        subject->multiplies ? constant(check, false) : 1, constant(check, subject->multiplies)};
+        subject->multiplies ? constant(check, false) : 1, constant(check, subject->multiplies),
+        !check_is_timed(check) && check_chance(check, 4)};
     job.first = operand(check, "first", subject->form == QK_BINARY_FIRST_REPEATS ? 1 : count);
     job.second = operand(check, "second", subject->form == QK_BINARY_SECOND_REPEATS ? 1 : count);
     job.y = check_outputs(check, "y", count, 1);
-    check_describe(check, "%zu elements, constants %g, %g, %g, %g", count, (double)job.args.first,
+    check_describe(check, "%zu elements%s, constants %g, %g, %g, %g", count,
+                   job.args.stream ? ", streamed" : "", (double)job.args.first,
                    (double)job.args.second, (double)job.args.scale, (double)job.args.offset);
     if (check_calls(check, run_expected, run_actual, &job, (double)count, "element"))
         check_same(check, &job.y, 1);
