@@ -17,6 +17,7 @@ def scalar(name, value):
     return tensor(name, FLOAT, [], (9, struct.pack("<f", value)))
 
 
+POLL = ("--model-control-mode", "poll", "--repository-poll-secs", "0.1")
 ZEROS = [tensor("zero", UINT8, [], (9, b"\0")), tensor("w_zero", INT8, [], (9, b"\0"))]
 
 
@@ -196,6 +197,19 @@ class RepositoryTest(ModelTest):
         self.assertEqual((result.returncode, result.stdout), (status, b""), result.stderr)
         line, = result.stderr.decode().splitlines()
         return line
+
+    def follow(self, path, weights):
+        """Writes a file and waits until its model, whose name the path begins with, is that one."""
+        self.write(path, conv_file(weights))
+        name = path.partition("/")[0].removesuffix(".onnx")
+        self.wait_for(lambda: self.is_convolving(name, weights))
+
+    def is_convolving(self, name, weights):
+        try:
+            self.assert_convolves(name, weights)
+            return True
+        except (AssertionError, KeyError):
+            return False
 
     def wait_for(self, condition, seconds=10):
         end = time.monotonic() + seconds * SLOW

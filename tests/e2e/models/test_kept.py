@@ -3,22 +3,14 @@ import os
 import shutil
 import unittest
 
-from loading import RepositoryTest, conv_file, external_file
+from loading import POLL, RepositoryTest, conv_file, external_file
 from quantd import Server, Tensor, json_request, unless_emulated
 
 WEIGHTS = [1, 2, 1]
 EXPLICIT = ("--model-control-mode", "explicit")
-POLL = ("--model-control-mode", "poll", "--repository-poll-secs", "0.1")
 
 
 class KeptTest(RepositoryTest):
-    def is_convolving(self, name, weights):
-        try:
-            self.assert_convolves(name, weights)
-            return True
-        except (AssertionError, KeyError):
-            return False
-
     def start_alone(self, *flags):
         """Starts a server without a repository."""
         self.server = Server(*flags)
@@ -82,8 +74,7 @@ class OneFile(KeptTest):
         self.assert_convolves("a", WEIGHTS)
         self.write("a.onnx.data", b"\3\2\1")
         self.wait_for(lambda: self.is_convolving("a", [3, 2, 1]))
-        self.write("a.onnx", conv_file([4, 1]))
-        self.wait_for(lambda: self.is_convolving("a", [4, 1]))
+        self.follow("a.onnx", [4, 1])
         os.unlink(self.file("a.onnx"))
         self.wait_for(lambda: "cannot be opened" in self.entries("a")[0].get("reason", ""))
         self.assert_convolves("a", [4, 1])
@@ -175,12 +166,9 @@ class WithoutVersions(KeptTest):
         self.write("a.onnx", conv_file(WEIGHTS))
         self.write("b/model.onnx", conv_file(WEIGHTS))
         self.start(*POLL)
-        self.write("a.onnx", conv_file([3, 1]))
-        self.wait_for(lambda: self.is_convolving("a", [3, 1]))
-        self.write("b/model.onnx", conv_file([4, 1]))
-        self.wait_for(lambda: self.is_convolving("b", [4, 1]))
-        self.write("b/2/model.onnx", conv_file([5, 1]))
-        self.wait_for(lambda: self.is_convolving("b", [5, 1]))
+        self.follow("a.onnx", [3, 1])
+        self.follow("b/model.onnx", [4, 1])
+        self.follow("b/2/model.onnx", [5, 1])
         os.unlink(self.folder / "a.onnx")
         self.wait_for(lambda: self.entries("a") == [])
 

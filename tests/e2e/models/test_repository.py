@@ -8,7 +8,8 @@ import subprocess
 import time
 import unittest
 
-from loading import RepositoryTest, conv_file, external_file, kept_binary_request, kept_request
+from loading import (POLL, RepositoryTest, conv_file, external_file, kept_binary_request,
+                     kept_request)
 from quantd import COMMAND, SLOW, Server, unless_emulated
 
 WEIGHTS = [1, 2, 1]
@@ -312,14 +313,7 @@ class Polling(RepositoryTest):
     """--model-control-mode poll."""
 
     def start(self, *flags):
-        super().start("--model-control-mode", "poll", "--repository-poll-secs", "0.1", *flags)
-
-    def is_convolving(self, name, weights):
-        try:
-            self.assert_convolves(name, weights)
-            return True
-        except (AssertionError, KeyError):
-            return False
+        super().start(*POLL, *flags)
 
     def test_changes_are_followed(self):
         self.write("a/1/model.onnx", conv_file(WEIGHTS))
@@ -327,19 +321,15 @@ class Polling(RepositoryTest):
         self.start()
         self.assert_convolves("a", WEIGHTS)
         self.assert_error(self.post("a", "unload"), 503, 'got "poll"')
-        self.write("c/1/model.onnx", conv_file([1, 1]))
-        self.wait_for(lambda: self.is_convolving("c", [1, 1]))
-        self.write("a/1/model.onnx", conv_file([3, 1]))
-        self.wait_for(lambda: self.is_convolving("a", [3, 1]))
-        self.write("a/2/model.onnx", conv_file([4, 1]))
-        self.wait_for(lambda: self.is_convolving("a", [4, 1]))
+        self.follow("c/1/model.onnx", [1, 1])
+        self.follow("a/1/model.onnx", [3, 1])
+        self.follow("a/2/model.onnx", [4, 1])
         shutil.rmtree(self.folder / "a/2")
         self.wait_for(lambda: self.is_convolving("a", [3, 1]))
         shutil.rmtree(self.folder / "b")
         self.wait_for(lambda: self.ask("b", [1, 2, 3]).status == 404)
         self.wait_for(lambda: self.entries("b") == [])
-        self.write("b/1/model.onnx", conv_file(WEIGHTS))
-        self.wait_for(lambda: self.is_convolving("b", WEIGHTS))
+        self.follow("b/1/model.onnx", WEIGHTS)
         self.write("a/config.json", '{"version_policy": {"specific": {"versions": [9]}}}')
         self.wait_for(lambda: "got 9" in self.entries("a")[0].get("reason", ""))
         self.assert_convolves("a", [3, 1])
@@ -380,8 +370,7 @@ class Polling(RepositoryTest):
         self.folder.rename(away)
         self.wait_for(lambda: "the repository cannot be read" in self.server.stderr())
         self.assert_convolves("a", WEIGHTS)
-        self.write("a/1/model.onnx", conv_file([3, 1]))
-        self.wait_for(lambda: self.is_convolving("a", [3, 1]))
+        self.follow("a/1/model.onnx", [3, 1])
         shutil.rmtree(self.folder)
         self.folder.symlink_to(away)
         self.wait_for(lambda: self.is_convolving("a", WEIGHTS))

@@ -436,6 +436,16 @@ void graph_case_check(const struct graph_case *made, const struct qk_kernels *ke
     qk_test_memory_deinit(&memory);
 }
 
+void graph_case_keep(struct graph_case *made, const struct qk_node *before, const uint32_t *origins,
+                     size_t kept)
+{
+    cr_assert_eq(made->call.node_count, kept);
+    for (size_t i = 0; i < kept; i++)
+        cr_assert_str_eq(made->call.nodes[i].name, before[origins[i]].name);
+    memcpy(made->nodes, made->call.nodes, kept * sizeof(*made->nodes));
+    made->call.nodes = made->nodes;
+}
+
 /* ---- Fates --------------------------------------------------------------------------------- */
 
 void graph_case_ask_fates(struct graph_case *made, struct qk_fate fates[GRAPH_CASE_NODES_MAX])

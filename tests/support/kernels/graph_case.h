@@ -91,6 +91,12 @@ void graph_case_ask_fates(struct graph_case *made, struct qk_fate fates[GRAPH_CA
 void graph_case_check_fates(const struct graph_case *made, const struct qk_fate *fates,
                             size_t count);
 
+/* Takes the nodes that passes have left in the call, and fails the test unless they are `kept`.
+ * `before` are the nodes before the passes: origins[i] says which of them node i was, or is a copy
+ * of. */
+void graph_case_keep(struct graph_case *made, const struct qk_node *before, const uint32_t *origins,
+                     size_t kept);
+
 /* Prepares, plans and runs the graph. */
 void graph_case_check(const struct graph_case *made, const struct qk_kernels *kernels);
 

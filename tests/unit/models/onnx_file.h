@@ -110,6 +110,13 @@ static inline void add_scale(struct message *file)
                 tensor_of("s", ONNX_FLOAT, NO_DIMS, &scale, sizeof(scale)));
 }
 
+/* Adds the scale "s" and the zero point "z" of UINT8. */
+static inline void add_parameters(struct message *file)
+{
+    add_scale(file);
+    put_message(file, ONNX_GRAPH_INITIALIZER, tensor_of("z", ONNX_UINT8, NO_DIMS, "\3", 1));
+}
+
 static inline struct message good_dequantize(void)
 {
     struct message file = dequantize_graph(NAMES("x", "s"));

@@ -40,11 +40,8 @@ TestSuite(build, .init = set_up, .fini = tear_down);
  * zero point has the type UINT8, and another DequantizeLinear computes its scale. */
 static struct message net(void)
 {
-    const float scale = 0.5f;
     struct message file = {.bytes = NULL};
-    put_message(&file, ONNX_GRAPH_INITIALIZER,
-                tensor_of("s", ONNX_FLOAT, NO_DIMS, &scale, sizeof(scale)));
-    put_message(&file, ONNX_GRAPH_INITIALIZER, tensor_of("z", ONNX_UINT8, NO_DIMS, "\3", 1));
+    add_parameters(&file);
     put_message(&file, ONNX_GRAPH_INPUT, onnx_value_info("a", ONNX_FLOAT, DIMS(2, 0)));
     put_message(&file, ONNX_GRAPH_NODE,
                 onnx_node("fold", "DequantizeLinear", NAMES("z", "s"), NAMES("scale")));

@@ -13,11 +13,8 @@ TestSuite(onnx_cut, .init = setup, .fini = teardown);
  * and c -> Identity -> e. Nothing needs f, which Reverse makes of b, too. */
 static struct message net(void)
 {
-    const float scale = 0.5f;
     struct message file = {.bytes = NULL};
-    put_message(&file, ONNX_GRAPH_INITIALIZER,
-                tensor_of("s", ONNX_FLOAT, NO_DIMS, &scale, sizeof(scale)));
-    put_message(&file, ONNX_GRAPH_INITIALIZER, tensor_of("z", ONNX_UINT8, NO_DIMS, "\3", 1));
+    add_parameters(&file);
     put_message(&file, ONNX_GRAPH_INPUT, onnx_value_info("a", ONNX_FLOAT, DIMS(2, 0)));
     put_message(&file, ONNX_GRAPH_INPUT, onnx_value_info("a2", ONNX_FLOAT, DIMS(2, 0)));
     put_message(&file, ONNX_GRAPH_NODE,
