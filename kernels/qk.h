@@ -552,8 +552,9 @@ enum qk_status qk_graph_fuse(const struct qk_kernels *kernels, struct qk_graph_c
  * DequantizeLinear and a QuantizeLinear of 8 bits: one node of the operator quantd.Lookup. Both
  * have one scale, and a value between nodes of the chain has no other reader and does not leave the
  * graph. A DequantizeLinear that others read, too, stays for them. Chains stay if a constant's data
- * is NULL. The call's nodes, the tables and (*origins) are as after qk_graph_fold; a table has the
- * place of its QuantizeLinear. */
+ * is NULL. If operands are constants for each index of one axis that is not the last, such as the
+ * slopes of onnx.PRelu, the node has a table for each index. The call's nodes, the tables and
+ * (*origins) are as after qk_graph_fold; a table has the place of its QuantizeLinear. */
 enum qk_status qk_graph_tabulate(const struct qk_kernels *kernels, struct qk_graph_call *call,
                                  struct qk_memory memory, const uint32_t **origins,
                                  struct qk_error *error);

@@ -63,4 +63,21 @@ enum qk_status qk_lookup_plan(const struct qk_lookup_table *table,
                               enum qk_type y_type, struct qk_memory memory, struct qk_plan *plan,
                               struct qk_error *error);
 
+/* A table for each index of one axis of Y, which network/tables.c calls the channels. */
+struct qk_lookup_channels {
+    const struct qk_lookup_table *tables; /* [count]; they must outlive the plan */
+    size_t count;
+    uint32_t inner_rank; /* the number of axes behind this axis */
+};
+
+/* Like qk_lookup_plan, for y = tables[channel of y][x]. The axis of x has `count` elements, or 1 or
+ * none, and y then repeats x for each channel. The rank of y is at least inner_rank + 1. Returns
+ * QK_INVALID if the axis of x has another length, or if y is too large. */
+enum qk_status qk_lookup_plan_channels(const struct qk_lookup_channels *channels,
+                                       const struct qk_lookup_kernel *kernel,
+                                       const struct qk_elementwise_tuning *tuning,
+                                       const struct qk_tensor *x, enum qk_type y_type,
+                                       struct qk_memory memory, struct qk_plan *plan,
+                                       struct qk_error *error);
+
 #endif

@@ -38,6 +38,58 @@ Test(lookup, many_units)
     free(x);
 }
 
+/* A table for each channel, in rows of all lengths, of which x has all or one for all channels. */
+Test(lookup, tables_of_channels)
+{
+    enum { CHANNELS = 5, IMAGES = 3, ROW_MAX = 30000 };
+    static const size_t rows[] = {1, 15, 16, 17, 63, 64, 65, 1000, ROW_MAX, 0};
+    static uint8_t tables[CHANNELS * 256], x[IMAGES * CHANNELS * ROW_MAX];
+    uint64_t random = 31;
+    struct qk_test_tiers tiers;
+    for (size_t i = 0; i < sizeof(tables); i++)
+        tables[i] = (uint8_t)qk_test_random(&random);
+    for (size_t i = 0; i < sizeof(x); i++)
+        x[i] = (uint8_t)qk_test_random(&random);
+    qk_test_tiers_init(&tiers);
+    for (size_t i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+        const size_t row = rows[i / 2], x_channels = i % 2 == 0 ? CHANNELS : 1;
+        struct qk_call call;
+        struct qk_test_result result;
+        qk_test_call_init(&call, "quantd.Lookup", 1);
+        qk_test_call_int(&call, "inner_rank", 1);
+        qk_test_call_input(&call, "X", QK_UINT8, x, 3, (size_t[]){IMAGES, x_channels, row});
+        qk_test_call_input(&call, "table", QK_INT8, tables, 2, (size_t[]){CHANNELS, 256});
+        qk_test_run_tiers(&tiers, &call, i + 1, &result);
+        cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
+        cr_expect_eq(result.plan.unit_count > 1, row == ROW_MAX);
+        const uint8_t *y = result.output;
+        for (size_t k = 0; k < IMAGES * CHANNELS * row; k++) {
+            const size_t at = x_channels == 1 ? k / row / CHANNELS * row + k % row : k;
+            cr_assert_eq(y[k], tables[k / row % CHANNELS * 256 + x[at]], "row %zu, element %zu",
+                         row, k);
+        }
+        qk_test_result_deinit(&result);
+    }
+    qk_test_tiers_deinit(&tiers);
+}
+
+Test(lookup, tables_of_other_shapes)
+{
+    static const uint8_t tables[512], x[2];
+    struct qk_call call;
+    for (size_t i = 0; i < 2; i++) {
+        qk_test_call_init(&call, "quantd.Lookup", 1);
+        if (i == 0)
+            qk_test_call_int(&call, "inner_rank", 1);
+        qk_test_call_input(&call, "X", QK_UINT8, x, 1, (size_t[]){2});
+        qk_test_call_input(&call, "table", QK_UINT8, tables, 2, (size_t[]){4, 128});
+        qk_test_expect_refusal(&call, "table");
+    }
+    qk_test_call_int(&call, "inner_rank", 32);
+    qk_test_call_input(&call, "table", QK_UINT8, tables, 2, (size_t[]){2, 256});
+    qk_test_expect_refusal(&call, "inner_rank");
+}
+
 Test(lookup, refusals_name_the_field)
 {
     static const uint8_t data[8];

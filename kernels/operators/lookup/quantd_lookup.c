@@ -1,5 +1,5 @@
-/* quantd.Lookup: Y = table[X], for 8 bits. No file names this operator: network/tables.c puts it
- * into a graph. */
+/* quantd.Lookup: Y = table[X], for 8 bits, with one table or a table for each index of an axis. No
+ * file names this operator: network/tables.c puts it into a graph. */
 #include <string.h>
 
 #include "kernels/dispatch.h"
@@ -8,13 +8,33 @@
 #include "kernels/operators/rules.h"
 
 enum { X, TABLE };
-enum { X_TYPE, RANK };
+enum { X_TYPE, RANK, INNER_RANK };
 
 struct instance {
     struct qk_instance base;
     uint32_t rank; /* the output has at least this many dims */
-    struct qk_lookup_table table;
+    bool has_channels;
+    struct qk_lookup_channels channels; /* its first table is the only one without channels */
 };
+
+static enum qk_status check_shapes(const struct qk_call *call, struct qk_error *error)
+{
+    const struct qk_tensor *table = &call->inputs[TABLE];
+    const struct qk_attribute *inner = &call->attributes[INNER_RANK];
+    const int64_t rank = qk_int_or(&call->attributes[RANK], 0);
+    if (inner->present
+            ? table->rank != 2 || table->count == 0 || table->dims[1] != QK_LOOKUP_ENTRIES
+            : table->rank != 1 || table->count != QK_LOOKUP_ENTRIES)
+        return qk_fail(error, QK_INVALID, "table: expected shape %s, got another",
+                       inner->present ? "[C,256]" : "[256]");
+    if (inner->present && (inner->number < 0 || inner->number >= QK_RANK_MAX))
+        return qk_fail(error, QK_INVALID, "inner_rank: expected 0 to %d, got %lld", QK_RANK_MAX - 1,
+                       (long long)inner->number);
+    if (rank < 0 || rank > QK_RANK_MAX)
+        return qk_fail(error, QK_INVALID, "rank: expected 0 to %d, got %lld", QK_RANK_MAX,
+                       (long long)rank);
+    return QK_OK;
+}
 
 static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
                               struct qk_memory memory, struct qk_instance **instance,
@@ -27,18 +47,21 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     if (expected != qk_type_info(type)->onnx)
         return qk_fail(error, QK_INVALID, "X: expected the datatype of its zero point, got %s",
                        qk_type_info(type)->name);
-    if (table->rank != 1 || table->count != QK_LOOKUP_ENTRIES)
-        return qk_fail(error, QK_INVALID, "table: expected shape [256], got another");
-    const int64_t rank = qk_int_or(&call->attributes[RANK], 0);
-    if (rank < 0 || rank > QK_RANK_MAX)
-        return qk_fail(error, QK_INVALID, "rank: expected 0 to %d, got %lld", QK_RANK_MAX,
-                       (long long)rank);
+    const enum qk_status status = check_shapes(call, error);
+    if (status != QK_OK)
+        return status;
     struct instance *made = memory.alloc(memory.context, sizeof(*made));
-    if (!made)
+    struct qk_lookup_table *tables = memory.alloc(memory.context, table->count + 1);
+    if (!made || !tables)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator");
     made->base = (struct qk_instance){.output_types = {table->type}};
-    made->rank = (uint32_t)rank;
-    memcpy(made->table.entries, table->data, QK_LOOKUP_ENTRIES);
+    made->rank = (uint32_t)qk_int_or(&call->attributes[RANK], 0);
+    made->has_channels = call->attributes[INNER_RANK].present;
+    made->channels = (struct qk_lookup_channels){
+        .tables = tables,
+        .count = table->count / QK_LOOKUP_ENTRIES,
+        .inner_rank = (uint32_t)qk_int_or(&call->attributes[INNER_RANK], 0)};
+    memcpy(tables, table->data, table->count);
     *instance = &made->base;
     return QK_OK;
 }
@@ -47,10 +70,15 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     const struct instance *made = (const struct instance *)instance;
+    const struct qk_lookup_kernel *kernel = instance->kernels->lookup;
+    const struct qk_elementwise_tuning *tuning = &instance->kernels->choice.elementwise;
+    const enum qk_type type = instance->output_types[0];
     struct qk_tensor *y = &plan->outputs[0];
-    const enum qk_status status = qk_lookup_plan(&made->table, instance->kernels->lookup,
-                                                 &instance->kernels->choice.elementwise, &inputs[X],
-                                                 instance->output_types[0], memory, plan, error);
+    const enum qk_status status =
+        made->has_channels ? qk_lookup_plan_channels(&made->channels, kernel, tuning, &inputs[X],
+                                                     type, memory, plan, error)
+                           : qk_lookup_plan(made->channels.tables, kernel, tuning, &inputs[X], type,
+                                            memory, plan, error);
     if (status != QK_OK || y->rank >= made->rank)
         return status;
     const uint32_t ones = made->rank - y->rank;
@@ -72,16 +100,20 @@ static const struct qk_version versions[] = {
 static const struct qk_attribute_def attributes[] = {
     [X_TYPE] = QK_ATTRIBUTE("x_type", TYPE, 1, "the datatype of X that the table is for"),
     [RANK] = QK_ATTRIBUTE("rank", INT, 1, "the least rank of Y; its first dims are 1 then"),
+    [INNER_RANK] = QK_ATTRIBUTE("inner_rank", INT, 1,
+                                "the number of axes behind the one with a table for each index; "
+                                "default: there is one table"),
 };
 
 const struct qk_operator qk_quantd_lookup = {
     .name = "quantd.Lookup",
     .platform = QK_ONNX_PLATFORM,
     .about = "Y = table[X]; the bits of an element are the index",
-    .inputs = {[X] = {"X", QK_ANY_SHAPE}, [TABLE] = {"table", "[256]"}},
+    .inputs = {[X] = {"X", QK_ANY_SHAPE}, [TABLE] = {"table", "[256] or [C,256]"}},
     .input_count = 2,
     .variable_inputs = 1U << X,
-    .outputs = {{"Y", "as X; with ones in front up to rank"}},
+    .outputs = {{"Y",
+                 "as X; with ones in front up to rank, and C elements in the axis of the tables"}},
     .output_count = 1,
     QK_ATTRIBUTES(attributes),
     QK_VERSIONS(versions),

@@ -167,6 +167,139 @@ Test(graph_tables, functions_with_two_readers)
     graph_case_destroy(made);
 }
 
+/* ---- Constants for each channel ------------------------------------------------------------ */
+
+/* The operators' constant is input 0 or 1. */
+Test(graph_tables, constants_of_channels)
+{
+    static const struct {
+        const char *name;
+        size_t constant;
+    } operators[] = {{"onnx.PRelu", 1}, {"onnx.Add", 0}, {"onnx.Mul", 1}, {"onnx.Sub", 0},
+                     {"onnx.Div", 1},   {"onnx.Min", 1}, {"onnx.Max", 1}, {"onnx.Div", 0}};
+    static const char *const shapes[] = {"2,37,9,7", "1,37,1,1", "37,64,2", "3,37,100,1"};
+    static const size_t dims[] = {1, 37, 1, 1};
+    for (size_t i = 0; i < sizeof(operators) / sizeof(operators[0]); i++)
+        for (size_t k = 0; k < sizeof(shapes) / sizeof(shapes[0]); k++) {
+            struct graph_case *made = graph_case_create(100 + 10 * i + k);
+            const uint32_t x = graph_case_input(made, i % 2 == 0 ? QK_UINT8 : QK_INT8, shapes[k]);
+            const uint32_t real = graph_case_dequantize(made, x, QK_FP32);
+            const uint32_t y =
+                graph_case_with(made, operators[i].name, real, operators[i].constant, 3, dims + 1);
+            graph_case_output(made, graph_case_quantize(made, y, QK_INT8));
+            check_tables(made, 1, 1);
+            graph_case_destroy(made);
+        }
+}
+
+/* Functions that join, with constants of several ranks, numbers among them, and one axis behind the
+ * channels. */
+Test(graph_tables, functions_of_channels)
+{
+    static const size_t dims[] = {1, 1, 70, 1};
+    for (uint32_t rank = 2; rank <= 4; rank++) {
+        struct graph_case *made = graph_case_create(200 + rank);
+        const uint32_t x = graph_case_input(made, QK_UINT8, "3,70,50");
+        const uint32_t real = graph_case_dequantize(made, x, QK_FP32);
+        const uint32_t a = graph_case_with(made, "onnx.Mul", real, 1, rank, dims + 4 - rank);
+        const uint32_t b = graph_case_function(made, "onnx.HardSigmoid", real);
+        const uint32_t c = graph_case_combine(made, "onnx.Add", a, graph_case_divide(made, b, 1));
+        const uint32_t d = graph_case_with(made, "onnx.PRelu", c, 1, 2, dims + 2);
+        graph_case_output(made, graph_case_quantize(made, d, QK_UINT8));
+        check_tables(made, 1, 1);
+        graph_case_destroy(made);
+    }
+}
+
+/* The constants have an axis that x lacks, or of which x has one element. */
+Test(graph_tables, channels_that_repeat_x)
+{
+    static const char *const shapes[] = {"2,1,5,20", "5,20", "20", "1"};
+    static const size_t dims[] = {40, 1, 1};
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        struct graph_case *made = graph_case_create(210 + i);
+        const uint32_t x = graph_case_input(made, QK_INT8, shapes[i]);
+        const uint32_t real = graph_case_dequantize(made, x, QK_FP32);
+        const uint32_t y = graph_case_with(made, "onnx.Add", real, 1, 3, dims);
+        graph_case_output(made, graph_case_quantize(made, y, QK_INT8));
+        check_tables(made, 1, 1);
+        graph_case_destroy(made);
+    }
+}
+
+/* These stay: constants of the last axis, of two axes, of two lengths, and more tables than a graph
+ * may have. */
+Test(graph_tables, constants_of_channels_that_stay)
+{
+    static const size_t last[] = {6}, two[] = {2, 3, 1}, many[] = {16385, 1}, few[] = {3, 1, 1};
+    static const struct {
+        const char *shape;
+        uint32_t rank;
+        const size_t *dims;
+    } cases[] = {{"2,6", 1, last}, {"2,3,5", 3, two}, {"16385,2", 2, many}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct graph_case *made = graph_case_create(220 + i);
+        const uint32_t x = graph_case_input(made, QK_UINT8, cases[i].shape);
+        const uint32_t real = graph_case_dequantize(made, x, QK_FP32);
+        const uint32_t y = graph_case_with(made, "onnx.Mul", real, 1, cases[i].rank, cases[i].dims);
+        graph_case_output(made, graph_case_quantize(made, y, QK_UINT8));
+        check_tables(made, 3, 0);
+        graph_case_destroy(made);
+    }
+    struct graph_case *made = graph_case_create(230);
+    const uint32_t x = graph_case_input(made, QK_UINT8, "3,2,1");
+    const uint32_t real = graph_case_dequantize(made, x, QK_FP32);
+    const uint32_t y = graph_case_with(made, "onnx.Mul", real, 1, 3, few);
+    const uint32_t z = graph_case_with(made, "onnx.Mul", y, 1, 2, (const size_t[]){2, 1});
+    graph_case_output(made, graph_case_quantize(made, z, QK_UINT8));
+    check_tables(made, 4, 0);
+    graph_case_destroy(made);
+}
+
+/* The functions are too many for the memory in which tables of channels are computed. */
+Test(graph_tables, long_functions_of_channels)
+{
+    static const size_t dims[] = {64, 1};
+    struct graph_case *made = graph_case_create(240);
+    const uint32_t x = graph_case_input(made, QK_UINT8, "64,2");
+    uint32_t y = graph_case_dequantize(made, x, QK_FP32);
+    y = graph_case_with(made, "onnx.Mul", y, 1, 2, dims);
+    while (made->call.node_count < GRAPH_CASE_NODES_MAX - 1)
+        y = graph_case_function(made, "onnx.Abs", y);
+    graph_case_output(made, graph_case_quantize(made, y, QK_UINT8));
+    check_tables(made, GRAPH_CASE_NODES_MAX, 0);
+    graph_case_destroy(made);
+}
+
+/* The axis of x has another length. */
+Test(graph_tables, channels_of_another_number)
+{
+    static const size_t dims[] = {3, 1, 1};
+    struct graph_case *made = graph_case_create(241);
+    const uint32_t x = graph_case_input(made, QK_UINT8, "2,3,5,4");
+    const uint32_t real = graph_case_dequantize(made, x, QK_FP32);
+    const uint32_t y = graph_case_with(made, "onnx.PRelu", real, 1, 3, dims);
+    graph_case_output(made, graph_case_quantize(made, y, QK_UINT8));
+    struct qk_test_memory memory;
+    const uint32_t *origins;
+    struct qk_graph *graph;
+    struct qk_graph_plan plan;
+    struct qk_error error;
+    qk_test_memory_init(&memory, SIZE_MAX);
+    const struct qk_memory face = qk_test_memory_face(&memory);
+    cr_assert_eq(qk_graph_lower(made->scalar, &made->call, face, &origins, &error), QK_OK);
+    cr_assert_eq(qk_graph_prepare(made->scalar, &made->call, face, &graph, &error), QK_OK);
+    struct qk_tensor other = made->values[x];
+    other.dims[1] = 5;
+    qk_tensor_set_count(&other);
+    cr_assert_eq(qk_graph_plan(graph, &other, face, &plan, &error), QK_INVALID);
+    cr_assert_str_eq(error.text,
+                     "node 0 (\"n2\", quantd.Lookup): X: expected 1 or 3 elements in axis 1, for "
+                     "each of which there are constants, got 5");
+    qk_test_memory_deinit(&memory);
+    graph_case_destroy(made);
+}
+
 /* ---- Functions that run as they are -------------------------------------------------------- */
 
 /* The function has no table, but its QuantizeLinear has one. */
@@ -456,9 +589,11 @@ Test(graph_tables, every_allocation_may_fail)
     size_t fail_at = 0;
     for (enum qk_status status = QK_NO_MEMORY; status != QK_OK; fail_at++) {
         struct graph_case *made = graph_case_create(42);
-        const uint32_t x = graph_case_input(made, QK_INT8, "2,3");
+        const uint32_t x = graph_case_input(made, QK_INT8, "3,2");
         const uint32_t real = graph_case_dequantize(made, x, QK_FP32);
         const uint32_t y = graph_case_function(made, "onnx.Sigmoid", real);
+        const uint32_t z = graph_case_with(made, "onnx.PRelu", real, 1, 2, (const size_t[]){3, 1});
+        graph_case_output(made, graph_case_quantize(made, z, QK_INT8));
         graph_case_output(made, graph_case_quantize(made, y, QK_UINT8));
         struct qk_test_memory memory;
         const uint32_t *origins;

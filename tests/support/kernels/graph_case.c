@@ -193,6 +193,17 @@ uint32_t graph_case_divide(struct graph_case *made, uint32_t x, uint32_t rank)
     return add_node(made, &call, x);
 }
 
+uint32_t graph_case_with(struct graph_case *made, const char *name, uint32_t x, size_t constant,
+                         uint32_t rank, const size_t *dims)
+{
+    struct qk_call call;
+    qk_test_call_init(&call, name, 18);
+    give(made, &call, call.op->inputs[constant].name, QK_FP32, rank, dims);
+    return add_node_of(made, &call,
+                       constant == 1 ? (const uint32_t[]){x, QK_VALUE_NONE}
+                                     : (const uint32_t[]){QK_VALUE_NONE, x});
+}
+
 uint32_t graph_case_constant(struct graph_case *made, uint32_t like, enum qk_type y_type)
 {
     const struct qk_tensor *x = &made->values[like];

@@ -43,6 +43,10 @@ uint32_t graph_case_average(struct graph_case *made, uint32_t x, const int64_t *
                             const int64_t *dilations);
 /* Adds a division by a number of this rank, up to 4. */
 uint32_t graph_case_divide(struct graph_case *made, uint32_t x, uint32_t rank);
+/* Adds an operator such as onnx.Mul, of a value and, as input `constant` (0 or 1), numbers of FP32
+ * of this shape. */
+uint32_t graph_case_with(struct graph_case *made, const char *name, uint32_t x, size_t constant,
+                         uint32_t rank, const size_t *dims);
 /* Adds a dequantization whose input is fixed, with the type and shape of another value. */
 uint32_t graph_case_constant(struct graph_case *made, uint32_t like, enum qk_type y_type);
 /* Adds a convolution of 3 x 3, with padding that keeps the size of planes. */
