@@ -173,7 +173,7 @@ KERNELS := \
     kernels/floats/floats_scalar.c kernels/floats/floats_avx2.c \
     kernels/floats/floats_avx512bw.c kernels/floats/floats_neon.c \
     kernels/floats/pool.c kernels/floats/sums.c \
-    kernels/pool/geometry.c kernels/pool/pool.c \
+    kernels/pool/geometry.c kernels/pool/planes.c kernels/pool/pool.c \
     kernels/pool/pool_scalar.c kernels/pool/pool_avx2.c kernels/pool/pool_avx512bw.c \
     kernels/pool/pool_neon.c \
     kernels/lookup/lookup.c kernels/lookup/lookup_scalar.c kernels/lookup/lookup_avx2.c \

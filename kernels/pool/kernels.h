@@ -31,6 +31,9 @@ struct qk_pool_average {
      */
     float multiplier;
     uint32_t sum_of_zeros;
+    /* Planes only: 1 / y_scale. The scales are from 2^-30 to 2^30, and x_scale / y_scale is at most
+     * 2^20, so that nothing overflows or loses bits below the least number (qk_pool_is_tame). */
+    float y_reciprocal;
 };
 
 /* How many bytes the buffers of max_row have: two, one behind the other. */
@@ -54,12 +57,42 @@ static inline size_t qk_pool_sums_after(const struct qk_pool_segment *segment)
            qk_pool_round((segment->whole_end - segment->whole_begin) * segment->inner);
 }
 
+/* Windows of planes: of images of one channel, with two axes. Kernels first read whole rows of x,
+ * and then keep rows in scratch memory, with padding around each. */
+struct qk_pool_planes {
+    struct qk_pool_axis row, column;
+    size_t lead;  /* elements of padding before each row in the scratch memory */
+    size_t pitch; /* elements between rows there */
+    /* Elements between the phases of a row there, for averages. Phase i has columns i, i + stride
+     * and so on, so that neighbouring windows read neighbours. */
+    size_t phase;
+    size_t band;    /* rows of y in one call, at most */
+    size_t scratch; /* bytes */
+    float divisor;  /* averages: 0 if it is the number of elements inside x */
+};
+
+/* Rows [begin, end) of y of `count` planes. If they are not all rows, `count` is 1. */
+struct qk_pool_band {
+    const uint8_t *x; /* the first plane */
+    size_t x_bytes;   /* bytes that may be read from there on */
+    size_t count;
+    size_t begin, end;
+    uint8_t *y; /* row `begin` of the first plane */
+};
+
+/* The limits of planes. */
+#define QK_POOL_KERNEL_MAX 16    /* the largest kernel, which keeps scratch memory small */
+#define QK_POOL_STRIDE_MAX 8     /* the largest stride */
+#define QK_POOL_REACH_MAX 64     /* the longest pad, and the longest distance of taps */
+#define QK_POOL_COLUMNS_MAX 4096 /* longer rows gain nothing */
+
 /* Maxima of bytes or, in the second entry of each array, of signed bytes. */
 struct qk_pool_kernels {
     const char *name;      /* the tier's: "pool_avx2" */
     double max_cycles;     /* a rough guess: cycles for a byte of max_rows */
     double average_cycles; /* and for an element that is added to a sum of floats */
     double sum_cycles;     /* and for an element that is added to a sum of integers */
+    bool has_planes;       /* whether kernels of planes are faster than those of rows */
 
     /* to[i] = max(a[i], b[i]). `to` overlaps neither a nor b, which may overlap. */
     void (*max_rows[2])(uint8_t *to, const uint8_t *a, const uint8_t *b, size_t count);
@@ -80,8 +113,18 @@ struct qk_pool_kernels {
     void (*finish)(const struct qk_pool_average *average, const float *sums, float divisor,
                    size_t count, uint8_t *y);
 
-    /* Returns the sum of `count` bytes, modulo 2^32. */
-    uint32_t (*sum)(const uint8_t *x, size_t count, uint8_t flip);
+    /* y = the maxima or averages of all windows of a band. `scratch` has as many bytes as `planes`
+     * says, and is aligned to 64 bytes. Averages are those of add_row and finish. */
+    void (*max_planes[2])(const struct qk_pool_planes *planes, const struct qk_pool_band *band,
+                          uint8_t *scratch);
+    void (*average_planes)(const struct qk_pool_planes *planes,
+                           const struct qk_pool_average *average, const struct qk_pool_band *band,
+                           float *scratch);
+
+    /* sums[i] = the sum of x[i * size] to x[i * size + size - 1], modulo 2^32. x_bytes may be read.
+     */
+    void (*sum_planes)(const uint8_t *x, size_t x_bytes, size_t count, size_t size, uint8_t flip,
+                       uint32_t *sums);
     /* sums[i] = the sum of x[i + row * pitch] over all rows, modulo 2^32. */
     void (*sum_rows)(const uint8_t *x, size_t rows, size_t pitch, uint8_t flip, size_t count,
                      uint32_t *sums);

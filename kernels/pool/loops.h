@@ -13,7 +13,9 @@
 #include "kernels/pool/kernels.h"
 #include "kernels/wrap.h"
 
+#ifndef INLINE
 #define INLINE static inline __attribute__((always_inline))
+#endif
 
 /* ---- Maxima -------------------------------------------------------------------------------- */
 
@@ -341,6 +343,14 @@ QK_WRAPS static void requantize(const struct qk_pool_average *average,
     }
 }
 
+#ifdef QK_POOL_BYTES
+#include "kernels/pool/plane_loops.h"
+#define HAS_PLANES true
+#else
+#include "kernels/pool/plane_reference_loops.h"
+#define HAS_PLANES false
+#endif
+
 void QK_POOL_INIT(struct qk_pool_kernels *kernels)
 {
     *kernels = (struct qk_pool_kernels){
@@ -348,12 +358,15 @@ void QK_POOL_INIT(struct qk_pool_kernels *kernels)
         .max_cycles = QK_POOL_MAX_CYCLES,
         .average_cycles = QK_POOL_AVERAGE_CYCLES,
         .sum_cycles = QK_POOL_SUM_CYCLES,
+        .has_planes = HAS_PLANES,
         .max_rows = {max_rows_u8, max_rows_s8},
         .max_row = {max_row_u8, max_row_s8},
         .max_into = {max_into_u8, max_into_s8},
         .add_row = add_row,
         .finish = finish,
-        .sum = sum,
+        .max_planes = {max_planes_u8, max_planes_s8},
+        .average_planes = average_planes,
+        .sum_planes = sum_planes,
         .sum_rows = sum_rows,
         .requantize = requantize,
     };

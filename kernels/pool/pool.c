@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/dispatch.h"
+#include "kernels/pool/planes.h"
 #include "kernels/wrap.h"
 
 /* A segment has at most this many sums. All its sums and x's part stay in the L1 cache. */
@@ -23,6 +24,10 @@
 #define POSITION_CYCLES 15.0
 #define TAP_CYCLES 1.5
 
+/* The same of planes: cycles for a row, and how many additions the rest of an average costs. */
+#define ROW_CYCLES 15.0
+#define FINISH_TAPS 12
+
 /* A segment of large windows has fewer positions, so that it takes no longer than this, unless it
  * has one. A worker cannot stop within a segment. */
 #define SEGMENT_NS_MAX 10e6
@@ -33,6 +38,8 @@ struct state {
     const struct qk_pool_kernels *kernels;
     struct qk_pool_geometry geometry;
     struct qk_pool_average average;
+    struct qk_pool_planes planes; /* if kernels of planes run, whose items are bands of rows */
+    size_t bands;                 /* of a plane */
     bool is_signed;
     float divisor;    /* 0: the number of elements inside x */
     size_t x_count;   /* elements of x */
@@ -241,6 +248,62 @@ static void run_average(const struct qk_plan *plan, const void *const *inputs, v
     }
 }
 
+/* ---- Planes -------------------------------------------------------------------------------- */
+
+/* Calls `run` for all neighbouring whole planes at once or, if planes have several bands, for each
+ * band. */
+static void run_bands(const struct state *state, const uint8_t *x, uint8_t *y, size_t begin,
+                      size_t end, void *scratch,
+                      void (*run)(const struct state *state, const struct qk_pool_band *band,
+                                  void *scratch))
+{
+    const struct qk_pool_planes *planes = &state->planes;
+    const size_t rows = (size_t)planes->row.out;
+    const size_t columns = (size_t)planes->column.out;
+    for (size_t i = begin; i < end;) {
+        const size_t plane = i / state->bands;
+        const size_t first = i % state->bands * planes->band;
+        const struct qk_pool_band band = {
+            .x = x + plane * state->image,
+            .x_bytes = state->x_count - plane * state->image,
+            .count = state->bands == 1 ? end - i : 1,
+            .begin = first,
+            .end = least(first + planes->band, rows),
+            .y = y + (plane * rows + first) * columns,
+        };
+        run(state, &band, scratch);
+        i += band.count;
+    }
+}
+
+static void max_band(const struct state *state, const struct qk_pool_band *band, void *scratch)
+{
+    state->kernels->max_planes[state->is_signed](&state->planes, band, scratch);
+}
+
+static void average_band(const struct state *state, const struct qk_pool_band *band, void *scratch)
+{
+    state->kernels->average_planes(&state->planes, &state->average, band, scratch);
+}
+
+static void run_max_planes(const struct qk_plan *plan, const void *const *inputs,
+                           void *const *outputs, void *workspace, size_t begin, size_t end)
+{
+    const struct state *state = plan->state;
+    run_bands(state, inputs[0], outputs[0], begin * state->unit_items,
+              least(end * state->unit_items, state->item_count), workspace, max_band);
+}
+
+static void run_average_planes(const struct qk_plan *plan, const void *const *inputs,
+                               void *const *outputs, void *workspace, size_t begin, size_t end)
+{
+    const struct state *state = plan->state;
+    run_bands(state, inputs[0], outputs[0], begin * state->unit_items,
+              least(end * state->unit_items, state->item_count), workspace, average_band);
+}
+
+/* ---- Global averages ----------------------------------------------------------------------- */
+
 /* x is [groups, row, inner], and y is [groups, inner]. */
 static void run_global(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
                        void *workspace, size_t begin, size_t end)
@@ -263,8 +326,8 @@ static void run_global(const struct qk_plan *plan, const void *const *inputs, vo
     for (size_t i = begin * state->unit_items, next; i < last && state->geometry.inner == 1;
          i = next) {
         next = least(i + SUMS_MAX, last);
-        for (size_t j = i; j < next; j++)
-            sums[j - i] = kernels->sum(x + j * state->row, state->row, flip);
+        kernels->sum_planes(x + i * state->row, (state->item_count - i) * state->row, next - i,
+                            state->row, flip, sums);
         kernels->requantize(&state->average, sums, next - i, y + i);
     }
 }
@@ -430,6 +493,39 @@ static bool is_global(const struct qk_pool *pool, const struct qk_pool_geometry 
     return whole;
 }
 
+/* Plans kernels of planes. Returns false if those of rows are to be planned. */
+static bool plan_planes(struct state *state, const struct qk_pool *pool, const struct qk_tensor *x,
+                        const struct qk_elementwise_tuning *tuning, struct qk_plan *plan)
+{
+    const bool average = pool->kind == QK_POOL_AVERAGE;
+    struct qk_pool_planes *planes = &state->planes;
+    const struct qk_pool_axis *row = &planes->row;
+    const struct qk_pool_axis *column = &planes->column;
+    if (!state->kernels->has_planes || plan->outputs[0].count == 0 ||
+        (average && !qk_pool_is_tame(pool->x_scale, pool->y_scale)) ||
+        !qk_pool_planes_init(planes, &state->geometry, average))
+        return false;
+    if (pool->count_include_pad)
+        planes->divisor = (float)row->kernel * (float)column->kernel;
+    state->average.y_reciprocal = 1 / pool->y_scale;
+    state->x_count = x->count;
+    state->image = (size_t)row->in * (size_t)column->in;
+    state->bands = ((size_t)row->out - 1) / planes->band + 1;
+    state->item_count = state->geometry.groups * (size_t)state->geometry.axis[0].in * state->bands;
+    plan->workspace_bytes = planes->scratch;
+    plan->run = average ? run_average_planes : run_max_planes;
+    const double rows = (double)planes->band;
+    const double positions = rows * (double)column->out;
+    const double read = (double)row->kernel * (double)column->in;
+    const double cycles =
+        average ? positions * (double)(row->kernel * column->kernel + FINISH_TAPS) *
+                      state->kernels->average_cycles
+                : (rows * read + positions * (double)(column->kernel * column->stride)) *
+                      state->kernels->max_cycles;
+    set_units(state, CALL_CYCLES + rows * ROW_CYCLES + cycles, tuning, plan);
+    return true;
+}
+
 static enum qk_status plan_windows(struct state *state, const struct qk_pool *pool,
                                    const struct qk_tensor *x,
                                    const struct qk_elementwise_tuning *tuning, struct qk_plan *plan,
@@ -484,7 +580,9 @@ enum qk_status qk_pool_plan(const struct qk_pool *pool, const struct qk_instance
     plan->state = state;
     set_average(state, pool);
     if (!is_global(pool, &state->geometry))
-        return plan_windows(state, pool, x, &kernels->choice.elementwise, plan, error);
+        return plan_planes(state, pool, x, &kernels->choice.elementwise, plan)
+                   ? QK_OK
+                   : plan_windows(state, pool, x, &kernels->choice.elementwise, plan, error);
     if (!global)
         state->row = (size_t)state->geometry.axis[0].in * (size_t)state->geometry.axis[1].in *
                      (size_t)state->geometry.axis[2].in;

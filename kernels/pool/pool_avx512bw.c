@@ -3,6 +3,59 @@
 
 #ifdef __AVX512BW__
 
+#include "kernels/pool/vectors_avx2.h"
+
+#define QK_POOL_FLOATS 16
+
+typedef __m512 float_vector;
+
+INLINE float_vector load_floats(const float *x)
+{
+    return _mm512_loadu_ps(x);
+}
+
+INLINE void store_floats(float *y, float_vector a)
+{
+    _mm512_storeu_ps(y, a);
+}
+
+INLINE float_vector splat_floats(float value)
+{
+    return _mm512_set1_ps(value);
+}
+
+INLINE float_vector widen(const uint8_t *x, uint8_t flip, int32_t zero)
+{
+    const __m128i read = _mm_loadu_si128((const __m128i *)x);
+    const __m512i wide = _mm512_cvtepu8_epi32(_mm_xor_si128(read, _mm_set1_epi8((char)flip)));
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(wide, _mm512_set1_epi32(zero)));
+}
+
+INLINE float_vector fused(float_vector a, float_vector b, float_vector c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+INLINE float_vector negative_fused(float_vector a, float_vector b, float_vector c)
+{
+    return _mm512_fnmadd_ps(a, b, c);
+}
+
+INLINE float_vector max_floats(float_vector a, float_vector b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+INLINE float_vector min_floats(float_vector a, float_vector b)
+{
+    return _mm512_min_ps(a, b);
+}
+
+INLINE void store_low(uint8_t *y, float_vector a)
+{
+    _mm_storeu_si128((__m128i *)y, _mm512_cvtepi32_epi8(_mm512_castps_si512(a)));
+}
+
 #define QK_POOL_INIT qk_pool_init_avx512bw
 #define QK_POOL_NAME "pool_avx512bw"
 #define QK_POOL_MAX_CYCLES 0.04

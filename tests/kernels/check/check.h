@@ -125,6 +125,7 @@ void check_cast(struct check *check);
 void check_floats(struct check *check);
 void check_matmul(struct check *check);
 void check_pool(struct check *check);
+void check_pool_planes(struct check *check);
 void check_lookup(struct check *check);
 void check_move(struct check *check);
 void check_slabs(struct check *check);

@@ -121,6 +121,7 @@ int main(int count, char **words)
     check_floats(&check);
     check_matmul(&check);
     check_pool(&check);
+    check_pool_planes(&check);
     check_lookup(&check);
     check_move(&check);
     check_slabs(&check);

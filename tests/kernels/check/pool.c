@@ -4,7 +4,7 @@
 #include "kernels/pool/kernels.h"
 #include "tests/kernels/check/check.h"
 
-enum function { MAX_ROWS, MAX_ROW, MAX_INTO, ADD_ROW, FINISH, SUM, SUM_ROWS, REQUANTIZE };
+enum function { MAX_ROWS, MAX_ROW, MAX_INTO, ADD_ROW, FINISH, SUM_ROWS, REQUANTIZE };
 
 struct subject {
     const struct qk_pool_kernels *kernels, *reference;
@@ -27,7 +27,6 @@ struct job {
 static void run(struct job *job, const struct qk_pool_kernels *kernels, void *y)
 {
     const size_t is_signed = job->subject.is_signed;
-    uint32_t sum;
     switch (job->subject.function) {
     case MAX_ROWS:
         kernels->max_rows[is_signed](y, job->x, job->other, job->count);
@@ -44,10 +43,6 @@ static void run(struct job *job, const struct qk_pool_kernels *kernels, void *y)
         break;
     case FINISH:
         kernels->finish(&job->average, job->sums, job->divisor, job->count, y);
-        break;
-    case SUM:
-        sum = kernels->sum(job->x, job->count, job->average.flip);
-        memcpy(y, &sum, sizeof(sum));
         break;
     case SUM_ROWS:
         kernels->sum_rows(job->x, job->rows, job->pitch, job->average.flip, job->count, y);
@@ -211,9 +206,8 @@ static void check_elements(struct check *check, struct job *job)
         job->x = make_bytes(check, "x", job->count);
     if (function == MAX_ROWS)
         job->other = make_bytes(check, "other", job->count);
-    const bool sums = function == SUM || function == SUM_ROWS;
-    job->y =
-        check_outputs(check, "y", function == SUM ? 4 : job->count * (sums ? 4 : 1), sums ? 4 : 1);
+    const size_t bytes = function == SUM_ROWS ? sizeof(uint32_t) : 1;
+    job->y = check_outputs(check, "y", job->count * bytes, bytes);
     check_describe(check, "%zu elements, %zu rows, pitch %zu, flip %d, zero %d, scales %g %g",
                    job->count, job->rows, job->pitch, job->average.flip, (int)job->average.x_zero,
                    (double)job->average.x_scale, (double)job->average.y_scale);
@@ -243,17 +237,11 @@ static void check_kernels(struct check *check, const char *tier,
         enum function function;
         size_t is_signed;
     } functions[] = {
-        {"pool/max_rows_u8", MAX_ROWS, 0},
-        {"pool/max_rows_s8", MAX_ROWS, 1},
-        {"pool/max_row_u8", MAX_ROW, 0},
-        {"pool/max_row_s8", MAX_ROW, 1},
-        {"pool/max_into_u8", MAX_INTO, 0},
-        {"pool/max_into_s8", MAX_INTO, 1},
-        {"pool/add_row", ADD_ROW, 0},
-        {"pool/finish", FINISH, 0},
-        {"pool/sum", SUM, 0},
-        {"pool/sum_rows", SUM_ROWS, 0},
-        {"pool/requantize", REQUANTIZE, 0},
+        {"pool/max_rows_u8", MAX_ROWS, 0}, {"pool/max_rows_s8", MAX_ROWS, 1},
+        {"pool/max_row_u8", MAX_ROW, 0},   {"pool/max_row_s8", MAX_ROW, 1},
+        {"pool/max_into_u8", MAX_INTO, 0}, {"pool/max_into_s8", MAX_INTO, 1},
+        {"pool/add_row", ADD_ROW, 0},      {"pool/finish", FINISH, 0},
+        {"pool/sum_rows", SUM_ROWS, 0},    {"pool/requantize", REQUANTIZE, 0},
     };
     struct qk_pool_kernels kernels;
     struct qk_pool_kernels reference;

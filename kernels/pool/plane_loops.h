@@ -1,0 +1,534 @@
+/* The kernels of planes, of each tier with vectors. The tier defines these before it includes
+ * loops.h, which includes this file:
+ *
+ * - QK_POOL_BYTES, the bytes of a vector, and the type `byte_vector` with load_bytes, store_bytes,
+ *   splat_bytes, max_bytes, min_bytes, and_bytes, xor_bytes, store_even (every other byte)
+ * - `sum_vector`, sums of a vector's bytes, with zero_sums, add_bytes, store_sums (of 4 planes)
+ * - QK_POOL_FLOATS, the floats of a vector, at most as many as bytes, and the type `float_vector`
+ * with load_floats, store_floats, splat_floats, widen (bytes to floats), fused (a * b + c),
+ *   negative_fused (c - a * b), max_floats, min_floats, store_low (the lowest byte of each float)
+ *
+ * The maximum of a window is that of its columns' maxima. A kernel therefore writes the maxima of
+ * rows into scratch memory, padded with the least number, and then reads it once for each tap along
+ * the row. Averages keep the order of their additions. Only rows of x become floats once. */
+#ifndef KERNELS_POOL_PLANE_LOOPS_H
+#define KERNELS_POOL_PLANE_LOOPS_H
+
+/* Nothing here compiles without a tier's file around it. */
+#ifdef QK_POOL_BYTES
+
+#include <string.h>
+
+#include "kernels/pool/kernels.h"
+#include "kernels/wrap.h"
+
+/* ---- What both have in common --------------------------------------------------------------- */
+
+/* Marks a count of taps or a stride that is not known when this is compiled. */
+#define ANY 0
+
+INLINE size_t lesser(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Returns where a vector of `lanes` begins that follows the one at `i`. The last vector of a row
+ * ends where the row ends, and overlaps the one before. */
+INLINE size_t next_vector(size_t i, size_t lanes, size_t count)
+{
+    return lesser(i + lanes, count - lanes);
+}
+
+/* The first `count` of QK_POOL_BYTES bytes are 0xFF, and the others 0, from this address on:
+ * first_bytes + QK_POOL_BYTES - count. */
+static const uint8_t first_bytes[2 * QK_POOL_BYTES] = {
+#define FF8 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF
+    FF8,
+    FF8,
+#if QK_POOL_BYTES > 16
+    FF8,
+    FF8,
+#endif
+};
+
+INLINE byte_vector mask_first(size_t count)
+{
+    return load_bytes(first_bytes + QK_POOL_BYTES - count);
+}
+
+/* The rows of y, of those of a band, whose taps are all inside x. */
+struct whole_rows {
+    size_t begin, end;
+};
+
+static struct whole_rows find_whole_rows(const struct qk_pool_axis *axis,
+                                         const struct qk_pool_band *band)
+{
+    struct whole_rows rows = {band->begin, band->end};
+    while (rows.begin < rows.end) {
+        const struct qk_pool_taps taps = qk_pool_taps_of(axis, (int64_t)rows.begin);
+        if (taps.end - taps.begin == axis->kernel)
+            break;
+        rows.begin++;
+    }
+    while (rows.begin < rows.end) {
+        const struct qk_pool_taps taps = qk_pool_taps_of(axis, (int64_t)rows.end - 1);
+        if (taps.end - taps.begin == axis->kernel)
+            break;
+        rows.end--;
+    }
+    return rows;
+}
+
+/* ---- Maxima -------------------------------------------------------------------------------- */
+
+struct max_job {
+    const struct qk_pool_planes *planes;
+    const struct qk_pool_band *band;
+    struct whole_rows whole;
+    const uint8_t *x, *x_end; /* this plane, and the end of all that may be read */
+    uint8_t *y, *y_end;       /* this plane's part of the band, and the end of all of y */
+    uint8_t *scratch;
+    byte_vector limit; /* the largest number in the elements of a short row, then the least one */
+};
+
+/* Returns the maxima of rows shorter than a vector, behind which nothing may be read. */
+static byte_vector max_of_copies(const uint8_t *x, size_t columns, size_t taps, size_t pitch,
+                                 bool is_signed)
+{
+    uint8_t copy[QK_POOL_BYTES] = {0};
+    byte_vector most = splat_bytes(is_signed ? 0x80 : 0);
+    for (size_t k = 0; k < taps; k++) {
+        memcpy(copy, x + k * pitch, columns);
+        most = max_bytes(most, load_bytes(copy), is_signed);
+    }
+    return most;
+}
+
+/* Writes the maxima of `taps` rows of x. Also writes padding behind rows shorter than a vector. */
+INLINE void max_down(const struct max_job *job, const uint8_t *x, size_t taps, uint8_t *to,
+                     bool is_signed)
+{
+    const size_t columns = (size_t)job->planes->column.in;
+    const size_t pitch = (size_t)job->planes->row.dilation * columns;
+    if (columns < QK_POOL_BYTES) {
+        const uint8_t *last = x + (taps - 1) * pitch;
+        byte_vector most = splat_bytes(is_signed ? 0x80 : 0);
+        if ((size_t)(job->x_end - last) >= QK_POOL_BYTES)
+            for (size_t k = 0; k < taps; k++)
+                most = max_bytes(most, load_bytes(x + k * pitch), is_signed);
+        else
+            most = max_of_copies(x, columns, taps, pitch, is_signed);
+        store_bytes(to, min_bytes(most, job->limit, is_signed));
+        return;
+    }
+    for (size_t i = 0;; i = next_vector(i, QK_POOL_BYTES, columns)) {
+        byte_vector most = load_bytes(x + i);
+        for (size_t k = 1; k < taps; k++)
+            most = max_bytes(most, load_bytes(x + i + k * pitch), is_signed);
+        store_bytes(to + i, most);
+        if (columns - i <= QK_POOL_BYTES)
+            return;
+    }
+}
+
+/* Writes the maxima of each row of the band into scratch memory. */
+INLINE void max_rows_down(const struct max_job *job, size_t kernel, bool is_signed)
+{
+    const struct qk_pool_planes *planes = job->planes;
+    const struct qk_pool_axis *axis = &planes->row;
+    const size_t columns = (size_t)planes->column.in;
+    const size_t pitch = planes->pitch;
+    uint8_t *to = job->scratch + planes->lead;
+    for (size_t i = job->band->begin; i < job->band->end; i++, to += pitch) {
+        const int64_t row = (int64_t)i * axis->stride - axis->pad;
+        if (i >= job->whole.begin && i < job->whole.end) {
+            max_down(job, job->x + (size_t)row * columns,
+                     kernel == ANY ? (size_t)axis->kernel : kernel, to, is_signed);
+            continue;
+        }
+        const struct qk_pool_taps taps = qk_pool_taps_of(axis, (int64_t)i);
+        if (taps.begin < taps.end)
+            max_down(job, job->x + (size_t)(row + taps.begin * axis->dilation) * columns,
+                     (size_t)(taps.end - taps.begin), to, is_signed);
+        else
+            memset(to, is_signed ? 0x80 : 0, columns);
+    }
+}
+
+/* Writes every stride-th byte of `most` to y: `lanes` of them if y has room, else `count`. */
+INLINE void store_strided(uint8_t *y, const uint8_t *y_end, byte_vector most, size_t stride,
+                          size_t lanes, size_t count)
+{
+    uint8_t all[QK_POOL_BYTES];
+    if (stride <= 2) {
+        uint8_t *to = (size_t)(y_end - y) >= lanes ? y : all;
+        if (stride == 1)
+            store_bytes(to, most);
+        else
+            store_even(to, most);
+        if (to != y)
+            memcpy(y, all, count);
+        return;
+    }
+    store_bytes(all, most);
+    for (size_t i = 0; i < count; i++)
+        y[i] = all[i * stride];
+}
+
+/* Writes the maxima along the rows in scratch memory to y. What is written behind a short row is
+ * written again, with the next row. */
+INLINE void max_rows_across(const struct max_job *job, size_t kernel, size_t known_stride,
+                            bool is_signed)
+{
+    const struct qk_pool_axis *axis = &job->planes->column;
+    const size_t taps = kernel == ANY ? (size_t)axis->kernel : kernel;
+    const size_t stride = known_stride == ANY ? (size_t)axis->stride : known_stride;
+    const size_t lanes = (QK_POOL_BYTES - 1) / stride + 1;
+    const size_t columns = (size_t)axis->out;
+    const size_t step = (size_t)axis->dilation;
+    const size_t pitch = job->planes->pitch;
+    const uint8_t *from = job->scratch + (axis->pad < 0 ? (size_t)-axis->pad : 0);
+    uint8_t *y = job->y;
+    for (size_t row = job->band->begin; row < job->band->end; row++, from += pitch, y += columns)
+        for (size_t i = 0;; i = next_vector(i, lanes, columns)) {
+            const uint8_t *at = from + i * stride;
+            byte_vector most = load_bytes(at);
+            for (size_t k = 1; k < taps; k++)
+                most = max_bytes(most, load_bytes(at + k * step), is_signed);
+            store_strided(y + i, job->y_end, most, stride, lanes, lesser(columns - i, lanes));
+            if (columns - i <= lanes)
+                break;
+        }
+}
+
+INLINE void max_all_down(const struct max_job *job, bool is_signed)
+{
+    if (job->planes->row.kernel == 2)
+        max_rows_down(job, 2, is_signed);
+    else if (job->planes->row.kernel == 3)
+        max_rows_down(job, 3, is_signed);
+    else
+        max_rows_down(job, ANY, is_signed);
+}
+
+INLINE void max_across_by(const struct max_job *job, size_t stride, bool is_signed)
+{
+    if (job->planes->column.kernel == 2)
+        max_rows_across(job, 2, stride, is_signed);
+    else if (job->planes->column.kernel == 3)
+        max_rows_across(job, 3, stride, is_signed);
+    else
+        max_rows_across(job, ANY, stride, is_signed);
+}
+
+INLINE void max_all_across(const struct max_job *job, bool is_signed)
+{
+    if (job->planes->column.stride == 1)
+        max_across_by(job, 1, is_signed);
+    else if (job->planes->column.stride == 2)
+        max_across_by(job, 2, is_signed);
+    else
+        max_across_by(job, ANY, is_signed);
+}
+
+INLINE void max_planes(const struct qk_pool_planes *planes, const struct qk_pool_band *band,
+                       uint8_t *scratch, bool is_signed)
+{
+    const size_t in = (size_t)planes->row.in * (size_t)planes->column.in;
+    const size_t rows = band->end - band->begin;
+    const size_t out = rows * (size_t)planes->column.out;
+    const size_t columns = (size_t)planes->column.in;
+    struct max_job job = {
+        .planes = planes,
+        .band = band,
+        .whole = find_whole_rows(&planes->row, band),
+        .x = band->x,
+        .x_end = band->x + band->x_bytes,
+        .y = band->y,
+        .y_end = band->y + band->count * out,
+        .scratch = scratch,
+    };
+    const byte_vector least = splat_bytes(is_signed ? 0x80 : 0);
+    if (columns < QK_POOL_BYTES) /* 0x7F or 0xFF, then 0x80 or 0 */
+        job.limit = xor_bytes(mask_first(columns), least);
+    memset(scratch, is_signed ? 0x80 : 0, rows * planes->pitch);
+    for (size_t i = 0; i < band->count; i++, job.x += in, job.y += out) {
+        max_all_down(&job, is_signed);
+        max_all_across(&job, is_signed);
+    }
+}
+
+static void max_planes_u8(const struct qk_pool_planes *planes, const struct qk_pool_band *band,
+                          uint8_t *scratch)
+{
+    max_planes(planes, band, scratch, false);
+}
+
+static void max_planes_s8(const struct qk_pool_planes *planes, const struct qk_pool_band *band,
+                          uint8_t *scratch)
+{
+    max_planes(planes, band, scratch, true);
+}
+
+/* ---- Averages ------------------------------------------------------------------------------ */
+
+struct average_job {
+    const struct qk_pool_planes *planes;
+    const struct qk_pool_average *average;
+    const struct qk_pool_band *band;
+    struct whole_rows whole;
+    const uint8_t *x, *x_end;
+    uint8_t *y, *y_end;
+    const float *counts; /* of each position: the number of columns inside x; or `factor` */
+    float *rows;         /* the rows of x as floats, with zeros around */
+    size_t first;        /* the row of x that lies there first */
+    size_t taps[QK_POOL_KERNEL_MAX]; /* where each tap of the first position lies in a row */
+    float factor; /* 1 / the number of elements of each window, if that is exact; else 0 */
+};
+
+/* x_scale * (x - x_zero) of a vector's elements. */
+INLINE float_vector dequantize_vector(const struct qk_pool_average *average, const uint8_t *x)
+{
+    return splat_floats(average->x_scale) * widen(x, average->flip, average->x_zero);
+}
+
+INLINE void dequantize_some(const struct qk_pool_average *average, const uint8_t *x, size_t stride,
+                            size_t count, float *to)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] = dequantize(x[i * stride], average->flip, average->x_zero, average->x_scale);
+}
+
+/* Turns a row of x into floats. */
+INLINE void dequantize_row(const struct average_job *job, const uint8_t *x, float *to)
+{
+    const size_t columns = (size_t)job->planes->column.in;
+    to += job->planes->lead;
+    if (columns < QK_POOL_FLOATS) {
+        dequantize_some(job->average, x, 1, columns, to);
+        return;
+    }
+    for (size_t i = 0;; i = next_vector(i, QK_POOL_FLOATS, columns)) {
+        store_floats(to + i, dequantize_vector(job->average, x + i));
+        if (columns - i <= QK_POOL_FLOATS)
+            return;
+    }
+}
+
+/* The same of windows with a stride: neighbours in a phase are `stride` columns of x apart. */
+static void dequantize_phases(const struct average_job *job, const uint8_t *x, float *to)
+{
+    const size_t columns = (size_t)job->planes->column.in;
+    const size_t stride = (size_t)job->planes->column.stride;
+    const size_t lead = job->planes->lead;
+    for (size_t phase = 0; phase < stride; phase++, to += job->planes->phase) {
+        const size_t skipped = phase < lead ? (lead - phase - 1) / stride + 1 : 0;
+        const size_t column = skipped * stride + phase - lead;
+        if (column >= columns)
+            continue;
+        const size_t count = (columns - column - 1) / stride + 1;
+        if (stride == 2)
+            dequantize_some(job->average, x + column, 2, count, to + skipped);
+        else
+            dequantize_some(job->average, x + column, stride, count, to + skipped);
+    }
+}
+
+/* Turns all rows of x that the band reads into floats. */
+static void dequantize_rows(struct average_job *job)
+{
+    const struct qk_pool_axis *axis = &job->planes->row;
+    const size_t columns = (size_t)job->planes->column.in;
+    int64_t row = (int64_t)job->band->begin * axis->stride - axis->pad;
+    int64_t end = (int64_t)(job->band->end - 1) * axis->stride - axis->pad +
+                  (axis->kernel - 1) * axis->dilation + 1;
+    row = row < 0 ? 0 : row;
+    end = end < axis->in ? end : axis->in;
+    job->first = (size_t)row;
+    float *to = job->rows;
+    for (; row < end; row++, to += job->planes->pitch)
+        if (job->planes->column.stride == 1)
+            dequantize_row(job, job->x + (size_t)row * columns, to);
+        else
+            dequantize_phases(job, job->x + (size_t)row * columns, to);
+}
+
+/* Returns a / b, rounded once, from 1 / b, rounded once. The second quotient is within one unit in
+ * its last place, so its remainder is exact and the third quotient is right (Markstein's theorem).
+ * This takes less time than a division. */
+INLINE float_vector divide(float_vector a, float_vector b, float_vector reciprocal)
+{
+    float_vector q = a * reciprocal;
+    q = fused(negative_fused(b, q, a), reciprocal, q);
+    return fused(negative_fused(b, q, a), reciprocal, q);
+}
+
+/* Writes y from sums. Adding 1.5 * 2^23 leaves the integer in the lowest bits. */
+INLINE void finish_vector(const struct average_job *job, float_vector sum, float_vector counts,
+                          uint8_t *y, size_t count)
+{
+    const struct qk_pool_average *average = job->average;
+    const float_vector mean = job->factor > 0 ? sum * splat_floats(job->factor) : sum / counts;
+    float_vector value =
+        divide(mean, splat_floats(average->y_scale), splat_floats(average->y_reciprocal)) +
+        splat_floats(average->y_zero);
+    value = max_floats(value, splat_floats(average->y_min));
+    value = min_floats(value, splat_floats(average->y_max)) + splat_floats(0x1.8p23F);
+    if ((size_t)(job->y_end - y) >= QK_POOL_FLOATS) {
+        store_low(y, value);
+    } else {
+        uint8_t all[QK_POOL_FLOATS];
+        store_low(all, value);
+        memcpy(y, all, count);
+    }
+}
+
+/* Writes a row of y, whose windows have `rows` rows inside x, from `from` on. */
+INLINE void average_row(const struct average_job *job, const float *from, size_t rows,
+                        size_t known_taps, uint8_t *y)
+{
+    const struct qk_pool_planes *planes = job->planes;
+    const size_t taps = known_taps == ANY ? (size_t)planes->column.kernel : known_taps;
+    const size_t columns = (size_t)planes->column.out;
+    const size_t pitch = planes->pitch * (size_t)planes->row.dilation;
+    const float_vector times = splat_floats(planes->divisor > 0 ? 1.0F : (float)rows);
+    for (size_t i = 0;; i = next_vector(i, QK_POOL_FLOATS, columns)) {
+        float_vector sum = splat_floats(0);
+        for (size_t row = 0; row < rows; row++)
+            for (size_t k = 0; k < taps; k++)
+                sum += load_floats(from + row * pitch + job->taps[k] + i);
+        finish_vector(job, sum, load_floats(job->counts + i) * times, y + i,
+                      lesser(columns - i, QK_POOL_FLOATS));
+        if (columns - i <= QK_POOL_FLOATS)
+            return;
+    }
+}
+
+INLINE void average_rows(const struct average_job *job, size_t known_rows, size_t known_taps)
+{
+    const struct qk_pool_axis *axis = &job->planes->row;
+    uint8_t *y = job->y;
+    for (size_t i = job->band->begin; i < job->band->end; i++, y += job->planes->column.out) {
+        const int64_t row = (int64_t)i * axis->stride - axis->pad;
+        if (known_rows != ANY && i >= job->whole.begin && i < job->whole.end) {
+            average_row(job, job->rows + ((size_t)row - job->first) * job->planes->pitch,
+                        known_rows, known_taps, y);
+            continue;
+        }
+        const struct qk_pool_taps taps = qk_pool_taps_of(axis, (int64_t)i);
+        const size_t at =
+            taps.begin == taps.end ? job->first : (size_t)(row + taps.begin * axis->dilation);
+        average_row(job, job->rows + (at - job->first) * job->planes->pitch,
+                    (size_t)(taps.end - taps.begin), ANY, y);
+    }
+}
+
+/* Fills what does not depend on the plane. `counts` lies before the rows. */
+static void start_averages(struct average_job *job, float *scratch)
+{
+    const struct qk_pool_planes *planes = job->planes;
+    const struct qk_pool_axis *axis = &planes->column;
+    const size_t columns = (size_t)axis->out;
+    const size_t rows = planes->scratch / sizeof(float) - qk_pool_round(columns) - QK_POOL_ROUND;
+    float *counts = scratch;
+    bool same = planes->divisor > 0 ||
+                job->whole.end - job->whole.begin == job->band->end - job->band->begin;
+    for (size_t i = 0; i < columns; i++) {
+        const struct qk_pool_taps taps = qk_pool_taps_of(axis, (int64_t)i);
+        counts[i] = planes->divisor > 0 ? planes->divisor : (float)(taps.end - taps.begin);
+        same = same && counts[i] == counts[0];
+    }
+    for (size_t i = columns; i < columns + QK_POOL_FLOATS; i++)
+        counts[i] = 1;
+    const float count = counts[0] * (planes->divisor > 0 ? 1.0F : (float)planes->row.kernel);
+    const float factor = 1 / count;
+    uint32_t bits;
+    memcpy(&bits, &factor, sizeof(bits));
+    job->factor = same && (bits & 0x7FFFFF) == 0 && factor <= 1 ? factor : 0;
+    job->counts = counts;
+    job->rows = scratch + qk_pool_round(columns) + QK_POOL_ROUND;
+    memset(job->rows, 0, rows * sizeof(float));
+    for (size_t k = 0; k < (size_t)axis->kernel; k++) {
+        const size_t at = (axis->pad < 0 ? (size_t)-axis->pad : 0) + k * (size_t)axis->dilation;
+        const size_t stride = (size_t)axis->stride;
+        job->taps[k] = at % stride * planes->phase + at / stride;
+    }
+}
+
+static void average_planes(const struct qk_pool_planes *planes,
+                           const struct qk_pool_average *average, const struct qk_pool_band *band,
+                           float *scratch)
+{
+    const size_t in = (size_t)planes->row.in * (size_t)planes->column.in;
+    const size_t out = (band->end - band->begin) * (size_t)planes->column.out;
+    struct average_job job = {
+        .planes = planes,
+        .average = average,
+        .band = band,
+        .whole = find_whole_rows(&planes->row, band),
+        .x = band->x,
+        .y = band->y,
+        .y_end = band->y + band->count * out,
+    };
+    start_averages(&job, scratch);
+    const int64_t rows = planes->row.kernel;
+    const int64_t taps = planes->column.kernel;
+    for (size_t i = 0; i < band->count; i++, job.x += in, job.y += out) {
+        dequantize_rows(&job);
+        if (rows == 2 && taps == 2)
+            average_rows(&job, 2, 2);
+        else if (rows == 3 && taps == 3)
+            average_rows(&job, 3, 3);
+        else
+            average_rows(&job, ANY, ANY);
+    }
+}
+
+/* ---- Global averages ----------------------------------------------------------------------- */
+
+/* Adds the bytes of one plane, whose last `rest` bytes fill no vector. A plane shorter than a
+ * vector is read as one. */
+INLINE sum_vector sum_plane(const uint8_t *x, size_t size, size_t rest, byte_vector mask,
+                            uint8_t flip)
+{
+    sum_vector total = zero_sums();
+    const byte_vector flips = splat_bytes(flip);
+    for (size_t i = 0; i + QK_POOL_BYTES <= size; i += QK_POOL_BYTES)
+        total = add_bytes(total, flip ? xor_bytes(load_bytes(x + i), flips) : load_bytes(x + i));
+    if (rest == 0)
+        return total;
+    const uint8_t *last = size < QK_POOL_BYTES ? x : x + size - QK_POOL_BYTES;
+    const byte_vector ends = flip ? xor_bytes(load_bytes(last), flips) : load_bytes(last);
+    return add_bytes(total, and_bytes(ends, mask));
+}
+
+/* Does `count` planes, and returns how many it did: planes in fours, where vectors may be read. */
+INLINE size_t sum_fours(const uint8_t *x, size_t x_bytes, size_t count, size_t size, uint8_t flip,
+                        uint32_t *totals)
+{
+    const size_t rest = size % QK_POOL_BYTES;
+    const byte_vector first = mask_first(size < QK_POOL_BYTES ? rest : QK_POOL_BYTES - rest);
+    const byte_vector mask = size < QK_POOL_BYTES ? first : xor_bytes(first, splat_bytes(0xFF));
+    const size_t beyond = size < QK_POOL_BYTES ? QK_POOL_BYTES - size : 0;
+    size_t i = 0;
+    for (; i + 4 <= count && (i + 4) * size + beyond <= x_bytes; i += 4, x += 4 * size)
+        store_sums(totals + i, sum_plane(x, size, rest, mask, flip),
+                   sum_plane(x + size, size, rest, mask, flip),
+                   sum_plane(x + 2 * size, size, rest, mask, flip),
+                   sum_plane(x + 3 * size, size, rest, mask, flip));
+    return i;
+}
+
+static void sum_planes(const uint8_t *x, size_t x_bytes, size_t count, size_t size, uint8_t flip,
+                       uint32_t *totals)
+{
+    size_t i = flip ? sum_fours(x, x_bytes, count, size, 0x80, totals)
+                    : sum_fours(x, x_bytes, count, size, 0, totals);
+    for (; i < count; i++)
+        totals[i] = sum(x + i * size, size, flip);
+}
+
+#endif
+
+#endif
