@@ -39,7 +39,8 @@ static uint8_t *random_bytes(uint64_t seed, size_t count)
     return x;
 }
 
-/* Rows that are cut into segments, planes of many units, and channels that are cut into parts. */
+/* Rows that are cut into segments, planes of many units or bands, and channels that are cut into
+ * parts. */
 Test(pool, units_in_any_order_give_the_same_bytes)
 {
     static const struct {
@@ -52,6 +53,7 @@ Test(pool, units_in_any_order_give_the_same_bytes)
         {4, {2, 64, 56, 57}, {3, 3}, false},      {4, {2, 300, 7, 7}, {3, 3}, false},
         {4, {1, 40, 41, 96}, {3, 3}, true},       {4, {1, 5, 6, 9000}, {2, 3}, true},
         {5, {1, 3, 9, 30, 31}, {2, 3, 5}, false}, {5, {1, 9, 30, 31, 3}, {2, 3, 5}, true},
+        {4, {1, 2, 200, 301}, {3, 2}, false},     {4, {1, 2, 210, 299}, {5, 3}, false},
     };
     struct qk_test_tiers tiers;
     qk_test_tiers_init(&tiers);
