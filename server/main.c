@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@
 #include "server/memory/admission.h"
 #include "server/memory/arena.h"
 #include "server/memory/prefault.h"
+#include "server/models/explain/explain.h"
 #include "server/models/repository/repository.h"
 #include "server/models/table.h"
 #include "server/oip/regions.h"
@@ -302,6 +304,46 @@ static int print_kernels(struct process *process)
     return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+/* Returns how wide the text of --explain may be. */
+static size_t output_columns(void)
+{
+    enum { COLUMNS_DEFAULT = 100 };
+    struct winsize size;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return COLUMNS_DEFAULT;
+}
+
+/* Prints what would become of a model, for --explain. Returns the exit status. */
+static int explain(struct process *process)
+{
+    struct qd_config *config = &process->config;
+    qd_log_set_level(config->log_level);
+    qd_log_set_format(config->log_format);
+    resolve_auto(config);
+    if (!create_kernels(process))
+        return give_up(&process->error, EXIT_FAILURE);
+    process->model_memory = qd_memory_create(config->max_model_bytes);
+    bool done = process->model_memory != NULL || qd_fail_startup(&process->error, "out of memory");
+    if (done) {
+        qd_memory_set_for_models(process->model_memory);
+        const struct qd_explain_settings settings = {
+            .kernels = process->kernels,
+            .memory = process->model_memory,
+            .links = config->allow_repository_links ? QD_LINKS_ANYWHERE : QD_LINKS_INSIDE,
+            .path = config->explain,
+            .as_json = config->explains_as_json,
+            .columns = output_columns(),
+            .has_progress = isatty(STDERR_FILENO) != 0,
+        };
+        done = qd_explain(&settings, stdout, &process->error);
+    }
+    const int status = done ? EXIT_SUCCESS : give_up(&process->error, EXIT_FAILURE);
+    qd_memory_destroy(process->model_memory);
+    qk_kernels_destroy(process->kernels);
+    return status;
+}
+
 static bool start_kernels(struct process *process)
 {
     if (!create_kernels(process))
@@ -563,6 +605,8 @@ int main(int argc, char **argv)
                    : give_up(&process.error, EXIT_FAILURE);
     case QD_CONFIG_KERNELS:
         return print_kernels(&process);
+    case QD_CONFIG_EXPLAIN:
+        return explain(&process);
     case QD_CONFIG_BAD:
         return give_up(&process.error, EXIT_USAGE);
     case QD_CONFIG_RUN:

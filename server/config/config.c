@@ -32,7 +32,8 @@ enum kind {
     KIND_NAMES,
     KIND_FILES,
     KIND_MODE,
-    KIND_FORMAT
+    KIND_FORMAT,
+    KIND_EXPLAIN_FORMAT
 };
 
 struct flag {
@@ -136,6 +137,10 @@ static const struct flag flags[] = {
      "ask the server that runs with these flags whether it is ready, and exit"},
     {"kernels", KIND_KERNELS, 0, NULL, 0, 0, NULL,
      "print this machine's features and the kernels that these flags choose, and exit"},
+    {"explain", KIND_PATH, AT(explain), "", 0, 0, "FILE",
+     "print what would become of an ONNX file, or of a model's folder, and exit"},
+    {"explain-format", KIND_EXPLAIN_FORMAT, AT(explains_as_json), "text", 0, 0, "FORMAT",
+     "format of --explain: text or json"},
     {"version", KIND_VERSION, 0, NULL, 0, 0, NULL, "print the version and exit"},
     {"help", KIND_HELP, 0, NULL, 0, 0, NULL, "print this text and exit; also -h"},
 };
@@ -337,6 +342,11 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
             return false;
         config->log_format = (enum qd_line_format)choice;
         return true;
+    case KIND_EXPLAIN_FORMAT:
+        if (!parse_choice(formats, text, &choice))
+            return false;
+        config->explains_as_json = choice != 0;
+        return true;
     case KIND_HELP:
     case KIND_VERSION:
     case KIND_HEALTHCHECK:
@@ -398,6 +408,7 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
         snprintf(text, bytes, "none, explicit or poll");
         return;
     case KIND_FORMAT:
+    case KIND_EXPLAIN_FORMAT:
         snprintf(text, bytes, "text or json");
         return;
     case KIND_NAMES:
@@ -556,9 +567,10 @@ enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *
         result = check_together(config, error);
     if (result != QD_CONFIG_RUN)
         return result;
-    return config->healthcheck ? QD_CONFIG_HEALTHCHECK
-           : config->kernels   ? QD_CONFIG_KERNELS
-                               : QD_CONFIG_RUN;
+    return config->healthcheck        ? QD_CONFIG_HEALTHCHECK
+           : config->kernels          ? QD_CONFIG_KERNELS
+           : *config->explain != '\0' ? QD_CONFIG_EXPLAIN
+                                      : QD_CONFIG_RUN;
 }
 
 /* Prints the help in the form that help2man reads. */
@@ -588,9 +600,9 @@ void qd_config_print_help(FILE *file)
           "reads them: memory, and CPU quotas of cgroup v2, on Debian 13; memory of cgroup\n"
           "v1 on Debian 12.\n"
           "\nExit status:\n"
-          "  0  success; --healthcheck: the server is ready\n"
+          "  0  success; --healthcheck: the server is ready; --explain: the file can be served\n"
           "  1  quantd could not start, or got a second SIGTERM or SIGINT; --healthcheck:\n"
-          "     the server is not ready\n"
+          "     the server is not ready; --explain: the file is refused\n"
           "  2  a flag or an environment variable is wrong\n"
           "\nEnvironment:\n"
           "Each flag with a value is also a variable: --max-queue is QUANTD_MAX_QUEUE. A flag\n"

@@ -41,6 +41,8 @@ struct qd_config {
     uint64_t unix_mode;     /* permissions of the Unix sockets' files */
     const char *unix_owner; /* USER, USER:GROUP or :GROUP; "": the user who runs the server */
     bool healthcheck, kernels;
+    const char *explain; /* a file or a model's folder; "": serve */
+    bool explains_as_json;
     const char *tls_cert; /* tls_cert and tls_key are both set or both "" */
     const char *tls_key;
     const char *token_file; /* "": clients need no token */
@@ -87,6 +89,7 @@ enum qd_config_result {
     QD_CONFIG_RUN,
     QD_CONFIG_HEALTHCHECK, /* --healthcheck; the other flags are those of the server to ask */
     QD_CONFIG_KERNELS,     /* --kernels; the other flags are those of the server */
+    QD_CONFIG_EXPLAIN,     /* --explain; the other flags are those of the server */
     QD_CONFIG_HELP,        /* --help */
     QD_CONFIG_VERSION,     /* --version */
     QD_CONFIG_BAD          /* `error` names the flag, what was expected and what came */

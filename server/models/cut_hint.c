@@ -33,7 +33,8 @@ static enum qd_status load(const struct qd_build *refused, const struct qd_sourc
 
 /* A text that grows. */
 struct text {
-    char bytes[sizeof(((struct qd_error *)NULL)->text)];
+    char *bytes;
+    size_t size;
     size_t count;
     bool is_full;
 };
@@ -41,7 +42,7 @@ struct text {
 static void put(struct text *text, const char *string)
 {
     const size_t bytes = strlen(string);
-    text->is_full |= text->count + bytes >= sizeof(text->bytes);
+    text->is_full |= text->count + bytes >= text->size;
     if (text->is_full)
         return;
     memcpy(text->bytes + text->count, string, bytes + 1);
@@ -64,28 +65,25 @@ static void put_names(struct text *text, const char *key, const char *const *nam
     put(text, count == 0 ? "" : "]");
 }
 
-/* Puts what a part's configuration is, and how many nodes it runs. */
-static void put_part(struct text *text, const struct qd_onnx_part *part, bool is_first,
-                     size_t node_count)
+/* Adds what a part's configuration is, and how many nodes it runs. */
+static void add(struct qd_cut_hints *hints, const struct qd_onnx_part *part, size_t node_count)
 {
     const struct qd_onnx_cut *cut = &part->cut;
-    char nodes[96];
-    put(text, is_first ? "; the configuration {" : ", {");
-    put_names(text, "inputs", cut->inputs, cut->input_count);
-    put(text, cut->input_count > 0 && cut->output_count > 0 ? ", " : "");
-    put_names(text, "outputs", cut->outputs, cut->output_count);
-    if (is_first)
-        snprintf(nodes, sizeof(nodes), "} runs %zu of the %zu nodes that depend on inputs",
-                 part->node_count, node_count);
-    else
-        snprintf(nodes, sizeof(nodes), "} runs %zu", part->node_count);
-    put(text, nodes);
+    struct qd_cut_hint *hint = &hints->list[hints->count];
+    struct text text = {.bytes = hint->config, .size = sizeof(hint->config)};
+    put(&text, "{");
+    put_names(&text, "inputs", cut->inputs, cut->input_count);
+    put(&text, cut->input_count > 0 && cut->output_count > 0 ? ", " : "");
+    put_names(&text, "outputs", cut->outputs, cut->output_count);
+    put(&text, "}");
+    hint->node_count = part->node_count;
+    hints->node_count = node_count;
+    hints->count += !text.is_full;
 }
 
-/* Finds one of the two parts that loads, and puts it into the text. Puts nothing if there is none.
- */
-static void put_side(const struct qd_build *refused, const struct qd_source *source, bool is_after,
-                     bool is_first, struct text *text)
+/* Finds one of the two parts that loads, and adds it. Adds nothing if there is none. */
+static void add_side(const struct qd_build *refused, const struct qd_source *source, bool is_after,
+                     struct qd_cut_hints *hints)
 {
     uint32_t nodes[ATTEMPTS_MAX];
     struct qd_source inner = *source; /* data of other files have not been read yet */
@@ -106,7 +104,7 @@ static void put_side(const struct qd_build *refused, const struct qd_source *sou
             if (part->node_count > 0)
                 status = load(refused, &inner, &part->cut, &arena, &nodes[i]);
             if (status == QD_OK)
-                put_part(text, part, is_first, parts.node_count);
+                add(hints, part, parts.node_count);
         }
         qd_arena_deinit(&arena);
         if (status != QD_INVALID || nodes[i] == QK_VALUE_NONE)
@@ -114,20 +112,39 @@ static void put_side(const struct qd_build *refused, const struct qd_source *sou
     }
 }
 
-void qd_cut_hint_add(const struct qd_build *refused, const struct qd_source *source,
-                     size_t bytes_max, struct qd_error *error)
+void qd_cut_hints_find(const struct qd_build *refused, const struct qd_source *source,
+                       const struct qd_error *error, struct qd_cut_hints *hints)
 {
-    struct text hint = {.count = 0};
-    const size_t used = strlen(error->text);
+    hints->count = 0;
     if (error->status != QD_INVALID || source->kind != QD_SOURCE_ONNX ||
-        refused->refused_node == QK_VALUE_NONE || used >= bytes_max)
+        refused->refused_node == QK_VALUE_NONE)
         return;
-    for (int after = 0; after < 2; after++) {
-        struct text with = hint;
-        put_side(refused, source, after == 1, hint.count == 0, &with);
-        if (!with.is_full && used + with.count < bytes_max)
-            hint = with;
+    for (int after = 0; after < QD_CUT_HINTS_MAX; after++)
+        add_side(refused, source, after == 1, hints);
+}
+
+void qd_cut_hints_print(const struct qd_cut_hints *hints, size_t bytes_max, struct qd_error *error)
+{
+    const size_t used = strlen(error->text);
+    const size_t size = bytes_max < sizeof(error->text) ? bytes_max : sizeof(error->text);
+    bool is_first = true;
+    if (used >= size)
+        return;
+    struct text text = {.bytes = error->text + used, .size = size - used};
+    for (size_t i = 0; i < hints->count; i++) {
+        const struct text before = text;
+        char nodes[96];
+        put(&text, is_first ? "; the configuration " : ", ");
+        put(&text, hints->list[i].config);
+        if (is_first)
+            snprintf(nodes, sizeof(nodes), " runs %zu of the %zu nodes that depend on inputs",
+                     hints->list[i].node_count, hints->node_count);
+        else
+            snprintf(nodes, sizeof(nodes), " runs %zu", hints->list[i].node_count);
+        put(&text, nodes);
+        is_first = is_first && text.is_full;
+        if (text.is_full)
+            text = before;
+        text.bytes[text.count] = '\0';
     }
-    const size_t room = sizeof(error->text) - used;
-    snprintf(error->text + used, room, "%s", hint.bytes);
 }

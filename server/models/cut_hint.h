@@ -4,16 +4,36 @@
 
 #include "server/models/build.h"
 
-/* Appends to the text of `error`, with which qd_build_read refused a file, which configurations
- * would load a part of the file, such as
+#define QD_CUT_HINTS_MAX 2 /* a part before the refused nodes, and one behind them */
+#define QD_CUT_HINT_CONFIG_BYTES                                    \
+    4096 /* room for some ten names of the longest that tools write \
+          */
+
+/* A part of a refused file that loads. */
+struct qd_cut_hint {
+    size_t node_count;                     /* how many of the nodes that depend on inputs it has */
+    char config[QD_CUT_HINT_CONFIG_BYTES]; /* what a configuration has to say: {"outputs": ["x"]} */
+};
+
+struct qd_cut_hints {
+    struct qd_cut_hint list[QD_CUT_HINTS_MAX];
+    size_t count;
+    size_t node_count; /* how many nodes of the file depend on inputs; set if there is a hint */
+};
+
+/* Finds which configurations would load a part of a file that qd_build_read or qd_build_prepare
+ * refused with `error`. Each of them was loaded, to be sure. Finds nothing if no part is worth the
+ * name, if a part cannot be found by a few attempts, or if its names are too long. Takes a small
+ * multiple of the time of a load. */
+void qd_cut_hints_find(const struct qd_build *refused, const struct qd_source *source,
+                       const struct qd_error *error, struct qd_cut_hints *hints);
+
+/* Appends the hints to the error's text, such as
  *
  *     ; the configuration {"outputs": ["x"]} runs 41 of the 60 nodes that depend on inputs,
  *     {"inputs": ["y"]} runs 16
  *
- * Each of them was loaded, to be sure. Appends nothing if no part is worth the name, if a part
- * cannot be found by a few attempts, or if its names do not fit in `bytes_max` bytes of text. Takes
- * a small multiple of the time of a load. */
-void qd_cut_hint_add(const struct qd_build *refused, const struct qd_source *source,
-                     size_t bytes_max, struct qd_error *error);
+ * Leaves out those that do not fit in `bytes_max` bytes of text. */
+void qd_cut_hints_print(const struct qd_cut_hints *hints, size_t bytes_max, struct qd_error *error);
 
 #endif

@@ -100,7 +100,11 @@ static bool fail_in_file(struct qd_load *load)
 static void add_hint(struct qd_load *load, const struct qd_source *source)
 {
     const size_t file_bytes = strnlen(load->sources.shown, FILE_BYTES_MAX) + sizeof(": ");
-    qd_cut_hint_add(&load->build, source, sizeof(load->error.text) - file_bytes, &load->error);
+    struct qd_cut_hints *hints = qd_arena_alloc(&load->arena, sizeof(*hints));
+    if (hints == NULL)
+        return;
+    qd_cut_hints_find(&load->build, source, &load->error, hints);
+    qd_cut_hints_print(hints, sizeof(load->error.text) - file_bytes, &load->error);
 }
 
 static bool then(struct qd_job *job)

@@ -33,8 +33,8 @@ FOLDER_FILES_MAX = 25  # sources in a folder of kernels/ or server/; nobody reme
 # The folders of server/, in include order: each may include itself and the folders before it.
 # main.c may include all of them.
 ROOMS = ("base", "memory", "telemetry", "config", "json", "oip", "models/onnx",
-         "models/repository", "models", "work/scheduler", "work", "http/wire", "http",
-         "http/guard", "http/api")
+         "models/repository", "models", "models/explain", "work/scheduler", "work", "http/wire",
+         "http", "http/guard", "http/api")
 
 # The headers of outside libraries, and the only files that may include them.
 OUTSIDE = {

@@ -231,7 +231,7 @@ enum qk_status qk_matrix_product_plan(const struct qk_matrix_product *made,
     if (!qk_tensor_set_count(output) ||
         !qk_type_bytes(output->type, output->count, &plan->output_bytes[0]))
         return qk_fail(error, QK_INVALID, "y: expected a size in bytes of 64 bits, got more");
-    if (__builtin_mul_overflow((uint64_t)y->count, shape->k, &plan->multiplications))
+    if (__builtin_mul_overflow((uint64_t)output->count, shape->k, &plan->multiplications))
         plan->multiplications = UINT64_MAX;
     return qk_matmul_plan(&made->matmul, shape, memory, plan, error);
 }

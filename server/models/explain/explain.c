@@ -1,0 +1,494 @@
+#define _GNU_SOURCE
+#include "server/models/explain/explain.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "server/memory/arena.h"
+#include "server/models/cut_inputs.h"
+#include "server/models/explain/progress.h"
+#include "server/models/onnx/onnx_list.h"
+#include "server/models/shapes.h"
+#include "server/models/sources.h"
+
+enum { FILE_BYTES_MAX = 180 }; /* of a file's name in errors, as in load.c */
+
+/* For dimensions behind the first that are free: what most networks for images take, and less, if
+ * the graph refuses that. */
+static const size_t free_sizes[] = {224, 64, 1};
+
+struct explainer {
+    const struct qd_explain_settings *settings;
+    struct qd_progress progress;
+    struct qd_arena arena; /* lives as long as the explanation */
+    struct qd_arena version_arena;
+    struct qd_arena file_arena;
+    struct qd_arena plan_arena;
+    size_t bytes;         /* of all arenas, and of the model */
+    size_t planned_bytes; /* of plans */
+    struct qd_repository *repository;
+    struct qd_sources sources;
+    struct qd_source source;
+    struct qd_build build;
+    struct qd_build_work work;
+    struct qd_onnx_list list;
+    struct qd_model *model;
+    struct qk_graph *graph;
+    struct qk_graph_plan plan;
+    struct qd_explanation *made;
+    struct qd_error *error;
+};
+
+/* ---- The model ----------------------------------------------------------------------------- */
+
+/* Copies a text and another one behind it. Returns "" if the arena has no room. */
+static const char *join(struct explainer *explainer, const char *first, const char *second)
+{
+    const size_t bytes = strlen(first);
+    char *made = qd_arena_alloc(&explainer->arena, bytes + strlen(second) + 1);
+    if (made == NULL)
+        return "";
+    memcpy(made, first, bytes);
+    strcpy(made + bytes, second);
+    return made;
+}
+
+/* Opens a folder as a model of the folder around it. */
+static enum qd_status open_folder(struct explainer *explainer, const char *path)
+{
+    char *whole = realpath(path, NULL);
+    char *last = whole == NULL ? NULL : strrchr(whole, '/');
+    if (last == NULL || last[1] == '\0') {
+        free(whole);
+        return qd_fail(explainer->error, QD_INVALID, "%.200s: expected a file, or a model's folder",
+                       path);
+    }
+    *last = '\0';
+    explainer->made->folder = join(explainer, last == whole ? "/" : whole, "");
+    explainer->made->name = join(explainer, last + 1, "");
+    free(whole);
+    explainer->repository =
+        qd_repository_open(explainer->made->folder, explainer->settings->links, explainer->error);
+    return explainer->repository == NULL
+               ? explainer->error->status
+               : qd_model_check_name(explainer->made->name, explainer->error);
+}
+
+static enum qd_status open_file(struct explainer *explainer, const char *path)
+{
+    const char **names;
+    size_t count;
+    explainer->repository = qd_repository_open(NULL, explainer->settings->links, explainer->error);
+    if (explainer->repository == NULL)
+        return explainer->error->status;
+    enum qd_status status = qd_repository_give(explainer->repository, path, explainer->error);
+    if (status == QD_OK)
+        status = qd_repository_list(explainer->repository, &explainer->arena, &names, &count,
+                                    explainer->error);
+    if (status != QD_OK)
+        return status;
+    if (count != 1)
+        return qd_fail(explainer->error, QD_INVALID, "expected one file, got %zu", count);
+    const char *equals = strchr(path, '=');
+    explainer->made->name = names[0];
+    explainer->made->file = path;
+    if (equals != NULL && memchr(path, '/', (size_t)(equals - path)) == NULL)
+        explainer->made->file = equals + 1;
+    return QD_OK;
+}
+
+static enum qd_status open_model(struct explainer *explainer)
+{
+    struct stat about;
+    const char *path = explainer->settings->path;
+    const bool is_folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    struct qd_sources *sources = &explainer->sources;
+    enum qd_status status = is_folder ? open_folder(explainer, path) : open_file(explainer, path);
+    if (status != QD_OK) {
+        struct qd_error inner = *explainer->error;
+        return qd_fail(explainer->error, inner.status, "--explain: %s", inner.text);
+    }
+    sources->name = explainer->made->name;
+    sources->repository = explainer->repository;
+    sources->arena = &explainer->arena;
+    sources->version_arena = &explainer->version_arena;
+    sources->file_arena = &explainer->file_arena;
+    return qd_sources_open(sources, explainer->error);
+}
+
+/* ---- The steps of a load ------------------------------------------------------------------- */
+
+static void set_step(struct explainer *explainer, const char *step, unsigned percent)
+{
+    qd_progress_set(&explainer->progress, step, percent);
+}
+
+/* Fetches what the sources have to fetch, between two shares of the work in percent. */
+static enum qd_status fetch(struct explainer *explainer, unsigned from, unsigned to)
+{
+    struct qd_sources *sources = &explainer->sources;
+    const size_t count = sources->unit_count;
+    for (size_t i = 0; i < count; i++) {
+        set_step(explainer, "reading", from + (unsigned)((to - from) * i / count));
+        qd_sources_fetch(sources, i, i + 1);
+    }
+    return qd_sources_check(sources, explainer->error);
+}
+
+/* Puts the file's name before the error's text. */
+static enum qd_status fail_in_file(struct explainer *explainer)
+{
+    const struct qd_error inner = *explainer->error;
+    const char *file = explainer->sources.shown;
+    return *file == '\0' ? inner.status
+                         : qd_fail(explainer->error, inner.status, "%.*s: %s", FILE_BYTES_MAX, file,
+                                   inner.text);
+}
+
+/* Says where the file could be cut. */
+static enum qd_status refuse(struct explainer *explainer)
+{
+    const size_t file_bytes = strnlen(explainer->sources.shown, FILE_BYTES_MAX) + sizeof(": ");
+    struct qd_cut_hints *hints = &explainer->made->cuts;
+    set_step(explainer, "looking where to cut", 70);
+    qd_cut_hints_find(&explainer->build, &explainer->source, explainer->error, hints);
+    qd_cut_hints_print(hints, sizeof(explainer->error->text) - file_bytes, explainer->error);
+    return fail_in_file(explainer);
+}
+
+/* External data is not read to list nodes. */
+static enum qd_status no_external(void *context, const char *location, uint64_t offset,
+                                  uint64_t length, struct qd_arena *arena, const void **data,
+                                  struct qd_error *error)
+{
+    (void)context;
+    (void)location;
+    (void)offset;
+    (void)length;
+    (void)arena;
+    (void)error;
+    *data = NULL;
+    return QD_OK;
+}
+
+/* Lists the nodes of the file. A file that cannot be listed has none. */
+static void list_nodes(struct explainer *explainer, bool tries)
+{
+    struct qd_onnx_source source = explainer->source.content;
+    struct qd_error ignored;
+    explainer->list.count = 0;
+    if (explainer->source.kind != QD_SOURCE_ONNX)
+        return;
+    source.cut = explainer->sources.config.cut;
+    source.external = no_external;
+    if (!qd_build_try(&explainer->work, QK_GRAPH_NODE_COUNT_MAX, source.count / 4) ||
+        qd_onnx_list_nodes(&source, tries, &explainer->arena, &explainer->list, &ignored) != QD_OK)
+        explainer->list.count = 0;
+}
+
+static enum qd_status read_source(struct explainer *explainer)
+{
+    struct qd_sources *sources = &explainer->sources;
+    struct qd_error *error = explainer->error;
+    enum qd_status status = qd_sources_find(sources, sources->version_count - 1, error);
+    if (status == QD_OK && explainer->made->folder != NULL)
+        explainer->made->file =
+            join(explainer, join(explainer, explainer->made->folder, "/"), sources->shown);
+    if (status == QD_OK)
+        status = fetch(explainer, 0, 20);
+    if (status == QD_OK)
+        status = qd_sources_take(sources, &explainer->source, error);
+    if (status != QD_OK)
+        return status;
+    explainer->build = (struct qd_build){
+        .work = &explainer->work,
+        .kernels = explainer->settings->kernels,
+        .name = sources->name,
+        .version = sources->version,
+        .config = &sources->config,
+        .scratch = &explainer->version_arena,
+        .memory = explainer->settings->memory,
+    };
+    explainer->made->is_cut =
+        sources->config.cut.input_count + sources->config.cut.output_count > 0;
+    set_step(explainer, "parsing", 20);
+    status = qd_build_read(&explainer->build, &explainer->source, error);
+    if (status != QD_OK) {
+        const enum qd_status refused = refuse(explainer);
+        list_nodes(explainer, true);
+        return refused;
+    }
+    list_nodes(explainer, false);
+    qd_cut_inputs_describe(&explainer->build, &explainer->source);
+    return fetch(explainer, 30, 40);
+}
+
+static enum qd_status prepare(struct explainer *explainer)
+{
+    struct qd_build *build = &explainer->build;
+    struct qk_fate *fates =
+        qd_arena_calloc(&explainer->arena, explainer->list.count, sizeof(*fates));
+    if (fates == NULL)
+        return qd_refuse_memory(&explainer->arena, "the explanation", explainer->error);
+    build->call.fates = fates;
+    build->call.fate_count = explainer->list.count;
+    set_step(explainer, "folding, fusing and checking", 40);
+    const enum qd_status status =
+        qd_build_prepare(build, &explainer->model, &explainer->graph, explainer->error);
+    if (status == QD_OK)
+        return status;
+    const enum qd_status refused = refuse(explainer);
+    if (build->refused_node < explainer->list.count) {
+        struct qd_onnx_listed *node = &explainer->list.nodes[build->refused_node];
+        node->is_refused = true;
+    }
+    return refused;
+}
+
+/* ---- A plan -------------------------------------------------------------------------------- */
+
+static void *alloc(void *context, size_t bytes)
+{
+    struct explainer *explainer = context;
+    if (bytes > QD_SHAPES_BYTES_MAX - explainer->planned_bytes)
+        return NULL;
+    explainer->planned_bytes += bytes;
+    return qd_arena_alloc(&explainer->plan_arena, bytes);
+}
+
+/* Sets the shapes of the inputs. The first dimension is 1 where it is free, and the others are
+ * `size`. Returns false if an input has no shape, or one that is too large. */
+static bool set_inputs(struct qd_explanation *made, size_t size)
+{
+    const struct qd_signature *signature = made->signature;
+    made->has_free_sizes = false;
+    made->free_size = 0;
+    for (size_t i = 0; i < signature->input_count; i++) {
+        const struct qd_port *port = &signature->inputs[i];
+        const struct qk_attribute *strides = port->strides;
+        struct qk_tensor *tensor = &made->inputs[i];
+        *tensor = (struct qk_tensor){.type = (enum qk_type)__builtin_ctz(port->types),
+                                     .rank = port->rank};
+        for (uint32_t k = 0; k < port->rank; k++) {
+            const bool is_free = port->dims[k] == QD_DIM_FREE;
+            tensor->dims[k] = !is_free ? (size_t)port->dims[k] : k == 0 ? 1 : size;
+            made->has_free_sizes |= is_free;
+            made->free_size = is_free && k > 0 ? size : made->free_size;
+        }
+        if (!port->shaped || !qk_tensor_set_count(tensor) ||
+            (strides != NULL && !qk_tensor_set_strides(tensor, strides->list, strides->list_count)))
+            return false;
+    }
+    return true;
+}
+
+/* Plans the graph with sizes that it takes. */
+static void plan(struct explainer *explainer)
+{
+    struct qd_explanation *made = explainer->made;
+    const struct qk_memory memory = {alloc, explainer};
+    struct qk_error error = {.text = "an input has no shape"};
+    const size_t count = sizeof(free_sizes) / sizeof(free_sizes[0]);
+    set_step(explainer, "planning", 80);
+    for (size_t i = 0; i < count && !made->is_planned; i++) {
+        qd_arena_deinit(&explainer->plan_arena);
+        if (!set_inputs(made, free_sizes[i]))
+            break;
+        made->is_planned = qk_graph_plan(explainer->graph, made->inputs, memory, &explainer->plan,
+                                         &error) == QK_OK;
+        if (made->free_size == 0)
+            break;
+    }
+    made->scratch_bytes = made->is_planned ? explainer->plan.scratch_bytes : 0;
+    made->workspace_bytes = made->is_planned ? explainer->plan.workspace_bytes : 0;
+    made->why_unplanned = made->is_planned ? NULL : join(explainer, error.text, "");
+}
+
+/* ---- Nodes --------------------------------------------------------------------------------- */
+
+/* What lowering did with a node that the graph does not have any more. */
+static void set_fate(struct qd_explained_node *node, const struct qk_fate *fate)
+{
+    static const enum qd_explained_fate fates[] = {
+        [QK_FATE_KEPT] = QD_EXPLAINED_REMOVED,        [QK_FATE_FOLDED] = QD_EXPLAINED_FOLDED,
+        [QK_FATE_FUSED] = QD_EXPLAINED_FUSED,         [QK_FATE_TABLE] = QD_EXPLAINED_IN_TABLE,
+        [QK_FATE_CANCELLED] = QD_EXPLAINED_CANCELLED, [QK_FATE_REMOVED] = QD_EXPLAINED_REMOVED,
+    };
+    node->fate = fates[fate->kind];
+    node->into = fate->kind == QK_FATE_KEPT ? QK_VALUE_NONE : fate->into;
+}
+
+/* Describes the nodes as the file has them. */
+static void add_listed(struct explainer *explainer, bool is_refused)
+{
+    struct qd_explanation *made = explainer->made;
+    const struct qd_onnx_list *list = &explainer->list;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct qd_onnx_listed *listed = &list->nodes[i];
+        struct qd_explained_node *node = &made->nodes[i];
+        *node = (struct qd_explained_node){.name = listed->name,
+                                           .operator_name = listed->operator_name,
+                                           .fate = QD_EXPLAINED_READ,
+                                           .into = QK_VALUE_NONE,
+                                           .refusal = listed->refusal};
+        if (listed->is_refused)
+            node->fate = QD_EXPLAINED_REFUSED;
+        else if (listed->is_constant)
+            node->fate = QD_EXPLAINED_CONSTANT;
+        else if (!listed->is_needed)
+            node->fate = QD_EXPLAINED_LEFT_OUT;
+        else if (!is_refused)
+            set_fate(node, &explainer->build.call.fates[i]);
+    }
+}
+
+static enum qd_explained_fate fate_of(const struct qk_node_report *report)
+{
+    switch (report->role) {
+    case QK_NODE_MOVES_NOTHING:
+        return QD_EXPLAINED_ALIAS;
+    case QK_NODE_IN_PLAN:
+        return QD_EXPLAINED_PLANNED;
+    case QK_NODE_UNUSED:
+        return QD_EXPLAINED_UNUSED;
+    default:
+        return strcmp(report->op->name, "quantd.Lookup") == 0 ? QD_EXPLAINED_TABLE
+                                                              : QD_EXPLAINED_OPERATOR;
+    }
+}
+
+/* Describes what is left of a node. One that became several nodes runs if one of them does. */
+static void add_left(struct qd_explanation *made, const struct qk_node_report *report)
+{
+    if (report->index >= made->node_count)
+        return;
+    struct qd_explained_node *node = &made->nodes[report->index];
+    const enum qd_explained_fate fate = fate_of(report);
+    if (node->runs_as == NULL || fate < node->fate) {
+        node->fate = fate;
+        node->into = QK_VALUE_NONE;
+        node->runs_as = report->op->name;
+        node->kernel = report->kernel;
+    }
+    if (__builtin_add_overflow(node->multiplications, report->multiplications,
+                               &node->multiplications))
+        node->multiplications = UINT64_MAX;
+    if (__builtin_add_overflow(made->multiplications, report->multiplications,
+                               &made->multiplications))
+        made->multiplications = UINT64_MAX;
+}
+
+static void add_all_left(struct explainer *explainer)
+{
+    struct qd_explanation *made = explainer->made;
+    const struct qk_graph *graph = explainer->graph;
+    const struct qk_graph_call *call = &explainer->build.call;
+    for (size_t i = 0; graph != NULL && i < graph->node_count; i++) {
+        struct qk_node_report report;
+        qk_graph_report(graph, made->is_planned ? &explainer->plan : NULL, i, &report);
+        add_left(made, &report);
+    }
+    for (size_t i = 0; graph == NULL && i < call->node_count; i++) {
+        const struct qk_node *node = &call->nodes[i];
+        add_left(made, &(struct qk_node_report){.index = node->number > 0 ? node->number - 1
+                                                                          : QK_VALUE_NONE,
+                                                .op = node->call.op,
+                                                .role = QK_NODE_RUNS});
+    }
+}
+
+/* Fills in the nodes, and what the model takes if it can be served. */
+static enum qd_status describe(struct explainer *explainer)
+{
+    struct qd_explanation *made = explainer->made;
+    const struct qd_model *model = explainer->model;
+    made->nodes = qd_arena_calloc(&explainer->arena, explainer->list.count, sizeof(*made->nodes));
+    if (made->nodes == NULL)
+        return qd_refuse_memory(&explainer->arena, "the explanation", explainer->error);
+    made->about = explainer->build.about;
+    made->node_count = explainer->list.count;
+    made->unlisted = explainer->list.unlisted;
+    if (model != NULL) {
+        made->signature = &model->signature;
+        made->brings_constants = explainer->graph == NULL;
+        made->resident_bytes = model->resident_bytes;
+    }
+    if (explainer->graph != NULL)
+        plan(explainer);
+    add_listed(explainer, model == NULL);
+    if (model != NULL)
+        add_all_left(explainer);
+    return QD_OK;
+}
+
+/* ---- All ----------------------------------------------------------------------------------- */
+
+static void init(struct explainer *explainer)
+{
+    struct qd_memory *memory = explainer->settings->memory;
+    struct qd_arena *arenas[] = {&explainer->arena, &explainer->version_arena,
+                                 &explainer->file_arena, &explainer->plan_arena};
+    for (size_t i = 0; i < sizeof(arenas) / sizeof(arenas[0]); i++) {
+        qd_arena_init(arenas[i], memory);
+        arenas[i]->together = &explainer->bytes;
+    }
+    qd_sources_init(&explainer->sources);
+    qd_progress_begin(&explainer->progress, explainer->settings->has_progress);
+}
+
+static void deinit(struct explainer *explainer)
+{
+    qd_model_release(explainer->model);
+    qd_sources_close(&explainer->sources);
+    qd_repository_close(explainer->repository);
+    qd_arena_deinit(&explainer->plan_arena);
+    qd_arena_deinit(&explainer->file_arena);
+    qd_arena_deinit(&explainer->version_arena);
+    qd_arena_deinit(&explainer->arena);
+}
+
+/* Prints the explanation. A file of which nothing is known has none, but as JSON it has an error.
+ */
+static bool print(struct explainer *explainer, FILE *out)
+{
+    const struct qd_explain_settings *settings = explainer->settings;
+    const struct qd_explanation *made = explainer->made;
+    if (settings->as_json)
+        return qd_explanation_print_json(made, &explainer->arena, out);
+    return (made->signature == NULL && made->node_count == 0) ||
+           qd_explanation_print_text(made, settings->columns, out);
+}
+
+bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd_error *error)
+{
+    struct explainer *explainer = calloc(1, sizeof(*explainer));
+    struct qd_explanation *made = calloc(1, sizeof(*made));
+    error->status = QD_OK;
+    if (explainer == NULL || made == NULL) {
+        free(explainer);
+        free(made);
+        return qd_fail_startup(error, "out of memory");
+    }
+    *made = (struct qd_explanation){.path = settings->path, .name = "", .file = "", .about = ""};
+    explainer->settings = settings;
+    explainer->made = made;
+    explainer->error = error;
+    init(explainer);
+    enum qd_status status = open_model(explainer);
+    if (status == QD_OK)
+        status = read_source(explainer);
+    if (status == QD_OK)
+        status = prepare(explainer);
+    made->error = *error;
+    if (status == QD_OK || explainer->list.count > 0)
+        status = describe(explainer) == QD_OK ? status : error->status;
+    qd_progress_end(&explainer->progress);
+    made->error.status = status;
+    if (!print(explainer, out) && status == QD_OK)
+        status = qd_fail(error, QD_INTERNAL, "--explain: the output cannot be written");
+    deinit(explainer);
+    free(explainer);
+    free(made);
+    return status == QD_OK;
+}

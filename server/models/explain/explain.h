@@ -1,0 +1,95 @@
+/* quantd --explain: what would become of a model if it was served. Goes the way of a load
+ * (server/work/load.c), with its bounds, on the calling thread and without packing. */
+#ifndef SERVER_MODELS_EXPLAIN_EXPLAIN_H
+#define SERVER_MODELS_EXPLAIN_EXPLAIN_H
+
+#include <stdio.h>
+
+#include "kernels/qk.h"
+#include "server/models/cut_hint.h"
+#include "server/models/repository/repository.h"
+#include "server/oip/signature.h"
+
+/* What became of a node of the file. */
+enum qd_explained_fate {
+    QD_EXPLAINED_READ,     /* the model is refused, but not because of this node */
+    QD_EXPLAINED_OPERATOR, /* runs compute it */
+    QD_EXPLAINED_TABLE,    /* runs look it up in a table, with other nodes */
+    QD_EXPLAINED_ALIAS,    /* it moves nothing: its output lies where its input lies */
+    QD_EXPLAINED_PLANNED,  /* plans compute it, because shapes depend on it */
+    QD_EXPLAINED_UNUSED,   /* no run needs it */
+    QD_EXPLAINED_FOLDED,
+    QD_EXPLAINED_FUSED,     /* a part of node `into` */
+    QD_EXPLAINED_IN_TABLE,  /* a part of the table of node `into` */
+    QD_EXPLAINED_CANCELLED, /* it undoes what node `into` does */
+    QD_EXPLAINED_REMOVED,   /* nothing reads it */
+    QD_EXPLAINED_CONSTANT,  /* a Constant node */
+    QD_EXPLAINED_LEFT_OUT,  /* no output needs it, or it is cut off */
+    QD_EXPLAINED_REFUSED
+};
+
+struct qd_explained_node {
+    const char *name;          /* "" if it has none; not always UTF-8 */
+    const char *operator_name; /* as the file has it: "Conv" or "com.microsoft.QLinearAdd" */
+    enum qd_explained_fate fate;
+    uint32_t into;            /* index of a node in the file, or QK_VALUE_NONE */
+    const char *runs_as;      /* quantd's operator, if runs or plans compute it; or NULL */
+    const char *kernel;       /* NULL: not known */
+    uint64_t multiplications; /* for the sizes of `inputs` */
+    const char *refusal;      /* why it is refused; NULL: not said */
+};
+
+/* Everything is borrowed. */
+struct qd_explanation {
+    const char *path;   /* as the caller gave it */
+    const char *name;   /* the model's */
+    const char *file;   /* path of the model's own file */
+    const char *folder; /* the repository, if the model is a folder; or NULL */
+    const char *about;
+    const struct qd_signature *signature; /* NULL: the model is refused */
+    struct qd_explained_node *nodes;      /* those of the file */
+    size_t node_count;
+    size_t unlisted;       /* more nodes */
+    bool is_cut;           /* the configuration cuts the file */
+    bool brings_constants; /* requests bring constants, so that each makes a graph of its own */
+    size_t resident_bytes;
+    /* The plan for inputs of these shapes. Without a plan, why_unplanned says why there is none. */
+    bool is_planned;
+    const char *why_unplanned;
+    struct qk_tensor inputs[QK_GRAPH_PORT_COUNT_MAX];
+    bool has_free_sizes; /* some of these sizes were chosen */
+    size_t free_size;    /* for the dimensions behind the first; that is 1 */
+    size_t scratch_bytes;
+    size_t workspace_bytes;
+    uint64_t multiplications;
+    /* If the model is refused. */
+    struct qd_error error;
+    struct qd_cut_hints cuts;
+};
+
+struct qd_explain_settings {
+    const struct qk_kernels *kernels;
+    struct qd_memory *memory; /* of models */
+    enum qd_links links;
+    const char *path; /* FILE or NAME=FILE, as of --model, or a folder as in a repository */
+    bool as_json;
+    size_t columns;    /* the width of the text */
+    bool has_progress; /* show on standard error how far it is, once it takes long */
+};
+
+/* Prints what would become of the model on `out`. Returns false, with the reason in `error`, if it
+ * is refused. */
+bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd_error *error);
+
+/* Prints an explanation. Returns false if there is no memory or `out` fails. */
+bool qd_explanation_print_text(const struct qd_explanation *explanation, size_t columns, FILE *out);
+bool qd_explanation_print_json(const struct qd_explanation *explanation, struct qd_arena *arena,
+                               FILE *out);
+
+/* Calls `put` for each command of a shell that serves the model or, if it is refused, part `part`
+ * of it. */
+typedef void qd_explanation_put(void *context, const char *command);
+void qd_explanation_commands(const struct qd_explanation *explanation, size_t part,
+                             qd_explanation_put *put, void *context);
+
+#endif

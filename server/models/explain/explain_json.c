@@ -1,0 +1,174 @@
+/* Prints an explanation as a JSON object. */
+#include "server/memory/text.h"
+#include "server/models/explain/explain.h"
+
+static const char *const fate_names[] = {
+    [QD_EXPLAINED_READ] = "read",         [QD_EXPLAINED_OPERATOR] = "operator",
+    [QD_EXPLAINED_TABLE] = "table",       [QD_EXPLAINED_ALIAS] = "alias",
+    [QD_EXPLAINED_PLANNED] = "planned",   [QD_EXPLAINED_UNUSED] = "unused",
+    [QD_EXPLAINED_FOLDED] = "folded",     [QD_EXPLAINED_FUSED] = "fused",
+    [QD_EXPLAINED_IN_TABLE] = "in_table", [QD_EXPLAINED_CANCELLED] = "cancelled",
+    [QD_EXPLAINED_REMOVED] = "removed",   [QD_EXPLAINED_CONSTANT] = "constant",
+    [QD_EXPLAINED_LEFT_OUT] = "left_out", [QD_EXPLAINED_REFUSED] = "refused",
+};
+
+static void put_key(struct qd_text *text, const char *key)
+{
+    qd_text_string(text, ",\"");
+    qd_text_string(text, key);
+    qd_text_string(text, "\":");
+}
+
+static void put_string(struct qd_text *text, const char *key, const char *string)
+{
+    put_key(text, key);
+    qd_text_json_string(text, string);
+}
+
+static void put_number(struct qd_text *text, const char *key, uint64_t number)
+{
+    put_key(text, key);
+    qd_text_decimal(text, number);
+}
+
+static void put_ports(struct qd_text *text, const char *key, const struct qd_port *ports,
+                      size_t count)
+{
+    put_key(text, key);
+    for (size_t i = 0; i < count; i++) {
+        const struct qd_port *port = &ports[i];
+        qd_text_string(text, i == 0 ? "[{\"name\":" : ",{\"name\":");
+        qd_text_json_string(text, port->name);
+        if (port->types != 0)
+            put_string(text, "datatype",
+                       qk_type_info((enum qk_type)__builtin_ctz(port->types))->name);
+        for (uint32_t k = 0; port->shaped && k < port->rank; k++)
+            qd_text_format(text, "%s%lld", k == 0 ? ",\"shape\":[" : ",", (long long)port->dims[k]);
+        if (port->shaped)
+            qd_text_string(text, port->rank == 0 ? ",\"shape\":[]" : "]");
+        qd_text_string(text, "}");
+    }
+    qd_text_string(text, count == 0 ? "[]" : "]");
+}
+
+static void put_node(struct qd_text *text, const struct qd_explained_node *node, size_t index)
+{
+    qd_text_format(text, "%s\n{\"index\":%zu", index == 0 ? "" : ",", index);
+    put_string(text, "name", node->name);
+    put_string(text, "operator", node->operator_name);
+    put_string(text, "fate", fate_names[node->fate]);
+    if (node->into != QK_VALUE_NONE)
+        put_number(text, "into", node->into);
+    if (node->runs_as != NULL)
+        put_string(text, "runs_as", node->runs_as);
+    if (node->kernel != NULL)
+        put_string(text, "kernel", node->kernel);
+    if (node->multiplications > 0)
+        put_number(text, "multiplications", node->multiplications);
+    if (node->refusal != NULL)
+        put_string(text, "refusal", node->refusal);
+    qd_text_string(text, "}");
+}
+
+/* The sizes for which everything behind them holds. */
+static void put_plan(struct qd_text *text, const struct qd_explanation *explanation)
+{
+    const struct qd_signature *signature = explanation->signature;
+    if (!explanation->is_planned) {
+        if (explanation->why_unplanned != NULL)
+            put_string(text, "not_planned", explanation->why_unplanned);
+        return;
+    }
+    put_key(text, "planned_shapes");
+    for (size_t i = 0; i < signature->input_count; i++) {
+        const struct qk_tensor *tensor = &explanation->inputs[i];
+        qd_text_string(text, i == 0 ? "{" : ",");
+        qd_text_json_string(text, signature->inputs[i].name);
+        qd_text_string(text, ":[");
+        for (uint32_t k = 0; k < tensor->rank; k++)
+            qd_text_format(text, "%s%zu", k == 0 ? "" : ",", tensor->dims[k]);
+        qd_text_string(text, "]");
+    }
+    qd_text_string(text, signature->input_count == 0 ? "{}" : "}");
+    put_number(text, "scratch_bytes", explanation->scratch_bytes);
+    put_number(text, "workspace_bytes", explanation->workspace_bytes);
+    put_number(text, "multiplications", explanation->multiplications);
+}
+
+struct commands {
+    struct qd_text *text;
+    bool has_one;
+};
+
+static void put_command(void *context, const char *command)
+{
+    struct commands *commands = context;
+    qd_text_string(commands->text, commands->has_one ? "," : "");
+    qd_text_json_string(commands->text, command);
+    commands->has_one = true;
+}
+
+static void put_commands(struct qd_text *text, const struct qd_explanation *explanation,
+                         size_t part)
+{
+    struct commands commands = {.text = text};
+    put_key(text, "commands");
+    qd_text_string(text, "[");
+    qd_explanation_commands(explanation, part, put_command, &commands);
+    qd_text_string(text, "]");
+}
+
+static void put_refusal(struct qd_text *text, const struct qd_explanation *explanation)
+{
+    const struct qd_cut_hints *cuts = &explanation->cuts;
+    put_string(text, "error", explanation->error.text);
+    put_key(text, "cuts");
+    qd_text_string(text, "[");
+    for (size_t i = 0; i < cuts->count; i++) {
+        qd_text_string(text, i == 0 ? "{\"config\":" : ",{\"config\":");
+        qd_text_string(text, cuts->list[i].config);
+        put_number(text, "nodes", cuts->list[i].node_count);
+        put_number(text, "of_nodes", cuts->node_count);
+        put_commands(text, explanation, i);
+        qd_text_string(text, "}");
+    }
+    qd_text_string(text, "]");
+}
+
+static bool write_all(const struct qd_text *text, FILE *out)
+{
+    bool done = !text->failed;
+    for (size_t i = 0; i < text->part_count && done; i++)
+        done = fwrite(text->parts[i].bytes, 1, text->parts[i].count, out) == text->parts[i].count;
+    return done && fflush(out) == 0;
+}
+
+bool qd_explanation_print_json(const struct qd_explanation *explanation, struct qd_arena *arena,
+                               FILE *out)
+{
+    const struct qd_signature *signature = explanation->signature;
+    struct qd_text text;
+    qd_text_init(&text, arena);
+    qd_text_format(&text, "{\"served\":%s", signature != NULL ? "true" : "false");
+    put_string(&text, "name", explanation->name);
+    put_string(&text, "file", explanation->file);
+    if (signature != NULL) {
+        put_string(&text, "about", explanation->about);
+        put_ports(&text, "inputs", signature->inputs, signature->input_count);
+        put_ports(&text, "outputs", signature->outputs, signature->output_count);
+        put_number(&text, "resident_bytes", explanation->resident_bytes);
+        put_plan(&text, explanation);
+        put_commands(&text, explanation, 0);
+    } else {
+        put_refusal(&text, explanation);
+    }
+    put_key(&text, "nodes");
+    qd_text_string(&text, "[");
+    for (size_t i = 0; i < explanation->node_count; i++)
+        put_node(&text, &explanation->nodes[i], i);
+    qd_text_string(&text, "]");
+    if (explanation->unlisted > 0)
+        put_number(&text, "unlisted_nodes", explanation->unlisted);
+    qd_text_string(&text, "}\n");
+    return write_all(&text, out);
+}

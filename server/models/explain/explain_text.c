@@ -1,0 +1,362 @@
+/* Prints an explanation for people: a table of nodes as wide as the terminal, and what the model
+ * takes. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/memory/text.h"
+#include "server/models/explain/explain.h"
+
+enum {
+    NUMBER_BYTES = 32, /* of a number of 64 bits with a comma for each three digits */
+    COLUMN_COUNT = 5,
+    NAME_MIN = 8,
+    OPERATOR_MAX = 24,
+    COLUMNS_MIN = 60,
+    LABEL_COLUMNS = 17,
+    REFUSALS_MAX = 8, /* reasons that are printed */
+};
+
+/* ---- Texts --------------------------------------------------------------------------------- */
+
+/* Prints a number with commas. */
+static const char *print_number(uint64_t number, char text[NUMBER_BYTES])
+{
+    char digits[NUMBER_BYTES];
+    const int count = snprintf(digits, sizeof(digits), "%" PRIu64, number);
+    char *to = text;
+    for (int i = 0; i < count; i++) {
+        if (i > 0 && (count - i) % 3 == 0)
+            *to++ = ',';
+        *to++ = digits[i];
+    }
+    *to = '\0';
+    return text;
+}
+
+/* Returns the bytes of the character at the start of a text, and whether a terminal shows it. */
+static size_t next_character(const char *text, bool *is_shown)
+{
+    const size_t length = qd_utf8_length(text, strlen(text));
+    *is_shown = length > 0 && !qd_is_control(qd_utf8_decode(text, length));
+    return length > 0 ? length : 1;
+}
+
+static size_t columns_of(const char *text)
+{
+    size_t columns = 0;
+    bool is_shown;
+    for (; *text != '\0'; columns++)
+        text += next_character(text, &is_shown);
+    return columns;
+}
+
+/* Prints a text in so many columns. If it is longer, its end is printed, because names of a network
+ * differ there. Characters that a terminal may obey become '?'. */
+static void print_cell(FILE *out, const char *text, size_t columns, bool to_the_right)
+{
+    const size_t all = columns_of(text);
+    size_t skip = all > columns ? all - columns + 2 : 0;
+    bool is_shown;
+    for (size_t i = all; to_the_right && i < columns; i++)
+        fputc(' ', out);
+    fputs(skip > 0 ? ".." : "", out);
+    for (size_t length; *text != '\0'; text += length) {
+        length = next_character(text, &is_shown);
+        if (skip > 0)
+            skip--;
+        else if (is_shown)
+            fwrite(text, 1, length, out);
+        else
+            fputc('?', out);
+    }
+    for (size_t i = all; !to_the_right && i < columns; i++)
+        fputc(' ', out);
+}
+
+/* Prints words behind a label. Lines are broken between words. */
+static void print_words(FILE *out, const char *label, const char *text, size_t columns)
+{
+    size_t at = LABEL_COLUMNS;
+    print_cell(out, label, LABEL_COLUMNS, false);
+    for (bool is_first = true; *text != '\0'; is_first = false) {
+        const size_t bytes = strcspn(text, " ");
+        char word[640];
+        snprintf(word, sizeof(word), "%.*s", (int)bytes, text);
+        const size_t wide = columns_of(word);
+        if (!is_first && at + 1 + wide > columns) {
+            fprintf(out, "\n%*s", LABEL_COLUMNS, "");
+            at = LABEL_COLUMNS;
+        } else if (!is_first) {
+            fputc(' ', out);
+            at++;
+        }
+        print_cell(out, word, wide, false);
+        at += wide;
+        text += bytes + (text[bytes] == ' ');
+    }
+    fputc('\n', out);
+}
+
+static void print_format(FILE *out, size_t columns, const char *label, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static void print_format(FILE *out, size_t columns, const char *label, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    print_words(out, label, text, columns);
+}
+
+/* ---- Nodes --------------------------------------------------------------------------------- */
+
+enum column { INDEX, OPERATOR, NAME, BECOMES, MULTIPLICATIONS };
+static const char *const titles[] = {"node", "operator", "name", "becomes", "multiplications"};
+
+/* The texts of a row. */
+struct row {
+    char index[NUMBER_BYTES];
+    char becomes[160];
+    char multiplications[NUMBER_BYTES];
+    const char *cells[COLUMN_COUNT];
+};
+
+/* Prints what became of a node. */
+static void print_fate(const struct qd_explained_node *node, char *text, size_t size)
+{
+    static const char *const words[] = {
+        [QD_EXPLAINED_READ] = "",
+        [QD_EXPLAINED_OPERATOR] = "%s",
+        [QD_EXPLAINED_TABLE] = "a table",
+        [QD_EXPLAINED_ALIAS] = "%s, moves nothing",
+        [QD_EXPLAINED_PLANNED] = "%s, once for each shape",
+        [QD_EXPLAINED_UNUSED] = "%s, which no run needs",
+        [QD_EXPLAINED_FOLDED] = "a constant",
+        [QD_EXPLAINED_FUSED] = "a part of node %u",
+        [QD_EXPLAINED_IN_TABLE] = "a part of the table at node %u",
+        [QD_EXPLAINED_CANCELLED] = "nothing: it cancels with node %u",
+        [QD_EXPLAINED_REMOVED] = "nothing: no node needs it",
+        [QD_EXPLAINED_CONSTANT] = "a constant",
+        [QD_EXPLAINED_LEFT_OUT] = "nothing: no output needs it",
+        [QD_EXPLAINED_REFUSED] = "refused",
+    };
+    const char *format = words[node->fate];
+    const char *place = strchr(format, '%');
+    if (place == NULL)
+        snprintf(text, size, "%s", format);
+    else if (place[1] == 'u')
+        snprintf(text, size, "%.*s%u", (int)(place - format), format, node->into);
+    else
+        snprintf(text, size, "%.*s%s%s", (int)(place - format), format,
+                 node->runs_as == NULL ? "" : node->runs_as, place + 2);
+}
+
+static void make_row(const struct qd_explained_node *node, size_t index, struct row *row)
+{
+    snprintf(row->index, sizeof(row->index), "%zu", index);
+    print_fate(node, row->becomes, sizeof(row->becomes));
+    row->multiplications[0] = '\0';
+    if (node->multiplications > 0)
+        print_number(node->multiplications, row->multiplications);
+    row->cells[INDEX] = row->index;
+    row->cells[OPERATOR] = node->operator_name;
+    row->cells[NAME] = node->name;
+    row->cells[BECOMES] = row->becomes;
+    row->cells[MULTIPLICATIONS] = row->multiplications;
+}
+
+/* Finds the widths of the columns. Names get what the others leave. */
+static void measure(const struct qd_explanation *explanation, size_t columns,
+                    size_t widths[COLUMN_COUNT])
+{
+    struct row row;
+    for (size_t k = 0; k < COLUMN_COUNT; k++)
+        widths[k] =
+            k == MULTIPLICATIONS && explanation->multiplications == 0 ? 0 : strlen(titles[k]);
+    for (size_t i = 0; i < explanation->node_count; i++) {
+        make_row(&explanation->nodes[i], i, &row);
+        for (size_t k = 0; k < COLUMN_COUNT; k++) {
+            const size_t wide = columns_of(row.cells[k]);
+            widths[k] = wide > widths[k] ? wide : widths[k];
+        }
+    }
+    widths[OPERATOR] = widths[OPERATOR] < OPERATOR_MAX ? widths[OPERATOR] : OPERATOR_MAX;
+    size_t others = 2 * (COLUMN_COUNT - 1);
+    for (size_t k = 0; k < COLUMN_COUNT; k++)
+        others += k == NAME ? 0 : widths[k];
+    const size_t left = columns > others + NAME_MIN ? columns - others : NAME_MIN;
+    widths[NAME] = widths[NAME] < left ? widths[NAME] : left;
+}
+
+static void print_row(FILE *out, const char *const cells[COLUMN_COUNT],
+                      const size_t widths[COLUMN_COUNT])
+{
+    size_t last = COLUMN_COUNT - 1;
+    while (last > 0 && *cells[last] == '\0')
+        last--;
+    for (size_t k = 0; k <= last; k++) {
+        const bool to_the_right = k == INDEX || k == MULTIPLICATIONS;
+        const bool is_end = k == last && !to_the_right;
+        const size_t own = columns_of(cells[k]);
+        fputs(k == 0 ? "" : "  ", out);
+        print_cell(out, cells[k], is_end && own < widths[k] ? own : widths[k], to_the_right);
+    }
+    fputc('\n', out);
+}
+
+static void print_nodes(FILE *out, const struct qd_explanation *explanation, size_t columns)
+{
+    size_t widths[COLUMN_COUNT];
+    const char *heads[COLUMN_COUNT];
+    if (explanation->node_count == 0)
+        return;
+    measure(explanation, columns, widths);
+    for (size_t k = 0; k < COLUMN_COUNT; k++)
+        heads[k] = widths[k] > 0 ? titles[k] : "";
+    fputc('\n', out);
+    print_row(out, heads, widths);
+    for (size_t i = 0; i < explanation->node_count; i++) {
+        struct row row;
+        make_row(&explanation->nodes[i], i, &row);
+        print_row(out, row.cells, widths);
+    }
+    if (explanation->unlisted > 0)
+        fprintf(out, "and %zu more\n", explanation->unlisted);
+    fputc('\n', out);
+}
+
+/* ---- What the model takes ------------------------------------------------------------------ */
+
+static void print_ports(FILE *out, size_t columns, const char *label, const struct qd_port *ports,
+                        size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        char shape[256] = "any shape";
+        if (ports[i].shaped)
+            qd_port_print_shape(&ports[i], shape, sizeof(shape));
+        print_format(out, columns, i == 0 ? label : "", "%.400s %s %s", ports[i].name,
+                     ports[i].types == 0
+                         ? ""
+                         : qk_type_info((enum qk_type)__builtin_ctz(ports[i].types))->name,
+                     shape);
+    }
+}
+
+/* Prints which sizes were chosen. */
+static void print_sizes(FILE *out, size_t columns, const struct qd_explanation *explanation)
+{
+    const struct qd_signature *signature = explanation->signature;
+    if (!explanation->has_free_sizes)
+        return;
+    char others[64] = "";
+    if (explanation->free_size > 0)
+        snprintf(others, sizeof(others), ", and each other free dimension as %zu",
+                 explanation->free_size);
+    print_format(out, columns, "sizes",
+                 "A free first dimension (the batch) counts as 1 here%s:", others);
+    for (size_t i = 0; i < signature->input_count; i++) {
+        struct qd_port port = signature->inputs[i];
+        char shape[256];
+        for (uint32_t k = 0; k < port.rank; k++)
+            port.dims[k] = (int64_t)explanation->inputs[i].dims[k];
+        qd_port_print_shape(&port, shape, sizeof(shape));
+        print_format(out, columns, "", "%.400s %s", port.name, shape);
+    }
+}
+
+static void print_costs(FILE *out, size_t columns, const struct qd_explanation *explanation)
+{
+    char text[NUMBER_BYTES];
+    char more[NUMBER_BYTES];
+    print_format(out, columns, "memory", "%s bytes for the model",
+                 print_number(explanation->resident_bytes, text));
+    if (explanation->is_planned) {
+        print_format(out, columns, "",
+                     "%s bytes between nodes for each request, beside its inputs and outputs, and "
+                     "%s bytes for each of its threads",
+                     print_number(explanation->scratch_bytes, text),
+                     print_number(explanation->workspace_bytes, more));
+        print_format(out, columns, "multiplications", "%s for each request",
+                     print_number(explanation->multiplications, text));
+        print_sizes(out, columns, explanation);
+    } else if (explanation->brings_constants) {
+        print_words(out, "", "Each request brings constants, and takes memory for them.", columns);
+    } else {
+        print_format(out, columns, "", "What a request takes is not known: %s",
+                     explanation->why_unplanned);
+    }
+}
+
+/* ---- A refusal ----------------------------------------------------------------------------- */
+
+static void print_refusals(FILE *out, size_t columns, const struct qd_explanation *explanation)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < explanation->node_count; i++) {
+        const struct qd_explained_node *node = &explanation->nodes[i];
+        if (node->fate != QD_EXPLAINED_REFUSED)
+            continue;
+        char label[32];
+        snprintf(label, sizeof(label), "node %zu", i);
+        if (node->refusal != NULL && count++ < REFUSALS_MAX)
+            print_words(out, label, node->refusal, columns);
+    }
+    if (count > REFUSALS_MAX)
+        print_format(out, columns, "", "and %zu more nodes", count - REFUSALS_MAX);
+    print_words(out, "refused", explanation->error.text, columns);
+}
+
+struct printer {
+    FILE *out;
+    const char *label;
+};
+
+/* Commands are not broken into lines, so that they can be copied. */
+static void print_command(void *context, const char *command)
+{
+    struct printer *printer = context;
+    print_cell(printer->out, printer->label, LABEL_COLUMNS, false);
+    print_cell(printer->out, command, columns_of(command), false);
+    fputc('\n', printer->out);
+    printer->label = "";
+}
+
+static void print_cuts(FILE *out, size_t columns, const struct qd_explanation *explanation)
+{
+    for (size_t i = 0; i < explanation->cuts.count; i++) {
+        struct printer printer = {out, ""};
+        fputc('\n', out);
+        print_format(out, columns, "a part",
+                     "quantd can serve %zu of the %zu nodes that depend on "
+                     "inputs:",
+                     explanation->cuts.list[i].node_count, explanation->cuts.node_count);
+        qd_explanation_commands(explanation, i, print_command, &printer);
+    }
+}
+
+/* ---- All ----------------------------------------------------------------------------------- */
+
+bool qd_explanation_print_text(const struct qd_explanation *explanation, size_t columns, FILE *out)
+{
+    const struct qd_signature *signature = explanation->signature;
+    columns = columns < COLUMNS_MIN ? COLUMNS_MIN : columns;
+    print_words(out, "file", explanation->file, columns);
+    if (signature != NULL) {
+        print_words(out, "model", explanation->about, columns);
+        print_ports(out, columns, "inputs", signature->inputs, signature->input_count);
+        print_ports(out, columns, "outputs", signature->outputs, signature->output_count);
+    }
+    print_nodes(out, explanation, columns);
+    if (signature != NULL) {
+        struct printer printer = {out, "to serve it"};
+        print_costs(out, columns, explanation);
+        qd_explanation_commands(explanation, 0, print_command, &printer);
+    } else {
+        print_refusals(out, columns, explanation);
+        print_cuts(out, columns, explanation);
+    }
+    return fflush(out) == 0 && !ferror(out);
+}

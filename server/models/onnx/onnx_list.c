@@ -1,0 +1,92 @@
+#include "server/models/onnx/onnx_list.h"
+
+#include <string.h>
+
+#include "server/models/onnx/onnx_reader.h"
+
+/* Copies two strings of the file, one behind the other, into the arena. A string ends at a NUL, if
+ * the file has one. Returns NULL if the arena has no room. */
+static char *copy(struct qd_arena *arena, const ProtobufCBinaryData *first,
+                  const ProtobufCBinaryData *second)
+{
+    const size_t gap = first->len > 0;
+    char *made = qd_arena_alloc(arena, first->len + gap + second->len + 1);
+    if (made == NULL)
+        return NULL;
+    if (first->len > 0)
+        memcpy(made, first->data, first->len);
+    if (gap > 0)
+        made[first->len] = '.';
+    if (second->len > 0)
+        memcpy(made + first->len + gap, second->data, second->len);
+    made[first->len + gap + second->len] = '\0';
+    return made;
+}
+
+static bool describe(const struct qd_onnx_reader *reader, size_t position,
+                     struct qd_onnx_listed *listed)
+{
+    static const ProtobufCBinaryData none = {0};
+    const Onnx__NodeProto *node = reader->proto->node[position];
+    const ProtobufCBinaryData *domain =
+        qd_onnx_is_own_domain(&node->domain) ? &none : &node->domain;
+    listed->name = copy(reader->arena, &none, &node->name);
+    listed->operator_name = copy(reader->arena, domain, &node->op_type);
+    listed->is_constant = qd_onnx_is_constant(node);
+    listed->is_needed = reader->is_taken[position];
+    return listed->name != NULL && listed->operator_name != NULL;
+}
+
+/* Copies the reason out of an error, whose text begins with the node. */
+static const char *copy_refusal(struct qd_onnx_reader *reader, size_t position)
+{
+    const struct qd_onnx_where where = qd_onnx_node_where(reader, position);
+    const char *text = reader->error->text;
+    const size_t begin = strlen(where.text);
+    if (strncmp(text, where.text, begin) == 0 && strncmp(text + begin, ": ", 2) == 0)
+        text += begin + 2;
+    char *made = qd_arena_alloc(reader->arena, strlen(text) + 1);
+    return made == NULL ? NULL : strcpy(made, text);
+}
+
+/* Reads each node alone. Fails if that cannot be done. */
+static enum qd_status try_all(struct qd_onnx_reader *reader, struct qd_onnx_list *list)
+{
+    size_t refusals = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        struct qd_onnx_listed *listed = &list->nodes[i];
+        const enum qd_status status = listed->is_needed ? qd_onnx_try_node(reader, i) : QD_OK;
+        if (status == QD_OK)
+            continue;
+        if (status != QD_INVALID)
+            return status;
+        listed->is_refused = true;
+        if (refusals++ < QD_ONNX_REFUSALS_MAX)
+            listed->refusal = copy_refusal(reader, i);
+    }
+    return QD_OK;
+}
+
+enum qd_status qd_onnx_list_nodes(const struct qd_onnx_source *source, bool tries,
+                                  struct qd_arena *arena, struct qd_onnx_list *list,
+                                  struct qd_error *error)
+{
+    struct qd_onnx_graph graph;
+    struct qd_onnx_reader reader = {
+        .source = source, .arena = arena, .graph = &graph, .error = error};
+    list->count = 0;
+    const enum qd_status status = qd_onnx_open(&reader);
+    if (status != QD_OK)
+        return status;
+    const size_t all = reader.proto->n_node;
+    const size_t count = all < QD_ONNX_LISTED_MAX ? all : QD_ONNX_LISTED_MAX;
+    list->unlisted = all - count;
+    list->nodes = qd_arena_calloc(arena, count, sizeof(*list->nodes));
+    if (list->nodes == NULL)
+        return qd_onnx_no_memory(&reader);
+    for (size_t i = 0; i < count; i++)
+        if (!describe(&reader, i, &list->nodes[i]))
+            return qd_onnx_no_memory(&reader);
+    list->count = count;
+    return tries ? try_all(&reader, list) : QD_OK;
+}

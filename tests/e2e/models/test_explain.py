@@ -1,0 +1,218 @@
+"""`quantd --explain`: what would become of a file, without serving it."""
+import json
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from loading import conv_inputs, external_file, kept_request, scalar, ZEROS
+from onnx_writer import FLOAT, INT64, INT8, UINT8, constant, model, node, tensor, value_info
+from quantd import COMMAND, ROOT, SLOW
+
+DIGITS = ROOT / "tests" / "demo" / "digits" / "models" / "digits" / "1" / "model.onnx"
+WEIGHTS = tensor("w", INT8, [1, 1, 2], (9, struct.pack("2b", 1, 2)))
+SCALES = [scalar("one", 1.0), scalar("half", 0.5)] + ZEROS
+
+
+def qdq_file(*more):
+    """Returns a file of the form QDQ: a convolution, a reshape, and a sigmoid, which is a table."""
+    nodes = [constant("shape", (1, "value"), (20, 4),
+                      (5, tensor("", INT64, [2], (9, struct.pack("<2q", 0, -1))))),
+             node("QuantizeLinear", ["x", "one", "zero"], ["xq"]),
+             node("DequantizeLinear", ["xq", "one", "zero"], ["xd"]),
+             node("DequantizeLinear", ["w", "one", "w_zero"], ["wd"]),
+             node("Conv", ["xd", "wd"], ["c"]), node("Relu", ["c"], ["r"]),
+             node("QuantizeLinear", ["r", "half", "zero"], ["rq"]),
+             node("DequantizeLinear", ["rq", "half", "zero"], ["rd"]),
+             node("Reshape", ["rd", "shape"], ["flat"]),
+             node("QuantizeLinear", ["flat", "half", "zero"], ["fq"]),
+             node("DequantizeLinear", ["fq", "half", "zero"], ["fd"]),
+             node("Sigmoid", ["fd"], ["s"]),
+             node("QuantizeLinear", ["s", "half", "zero"], ["sq"]),
+             node("DequantizeLinear", ["sq", "half", "zero"], ["y"]),
+             node("Identity", ["s"], ["nobody"]), *more]
+    return model(13, nodes, [WEIGHTS] + SCALES, [value_info("x", FLOAT, ["n", 1, 9])],
+                 [value_info("y", FLOAT, ["n", "k"])])
+
+
+def refused_file():
+    """Returns a file with two nodes that quantd does not have, and 2 nodes before and behind them.
+    """
+    nodes = [node("QuantizeLinear", ["x", "one", "zero"], ["a"]),
+             node("QLinearConv", conv_inputs("a"), ["b"]),
+             node("Reverse", ["b"], ["r"]), node("Strange", ["r"], ["t's"]),
+             node("QLinearConv", conv_inputs("t's"), ["c"]),
+             node("DequantizeLinear", ["c", "half", "zero"], ["y"])]
+    return model(13, nodes, [WEIGHTS] + SCALES, [value_info("x", FLOAT, [1, 1, "length"])],
+                 [value_info("y", FLOAT, [1, 1, "out"])])
+
+
+class Explain(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def write(self, name, data):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return path
+
+    def run_it(self, path, *flags, status=0):
+        result = subprocess.run([*COMMAND, "--measure", "off", "--explain", str(path), *flags],
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                timeout=30 * SLOW, check=False, cwd=self.folder)
+        self.assertEqual(result.returncode, status, result.stderr)
+        if status != 0:
+            self.assertRegex(result.stderr, r"\Aquantd: [^\n]+\n\Z")
+        else:
+            self.assertEqual(result.stderr, "")
+        return result
+
+    def explain(self, path, *flags, status=0):
+        result = self.run_it(path, "--explain-format", "json", *flags, status=status)
+        tree = json.loads(result.stdout)
+        self.assertEqual(tree["served"], status == 0)
+        for index, one in enumerate(tree["nodes"]):
+            self.assertEqual(one["index"], index)
+            if "into" in one:
+                self.assertLess(one["into"], len(tree["nodes"]))
+        page = (ROOT / "api_schema" / "loading.md").read_text()
+        for fate in {one["fate"] for one in tree["nodes"]}:
+            self.assertIn(f"| `{fate}` |", page)
+        return tree, result.stderr
+
+    def fates(self, tree):
+        return [one["fate"] for one in tree["nodes"]]
+
+    def test_the_network_of_the_demo(self):
+        tree, _ = self.explain(DIGITS)
+        self.assertEqual(tree["commands"], [f"quantd --model {DIGITS}"])
+        products = sum(one.get("multiplications", 0) for one in tree["nodes"])
+        self.assertEqual(tree["multiplications"], products)
+        self.assertGreater(products, 0)
+        self.assertGreater(tree["resident_bytes"], 0)
+        text = self.run_it(DIGITS).stdout
+        self.assertIn(f"{products:,} for each request", text)
+        self.assertIn(f"{tree['resident_bytes']:,} bytes for the model", text)
+        self.assertIn(f"quantd --model {DIGITS}\n", text)
+
+    def test_qdq(self):
+        tree, _ = self.explain(self.write("qdq.onnx", qdq_file()))
+        self.assertEqual(self.fates(tree), [
+            "constant", "operator", "fused", "fused", "operator", "fused", "fused", "cancelled",
+            "alias", "cancelled", "in_table", "in_table", "table", "operator", "left_out"])
+        into = {one["index"]: one["into"] for one in tree["nodes"] if "into" in one}
+        self.assertEqual(into, {2: 4, 3: 4, 5: 4, 6: 4, 7: 9, 9: 7, 10: 12, 11: 12})
+        conv = tree["nodes"][4]
+        self.assertEqual((conv["operator"], conv["runs_as"], conv["multiplications"]),
+                         ("Conv", "onnx.QLinearConv", 8 * 2))
+        self.assertEqual(tree["inputs"], [{"name": "x", "datatype": "FP32", "shape": [-1, 1, 9]}])
+        self.assertEqual(tree["planned_shapes"], {"x": [1, 1, 9]})
+
+    def test_text_fits_its_width(self):
+        path = self.write("qdq.onnx", qdq_file(node("Identity", ["y"], ["n" * 300])))
+        lines = self.run_it(path).stdout.splitlines()
+        table = lines[lines.index("") + 1:]
+        table = table[:table.index("")]
+        self.assertEqual(len(table), 1 + 16)
+        self.assertEqual(table[1 + 4].split()[-2:], ["onnx.QLinearConv", "16"])
+        self.assertLessEqual(max(map(len, lines[:-1])), 100)
+        begin = table[0].index("becomes")
+        self.assertTrue(all(line[begin - 1:begin] == " " for line in table), table)
+
+    def test_refused(self):
+        """The commands serve what they say."""
+        path = self.write("it's refused.onnx", refused_file())
+        tree, error = self.explain("net=" + str(path), status=1)
+        self.assertEqual(self.fates(tree), ["read", "read", "refused", "refused", "read", "read"])
+        self.assertIn("Reverse", tree["nodes"][2]["refusal"] + tree["nodes"][2]["operator"])
+        self.assertIn("expected an operator", tree["nodes"][3]["refusal"])
+        self.assertEqual(error, f"quantd: {tree['error']}\n")
+        self.assertEqual([cut["config"] for cut in tree["cuts"]],
+                         [{"outputs": ["b"]}, {"inputs": ["t's"]}])
+        for number, cut in enumerate(tree["cuts"], 1):
+            self.assertEqual((cut["nodes"], cut["of_nodes"]), (2, 6))
+            *commands, last = cut["commands"]
+            self.assertEqual(last, "quantd --model-repository parts")
+            for command in commands:
+                subprocess.run(["sh", "-ec", command], check=True, cwd=self.folder)
+            part, _ = self.explain(f"parts/net-{number}")
+            self.assertEqual(self.fates(part).count("left_out"), 4)
+            self.assertIn(f"--load-model net-{number}", part["commands"][0])
+        text = self.run_it("net=" + str(path), status=1).stdout
+        self.assertIn("quantd can serve 2 of the 6 nodes", text)
+
+    def test_refused_by_preparing(self):
+        """Clip is known, but not with two lower limits."""
+        nodes = [node("Identity", ["x"], ["a"]), node("Identity", ["a"], ["b"]),
+                 node("Clip", ["b", "low"], ["y"])]
+        low = tensor("low", UINT8, [2], (9, b"\0\0"))
+        file = model(14, nodes, [low], [value_info("x", UINT8, ["n"])],
+                     [value_info("y", UINT8, ["n"])])
+        tree, _ = self.explain(self.write("clip.onnx", file), status=1)
+        self.assertEqual(self.fates(tree), ["read", "read", "refused"])
+        self.assertEqual(tree["cuts"][0]["config"], {"outputs": ["b"]})
+
+    def test_a_folder(self):
+        """A configuration counts as if the folder was served."""
+        self.write("models/net/2/model.onnx", refused_file())
+        self.write("models/net/config.json", b'{"outputs": ["b"]}')
+        tree, _ = self.explain("models/net")
+        self.assertEqual(self.fates(tree), ["operator", "operator"] + ["left_out"] * 4)
+        self.assertEqual(tree["outputs"][0]["name"], "b")
+        self.write("models/kept/1/request.json", json.dumps(kept_request([1, 2])).encode())
+        tree, _ = self.explain("models/kept")
+        self.assertEqual(tree["nodes"], [])
+        self.run_it("models/kept")
+
+    def test_external_data(self):
+        path = self.write("net.onnx", external_file("w.bin"))
+        tree, _ = self.explain(path, status=1)
+        self.assertIn("w.bin", tree["error"])
+        self.write("w.bin", b"\1\2\3")
+        tree, _ = self.explain(path)
+        self.assertEqual(self.fates(tree), ["operator"])
+
+    def test_names_that_a_terminal_obeys(self):
+        for name, status in ((b"\x1b]0;title", 0), (b"\x1b]0;\xff\0...", 1)):
+            file = qdq_file().replace(b"a Sigmoid", name)
+            path = self.write("qdq.onnx", file)
+            text = self.run_it(path, status=status).stdout
+            self.assertIn("?]0;", text)
+            self.assertNotIn("\x1b", text)
+            self.explain(path, status=status)
+
+    def test_hostile_files(self):
+        whole = qdq_file()
+        many = model(13, [node("Identity", ["x"], ["y%d" % i]) for i in range(20000)], [],
+                     [value_info("x", FLOAT, [1])], [value_info("y7", FLOAT, [1])])
+        ring = model(13, [node("Identity", ["b"], ["a"]), node("Identity", ["a"], ["b"])], [],
+                     [value_info("x", FLOAT, [1])], [value_info("b", FLOAT, [1])])
+        files = {"empty": b"", "text": b"hello\n", "cut": whole[:len(whole) // 2], "ring": ring,
+                 "noise": bytes(range(256)) * 40, "no graph": whole[:10],
+                 "a long field": b"\x3a\xff\xff\xff\xff\x0f" + whole}
+        for name, data in files.items():
+            with self.subTest(name):
+                tree, error = self.explain(self.write("hostile.onnx", data), status=1)
+                self.assertIn("hostile.onnx", error)
+                self.assertEqual(tree["cuts"], [])
+                self.run_it(self.folder / "hostile.onnx", status=1)
+        tree, _ = self.explain(self.write("many.onnx", many))
+        self.assertEqual(len(tree["nodes"]) + tree["unlisted_nodes"], 20000)
+
+    def test_what_is_no_file(self):
+        self.run_it(self.folder / "none.onnx", status=1)
+        self.run_it("/", status=1)
+        self.run_it("a.onnx,b.onnx", status=1)
+        os.mkfifo(self.folder / "pipe.onnx")
+        self.run_it(self.folder / "pipe.onnx", status=1)
+        os.mkdir(self.folder / "folder")
+        self.run_it(self.folder / "folder", status=1)
+
+
+if __name__ == "__main__":
+    unittest.main()
