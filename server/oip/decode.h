@@ -43,6 +43,7 @@ struct qd_oip_asked {
     uint64_t timeout_us; /* the parameter `timeout`: how long the request may wait in the queue; 0:
                             no limit */
     uint64_t priority;   /* the parameter `priority`: 1 is the highest; 0: the server's default */
+    bool profiles;       /* the parameter `profile`: the answer has the time of each node */
     struct qk_tensor *inputs; /* by the signature's index; type QK_NONE: absent */
     /* Only if the message `declares`: describes the inputs that came without data, by the
      * signature's index, with the strides that the parameters give. For all other inputs, `types`

@@ -19,6 +19,25 @@ static uint64_t microseconds(uint64_t ns)
     return (ns + 500) / 1000;
 }
 
+struct qd_oip_writer {
+    const struct qd_oip_asked *asked;
+    const char *kernel;
+    const struct qk_tensor *outputs;
+    const struct qk_graph_plan *plan; /* for node_ns */
+    const uint64_t *node_ns;          /* NULL: the answer has no times of nodes */
+    struct qd_arena *arena;
+    struct qd_error *error;
+    size_t first_units[QK_GRAPH_PORT_COUNT_MAX +
+                       1];  /* the first unit of each output, then the count of all units */
+    struct qd_part *pieces; /* the printed pieces, by unit */
+
+    pthread_mutex_t lock; /* protects the arena and the members below while units are printed */
+    char *room;           /* memory that is left for pieces */
+    size_t room_bytes;
+    size_t printed_bytes;
+    bool failed; /* an allocation failed */
+};
+
 /* ---- What is printed into reserved room ---------------------------------------------------- */
 
 /* Appends a constant. All text between two names or data, constants, numbers and a shape, takes at
@@ -49,10 +68,36 @@ static char *put_shape(char *at, const struct qk_tensor *tensor)
 static_assert(QK_RANK_MAX * (QD_DECIMAL_BYTES_MAX + 1) + 256 <= QD_TEXT_RESERVE_MAX,
               "a shape has room, and constants with numbers");
 
+/* Prints the time of each node that ran, in the order in which they ran. */
+static void print_profile(struct qd_text *text, const struct qk_graph_plan *plan,
+                          const uint64_t *node_ns)
+{
+    const char *between = "";
+    qd_text_string(text, ",\"profile\":[");
+    for (size_t i = 0; i < plan->node_count; i++) {
+        struct qk_node_report report;
+        qk_graph_report(plan->graph, plan, i, &report);
+        if (report.role != QK_NODE_RUNS)
+            continue;
+        qd_text_format(text, "%s{\"index\":%u,\"name\":", between, report.index);
+        qd_text_json_string(text, report.name);
+        qd_text_string(text, ",\"operator\":");
+        qd_text_json_string(text, report.op->name);
+        qd_text_string(text, ",\"kernel\":");
+        qd_text_json_string(text, report.kernel);
+        qd_text_string(text, ",\"ns\":");
+        qd_text_decimal(text, node_ns[i]);
+        qd_text_string(text, "}");
+        between = ",";
+    }
+    qd_text_string(text, "]");
+}
+
 /* Prints the head of the answer, with its keys in Triton's order. */
-static void print_head(struct qd_text *text, const struct qd_oip_asked *asked, const char *kernel,
+static void print_head(struct qd_text *text, const struct qd_oip_writer *writer,
                        const uint64_t stage_ns[QD_STAGE_COUNT])
 {
+    const struct qd_oip_asked *asked = writer->asked;
     qd_text_string(text, "{");
     if (asked->id != NULL) {
         qd_text_string(text, "\"id\":");
@@ -71,30 +116,16 @@ static void print_head(struct qd_text *text, const struct qd_oip_asked *asked, c
     at = put_decimal(at, ",\"decode_us\":", microseconds(stage_ns[QD_STAGE_DECODE]));
     at = put_decimal(at, ",\"compute_us\":", microseconds(stage_ns[QD_STAGE_COMPUTE]));
     qd_text_commit(text, (size_t)(put(at, ",\"kernel\":\"") - room));
-    qd_text_string(text, kernel);
-    qd_text_string(text, "\"},\"outputs\":[");
+    qd_text_string(text, writer->kernel);
+    qd_text_string(text, "\"");
+    if (writer->node_ns != NULL)
+        print_profile(text, writer->plan, writer->node_ns);
+    qd_text_string(text, "},\"outputs\":[");
 }
 
 /* ---- Numbers, in units -------------------------------------------------------------------- */
 
 enum { ROOM_BYTES_MIN = 64 << 10, ROOM_BYTES_MAX = 1 << 20 };
-
-struct qd_oip_writer {
-    const struct qd_oip_asked *asked;
-    const char *kernel;
-    const struct qk_tensor *outputs;
-    struct qd_arena *arena;
-    struct qd_error *error;
-    size_t first_units[QK_GRAPH_PORT_COUNT_MAX +
-                       1];  /* the first unit of each output, then the count of all units */
-    struct qd_part *pieces; /* the printed pieces, by unit */
-
-    pthread_mutex_t lock; /* protects the arena and the members below while units are printed */
-    char *room;           /* memory that is left for pieces */
-    size_t room_bytes;
-    size_t printed_bytes;
-    bool failed; /* an allocation failed */
-};
 
 static bool is_json(const struct qd_oip_asked *asked, size_t output)
 {
@@ -185,6 +216,13 @@ struct qd_oip_writer *qd_oip_writer_create(const struct qd_oip_asked *asked, con
     }
     pthread_mutex_init(&writer->lock, NULL);
     return writer;
+}
+
+void qd_oip_writer_profile(struct qd_oip_writer *writer, const struct qk_graph_plan *plan,
+                           const uint64_t *node_ns)
+{
+    writer->plan = plan;
+    writer->node_ns = node_ns;
 }
 
 void qd_oip_writer_deinit(struct qd_oip_writer *writer)
@@ -401,7 +439,7 @@ enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer,
     if (writer->printed_bytes > QD_ANSWER_BYTES_MAX)
         return refuse_size(writer, writer->printed_bytes);
     qd_text_init(&text, writer->arena);
-    print_head(&text, asked, writer->kernel, stage_ns);
+    print_head(&text, writer, stage_ns);
     for (size_t i = 0; i < output_count; i++) {
         if ((asked->outputs >> i & 1) == 0)
             continue;

@@ -307,6 +307,12 @@ static enum qd_status read_priority(const struct reader *reader, const struct qd
                : expected(reader, value, "an integer in [0, 2^64)");
 }
 
+static enum qd_status read_profile(const struct reader *reader, const struct qd_json_value *value)
+{
+    return qd_json_bool(value, &reader->asked->profiles) ? QD_OK
+                                                         : expected(reader, value, "true or false");
+}
+
 static enum qd_status ignore(const struct reader *reader, const struct qd_json_value *value)
 {
     (void)reader;
@@ -321,6 +327,7 @@ static const struct own_key {
     {"binary_data_output", read_binary_output},
     {"timeout", read_timeout},
     {"priority", read_priority},
+    {"profile", read_profile},
     {"sequence_id", ignore},
     {"sequence_start", ignore},
     {"sequence_end", ignore},

@@ -18,10 +18,10 @@ struct qd_oip_carrier {
     struct qk_tensor tensor; /* type, rank, dims and count; type QK_NONE: no carrier form */
 };
 
-/* Fills the attributes, binary_outputs, timeout_us and priority of *asked, which has its signature.
- * If any input has the carrier form, allocates *carriers in the arena, one for each input of the
- * signature; an input with the carrier form has both type and shape, and the model takes the type.
- * Lists are allocated in the arena, strings are borrowed. Pure. */
+/* Fills the attributes, binary_outputs, timeout_us, priority and profiles of *asked, which has its
+ * signature. If any input has the carrier form, allocates *carriers in the arena, one for each
+ * input of the signature; an input with the carrier form has both type and shape, and the model
+ * takes the type. Lists are allocated in the arena, strings are borrowed. Pure. */
 enum qd_status qd_oip_read_parameters(const struct qd_json_value *parameters,
                                       struct qd_arena *arena, struct qd_oip_asked *asked,
                                       struct qd_oip_carrier **carriers, struct qd_error *error);

@@ -435,12 +435,23 @@ static bool is_worth_beginning(const struct qd_inference *inference)
            compute_ns(inference->plan) <= QD_QUANTUM_NS;
 }
 
+/* Takes memory for the times of nodes, if the request asks for them. */
+static enum qd_status take_profile(struct qd_inference *inference)
+{
+    if (!inference->asked->profiles)
+        return QD_OK;
+    inference->node_ns =
+        qd_arena_calloc(inference->arena, inference->plan->node_count, sizeof(*inference->node_ns));
+    return inference->node_ns != NULL ? QD_OK : refuse_memory(inference, "the profile");
+}
+
 /* Takes all memory that computing needs before it begins. Later, only the answer's text may fail
  * for lack of memory. */
 static bool after_plan(struct qd_job *job)
 {
     struct qd_inference *inference = inference_of(job);
-    if (inference->error->status != QD_OK || make_workspaces(inference) != QD_OK)
+    if (inference->error->status != QD_OK || make_workspaces(inference) != QD_OK ||
+        take_profile(inference) != QD_OK)
         return false;
     job->may_run_inline =
         job->may_run_inline && is_worth_beginning(inference) &&
@@ -505,9 +516,21 @@ static void run_node(struct qd_job *job, void *workspace, size_t begin, size_t e
                  inference->scratch, workspace, begin, end);
 }
 
+/* Returns how long the request has been computed so far. The time in which it gave way to others
+ * does not count, so all nodes together take at most the time of the answer's COMPUTE. */
+static uint64_t running_ns(const struct qd_inference *inference)
+{
+    const struct qd_request *request = inference->request;
+    const uint64_t now_ns = qd_clock_ns();
+    const bool runs = request->state == QD_RUNNING && now_ns > request->times.since_ns;
+    return request->times.spent_ns[QD_RUNNING] + (runs ? now_ns - request->times.since_ns : 0);
+}
+
 static bool after_node(struct qd_job *job)
 {
     struct qd_inference *inference = inference_of(job);
+    if (inference->node_ns != NULL)
+        inference->node_ns[inference->node] = running_ns(inference) - inference->node_began_ns;
     return ++inference->node < inference->plan->node_count ? compute(inference)
                                                            : copy_outputs(inference);
 }
@@ -515,6 +538,8 @@ static bool after_node(struct qd_job *job)
 static bool compute(struct qd_inference *inference)
 {
     const struct qk_plan *plan = &inference->plan->nodes[inference->node].plan;
+    if (inference->node_ns != NULL)
+        inference->node_began_ns = running_ns(inference);
     return set_wide_phase(inference, run_node, after_node, plan->unit_count, plan->unit_cost_ns);
 }
 
@@ -614,6 +639,8 @@ static bool write_answer(struct qd_inference *inference)
                                              inference->arena, inference->error);
     if (inference->writer == NULL)
         return false;
+    if (inference->node_ns != NULL)
+        qd_oip_writer_profile(inference->writer, plan, inference->node_ns);
     const size_t unit_count = qd_oip_writer_unit_count(inference->writer);
     if (unit_count == 0)
         return after_print(&inference->job);
