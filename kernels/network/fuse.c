@@ -15,65 +15,30 @@
 
 #include "kernels/network/compute.h"
 #include "kernels/network/fate.h"
-#include "kernels/network/pair.h"
+#include "kernels/network/fuse.h"
 #include "kernels/network/qdq.h"
+#include "kernels/operators/matmul/qgemm_rows.h"
 #include "kernels/operators/operator.h"
 #include "kernels/operators/rules.h"
 
-/* What an input of the operator on codes is: of the operand that the operator on floats has at
- * `input`, or of the output. */
-enum part { NOTHING, CODES, SCALE, ZERO_POINT, BIAS, Y_SCALE, Y_ZERO_POINT };
-struct slot {
-    enum part part;
-    uint32_t input;
-};
-#define OPERAND(input)              \
-    {CODES, input}, {SCALE, input}, \
-    {                               \
-        ZERO_POINT, input           \
-    }
-#define OUTPUT          \
-    {Y_SCALE, 0},       \
-    {                   \
-        Y_ZERO_POINT, 0 \
-    }
-
-/* Which axis of operand 1 may have a scale for each index. */
-enum channels { NO_CHANNELS, FIRST_AXIS, LAST_AXIS, GEMM_COLUMNS };
-
-struct rule {
-    const struct qk_operator *from;
-    const struct qk_operator *to;
-    struct slot slots[9];
-    enum channels channels;
-    bool floats_too; /* without a QuantizeLinear behind it, `to` gives floats */
-    bool one_type;   /* all operands and the output have codes of the same type */
-    /* Does the rest, if there is more to do. Returns false if the operator cannot be fused. */
-    bool (*adapt)(const struct qk_node *node, struct qk_node *made);
-};
-
 /* ---- What single operators need ------------------------------------------------------------ */
 
-static const struct qk_attribute *attribute_of(const struct qk_node *node, const char *name)
-{
-    return &node->call.attributes[qk_pair_attribute(node->call.op, name)];
-}
-
 /* beta multiplies the bias, which QGemm only adds; it scales the product by alpha before that. */
-static bool adapt_gemm(const struct qk_node *node, struct qk_node *made)
+static bool adapt_gemm(struct fusion *fusion)
 {
-    const struct qk_attribute *alpha = attribute_of(node, "alpha");
-    const struct qk_attribute *beta = attribute_of(node, "beta");
+    const struct qk_node *node = &fusion->edit->nodes[fusion->index];
+    const struct qk_attribute *alpha = qk_fusion_attribute(node, "alpha");
+    const struct qk_attribute *beta = qk_fusion_attribute(node, "beta");
     const bool has_bias = node->call.variable >> 2 & 1 || node->call.inputs[2].type != QK_NONE;
-    (void)made;
     return !has_bias ||
-           ((!beta->present || beta->real == 1) && (!alpha->present || alpha->real == 1));
+           ((!beta->present || beta->real == 1) && (!alpha->present || alpha->real == 1)) ||
+           qk_fusion_refuse(fusion, 2, "expected alpha and beta of 1 beside it, got others");
 }
 
-static bool adapt_average_pool(const struct qk_node *node, struct qk_node *made)
+static bool adapt_average_pool(struct fusion *fusion)
 {
-    const struct qk_attribute *dilations = attribute_of(node, "dilations");
-    (void)made;
+    const struct qk_attribute *dilations =
+        qk_fusion_attribute(&fusion->edit->nodes[fusion->index], "dilations");
     for (size_t i = 0; dilations->present && i < dilations->list_count; i++)
         if (dilations->list[i] != 1)
             return false;
@@ -81,274 +46,51 @@ static bool adapt_average_pool(const struct qk_node *node, struct qk_node *made)
 }
 
 /* QLinearSoftmax has to know whose Softmax it is. */
-static bool adapt_softmax(const struct qk_node *node, struct qk_node *made)
+static bool adapt_softmax(struct fusion *fusion)
 {
-    const unsigned opset = node->call.version->number < 13 ? 12 : 13;
-    made->call.attributes[qk_pair_attribute(made->call.op, "opset")] =
-        (struct qk_attribute){.present = true, .number = opset};
+    const struct qk_call *call = &fusion->edit->nodes[fusion->index].call;
+    struct qk_call *made = &fusion->made.call;
+    made->attributes[qk_pair_attribute(made->op, "opset")] =
+        (struct qk_attribute){.present = true, .number = call->version->number < 13 ? 12 : 13};
     return true;
 }
+
+#define OUTPUT          \
+    {Y_SCALE, 0},       \
+    {                   \
+        Y_ZERO_POINT, 0 \
+    }
 
 #define RULE(float_operator, code_operator, ...) \
     .from = &qk_onnx_##float_operator, .to = &(code_operator), .slots = {__VA_ARGS__}
 
 static const struct rule rules[] = {
-    {RULE(conv, qk_onnx_qlinear_conv, OPERAND(0), OPERAND(1), OUTPUT, {BIAS, 2}),
+    {RULE(conv, qk_onnx_qlinear_conv, QK_SLOT_OPERAND(0), QK_SLOT_OPERAND(1), OUTPUT, {BIAS, 2}),
      .channels = FIRST_AXIS},
-    {RULE(gemm, qk_microsoft_qgemm, OPERAND(0), OPERAND(1), {BIAS, 2}, OUTPUT),
-     .channels = GEMM_COLUMNS, .floats_too = true, .adapt = adapt_gemm},
-    {RULE(matmul, qk_onnx_qlinear_matmul, OPERAND(0), OPERAND(1), OUTPUT), .channels = LAST_AXIS},
-    {RULE(add, qk_microsoft_qlinear_add, OPERAND(0), OPERAND(1), OUTPUT), .one_type = true},
-    {RULE(mul, qk_microsoft_qlinear_mul, OPERAND(0), OPERAND(1), OUTPUT), .one_type = true},
-    {RULE(average_pool, qk_microsoft_qlinear_average_pool, OPERAND(0), OUTPUT), .one_type = true,
-     .adapt = adapt_average_pool},
-    {RULE(global_average_pool, qk_microsoft_qlinear_global_average_pool, OPERAND(0), OUTPUT),
-     .one_type = true},
-    {RULE(softmax, qk_microsoft_qlinear_softmax, OPERAND(0), OUTPUT), .one_type = true,
+    {RULE(gemm, qk_microsoft_qgemm, QK_SLOT_OPERAND(0), QK_SLOT_OPERAND(1), {BIAS, 2}, OUTPUT),
+     .channels = GEMM_COLUMNS, .y_as_x = true, .adapt = adapt_gemm},
+    {RULE(matmul, qk_onnx_qlinear_matmul, QK_SLOT_OPERAND(0), QK_SLOT_OPERAND(1), OUTPUT),
+     .channels = LAST_AXIS, .y_as_x = true},
+    {RULE(add, qk_microsoft_qlinear_add, QK_SLOT_OPERAND(0), QK_SLOT_OPERAND(1), OUTPUT),
+     .has_floats = true, .one_type = true},
+    {RULE(mul, qk_microsoft_qlinear_mul, QK_SLOT_OPERAND(0), QK_SLOT_OPERAND(1), OUTPUT),
+     .has_floats = true, .one_type = true},
+    {RULE(average_pool, qk_microsoft_qlinear_average_pool, QK_SLOT_OPERAND(0), OUTPUT),
+     .has_floats = true, .one_type = true, .adapt = adapt_average_pool},
+    {RULE(global_average_pool, qk_microsoft_qlinear_global_average_pool, QK_SLOT_OPERAND(0),
+          OUTPUT),
+     .has_floats = true, .one_type = true},
+    {RULE(softmax, qk_microsoft_qlinear_softmax, QK_SLOT_OPERAND(0), OUTPUT), .one_type = true,
      .adapt = adapt_softmax},
 };
 
-/* ---- Operands ------------------------------------------------------------------------------ */
-
-struct fusion {
-    struct qk_edit *edit;
-    const struct rule *rule;
-    uint32_t index; /* of the operator on floats */
-    struct qk_pair operands[2];
-    uint32_t dequantizers[2];
-    bool has_output;
-    struct qk_pair output;
-    struct qk_node made;
+/* A MatMul, and an Add of a bias behind it. */
+static const struct rule matmul_and_add = {
+    RULE(matmul, qk_microsoft_qgemm_rows, QK_SLOT_OPERAND(0), QK_SLOT_OPERAND(1), {BIAS, 2},
+         OUTPUT),
+    .channels = LAST_AXIS,
+    .y_as_x = true,
 };
-
-/* Returns the rank of an operand whose codes are constant, or 0. */
-static uint32_t constant_rank(const struct fusion *fusion, size_t input)
-{
-    const struct qk_call *call = &fusion->edit->nodes[fusion->dequantizers[input]].call;
-    return call->variable >> QK_PAIR_X & 1 ? 0 : call->inputs[QK_PAIR_X].rank;
-}
-
-/* Returns whether the scales of operand 1 belong to the indices of the axis that the rule allows.
- * An axis is counted from the end only where the rank is known. */
-static bool channels_fit(const struct fusion *fusion)
-{
-    const uint32_t rank = constant_rank(fusion, 1);
-    const int64_t given = fusion->operands[1].axis;
-    const int64_t axis = given < 0 ? given + rank : given;
-    const struct qk_node *node = &fusion->edit->nodes[fusion->index];
-    switch (fusion->rule->channels) {
-    case FIRST_AXIS:
-        return rank > 0 && axis == 0;
-    case LAST_AXIS:
-        return rank == 2 && axis == 1;
-    case GEMM_COLUMNS:
-        return rank == 2 && axis == (qk_int_or(attribute_of(node, "transB"), 0) != 0 ? 0 : 1);
-    default:
-        return false;
-    }
-}
-
-static bool read_operand(struct fusion *fusion, size_t input)
-{
-    const struct qk_edit *edit = fusion->edit;
-    struct qk_pair *pair = &fusion->operands[input];
-    const uint32_t maker = qk_edit_maker_of(edit, fusion->index, input);
-    if (!qk_pair_read(edit, maker, &qk_onnx_dequantize_linear, pair) ||
-        (pair->type != QK_UINT8 && pair->type != QK_INT8) ||
-        (!(edit->nodes[maker].call.variable >> QK_PAIR_X & 1) &&
-         !edit->nodes[maker].call.inputs[QK_PAIR_X].data))
-        return false;
-    if (fusion->rule->one_type && pair->type != fusion->output.type)
-        return false;
-    fusion->dequantizers[input] = maker;
-    return pair->is_per_tensor || (input == 1 && channels_fit(fusion));
-}
-
-static bool read_operands(struct fusion *fusion)
-{
-    for (size_t i = 0; i < sizeof(fusion->rule->slots) / sizeof(fusion->rule->slots[0]); i++)
-        if (fusion->rule->slots[i].part == CODES &&
-            !read_operand(fusion, fusion->rule->slots[i].input))
-            return false;
-    return true;
-}
-
-/* ---- The bias ------------------------------------------------------------------------------ */
-
-static float float_at(const struct qk_tensor *tensor, size_t index)
-{
-    float value;
-    memcpy(&value, (const char *)tensor->data + index * sizeof(value), sizeof(value));
-    return value;
-}
-
-/* Returns the scale of the sums of channel `channel`. */
-static float sum_scale(const struct fusion *fusion, size_t channel)
-{
-    const struct qk_tensor *w = &fusion->operands[1].scale;
-    return float_at(&fusion->operands[0].scale, 0) * float_at(w, w->count == 1 ? 0 : channel);
-}
-
-/* Quantizes a bias of floats, as ONNX Runtime does when it loads a file. */
-static bool quantize_bias(struct fusion *fusion, const struct qk_tensor *bias,
-                          struct qk_tensor *made)
-{
-    const size_t scales = fusion->operands[1].scale.count;
-    if (bias->type != QK_FP32 || bias->rank != 1 || (scales != 1 && scales != bias->count))
-        return false;
-    int32_t *sums = qk_edit_take(fusion->edit, bias->count, sizeof(*sums));
-    if (!sums)
-        return false;
-    for (size_t i = 0; i < bias->count; i++) {
-        const float sum = rintf(float_at(bias, i) / sum_scale(fusion, i));
-        /* INT32_MIN is a float, and INT32_MAX is not. */
-        sums[i] = sum >= 0x1p31F ? INT32_MAX : sum >= -0x1p31F ? (int32_t)sum : INT32_MIN;
-    }
-    *made = *bias;
-    made->type = QK_INT32;
-    made->data = sums;
-    return true;
-}
-
-/* Returns whether the bias' scale is that of the sums, to which the bias is added as it is. ONNX
- * Runtime has the same bound, and does not check QGemm's (qdq_selectors.cc). */
-static bool scale_fits(const struct fusion *fusion, const struct qk_pair *bias, size_t count)
-{
-    if (fusion->rule->from == &qk_onnx_gemm)
-        return true;
-    for (size_t i = 0; i < count; i++) {
-        const float sum = sum_scale(fusion, i);
-        const float own = float_at(&bias->scale, bias->scale.count == 1 ? 0 : i);
-        if (!(fabsf(own - sum) <= 0.015F * fabsf(sum)))
-            return false;
-    }
-    return true;
-}
-
-static bool is_zero(const struct qk_tensor *numbers)
-{
-    for (size_t i = 0; i < numbers->count * sizeof(int32_t); i++)
-        if (((const char *)numbers->data)[i] != 0)
-            return false;
-    return true;
-}
-
-/* Makes the bias of INT32: absent, quantized, or of floats that are known. */
-static bool read_bias(struct fusion *fusion, size_t input, struct qk_tensor *made)
-{
-    const struct qk_edit *edit = fusion->edit;
-    const struct qk_call *call = &edit->nodes[fusion->index].call;
-    const uint32_t maker = qk_edit_maker_of(edit, fusion->index, input);
-    struct qk_pair pair;
-    if (!(call->variable >> input & 1)) {
-        *made = call->inputs[input];
-        return made->type == QK_NONE ||
-               (made->data && quantize_bias(fusion, &call->inputs[input], made));
-    }
-    if (!qk_pair_read(edit, maker, &qk_onnx_dequantize_linear, &pair) || pair.type != QK_INT32)
-        return false;
-    *made = edit->nodes[maker].call.inputs[QK_PAIR_X];
-    const size_t scales = pair.scale.count;
-    const size_t weights = fusion->operands[1].scale.count;
-    return !(edit->nodes[maker].call.variable >> QK_PAIR_X & 1) && made->data && made->rank == 1 &&
-           is_zero(&pair.zero_point) && (scales == 1 || scales == made->count) &&
-           (weights == 1 || weights == made->count) && scale_fits(fusion, &pair, made->count);
-}
-
-/* ---- The operator on codes ----------------------------------------------------------------- */
-
-static void take_codes(struct fusion *fusion, size_t input, size_t operand)
-{
-    const struct qk_node *dequantizer = &fusion->edit->nodes[fusion->dequantizers[operand]];
-    struct qk_node *made = &fusion->made;
-    if (dequantizer->call.variable >> QK_PAIR_X & 1) {
-        made->call.variable |= UINT32_C(1) << input;
-        made->inputs[input] = dequantizer->inputs[QK_PAIR_X];
-        made->call.inputs[input].type = QK_NONE;
-    } else {
-        made->call.inputs[input] = dequantizer->call.inputs[QK_PAIR_X];
-    }
-}
-
-/* A zero point has the shape of its scale. */
-static bool take_zero_point(struct fusion *fusion, const struct qk_pair *pair,
-                            struct qk_tensor *made)
-{
-    *made = pair->zero_point;
-    if (made->count == pair->scale.count)
-        return true;
-    void *zeros = qk_edit_take(fusion->edit, pair->scale.count, 1);
-    if (!zeros)
-        return false;
-    memset(zeros, 0, pair->scale.count);
-    *made = pair->scale;
-    made->type = pair->type;
-    made->data = zeros;
-    return true;
-}
-
-static bool fill_slot(struct fusion *fusion, size_t input)
-{
-    const struct slot slot = fusion->rule->slots[input];
-    struct qk_tensor *tensor = &fusion->made.call.inputs[input];
-    *tensor = (struct qk_tensor){.type = QK_NONE};
-    switch (slot.part) {
-    case CODES:
-        take_codes(fusion, input, slot.input);
-        return true;
-    case SCALE:
-        *tensor = fusion->operands[slot.input].scale;
-        return true;
-    case ZERO_POINT:
-        return take_zero_point(fusion, &fusion->operands[slot.input], tensor);
-    case BIAS:
-        return read_bias(fusion, slot.input, tensor);
-    case Y_SCALE:
-        if (fusion->has_output)
-            *tensor = fusion->output.scale;
-        return true;
-    case Y_ZERO_POINT:
-        if (fusion->has_output)
-            *tensor = fusion->output.zero_point;
-        return true;
-    default:
-        return true;
-    }
-}
-
-/* Gives the operator on codes the attributes of the same names. */
-static void copy_attributes(const struct qk_node *node, struct qk_node *made)
-{
-    const struct qk_operator *to = made->call.op;
-    memset(made->call.attributes, 0, sizeof(made->call.attributes));
-    for (size_t i = 0; i < to->attribute_count; i++) {
-        const size_t at = qk_pair_attribute(node->call.op, to->attributes[i].name);
-        if (at < node->call.op->attribute_count)
-            made->call.attributes[i] = node->call.attributes[at];
-    }
-}
-
-/* Makes the operator on codes. Returns false if this operator stays on floats. */
-static bool make(struct fusion *fusion)
-{
-    const struct qk_node *node = &fusion->edit->nodes[fusion->index];
-    struct qk_node *made = &fusion->made;
-    made->name = node->name;
-    made->number = node->number;
-    made->call.op = fusion->rule->to;
-    made->call.version = &fusion->rule->to->versions[fusion->rule->to->version_count - 1];
-    made->call.variable = 0;
-    made->call.constants_stay = node->call.constants_stay;
-    copy_attributes(node, made);
-    for (size_t i = 0; i < made->call.op->input_count; i++) {
-        made->inputs[i] = QK_VALUE_NONE;
-        if (!fill_slot(fusion, i))
-            return false;
-    }
-    for (size_t i = 0; i < QK_OUTPUT_COUNT_MAX; i++)
-        made->outputs[i] = QK_VALUE_NONE;
-    return fusion->rule->adapt == NULL || fusion->rule->adapt(node, made);
-}
 
 static const struct rule *find_rule(const struct qk_operator *op)
 {
@@ -399,7 +141,7 @@ static bool read_limit(const struct qk_node *clip, size_t input, float otherwise
     if (is_attribute || call->variable >> input & 1 || tensor->type != QK_FP32 ||
         tensor->count != 1 || !tensor->data)
         return false;
-    *limit = float_at(tensor, 0);
+    *limit = qk_fusion_float_at(tensor, 0);
     return !isnan(*limit);
 }
 
@@ -460,30 +202,23 @@ static bool make_clip(struct qk_edit *edit, const struct qk_node *quantizer, enu
            make_code(edit, type, limits->most, &clip->call.inputs[2]);
 }
 
-/* ---- All nodes ----------------------------------------------------------------------------- */
-
-/* Says of the nodes before the operator that they are a part of it: the DequantizeLinear of its
- * operands and of its bias. */
-static void tell_inputs(const struct fusion *fusion)
+/* Returns whether the codes end where Relu and Clip do. */
+static bool are_absorbed(const struct limits *limits, const struct qk_type_info *info)
 {
-    const struct qk_edit *edit = fusion->edit;
-    for (size_t i = 0; i < sizeof(fusion->rule->slots) / sizeof(fusion->rule->slots[0]); i++) {
-        const struct slot slot = fusion->rule->slots[i];
-        const uint32_t maker = slot.part == CODES || slot.part == BIAS
-                                   ? qk_edit_maker_of(edit, fusion->index, slot.input)
-                                   : QK_NO_NODE;
-        if (maker != QK_NO_NODE)
-            qk_fate_set(edit->call, &edit->nodes[maker], QK_FATE_FUSED, &fusion->made);
-    }
+    return limits->least <= info->min && limits->most >= info->max;
 }
 
-/* Says of the nodes behind the operator that they are a part of `into`: the QuantizeLinear, and the
- * Relu and Clip before it. */
+/* ---- All nodes ----------------------------------------------------------------------------- */
+
+/* Says of the nodes behind the operator that they are a part of `into`: the QuantizeLinear, the
+ * Relu and Clip before it, and an Add of a bias. */
 static void tell_behind(const struct fusion *fusion, uint32_t quantizer, const struct qk_node *into)
 {
     const struct qk_edit *edit = fusion->edit;
-    for (uint32_t i = quantizer; i != fusion->index; i = qk_edit_maker_of(edit, i, 0))
+    for (uint32_t i = quantizer; i != fusion->bias; i = qk_edit_maker_of(edit, i, 0))
         qk_fate_set(edit->call, &edit->nodes[i], QK_FATE_FUSED, into);
+    if (fusion->bias != fusion->index)
+        qk_fate_set(edit->call, &edit->nodes[fusion->bias], QK_FATE_FUSED, into);
 }
 
 /* Puts the operator on codes into the place of a QuantizeLinear, or before a Clip there. */
@@ -493,8 +228,8 @@ static bool put(struct fusion *fusion, uint32_t quantizer, const struct limits *
     const struct qk_type_info *info = qk_type_info(fusion->output.type);
     const struct qk_node old = edit->nodes[quantizer];
     struct qk_node clip;
-    tell_inputs(fusion);
-    if (limits->least <= info->min && limits->most >= info->max) {
+    qk_fusion_tell_inputs(fusion);
+    if (are_absorbed(limits, info)) {
         fusion->made.outputs[0] = old.outputs[0];
         tell_behind(fusion, quantizer, &fusion->made);
         qk_edit_replace(edit, quantizer, &fusion->made, edit->origins[fusion->index]);
@@ -508,6 +243,43 @@ static bool put(struct fusion *fusion, uint32_t quantizer, const struct limits *
     qk_edit_add_node(edit, &fusion->made, edit->origins[fusion->index]);
     qk_edit_replace(edit, quantizer, &clip, edit->origins[quantizer]);
     return true;
+}
+
+/* Returns whether an Add has a bias at input `bias`, which each row of a product gets, and a MatMul
+ * of constant weights of two axes at the other input. */
+static bool is_matmul_and_add(const struct fusion *fusion, uint32_t add, size_t bias)
+{
+    const struct qk_edit *edit = fusion->edit;
+    const uint32_t matmul = qk_edit_maker_of(edit, add, 1 - bias);
+    const uint32_t constant = qk_edit_maker_of(edit, add, bias);
+    const struct qk_tensor *numbers = &edit->nodes[add].call.inputs[bias];
+    if (matmul == QK_NO_NODE || edit->nodes[matmul].call.op != &qk_onnx_matmul ||
+        edit->reads[qk_edit_value_of(edit, add, 1 - bias)] != 1)
+        return false;
+    if (constant != QK_NO_NODE && edit->nodes[constant].call.op == &qk_onnx_dequantize_linear)
+        numbers = &edit->nodes[constant].call.inputs[QK_PAIR_X];
+    const uint32_t weights = qk_edit_maker_of(edit, matmul, 1);
+    const struct qk_tensor *codes =
+        weights == QK_NO_NODE ? NULL : &edit->nodes[weights].call.inputs[QK_PAIR_X];
+    return codes && !(edit->nodes[weights].call.variable >> QK_PAIR_X & 1) && codes->rank == 2 &&
+           numbers->rank == 1 && numbers->dims[0] == codes->dims[1] && numbers->data;
+}
+
+/* Finds the rule for the operator, and where its bias is. ONNX Runtime first makes a Gemm of a
+ * MatMul and the Add behind it. */
+static void choose_rule(struct fusion *fusion, uint32_t index)
+{
+    const struct qk_node *node = &fusion->edit->nodes[index];
+    fusion->index = fusion->bias = index;
+    fusion->bias_input = 2;
+    fusion->rule = find_rule(node->call.op);
+    for (size_t i = 0; node->call.op == &qk_onnx_add && i < 2; i++)
+        if (is_matmul_and_add(fusion, index, i)) {
+            fusion->rule = &matmul_and_add;
+            fusion->index = qk_edit_maker_of(fusion->edit, index, 1 - i);
+            fusion->bias_input = i;
+            return;
+        }
 }
 
 /* Fuses what is before a QuantizeLinear. */
@@ -535,36 +307,35 @@ static enum qk_status fuse_before(struct qk_edit *edit, uint32_t quantizer)
         if (status != QK_OK)
             return status;
     }
-    fusion.index = index;
-    fusion.rule = find_rule(edit->nodes[index].call.op);
+    choose_rule(&fusion, index);
+    /* ONNX Runtime computes floats if a Relu or Clip stays. So does quantd where it can. */
+    if (!fusion.rule || (fusion.rule->has_floats && !are_absorbed(&limits, info)))
+        return QK_OK;
     edit->error->status = QK_OK;
-    if (fusion.rule && read_operands(&fusion) && make(&fusion))
-        put(&fusion, quantizer, &limits);
-    return edit->error->status;
-}
-
-/* Fuses an operator whose floats leave the codes. */
-static enum qk_status fuse_end(struct qk_edit *edit, uint32_t index)
-{
-    struct fusion fusion = {
-        .edit = edit, .index = index, .rule = find_rule(edit->nodes[index].call.op)};
-    edit->error->status = QK_OK;
-    if (fusion.rule && fusion.rule->floats_too && read_operands(&fusion) && make(&fusion)) {
-        fusion.made.outputs[0] = edit->nodes[index].outputs[0];
-        tell_inputs(&fusion);
-        qk_edit_replace(edit, index, &fusion.made, edit->origins[index]);
+    if (!qk_fusion_read_operands(&fusion) || !qk_fusion_make(&fusion)) {
+        qk_fusion_note(&fusion);
+        return edit->error->status;
     }
+    put(&fusion, quantizer, &limits);
     return edit->error->status;
 }
 
-enum qk_status qk_qdq_fuse(struct qk_edit *edit, const uint32_t *order, size_t count)
+size_t qk_qdq_fused_nodes(const struct qk_node *node)
+{
+    return node->call.op == &qk_onnx_quantize_linear ? 1
+           : qk_fuse_end_knows(node->call.op)        ? QK_FUSE_END_NODES_MAX
+                                                     : 0;
+}
+
+enum qk_status qk_qdq_fuse(struct qk_edit *edit)
 {
     enum qk_status status = QK_OK;
-    for (size_t i = 0; i < count && status == QK_OK; i++)
-        if (!edit->is_removed[order[i]])
-            status = fuse_before(edit, order[i]);
-    for (size_t i = 0; i < count && status == QK_OK; i++)
-        if (!edit->is_removed[order[i]])
-            status = fuse_end(edit, order[i]);
+    const size_t count = edit->node_count;
+    for (uint32_t i = 0; i < count && status == QK_OK; i++)
+        if (!edit->is_removed[i])
+            status = fuse_before(edit, i);
+    for (uint32_t i = 0; i < count && status == QK_OK; i++)
+        if (!edit->is_removed[i] && qk_fuse_end_knows(edit->nodes[i].call.op))
+            status = qk_fuse_end(edit, i);
     return status;
 }

@@ -55,6 +55,12 @@ static bool is_fp32(const struct qk_call *call, const char *name)
     return number == 0 || number == qk_type_info(QK_FP32)->onnx;
 }
 
+/* Returns whether a zero point belongs to the scale. Both operators refuse others. */
+static bool fits(const struct qk_tensor *zero_point, const struct qk_pair *pair)
+{
+    return pair->is_per_tensor ? qk_is_single(zero_point) : qk_same_shape(zero_point, &pair->scale);
+}
+
 bool qk_pair_read(const struct qk_edit *edit, uint32_t node, const struct qk_operator *op,
                   struct qk_pair *pair)
 {
@@ -64,13 +70,13 @@ bool qk_pair_read(const struct qk_edit *edit, uint32_t node, const struct qk_ope
     const struct qk_tensor *zero_point = &call->inputs[QK_PAIR_ZERO_POINT];
     const bool has_zero = call->variable >> QK_PAIR_ZERO_POINT & 1 || zero_point->type != QK_NONE;
     pair->scale = call->inputs[QK_PAIR_SCALE];
+    pair->is_per_tensor = qk_is_single(&pair->scale);
     if (!is_known(call, QK_PAIR_SCALE) || pair->scale.type != QK_FP32 ||
-        (has_zero &&
-         (!is_known(call, QK_PAIR_ZERO_POINT) || zero_point->count != pair->scale.count)) ||
+        (!pair->is_per_tensor && pair->scale.rank != 1) ||
+        (has_zero && (!is_known(call, QK_PAIR_ZERO_POINT) || !fits(zero_point, pair))) ||
         number_or(call, "block_size", 0) != 0 || !is_fp32(call, "precision") ||
         (op == &qk_onnx_dequantize_linear && !is_fp32(call, "output_dtype")))
         return false;
-    pair->is_per_tensor = pair->scale.count == 1;
     pair->axis = number_or(call, "axis", 1);
     pair->type = code_type(edit, node);
     pair->zero_point =

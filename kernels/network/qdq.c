@@ -112,9 +112,9 @@ static enum qk_type type_of(const struct qk_edit *edit, uint32_t index)
             strcmp(name, "C_zero_point") == 0)
             return call->inputs[i].type;
     }
-    const uint32_t value = qk_qdq_moved_inputs(&edit->nodes[index]) > 0
-                               ? qk_edit_value_of(edit, index, 0)
-                               : QK_VALUE_NONE;
+    const uint32_t moved = qk_qdq_moved_inputs(&edit->nodes[index]);
+    const uint32_t value =
+        moved == 0 ? QK_VALUE_NONE : qk_edit_value_of(edit, index, (size_t)__builtin_ctz(moved));
     return value == QK_VALUE_NONE ? QK_NONE : edit->types[value];
 }
 
@@ -131,13 +131,21 @@ static void find_types(const struct qk_edit *edit, const uint32_t *order, size_t
 
 /* ---- All ----------------------------------------------------------------------------------- */
 
-/* Returns how many values the nodes make. */
-static size_t count_outputs(const struct qk_graph_call *call)
+/* Returns how many nodes the steps may add. A QuantizeLinear that rises before the inputs of a
+ * mover may then be fused, too. Most nodes make no others, and a node is large. */
+static size_t count_new_nodes(const struct qk_graph_call *call)
 {
     size_t count = 0;
-    for (size_t i = 0; i < call->node_count; i++)
-        for (size_t k = 0; k < call->nodes[i].call.op->output_count; k++)
-            count += call->nodes[i].outputs[k] < call->value_count;
+    for (size_t i = 0; i < call->node_count; i++) {
+        const struct qk_node *node = &call->nodes[i];
+        const uint32_t moved = qk_qdq_moved_inputs(node);
+        count += qk_qdq_fused_nodes(node);
+        if (moved == 0)
+            continue;
+        count += 2 * (size_t)__builtin_popcount(moved);
+        for (size_t k = 0; k < node->call.op->output_count; k++)
+            count += node->outputs[k] < call->value_count;
+    }
     return count;
 }
 
@@ -146,8 +154,8 @@ enum qk_status qk_graph_fuse(const struct qk_kernels *kernels, struct qk_graph_c
                              struct qk_error *error)
 {
     struct qk_edit edit = {.call = call, .memory = memory, .error = error};
-    const size_t outputs = count_outputs(call);
-    const enum qk_status begun = qk_edit_begin(&edit, outputs, 2 * outputs);
+    const size_t added = count_new_nodes(call);
+    const enum qk_status begun = qk_edit_begin(&edit, added, 2 * added);
     uint32_t *order = begun == QK_OK ? qk_edit_take(&edit, edit.node_count, sizeof(*order)) : NULL;
     uint32_t *waits = order ? qk_edit_take(&edit, edit.node_count, sizeof(*waits)) : NULL;
     struct readers readers;
@@ -161,7 +169,7 @@ enum qk_status qk_graph_fuse(const struct qk_kernels *kernels, struct qk_graph_c
         find_types(&edit, order, count);
         status = qk_qdq_move(&edit, order, count);
         if (status == QK_OK)
-            status = qk_qdq_fuse(&edit, order, count);
+            status = qk_qdq_fuse(&edit);
     }
     if (status == QK_OK)
         qk_edit_end(&edit, origins);

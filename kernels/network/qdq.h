@@ -5,15 +5,18 @@
 
 #include "kernels/network/edit.h"
 
-/* Returns how many inputs of a node have the elements that it moves: the first ones. 0: the node is
- * no mover. */
-size_t qk_qdq_moved_inputs(const struct qk_node *node);
+/* Returns which inputs of a node have the elements that it moves. 0: the node is no mover. */
+uint32_t qk_qdq_moved_inputs(const struct qk_node *node);
 
-/* moves.c. `order` are the nodes, each behind those that make what it reads. Needs room for
- * a node and two values for each output of a node. Returns QK_OK or QK_NO_MEMORY. */
+/* moves.c. `order` are the nodes, each behind those that make what it reads. Needs room for a node
+ * and two values for each output of a mover, and for each input that it moves. Returns QK_OK or
+ * QK_NO_MEMORY. */
 enum qk_status qk_qdq_move(struct qk_edit *edit, const uint32_t *order, size_t count);
 
-/* fuse.c. Needs room for a node and a value for each QuantizeLinear. */
-enum qk_status qk_qdq_fuse(struct qk_edit *edit, const uint32_t *order, size_t count);
+/* Returns how many nodes, and values, qk_qdq_fuse may add for a node. */
+size_t qk_qdq_fused_nodes(const struct qk_node *node);
+
+/* fuse.c. Needs room for the nodes and values of qk_qdq_fused_nodes. */
+enum qk_status qk_qdq_fuse(struct qk_edit *edit);
 
 #endif

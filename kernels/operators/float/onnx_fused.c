@@ -1,6 +1,7 @@
 /* onnx.Conv, Gemm, MatMul and Softmax on FP32, which quantd only has between
  * DequantizeLinear and QuantizeLinear: network/fuse.c makes operators on codes from them. A node
  * that it could not fuse is refused. */
+#include "kernels/operators/float/onnx_fused.h"
 #include "kernels/operators/operator.h"
 
 static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
@@ -10,12 +11,15 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     (void)kernels;
     (void)memory;
     (void)instance;
-    return qk_fail(
-        error, QK_INVALID,
-        "%s: expected FP32 only between DequantizeLinear of 8 bits, for each operand, and "
-        "QuantizeLinear, for the only reader, where quantd fuses all of them into one "
-        "operator, got FP32 elsewhere",
-        call->op->inputs[0].name);
+    const struct qk_attribute *why = &call->attributes[QK_UNFUSED];
+    const size_t port = why->present ? (size_t)why->number : 0;
+    return qk_fail(error, QK_INVALID, "%s: %s, and quantd has %s only on codes of 8 bits",
+                   port < call->op->input_count ? call->op->inputs[port].name
+                                                : call->op->outputs[0].name,
+                   why->present ? why->string
+                                : "expected QuantizeLinear as the only reader of the result, and "
+                                  "DequantizeLinear before each operand, got floats elsewhere",
+                   call->op->name);
 }
 
 static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,

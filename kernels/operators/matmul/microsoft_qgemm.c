@@ -2,6 +2,7 @@
  * alpha multiplies C, too, because C is added to the integers. */
 #include "kernels/element/load.h"
 #include "kernels/operators/matmul/matrix_product.h"
+#include "kernels/operators/matmul/qgemm_rows.h"
 #include "kernels/operators/rules.h"
 #include "kernels/operators/shape_text.h"
 
@@ -125,12 +126,17 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
         check_b(desc->b_transposed, b, &made->b_scale, &made->b_zero_point, error);
     if (status != QK_OK)
         return status;
-    if (a->rank != 2)
+    if (a->rank != 2 && (instance->op != &qk_microsoft_qgemm_rows || a->rank == 0))
         return qk_fail(error, QK_INVALID, "A: expected 2 axes, got shape %s",
                        qk_shape_text(a, &shape));
+    size_t rows = a->rank == 2 ? a->dims[desc->a_transposed ? 1 : 0] : 1;
+    for (uint32_t i = 0; a->rank != 2 && i + 1 < a->rank; i++)
+        if (!qk_mul_size(rows, a->dims[i], &rows))
+            return qk_fail(error, QK_INVALID, "A: expected fewer rows, got shape %s",
+                           qk_shape_text(a, &shape));
     struct qk_matmul_shape fitted = {
-        .m = a->dims[desc->a_transposed ? 1 : 0],
-        .k = a->dims[desc->a_transposed ? 0 : 1],
+        .m = rows,
+        .k = a->dims[desc->a_transposed ? 0 : a->rank - 1],
         .n = b->dims[desc->b_transposed ? 0 : 1],
         .batches = 1,
         .scale_each = !qk_is_single(&made->b_scale),
@@ -146,7 +152,11 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
         status = fit_c(&inputs[C], &fitted, error);
     if (status != QK_OK)
         return status;
-    const struct qk_tensor y = {.rank = 2, .dims = {fitted.m, fitted.n}};
+    struct qk_tensor y = {.rank = 2, .dims = {fitted.m, fitted.n}};
+    if (a->rank != 2) {
+        qk_tensor_copy(&y, a);
+        y.dims[a->rank - 1] = fitted.n;
+    }
     return qk_matrix_product_plan(made, &fitted, &y, memory, plan, error);
 }
 
@@ -177,31 +187,27 @@ static const struct qk_version versions[] = {
      .output_types = {INT8S | QK_BIT(QK_FP32)}},
 };
 
-const struct qk_operator qk_microsoft_qgemm = {
-    .name = "com.microsoft.QGemm",
-    .platform = QK_ONNX_PLATFORM,
-    .about = "Quantized matrix product plus C; y has the type of A or, without y_scale, is FP32",
-    .inputs =
-        {
-            [A] = {"A", "[M, K], or with transA [K, M]"},
-            [A_SCALE] = {"a_scale", "[] or [1]"},
-            [A_ZERO_POINT] = {"a_zero_point", "[] or [1]"},
-            [B] = {"B", "[K, N], or with transB [N, K]"},
-            [B_SCALE] = {"b_scale", "[], [1] or [N]"},
-            [B_ZERO_POINT] = {"b_zero_point", "as b_scale"},
-            [C] = {"C", "broadcasts to [M, N]"},
-            [Y_SCALE] = {"y_scale", "[] or [1]"},
-            [Y_ZERO_POINT] = {"y_zero_point", "[] or [1]"},
-        },
-    .input_count = 9,
-    .variable_inputs = 1U << A | 1U << B | 1U << C,
-    .outputs = {{"Y", "[M, N]"}},
-    .output_count = 1,
-    QK_ATTRIBUTES(attributes),
-    QK_VERSIONS(versions),
-    .version_last = 1,
-    .code = &(const struct qk_operator_code){.prepare = prepare,
-                                             .pack = qk_matrix_product_pack,
-                                             .plan = plan,
-                                             .packed_inputs = 1U << B},
-};
+#define QGEMM(a_shape)                                                                             \
+    .name = "com.microsoft.QGemm", .platform = QK_ONNX_PLATFORM,                                   \
+    .about = "Quantized matrix product plus C; y has the type of A or, without y_scale, is FP32",  \
+    .inputs =                                                                                      \
+        {                                                                                          \
+            [A] = {"A", (a_shape)},                                                                \
+            [A_SCALE] = {"a_scale", "[] or [1]"},                                                  \
+            [A_ZERO_POINT] = {"a_zero_point", "[] or [1]"},                                        \
+            [B] = {"B", "[K, N], or with transB [N, K]"},                                          \
+            [B_SCALE] = {"b_scale", "[], [1] or [N]"},                                             \
+            [B_ZERO_POINT] = {"b_zero_point", "as b_scale"},                                       \
+            [C] = {"C", "broadcasts to [M, N]"},                                                   \
+            [Y_SCALE] = {"y_scale", "[] or [1]"},                                                  \
+            [Y_ZERO_POINT] = {"y_zero_point", "[] or [1]"},                                        \
+    },                                                                                             \
+    .input_count = 9, .variable_inputs = 1U << A | 1U << B | 1U << C,                              \
+    .outputs = {{"Y", "[M, N]"}}, .output_count = 1, QK_ATTRIBUTES(attributes),                    \
+    QK_VERSIONS(versions), .version_last = 1, .code = &(const struct qk_operator_code)             \
+    {                                                                                              \
+        .prepare = prepare, .pack = qk_matrix_product_pack, .plan = plan, .packed_inputs = 1U << B \
+    }
+
+const struct qk_operator qk_microsoft_qgemm = {QGEMM("[M, K], or with transA [K, M]")};
+const struct qk_operator qk_microsoft_qgemm_rows = {QGEMM("[.., K]")};

@@ -1,0 +1,12 @@
+/* Why an operator stays on floats that quantd has only on codes. Private to kernels/. */
+#ifndef KERNELS_OPERATORS_FLOAT_ONNX_FUSED_H
+#define KERNELS_OPERATORS_FLOAT_ONNX_FUSED_H
+
+#include "kernels/qk.h"
+
+/* The place of the reason in a call, behind the attributes that a file can give these operators:
+ * `string` is the text, which begins with "expected", and `number` the input that it is about, or
+ * op->input_count for the output. */
+#define QK_UNFUSED (QK_ATTRIBUTE_COUNT_MAX - 1)
+
+#endif

@@ -1,0 +1,83 @@
+"""Small graphs of the form QDQ: the bits of ONNX Runtime with its defaults, and why others are
+refused."""
+import base64
+import json
+import struct
+import unittest
+
+from onnx_writer import FLOAT, INT8, UINT8, model, node, tensor, value_info
+from quantd import ROOT, ServerTest, Tensor, binary_request
+
+SCALE = tensor("s", FLOAT, [], (9, struct.pack("<f", 0.5)))
+ZERO = tensor("z", UINT8, [], (9, b"\x80"))
+WEIGHTS = tensor("w", INT8, [2, 1], (9, b"\1\2"))
+FLOATS = tensor("f", FLOAT, [2, 1], (9, struct.pack("<2f", 1, 2)))
+
+
+class Files(ServerTest):
+    FLAGS = ("--model-control-mode", "explicit")
+
+    def load(self, file):
+        body = {"parameters": {"config": "{}",
+                               "file:1/model.onnx": base64.b64encode(file).decode()}}
+        return self.server.request("POST", "/v2/repository/models/m/load",
+                                   json.dumps(body).encode())
+
+
+class Bits(Files):
+    def check(self, case):
+        answer = self.load(base64.b64decode(case["file"]))
+        self.assertEqual(answer.status, 200, answer.body[:500])
+        body, headers = binary_request([
+            Tensor(given["name"], given["datatype"], given["shape"],
+                   bytes.fromhex(given["raw_hex"])) for given in case["inputs"]])
+        answer = self.server.infer("m", body, headers=headers)
+        self.assertEqual(answer.status, 200, answer.body[:500])
+        wanted = case["output"]
+        self.assertEqual(answer.outputs()[wanted["name"]],
+                         (wanted["datatype"], wanted["shape"], bytes.fromhex(wanted["raw_hex"])))
+
+    def test_bits_of_onnx_runtime(self):
+        with open(ROOT / "tests" / "data" / "qdq.jsonl", encoding="utf-8") as lines:
+            for line in lines:
+                case = json.loads(line)
+                with self.subTest(case["note"]):
+                    self.check(case)
+
+
+class Refused(Files):
+    """The error says which condition failed."""
+
+    def refuse(self, nodes, *words):
+        file = model(13, nodes, [SCALE, ZERO, WEIGHTS, FLOATS], [value_info("x", UINT8, ["n", 2])],
+                     [value_info("y", FLOAT, ["n", 1])])
+        self.assert_error(self.load(file), 400, *words)
+
+    def test_floats(self):
+        x = node("DequantizeLinear", ["x", "s", "z"], ["a"])
+        self.refuse([x, node("MatMul", ["a", "f"], ["y"])],
+                    "B: expected the output of DequantizeLinear, got other floats")
+        self.refuse([x, node("MatMul", ["f", "a"], ["y"])], "A: expected the output of")
+
+    def test_scales_of_another_axis(self):
+        pair = tensor("p", FLOAT, [2], (9, struct.pack("<2f", 1, 2)))
+        file = model(13, [node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+                          node("DequantizeLinear", ["w", "p"], ["b"], axis=0),
+                          node("MatMul", ["a", "b"], ["y"])], [SCALE, ZERO, WEIGHTS, pair],
+                     [value_info("x", UINT8, ["n", 2])], [value_info("y", FLOAT, ["n", 1])])
+        self.assert_error(self.load(file), 400, "onnx.MatMul", "B: expected one scale, or for")
+
+    def test_softmax_without_quantize_linear(self):
+        self.refuse([node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+                     node("Softmax", ["a"], ["y"])],
+                    "input: expected QuantizeLinear as the only reader of the result")
+
+    def test_gemm_of_a_beta(self):
+        self.refuse([node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+                     node("DequantizeLinear", ["w", "s"], ["b"]),
+                     node("Gemm", ["a", "b", "f"], ["y"], beta=2.0)],
+                    "C: expected beta of 1 beside it, got another")
+
+
+if __name__ == "__main__":
+    unittest.main()
