@@ -94,6 +94,11 @@ static int64_t integer_of(const struct qk_tensor *tensor, size_t index)
 
 static float float_of(const struct qk_tensor *tensor, size_t index)
 {
+    if (tensor->type == QK_FP32) { /* nearly always, so without two calls */
+        float value;
+        memcpy(&value, (const char *)tensor->data + index * sizeof(value), sizeof(value));
+        return value;
+    }
     return qk_float_decode(tensor->type, qk_element_load(tensor->type, tensor->data, index));
 }
 
@@ -104,7 +109,8 @@ static bool is_float(const struct qk_tensor *tensor)
 
 static int64_t key_of(const struct qk_tensor *tensor, size_t index)
 {
-    return is_float(tensor) ? float_key(float_of(tensor, index)) : integer_of(tensor, index);
+    return tensor->type == QK_FP32 || is_float(tensor) ? float_key(float_of(tensor, index))
+                                                       : integer_of(tensor, index);
 }
 
 /* Returns whether `a` comes after `b` in the answer. */
