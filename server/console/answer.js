@@ -1,5 +1,5 @@
 /* Shows the answer of a run: the time of each stage, and each output as a table, a heat map, an
- * image or a histogram. */
+ * image, a histogram or classes. */
 
 function showAnswer(tree, timing, milliseconds) {
   const stages = [...(timing ?? "").matchAll(/(\w+);dur=([\d.]+)/g)]
@@ -29,7 +29,7 @@ function stageTable(stages) {
 }
 
 const VIEWS = {"Table": tableView, "Heat map": heatView, "Image": imageView,
-               "Histogram": (output) => histogram(output.values)};
+               "Histogram": (output) => histogram(output.values), "Classes": classesView};
 
 function showOutput(output, index) {
   const {name, datatype, shape, values} = output;
@@ -45,9 +45,10 @@ function showOutput(output, index) {
     return [radio, h("label", {class: "check", for: id}, radio, label)];
   });
   const last = shape.at(-1) ?? 1;
-  const start = shape.length > 1 && last > 15 && values.length / last > 7 ? 1 : 0;
-  choices[start][0].checked = true;
-  view.append(VIEWS[Object.keys(VIEWS)[start]](output));
+  const start = output.isOfImage && isVector(shape) ? "Classes"
+    : shape.length > 1 && last > 15 && values.length / last > 7 ? "Heat map" : "Table";
+  choices[Object.keys(VIEWS).indexOf(start)][0].checked = true;
+  view.append(VIEWS[start](output));
   return h("div", {}, title,
     h("div", {class: "row", role: "radiogroup", "aria-label": "Show " + name + " as"},
       ...choices.map(([, label]) => label)), view);
@@ -132,4 +133,39 @@ function imageView(output) {
     picture(rows, columns, (i) => color(plane, i),
             output.name + " as an image, " + rows + " by " + columns)),
   bytes ? "" : h("p", {class: "hint"}, round(min) + " is black, " + round(max) + " is white"));
+}
+
+/* ---- Classes ---- */
+
+const CLASSES = 5, CLASS_ROWS_MAX = 40;
+
+/* Returns whether all dimensions behind the first are 1, but for one. */
+const isVector = (shape) => shape.slice(1).filter((size) => size !== 1).length === 1;
+
+/* Shows the greatest elements of each row, with the names of their classes. Only the server knows
+ * the names, so the request is sent again. */
+function classesView(output) {
+  const place = h("div", {role: "status"}, "Asking for the classes …");
+  output.askClasses(output.name, CLASSES).then(
+    (classes) => place.replaceChildren(classTable(output, classes)),
+    (error) => { place.textContent = error.message; });
+  return place;
+}
+
+function classTable({name, values}, {shape, data}) {
+  const kept = shape.at(-1), rows = data.length / kept, shown = Math.min(rows, CLASS_ROWS_MAX);
+  const {min, max} = range(values), least = Math.min(0, min), most = Math.max(least + 1, max);
+  const heads = [...(rows > 1 ? ["Row"] : []), "Class", "Name", "Value", "Share"];
+  return h("table", {class: "facts"},
+    h("caption", {}, "The greatest elements of " + name +
+      (shown < rows ? ", the first " + shown + " of " + rows + " rows" : "")),
+    h("thead", {}, h("tr", {}, ...heads.map((text) =>
+      h("th", {scope: "col", class: "text"}, text)))),
+    h("tbody", {}, ...data.slice(0, shown * kept).map((text, i) => {
+      const [, value, index, label] = /^([^:]*):(\d+):?(.*)$/s.exec(text);
+      const share = Number.isFinite(Number(value)) ? (Number(value) - least) / (most - least) : 0;
+      return h("tr", {}, rows > 1 ? h("td", {}, String(Math.floor(i / kept))) : "",
+               h("td", {}, index), h("td", {}, label), h("td", {}, value),
+               h("td", {class: "wide"}, bar(0, Math.min(1, Math.max(0, share)))));
+    })));
 }

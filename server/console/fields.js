@@ -20,6 +20,9 @@ function makeInput(spec, index, properties) {
     file: h("input", {type: "file", id: id + "-file", accept: ".npy,.onnx,image/*", class: "over",
                       ...about}),
     layout: h("select", {id: id + "-layout"}),
+    size: h("input", {id: id + "-size", size: 10, ...about}),
+    mean: h("input", {id: id + "-mean", value: "0", ...about}),
+    scale: h("input", {id: id + "-scale", value: "1", ...about}),
     note: h("p", {class: "hint", role: "status"}),
   };
   field.send.checked = !optional;
@@ -27,7 +30,11 @@ function makeInput(spec, index, properties) {
   setOptions(field.layout, Object.keys(LAYOUTS).map((name) => [name, name]));
   const labelled = (text, element, className) =>
     h("p", {class: className}, h("label", {for: element.id}, text), element);
-  const layoutRow = labelled("Convert the image to", field.layout);
+  const layoutRow = h("div", {class: "row"}, labelled("Convert the image to", field.layout),
+    labelled("Resize to rows, columns", field.size, "short"),
+    labelled("Subtract mean", field.mean, "short"), labelled("Divide by", field.scale, "short"),
+    h("p", {class: "hint"}, "Mean and divisor: one number, or one for each channel. Pixels are " +
+      "from 0 to 255. ImageNet's are 123.675, 116.28, 103.53 and 58.395, 57.12, 57.375."));
   const values = labelled("Values", field.data, "values");
   const drop = h("button", {type: "button"}, "Type values instead");
   field.show = () => {
@@ -48,7 +55,8 @@ function makeInput(spec, index, properties) {
     field.data.focus();
   });
   field.file.addEventListener("change", () => takeFile(field));
-  field.layout.addEventListener("change", () => takeImage(field));
+  for (const part of [field.layout, field.size, field.mean, field.scale])
+    part.addEventListener("change", () => takeImage(field));
   field.element = h("fieldset", {},
     h("legend", {}, spec.name, optional ? h("small", {}, " optional") : ""),
     optional ? h("label", {class: "check", for: field.send.id}, field.send, "send this input") : "",
@@ -101,11 +109,15 @@ async function takeFile(field) {
     if (file.name.endsWith(".npy")) {
       setTensor(field, readNpy(await file.arrayBuffer()));
     } else {
-      field.image = await readImage(file);
-      const rgb = words(field.shape.value)[1] === "3" || field.dims[1] === 3;
-      field.layout.value = Object.keys(LAYOUTS).find((name) => /^\[N, C/.test(field.takes) ||
-        field.dims.length === 4 ? name.startsWith(rgb ? "RGB, [1" : "gray, [1")
-        : name === "gray, [H, W]");
+      const image = await readImage(file);
+      const rgb = words(field.shape.value)[1] === "3";
+      field.layout.value = layoutOf(field.dims) ??
+        Object.keys(LAYOUTS).find((name) => /^\[N, C/.test(field.takes) || field.dims.length === 4
+          ? name.startsWith(rgb ? "RGB, [1" : "gray, [1") : name === "gray, [H, W]");
+      const [rows, columns] = imageSizeOf(field.layout.value, field.dims);
+      field.size.value = (rows > 0 ? rows : image.height) + ", " +
+        (columns > 0 ? columns : image.width);
+      field.image = image;
       takeImage(field);
     }
   } catch (error) {
@@ -114,8 +126,34 @@ async function takeFile(field) {
   }
 }
 
+const PIXELS_MAX = 1 << 26;
+
+/* Returns one number for each channel. NaN: the text is neither that nor one number. */
+function channelNumbers(text, channels) {
+  const numbers = words(text).map(Number);
+  if (numbers.length === 1) return new Array(channels).fill(numbers[0]);
+  return numbers.length === channels ? numbers : new Array(channels).fill(NaN);
+}
+
+/* Makes the input's tensor of its image. Returns silently after showing an error at a field. */
 function takeImage(field) {
-  setTensor(field, imageToTensor(field.image, field.layout.value));
+  const {channels} = LAYOUTS[field.layout.value];
+  const [rows, columns, more] = words(field.size.value).map(Number);
+  const mean = channelNumbers(field.mean.value, channels);
+  const scale = channelNumbers(field.scale.value, channels);
+  const numbers = "Expected a number, or " + channels + " with commas between them, got ";
+  clearErrors(field.element);
+  if (!(Number.isInteger(rows) && Number.isInteger(columns) && rows > 0 && columns > 0 &&
+        rows * columns <= PIXELS_MAX && more === undefined))
+    return showError(field.size, "Expected rows and columns, such as 224, 224, got " +
+                     JSON.stringify(field.size.value) + ".");
+  if (!mean.every(Number.isFinite))
+    return showError(field.mean, numbers + JSON.stringify(field.mean.value) + ".");
+  if (!scale.every((number) => Number.isFinite(number) && number !== 0))
+    return showError(field.scale, numbers.replace("number", "number other than 0") +
+                     JSON.stringify(field.scale.value) + ".");
+  const pixels = pixelsOf(field.image, rows, columns);
+  setTensor(field, imageToTensor(pixels, field.layout.value, mean, scale, field.types));
 }
 
 /* Takes a file's tensor. Bytes become floats if the input takes no bytes, as a quantizer's does

@@ -97,7 +97,7 @@ function showExample() {
 
 const LARGE_BYTES = 64 << 10; /* for larger inputs the answer comes as bytes, without parsing */
 
-/* Returns the request that the fields describe. */
+/* Returns the request that the fields describe, with what it is made of. */
 function readFields(mayBeBinary) {
   play.sent = play.inputs.filter(({send}) => send.checked);
   const inputs = play.sent.map((field) => ({
@@ -109,7 +109,17 @@ function readFields(mayBeBinary) {
     if (value !== undefined) parameters[attribute.name] = value;
   }
   const large = inputs.some(({raw, values}) => (raw ?? values).length > LARGE_BYTES);
-  return buildRequest(inputs, parameters, mayBeBinary && large);
+  const request = buildRequest(inputs, parameters, mayBeBinary && large);
+  return {...request, inputs, parameters, hasImage: play.sent.some(({image}) => image !== null)};
+}
+
+/* Returns a function that asks for the `count` greatest elements of an output of this request. */
+function classesOf({inputs, parameters}, path) {
+  return async (name, count) => {
+    const outputs = [{name, parameters: {classification: count}}];
+    const {body, headers} = buildRequest(inputs, parameters, false, outputs);
+    return (await readAnswer(await ask("POST", path, body, {headers, seconds: 120}))).outputs[0];
+  };
 }
 
 /* Returns the field that a refusal names. The server names fields as inputs[0].shape or
@@ -150,11 +160,15 @@ async function run(event) {
   $("stages").replaceChildren();
   $("outputs").replaceChildren();
   try {
-    const {body, headers} = readFields(true);
+    const request = readFields(true), {body, headers} = request;
     const path = modelPath($("model").value, $("version").value) + "/infer";
     const begun = performance.now();
     const answer = await ask("POST", path, body, {headers, seconds: 120});
     const tree = await readAnswer(answer);
+    for (const output of tree.outputs) {
+      output.isOfImage = request.hasImage;
+      output.askClasses = classesOf(request, path);
+    }
     showAnswer(tree, answer.headers.get("Server-Timing"), performance.now() - begun);
     $("answer").scrollIntoView({block: "nearest"});
   } catch (error) {

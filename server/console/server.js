@@ -120,8 +120,11 @@ async function findBytes() {
   }
 }
 
+const modelAmong = (files) =>
+  [...files].find(({name}) => name.endsWith(".onnx")) ?? files[0];
+
 function offerLoad(text) {
-  const [file] = $("load-file").files, name = $("load-name");
+  const file = modelAmong($("load-file").files), name = $("load-name");
   if (file && ["", live.offered].includes(name.value)) /* keep a name that the user has typed */
     name.value = live.offered = file.name.replace(/\.onnx$/, "");
   if (text !== "") $("loaded").textContent = text;
@@ -141,11 +144,16 @@ async function loadModel(event) {
   event.preventDefault();
   clearErrors($("load"));
   $("loaded").textContent = "";
-  const name = $("load-name").value.trim(), [file] = $("load-file").files;
+  const name = $("load-name").value.trim(), {files} = $("load-file"), file = modelAmong(files);
   if (name === "") return showError($("load-name"), "Expected a name, got none.");
   if (file === undefined) return showError($("load-file"), "Expected a file, got none.");
   try {
-    const body = JSON.stringify({parameters: {"file:1/model.onnx": await readBase64(file)}});
+    const parameters = {};
+    for (const part of files) {
+      const place = part === file ? "model.onnx" : part.name.replace(/.*\.txt$/, "labels.txt");
+      parameters["file:1/" + place] = await readBase64(part);
+    }
+    const body = JSON.stringify({parameters});
     $("loaded").textContent = "Loading …";
     await ask("POST", "/v2/repository/models/" + encodeURIComponent(name) + "/load", body,
               {seconds: 120});

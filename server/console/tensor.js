@@ -50,37 +50,74 @@ function readNpy(buffer) {
 const LAYOUTS = {
   "gray, [1, 1, H, W]": {shape: (rows, columns) => [1, 1, rows, columns], channels: 1},
   "RGB, [1, 3, H, W]": {shape: (rows, columns) => [1, 3, rows, columns], channels: 3, planes: true},
+  "RGBA, [1, 4, H, W]": {shape: (rows, columns) => [1, 4, rows, columns], channels: 4,
+                         planes: true},
+  "gray, [1, H, W, 1]": {shape: (rows, columns) => [1, rows, columns, 1], channels: 1},
+  "RGB, [1, H, W, 3]": {shape: (rows, columns) => [1, rows, columns, 3], channels: 3},
+  "RGBA, [1, H, W, 4]": {shape: (rows, columns) => [1, rows, columns, 4], channels: 4},
   "gray, [H, W]": {shape: (rows, columns) => [rows, columns], channels: 1},
   "RGB, [H, W, 3]": {shape: (rows, columns) => [rows, columns, 3], channels: 3},
 };
 
-async function readImage(file) {
-  const bitmap = await createImageBitmap(file).catch(() => {
-    throw new Error("expected a .npy file, or an image that this browser can show");
+/* Returns the layout of a shape of the model, in which the batch and the image's sizes may be free;
+ * undefined: none. An image of four rows is more likely than one of four channels. */
+function layoutOf(dims) {
+  const names = Object.keys(LAYOUTS), byColor = (color) =>
+    names.filter((name) => name.startsWith(color + ","));
+  return ["RGB", "gray", "RGBA"].flatMap(byColor).find((name) => {
+    const shape = LAYOUTS[name].shape(-1, -1);
+    return dims.length === shape.length &&
+      shape.every((size, i) => size < 0 || size === dims[i] || (i === 0 && dims.length === 4));
   });
-  const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
-  const context = canvas.getContext("2d");
-  context.drawImage(bitmap, 0, 0);
-  return context.getImageData(0, 0, bitmap.width, bitmap.height);
 }
 
-function imageToTensor({width, height, data}, layoutName) {
+/* Returns the rows and columns that a layout has in a shape; below 1: any number. */
+function imageSizeOf(layoutName, dims) {
+  const at = LAYOUTS[layoutName].shape(-1, -1).indexOf(-1);
+  return [dims[at] ?? -1, dims[at + 1] ?? -1];
+}
+
+async function readImage(file) {
+  return createImageBitmap(file).catch(() => {
+    throw new Error("expected a .npy file, or an image that this browser can show");
+  });
+}
+
+/* Returns an image's pixels, resized bilinearly. */
+function pixelsOf(bitmap, rows, columns) {
+  const canvas = new OffscreenCanvas(columns, rows), context = canvas.getContext("2d");
+  context.imageSmoothingQuality = "high"; /* an image that shrinks is averaged */
+  context.drawImage(bitmap, 0, 0, columns, rows);
+  return context.getImageData(0, 0, columns, rows);
+}
+
+/* Returns a tensor of (pixel - mean) / scale. `mean` and `scale` have a number for each channel. If
+ * they change nothing, the datatype is UINT8. Otherwise it is the first of FP32, INT8 and UINT8 in
+ * `types`. Integers are rounded and saturated. */
+function imageToTensor({width, height, data}, layoutName, mean, scale, types) {
   const {shape, channels, planes} = LAYOUTS[layoutName];
-  const count = width * height, raw = new Uint8Array(count * channels);
+  const count = width * height, plain = mean.every((x) => x === 0) && scale.every((x) => x === 1);
+  const datatype = plain ? "UINT8"
+    : ["FP32", "INT8", "UINT8"].find((type) => types.includes(type)) ?? "FP32";
+  const values = new Float32Array(count * channels);
   for (let i = 0; i < count; i++) {
-    if (channels === 1)
-      raw[i] = Math.round(0.299 * data[4 * i] + 0.587 * data[4 * i + 1] + 0.114 * data[4 * i + 2]);
-    for (let c = 0; channels === 3 && c < 3; c++)
-      raw[planes ? c * count + i : 3 * i + c] = data[4 * i + c];
+    for (let c = 0; c < channels; c++) {
+      const pixel = channels > 1 ? data[4 * i + c]
+        : Math.round(0.299 * data[4 * i] + 0.587 * data[4 * i + 1] + 0.114 * data[4 * i + 2]);
+      values[planes ? c * count + i : channels * i + c] = (pixel - mean[c]) / scale[c];
+    }
   }
-  return {datatype: "UINT8", shape: shape(height, width), raw};
+  const least = datatype === "INT8" ? -128 : 0;
+  const array = datatype === "FP32" ? values : ARRAYS[datatype].from(values, (value) =>
+    Math.min(least + 255, Math.max(least, Math.round(value))));
+  return {datatype, shape: shape(height, width), raw: new Uint8Array(array.buffer)};
 }
 
 /* ---- Requests ---- */
 
 /* Builds a request. `inputs` are {name, datatype, shape: words, values: words | raw: bytes}. The
- * tensors' bytes follow the JSON. */
-function buildRequest(inputs, parameters, binaryOutput) {
+ * tensors' bytes follow the JSON. `outputs` are the wanted outputs; undefined: all. */
+function buildRequest(inputs, parameters, binaryOutput, outputs) {
   const raws = [];
   const tensors = inputs.map(({name, datatype, shape, values, raw}) => {
     if (raw) raws.push(raw);
@@ -92,7 +129,8 @@ function buildRequest(inputs, parameters, binaryOutput) {
   const given = binaryOutput ? {...parameters, binary_data_output: true} : parameters;
   const json = "{\n" + (Object.keys(given).length === 0 ? ""
     : '  "parameters": ' + JSON.stringify(given) + ",\n") +
-    '  "inputs": [\n' + tensors.join(",\n") + "\n  ]\n}";
+    '  "inputs": [\n' + tensors.join(",\n") + "\n  ]" +
+    (outputs === undefined ? "" : ',\n  "outputs": ' + JSON.stringify(outputs)) + "\n}";
   if (raws.length === 0)
     return {json, body: json, headers: {"Content-Type": "application/json"}, binary: false};
   return {json, body: new Blob([json, ...raws]), binary: true,

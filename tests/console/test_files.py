@@ -5,6 +5,7 @@ import zlib
 
 from browser import PageTest, expect
 from loading import chain_file
+from onnx_writer import FLOAT, model, node, value_info
 
 
 def npy(descr, shape, data, fortran=False, version=1):
@@ -112,6 +113,73 @@ class Files(PageTest):
         expect(self.field("x")).to_contain_text("FP32 [2, 3], 24 B")
         self.run_and_wait()
         expect(self.page.locator("#outputs")).to_contain_text("y: UINT8 [2, 3]")
+
+
+class Pictures(PageTest):
+    """Images for networks that take one size."""
+
+    GREEN = png(6, 8, bytes([0, 250, 50] * 48))
+
+    def load(self, name, dims, operator):
+        data = model(13, [node(operator, ["x"], ["y"])], [], [value_info("x", FLOAT, dims)],
+                     [value_info("y", FLOAT, ["n", "a", "b", "c"])])
+        self.page.get_by_label("File", exact=True).set_input_files([
+            {"name": "names.txt", "mimeType": "", "buffer": b"red\ngreen\nblue <b>\n"},
+            {"name": name + ".onnx", "mimeType": "", "buffer": data}])
+        expect(self.page.get_by_label("Name")).to_have_value(name)
+        self.page.get_by_role("button", name="Load", exact=True).click()
+        expect(self.page.locator("#loaded")).to_contain_text(name + " is loaded")
+        expect(self.page.locator("#model")).to_have_value(name)
+        self.program_url()
+        x = self.field("x")
+        x.locator("input[type=file]").set_input_files(
+            {"name": "x.png", "mimeType": "", "buffer": self.GREEN})
+        return x
+
+    def classes(self):
+        self.run_and_wait()
+        expect(self.page.locator("#outputs").get_by_label("Classes")).to_be_checked()
+        table = self.page.locator("#outputs table").filter(has_text="The greatest elements of y")
+        expect(table).to_be_visible()
+        return table.locator("tbody").evaluate(
+            "body => [...body.rows].map(row => [...row.cells].slice(0, 3).map(c => c.textContent))")
+
+    def test_a_classifier(self):
+        """A network whose scores are the means of red, green and blue."""
+        self.open()
+        x = self.load("colors", ("n", 3, 4, 5), "GlobalAveragePool")
+        expect(x.get_by_label("Resize to")).to_have_value("4, 5")
+        expect(x).to_contain_text("From the file: FP32 [1, 3, 4, 5], 240 B.")
+        self.assertEqual(self.classes(), [["1", "green", "250.000000"],
+                                          ["2", "blue <b>", "50.000000"], ["0", "red", "0.000000"]])
+        self.check_accessible(self.page, "classes")
+        x.get_by_label("Subtract mean").fill("10, 250, 0")
+        x.get_by_label("Divide by").fill("100")
+        x.get_by_label("Divide by").blur()
+        self.assertEqual(self.classes(), [["2", "blue <b>", "0.500000"],
+                                          ["1", "green", "0.000000"], ["0", "red", "-0.100000"]])
+        for label, text, words in (("Subtract mean", "1, 2", "Expected a number, or 3"),
+                                   ("Divide by", "0", "number other than 0"),
+                                   ("Resize to", "4", "Expected rows and columns")):
+            before = x.get_by_label(label).input_value()
+            x.get_by_label(label).fill(text)
+            x.get_by_label(label).blur()
+            expect(self.page.locator("#input-0-error")).to_contain_text(words)
+            x.get_by_label(label).fill(before)
+            x.get_by_label(label).blur()
+            expect(self.page.locator("#input-0-error")).to_be_empty()
+
+    def test_layouts(self):
+        self.open()
+        x = self.load("last", ("n", 4, 5, 3), "Relu")
+        expect(x).to_contain_text("From the file: FP32 [1, 4, 5, 3], 240 B.")
+        self.run_and_wait()
+        self.assertEqual(self.table()[:2], [["0", "250", "50"]] * 2)
+        x = self.load("four", (1, 4, 2, 2), "Relu")
+        expect(x).to_contain_text("From the file: FP32 [1, 4, 2, 2], 64 B.")
+        self.run_and_wait()
+        self.assertEqual(self.table(), [["0", "0"]] * 2 + [["250", "250"]] * 2 +
+                         [["50", "50"]] * 2 + [["255", "255"]] * 2)
 
 
 class Models(PageTest):
