@@ -1,7 +1,8 @@
 /* Fuzzes the answers to inferences: the outputs of each operator and of a loaded model, of every
  * datatype and any shape, as JSON and as bytes. The reader of requests must read the same bits from
- * the answer that were printed. Units printed in another order must give the same bytes. run.sh
- * builds and runs this target.
+ * the answer that were printed. Units printed in another order must give the same bytes, also of
+ * answers with classes, whose labels are the id's text if that may be labels. run.sh builds and
+ * runs this target.
  *
  * An input is the operator, its version, the requested outputs and which of them are binary, and
  * for each output its datatype, rank and dims; then the id, with its length before it; then the
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/oip/classes.h"
 #include "server/oip/decode.h"
 #include "tests/support/encode.h"
 
@@ -22,7 +24,7 @@ enum {
     MEMORY_BYTES = 64 << 20,
     OUTPUTS_MAX = QK_OUTPUT_COUNT_MAX,
     COUNT_MAX = 5000,
-    UNITS_MAX = 64
+    UNITS_MAX = 256
 };
 
 struct input {
@@ -254,6 +256,44 @@ static void read_back(const struct made *made, const char *all, const struct qd_
     free(body);
 }
 
+/* Checks that units printed in another order give the same bytes. */
+static void print_again(const struct made *made, struct qd_memory *memory, const char *all,
+                        size_t bytes)
+{
+    for (unsigned backward = 0; backward < 2; backward++) {
+        size_t again_bytes;
+        char *again = print_in_units(made, memory, backward == 1, &again_bytes);
+        assert(again != NULL && again_bytes == bytes);
+        assert(memcmp(all, again, bytes) == 0);
+        free(again);
+    }
+}
+
+/* Prints the answer once more, with the greatest elements of the outputs. */
+static void print_classes(struct made *made, struct qd_memory *memory, struct qd_arena *arena)
+{
+    uint32_t counts[OUTPUTS_MAX];
+    struct qd_error error;
+    struct qd_answer answer;
+    if (qd_labels_read(made->id, strlen(made->id), "id", arena, &made->ports[0].labels, &error) !=
+        QD_OK)
+        assert(error.text[0] != '\0' && made->ports[0].labels == NULL);
+    for (size_t i = 0; i < made->signature.output_count; i++)
+        counts[i] = 1 + (uint32_t)(made->outputs[i].count * 7 + i) % 20;
+    made->asked.class_counts = counts;
+    if (qd_classes_check(&made->asked, made->outputs, made->signature.output_count, &error) ==
+        QD_OK) {
+        const enum qd_status status =
+            encode_whole(&made->asked, "kernel", made->outputs, stage_ns, arena, &answer, &error);
+        assert(status == QD_OK);
+        char *all = join(&answer);
+        check_json(made, all, answer.json_bytes == 0 ? answer.bytes : answer.json_bytes);
+        print_again(made, memory, all, answer.bytes);
+        free(all);
+    }
+    made->asked.class_counts = NULL;
+}
+
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
 {
     static struct made made;
@@ -268,13 +308,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
     assert(status == QD_OK);
     char *all = join(&answer);
     read_back(&made, all, &answer, &arena);
-    for (unsigned backward = 0; backward < 2; backward++) {
-        size_t again_bytes;
-        char *again = print_in_units(&made, memory, backward == 1, &again_bytes);
-        assert(again != NULL && again_bytes == answer.bytes);
-        assert(memcmp(all, again, answer.bytes) == 0);
-        free(again);
-    }
+    print_again(&made, memory, all, answer.bytes);
+    print_classes(&made, memory, &arena);
     free(all);
     for (size_t i = 0; i < OUTPUTS_MAX; i++)
         free(made.data[i]);

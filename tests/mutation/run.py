@@ -91,7 +91,8 @@ TESTS = (
     Tests("kernels/", "contract|choice|cpu|dispatch|registry|golden|graph|openblas|conv_machines",
           (), ("test_command_line", *OPERATORS)),
     Tests("server/json/", "json_*|oip_*|raw|infer", (), OIP),
-    Tests("server/oip/", "oip_*|raw|signature|infer|golden|trace|examples|models|folder", (), OIP),
+    Tests("server/oip/", "oip_*|classes|labels|raw|signature|infer|golden|trace|examples|models|"
+          "folder", (), OIP),
     Tests("server/http/", "framing|head|request|connection|io_hooks", (),
           ("test_http", "test_hostile")),
 )
