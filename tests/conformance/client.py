@@ -4,6 +4,7 @@ import http.client
 import json
 import shlex
 import shutil
+import time
 import urllib.parse
 
 from elements import BITS, to_raw
@@ -12,6 +13,9 @@ from quantd import Tensor, binary_request, exchange, infer_path, json_request
 # The datatypes that OIP, and so Triton's client, has names for.
 PLAIN = ("BOOL", "UINT8", "INT8", "UINT16", "INT16", "UINT32", "INT32", "INT64", "FP16", "BF16",
          "FP32")
+# The server closes connections that were idle for longer (--idle-timeout), as when a suite asks in
+# other ways for minutes.
+IDLE_SECONDS = 30
 LENGTH = "Inference-Header-Content-Length"
 
 
@@ -86,6 +90,7 @@ class Plain:
         self.connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=60)
         self.prefix = parts.path.rstrip("/")
         self.way = way
+        self.used = time.monotonic()
 
     def takes(self, case):
         """Tells whether the case can be sent in this way. A request to a loaded model has no
@@ -106,6 +111,9 @@ class Plain:
     def infer(self, case):
         """Sends the case and returns name -> (datatype, shape, raw)."""
         path, body, headers = self.request(case)
+        if time.monotonic() - self.used > IDLE_SECONDS:
+            self.connection.close()  # the next request opens another
+        self.used = time.monotonic()
         try:
             answer = exchange(self.connection, "POST", path, body, headers)
         except (OSError, http.client.HTTPException):
