@@ -36,7 +36,10 @@ def tensor(name, kind, dims, *data):
     return message(*[(1, dim) for dim in dims], (2, kind), (8, name), *data)
 
 
-def value_info(name, kind, dims):
+def value_info(name, kind, dims=None):
+    """Describes a value. Without `dims`, it has no shape."""
+    if dims is None:
+        return message((1, name), (2, message((1, message((1, kind))))))
     shape = message(*[(1, message((1, dim) if isinstance(dim, int) else (2, dim)))
                       for dim in dims])
     return message((1, name), (2, message((1, message((1, kind), (2, shape))))))

@@ -1,8 +1,10 @@
-/* Fuzzes everything from an ONNX file's bytes to the run of its graph. run.sh builds and runs this
- * target. An input is a file. */
+/* Fuzzes everything from an ONNX file's bytes, over the lowering of its graph, to its run. run.sh
+ * builds and runs this target. An input is a file. */
 #include <assert.h>
 #include <string.h>
 
+#include "server/models/build.h"
+#include "server/models/cut_hint.h"
 #include "server/models/onnx/foreign.h"
 #include "server/models/onnx/onnx.h"
 #include "tests/fuzz/fuzz_kernels.h"
@@ -11,7 +13,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
 
 /* So little memory that files are refused for lack of it, at many places. */
 enum { MEMORY_BYTES = 2 << 20, EXTERNAL_BYTES_MAX = 1 << 16, RUN_BYTES_MAX = 1 << 18 };
-enum { UNIT_COUNT_MAX = 256, UNIT_NS_MAX = 1000000 };
+/* Of a run, as the plans guess it. The scalar kernels and the sanitizers take some hundred times as
+ * long. */
+enum { RUN_NS_MAX = 500000 };
 
 static volatile unsigned char sink;
 
@@ -90,8 +94,10 @@ static void check_graph(const struct qd_onnx_graph *graph)
 
 struct run {
     const struct qk_kernels *kernels;
+    struct qd_model_config config;
     struct qd_arena arena;
-    struct qd_onnx_graph graph;
+    struct qd_build_work work;
+    struct qd_build build;
     struct qk_tensor inputs[QK_GRAPH_PORT_COUNT_MAX];
     const void *input_data[QK_GRAPH_PORT_COUNT_MAX];
 };
@@ -104,11 +110,11 @@ static void *take(void *context, size_t bytes)
 /* Makes a tensor full of ones for each input. Free dimensions are 1. */
 static bool make_inputs(struct run *run)
 {
-    for (size_t i = 0; i < run->graph.call.input_count; i++) {
-        const struct qd_port *port = &run->graph.inputs[i];
+    for (size_t i = 0; i < run->build.call.input_count; i++) {
+        const struct qd_port *port = &run->build.inputs[i];
         struct qk_tensor *tensor = &run->inputs[i];
         size_t bytes;
-        *tensor = (struct qk_tensor){.type = run->graph.call.inputs[i].type, .rank = port->rank};
+        *tensor = (struct qk_tensor){.type = run->build.call.inputs[i].type, .rank = port->rank};
         for (uint32_t j = 0; j < port->rank; j++)
             tensor->dims[j] = port->dims[j] == QD_DIM_FREE ? 1 : (size_t)port->dims[j];
         if (!qk_tensor_set_count(tensor) || !qk_type_bytes(tensor->type, tensor->count, &bytes) ||
@@ -119,24 +125,6 @@ static bool make_inputs(struct run *run)
             return false;
         run->input_data[i] = tensor->data = memset(made, 1, bytes);
     }
-    return true;
-}
-
-/* Binds deferred constants, like a request that brings scales and weights. */
-static bool bind_deferred(struct run *run, struct qk_graph_call *call)
-{
-    *call = run->graph.call;
-    if (run->graph.deferred_count == 0)
-        return true;
-    struct qk_node *nodes = qd_arena_alloc(&run->arena, call->node_count * sizeof(*nodes));
-    if (nodes == NULL)
-        return false;
-    memcpy(nodes, call->nodes, call->node_count * sizeof(*nodes));
-    for (size_t i = 0; i < run->graph.deferred_count; i++) {
-        const struct qd_onnx_deferred *deferred = &run->graph.deferred[i];
-        nodes[deferred->node].call.inputs[deferred->input] = run->inputs[deferred->port];
-    }
-    call->nodes = nodes;
     return true;
 }
 
@@ -157,31 +145,75 @@ static void run_plan(struct run *run, const struct qk_graph_plan *plan)
     for (size_t i = 0; i < plan->output_count; i++)
         if (outputs[i] == NULL)
             return;
+    uint64_t left_ns = RUN_NS_MAX;
     for (size_t i = 0; i < plan->node_count; i++) {
         const struct qk_plan *node = &plan->nodes[i].plan;
-        if (node->unit_count > UNIT_COUNT_MAX || node->unit_cost_ns > UNIT_NS_MAX)
+        if (node->unit_count > left_ns / (node->unit_cost_ns + 1))
             return;
+        left_ns -= node->unit_count * (node->unit_cost_ns + 1);
         qk_graph_run(plan, i, run->input_data, outputs, scratch, workspace, 0, node->unit_count);
     }
     for (size_t i = 0; i < plan->output_count; i++)
         touch(outputs[i], plan->output_bytes[i]);
 }
 
-static void run_graph(struct run *run)
+/* Runs a model that was loaded. `graph` is NULL if it has deferred constants: the inputs then bring
+ * scales and weights, as a request does. */
+static void run_model(struct run *run, const struct qd_model *model, struct qk_graph *graph)
 {
     struct qk_memory memory = {take, &run->arena};
-    struct qk_graph_call call;
-    struct qk_graph *graph;
     struct qk_graph_plan plan;
     struct qk_error refusal;
-    struct qd_error error;
-    if (!make_inputs(run) || !bind_deferred(run, &call) ||
-        qk_graph_prepare(run->kernels, &call, memory, &graph, &refusal) != QK_OK)
+    if (!make_inputs(run))
+        return;
+    if (graph == NULL && qd_deferred_prepare(model->deferred, run->kernels, run->inputs, memory,
+                                             &graph, &refusal) != QK_OK)
         return;
     qk_graph_pack(graph, 0, graph->pack_unit_count);
-    if (qd_onnx_settle_outputs(&run->graph, graph->output_types, &error) == QD_OK &&
-        qk_graph_plan(graph, run->inputs, memory, &plan, &refusal) == QK_OK)
+    if (qk_graph_plan(graph, run->inputs, memory, &plan, &refusal) == QK_OK)
         run_plan(run, &plan);
+}
+
+/* Forgets the shapes that a file declares of its outputs. Most changes of a file make them wrong,
+ * and the file would be refused before its graph runs. */
+static bool forget_shapes(struct run *run)
+{
+    const size_t count = run->build.call.output_count;
+    struct qd_port *outputs = qd_arena_alloc(&run->arena, (count + 1) * sizeof(*outputs));
+    if (outputs == NULL)
+        return false;
+    memcpy(outputs, run->build.outputs, count * sizeof(*outputs));
+    for (size_t i = 0; i < count; i++)
+        outputs[i].shaped = false;
+    run->build.outputs = outputs;
+    return true;
+}
+
+/* Loads a file as the server does. If that refuses it, the server looks for a part that runs. */
+static void load(struct run *run, const struct qd_source *source)
+{
+    struct qd_error error = {.text = ""};
+    struct qd_model *model;
+    struct qk_graph *graph;
+    if (qd_build_read(&run->build, source, &error) != QD_OK) {
+        assert(error.status != QD_OK);
+        qd_foreign_name(source->content.bytes, source->content.count);
+        qd_cut_hint_add(&run->build, source, sizeof(error.text), &error);
+        touch(error.text, strlen(error.text));
+        return;
+    }
+    assert(qd_foreign_name(source->content.bytes, source->content.count) == NULL);
+    check_graph(run->build.onnx);
+    if (source->content.count % 2 != 0 &&
+        !forget_shapes(run)) /* keeps those of half of the files */
+        return;
+    if (qd_build_prepare(&run->build, &model, &graph, &error) != QD_OK) {
+        assert(error.status != QD_OK);
+        touch(error.text, strlen(error.text));
+        return;
+    }
+    run_model(run, model, graph);
+    qd_model_release(model);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
@@ -191,20 +223,21 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
     if (kernels == NULL)
         kernels = make_kernels();
     struct qd_memory *memory = qd_memory_create(MEMORY_BYTES);
-    struct qd_error error = {.text = ""};
-    struct qd_onnx_source source = {
-        .bytes = (const char *)data, .count = bytes, .external = read_external};
+    struct qd_source source = {
+        .kind = QD_SOURCE_ONNX,
+        .content = {.bytes = (const char *)data, .count = bytes, .external = read_external}};
     run.kernels = kernels;
+    run.work = (struct qd_build_work){.tried_nodes = 0};
+    qd_model_config_init(&run.config);
     qd_arena_init(&run.arena, memory);
-    if (qd_onnx_read(&source, &run.arena, &run.graph, &error) == QD_OK) {
-        assert(qd_foreign_name(source.bytes, bytes) == NULL);
-        check_graph(&run.graph);
-        run_graph(&run);
-    } else {
-        assert(error.status != QD_OK);
-        touch(error.text, strlen(error.text));
-        qd_foreign_name(source.bytes, bytes);
-    }
+    run.build = (struct qd_build){.kernels = kernels,
+                                  .name = "fuzzed",
+                                  .version = 1,
+                                  .config = &run.config,
+                                  .scratch = &run.arena,
+                                  .memory = memory,
+                                  .work = &run.work};
+    load(&run, &source);
     qd_arena_deinit(&run.arena);
     qd_memory_destroy(memory);
     return 0;

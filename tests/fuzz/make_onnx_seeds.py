@@ -5,7 +5,8 @@ import struct
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 
 from onnx_writer import (BOOL, FLOAT, INT4, INT8, INT32, INT64, UINT8, constant,  # noqa: E402
                          message, model, node, tensor, value_info, varint)
@@ -36,7 +37,7 @@ def seeds():
              node("QLinearConv", CONV, ["y"], kernel_shape=[2, 2]),
              node("DequantizeLinear", ["y", "s", "z"], ["c"])],
         [SCALE, ZERO, WEIGHTS, WEIGHTS_ZERO], [value_info("a", FLOAT, [1, 1, 3, 5])],
-        [value_info("c", FLOAT, []), y])
+        [value_info("c", FLOAT), y])
     yield "late", model(
         25, [node("DequantizeLinear", ["x", "s", ""], ["y"], axis=0, block_size=2)], [],
         [value_info("x", INT4, [4]), value_info("s", FLOAT, [2])], [value_info("y", FLOAT, [4])])
@@ -65,7 +66,7 @@ def integers(name, *numbers):
 
 def graph_seeds():
     """Yields a node of each of the operators that only graphs use, by family."""
-    x, y = value_info("x", UINT8, [1, 4, 6, 6]), value_info("y", UINT8, [])
+    x, y = value_info("x", UINT8, [1, 4, 6, 6]), value_info("y", UINT8)
     lists = [integers("pair", 1, -1), integers("quad", 1, 4, 3, 12),
              integers("pads", 0, 0, 1, 2, 0, -1, 0, 1)]
     quarter = tensor("q", UINT8, [1, 4, 1, 1], (5, varint(1) + varint(2) + varint(3) + varint(4)))
@@ -105,6 +106,97 @@ def graph_seeds():
     yield "fold", model(13, fold, [quarter, *lists], [x], [y])
 
 
+class Pairs:
+    """A network of floats with a QuantizeLinear and a DequantizeLinear behind each operator."""
+
+    def __init__(self):
+        self.nodes, self.constants = [], [SCALE, ZERO, WEIGHTS_ZERO]
+
+    def dequantized(self, name, zero="z"):
+        self.nodes.append(node("DequantizeLinear", [name, "s", zero], [name + "_f"]))
+        return name + "_f"
+
+    def weights(self, name, *dims):
+        count = 1
+        for dim in dims:
+            count *= dim
+        self.constants.append(tensor(name, INT8, dims, (9, bytes(i % 128 for i in range(count)))))
+        return self.dequantized(name, "wz")
+
+    def add(self, *operators):
+        """Adds operators in a chain, each as (operator, inputs behind the first, attributes), and
+        a pair. The first one's first input stands before its other inputs. Returns the name of the
+        pair's floats."""
+        name = None
+        for operator, inputs, attributes in operators:
+            inputs = ([name] if name else []) + inputs
+            name = "v%d" % len(self.nodes)
+            self.nodes.append(node(operator, inputs, [name], **attributes))
+        self.nodes.append(node("QuantizeLinear", [name, "s", "z"], [name + "_q"]))
+        return self.dequantized(name + "_q")
+
+    def model(self, x, y, *more):
+        self.nodes.append(node("QuantizeLinear", [y, "s", "z"], ["y"]))
+        return model(17, self.nodes, self.constants + list(more), [value_info("x", UINT8, x)],
+                     [value_info("y", UINT8)])
+
+
+def pairs_seeds():
+    """Yields whole networks of the form QDQ, so that fuzzing reaches the passes that lower them."""
+    nine = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    net = Pairs()
+    a = net.add(("Conv", [net.dequantized("x"), net.weights("w1", 4, 2, 3, 3)], nine),
+                ("Relu", [], {}))
+    b = net.add(("Conv", [a, net.weights("w2", 4, 1, 3, 3)], {"group": 4, **nine}),
+                ("Clip", ["low", "high"], {}))
+    c = net.add(("Add", [a, b], {}), ("Relu", [], {}))
+    d = net.add(("HardSigmoid", [net.add(("GlobalAveragePool", [c], {}))], {}))
+    e = net.add(("Concat", [net.add(("Mul", [c, d], {})), a], {"axis": 1}))
+    f = net.add(("Flatten", [net.add(("AveragePool", [e], {"kernel_shape": [2, 2]}))], {}))
+    g = net.add(("Gemm", [f, net.weights("w3", 72, 3)], {}))
+    limits = [tensor(name, FLOAT, [], (4, struct.pack("<f", value)))
+              for name, value in (("low", 0.0), ("high", 6.0))]
+    yield "qdq_images", net.model([1, 2, 4, 4], net.add(("Softmax", [g], {})), *limits)
+
+    net = Pairs()
+    x = net.dequantized("x")
+    a = net.add(("MatMul", [x, net.weights("w1", 6, 6)], {}))
+    b = net.add(("Reshape", [net.add(("Transpose", [a], {"perm": [0, 2, 1]})), "shape"], {}))
+    c = net.add(("Sigmoid", [b], {}), ("Mul", ["low"], {}), ("Tanh", [], {}))
+    d = net.add(("Slice", [net.add(("Concat", [c, b], {"axis": 2})), "one", "six", "one"], {}))
+    net.nodes += [node("Shape", ["x"], ["sizes"]), node("Gather", ["sizes", "one"], ["rows"]),
+                  node("Concat", ["rows", "minus"], ["target"], axis=0),
+                  node("Reshape", [d, "target"], ["last"])]
+    yield "qdq_rows", net.model(["n", 6, 6], "last", limits[1], limits[0],
+                                integers("shape", 0, 6, 6), integers("one", 1),
+                                integers("six", 6), integers("minus", -1))
+
+
+def network_seeds():
+    yield "digits", (ROOT / "tests/demo/digits/models/digits/1/model.onnx").read_bytes()
+    microsoft = message((7, "com.microsoft"))
+    codes = ["s", "z"]
+    nodes = [node("QuantizeLinear", ["a", *codes], ["x"]),
+             node("QLinearConv", CONV + ["b"], ["v"], pads=[1, 1, 0, 0]),
+             node("MaxPool", ["v"], ["p"], kernel_shape=[2, 2], pads=[1, 1, 0, 0]),
+             node("QLinearAdd", ["v", *codes, "p", *codes, *codes], ["r"]) + microsoft,
+             node("QLinearConcat", [*codes, "r", *codes, "v", *codes], ["c"], axis=1) + microsoft,
+             node("QLinearGlobalAveragePool", ["c", *codes, *codes], ["g"],
+                  channels_last=0) + microsoft,
+             node("Flatten", ["g"], ["f"]),
+             node("QGemm", ["f", *codes, "k", "s", "wz", "", *codes], ["h"], transB=1) + microsoft,
+             node("DequantizeLinear", ["h", *codes], ["y"])]
+    last = tensor("k", INT8, [3, 4], (9, bytes(range(12))))
+    yield "codes", model(
+        13, nodes, [SCALE, ZERO, WEIGHTS, WEIGHTS_ZERO, BIAS, last],
+        [value_info("a", FLOAT, ["n", 1, 4, 4])],
+        [value_info("y", FLOAT)]) + message((8, message((1, "com.microsoft"), (2, 1))))
+    # A part of it runs, so the server looks for where to cut it.
+    foreign = [node("Reverse", ["v"], ["w2"]), node("Relu", ["w2"], ["y"])]
+    yield "part", model(13, nodes[:2] + foreign, [SCALE, ZERO, WEIGHTS, WEIGHTS_ZERO, BIAS],
+                        [value_info("a", FLOAT, [1, 1, 4, 4])], [value_info("y", UINT8)])
+
+
 # File types that models/onnx/foreign.h recognizes. A fuzzer does not find them by itself, because
 # no magic number in the code leads it there.
 FOREIGN = (b"version https://git-lfs.github.com/spec/v1\noid", b"<?xml version='1.0'?><net", b"{}",
@@ -116,7 +208,8 @@ FOREIGN = (b"version https://git-lfs.github.com/spec/v1\noid", b"<?xml version='
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, bytes_ in itertools.chain(seeds(), graph_seeds()):
+    for name, bytes_ in itertools.chain(seeds(), graph_seeds(), pairs_seeds(),
+                                        network_seeds()):
         (folder / name).write_bytes(bytes_)
     for index, bytes_ in enumerate(FOREIGN):
         (folder / ("foreign%d" % index)).write_bytes(bytes_)
