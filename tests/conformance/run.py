@@ -19,6 +19,7 @@ import contextlib
 import itertools
 import json
 import os
+import platform
 import sys
 import time
 import urllib.request
@@ -545,6 +546,20 @@ def missing_modules():
     return {module: state for module, state in modules.items() if "missing" in state}
 
 
+def made_with():
+    """Returns a line that names the CPU and the versions of the packages."""
+    modules = json.loads((HOME / "setup.json").read_text())["modules"]
+    found = ["%s %s" % (module.partition(".")[0], state["version"])
+             for module, state in modules.items() if "version" in state and module != "previous"]
+    cpu = {}
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        cpu.setdefault(name.strip(), value.strip())
+    model = "%s, family %s, model %s" % (cpu.get("model name", platform.machine()),
+                                         cpu.get("cpu family", "-"), cpu.get("model", "-"))
+    return "CPU: %s. Python %s, %s." % (model, platform.python_version(), ", ".join(found))
+
+
 def skipped_suites(missing):
     """Returns suite -> why it is skipped."""
     result = {}
@@ -586,6 +601,7 @@ def main():
         "--log-level", "warn", "--model-control-mode", "explicit", "--model-repository",
         str(REPOSITORY))
     run = Run(options.url or server.addresses[0], options)
+    run.table.made_with = made_with()
     if not options.newest_only and "quantize" not in skipped and "previous" not in missing:
         run.previous = load_oracles().Previous(HOME / "previous")
         run.table.previous = run.previous.name

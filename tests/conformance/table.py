@@ -1,8 +1,8 @@
 """Writes tests/conformance/RESULTS.md: what ran, what passed, and where the expected results come
 from.
 
-The same seed, packages and server give the same file: it has no dates and no times, and a fixed
-order.
+The same seed, packages, CPU and server give the same file: it has no dates and no times, and a
+fixed order.
 """
 from collections import Counter
 
@@ -12,6 +12,8 @@ HEAD = """\
 Written by `make conformance`; do not edit. Every case is sent to a running quantd over HTTP in each
 of these ways: %s. It passes if every answer has the right type and shape and exactly the oracle's
 bits; any NaN counts as equal to any other. %s
+
+%s
 """
 
 
@@ -38,6 +40,7 @@ class Table:
         self.suites = {}  # suite -> key -> Row; a key is the row's first cells
         self.notes = []
         self.previous = None  # the name of the previous release
+        self.made_with = ""  # the CPU and the packages
         self.differences = {}  # (operator, since, what) -> [cases, cases that differ]
         self.equal = Counter()  # operator -> cases in which the previous release agrees
 
@@ -76,7 +79,7 @@ class Table:
 
     def write(self, path, ways, seed):
         seeded = "The random cases are those of seed %s." % seed
-        lines = [HEAD % (", ".join(ways), seeded)]
+        lines = [HEAD % (", ".join(ways), seeded, self.made_with)]
         lines += ["| suite | operator | cases | passed |", "|---|---|---:|---:|"]
         for suite in self.suites:
             for model, (run, passed) in self.totals(suite).items():
