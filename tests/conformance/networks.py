@@ -1,8 +1,8 @@
 """Whole networks, quantized by ONNX Runtime, for the server to load.
 
 Each network is made of floats with the onnx package, and ONNX Runtime's quantize_static turns it
-into a QOperator file. Its bits are compared twice: of the file as the quantizer wrote it, and of a
-copy in which the values between the nodes are outputs, too.
+into files of the forms QOperator and QDQ. Their bits are compared as the quantizer wrote them, and
+those of QOperator files also in a copy in which the values between the nodes are outputs.
 """
 import dataclasses
 import platform
@@ -373,7 +373,7 @@ class Quantized:
 
 def networks(seed):
     """Yields Quantized networks."""
-    from onnxruntime.quantization import QuantType
+    from onnxruntime.quantization import QuantFormat, QuantType
     saturating = sums_saturate()  # then weights of 7 bits keep the sums of convolutions exact
     for number, network in enumerate(NETWORKS):
         for way, activations, per_channel, options in (
@@ -381,18 +381,26 @@ def networks(seed):
                 ("U8S8, per channel", QuantType.QUInt8, True, {}),
                 ("S8S8, per tensor", QuantType.QInt8, False, {}),
                 ("S8S8, per channel", QuantType.QInt8, True, {}),
-                ("S8S8, symmetric", QuantType.QInt8, True, {"ActivationSymmetric": True})):
+                ("S8S8, symmetric", QuantType.QInt8, True, {"ActivationSymmetric": True}),
+                ("QDQ U8S8, per tensor", QuantType.QUInt8, False, {}),
+                ("QDQ U8S8, per channel", QuantType.QUInt8, True, {}),
+                ("QDQ S8S8, per channel", QuantType.QInt8, True, {})):
+            pairs = way.startswith("QDQ")
             dice = np.random.default_rng([seed, number, len(way), activations.value])
             net = Network(dice)
             model = quantized(net.model(*network(net)), dice, activation_type=activations,
                               weight_type=QuantType.QInt8, per_channel=per_channel,
-                              reduce_range=saturating, extra_options=options)
+                              reduce_range=saturating, extra_options=options,
+                              quant_format=QuantFormat.QDQ if pairs else QuantFormat.QOperator)
             made = Quantized(network.__name__, way, [])
             if saturating and network is attention and activations == QuantType.QInt8:
                 made.skipped = "ONNX Runtime's sums overflow on this CPU"
             for batch in (1, 3, "n"):
                 whole = with_batch(model, batch)
-                for what, file in (("file", whole), ("values", with_all_outputs(whole))):
+                # An output between a pair's nodes would keep ONNX Runtime from joining them.
+                files = [("file", whole)] + (
+                    [] if pairs else [("values", with_all_outputs(whole))])
+                for what, file in files:
                     name = "%s/%s/batch %s/%s" % (network.__name__, way, batch, what)
                     made.files.append((name.replace(", ", "_").replace(" ", "_"), file,
                                        list(feeds(whole, batch, dice))))

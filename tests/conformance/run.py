@@ -101,10 +101,10 @@ QuantizeLinear, one to four QLinearConv and DequantizeLinear. ONNX Runtime's qua
 networks of floats, with convolutions of all kinds; of what it makes, the parts that quantd knows
 are taken.
 
-Networks: each is made of floats and quantized by ONNX Runtime as QOperator, and computed in its
-default session. The quantizer's file is loaded unchanged, and once more with all values between the
-nodes as outputs; with batch 1, batch 3, and a batch of any size, which is also asked for zeros, for
-tiny and for huge numbers.
+Networks: each is made of floats and quantized by ONNX Runtime as QOperator and as QDQ, and computed
+in its default session, but with session.qdqisint8allowed. The quantizer's file is loaded unchanged,
+and, as QOperator, once more with all values between the nodes as outputs; with batch 1, batch 3,
+and a batch of any size, which is also asked for zeros, for tiny and for huge numbers.
 
 Operators: each case is a node with random types, shapes and attributes, asked by the operator's
 endpoint, or, of operators that only graphs have, loaded as a file. Where both refuse, both are
