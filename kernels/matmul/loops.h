@@ -99,7 +99,7 @@ QK_WRAPS static void columns(const struct qk_matmul_columns_from *job, size_t co
                              struct qk_matmul_columns *to)
 {
     const struct qk_matmul_columns_from from = *job;
-    struct qk_matmul_columns made = {0};
+    struct qk_matmul_columns made; /* the loops below set all of it */
     int32_t sums[QK_IGEMM_MR_MAX] = {0};
     uint8_t zero_points[QK_IGEMM_MR_MAX] = {0};
     float scales[QK_IGEMM_MR_MAX] = {0};

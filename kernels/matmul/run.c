@@ -80,34 +80,36 @@ static void make_quads(const struct work *work, const struct part *part)
 
 /* ---- Tiles ------------------------------------------------------------------------------- */
 
-/* Multiplies a panel by tile `t` of the part's rows. `weights` and `steps` begin with the part's
- * first step; the words of wide weights follow after `packed_steps` steps of `first`. */
+/* Multiplies a panel by tile `t` of the part's rows. The panel's weights, the steps and the sums
+ * are set in `args`; this function sets the rest. */
 static void multiply(const struct work *work, const struct part *part, size_t t, size_t columns,
-                     struct qk_igemm_args args)
+                     struct qk_igemm_args *args)
 {
     const struct qk_matmul_plan *plan = work->plan;
     const struct qk_igemm *igemm = plan->matmul->backend->igemm;
     const size_t rows = qk_size_min(part->rows - t * igemm->nr, igemm->nr);
     const size_t gathered = (t + 1) * igemm->nr >= part->rows ? part->gathered : 0;
-    if (args.step_count == 0) {
-        memset(args.sums, 0, qk_igemm_tile_sums(igemm) * sizeof(*args.sums));
+    if (args->step_count == 0) {
+        memset(args->sums, 0, qk_igemm_tile_sums(igemm) * sizeof(*args->sums));
         return;
     }
-    args.quads = work->quads + t * igemm->nr * QK_IGEMM_QUAD_BYTES;
-    args.slab_bytes = plan->slab_bytes;
-    args.rows = columns;
-    args.vectors = qk_divide_up(rows - gathered, QK_IGEMM_VECTOR);
-    args.positions = rows - gathered;
+    args->quads = work->quads + t * igemm->nr * QK_IGEMM_QUAD_BYTES;
+    args->slab_bytes = plan->slab_bytes;
+    args->rows = columns;
+    args->vectors = qk_divide_up(rows - gathered, QK_IGEMM_VECTOR);
+    args->positions = rows - gathered;
     if (rows > gathered)
-        igemm->multiply(&args);
+        igemm->multiply(args);
     if (gathered == 0)
         return;
-    args.quads = work->gathered;
-    args.step_slabs = plan->order.step_slabs;
-    args.position_bytes = plan->gathered_bytes;
-    args.positions = gathered;
-    args.sums += args.vectors * QK_IGEMM_VECTOR;
-    igemm->dot(&args);
+    int32_t *const sums = args->sums;
+    args->quads = work->gathered;
+    args->step_slabs = plan->order.step_slabs;
+    args->position_bytes = plan->gathered_bytes;
+    args->positions = gathered;
+    args->sums += args->vectors * QK_IGEMM_VECTOR;
+    igemm->dot(args);
+    args->sums = sums;
 }
 
 /* Computes the zero points, biases and multipliers of a panel's columns. `sums` are those of the
@@ -240,7 +242,7 @@ static void run_panel(const struct work *work, const struct part *part, size_t p
                          : work->columns + (panel - part->panel_begin) * igemm->mr,
                      &columns);
     for (size_t t = 0; t < tiles; t++) {
-        multiply(work, part, t, count, args);
+        multiply(work, part, t, count, &args);
         if (last)
             finish(work, part, t, first, count, &columns, args.sums);
         args.sums += whole ? 0 : qk_igemm_tile_sums(igemm);
