@@ -50,6 +50,8 @@ class Libqk:
                 (ROOT / path).write_bytes(raw)
             self.say("input", name, datatype, path,
                      *([",".join(map(str, shape))] if shape else []))
+        for name in getattr(row, "fixed", ()):
+            self.say("fix", name)
         return self.plan(row.threads, row.gemm)
 
     def plan(self, threads, gemm):

@@ -133,6 +133,7 @@ class Row:
     threads = 1
     gemm = "auto"
     y = "UINT8"
+    limits = ("store", "stream")  # what measure.c moves in the same time
 
     def __str__(self):
         return "%s, %s" % (self.kind.name, size_text(self.size))
@@ -169,5 +170,34 @@ class Row:
                                   if name in self.variable[1:] and name != "#0")
 
 
+@dataclasses.dataclass(frozen=True)
+class Head(Row):
+    """One row of A by a constant B, as in a classifier's last layer. All of B is read once, so the
+    limit is reading it. `size` is B's."""
+    terms: int = 0  # K
+    limits = ("read",)
+    fixed = ("#3", "#6")  # B and C
+    shape = property(lambda self: [1, self.terms])
+    columns = property(lambda self: self.size // self.terms)
+    y_shape = property(lambda self: [1, self.columns])
+    read_bytes = property(lambda self: self.size)
+
+    @property
+    def inputs(self):
+        columns = self.columns
+        more = [scalar(0.02), scalar(120),
+                ("INT8", [self.terms, columns], random_bytes(self.size)), scalar(0.003),
+                ("INT8", [], bytes(1)), ("INT32", [columns], random_bytes(4 * columns)),
+                scalar(0.5), scalar(99)]
+        return [("#0", "UINT8", self.shape, None),
+                *(("#%d" % (i + 1), *rest) for i, rest in enumerate(more))]
+
+
+def heads():
+    return [Head(Kind("QGemm 1×%d by %d×%d" % (terms, terms, columns), "com.microsoft.QGemm",
+                      "one row by B", {}), terms * columns, terms)
+            for terms, columns in ((512, 1024), (2048, 1024), (4096, 4096))]
+
+
 def full():
-    return [Row(kind, size) for size in SIZES for kind in KINDS]
+    return [Row(kind, size) for size in SIZES for kind in KINDS] + heads()

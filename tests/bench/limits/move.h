@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define BENCH_MOVE_READS (-5) /* instead of doublings: nothing is written */
+
 /* Reads x_bytes from x and, unless `second` is NULL, as many from there. Writes 2^doublings as many
  * bytes as it reads from both, where doublings is from -4 to 4, or at most 3 with a `second`.
  * Stores bypass the caches if `stream`. All buffers are 64-byte aligned. A last group of vectors

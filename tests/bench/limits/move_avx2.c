@@ -16,6 +16,8 @@ BENCH_INLINE void step(const uint8_t *from, const uint8_t *second, uint8_t *to, 
         __asm__ volatile("" : : "x"(v));
         v = _mm256_load_si256((const __m256i *)second + i);
     }
+    if (stores == 0)
+        __asm__ volatile("" : : "x"(v));
     for (size_t i = 0; i < stores; i++)
         if (stream)
             _mm256_stream_si256((__m256i *)to + i, v);

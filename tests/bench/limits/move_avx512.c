@@ -16,6 +16,8 @@ BENCH_INLINE void step(const uint8_t *from, const uint8_t *second, uint8_t *to, 
         __asm__ volatile("" : : "v"(v));
         v = _mm512_load_si512(second + i * sizeof(v));
     }
+    if (stores == 0)
+        __asm__ volatile("" : : "v"(v));
     for (size_t i = 0; i < stores; i++)
         if (stream)
             _mm512_stream_si512((void *)(to + i * sizeof(v)), v);

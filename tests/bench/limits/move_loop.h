@@ -29,6 +29,9 @@ BENCH_INLINE void bench_move_doubled(bench_step_fn *step, size_t vector_bytes, c
                                      int doublings, bool stream)
 {
     switch (doublings) {
+    case BENCH_MOVE_READS:
+        bench_move_steps(step, vector_bytes, x, second, y, x_bytes, 8, 0, stream);
+        break;
     case -4:
         bench_move_steps(step, vector_bytes, x, second, y, x_bytes, 16, 1, stream);
         break;

@@ -55,8 +55,8 @@ void bench_call_ints(struct bench_call *call, const char *name, const char *list
                               .list_count = read_list(list, call->ints[i], BENCH_INTS_MAX)};
 }
 
-void bench_call_input(struct bench_call *call, const char *name, const char *type, const char *dims,
-                      const char *path)
+/* Returns the index of an input by its name or number. */
+static size_t find_input(const struct bench_call *call, const char *name)
 {
     const struct qk_operator *op = call->call.op;
     size_t i = name[0] == '#' ? (size_t)atoi(name + 1) : 0;
@@ -64,6 +64,18 @@ void bench_call_input(struct bench_call *call, const char *name, const char *typ
         i++;
     if (!op || i >= op->input_count)
         bench_fail("no input %s", name);
+    return i;
+}
+
+void bench_call_fix(struct bench_call *call, const char *name)
+{
+    call->call.variable &= ~(1U << find_input(call, name));
+}
+
+void bench_call_input(struct bench_call *call, const char *name, const char *type, const char *dims,
+                      const char *path)
+{
+    const size_t i = find_input(call, name);
     struct qk_tensor *tensor = &call->call.inputs[i];
     int64_t list[QK_RANK_MAX];
     size_t bytes;

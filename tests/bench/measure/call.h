@@ -32,6 +32,9 @@ void bench_call_ints(struct bench_call *call, const char *name, const char *list
 void bench_call_input(struct bench_call *call, const char *name, const char *type, const char *dims,
                       const char *path);
 
+/* Makes a variable input, which has been read, a constant of a model. */
+void bench_call_fix(struct bench_call *call, const char *name);
+
 /* Returns the largest constant input, such as a convolution's weights. Returns {NULL, 0} if there
  * is none. */
 struct bench_constant {

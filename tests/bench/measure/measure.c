@@ -6,6 +6,8 @@
  *   ints NAME LIST
  *   input NAME TYPE FILE [DIMS]    the file begins with the input's bytes; the rest is not read;
  *                                  a NAME such as #2 is the number of an input
+ *   fix NAME                       makes this variable input, which must have been read, a
+ *                                  constant of a model
  *   plan THREADS GEMM              answers "kernel units unit_ns pack_units pack_unit_ns slices
  *                                  read written constant resident workspace": ns as guessed by the
  *                                  plan; a slice is what a thread takes at a time; the last five
@@ -22,6 +24,7 @@
  *                                             output have; a second variable input that is as
  *                                             large as the first one is read, too
  *                                    stream   the same, bypassing the caches
+ *                                    read     reading the largest constant
  *                                    sgemm    OpenBLAS's sgemm alone
  *                                    fma, madd, avxvnni, vnni, amx, neon, dotprod, i8mm
  *                                             the loops of tests/bench/limits/peak.h
@@ -198,6 +201,22 @@ static void stream(struct bench *bench)
     bench_team_run(bench->team, stream_slice, bench, bench->run.count);
 }
 
+static void read_slice(void *context, size_t thread, size_t slice)
+{
+    const struct bench *bench = context;
+    const size_t lines = bench->constant.bytes / 64;
+    const size_t begin = lines * slice / bench->run.count * 64;
+    const size_t end = lines * (slice + 1) / bench->run.count * 64;
+    (void)thread;
+    bench->move((const uint8_t *)bench->constant.data + begin, NULL, bench->output.data,
+                end - begin, BENCH_MOVE_READS, false);
+}
+
+static void read_constant(struct bench *bench)
+{
+    bench_team_run(bench->team, read_slice, bench, bench->run.count);
+}
+
 static void sgemm(struct bench *bench)
 {
     qk_openblas_sgemm(&bench->kernels->openblas, &bench->sgemm);
@@ -209,9 +228,14 @@ struct measure {
     void (*peak)(void); /* if not NULL, called instead of `run` */
 };
 
-static const struct measure measures[] = {
-    {"run", run, NULL},     {"alone", alone, NULL},   {"pack", pack, NULL},  {"fresh", fresh, NULL},
-    {"store", store, NULL}, {"stream", stream, NULL}, {"sgemm", sgemm, NULL}};
+static const struct measure measures[] = {{"run", run, NULL},
+                                          {"alone", alone, NULL},
+                                          {"pack", pack, NULL},
+                                          {"fresh", fresh, NULL},
+                                          {"store", store, NULL},
+                                          {"stream", stream, NULL},
+                                          {"read", read_constant, NULL},
+                                          {"sgemm", sgemm, NULL}};
 
 static struct measure find_measure(const char *name)
 {
@@ -520,6 +544,8 @@ static void obey(struct bench *bench, char *const *words, size_t count)
         bench_call_ints(&bench->call, words[1], words[2]);
     else if (strcmp(name, "input") == 0 && (count == 4 || count == 5))
         bench_call_input(&bench->call, words[1], words[2], count == 5 ? words[4] : "", words[3]);
+    else if (strcmp(name, "fix") == 0 && count == 2)
+        bench_call_fix(&bench->call, words[1]);
     else if (strcmp(name, "plan") == 0 && count == 3 && bench->call.call.op)
         on_plan(bench, strtoul(words[1], NULL, 10), words[2]);
     else if (strcmp(name, "sgemm") == 0 && count == 4)
