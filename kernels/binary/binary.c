@@ -19,9 +19,6 @@
 #define GATHERED ((size_t)1024) /* two operands stay in the L1 cache */
 #define ELEMENT_BYTES_MAX 4
 
-/* How many rows are looked up together. */
-#define TABLES ((size_t)4)
-
 /* The bytes of a cache line. */
 #define LINE_BYTES ((size_t)64)
 
@@ -140,58 +137,38 @@ static void move(struct cursor *cursor, size_t count)
     }
 }
 
-/* A row of bytes, one of whose operands repeats, and what each code of the other one becomes. */
-struct looked_up {
-    struct qk_lookup_table table;
-    const uint8_t *x;
-    uint8_t *y;
-    size_t count;
-};
-
-/* Makes the table of a row by the kernel, so the bits are the kernel's. */
-static void make_table(const struct state *state, const uint8_t *repeated, struct looked_up *row)
+/* Computes a row of bytes, one of whose operands repeats, by a table that has the result of each
+ * code of the other operand. The kernel makes the table, so the bits are the kernel's. */
+static void look_up_row(const struct state *state, const uint8_t *repeated, const uint8_t *x,
+                        uint8_t *y, size_t count)
 {
     static const uint8_t codes[QK_LOOKUP_ENTRIES] = {CODES_64(0), CODES_64(64), CODES_64(128),
                                                      CODES_64(192)};
+    const size_t gap = state->args.stream ? (0 - (uintptr_t)y) % LINE_BYTES : 0;
+    const size_t before = gap < count ? gap : count;
     struct qk_binary_args args = state->args;
+    struct qk_lookup_table table;
     args.stream = false;
     state->run(&args, state->repeats == FIRST ? repeated : codes,
-               state->repeats == FIRST ? codes : repeated, row->table.entries, QK_LOOKUP_ENTRIES);
-}
-
-static void look_up(const struct state *state, const struct looked_up *row)
-{
-    const size_t gap = state->args.stream ? (0 - (uintptr_t)row->y) % LINE_BYTES : 0;
-    const size_t before = gap < row->count ? gap : row->count;
+               state->repeats == FIRST ? codes : repeated, table.entries, QK_LOOKUP_ENTRIES);
     if (before > 0)
-        qk_lookup_run(state->lookup->run, &row->table, row->x, row->y, before);
-    if (before < row->count)
-        state->lookup->run(&row->table, row->x + before, row->y + before, row->count - before,
-                           state->args.stream);
+        qk_lookup_run(state->lookup->run, &table, x, y, before);
+    if (before < count)
+        state->lookup->run(&table, x + before, y + before, count - before, state->args.stream);
 }
 
-/* Computes elements [begin, end) of y by a table for each row. Some tables are made one after the
- * other, so that the CPU makes a second while it waits for the first. */
+/* Computes elements [begin, end) of y by a table for each row. */
 static void look_up_rows(const struct state *state, const uint8_t *const *operands, uint8_t *y,
                          size_t begin, size_t end)
 {
     const size_t varies = state->repeats == FIRST ? SECOND : FIRST;
-    struct looked_up rows[TABLES];
     struct cursor cursor;
     seek(&cursor, state, begin);
-    for (size_t i = begin; i < end;) {
-        size_t made = 0;
-        for (; made < TABLES && i < end; made++) {
-            const size_t count = row_left(&cursor, end - i);
-            rows[made].x = operands[varies] + cursor.at[varies];
-            rows[made].y = y + i;
-            rows[made].count = count;
-            make_table(state, operands[state->repeats] + cursor.at[state->repeats], &rows[made]);
-            move(&cursor, count);
-            i += count;
-        }
-        for (size_t k = 0; k < made; k++)
-            look_up(state, &rows[k]);
+    for (size_t i = begin, count; i < end; i += count) {
+        count = row_left(&cursor, end - i);
+        look_up_row(state, operands[state->repeats] + cursor.at[state->repeats],
+                    operands[varies] + cursor.at[varies], y + i, count);
+        move(&cursor, count);
     }
 }
 
