@@ -98,6 +98,7 @@ INLINE void products(const uint8_t *first, words first_zero, const uint8_t *seco
     words b[2];
     split(first, is_signed, a);
     split(second, is_signed, b);
+#pragma GCC unroll 2
     for (size_t i = 0; i < 2; i++)
         multiply_words(_mm256_sub_epi16(a[i], first_zero), _mm256_sub_epi16(b[i], second_zero),
                        &made[i], &made[2 + i]);
@@ -108,6 +109,7 @@ INLINE void products_by(const uint8_t *codes, words zero, words difference, bool
 {
     words a[2];
     split(codes, is_signed, a);
+#pragma GCC unroll 2
     for (size_t i = 0; i < 2; i++)
         multiply_words(difference, _mm256_sub_epi16(a[i], zero), &made[i], &made[2 + i]);
 }

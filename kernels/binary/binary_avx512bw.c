@@ -92,6 +92,7 @@ INLINE void products(const uint8_t *first, words first_zero, const uint8_t *seco
     words b[2];
     split(first, is_signed, a);
     split(second, is_signed, b);
+#pragma GCC unroll 2
     for (size_t i = 0; i < 2; i++) {
         const __m512i low = _mm512_maskz_sub_epi16(LOW_WORDS, a[i], first_zero);
         const __m512i high = _mm512_maskz_sub_epi16(~LOW_WORDS, a[i], first_zero);
@@ -108,6 +109,7 @@ INLINE void products_by(const uint8_t *codes, words zero, words difference, bool
     const __m512i high = _mm512_maskz_mov_epi16(~LOW_WORDS, difference);
     words a[2];
     split(codes, is_signed, a);
+#pragma GCC unroll 2
     for (size_t i = 0; i < 2; i++) {
         const __m512i factor = _mm512_sub_epi16(a[i], zero);
         made[i] = _mm512_cvtepi32_ps(_mm512_madd_epi16(low, factor));

@@ -78,7 +78,8 @@ INLINE void multiply_chunk(const struct constants *c, const uint8_t *first, cons
         products_by(first, c->first_zero, c->difference, is_signed, made);
     else
         products(first, c->first_zero, second, c->second_zero, is_signed, made);
-    for (size_t i = 0; i < 4; i++)
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; i++) /* unrolled, so that `made` stays in registers */
         made[i] = add(multiply(made[i], c->scale), c->offset);
     store_products(y, made, is_signed, stream);
 }
