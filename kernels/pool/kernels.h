@@ -66,7 +66,8 @@ struct qk_pool_planes {
     /* Elements between the phases of a row there, for averages. Phase i has columns i, i + stride
      * and so on, so that neighbouring windows read neighbours. */
     size_t phase;
-    size_t band;    /* rows of y in one call, at most */
+    size_t band;    /* rows of y in one call, at most, unless it has whole planes */
+    size_t rows;    /* maxima: rows of y that the scratch memory holds */
     size_t scratch; /* bytes */
     float divisor;  /* averages: 0 if it is the number of elements inside x */
 };

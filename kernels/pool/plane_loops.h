@@ -5,7 +5,8 @@
  *   splat_bytes, max_bytes, min_bytes, and_bytes, xor_bytes, store_even (every other byte)
  * - `sum_vector`, sums of a vector's bytes, with zero_sums, add_bytes, store_sums (of 4 planes)
  * - QK_POOL_FLOATS, the floats of a vector, at most as many as bytes, and the type `float_vector`
- * with load_floats, store_floats, splat_floats, widen (bytes to floats), fused (a * b + c),
+ * with load_floats, store_floats, splat_floats, widen (bytes to floats), widen_pairs
+ *   (to those of the even and of the odd bytes), fused (a * b + c),
  *   negative_fused (c - a * b), max_floats, min_floats, store_low (the lowest byte of each float)
  *
  * The maximum of a window is that of its columns' maxima. A kernel therefore writes the maxima of
@@ -86,8 +87,9 @@ struct max_job {
     const struct qk_pool_planes *planes;
     const struct qk_pool_band *band;
     struct whole_rows whole;
-    const uint8_t *x, *x_end; /* this plane, and the end of all that may be read */
-    uint8_t *y, *y_end;       /* this plane's part of the band, and the end of all of y */
+    size_t count;             /* planes that lie in scratch memory at once */
+    const uint8_t *x, *x_end; /* their first, and the end of all that may be read */
+    uint8_t *y, *y_end;       /* their part of y, and the end of all of y */
     uint8_t *scratch;
     byte_vector limit; /* the largest number in the elements of a short row, then the least one */
 };
@@ -105,101 +107,178 @@ static byte_vector max_of_copies(const uint8_t *x, size_t columns, size_t taps, 
     return most;
 }
 
-/* Writes the maxima of `taps` rows of x. Also writes padding behind rows shorter than a vector. */
-INLINE void max_down(const struct max_job *job, const uint8_t *x, size_t taps, uint8_t *to,
-                     bool is_signed)
+/* Writes the maxima of `taps` rows of x for each of `rows` rows, vector by vector: down the rows,
+ * where the loop has the least to do. Windows that step by one row keep three rows in registers.
+ * Short rows, which may be read as vectors, get padding behind them. */
+INLINE void max_down(const struct max_job *job, const uint8_t *x, size_t taps, size_t rows,
+                     uint8_t *to, bool is_short, bool is_signed)
 {
     const size_t columns = (size_t)job->planes->column.in;
-    const size_t pitch = (size_t)job->planes->row.dilation * columns;
-    if (columns < QK_POOL_BYTES) {
-        const uint8_t *last = x + (taps - 1) * pitch;
-        byte_vector most = splat_bytes(is_signed ? 0x80 : 0);
-        if ((size_t)(job->x_end - last) >= QK_POOL_BYTES)
-            for (size_t k = 0; k < taps; k++)
-                most = max_bytes(most, load_bytes(x + k * pitch), is_signed);
-        else
-            most = max_of_copies(x, columns, taps, pitch, is_signed);
-        store_bytes(to, min_bytes(most, job->limit, is_signed));
-        return;
-    }
+    const size_t tap_pitch = (size_t)job->planes->row.dilation * columns;
+    const size_t x_pitch = (size_t)job->planes->row.stride * columns;
+    const size_t pitch = job->planes->pitch;
+    const byte_vector limit = job->limit;
     for (size_t i = 0;; i = next_vector(i, QK_POOL_BYTES, columns)) {
-        byte_vector most = load_bytes(x + i);
-        for (size_t k = 1; k < taps; k++)
-            most = max_bytes(most, load_bytes(x + i + k * pitch), is_signed);
-        store_bytes(to + i, most);
+        const uint8_t *from = x + i;
+        uint8_t *at = to + i;
+        byte_vector before = load_bytes(from);
+        byte_vector last = load_bytes(taps == 3 ? from + tap_pitch : from);
+        if (taps == 3 && tap_pitch == x_pitch)
+            for (size_t row = 0; row < rows; row++, from += x_pitch, at += pitch) {
+                const byte_vector next = load_bytes(from + 2 * tap_pitch);
+                const byte_vector most =
+                    max_bytes(max_bytes(before, last, is_signed), next, is_signed);
+                store_bytes(at, is_short ? min_bytes(most, limit, is_signed) : most);
+                before = last;
+                last = next;
+            }
+        else
+            for (size_t row = 0; row < rows; row++, from += x_pitch, at += pitch) {
+                byte_vector most = load_bytes(from);
+                for (size_t k = 1; k < taps; k++)
+                    most = max_bytes(most, load_bytes(from + k * tap_pitch), is_signed);
+                store_bytes(at, is_short ? min_bytes(most, limit, is_signed) : most);
+            }
         if (columns - i <= QK_POOL_BYTES)
             return;
     }
 }
 
-/* Writes the maxima of each row of the band into scratch memory. */
+/* Does the same for rows of which some may be shorter than a vector and at the end of x. */
+INLINE void max_down_safely(const struct max_job *job, const uint8_t *x, size_t taps, size_t rows,
+                            uint8_t *to, bool is_signed)
+{
+    const size_t columns = (size_t)job->planes->column.in;
+    const size_t tap_pitch = (size_t)job->planes->row.dilation * columns;
+    const size_t x_pitch = (size_t)job->planes->row.stride * columns;
+    const size_t room = (size_t)(job->x_end - x);
+    const size_t reach = (taps - 1) * tap_pitch + QK_POOL_BYTES;
+    size_t most = rows;
+    if (columns < QK_POOL_BYTES && room < (rows - 1) * x_pitch + reach)
+        most = room < reach ? 0 : (room - reach) / x_pitch + 1;
+    if (columns >= QK_POOL_BYTES)
+        max_down(job, x, taps, rows, to, false, is_signed);
+    else if (most > 0)
+        max_down(job, x, taps, most, to, true, is_signed);
+    for (size_t row = most; row < rows; row++) {
+        const byte_vector found =
+            max_of_copies(x + row * x_pitch, columns, taps, tap_pitch, is_signed);
+        store_bytes(to + row * job->planes->pitch, min_bytes(found, job->limit, is_signed));
+    }
+}
+
+/* Writes the maxima of row `number` of y, which has some taps outside its plane x. */
+static void max_edge_down(const struct max_job *job, const uint8_t *x, size_t number, uint8_t *to,
+                          bool is_signed)
+{
+    const struct qk_pool_axis *axis = &job->planes->row;
+    const size_t columns = (size_t)job->planes->column.in;
+    const struct qk_pool_taps taps = qk_pool_taps_of(axis, (int64_t)number);
+    const int64_t row = (int64_t)number * axis->stride - axis->pad + taps.begin * axis->dilation;
+    if (taps.begin < taps.end)
+        max_down_safely(job, x + (size_t)row * columns, (size_t)(taps.end - taps.begin), 1, to,
+                        is_signed);
+    else
+        memset(to, is_signed ? 0x80 : 0, columns);
+}
+
+/* Writes the maxima of each row of the band into scratch memory. Of several planes, rows between
+ * the first and the last whole one are computed in one loop, as if the planes were one. Then come
+ * the rows with taps outside their plane, once more. */
 INLINE void max_rows_down(const struct max_job *job, size_t kernel, bool is_signed)
 {
-    const struct qk_pool_planes *planes = job->planes;
-    const struct qk_pool_axis *axis = &planes->row;
-    const size_t columns = (size_t)planes->column.in;
-    const size_t pitch = planes->pitch;
-    uint8_t *to = job->scratch + planes->lead;
-    for (size_t i = job->band->begin; i < job->band->end; i++, to += pitch) {
-        const int64_t row = (int64_t)i * axis->stride - axis->pad;
-        if (i >= job->whole.begin && i < job->whole.end) {
-            max_down(job, job->x + (size_t)row * columns,
-                     kernel == ANY ? (size_t)axis->kernel : kernel, to, is_signed);
-            continue;
-        }
-        const struct qk_pool_taps taps = qk_pool_taps_of(axis, (int64_t)i);
-        if (taps.begin < taps.end)
-            max_down(job, job->x + (size_t)(row + taps.begin * axis->dilation) * columns,
-                     (size_t)(taps.end - taps.begin), to, is_signed);
-        else
-            memset(to, is_signed ? 0x80 : 0, columns);
+    const struct qk_pool_axis *axis = &job->planes->row;
+    const size_t columns = (size_t)job->planes->column.in;
+    const size_t in = (size_t)axis->in * columns;
+    const size_t pitch = job->planes->pitch;
+    const struct qk_pool_band *band = job->band;
+    const size_t begin = job->whole.begin;
+    const size_t end = job->whole.end;
+    uint8_t *to = job->scratch + job->planes->lead;
+    if (begin < end) {
+        const int64_t row = (int64_t)begin * axis->stride - axis->pad;
+        const size_t rows = (job->count - 1) * (size_t)axis->out + end - begin;
+        max_down_safely(job, job->x + (size_t)row * columns,
+                        kernel == ANY ? (size_t)axis->kernel : kernel, rows,
+                        to + (begin - band->begin) * pitch, is_signed);
+    }
+    for (size_t plane = 0; plane < job->count; plane++, to += (band->end - band->begin) * pitch) {
+        const uint8_t *x = job->x + plane * in;
+        for (size_t i = band->begin; i < begin; i++)
+            max_edge_down(job, x, i, to + (i - band->begin) * pitch, is_signed);
+        for (size_t i = end; i < band->end; i++)
+            max_edge_down(job, x, i, to + (i - band->begin) * pitch, is_signed);
     }
 }
 
-/* Writes every stride-th byte of `most` to y: `lanes` of them if y has room, else `count`. */
-INLINE void store_strided(uint8_t *y, const uint8_t *y_end, byte_vector most, size_t stride,
-                          size_t lanes, size_t count)
+/* Writes every stride-th byte of `most` to y: `lanes` of them. */
+INLINE void store_strided(uint8_t *y, byte_vector most, size_t stride, size_t lanes)
 {
     uint8_t all[QK_POOL_BYTES];
-    if (stride <= 2) {
-        uint8_t *to = (size_t)(y_end - y) >= lanes ? y : all;
-        if (stride == 1)
-            store_bytes(to, most);
-        else
-            store_even(to, most);
-        if (to != y)
-            memcpy(y, all, count);
-        return;
+    if (stride == 1) {
+        store_bytes(y, most);
+    } else if (stride == 2) {
+        store_even(y, most);
+    } else {
+        store_bytes(all, most);
+        for (size_t i = 0; i < lanes; i++)
+            y[i] = all[i * stride];
     }
-    store_bytes(all, most);
-    for (size_t i = 0; i < count; i++)
-        y[i] = all[i * stride];
 }
 
-/* Writes the maxima along the rows in scratch memory to y. What is written behind a short row is
- * written again, with the next row. */
+/* Writes the maxima along `rows` rows in scratch memory to y, whole vectors of `lanes` elements.
+ * What is written behind a shorter row is written again, with the next row. */
+INLINE void max_across(const struct qk_pool_planes *planes, const uint8_t *scratch, size_t rows,
+                       size_t kernel, size_t stride, size_t lanes, uint8_t *y, bool is_signed)
+{
+    const struct qk_pool_axis *axis = &planes->column;
+    const size_t taps = kernel == ANY ? (size_t)axis->kernel : kernel;
+    const size_t columns = (size_t)axis->out;
+    const size_t step = (size_t)axis->dilation;
+    const size_t pitch = planes->pitch;
+    for (size_t i = 0;; i = next_vector(i, lanes, columns)) {
+        const uint8_t *from = scratch + i * stride;
+        uint8_t *to = y + i;
+        for (size_t row = 0; row < rows; row++, from += pitch, to += columns) {
+            byte_vector most = load_bytes(from);
+            for (size_t k = 1; k < taps; k++)
+                most = max_bytes(most, load_bytes(from + k * step), is_signed);
+            store_strided(to, most, stride, lanes);
+        }
+        if (columns - i <= lanes)
+            return;
+    }
+}
+
+/* Returns how many rows of y may be written as vectors of `lanes` elements. */
+INLINE size_t rows_of_vectors(const struct max_job *job, size_t rows, size_t lanes)
+{
+    const size_t columns = (size_t)job->planes->column.out;
+    const size_t room = (size_t)(job->y_end - job->y);
+    if (columns >= lanes || room >= (rows - 1) * columns + lanes)
+        return rows;
+    return room < lanes ? 0 : (room - lanes) / columns + 1;
+}
+
+/* Writes the maxima along all rows in scratch memory to y. */
 INLINE void max_rows_across(const struct max_job *job, size_t kernel, size_t known_stride,
                             bool is_signed)
 {
-    const struct qk_pool_axis *axis = &job->planes->column;
-    const size_t taps = kernel == ANY ? (size_t)axis->kernel : kernel;
+    const struct qk_pool_planes *planes = job->planes;
+    const struct qk_pool_axis *axis = &planes->column;
     const size_t stride = known_stride == ANY ? (size_t)axis->stride : known_stride;
     const size_t lanes = (QK_POOL_BYTES - 1) / stride + 1;
     const size_t columns = (size_t)axis->out;
-    const size_t step = (size_t)axis->dilation;
-    const size_t pitch = job->planes->pitch;
     const uint8_t *from = job->scratch + (axis->pad < 0 ? (size_t)-axis->pad : 0);
-    uint8_t *y = job->y;
-    for (size_t row = job->band->begin; row < job->band->end; row++, from += pitch, y += columns)
-        for (size_t i = 0;; i = next_vector(i, lanes, columns)) {
-            const uint8_t *at = from + i * stride;
-            byte_vector most = load_bytes(at);
-            for (size_t k = 1; k < taps; k++)
-                most = max_bytes(most, load_bytes(at + k * step), is_signed);
-            store_strided(y + i, job->y_end, most, stride, lanes, lesser(columns - i, lanes));
-            if (columns - i <= lanes)
-                break;
-        }
+    const size_t rows = job->count * (job->band->end - job->band->begin);
+    const size_t most = rows_of_vectors(job, rows, lanes);
+    if (most > 0)
+        max_across(planes, from, most, kernel, stride, lanes, job->y, is_signed);
+    for (size_t i = most; i < rows; i++) {
+        uint8_t all[QK_POOL_BYTES];
+        max_across(planes, from + i * planes->pitch, 1, kernel, stride, lanes, all, is_signed);
+        memcpy(job->y + i * columns, all, columns);
+    }
 }
 
 INLINE void max_all_down(const struct max_job *job, bool is_signed)
@@ -232,13 +311,24 @@ INLINE void max_all_across(const struct max_job *job, bool is_signed)
         max_across_by(job, ANY, is_signed);
 }
 
+/* Returns how many planes may lie in scratch memory at once. Only planes of which each has as many
+ * rows as its windows step over may be computed as one. */
+INLINE size_t planes_at_once(const struct qk_pool_planes *planes, const struct qk_pool_band *band,
+                             const struct whole_rows *whole)
+{
+    const struct qk_pool_axis *axis = &planes->row;
+    const bool adjoin = axis->in == axis->out * axis->stride && whole->begin < whole->end;
+    return band->count > 1 && adjoin ? lesser(planes->rows / (size_t)axis->out, band->count) : 1;
+}
+
 INLINE void max_planes(const struct qk_pool_planes *planes, const struct qk_pool_band *band,
                        uint8_t *scratch, bool is_signed)
 {
-    const size_t in = (size_t)planes->row.in * (size_t)planes->column.in;
+    const size_t columns = (size_t)planes->column.in;
+    const size_t in = (size_t)planes->row.in * columns;
     const size_t rows = band->end - band->begin;
     const size_t out = rows * (size_t)planes->column.out;
-    const size_t columns = (size_t)planes->column.in;
+    const byte_vector least = splat_bytes(is_signed ? 0x80 : 0);
     struct max_job job = {
         .planes = planes,
         .band = band,
@@ -248,14 +338,17 @@ INLINE void max_planes(const struct qk_pool_planes *planes, const struct qk_pool
         .y = band->y,
         .y_end = band->y + band->count * out,
         .scratch = scratch,
+        /* 0x7F or 0xFF, then 0x80 or 0 */
+        .limit = xor_bytes(mask_first(lesser(columns, QK_POOL_BYTES)), least),
     };
-    const byte_vector least = splat_bytes(is_signed ? 0x80 : 0);
-    if (columns < QK_POOL_BYTES) /* 0x7F or 0xFF, then 0x80 or 0 */
-        job.limit = xor_bytes(mask_first(columns), least);
-    memset(scratch, is_signed ? 0x80 : 0, rows * planes->pitch);
-    for (size_t i = 0; i < band->count; i++, job.x += in, job.y += out) {
+    const size_t most = planes_at_once(planes, band, &job.whole);
+    memset(scratch, is_signed ? 0x80 : 0, most * rows * planes->pitch);
+    for (size_t i = 0; i < band->count; i += job.count) {
+        job.count = lesser(most, band->count - i);
         max_all_down(&job, is_signed);
         max_all_across(&job, is_signed);
+        job.x += job.count * in;
+        job.y += job.count * out;
     }
 }
 
@@ -280,7 +373,7 @@ struct average_job {
     struct whole_rows whole;
     const uint8_t *x, *x_end;
     uint8_t *y, *y_end;
-    const float *counts; /* of each position: the number of columns inside x; or `factor` */
+    const float *counts; /* of each position: the number of columns inside x; or the divisor */
     float *rows;         /* the rows of x as floats, with zeros around */
     size_t first;        /* the row of x that lies there first */
     size_t taps[QK_POOL_KERNEL_MAX]; /* where each tap of the first position lies in a row */
@@ -300,13 +393,18 @@ INLINE void dequantize_some(const struct qk_pool_average *average, const uint8_t
         to[i] = dequantize(x[i * stride], average->flip, average->x_zero, average->x_scale);
 }
 
-/* Turns a row of x into floats. */
+/* Turns a row of x into floats. A short row is read as a vector, and zeros are written behind it.
+ */
 INLINE void dequantize_row(const struct average_job *job, const uint8_t *x, float *to)
 {
     const size_t columns = (size_t)job->planes->column.in;
+    uint8_t copy[QK_POOL_FLOATS];
     to += job->planes->lead;
     if (columns < QK_POOL_FLOATS) {
-        dequantize_some(job->average, x, 1, columns, to);
+        if ((size_t)(job->x_end - x) < QK_POOL_FLOATS)
+            x = memcpy(copy, x, columns);
+        store_floats(to, dequantize_vector(job->average, x));
+        store_floats(to + columns, splat_floats(0));
         return;
     }
     for (size_t i = 0;; i = next_vector(i, QK_POOL_FLOATS, columns)) {
@@ -316,7 +414,35 @@ INLINE void dequantize_row(const struct average_job *job, const uint8_t *x, floa
     }
 }
 
-/* The same of windows with a stride: neighbours in a phase are `stride` columns of x apart. */
+/* The same of windows with a stride of 2: a phase for every other column. */
+INLINE void dequantize_pairs(const struct average_job *job, const uint8_t *x, float *to)
+{
+    const struct qk_pool_planes *planes = job->planes;
+    const size_t columns = (size_t)planes->column.in;
+    const size_t pairs = columns / 2;
+    const size_t lead = planes->lead;
+    float *even = to + lead % 2 * planes->phase + lead / 2;
+    float *odd = to + (lead + 1) % 2 * planes->phase + (lead + 1) / 2;
+    if (pairs < QK_POOL_FLOATS) {
+        dequantize_some(job->average, x, 2, columns - pairs, even);
+        dequantize_some(job->average, x + 1, 2, pairs, odd);
+        return;
+    }
+    if (columns % 2 != 0)
+        dequantize_some(job->average, x + columns - 1, 1, 1, even + pairs);
+    const float_vector scale = splat_floats(job->average->x_scale);
+    for (size_t i = 0;; i = next_vector(i, QK_POOL_FLOATS, pairs)) {
+        float_vector a;
+        float_vector b;
+        widen_pairs(x + 2 * i, job->average->flip, job->average->x_zero, &a, &b);
+        store_floats(even + i, scale * a);
+        store_floats(odd + i, scale * b);
+        if (pairs - i <= QK_POOL_FLOATS)
+            return;
+    }
+}
+
+/* The same with any stride: neighbours in a phase are `stride` columns of x apart. */
 static void dequantize_phases(const struct average_job *job, const uint8_t *x, float *to)
 {
     const size_t columns = (size_t)job->planes->column.in;
@@ -325,13 +451,9 @@ static void dequantize_phases(const struct average_job *job, const uint8_t *x, f
     for (size_t phase = 0; phase < stride; phase++, to += job->planes->phase) {
         const size_t skipped = phase < lead ? (lead - phase - 1) / stride + 1 : 0;
         const size_t column = skipped * stride + phase - lead;
-        if (column >= columns)
-            continue;
-        const size_t count = (columns - column - 1) / stride + 1;
-        if (stride == 2)
-            dequantize_some(job->average, x + column, 2, count, to + skipped);
-        else
-            dequantize_some(job->average, x + column, stride, count, to + skipped);
+        if (column < columns)
+            dequantize_some(job->average, x + column, stride, (columns - column - 1) / stride + 1,
+                            to + skipped);
     }
 }
 
@@ -350,6 +472,8 @@ static void dequantize_rows(struct average_job *job)
     for (; row < end; row++, to += job->planes->pitch)
         if (job->planes->column.stride == 1)
             dequantize_row(job, job->x + (size_t)row * columns, to);
+        else if (job->planes->column.stride == 2)
+            dequantize_pairs(job, job->x + (size_t)row * columns, to);
         else
             dequantize_phases(job, job->x + (size_t)row * columns, to);
 }
@@ -364,64 +488,113 @@ INLINE float_vector divide(float_vector a, float_vector b, float_vector reciproc
     return fused(negative_fused(b, q, a), reciprocal, q);
 }
 
-/* Writes y from sums. Adding 1.5 * 2^23 leaves the integer in the lowest bits. */
-INLINE void finish_vector(const struct average_job *job, float_vector sum, float_vector counts,
-                          uint8_t *y, size_t count)
+/* What all elements of a vector of averages have in common. */
+struct finish {
+    float_vector scale, reciprocal, zero, least, most;
+    float_vector counts; /* the number of elements of each window, if `factor` is 0 */
+    float_vector factor;
+    bool multiplies; /* by `factor` */
+};
+
+INLINE struct finish make_finish(const struct average_job *job, size_t i, size_t rows)
 {
     const struct qk_pool_average *average = job->average;
-    const float_vector mean = job->factor > 0 ? sum * splat_floats(job->factor) : sum / counts;
-    float_vector value =
-        divide(mean, splat_floats(average->y_scale), splat_floats(average->y_reciprocal)) +
-        splat_floats(average->y_zero);
-    value = max_floats(value, splat_floats(average->y_min));
-    value = min_floats(value, splat_floats(average->y_max)) + splat_floats(0x1.8p23F);
-    if ((size_t)(job->y_end - y) >= QK_POOL_FLOATS) {
-        store_low(y, value);
-    } else {
-        uint8_t all[QK_POOL_FLOATS];
-        store_low(all, value);
-        memcpy(y, all, count);
-    }
+    return (struct finish){
+        .scale = splat_floats(average->y_scale),
+        .reciprocal = splat_floats(average->y_reciprocal),
+        .zero = splat_floats(average->y_zero),
+        .least = splat_floats(average->y_min),
+        .most = splat_floats(average->y_max),
+        .counts = load_floats(job->counts + i) *
+                  splat_floats(job->planes->divisor > 0 ? 1.0F : (float)rows),
+        .factor = splat_floats(job->factor),
+        .multiplies = job->factor > 0,
+    };
 }
 
-/* Writes a row of y, whose windows have `rows` rows inside x, from `from` on. */
-INLINE void average_row(const struct average_job *job, const float *from, size_t rows,
-                        size_t known_taps, uint8_t *y)
+/* Writes y from sums. Adding 1.5 * 2^23 leaves the integer in the lowest bits. */
+INLINE void finish_vector(const struct finish *finish, float_vector sum, uint8_t *y)
+{
+    const float_vector mean = finish->multiplies ? sum * finish->factor : sum / finish->counts;
+    float_vector value = divide(mean, finish->scale, finish->reciprocal) + finish->zero;
+    value = min_floats(max_floats(value, finish->least), finish->most);
+    store_low(y, value + splat_floats(0x1.8p23F));
+}
+
+/* Writes `rows` rows of y, vector by vector: down the rows. Their windows have `row_taps` rows
+ * inside x. */
+INLINE void average_down(const struct average_job *job, const float *x, size_t rows,
+                         size_t row_taps, size_t known_taps, uint8_t *y)
 {
     const struct qk_pool_planes *planes = job->planes;
     const size_t taps = known_taps == ANY ? (size_t)planes->column.kernel : known_taps;
     const size_t columns = (size_t)planes->column.out;
-    const size_t pitch = planes->pitch * (size_t)planes->row.dilation;
-    const float_vector times = splat_floats(planes->divisor > 0 ? 1.0F : (float)rows);
+    const size_t tap_pitch = planes->pitch * (size_t)planes->row.dilation;
+    const size_t pitch = planes->pitch * (size_t)planes->row.stride;
+    size_t at[QK_POOL_KERNEL_MAX];
+    memcpy(at, job->taps, taps * sizeof(at[0]));
     for (size_t i = 0;; i = next_vector(i, QK_POOL_FLOATS, columns)) {
-        float_vector sum = splat_floats(0);
-        for (size_t row = 0; row < rows; row++)
-            for (size_t k = 0; k < taps; k++)
-                sum += load_floats(from + row * pitch + job->taps[k] + i);
-        finish_vector(job, sum, load_floats(job->counts + i) * times, y + i,
-                      lesser(columns - i, QK_POOL_FLOATS));
+        const struct finish finish = make_finish(job, i, row_taps);
+        const float *from = x + i;
+        uint8_t *to = y + i;
+        for (size_t row = 0; row < rows; row++, from += pitch, to += columns) {
+            float_vector sum = splat_floats(0);
+            for (size_t j = 0; j < row_taps; j++)
+                for (size_t k = 0; k < taps; k++)
+                    sum += load_floats(from + j * tap_pitch + at[k]);
+            finish_vector(&finish, sum, to);
+        }
         if (columns - i <= QK_POOL_FLOATS)
             return;
     }
 }
 
+/* Does the same where y may have no room for whole vectors. */
+INLINE void average_down_safely(const struct average_job *job, const float *x, size_t rows,
+                                size_t row_taps, size_t known_taps, uint8_t *y)
+{
+    const size_t columns = (size_t)job->planes->column.out;
+    const size_t room = (size_t)(job->y_end - y);
+    size_t most = rows;
+    if (columns < QK_POOL_FLOATS && room < (rows - 1) * columns + QK_POOL_FLOATS)
+        most = room < QK_POOL_FLOATS ? 0 : (room - QK_POOL_FLOATS) / columns + 1;
+    if (most > 0)
+        average_down(job, x, most, row_taps, known_taps, y);
+    const size_t pitch = job->planes->pitch * (size_t)job->planes->row.stride;
+    for (size_t i = most; i < rows; i++) {
+        uint8_t all[QK_POOL_FLOATS];
+        average_down(job, x + i * pitch, 1, row_taps, known_taps, all);
+        memcpy(y + i * columns, all, columns);
+    }
+}
+
+/* Writes a row of y whose windows have some taps outside x. */
+static void average_edge(const struct average_job *job, size_t number, uint8_t *y)
+{
+    const struct qk_pool_axis *axis = &job->planes->row;
+    const struct qk_pool_taps taps = qk_pool_taps_of(axis, (int64_t)number);
+    const int64_t row = (int64_t)number * axis->stride - axis->pad + taps.begin * axis->dilation;
+    const size_t at = taps.begin < taps.end ? (size_t)row - job->first : 0;
+    average_down_safely(job, job->rows + at * job->planes->pitch, 1,
+                        (size_t)(taps.end - taps.begin), ANY, y);
+}
+
 INLINE void average_rows(const struct average_job *job, size_t known_rows, size_t known_taps)
 {
     const struct qk_pool_axis *axis = &job->planes->row;
+    const struct whole_rows *whole = &job->whole;
+    const size_t columns = (size_t)job->planes->column.out;
     uint8_t *y = job->y;
-    for (size_t i = job->band->begin; i < job->band->end; i++, y += job->planes->column.out) {
-        const int64_t row = (int64_t)i * axis->stride - axis->pad;
-        if (known_rows != ANY && i >= job->whole.begin && i < job->whole.end) {
-            average_row(job, job->rows + ((size_t)row - job->first) * job->planes->pitch,
-                        known_rows, known_taps, y);
-            continue;
-        }
-        const struct qk_pool_taps taps = qk_pool_taps_of(axis, (int64_t)i);
-        const size_t at =
-            taps.begin == taps.end ? job->first : (size_t)(row + taps.begin * axis->dilation);
-        average_row(job, job->rows + (at - job->first) * job->planes->pitch,
-                    (size_t)(taps.end - taps.begin), ANY, y);
-    }
+    for (size_t i = job->band->begin; i < whole->begin; i++, y += columns)
+        average_edge(job, i, y);
+    const size_t row = whole->begin * (size_t)axis->stride - (size_t)axis->pad - job->first;
+    const size_t rows = whole->end - whole->begin;
+    if (rows > 0)
+        average_down_safely(job, job->rows + row * job->planes->pitch, rows,
+                            known_rows == ANY ? (size_t)axis->kernel : known_rows, known_taps, y);
+    y += rows * columns;
+    for (size_t i = whole->end; i < job->band->end; i++, y += columns)
+        average_edge(job, i, y);
 }
 
 /* Fills what does not depend on the plane. `counts` lies before the rows. */
@@ -468,6 +641,7 @@ static void average_planes(const struct qk_pool_planes *planes,
         .band = band,
         .whole = find_whole_rows(&planes->row, band),
         .x = band->x,
+        .x_end = band->x + band->x_bytes,
         .y = band->y,
         .y_end = band->y + band->count * out,
     };

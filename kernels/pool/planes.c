@@ -46,14 +46,16 @@ bool qk_pool_planes_init(struct qk_pool_planes *planes, const struct qk_pool_geo
     const size_t skipped = column->pad < 0 ? (size_t)-column->pad : 0;
     const size_t read = skipped + ((size_t)column->out - 1) * stride +
                         (size_t)(column->kernel - 1) * (size_t)column->dilation + 1;
-    /* A row that is shorter than a vector is written as one. */
-    const size_t width = more(planes->lead + more((size_t)column->in, QK_POOL_ROUND), read);
+    /* A row that is shorter than a vector is written as one: of 32 bytes or, with a phase for each
+     * of two columns, of 32 floats with as many zeros behind them. */
+    const size_t vector = average ? QK_POOL_ROUND : QK_POOL_ROUND / 2;
+    const size_t width = more(planes->lead + more((size_t)column->in, vector), read);
     const size_t out = (size_t)row->out;
     if (!average) {
         planes->pitch = round_up(width, LINE);
-        planes->band = MAX_BYTES / planes->pitch;
-        planes->band = planes->band < out ? planes->band : out;
-        planes->scratch = planes->band * planes->pitch + SLACK;
+        planes->rows = MAX_BYTES / planes->pitch;
+        planes->band = planes->rows < out ? planes->rows : out;
+        planes->scratch = planes->rows * planes->pitch + SLACK;
         return true;
     }
     planes->phase = round_up((width - 1) / stride + 1, LINE / sizeof(float));

@@ -31,6 +31,17 @@ INLINE float_vector widen(const uint8_t *x, uint8_t flip, int32_t zero)
     return _mm256_cvtepi32_ps(_mm256_sub_epi32(wide, _mm256_set1_epi32(zero)));
 }
 
+INLINE void widen_pairs(const uint8_t *x, uint8_t flip, int32_t zero, float_vector *even,
+                        float_vector *odd)
+{
+    const __m128i read = _mm_loadu_si128((const __m128i *)x);
+    const __m256i pairs = _mm256_cvtepu16_epi32(_mm_xor_si128(read, _mm_set1_epi8((char)flip)));
+    const __m256i low = _mm256_and_si256(pairs, _mm256_set1_epi32(0xFF));
+    const __m256i zeros = _mm256_set1_epi32(zero);
+    *even = _mm256_cvtepi32_ps(_mm256_sub_epi32(low, zeros));
+    *odd = _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_srli_epi32(pairs, 8), zeros));
+}
+
 INLINE float_vector fused(float_vector a, float_vector b, float_vector c)
 {
     return _mm256_fmadd_ps(a, b, c);

@@ -31,6 +31,18 @@ INLINE float_vector widen(const uint8_t *x, uint8_t flip, int32_t zero)
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(wide, _mm512_set1_epi32(zero)));
 }
 
+INLINE void widen_pairs(const uint8_t *x, uint8_t flip, int32_t zero, float_vector *even,
+                        float_vector *odd)
+{
+    const __m256i read = _mm256_loadu_si256((const __m256i *)x);
+    const __m512i pairs =
+        _mm512_cvtepu16_epi32(_mm256_xor_si256(read, _mm256_set1_epi8((char)flip)));
+    const __m512i low = _mm512_and_si512(pairs, _mm512_set1_epi32(0xFF));
+    const __m512i zeros = _mm512_set1_epi32(zero);
+    *even = _mm512_cvtepi32_ps(_mm512_sub_epi32(low, zeros));
+    *odd = _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_srli_epi32(pairs, 8), zeros));
+}
+
 INLINE float_vector fused(float_vector a, float_vector b, float_vector c)
 {
     return _mm512_fmadd_ps(a, b, c);

@@ -96,6 +96,18 @@ INLINE float_vector widen(const uint8_t *x, uint8_t flip, int32_t zero)
     return vcvtq_f32_s32(vsubq_s32(wide, vdupq_n_s32(zero)));
 }
 
+INLINE void widen_pairs(const uint8_t *x, uint8_t flip, int32_t zero, float_vector *even,
+                        float_vector *odd)
+{
+    const uint8x8_t read = veor_u8(vld1_u8(x), vdup_n_u8(flip));
+    const uint32x4_t pairs = vmovl_u16(vreinterpret_u16_u8(read));
+    const int32x4_t low = vreinterpretq_s32_u32(vandq_u32(pairs, vdupq_n_u32(0xFF)));
+    const int32x4_t high = vreinterpretq_s32_u32(vshrq_n_u32(pairs, 8));
+    const int32x4_t zeros = vdupq_n_s32(zero);
+    *even = vcvtq_f32_s32(vsubq_s32(low, zeros));
+    *odd = vcvtq_f32_s32(vsubq_s32(high, zeros));
+}
+
 INLINE float_vector fused(float_vector a, float_vector b, float_vector c)
 {
     return vfmaq_f32(c, a, b);

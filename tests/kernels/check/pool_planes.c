@@ -151,7 +151,7 @@ static void check_windows(struct check *check, struct job *job)
         return;
     if (check_chance(check, 3))
         planes->divisor = (float)(row->kernel * column->kernel);
-    band->count = timed ? 16 : check_between(check, 1, 4);
+    band->count = timed ? 16 : check_between(check, 1, check_chance(check, 8) ? 40 : 4);
     band->end = planes->band;
     if (planes->band < (size_t)row->out || (!timed && check_chance(check, 4))) {
         band->count = 1;
