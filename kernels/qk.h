@@ -423,8 +423,8 @@ void qk_run(const struct qk_plan *plan, const void *const *inputs, void *const *
 
 /* ---- Graphs ------------------------------------------------------------------------------ */
 
-#define QK_GRAPH_NODE_COUNT_MAX 1024
-#define QK_GRAPH_PORT_COUNT_MAX 32 /* the most inputs of a graph, and the most outputs */
+#define QK_GRAPH_NODE_COUNT_MAX 4096 /* networks have 2,500; a load takes 55 KB for each */
+#define QK_GRAPH_PORT_COUNT_MAX 32   /* the most inputs of a graph, and the most outputs */
 /* As many values as QK_GRAPH_NODE_COUNT_MAX nodes can make, and the graph's inputs. */
 #define QK_GRAPH_VALUE_COUNT_MAX \
     (QK_GRAPH_NODE_COUNT_MAX * QK_OUTPUT_COUNT_MAX + QK_GRAPH_PORT_COUNT_MAX)

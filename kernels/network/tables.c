@@ -21,7 +21,7 @@ enum { X_TYPE, RANK, INNER_RANK };
 
 /* All tables of a graph run at most this many nodes, because a node may be computed for several
  * tables. Functions stay as they are when this is used up. */
-#define COMPUTED_NODES_MAX (4 * QK_GRAPH_NODE_COUNT_MAX)
+#define COMPUTED_NODES_MAX 4096
 
 /* All tables of channels together have at most this many bytes, which stay with the model, and may
  * be more than its weights. A network for faces with 50 PRelu of 64 to 512 channels has 3 MB of

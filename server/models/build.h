@@ -32,9 +32,11 @@ struct qd_build_work {
 };
 
 /* The most that a load may try, in nodes: QD_TRIED_NODES_MAX nodes take about a second. A graph of
- * QK_GRAPH_NODE_COUNT_MAX nodes whose 32 inputs have two possible types each is tried 34 times.
+ * 1,024 nodes whose 32 inputs have two possible types each is tried 34 times. A file that is read
+ * again to find its parts counts as QD_TRIED_FILE_NODES nodes, more than most networks have.
  * QD_TRIED_NODE_BYTES bytes of constants count as a node, because they take as long to check. */
-#define QD_TRIED_NODES_MAX ((size_t)64 * QK_GRAPH_NODE_COUNT_MAX)
+#define QD_TRIED_NODES_MAX ((size_t)64 << 10)
+#define QD_TRIED_FILE_NODES ((size_t)2048)
 #define QD_TRIED_NODE_BYTES ((size_t)64 << 10)
 
 struct qd_build {

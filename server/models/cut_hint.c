@@ -98,7 +98,7 @@ static void add_side(const struct qd_build *refused, const struct qd_source *sou
         nodes[i] = QK_VALUE_NONE;
         /* Parts are found by reading each node of the file, and then loaded. Most of a file is
          * weights, which are hardly read. */
-        if (qd_build_try(refused->work, 2 * QK_GRAPH_NODE_COUNT_MAX, inner.content.count / 4) &&
+        if (qd_build_try(refused->work, QD_TRIED_FILE_NODES, inner.content.count / 4) &&
             qd_onnx_find_parts(&inner.content, nodes, i, &arena, &parts)) {
             const struct qd_onnx_part *part = is_after ? &parts.after : &parts.before;
             if (part->node_count > 0)

@@ -57,7 +57,7 @@ static bool look_before(struct search *search, size_t first, size_t count)
     struct qd_model *model = NULL;
     struct qk_graph *graph;
     /* The file is read again, but hardly its weights, which are most of it. */
-    if (!qd_build_try(before.work, 2 * QK_GRAPH_NODE_COUNT_MAX, source.content.count / 4))
+    if (!qd_build_try(before.work, QD_TRIED_FILE_NODES, source.content.count / 4))
         return false;
     qd_model_config_init(&config);
     config.cut.outputs = &search->names[first];

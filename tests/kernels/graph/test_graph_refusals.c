@@ -53,15 +53,15 @@ static void expect_count(size_t *count, struct graph_case *made, size_t value, c
 Test(graph_refusals, counts)
 {
     struct graph_case *made = make_chain();
-    expect_count(&made->call.node_count, made, 0, "nodes: expected 1 to 1024 in a graph, got 0");
+    expect_count(&made->call.node_count, made, 0, "nodes: expected 1 to 4096 in a graph, got 0");
     made = make_chain();
-    expect_count(&made->call.node_count, made, 1025,
-                 "nodes: expected 1 to 1024 in a graph, got 1025");
+    expect_count(&made->call.node_count, made, 4097,
+                 "nodes: expected 1 to 4096 in a graph, got 4097");
     made = make_chain();
-    expect_count(&made->call.value_count, made, 0, "values: expected 1 to 8224 in a graph, got 0");
+    expect_count(&made->call.value_count, made, 0, "values: expected 1 to 32800 in a graph, got 0");
     made = make_chain();
     expect_count(&made->call.value_count, made, SIZE_MAX,
-                 "values: expected 1 to 8224 in a graph, got 18446744073709551615");
+                 "values: expected 1 to 32800 in a graph, got 18446744073709551615");
     made = make_chain();
     expect_count(&made->call.input_count, made, 33, "inputs: expected 0 to 32 in a graph, got 33");
     made = make_chain();

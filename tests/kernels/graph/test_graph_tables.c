@@ -431,7 +431,7 @@ static void *take(void *context, size_t bytes)
 /* Functions that many tables share are computed for some of them, and the others stay. */
 Test(graph_tables, many_tables_of_long_chains)
 {
-    enum { LENGTH = 1000, READERS = QK_GRAPH_NODE_COUNT_MAX - LENGTH - 1 };
+    enum { LENGTH = 1000, NODES = 1024, READERS = NODES - LENGTH - 1 };
     struct graph_case *made = graph_case_create(44);
     struct heap heap = {.left = (size_t)64 << 20};
     heap.next = heap.begin = aligned_alloc(64, heap.left);
@@ -442,19 +442,19 @@ Test(graph_tables, many_tables_of_long_chains)
     const uint32_t real = graph_case_dequantize(made, x, QK_FP32);
     const uint32_t y = graph_case_function(made, "onnx.Abs", real);
     graph_case_output(made, graph_case_quantize(made, y, QK_UINT8));
-    struct qk_node *nodes = calloc(QK_GRAPH_NODE_COUNT_MAX, sizeof(*nodes));
+    struct qk_node *nodes = calloc(NODES, sizeof(*nodes));
     cr_assert_not_null(nodes);
-    for (uint32_t i = 0; i < QK_GRAPH_NODE_COUNT_MAX; i++) {
+    for (uint32_t i = 0; i < NODES; i++) {
         const bool reads = i > LENGTH;
         nodes[i] = made->nodes[i == 0 ? 0 : reads ? 2 : 1];
         nodes[i].inputs[0] = i == 0 ? x : (reads ? LENGTH : i - 1) + 1;
         nodes[i].outputs[0] = i + 1;
     }
     made->call.nodes = nodes;
-    made->call.node_count = QK_GRAPH_NODE_COUNT_MAX;
-    made->call.value_count = QK_GRAPH_NODE_COUNT_MAX + 1;
+    made->call.node_count = NODES;
+    made->call.value_count = NODES + 1;
     made->call.value_names = NULL;
-    made->call.outputs[0] = QK_GRAPH_NODE_COUNT_MAX;
+    made->call.outputs[0] = NODES;
     const struct qk_memory face = {take, &heap};
     cr_assert_eq(qk_graph_lower(made->scalar, &made->call, face, &origins, &error), QK_OK);
     size_t tables = 0;

@@ -334,16 +334,16 @@ Test(onnx_refusals, too_many)
 {
     struct message file = {.bytes = NULL};
     put_message(&file, ONNX_GRAPH_INPUT, onnx_value_info("v0", ONNX_UINT8, NO_DIMS));
-    for (unsigned i = 0; i < 1025; i++) {
+    for (unsigned i = 0; i < 4097; i++) {
         char names[2][8];
         snprintf(names[0], sizeof(names[0]), "v%u", i);
         snprintf(names[1], sizeof(names[1]), "v%u", i + 1);
         put_message(&file, ONNX_GRAPH_NODE,
                     onnx_node("", "Identity", NAMES(names[0]), NAMES(names[1])));
     }
-    put_message(&file, ONNX_GRAPH_OUTPUT, onnx_value_info("v1025", ONNX_UINT8, NO_DIMS));
-    expect_error(onnx_model(file, 14), "graph: expected at most 1024 nodes, Constant aside, that "
-                                       "its outputs need, got 1025");
+    put_message(&file, ONNX_GRAPH_OUTPUT, onnx_value_info("v4097", ONNX_UINT8, NO_DIMS));
+    expect_error(onnx_model(file, 14), "graph: expected at most 4096 nodes, Constant aside, that "
+                                       "its outputs need, got 4097");
     expect_error(onnx_model((struct message){.bytes = NULL}, 13),
                  "graph: expected an output, got none");
     file = good_dequantize();
