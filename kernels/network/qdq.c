@@ -131,10 +131,19 @@ static void find_types(const struct qk_edit *edit, const uint32_t *order, size_t
 
 /* ---- All ----------------------------------------------------------------------------------- */
 
+static bool has_quantizer(const struct qk_graph_call *call)
+{
+    size_t i = 0;
+    while (i < call->node_count && call->nodes[i].call.op != &qk_onnx_quantize_linear)
+        i++;
+    return i < call->node_count;
+}
+
 /* Returns how many nodes the steps may add. A QuantizeLinear that rises before the inputs of a
- * mover may then be fused, too. Most nodes make no others, and a node is large. */
+ * Concat or Where may then be fused, too. Most nodes make no others, and a node takes 10 KB. */
 static size_t count_new_nodes(const struct qk_graph_call *call)
 {
+    const bool rises = has_quantizer(call);
     size_t count = 0;
     for (size_t i = 0; i < call->node_count; i++) {
         const struct qk_node *node = &call->nodes[i];
@@ -142,7 +151,8 @@ static size_t count_new_nodes(const struct qk_graph_call *call)
         count += qk_qdq_fused_nodes(node);
         if (moved == 0)
             continue;
-        count += 2 * (size_t)__builtin_popcount(moved);
+        if (rises && (moved & ~UINT32_C(1)) != 0) /* not input 0 alone */
+            count += 2 * (size_t)__builtin_popcount(moved);
         for (size_t k = 0; k < node->call.op->output_count; k++)
             count += node->outputs[k] < call->value_count;
     }
