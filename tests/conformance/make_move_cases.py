@@ -328,10 +328,15 @@ class Move(Cases):
         for value in ((1, 1), (2,), (0,)):
             add(f"a constant of shape {value}", (2, 2), (1, 0, 0, 0), value=value, kind="float32")
 
+    def depth_modes(self):
+        for mode in ("DCR", "CRD"):
+            self.add(mode, "SpaceToDepth", 28, {"input": self.x(2, 3, 4, 6)}, blocksize=2,
+                     mode=mode)
+
 
 FAMILIES = ("reshape", "flatten", "squeeze", "identity", "transpose", "concat",
             "slice", "gather", "depth", "split", "pad",
-            "resize", "dropout", "odd_pads")
+            "resize", "dropout", "odd_pads", "depth_modes")
 
 if __name__ == "__main__":
     cases = Move(28)

@@ -3,7 +3,8 @@
  *
  *   DepthToSpace, DCR   y[n, c, h * B + i, w * B + j] = x[n, (i * B + j) * C + c, h, w]
  *   DepthToSpace, CRD   y[n, c, h * B + i, w * B + j] = x[n, (c * B + i) * B + j, h, w]
- *   SpaceToDepth        y[n, (i * B + j) * C + c, h, w] = x[n, c, h * B + i, w * B + j]
+ *   SpaceToDepth, DCR   y[n, (i * B + j) * C + c, h, w] = x[n, c, h * B + i, w * B + j]
+ *   SpaceToDepth, CRD   y[n, (c * B + i) * B + j, h, w] = x[n, c, h * B + i, w * B + j]
  */
 #include <string.h>
 
@@ -12,6 +13,10 @@
 
 enum { INPUT };
 enum { BLOCKSIZE, MODE };
+
+/* SpaceToDepth has the attribute mode since this opset, the only one above QK_ONNX_VERSION_LAST
+ * that changed an operator of ours. */
+#define MODE_OF_DEPTH_SINCE 28
 
 struct instance {
     struct qk_instance base;
@@ -66,10 +71,12 @@ static enum qk_status add_box(const struct qk_tensor *deep, size_t block, bool c
                                     crd ? plane : plane * channels};
     /* The axes in the order of the output: by the strides of y. */
     static const int flat_order[6] = {0, 1, 2, 3, 4, 5};
-    static const int deep_order[6] = {0, 3, 5, 1, 2, 4};
+    static const int dcr_order[6] = {0, 3, 5, 1, 2, 4};
+    static const int crd_order[6] = {0, 1, 3, 5, 2, 4};
+    const int *order = !to_depth ? flat_order : crd ? crd_order : dcr_order;
     struct qk_move_box box = {.rank = 6};
     for (int i = 0; i < 6; i++) {
-        const int axis = to_depth ? deep_order[i] : flat_order[i];
+        const int axis = order[i];
         const int64_t flat = (int64_t)flat_strides[axis];
         const int64_t depth = (int64_t)deep_strides[axis];
         box.axes[i] = (struct qk_move_axis){sizes[axis], to_depth ? flat : depth,
@@ -161,14 +168,19 @@ static const struct qk_version space_versions[] = {
 static const struct qk_version depth_versions[] = {
     VERSION(1, QK_MOVE_TYPES),
     VERSION(13, QK_MOVE_TYPES_13),
+    VERSION(MODE_OF_DEPTH_SINCE, QK_MOVE_TYPES_13),
 };
 
-static const struct qk_attribute_def attributes[] = {
-    [BLOCKSIZE] = QK_ATTRIBUTE("blocksize", INT, 1, "rows and columns of a block; required"),
-    [MODE] = QK_ATTRIBUTE("mode", STRING, 11,
-                          "the order of channels: CRD, or DCR, the default: pixels of a block are "
-                          "the outer part"),
-};
+#define ATTRIBUTES(mode_since)                                                                    \
+    {                                                                                             \
+        [BLOCKSIZE] = QK_ATTRIBUTE("blocksize", INT, 1, "rows and columns of a block; required"), \
+        [MODE] = QK_ATTRIBUTE("mode", STRING, mode_since,                                         \
+                              "the order of channels: CRD, or DCR, the default: pixels of a "     \
+                              "block are the outer part"),                                        \
+    }
+
+static const struct qk_attribute_def space_attributes[] = ATTRIBUTES(11);
+static const struct qk_attribute_def depth_attributes[] = ATTRIBUTES(MODE_OF_DEPTH_SINCE);
 
 const struct qk_operator qk_onnx_depth_to_space = {
     .name = "onnx.DepthToSpace",
@@ -179,7 +191,7 @@ const struct qk_operator qk_onnx_depth_to_space = {
     .variable_inputs = 1U << INPUT,
     .outputs = {{"output", "[N, C / blocksize^2, H * blocksize, W * blocksize]"}},
     .output_count = 1,
-    QK_ATTRIBUTES(attributes),
+    QK_ATTRIBUTES(space_attributes),
     QK_VERSIONS(space_versions),
     .version_last = QK_ONNX_VERSION_LAST,
     .code = &(const struct qk_operator_code){.prepare = prepare, .plan = plan_space},
@@ -194,9 +206,8 @@ const struct qk_operator qk_onnx_space_to_depth = {
     .variable_inputs = 1U << INPUT,
     .outputs = {{"output", "[N, C * blocksize^2, H / blocksize, W / blocksize]"}},
     .output_count = 1,
-    .attributes = attributes,
-    .attribute_count = BLOCKSIZE + 1,
+    QK_ATTRIBUTES(depth_attributes),
     QK_VERSIONS(depth_versions),
-    .version_last = QK_ONNX_VERSION_LAST,
+    .version_last = MODE_OF_DEPTH_SINCE,
     .code = &(const struct qk_operator_code){.prepare = prepare, .plan = plan_depth},
 };
