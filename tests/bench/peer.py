@@ -37,6 +37,12 @@ def run_fresh(session, binding):
     binding.clear_binding_outputs()
 
 
+def part_names(row):
+    """Returns the names of the outputs, which have one shape: Split has several."""
+    count = getattr(row, "parts", 1)
+    return ["y"] if count == 1 else ["y_%d" % i for i in range(count)]
+
+
 class OnnxRuntime:
     """A contestant. The constructor raises ImportError if ONNX Runtime is not installed."""
 
@@ -68,7 +74,7 @@ class OnnxRuntime:
                                                       raw=True))
             domain, _, operator = stage.model.removeprefix("onnx.").rpartition(".")
             nodes.append(make.make_node(
-                operator, inputs, ["y"] if stage is stages[-1] else ["x_%d" % (k + 1)],
+                operator, inputs, part_names(row) if stage is stages[-1] else ["x_%d" % (k + 1)],
                 domain=domain, **stage.attributes))
         return nodes, constants
 
@@ -79,7 +85,8 @@ class OnnxRuntime:
             nodes, "row",
             [make.make_tensor_value_info(name, NUMBERS[datatype], shape)
              for name, datatype, shape, _ in row.inputs if name in variable],
-            [make.make_tensor_value_info("y", NUMBERS[row.y], row.y_shape)], constants)
+            [make.make_tensor_value_info(name, NUMBERS[row.y], row.y_shape)
+             for name in part_names(row)], constants)
         opsets = [make.make_opsetid("", OPSET), make.make_opsetid("com.microsoft", 1)]
         return make.make_model(graph, opset_imports=opsets, ir_version=13)
 
@@ -108,7 +115,10 @@ class OnnxRuntime:
             binding.bind_input(name, "cpu", 0, NUMBERS[datatype], shape, buffers[-1].address)
         if fresh:
             return lambda: run_fresh(session, binding)
-        binding.bind_output("y", "cpu", 0, NUMBERS[row.y], row.y_shape, self.y.address)
+        names = part_names(row)
+        for i, name in enumerate(names):
+            binding.bind_output(name, "cpu", 0, NUMBERS[row.y], row.y_shape,
+                                self.y.address + i * (row.y_bytes // len(names)))
         return lambda _=buffers: session.run_with_iobinding(binding)
 
     def time_round(self, run, threads):

@@ -37,7 +37,7 @@ ABSENT = ("", None, None)
 class Kind:
     """An operator and its parameters. `more` returns the inputs behind x, each as (type, shape,
     bytes), from x's shape. `y` returns y's shape. `variable` is the number of inputs that come with
-    each run."""
+    each run. `parts` is the number of outputs, which have one shape."""
     name: str
     model: str
     group: str
@@ -46,6 +46,7 @@ class Kind:
     y: Any = lambda shape: shape
     variable: int = 1
     side: int = SIDE
+    parts: int = 1
 
 
 def twin(shape):
@@ -96,8 +97,9 @@ def pool_kinds():
 
 
 def move_kinds():
-    def moved(name, attributes, y, more=lambda shape: [], variable=1):
-        return Kind(name, "onnx." + name.split()[0], "moves", attributes, more, y, variable)
+    def moved(name, attributes, y, more=lambda shape: [], variable=1, parts=1):
+        return Kind(name, "onnx." + name.split()[0], "moves", attributes, more, y, variable,
+                    parts=parts)
 
     def grown(by):
         return lambda shape: shape[:2] + [side + by for side in shape[2:]]
@@ -108,6 +110,8 @@ def move_kinds():
             moved("Concat of channels", {"axis": 1},
                   lambda shape: [shape[0], 2 * shape[1], *shape[2:]],
                   lambda shape: [twin(shape)], 2),
+            moved("Split of channels", {"axis": 1, "num_outputs": 2},
+                  lambda shape: [shape[0], shape[1] // 2, *shape[2:]], parts=2),
             moved("Slice of images", {}, grown(-2),
                   lambda shape: [indices(1, 1), indices(SIDE - 1, SIDE - 1), indices(2, 3)]),
             moved("Pad of images", {}, grown(2), lambda shape: [indices(0, 0, 1, 1, 0, 0, 1, 1)]),
@@ -148,7 +152,8 @@ class Row:
     model = property(lambda self: self.kind.model)
     attributes = property(lambda self: self.kind.attributes)
     y_shape = property(lambda self: list(self.kind.y(self.shape)))
-    y_bytes = property(lambda self: product(self.y_shape))
+    parts = property(lambda self: self.kind.parts)
+    y_bytes = property(lambda self: product(self.y_shape) * self.parts)
     x_bytes = property(lambda self: product(self.shape))
 
     @property

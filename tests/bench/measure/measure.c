@@ -126,11 +126,25 @@ static size_t slice_end(const struct slices *slices, size_t slice)
     return slice + 1 < slices->count ? (slice + 1) * slices->chunk : slices->units;
 }
 
+/* Returns how many bytes all outputs have. They follow each other in bench->output. */
+static size_t output_bytes(const struct qk_plan *plan)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < plan->output_count; i++)
+        bytes += plan->output_bytes[i];
+    return bytes;
+}
+
 static void run_slice(void *context, size_t thread, size_t slice)
 {
     struct bench *bench = context;
-    void *output = bench->output.data;
-    qk_run(&bench->call.plan, bench->call.data, &output,
+    void *outputs[QK_OUTPUT_COUNT_MAX];
+    uint8_t *next = bench->output.data;
+    for (size_t i = 0; i < bench->call.plan.output_count; i++) {
+        outputs[i] = next;
+        next += bench->call.plan.output_bytes[i];
+    }
+    qk_run(&bench->call.plan, bench->call.data, outputs,
            bench->workspace.data + thread * bench->workspace_stride, slice * bench->run.chunk,
            slice_end(&bench->run, slice));
 }
@@ -347,12 +361,12 @@ static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
     bench->pack = cut(instance->pack_unit_count, instance->pack_unit_cost_ns, thread_count);
     qk_pack(instance, 0, instance->pack_unit_count);
     bench_call_plan(&bench->call);
-    if (plan->unit_count == 0 || plan->output_count != 1)
-        bench_fail("plan: expected a unit at least, and one output");
+    if (plan->unit_count == 0)
+        bench_fail("plan: expected a unit at least");
     bench->run = cut(plan->unit_count, plan->unit_cost_ns, thread_count);
     bench->workspace_stride = (plan->workspace_bytes + 63) / 64 * 64;
     bench_buffer_reserve(&bench->workspace, thread_count * bench->workspace_stride + 1);
-    bench_buffer_reserve(&bench->output, plan->output_bytes[0]);
+    bench_buffer_reserve(&bench->output, output_bytes(plan));
     bench->constant = bench_call_constant(&bench->call);
 
     const struct qk_tensor *x = &bench->call.call.inputs[0];
@@ -360,11 +374,11 @@ static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
         bench_fail("plan: x is too large");
     bench->second = find_second(&bench->call, bench->x_bytes);
     bench->doublings =
-        doublings(bench->second ? 2 * bench->x_bytes : bench->x_bytes, plan->output_bytes[0]);
+        doublings(bench->second ? 2 * bench->x_bytes : bench->x_bytes, output_bytes(plan));
     printf("%s %zu %llu %zu %llu %zu %zu %zu %zu %zu %zu\n", plan->kernel, plan->unit_count,
            (unsigned long long)plan->unit_cost_ns, instance->pack_unit_count,
            (unsigned long long)instance->pack_unit_cost_ns, bench->run.count, bench->x_bytes,
-           plan->output_bytes[0], bench->constant.bytes, instance->packed_bytes,
+           output_bytes(plan), bench->constant.bytes, instance->packed_bytes,
            plan->workspace_bytes);
 }
 
@@ -522,7 +536,7 @@ static void on_numbers_round(struct bench *bench, char *const *names, size_t cou
 
 static void on_save(struct bench *bench, const char *path)
 {
-    const size_t bytes = bench->call.plan.output_bytes[0];
+    const size_t bytes = output_bytes(&bench->call.plan);
     memset(bench->output.data, 0x55, bytes); /* clears earlier output */
     bench_team_wake(bench->team);
     run(bench);
