@@ -181,8 +181,8 @@ KERNELS := \
     kernels/lookup/lookup_avx512bw.c kernels/lookup/lookup_avx512vbmi.c \
     kernels/lookup/lookup_neon.c kernels/lookup/table_operator.c \
     kernels/resize/linear.c \
-    kernels/move/plan.c kernels/move/kernels_scalar.c kernels/move/kernels_avx2.c \
-    kernels/move/kernels_avx512bw.c kernels/move/kernels_neon.c \
+    kernels/move/plan.c kernels/move/run.c kernels/move/kernels_scalar.c \
+    kernels/move/kernels_avx2.c kernels/move/kernels_avx512bw.c kernels/move/kernels_neon.c \
     kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c \
     kernels/gemm/igemm_6x16_avx2.c kernels/gemm/igemm_16x14_avx2.c \
     kernels/gemm/igemm_6x16_avxvnni.c \

@@ -1,39 +1,61 @@
 /* The moving kernels in plain C: the reference of all other tiers. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "kernels/move/kernels.h"
 
-#define KERNELS(bytes)                                                                         \
-    static void strided_##bytes(void *y, const void *x, size_t count, int64_t x_stride)        \
-    {                                                                                          \
-        for (size_t i = 0; i < count; i++)                                                     \
-            memcpy((char *)y + i * (bytes), (const char *)x + (int64_t)i * x_stride, bytes);   \
-    }                                                                                          \
-                                                                                               \
-    static void gathered_##bytes(void *y, const void *x, size_t count, const int64_t *offsets) \
-    {                                                                                          \
-        for (size_t i = 0; i < count; i++)                                                     \
-            memcpy((char *)y + i * (bytes), (const char *)x + offsets[i], bytes);              \
-    }                                                                                          \
-                                                                                               \
-    static void transposed_##bytes(void *y, int64_t y_stride, const void *x, int64_t x_stride, \
-                                   size_t rows, size_t columns)                                \
-    {                                                                                          \
-        for (size_t i = 0; i < rows; i++)                                                      \
-            strided_##bytes((char *)y + (int64_t)i * y_stride, (const char *)x + i * (bytes),  \
-                            columns, x_stride);                                                \
+static const char *x_at(const char *x, const struct qk_move_axis *axis, size_t index)
+{
+    return x + (axis->offsets ? axis->offsets[index] : (int64_t)index * axis->x_stride);
+}
+
+/* One function moves every tile. The other tiers' kernels differ in what they may assume. */
+#define KERNEL(bytes)                                                                            \
+    static void moved_##bytes(char *y, const char *x, const struct qk_move_tile *tile)           \
+    {                                                                                            \
+        const struct qk_move_axis *outer = &tile->axes[QK_MOVE_OUTER];                           \
+        const struct qk_move_axis *inner = &tile->axes[QK_MOVE_INNER];                           \
+        const struct qk_move_axis *rows = &tile->axes[QK_MOVE_ROWS];                             \
+        const struct qk_move_axis *columns = &tile->axes[QK_MOVE_COLUMNS];                       \
+        const bool is_run =                                                                      \
+            !columns->offsets && columns->x_stride == (bytes) && columns->y_stride == (bytes);   \
+        for (size_t a = 0; a < outer->size; a++)                                                 \
+            for (size_t b = 0; b < inner->size; b++)                                             \
+                for (size_t i = 0; i < rows->size; i++) {                                        \
+                    const char *from = x_at(x_at(x_at(x, outer, a), inner, b), rows, i);         \
+                    char *to = y + (int64_t)a * outer->y_stride + (int64_t)b * inner->y_stride + \
+                               (int64_t)i * rows->y_stride;                                      \
+                    if (is_run)                                                                  \
+                        memcpy(to, from, columns->size *(bytes));                                \
+                    for (size_t k = 0; !is_run && k < columns->size; k++)                        \
+                        memcpy(to + (int64_t)k * columns->y_stride, x_at(from, columns, k),      \
+                               bytes);                                                           \
+                }                                                                                \
     }
 
-KERNELS(1)
-KERNELS(2)
-KERNELS(4)
-KERNELS(8)
+KERNEL(1)
+KERNEL(2)
+KERNEL(4)
+KERNEL(8)
+
+static void streamed(char *y, const char *x, size_t bytes)
+{
+    memcpy(y, x, bytes);
+}
+
+static void finish(void)
+{
+}
 
 void qk_move_init_scalar(struct qk_move_kernels *kernels)
 {
     *kernels = (struct qk_move_kernels){
-        .strided = {strided_1, strided_2, strided_4, strided_8},
-        .gathered = {gathered_1, gathered_2, gathered_4, gathered_8},
-        .transposed = {transposed_1, transposed_2, transposed_4, transposed_8},
+        .copied = moved_1,
+        .strided = {moved_1, moved_2, moved_4, moved_8},
+        .gathered = {moved_1, moved_2, moved_4, moved_8},
+        .transposed = {moved_1, moved_2, moved_4, moved_8},
+        .dealt = {moved_1, moved_2, moved_4, moved_8},
+        .streamed = streamed,
+        .finish = finish,
     };
 }

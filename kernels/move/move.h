@@ -7,15 +7,15 @@
  *   y[y_first + sum of ki * y_stride(i)] = x[x_first + sum of xi(ki)]
  *   xi(k) = k * x_stride(i), or offsets(i)[k] if the axis has a table
  *
- * A box may also fill its elements with a constant. Boxes of one plan write different elements, so
- * they may run in any order, and on several threads. An operator makes boxes that together write
- * every element of its outputs once.
+ * A box may also fill its elements with a constant, or what is around them. Boxes of one plan write
+ * different elements, so they may run in any order, and on several threads. An operator makes boxes
+ * that together write every element of its outputs once.
  *
  *   Transpose        one box whose y_strides are sorted and whose x_strides are not
  *   Concat, Split    a box for each input, or for each output
  *   Slice            one box; x_stride may be negative
  *   Gather, Resize   one box with tables
- *   Pad              a box with the elements of x, and boxes that fill what is around it
+ *   Pad              a framed box with the elements of x; boxes that fill what is far around it
  *
  * qk_move_add makes boxes as simple as they can be: axes of one element go, neighbouring axes merge
  * if both sides go on by the same step, and a short contiguous run becomes a larger element. Then
@@ -39,22 +39,28 @@
 /* ONNX has BFLOAT16 since opset 13. */
 #define QK_MOVE_TYPES_13 (QK_MOVE_TYPES | QK_BIT(QK_BF16))
 
-/* One axis of a box. Strides and offsets are in elements. */
-struct qk_move_axis {
-    size_t size;
-    int64_t x_stride;
-    int64_t y_stride;
-    const int64_t *offsets; /* [size], copied by qk_move_add; NULL: there is no table */
+/* The elements of y before and after those of an axis, counted as y_stride counts. */
+struct qk_move_margin {
+    int64_t before;
+    int64_t after;
 };
+
+/* The margins of a box may have at most so many bytes together. */
+#define QK_MOVE_MARGINS_MAX 4096
 
 struct qk_move_box {
     size_t input;  /* the index of the operator's input */
     size_t output; /* the index of the operator's output */
     bool fill;     /* true: the elements are the constant of qk_move_begin; no input is read */
+    bool framed;   /* true: the constant fills what is around the elements, too: the margins */
     int64_t x_first;
     int64_t y_first;
     uint32_t rank;
-    struct qk_move_axis axes[QK_MOVE_RANK_MAX]; /* y_strides descend; all of them are positive */
+    /* Strides and offsets are in elements. Tables are copied by qk_move_add. y_strides descend; all
+     * of them are positive. */
+    struct qk_move_axis axes[QK_MOVE_RANK_MAX];
+    /* Only of a framed box, whose elements and margins are dense in y. No axis has a table. */
+    struct qk_move_margin margins[QK_MOVE_RANK_MAX];
 };
 
 struct qk_move;

@@ -1,27 +1,17 @@
-/* Simplifies boxes, chooses their patterns, and cuts them into units. Runs the units. */
+/* Simplifies boxes, chooses their patterns, and cuts them into units. */
 #include <string.h>
 
 #include "kernels/dispatch.h"
-#include "kernels/move/move.h"
+#include "kernels/move/part.h"
 
-/* How a box is moved: which kernel serves its last axis, or its last two. */
-enum pattern {
-    COPY,       /* runs that are contiguous in x and y */
-    STRIDED,    /* x has a stride */
-    GATHERED,   /* x has a table */
-    TRANSPOSED, /* the last axis is contiguous in y, the one before in x */
-    SCATTERED,  /* no axis is contiguous in y */
-    PATTERN_COUNT
-};
-
-static const char *const pattern_names[PATTERN_COUNT] = {
-    "move_copy", "move_strided", "move_gathered", "move_transposed", "move_scattered",
+static const char *const pattern_names[QK_MOVE_PATTERN_COUNT] = {
+    "move_copy", "move_strided", "move_gathered", "move_transposed", "move_dealt", "move_scattered",
 };
 
 /* Work is counted in bytes that a copy moves in the same time. These are rough costs: one element
- * of a pattern, and one call of a kernel. */
-static const uint64_t element_work[PATTERN_COUNT] = {0, 4, 4, 4, 8};
-#define CALL_WORK 32
+ * of a pattern, if it has no more bytes, and one row. */
+static const uint64_t element_work[QK_MOVE_PATTERN_COUNT] = {1, 4, 4, 2, 2, 8};
+#define ROW_WORK 8
 
 /* A byte of work takes at least as many cycles, in a cache. */
 #define WORK_CYCLES 0.25
@@ -29,45 +19,20 @@ static const uint64_t element_work[PATTERN_COUNT] = {0, 4, 4, 4, 8};
 #define UNIT_WORK_MAX ((uint64_t)1 << 22)
 
 /* A transpose reads and writes at least a cache line of bytes before it goes on to others. */
-#define LINE 64
+#define LINE ((size_t)64)
 
-/* A simplified box. Strides and offsets are in bytes. It is cut into a grid of tiles: its last two
- * axes, which are its rows and columns, are cut into pieces, the other axes into single elements.
+/* The most rows to which a run of x is dealt out. Transposes serve more rows, if they fill vectors.
  */
-struct part {
-    enum pattern pattern;
-    unsigned size; /* log2 of the bytes of an element */
-    bool fill;
-    size_t input;
-    size_t output;
-    int64_t x_first;
-    int64_t y_first;
-    uint32_t rank; /* at least 2 */
-    struct qk_move_axis *axes;
-    size_t tile_rows;
-    size_t tile_columns;
-    size_t row_tiles;
-    size_t column_tiles;
-    size_t tiles;
-    uint64_t tile_work;
-    uint64_t begin; /* the work of all parts before this one */
-};
+#define DEALT_MAX 32
 
-struct qk_move {
-    const struct qk_move_kernels *kernels;
-    uint8_t fill[8]; /* the constant, repeated */
-    unsigned bytes;  /* of an element */
-    uint64_t unit_work;
-    size_t part_count;
-    struct part parts[];
-};
+/* Rows of at least so many bytes are copied in units, not in tiles. They need no stage. */
+#define LONG_ROW 1024
+
+/* Runs that are written past the caches have at least so many bytes, so that most of their lines
+ * are whole. */
+#define STREAMED_MIN 256
 
 /* ---- Simplification ------------------------------------------------------------------------ */
-
-static int64_t x_of(const struct qk_move_axis *axis, size_t index)
-{
-    return axis->offsets ? axis->offsets[index] : (int64_t)index * axis->x_stride;
-}
 
 /* Replaces a table whose entries are evenly spaced by a stride. */
 static void find_stride(struct qk_move_axis *axis, int64_t *x_first)
@@ -91,23 +56,32 @@ static bool merges(const struct qk_move_axis *outer, const struct qk_move_axis *
            outer->y_stride == (int64_t)inner->size * inner->y_stride;
 }
 
-/* Leaves out axes of one element, and merges neighbours. */
+static bool has_margin(const struct qk_move_box *box, uint32_t axis)
+{
+    return box->framed && (box->margins[axis].before > 0 || box->margins[axis].after > 0);
+}
+
+/* Leaves out axes of one element, and merges neighbours. Merged axes have the outer one's margin:
+ * an axis with a margin does not merge with the one before it. */
 static void simplify(struct qk_move_box *box)
 {
     uint32_t rank = 0;
     for (uint32_t i = 0; i < box->rank; i++) {
         struct qk_move_axis axis = box->axes[i];
+        struct qk_move_margin margin = box->margins[i];
         find_stride(&axis, &box->x_first);
         if (box->fill) {
             axis.x_stride = 0;
             axis.offsets = NULL;
         }
-        if (axis.size == 1)
+        if (axis.size == 1 && !has_margin(box, i))
             continue;
-        if (rank > 0 && merges(&box->axes[rank - 1], &axis)) {
+        if (rank > 0 && !has_margin(box, i) && merges(&box->axes[rank - 1], &axis)) {
             axis.size *= box->axes[rank - 1].size;
+            margin = box->margins[rank - 1];
             rank--;
         }
+        box->margins[rank] = margin;
         box->axes[rank++] = axis;
     }
     box->rank = rank;
@@ -123,7 +97,7 @@ static unsigned widen(struct qk_move_box *box, unsigned bytes)
         box->axes[i].x_stride *= bytes;
         box->axes[i].y_stride *= bytes;
     }
-    if (box->rank < 2)
+    if (box->rank < 2 || box->framed)
         return bytes;
     const struct qk_move_axis *last = &box->axes[box->rank - 1];
     const bool contiguous = last->y_stride == (int64_t)bytes && !last->offsets &&
@@ -137,88 +111,191 @@ static unsigned widen(struct qk_move_box *box, unsigned bytes)
 
 /* ---- Patterns ------------------------------------------------------------------------------ */
 
-/* Returns the axis of x's contiguous elements, if a transpose of the box by this axis and the last
- * one fills vectors. Otherwise returns the rank. */
-static uint32_t find_rows(const struct part *part, const struct qk_move_axis *axes, uint32_t rank)
+/* Returns whether a transpose of the box by these rows fills vectors, or alternates a few columns.
+ */
+static bool transposes(const struct qk_move_part *part, const struct qk_move_axis *rows,
+                       const struct qk_move_axis *columns)
 {
     const size_t vector = 16 >> part->size;
     const int64_t bytes = (int64_t)1 << part->size;
-    const struct qk_move_axis *columns = &axes[rank - 1];
-    for (uint32_t i = 0; i + 1 < rank; i++)
-        if (!axes[i].offsets && axes[i].x_stride == bytes && axes[i].size >= vector &&
-            (columns->size >= vector ||
-             (columns->size <= 4 && axes[i].y_stride == (int64_t)columns->size * bytes)))
-            return i;
-    return rank;
+    if (columns->size >= 2 && columns->size <= 4 &&
+        rows->y_stride == (int64_t)columns->size * bytes)
+        return rows->size >= 2;
+    return rows->size >= vector && columns->size >= vector;
 }
 
-/* Chooses the pattern, and puts the rows of a transpose before its columns. */
-static enum pattern choose(const struct part *part, struct qk_move_axis *axes, uint32_t rank)
+/* Returns whether x is a run that is dealt out to the rows. */
+static bool deals(const struct qk_move_axis *rows, const struct qk_move_axis *columns)
+{
+    return rows->size >= 2 && rows->size <= DEALT_MAX &&
+           columns->x_stride == (int64_t)rows->size * rows->x_stride;
+}
+
+/* Finds the axis of x's contiguous elements, if a kernel for two axes serves it and the last axis.
+ */
+static enum qk_move_pattern find_rows(const struct qk_move_part *part,
+                                      const struct qk_move_axis *axes, uint32_t rank,
+                                      uint32_t *found)
+{
+    const struct qk_move_axis *columns = &axes[rank - 1];
+    for (uint32_t i = 0; i + 1 < rank; i++) {
+        if (axes[i].offsets || axes[i].x_stride != (int64_t)1 << part->size)
+            continue;
+        *found = i;
+        if (transposes(part, &axes[i], columns))
+            return QK_MOVE_TRANSPOSED;
+        if (deals(&axes[i], columns))
+            return QK_MOVE_DEALT;
+    }
+    return QK_MOVE_STRIDED;
+}
+
+/* Chooses the pattern, and puts the rows of a kernel for two axes before its columns. */
+static enum qk_move_pattern choose(const struct qk_move_part *part, struct qk_move_axis *axes,
+                                   uint32_t rank)
 {
     const int64_t bytes = (int64_t)1 << part->size;
     const struct qk_move_axis *last = &axes[rank - 1];
+    uint32_t rows;
     if (last->y_stride != bytes)
-        return SCATTERED;
+        return QK_MOVE_SCATTERED;
     if (last->offsets)
-        return GATHERED;
+        return QK_MOVE_GATHERED;
     if (last->x_stride == bytes)
-        return COPY;
-    const uint32_t rows = part->fill ? rank : find_rows(part, axes, rank);
-    if (rows == rank)
-        return STRIDED;
+        return QK_MOVE_COPY;
+    if (part->fill || part->margins)
+        return QK_MOVE_STRIDED;
+    const enum qk_move_pattern pattern = find_rows(part, axes, rank, &rows);
+    if (pattern == QK_MOVE_STRIDED)
+        return pattern;
     const struct qk_move_axis moved = axes[rows];
     memmove(&axes[rows], &axes[rows + 1], (rank - 2 - rows) * sizeof(*axes));
     axes[rank - 2] = moved;
-    return TRANSPOSED;
+    return pattern;
 }
 
-/* Returns how far apart in memory the elements of an axis are at least, in x and in y. */
-static int64_t reach(const struct qk_move_axis *axis)
+/* Returns over how many bytes of x, or of y if these are less, an axis extends. */
+static int64_t extent(const struct qk_move_axis *axis)
 {
     const int64_t x_stride = axis->x_stride < 0 ? -axis->x_stride : axis->x_stride;
-    return axis->offsets || axis->y_stride < x_stride ? axis->y_stride : x_stride;
+    return (int64_t)axis->size *
+           (axis->offsets || axis->y_stride < x_stride ? axis->y_stride : x_stride);
 }
 
-/* Sorts the axes before rows and columns. Axes whose elements are close to each other in x or y
- * come last, so that their cache lines and pages are used again soon. SpaceToDepth in the order of
- * y would read all of x for each element of a block. */
+/* Sorts the axes before rows and columns. Axes that stay close in x or y come last, so that their
+ * cache lines and pages are used again soon. SpaceToDepth in the order of y would read all of x for
+ * each element of a block. */
 static void sort_outer(struct qk_move_axis *axes, uint32_t rank)
 {
     for (uint32_t i = 1; i + 2 < rank; i++) {
         const struct qk_move_axis axis = axes[i];
         uint32_t at = i;
-        for (; at > 0 && reach(&axes[at - 1]) < reach(&axis); at--)
+        for (; at > 0 && extent(&axes[at - 1]) < extent(&axis); at--)
             axes[at] = axes[at - 1];
         axes[at] = axis;
     }
 }
 
-static size_t at_least_one(size_t number)
+/* ---- Tiles --------------------------------------------------------------------------------- */
+
+static size_t clamp(size_t number, size_t least, size_t most)
 {
-    return number > 0 ? number : 1;
+    return number < least ? least : number > most ? most : number;
 }
 
-/* Cuts the last two axes so that a tile takes no longer than a unit. */
-static void cut(struct part *part, uint64_t unit_work)
+static bool has_planes(const struct qk_move_part *part)
 {
-    const size_t rows = part->axes[part->rank - 2].size;
-    const size_t columns = part->axes[part->rank - 1].size;
-    const uint64_t work =
-        part->pattern == COPY ? (uint64_t)1 << part->size : element_work[part->pattern];
-    const size_t rows_min = part->pattern == TRANSPOSED && rows > LINE ? LINE : 1;
-    const size_t columns_max = at_least_one((size_t)(unit_work / work) / rows_min);
-    part->tile_columns = columns < columns_max ? columns : columns_max;
-    const uint64_t row_work = part->tile_columns * work + CALL_WORK;
-    size_t rows_max = at_least_one((size_t)(unit_work / row_work));
-    if (rows_min > 1)
-        rows_max = rows_max < rows_min ? rows_min : rows_max - rows_max % LINE;
-    part->tile_rows = rows < rows_max ? rows : rows_max;
-    part->row_tiles = (rows - 1) / part->tile_rows + 1;
-    part->column_tiles = (columns - 1) / part->tile_columns + 1;
-    part->tiles = part->row_tiles * part->column_tiles;
-    for (uint32_t i = 0; i + 2 < part->rank; i++)
-        part->tiles *= part->axes[i].size;
-    part->tile_work = part->tile_rows * row_work;
+    return part->pattern == QK_MOVE_TRANSPOSED || part->pattern == QK_MOVE_DEALT;
+}
+
+static bool has_long_rows(const struct qk_move_part *part)
+{
+    return part->pattern == QK_MOVE_COPY && !part->margins &&
+           part->axes[part->rank - 1].size >= LONG_ROW;
+}
+
+/* Cuts rows and columns together, so that a tile has whole lines of x and of y. */
+static void cut_plane(struct qk_move_part *part, const struct qk_move_axis *axes)
+{
+    const size_t line = LINE >> part->size;
+    const size_t most = QK_MOVE_TILE_BYTES >> part->size;
+    const size_t rows = axes[QK_MOVE_ROWS].size;
+    const size_t columns = axes[QK_MOVE_COLUMNS].size;
+    size_t column_step = clamp(most / (rows < line ? rows : line), 1, columns);
+    if (column_step < columns && column_step > line)
+        column_step -= column_step % line;
+    size_t row_step = clamp(most / column_step, 1, rows);
+    if (row_step < rows && row_step > line)
+        row_step -= row_step % line;
+    part->steps[QK_MOVE_ROWS] = row_step;
+    part->steps[QK_MOVE_COLUMNS] = column_step;
+}
+
+/* Sets the sizes of a tile: whole axes, from the last one on, as long as they fit, and a piece of
+ * the next one. With margins, all bytes of y up to the next element count, and the margins before
+ * and behind them. */
+static void cut(struct qk_move_part *part, uint64_t unit_work)
+{
+    const struct qk_move_axis *axes = &part->axes[part->rank - QK_MOVE_AXES];
+    size_t most = has_long_rows(part) ? (size_t)unit_work : QK_MOVE_TILE_BYTES;
+    size_t bytes = (size_t)1 << part->size;
+    bool is_whole = true;
+    for (uint32_t i = 0; part->margins && i < part->rank; i++)
+        most -= (size_t)(part->margins[i].before + part->margins[i].after);
+    if (has_planes(part))
+        cut_plane(part, axes);
+    for (size_t i = QK_MOVE_AXES; i > 0; i--) {
+        const struct qk_move_axis *axis = &axes[i - 1];
+        size_t *step = &part->steps[i - 1];
+        if (part->margins)
+            bytes = (size_t)axis->y_stride;
+        if (!has_planes(part) || i - 1 < QK_MOVE_ROWS)
+            *step = is_whole ? clamp(most / bytes, 1, axis->size) : 1;
+        is_whole = is_whole && *step == axis->size;
+        bytes *= *step;
+    }
+    part->tiles = 1;
+    for (uint32_t i = 0; i < part->rank; i++) {
+        const size_t step =
+            i + QK_MOVE_AXES < part->rank ? 1 : part->steps[i + QK_MOVE_AXES - part->rank];
+        part->tiles *= (part->axes[i].size - 1) / step + 1;
+    }
+    uint64_t work = (uint64_t)1 << part->size;
+    work = work < element_work[part->pattern] ? element_work[part->pattern] : work;
+    part->tile_work = work * part->steps[QK_MOVE_COLUMNS] + ROW_WORK;
+    for (size_t i = 0; i < QK_MOVE_COLUMNS; i++)
+        part->tile_work *= part->steps[i];
+}
+
+/* Decides how the part is written past the caches. On the stage, axes that are dense in y stay so,
+ * and those that are apart follow. An axis that is cut is the last dense one. */
+static void set_stage(struct qk_move_part *part)
+{
+    const struct qk_move_axis *axes = &part->axes[part->rank - QK_MOVE_AXES];
+    size_t run = (size_t)1 << part->size;
+    size_t staged = 1;
+    part->streams_rows = has_long_rows(part);
+    if (part->streams_rows || part->pattern == QK_MOVE_SCATTERED)
+        return;
+    for (size_t i = 0; i < QK_MOVE_AXES; i++)
+        part->is_apart[i] = true;
+    for (size_t found = 1; found > 0;) {
+        found = 0;
+        for (size_t i = 0; i < QK_MOVE_AXES; i++) {
+            if (!part->is_apart[i] || (part->steps[i] > 1 && axes[i].y_stride != (int64_t)run))
+                continue;
+            part->is_apart[i] = false;
+            part->stage_strides[i] = (int64_t)run;
+            run *= part->steps[i];
+            found++;
+        }
+    }
+    for (size_t i = 0; i < QK_MOVE_AXES; i++)
+        if (part->is_apart[i]) {
+            part->stage_strides[i] = (int64_t)(run * staged);
+            staged *= part->steps[i];
+        }
+    part->is_staged = part->margins || (run >= STREAMED_MIN && run * staged <= QK_MOVE_TILE_BYTES);
 }
 
 /* ---- Plans --------------------------------------------------------------------------------- */
@@ -275,16 +352,27 @@ enum qk_status qk_move_begin(struct qk_move **move, enum qk_type type, const voi
     return QK_OK;
 }
 
+/* Returns how many bytes of y a framed box has, with all margins. */
+static int64_t framed_bytes(const struct qk_move_box *box, unsigned bytes)
+{
+    const struct qk_move_axis *first = &box->axes[0];
+    const struct qk_move_margin *margin = &box->margins[0];
+    return box->rank > 0
+               ? (int64_t)first->size * first->y_stride + (margin->before + margin->after) * bytes
+               : bytes;
+}
+
 /* Copies the axes and their tables, which then count bytes. Puts axes of one element before them if
- * there are less than two. Returns NULL if memory has run out. */
+ * there are less than a tile has. Returns NULL if memory has run out. */
 static struct qk_move_axis *copy_axes(const struct qk_move_box *box, unsigned bytes,
                                       unsigned element, uint32_t rank, struct qk_memory memory)
 {
+    const int64_t step = box->framed ? framed_bytes(box, bytes) : element;
     struct qk_move_axis *axes = memory.alloc(memory.context, rank * sizeof(*axes));
     if (!axes)
         return NULL;
     for (uint32_t i = 0; i < rank - box->rank; i++)
-        axes[i] = (struct qk_move_axis){1, element, element, NULL};
+        axes[i] = (struct qk_move_axis){1, element, step, NULL};
     for (uint32_t i = rank - box->rank, k = 0; i < rank; i++, k++) {
         axes[i] = box->axes[k];
         if (!axes[i].offsets)
@@ -299,6 +387,34 @@ static struct qk_move_axis *copy_axes(const struct qk_move_box *box, unsigned by
     return axes;
 }
 
+/* Copies the margins, which then count bytes. Returns NULL if memory has run out. */
+static struct qk_move_margin *copy_margins(const struct qk_move_box *box, unsigned bytes,
+                                           uint32_t rank, struct qk_memory memory)
+{
+    struct qk_move_margin *margins = memory.alloc(memory.context, rank * sizeof(*margins));
+    if (!margins)
+        return NULL;
+    for (uint32_t i = 0; i < rank - box->rank; i++)
+        margins[i] = (struct qk_move_margin){0, 0};
+    for (uint32_t i = rank - box->rank, k = 0; i < rank; i++, k++)
+        margins[i] =
+            (struct qk_move_margin){box->margins[k].before * bytes, box->margins[k].after * bytes};
+    return margins;
+}
+
+/* Chooses how the box is moved. A row that is a run then consists of bytes. */
+static void set_pattern(struct qk_move_part *part)
+{
+    struct qk_move_axis *last = &part->axes[part->rank - 1];
+    part->pattern = choose(part, part->axes, part->rank);
+    if (!part->margins)
+        sort_outer(part->axes, part->rank);
+    if (part->pattern != QK_MOVE_COPY)
+        return;
+    *last = (struct qk_move_axis){last->size << part->size, 1, 1, NULL};
+    part->size = 0;
+}
+
 enum qk_status qk_move_add(struct qk_move *move, const struct qk_move_box *given,
                            struct qk_memory memory, struct qk_error *error)
 {
@@ -306,6 +422,7 @@ enum qk_status qk_move_add(struct qk_move *move, const struct qk_move_box *given
     memcpy(&box, given, offsetof(struct qk_move_box, axes));
     for (uint32_t i = 0; i < given->rank; i++) {
         box.axes[i] = given->axes[i];
+        box.margins[i] = given->framed ? given->margins[i] : (struct qk_move_margin){0};
         if (given->axes[i].size == 0)
             return QK_OK;
     }
@@ -313,196 +430,27 @@ enum qk_status qk_move_add(struct qk_move *move, const struct qk_move_box *given
         box.x_first = 0;
     simplify(&box);
     const unsigned element = widen(&box, move->bytes);
-    struct part *part = &move->parts[move->part_count];
-    *part = (struct part){
+    struct qk_move_part *part = &move->parts[move->part_count];
+    *part = (struct qk_move_part){
         .size = (unsigned)__builtin_ctz(element),
         .fill = box.fill,
         .input = box.input,
         .output = box.output,
         .x_first = box.x_first,
         .y_first = box.y_first,
-        .rank = box.rank < 2 ? 2 : box.rank,
+        .rank = box.rank < QK_MOVE_AXES ? QK_MOVE_AXES : box.rank,
     };
     part->axes = copy_axes(&box, move->bytes, element, part->rank, memory);
-    if (!part->axes)
+    if (part->axes && box.framed)
+        part->margins = copy_margins(&box, move->bytes, part->rank, memory);
+    if (!part->axes || (box.framed && !part->margins))
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
-    part->pattern = choose(part, part->axes, part->rank);
-    sort_outer(part->axes, part->rank);
+    set_pattern(part);
     move->part_count++;
     return QK_OK;
 }
 
-/* ---- Runs ---------------------------------------------------------------------------------- */
-
-/* The place of a tile: its position in the grid, and the offsets of the axes before rows and
- * columns. */
-struct cursor {
-    size_t row_tile;
-    size_t column_tile;
-    size_t index[QK_MOVE_RANK_MAX];
-    int64_t x;
-    int64_t y;
-};
-
-static void seek(struct cursor *cursor, const struct part *part, size_t tile)
-{
-    cursor->column_tile = tile % part->column_tiles;
-    tile /= part->column_tiles;
-    cursor->row_tile = tile % part->row_tiles;
-    tile /= part->row_tiles;
-    cursor->x = part->x_first;
-    cursor->y = part->y_first;
-    for (uint32_t left = part->rank - 2; left > 0; left--) {
-        const struct qk_move_axis *axis = &part->axes[left - 1];
-        const size_t index = tile % axis->size;
-        cursor->index[left - 1] = index;
-        tile /= axis->size;
-        cursor->x += x_of(axis, index);
-        cursor->y += (int64_t)index * axis->y_stride;
-    }
-}
-
-static void next(struct cursor *cursor, const struct part *part)
-{
-    if (++cursor->column_tile < part->column_tiles)
-        return;
-    cursor->column_tile = 0;
-    if (++cursor->row_tile < part->row_tiles)
-        return;
-    cursor->row_tile = 0;
-    for (uint32_t left = part->rank - 2; left > 0; left--) {
-        const struct qk_move_axis *axis = &part->axes[left - 1];
-        const size_t index = cursor->index[left - 1];
-        const size_t following = index + 1 < axis->size ? index + 1 : 0;
-        cursor->index[left - 1] = following;
-        cursor->x += x_of(axis, following) - x_of(axis, index);
-        cursor->y += ((int64_t)following - (int64_t)index) * axis->y_stride;
-        if (following > 0)
-            return;
-    }
-}
-
-/* Copies 1 to 32 bytes without a call. */
-static inline void copy_short(char *y, const char *x, size_t bytes)
-{
-    uint64_t first[2];
-    uint64_t last[2];
-    if (bytes >= 16) {
-        memcpy(first, x, 16);
-        memcpy(last, x + bytes - 16, 16);
-        memcpy(y, first, 16);
-        memcpy(y + bytes - 16, last, 16);
-    } else if (bytes >= 8) {
-        memcpy(first, x, 8);
-        memcpy(last, x + bytes - 8, 8);
-        memcpy(y, first, 8);
-        memcpy(y + bytes - 8, last, 8);
-    } else if (bytes >= 4) {
-        memcpy(first, x, 4);
-        memcpy(last, x + bytes - 4, 4);
-        memcpy(y, first, 4);
-        memcpy(y + bytes - 4, last, 4);
-    } else {
-        y[0] = x[0];
-        y[bytes / 2] = x[bytes / 2];
-        y[bytes - 1] = x[bytes - 1];
-    }
-}
-
-static void copy_one(char *y, const char *x, unsigned size)
-{
-    switch (size) {
-    case 0:
-        *y = *x;
-        return;
-    case 1:
-        memcpy(y, x, 2);
-        return;
-    case 2:
-        memcpy(y, x, 4);
-        return;
-    default:
-        memcpy(y, x, 8);
-    }
-}
-
-/* Moves `count` elements of one row, from column `first` on. */
-static void move_row(const struct qk_move *move, const struct part *part, char *y, const char *x,
-                     size_t first, size_t count)
-{
-    const struct qk_move_axis *columns = &part->axes[part->rank - 1];
-    y += (int64_t)first * columns->y_stride;
-    if (part->pattern == GATHERED) {
-        move->kernels->gathered[part->size](y, x, count, columns->offsets + first);
-        return;
-    }
-    if (part->pattern == SCATTERED) {
-        for (size_t i = 0; i < count; i++)
-            copy_one(y + (int64_t)i * columns->y_stride, x + x_of(columns, first + i), part->size);
-        return;
-    }
-    x += (int64_t)first * columns->x_stride;
-    const size_t bytes = count << part->size;
-    if (part->pattern == STRIDED)
-        move->kernels->strided[part->size](y, x, count, columns->x_stride);
-    else if (bytes <= 32)
-        copy_short(y, x, bytes);
-    else
-        memcpy(y, x, bytes);
-}
-
-/* Moves one tile. `y` and `x` are where its box begins, without rows and columns. */
-static void move_tile(const struct qk_move *move, const struct part *part,
-                      const struct cursor *cursor, char *y, const char *x)
-{
-    const struct qk_move_axis *rows = &part->axes[part->rank - 2];
-    const struct qk_move_axis *columns = &part->axes[part->rank - 1];
-    const size_t row = cursor->row_tile * part->tile_rows;
-    const size_t column = cursor->column_tile * part->tile_columns;
-    const size_t rows_left = rows->size - row;
-    const size_t columns_left = columns->size - column;
-    const size_t row_count = rows_left < part->tile_rows ? rows_left : part->tile_rows;
-    const size_t count = columns_left < part->tile_columns ? columns_left : part->tile_columns;
-    if (part->pattern == TRANSPOSED) {
-        y += (int64_t)row * rows->y_stride + (int64_t)column * columns->y_stride;
-        x += (int64_t)row * rows->x_stride + (int64_t)column * columns->x_stride;
-        move->kernels->transposed[part->size](y, rows->y_stride, x, columns->x_stride, row_count,
-                                              count);
-        return;
-    }
-    for (size_t i = row; i < row + row_count; i++)
-        move_row(move, part, y + (int64_t)i * rows->y_stride, x + x_of(rows, i), column, count);
-}
-
-/* Returns the first tile of the part that begins at `work` or later. */
-static size_t tile_at(const struct part *part, uint64_t work)
-{
-    if (work <= part->begin)
-        return 0;
-    const uint64_t tile = (work - part->begin - 1) / part->tile_work + 1;
-    return tile < part->tiles ? (size_t)tile : part->tiles;
-}
-
-/* A unit runs the tiles that begin in its share of the work. */
-static void run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
-                void *workspace, size_t begin, size_t end)
-{
-    const struct qk_move *move = plan->state;
-    (void)workspace;
-    for (size_t i = 0; i < move->part_count; i++) {
-        const struct part *part = &move->parts[i];
-        const size_t first = tile_at(part, begin * move->unit_work);
-        const size_t last = tile_at(part, end * move->unit_work);
-        if (first >= last)
-            continue;
-        const char *x = part->fill ? (const char *)move->fill : inputs[part->input];
-        char *y = outputs[part->output];
-        struct cursor cursor;
-        seek(&cursor, part, first);
-        for (size_t tile = first; tile < last; tile++, next(&cursor, part))
-            move_tile(move, part, &cursor, y + cursor.y, x + cursor.x);
-    }
-}
+/* ---- Units ---------------------------------------------------------------------------------- */
 
 void qk_move_end(struct qk_move *move, const struct qk_instance *instance, struct qk_plan *plan)
 {
@@ -513,14 +461,23 @@ void qk_move_end(struct qk_move *move, const struct qk_instance *instance, struc
     uint64_t work = UNIT_WORK_MIN;
     while (work < UNIT_WORK_MAX && (double)work * 2 * work_ns <= tuning->unit_ns)
         work *= 2;
+    size_t y_bytes = 0;
+    for (size_t i = 0; i < plan->output_count; i++)
+        y_bytes += plan->output_bytes[i];
+    const bool streams = y_bytes >= tuning->stream_bytes;
     move->kernels = &instance->kernels->move;
     move->unit_work = work;
     uint64_t total = 0;
     uint64_t most = 0;
-    plan->kernel = pattern_names[COPY];
+    plan->kernel = pattern_names[QK_MOVE_COPY];
     for (size_t i = 0; i < move->part_count; i++) {
-        struct part *part = &move->parts[i];
+        struct qk_move_part *part = &move->parts[i];
         cut(part, work);
+        if (streams)
+            set_stage(part);
+        move->streams |= part->is_staged || part->streams_rows;
+        if (part->is_staged)
+            plan->workspace_bytes = QK_MOVE_TILE_BYTES;
         part->begin = total;
         const uint64_t share = part->tiles * part->tile_work;
         total += share;
@@ -530,7 +487,7 @@ void qk_move_end(struct qk_move *move, const struct qk_instance *instance, struc
     }
     plan->unit_count = (size_t)((total + work - 1) / work);
     plan->unit_cost_ns = (uint64_t)((double)(total < work ? total : work) * work_ns);
-    plan->run = run;
+    plan->run = qk_move_run;
     plan->state = move;
 }
 

@@ -4,25 +4,44 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/dispatch.h"
 #include "tests/support/kernels/qk_test.h"
 
+/* No element of x: the constant 0. */
+#define FILLED SIZE_MAX
+
+static void compare(const struct qk_call *call, const struct qk_test_tiers *tiers, size_t bytes,
+                    size_t (*expected)(const struct qk_tensor *x, size_t index))
+{
+    static const char zero[8];
+    const struct qk_tensor *x = &call->inputs[0];
+    struct qk_test_result result;
+    qk_test_run_tiers(tiers, call, 28, &result);
+    cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
+    cr_expect_gt(result.plan.unit_count, 1);
+    for (size_t i = 0; i < result.plan.outputs[0].count; i++) {
+        const size_t from = expected(x, i);
+        cr_assert_eq(memcmp((const char *)result.output + i * bytes,
+                            from == FILLED ? zero : (const char *)x->data + from * bytes, bytes),
+                     0, "%s: element %zu", result.plan.kernel, i);
+    }
+    qk_test_result_deinit(&result);
+}
+
 /* Runs the call whole and in pieces on each tier, and compares element by element with `expected`,
- * which says for each element of the output which element of the input it is. */
+ * which says for each element of the output which element of the input it is. Then does the same
+ * with outputs that are written past the caches. */
 static void run_large(const struct qk_call *call, size_t bytes,
                       size_t (*expected)(const struct qk_tensor *x, size_t index))
 {
     struct qk_test_tiers tiers;
-    struct qk_test_result result;
-    const struct qk_tensor *x = &call->inputs[0];
     qk_test_tiers_init(&tiers);
-    qk_test_run_tiers(&tiers, call, 28, &result);
-    cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
-    cr_expect_gt(result.plan.unit_count, 1);
-    for (size_t i = 0; i < result.plan.outputs[0].count; i++)
-        cr_assert_eq(memcmp((const char *)result.output + i * bytes,
-                            (const char *)x->data + expected(x, i) * bytes, bytes),
-                     0, "%s: element %zu", result.plan.kernel, i);
-    qk_test_result_deinit(&result);
+    for (size_t i = 0; i < tiers.count; i++)
+        tiers.kernels[i]->choice.elementwise.unit_ns = 1; /* small units */
+    compare(call, &tiers, bytes, expected);
+    for (size_t i = 0; i < tiers.count; i++)
+        tiers.kernels[i]->choice.elementwise.stream_bytes = 1;
+    compare(call, &tiers, bytes, expected);
     qk_test_tiers_deinit(&tiers);
 }
 
@@ -74,6 +93,178 @@ Test(move, aliases_run_as_copies)
     qk_test_call_init(&call, "onnx.Identity", 13);
     qk_test_call_input(&call, "input", QK_UINT8, x, 1, &count);
     run_large(&call, 1, same);
+    free(x);
+}
+
+/* ---- Tiles ------------------------------------------------------------------------------- */
+
+/* What the expected elements depend on: the shape of the output, and what is cut off or added
+ * before it along each of the last two axes. */
+static struct {
+    size_t rows, columns;
+    size_t before[2];
+} now;
+
+static size_t at(const struct qk_tensor *x, size_t plane, size_t row, size_t column)
+{
+    return (plane * x->dims[1] + row) * x->dims[2] + column;
+}
+
+static size_t sliced(const struct qk_tensor *x, size_t index)
+{
+    const size_t row = index / now.columns;
+    return at(x, row / now.rows, row % now.rows + now.before[0],
+              index % now.columns + now.before[1]);
+}
+
+static size_t padded(const struct qk_tensor *x, size_t index)
+{
+    const size_t plane = index / now.columns / now.rows;
+    const size_t row = index / now.columns % now.rows - now.before[0]; /* may wrap */
+    const size_t column = index % now.columns - now.before[1];
+    return row < x->dims[1] && column < x->dims[2] ? at(x, plane, row, column) : FILLED;
+}
+
+static size_t doubled(const struct qk_tensor *x, size_t index)
+{
+    const size_t row = index / (2 * x->dims[2]);
+    return row / 2 * x->dims[2] + index % (2 * x->dims[2]) / 2;
+}
+
+static size_t images_turned(const struct qk_tensor *x, size_t index)
+{
+    const size_t plane = x->dims[1] * x->dims[2];
+    return index / plane * plane + index % x->dims[1] * x->dims[2] + index % plane / x->dims[1];
+}
+
+static void start(struct qk_call *call, const char *name, const char *input, enum qk_type type,
+                  void *x, const size_t *dims)
+{
+    qk_test_call_init(call, name, 13);
+    qk_test_call_input(call, input, type, x, 3, dims);
+}
+
+static void run_slice(enum qk_type type, void *x, const size_t *dims, size_t begin, size_t cut)
+{
+    const int64_t starts[] = {(int64_t)begin, (int64_t)begin};
+    const int64_t ends[] = {-(int64_t)cut, -(int64_t)cut};
+    const int64_t axes[] = {1, 2};
+    struct qk_call call;
+    start(&call, "onnx.Slice", "data", type, x, dims);
+    qk_test_call_input(&call, "starts", QK_INT64, starts, 1, (size_t[]){2});
+    qk_test_call_input(&call, "ends", QK_INT64, ends, 1, (size_t[]){2});
+    qk_test_call_input(&call, "axes", QK_INT64, axes, 1, (size_t[]){2});
+    now.rows = dims[1] - begin - cut;
+    now.columns = dims[2] - begin - cut;
+    now.before[0] = now.before[1] = begin;
+    run_large(&call, qk_type_info(type)->bits / 8U, sliced);
+}
+
+static void run_pad(enum qk_type type, void *x, const size_t *dims, const int64_t *pads)
+{
+    const int64_t all[] = {0, pads[0], pads[1], 0, pads[2], pads[3]};
+    struct qk_call call;
+    start(&call, "onnx.Pad", "data", type, x, dims);
+    qk_test_call_input(&call, "pads", QK_INT64, all, 1, (size_t[]){6});
+    now.rows = dims[1] + (size_t)(pads[0] + pads[2]);
+    now.columns = dims[2] + (size_t)(pads[1] + pads[3]);
+    now.before[0] = (size_t)pads[0];
+    now.before[1] = (size_t)pads[1];
+    run_large(&call, qk_type_info(type)->bits / 8U, padded);
+}
+
+Test(move, slices_tile_by_tile)
+{
+    void *x = random_bytes((size_t)1 << 19);
+    run_slice(QK_UINT8, x, (size_t[]){300, 32, 32}, 1, 1);
+    run_slice(QK_UINT8, x, (size_t[]){2, 300, 401}, 3, 2);
+    run_slice(QK_FP32, x, (size_t[]){3, 101, 207}, 1, 2);
+    free(x);
+}
+
+Test(move, pads_tile_by_tile)
+{
+    void *x = random_bytes((size_t)1 << 19);
+    run_pad(QK_UINT8, x, (size_t[]){300, 32, 32}, (int64_t[]){1, 1, 1, 1});
+    run_pad(QK_UINT8, x, (size_t[]){3, 251, 407}, (int64_t[]){2, 0, 0, 3});  /* cut by rows */
+    run_pad(QK_INT16, x, (size_t[]){1, 1, 150001}, (int64_t[]){0, 7, 0, 9}); /* by columns */
+    run_pad(QK_FP32, x, (size_t[]){40, 33, 31}, (int64_t[]){0, 1, 5, 0});
+    run_pad(QK_FP32, x, (size_t[]){9, 21, 331}, (int64_t[]){9, 1, 0, 2}); /* long runs: boxes */
+    run_pad(QK_UINT8, x, (size_t[]){7, 10, 1}, (int64_t[]){0, 600, 0, 5000});
+    free(x);
+}
+
+Test(move, resizes_and_turns_tile_by_tile)
+{
+    static const float scales[] = {1, 2, 2};
+    static const int64_t perm[] = {0, 2, 1};
+    const size_t dims[] = {90, 32, 37};
+    const enum qk_type types[] = {QK_UINT8, QK_INT16, QK_FP32, QK_INT64};
+    void *x = random_bytes((size_t)1 << 20);
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        struct qk_call call;
+        start(&call, "onnx.Resize", "X", types[i], x, dims);
+        qk_test_call_input(&call, "scales", QK_FP32, scales, 1, (size_t[]){3});
+        run_large(&call, qk_type_info(types[i])->bits / 8U, doubled);
+        start(&call, "onnx.Transpose", "data", types[i], x, dims);
+        qk_test_call_ints(&call, "perm", perm, 3);
+        run_large(&call, qk_type_info(types[i])->bits / 8U, images_turned);
+    }
+    free(x);
+}
+
+/* ---- Blocks of pixels -------------------------------------------------------------------- */
+
+#define BLOCK 2
+
+static size_t to_depth(const struct qk_tensor *x, size_t index)
+{
+    const size_t rows = x->dims[2] / BLOCK, columns = x->dims[3] / BLOCK;
+    const size_t channel = index / (rows * columns);
+    const size_t pixel = channel / x->dims[1];
+    const size_t row = index / columns % rows * BLOCK + pixel / BLOCK;
+    return (channel % x->dims[1] * x->dims[2] + row) * x->dims[3] + index % columns * BLOCK +
+           pixel % BLOCK;
+}
+
+static size_t to_depth_crd(const struct qk_tensor *x, size_t index)
+{
+    const size_t rows = x->dims[2] / BLOCK, columns = x->dims[3] / BLOCK;
+    const size_t channel = index / (rows * columns);
+    const size_t pixel = channel % (BLOCK * BLOCK);
+    const size_t row = index / columns % rows * BLOCK + pixel / BLOCK;
+    return (channel / (BLOCK * BLOCK) * x->dims[2] + row) * x->dims[3] + index % columns * BLOCK +
+           pixel % BLOCK;
+}
+
+static size_t to_space(const struct qk_tensor *x, size_t index)
+{
+    const size_t columns = x->dims[3] * BLOCK, rows = x->dims[2] * BLOCK;
+    const size_t row = index / columns % rows, column = index % columns;
+    const size_t pixel = row % BLOCK * BLOCK + column % BLOCK;
+    const size_t channel = pixel * (x->dims[1] / BLOCK / BLOCK) + index / (rows * columns);
+    return (channel * x->dims[2] + row / BLOCK) * x->dims[3] + column / BLOCK;
+}
+
+Test(move, moves_blocks_tile_by_tile)
+{
+    const size_t dims[] = {1, 152, 34, 42};
+    const enum qk_type types[] = {QK_UINT8, QK_INT16, QK_FP32, QK_INT64};
+    void *x = random_bytes((size_t)2 << 20);
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        const size_t bytes = qk_type_info(types[i])->bits / 8U;
+        struct qk_call call;
+        qk_test_call_init(&call, "onnx.DepthToSpace", 13);
+        qk_test_call_input(&call, "input", types[i], x, 4, dims);
+        qk_test_call_int(&call, "blocksize", BLOCK);
+        run_large(&call, bytes, to_space);
+        qk_test_call_init(&call, "onnx.SpaceToDepth", 28);
+        qk_test_call_input(&call, "input", types[i], x, 4, dims);
+        qk_test_call_int(&call, "blocksize", BLOCK);
+        run_large(&call, bytes, to_depth);
+        qk_test_call_string(&call, "mode", "CRD");
+        run_large(&call, bytes, to_depth_crd);
+    }
     free(x);
 }
 

@@ -85,7 +85,7 @@ void qk_depthwise_take_planes(const struct qk_move_kernels *move,
     }
     x += (crop->row * width + crop->column) * channels;
     for (size_t i = 0; i < rows; i++, planes += columns, x += width * channels)
-        move->transposed[0](planes, (int64_t)size, x, (int64_t)channels, count, columns);
+        qk_move_transpose(move, 0, planes, (int64_t)size, x, (int64_t)channels, count, columns);
 }
 
 void qk_depthwise_put_planes(const struct qk_move_kernels *move, const uint8_t *planes, size_t rows,
@@ -98,5 +98,5 @@ void qk_depthwise_put_planes(const struct qk_move_kernels *move, const uint8_t *
         rows = 1;
     }
     for (size_t i = 0; i < rows; i++, planes += columns, y += width * channels)
-        move->transposed[0](y, (int64_t)channels, planes, (int64_t)size, columns, count);
+        qk_move_transpose(move, 0, y, (int64_t)channels, planes, (int64_t)size, columns, count);
 }

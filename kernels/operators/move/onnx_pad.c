@@ -200,31 +200,53 @@ static enum qk_status fit(enum mode mode, const struct lists *lists, const struc
 
 /* ---- Boxes --------------------------------------------------------------------------------- */
 
-/* Adds the box of data, and for each axis the boxes before and after it. They take all of the axes
- * behind this one, but of the axes before it only what data has. */
-static enum qk_status add_constant(const struct padded *axes, struct qk_move_box *y,
+/* Returns whether data has elements, and the margins of all axes from `first` on are small enough
+ * for a framed box. Sets them. */
+static bool set_margins(const struct padded *axes, uint32_t first, unsigned bytes,
+                        struct qk_move_box *box)
+{
+    int64_t left = QK_MOVE_MARGINS_MAX / bytes;
+    for (uint32_t i = 0; i < box->rank; i++) {
+        const int64_t stride = box->axes[i].y_stride;
+        const int64_t padded = i < first ? 0 : (int64_t)(axes[i].before + axes[i].after);
+        if (axes[i].count == 0 || padded > left / stride)
+            return false;
+        left -= padded * stride;
+        box->margins[i] = i < first ? (struct qk_move_margin){0}
+                                    : (struct qk_move_margin){(int64_t)axes[i].before * stride,
+                                                              (int64_t)axes[i].after * stride};
+    }
+    return true;
+}
+
+/* Adds the box of data, which fills short runs around it, too, and for each axis the boxes of long
+ * runs before and after it. These take all of the axes behind this one, but of the axes before it
+ * only what data has. */
+static enum qk_status add_constant(const struct padded *axes, unsigned bytes, struct qk_move_box *y,
                                    struct qk_move *move, struct qk_memory memory,
                                    struct qk_error *error)
 {
     enum qk_status status = QK_OK;
-    struct qk_move_box *fill = y;
-    fill->fill = true;
-    fill->y_first = 0;
-    for (uint32_t i = 0; i < fill->rank && status == QK_OK; i++) {
-        const int64_t first = fill->y_first;
-        const int64_t stride = fill->axes[i].y_stride;
-        fill->axes[i].size = axes[i].before;
-        status = qk_move_add(move, fill, memory, error);
-        fill->axes[i].size = axes[i].after;
-        fill->y_first = first + (int64_t)(axes[i].before + axes[i].count) * stride;
-        if (status == QK_OK)
-            status = qk_move_add(move, fill, memory, error);
-        fill->axes[i].size = axes[i].count;
-        fill->y_first = first + (int64_t)axes[i].before * stride;
+    struct qk_move_box *box = y;
+    box->y_first = 0;
+    for (uint32_t i = 0; i < box->rank && status == QK_OK; i++) {
+        const int64_t first = box->y_first;
+        const int64_t stride = box->axes[i].y_stride;
+        box->framed = box->framed || set_margins(axes, i, bytes, box);
+        box->fill = !box->framed;
+        box->axes[i].size = axes[i].before;
+        if (box->fill)
+            status = qk_move_add(move, box, memory, error);
+        box->axes[i].size = axes[i].after;
+        box->y_first = first + (int64_t)(axes[i].before + axes[i].count) * stride;
+        if (status == QK_OK && box->fill)
+            status = qk_move_add(move, box, memory, error);
+        box->axes[i].size = axes[i].count;
+        box->y_first = first + (int64_t)axes[i].before * stride;
     }
     /* The axes now have the sizes of data, and y_first is where data begins. */
-    fill->fill = false;
-    return status == QK_OK ? qk_move_add(move, fill, memory, error) : status;
+    box->fill = false;
+    return status == QK_OK ? qk_move_add(move, box, memory, error) : status;
 }
 
 /* Returns which element of data's `count` is at `at`, which may be before or behind them. */
@@ -294,9 +316,10 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
         box.x_first += axes[i].count > 0 ? (int64_t)axes[i].first * from.axes[i].x_stride : 0;
     }
     if (plan->outputs[0].count > 0)
-        status = made->mode == CONSTANT
-                     ? add_constant(axes, &box, move, memory, error)
-                     : add_tables(made->mode, axes, dims, &box, move, memory, error);
+        status =
+            made->mode == CONSTANT
+                ? add_constant(axes, qk_type_info(x->type)->bits / 8U, &box, move, memory, error)
+                : add_tables(made->mode, axes, dims, &box, move, memory, error);
     if (status == QK_OK)
         qk_move_end(move, instance, plan);
     return status;
