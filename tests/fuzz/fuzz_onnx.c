@@ -198,7 +198,9 @@ static void load(struct run *run, const struct qd_source *source)
     if (qd_build_read(&run->build, source, &error) != QD_OK) {
         assert(error.status != QD_OK);
         qd_foreign_name(source->content.bytes, source->content.count);
-        qd_cut_hint_add(&run->build, source, sizeof(error.text), &error);
+        static struct qd_cut_hints hints;
+        qd_cut_hints_find(&run->build, source, &error, &hints);
+        qd_cut_hints_print(&hints, sizeof(error.text), &error);
         touch(error.text, strlen(error.text));
         return;
     }
