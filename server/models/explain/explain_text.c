@@ -191,6 +191,26 @@ static void measure(const struct qd_explanation *explanation, size_t columns,
     widths[NAME] = widths[NAME] < left ? widths[NAME] : left;
 }
 
+/* Prints a node's name. Quantizers add the operator to the name of a value, as in
+ * x_QuantizeLinear. A name that is too long loses this ending first: the operator has a column. */
+static void print_name(FILE *out, const char *name, const char *operator_name, size_t columns)
+{
+    enum { ROOM = 256 }; /* more than a terminal shows of a name */
+    const char *point = strrchr(operator_name, '.');
+    const char *ending = point == NULL ? operator_name : point + 1;
+    const size_t bytes = strlen(name);
+    const size_t cut = strlen(ending);
+    char text[ROOM];
+    if (columns_of(name) > columns && bytes > cut + 1 && strcmp(name + bytes - cut, ending) == 0 &&
+        name[bytes - cut - 1] == '_') {
+        const size_t left = bytes - cut;
+        const size_t skip = left + sizeof("..") > ROOM ? left + sizeof("..") - ROOM : 0;
+        snprintf(text, sizeof(text), "%.*s..", (int)(left - skip), name + skip);
+        name = text;
+    }
+    print_cell(out, name, columns, false);
+}
+
 static void print_row(FILE *out, const char *const cells[COLUMN_COUNT],
                       const size_t widths[COLUMN_COUNT])
 {
@@ -202,7 +222,11 @@ static void print_row(FILE *out, const char *const cells[COLUMN_COUNT],
         const bool is_end = k == last && !to_the_right;
         const size_t own = columns_of(cells[k]);
         fputs(k == 0 ? "" : "  ", out);
-        print_cell(out, cells[k], is_end && own < widths[k] ? own : widths[k], to_the_right);
+        const size_t wide = is_end && own < widths[k] ? own : widths[k];
+        if (k == NAME)
+            print_name(out, cells[k], cells[OPERATOR], wide);
+        else
+            print_cell(out, cells[k], wide, to_the_right);
     }
     fputc('\n', out);
 }

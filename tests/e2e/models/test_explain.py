@@ -9,7 +9,8 @@ import unittest
 from pathlib import Path
 
 from loading import conv_inputs, external_file, kept_request, scalar, ZEROS
-from onnx_writer import FLOAT, INT64, INT8, UINT8, constant, model, node, tensor, value_info
+from onnx_writer import (FLOAT, INT64, INT8, UINT8, constant, field, model, node, tensor,
+                         value_info)
 from quantd import COMMAND, ROOT, SLOW
 
 DIGITS = ROOT / "tests" / "demo" / "digits" / "models" / "digits" / "1" / "model.onnx"
@@ -123,6 +124,18 @@ class Explain(unittest.TestCase):
         self.assertLessEqual(max(map(len, lines[:-1])), 100)
         begin = table[0].index("becomes")
         self.assertTrue(all(line[begin - 1:begin] == " " for line in table), table)
+
+    def test_long_names_lose_the_quantizers_ending_first(self):
+        """The operator has a column, so that ending says nothing."""
+        nodes = [node("DequantizeLinear", ["sq", "half", "zero"], ["z%d" % i]) + field(3, name)
+                 for i, name in enumerate(("the_value_of_a_layer_DequantizeLinear",
+                                           "the_value_of_a_layer_of_a_LinearDequantize",
+                                           "n" * 4000 + "_DequantizeLinear"))]
+        text = self.run_it(self.write("qdq.onnx", qdq_file(*nodes))).stdout
+        self.assertIn("  the_value_of_a_layer_..  ", text)
+        self.assertIn("_LinearDequantize  ", text)
+        self.assertIn("nnnn_..  ", text)
+        self.assertLessEqual(max(map(len, text.splitlines()[:-1])), 100)
 
     def test_refused(self):
         """The commands serve what they say."""
