@@ -473,7 +473,10 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     if (flag == NULL && (flag = find_switch_off(name)) != NULL)
         text = "off";
     if (flag == NULL) {
-        qd_fail_startup(error, "expected a flag that --help lists, got \"%.100s\"", argument);
+        const char *point = strrchr(argument, '.');
+        const bool is_file = *argument != '-' && point != NULL && strcmp(point, ".onnx") == 0;
+        qd_fail_startup(error, "expected a flag that --help lists, got \"%.100s\"%s", argument,
+                        is_file ? "; --model FILE serves an ONNX file" : "");
         return QD_CONFIG_BAD;
     }
     if (!takes_value(flag)) {

@@ -343,6 +343,9 @@ Test(config, a_stray_word_is_no_flag)
     cr_assert_str_eq(error.text, "expected a flag that --help lists, got \"extra\"");
     cr_assert_eq(PARSE(&config, "--extra"), QD_CONFIG_BAD);
     cr_assert_str_eq(error.text, "expected a flag that --help lists, got \"--extra\"");
+    cr_assert_eq(PARSE(&config, "net.onnx"), QD_CONFIG_BAD);
+    cr_assert_str_eq(error.text, "expected a flag that --help lists, got \"net.onnx\"; --model "
+                                 "FILE serves an ONNX file");
 }
 
 Test(config, kernels_reads_all_flags)
