@@ -54,8 +54,8 @@ static const struct qk_operator *const operators[] = {
 static const struct qk_operator *const graph_operators[] = {
     &qk_onnx_abs,
     &qk_onnx_add,
-    &qk_onnx_batch_normalization,
     &qk_onnx_average_pool,
+    &qk_onnx_batch_normalization,
     &qk_onnx_ceil,
     &qk_onnx_celu,
     &qk_onnx_constant_of_shape,
