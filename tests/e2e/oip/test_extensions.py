@@ -229,7 +229,7 @@ class LongNames(ModelTest):
             self.assert_error(self.server.infer("long", request), 400, *words)
 
     def test_bounds(self):
-        for length, words in ((self.LONGEST + 1, "inputs[0]: expected 1 to 4096 bytes, got 4097"),
+        for length, words in ((self.LONGEST + 1, "expected at most 4096 bytes in a name, got 4097"),
                               (0, "name")):
             x = "x" * length
             answer = self.load_files("long", model_onnx=dequantize_file((2,), ["y"], x))
