@@ -59,7 +59,8 @@ struct qk_move_box {
     /* Strides and offsets are in elements. Tables are copied by qk_move_add. y_strides descend; all
      * of them are positive. */
     struct qk_move_axis axes[QK_MOVE_RANK_MAX];
-    /* Only of a framed box, whose elements and margins are dense in y. No axis has a table. */
+    /* Only of a framed box. From the first axis with margins on, elements and margins are dense in
+     * y. No axis has a table. */
     struct qk_move_margin margins[QK_MOVE_RANK_MAX];
 };
 

@@ -60,6 +60,16 @@ static inline int64_t qk_move_x_of(const struct qk_move_axis *axis, size_t index
     return axis->offsets ? axis->offsets[index] : (int64_t)index * axis->x_stride;
 }
 
+/* Returns whether the elements of an axis and its margins are all that y has for one element of the
+ * axis before it. If not, boxes that fill have the rest, and no tile may have more than one. */
+static inline bool qk_move_is_dense(const struct qk_move_part *part, uint32_t axis)
+{
+    const struct qk_move_axis *inner = &part->axes[axis];
+    const struct qk_move_margin *margin = &part->margins[axis];
+    return (int64_t)inner->size * inner->y_stride + margin->before + margin->after ==
+           part->axes[axis - 1].y_stride;
+}
+
 /* The function `run` of a plan. */
 void qk_move_run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
                  void *workspace, size_t begin, size_t end);

@@ -252,6 +252,9 @@ static void cut(struct qk_move_part *part, uint64_t unit_work)
         if (!has_planes(part) || i - 1 < QK_MOVE_ROWS)
             *step = is_whole ? clamp(most / bytes, 1, axis->size) : 1;
         is_whole = is_whole && *step == axis->size;
+        if (part->margins && i > 1)
+            is_whole =
+                is_whole && qk_move_is_dense(part, part->rank - QK_MOVE_AXES + (uint32_t)i - 1);
         bytes *= *step;
     }
     part->tiles = 1;

@@ -153,7 +153,8 @@ static size_t find_frame(const struct qk_move_part *part, const size_t *index, s
 {
     uint32_t cut = part->rank - 1; /* the outermost axis of which the tile has more than one */
     size_t lead = 0;
-    while (cut > part->rank - QK_MOVE_AXES && step_of(part, cut) == part->axes[cut].size) {
+    while (cut > part->rank - QK_MOVE_AXES && step_of(part, cut) == part->axes[cut].size &&
+           qk_move_is_dense(part, cut)) {
         lead += (size_t)part->margins[cut].before;
         cut--;
     }

@@ -191,6 +191,9 @@ Test(move, pads_tile_by_tile)
     run_pad(QK_FP32, x, (size_t[]){40, 33, 31}, (int64_t[]){0, 1, 5, 0});
     run_pad(QK_FP32, x, (size_t[]){9, 21, 331}, (int64_t[]){9, 1, 0, 2}); /* long runs: boxes */
     run_pad(QK_UINT8, x, (size_t[]){7, 10, 1}, (int64_t[]){0, 600, 0, 5000});
+    /* Boxes fill around planes that fit in a tile. */
+    run_pad(QK_UINT8, x, (size_t[]){60, 3, 100}, (int64_t[]){50, 0, 0, 0});
+    run_pad(QK_INT16, x, (size_t[]){40, 9, 61}, (int64_t[]){20, 2, 30, 1});
     free(x);
 }
 
