@@ -61,7 +61,7 @@ enum qk_status qk_lookup_plan(const struct qk_lookup_table *table,
 /* A row is what one index of the axes up to the channels selects. */
 struct channels_state {
     const struct qk_lookup_table *tables;
-    qk_lookup_fn run;
+    const struct qk_lookup_kernel *kernel;
     size_t channel_count;
     size_t row; /* elements of a row */
     size_t count;
@@ -83,9 +83,9 @@ static void run_rows(const struct channels_state *state, const uint8_t *x, uint8
         const size_t left = state->row - at;
         const size_t count = left < last - done ? left : last - done;
         if (state->stream)
-            state->run(table, from, y + done, count, true);
+            state->kernel->run(table, from, y + done, count, true);
         else
-            qk_lookup_run(state->run, table, from, y + done, count);
+            qk_lookup_run(state->kernel->run, table, from, y + done, count);
         done += count;
     }
 }
@@ -97,8 +97,11 @@ static void run_channels(const struct qk_plan *plan, const void *const *inputs,
     const size_t first = begin * state->unit;
     const size_t last = end < plan->unit_count ? end * state->unit : state->count;
     (void)workspace;
-    if (first < last)
-        run_rows(state, inputs[0], outputs[0], first, last);
+    if (first >= last)
+        return;
+    run_rows(state, inputs[0], outputs[0], first, last);
+    if (state->stream && state->kernel->finish)
+        state->kernel->finish();
 }
 
 /* Fills in the shape of y. Sets *repeats to whether x has one row for all channels. */
@@ -153,7 +156,7 @@ enum qk_status qk_lookup_plan_channels(const struct qk_lookup_channels *channels
     plan->output_bytes[0] = y->count;
     *state = (struct channels_state){
         .tables = channels->tables,
-        .run = kernel->run,
+        .kernel = kernel,
         .channel_count = channels->count,
         .row = row,
         .count = y->count,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/dispatch.h"
 #include "tests/support/kernels/qk_test.h"
 
 static void start_relu(struct qk_call *call, const int8_t *x, size_t count)
@@ -71,6 +72,47 @@ Test(lookup, tables_of_channels)
         qk_test_result_deinit(&result);
     }
     qk_test_tiers_deinit(&tiers);
+}
+
+/* How many runs have streamed since the last call of count_finish. */
+static size_t unfinished;
+
+static void count_stream(const struct qk_lookup_table *table, const uint8_t *x, uint8_t *y,
+                         size_t count, bool stream)
+{
+    unfinished += stream;
+    qk_lookup_kernel__scalar.run(table, x, y, count, false);
+}
+
+static void count_finish(void)
+{
+    unfinished = 0;
+}
+
+/* What was written past the caches must be finished when a run returns. */
+Test(lookup, streams_are_finished)
+{
+    static const struct qk_lookup_kernel kernel = {"counting", count_stream, 1, count_finish};
+    static const uint8_t tables[2 * 256], x[2 * 64];
+    for (uint32_t channels = 0; channels < 2; channels++) {
+        struct qk_kernels *kernels = qk_test_kernels("scalar");
+        struct qk_call call;
+        struct qk_test_result result;
+        kernels->lookup = &kernel;
+        kernels->choice.elementwise.stream_bytes = 1;
+        qk_test_call_init(&call, "quantd.Lookup", 1);
+        qk_test_call_input(&call, "X", QK_UINT8, x, 2, (size_t[]){2, 64});
+        if (channels > 0)
+            qk_test_call_int(&call, "inner_rank", 1);
+        qk_test_call_input(&call, "table", QK_UINT8, tables, 1 + channels,
+                           channels == 0 ? (size_t[]){256} : (size_t[]){2, 256});
+        unfinished = 1;
+        qk_test_run(kernels, &call, &result);
+        cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
+        cr_expect_eq(unfinished, 0);
+        qk_test_result_deinit(&result);
+        qk_kernels_destroy(kernels);
+    }
 }
 
 Test(lookup, tables_of_other_shapes)
