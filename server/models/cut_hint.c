@@ -81,11 +81,13 @@ static void add(struct qd_cut_hints *hints, const struct qd_onnx_part *part, siz
     hints->count += !text.is_full;
 }
 
-/* Finds one of the two parts that loads, and adds it. Adds nothing if there is none. */
+/* Finds one of the two parts that loads, and adds it. Adds nothing if there is none. The node that
+ * the file is refused for counts as refused from the start: a node whose operator quantd has, but
+ * which cannot be prepared, would otherwise be in the part before, and no node behind it. */
 static void add_side(const struct qd_build *refused, const struct qd_source *source, bool is_after,
                      struct qd_cut_hints *hints)
 {
-    uint32_t nodes[ATTEMPTS_MAX];
+    uint32_t nodes[1 + ATTEMPTS_MAX] = {refused->refused_node};
     struct qd_source inner = *source; /* data of other files have not been read yet */
     inner.content.external = NULL;
     inner.content.cut = refused->config->cut;
@@ -95,19 +97,19 @@ static void add_side(const struct qd_build *refused, const struct qd_source *sou
         enum qd_status status = QD_INTERNAL;
         qd_arena_init(&arena, refused->scratch->memory);
         arena.together = refused->scratch->together;
-        nodes[i] = QK_VALUE_NONE;
+        nodes[1 + i] = QK_VALUE_NONE;
         /* Parts are found by reading each node of the file, and then loaded. Most of a file is
          * weights, which are hardly read. */
         if (qd_build_try(refused->work, QD_TRIED_FILE_NODES, inner.content.count / 4) &&
-            qd_onnx_find_parts(&inner.content, nodes, i, &arena, &parts)) {
+            qd_onnx_find_parts(&inner.content, nodes, 1 + i, &arena, &parts)) {
             const struct qd_onnx_part *part = is_after ? &parts.after : &parts.before;
             if (part->node_count > 0)
-                status = load(refused, &inner, &part->cut, &arena, &nodes[i]);
+                status = load(refused, &inner, &part->cut, &arena, &nodes[1 + i]);
             if (status == QD_OK)
                 add(hints, part, parts.node_count);
         }
         qd_arena_deinit(&arena);
-        if (status != QD_INVALID || nodes[i] == QK_VALUE_NONE)
+        if (status != QD_INVALID || nodes[1 + i] == QK_VALUE_NONE)
             return;
     }
 }

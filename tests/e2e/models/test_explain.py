@@ -9,8 +9,8 @@ import unittest
 from pathlib import Path
 
 from loading import conv_inputs, external_file, kept_request, scalar, ZEROS
-from onnx_writer import (FLOAT, INT64, INT8, UINT8, constant, field, model, node, tensor,
-                         value_info)
+from onnx_writer import (FLOAT, INT64, INT8, UINT8, constant, field, message, model, node,
+                         tensor, value_info)
 from quantd import COMMAND, ROOT, SLOW
 
 DIGITS = ROOT / "tests" / "demo" / "digits" / "models" / "digits" / "1" / "model.onnx"
@@ -169,6 +169,20 @@ class Explain(unittest.TestCase):
         tree, _ = self.explain(self.write("clip.onnx", file), status=1)
         self.assertEqual(self.fates(tree), ["read", "read", "refused"])
         self.assertEqual(tree["cuts"][0]["config"], {"outputs": ["b"]})
+
+    def test_the_part_behind_a_node_that_is_refused_by_preparing(self):
+        """As in networks whose first convolution was not quantized."""
+        nodes = [node("Relu", ["x"], ["a"]), node("Conv", ["a", "f"], ["b"]),
+                 node("QuantizeLinear", ["b", "half", "zero"], ["c"]),
+                 node("QLinearConv", conv_inputs("c"), ["d"]),
+                 node("DequantizeLinear", ["d", "half", "zero"], ["y"])]
+        floats = tensor("f", FLOAT, [1, 1, 1], (9, struct.pack("<f", 2)))
+        file = model(13, nodes, [WEIGHTS, floats] + SCALES, [value_info("x", FLOAT, [1, 1, 9])],
+                     [value_info("y", FLOAT, [1, 1, 8])])
+        file += message((7, message((13, value_info("b", FLOAT, [1, 1, 9])))))
+        tree, _ = self.explain(self.write("net.onnx", file), status=1)
+        self.assertEqual([cut["config"] for cut in tree["cuts"]], [{"inputs": ["b"]}])
+        self.assertEqual((tree["cuts"][0]["nodes"], tree["cuts"][0]["of_nodes"]), (3, 5))
 
     def test_a_folder(self):
         """A configuration counts as if the folder was served."""
