@@ -86,11 +86,13 @@ static bool read_operand(struct fusion *fusion, size_t input)
     const uint32_t maker = qk_edit_maker_of(edit, fusion->index, input);
     if (maker == QK_NO_NODE || edit->nodes[maker].call.op != &qk_onnx_dequantize_linear)
         return qk_fusion_refuse(fusion, input,
-                                "expected the output of DequantizeLinear, got other floats");
+                                "expected the output of DequantizeLinear, as a quantized file has "
+                                "it, got other floats");
     if (!qk_pair_read(edit, maker, &qk_onnx_dequantize_linear, pair))
-        return qk_fusion_refuse(fusion, input,
-                                "expected DequantizeLinear with a constant scale and zero point, "
-                                "without blocks, got another before it");
+        return qk_fusion_refuse(
+            fusion, input,
+            "expected DequantizeLinear of 8 bits with a constant scale and zero point, "
+            "without blocks, got another before it");
     if (pair->type != QK_UINT8 && pair->type != QK_INT8)
         return qk_fusion_refuse(fusion, input, "expected codes of 8 bits, got another type");
     if (!(edit->nodes[maker].call.variable >> QK_PAIR_X & 1) &&

@@ -56,8 +56,8 @@ class Refused(Files):
     def test_floats(self):
         x = node("DequantizeLinear", ["x", "s", "z"], ["a"])
         self.refuse([x, node("MatMul", ["a", "f"], ["y"])],
-                    "B: expected the output of DequantizeLinear, got other floats, and quantd has "
-                    "onnx.MatMul only on codes of 8 bits, as in a quantized file")
+                    "B: expected the output of DequantizeLinear, as a quantized file has it, got "
+                    "other floats, and quantd has onnx.MatMul only on codes of 8 bits")
         self.refuse([x, node("MatMul", ["f", "a"], ["y"])], "A: expected the output of")
 
     def test_scales_of_another_axis(self):
