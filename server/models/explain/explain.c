@@ -212,6 +212,9 @@ static enum qd_status read_source(struct explainer *explainer)
     };
     explainer->made->is_cut =
         sources->config.cut.input_count + sources->config.cut.output_count > 0;
+    status = qd_sources_labels(sources, &explainer->build, error);
+    if (status != QD_OK)
+        return status;
     set_step(explainer, "parsing", 20);
     status = qd_build_read(&explainer->build, &explainer->source, error);
     if (status != QD_OK) {

@@ -196,6 +196,24 @@ class Explain(unittest.TestCase):
         self.assertEqual(tree["nodes"], [])
         self.run_it("models/kept")
 
+    def test_labels(self):
+        """Labels that a load refuses are refused here, too."""
+        self.write("models/net/1/model.onnx", qdq_file())
+        self.write("models/net/config.json",
+                   b'{"output": [{"name": "y", "label_filename": "names"}]}')
+        tree, _ = self.explain("models/net", status=1)
+        self.assertIn("net/names: ", tree["error"])
+        self.write("models/net/names", b"cat\n")
+        self.explain("models/net")
+        self.write("models/net/labels.txt", b"\xff")
+        tree, _ = self.explain("models/net", status=1)
+        self.assertIn("net/labels.txt: line 1: expected UTF-8", tree["error"])
+        path = self.write("one.onnx", qdq_file())
+        self.explain(path)
+        self.write("one.labels.txt", b"\0")
+        tree, _ = self.explain(path, status=1)
+        self.assertIn("one.labels.txt: line 1: ", tree["error"])
+
     def test_external_data(self):
         path = self.write("net.onnx", external_file("w.bin"))
         tree, _ = self.explain(path, status=1)
