@@ -645,6 +645,7 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
 {
     enum qd_status status = QD_OK;
     *model = NULL;
+    *graph = NULL;
     build->call.work = &build->work->computed;
     status = declare_types(build, error);
     if (status == QD_OK && build->untyped != 0)
@@ -671,6 +672,7 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
     if (status != QD_OK) {
         qd_model_release(*model);
         *model = NULL;
+        *graph = NULL; /* the model had it */
     }
     return status;
 }

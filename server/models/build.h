@@ -77,7 +77,8 @@ enum qd_status qd_build_read(struct qd_build *build, const struct qd_source *sou
                              struct qd_error *error);
 
 /* Makes the model with its graph, which is not packed yet. The caller packs `graph`; it is NULL if
- * each request makes a graph of its own. The caller releases the model. */
+ * each request makes a graph of its own. The caller releases the model. If it is refused, both are
+ * NULL. */
 enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
                                 struct qk_graph **graph, struct qd_error *error);
 

@@ -69,8 +69,10 @@ static enum qd_status load_file(struct message file, struct qd_model **model)
                              .memory = scratch.arena.memory,
                              .work = &work};
     enum qd_status status = qd_build_read(&build, &source, &error);
-    if (status == QD_OK)
+    if (status == QD_OK) {
         status = qd_build_prepare(&build, model, &made, &error);
+        cr_expect(status == QD_OK || (*model == NULL && made == NULL));
+    }
     message_free(&file);
     return status;
 }
