@@ -38,7 +38,8 @@ static const char *print_number(uint64_t number, char text[NUMBER_BYTES])
 /* Returns the bytes of the character at the start of a text, and whether a terminal shows it. */
 static size_t next_character(const char *text, bool *is_shown)
 {
-    const size_t length = qd_utf8_length(text, strlen(text));
+    enum { UTF8_BYTES_MAX = 4 }; /* names may be as long as the file, so their end is not sought */
+    const size_t length = qd_utf8_length(text, strnlen(text, UTF8_BYTES_MAX));
     *is_shown = length > 0 && !qd_is_control(qd_utf8_decode(text, length));
     return length > 0 ? length : 1;
 }

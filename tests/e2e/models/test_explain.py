@@ -214,6 +214,15 @@ class Explain(unittest.TestCase):
         tree, _ = self.explain(path, status=1)
         self.assertIn("one.labels.txt: line 1: ", tree["error"])
 
+    def test_a_configuration_that_does_not_fit(self):
+        self.write("models/net/1/model.onnx", qdq_file())
+        for config in ({"output": [{"name": "y", "data_type": "TYPE_INT8"}]},
+                       {"output": [{"name": "nobody"}]}, {"input": [{"name": "x", "dims": [7]}]}):
+            self.write("models/net/config.json", json.dumps(config).encode())
+            tree, _ = self.explain("models/net", status=1)
+            self.assertIn("put", tree["error"])
+            self.run_it("models/net", status=1)
+
     def test_external_data(self):
         path = self.write("net.onnx", external_file("w.bin"))
         tree, _ = self.explain(path, status=1)
@@ -230,6 +239,13 @@ class Explain(unittest.TestCase):
             self.assertIn("?]0;", text)
             self.assertNotIn("\x1b", text)
             self.explain(path, status=status)
+
+    def test_a_long_name(self):
+        """Each of its characters is looked at once."""
+        long = qdq_file(node("Strange" * 150000, ["x"], ["t"]))
+        text = self.run_it(self.write("long.onnx", long)).stdout
+        self.assertIn("..", text)
+        self.assertLessEqual(max(map(len, text.splitlines()[:-1])), 100)
 
     def test_hostile_files(self):
         whole = qdq_file()
