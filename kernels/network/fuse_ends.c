@@ -79,8 +79,10 @@ static bool is_bias_integer(const struct fusion *fusion)
 static bool read_conv_bias(struct fusion *fusion, struct qk_tensor *bias)
 {
     const struct qk_call *weights = &fusion->edit->nodes[fusion->dequantizers[1]].call;
-    const uint32_t rank = weights->inputs[QK_PAIR_X].rank;
-    if (weights->variable >> QK_PAIR_X & 1 || rank < 3 || !qk_fusion_float_bias(fusion, bias))
+    const struct qk_tensor *codes = &weights->inputs[QK_PAIR_X];
+    const uint32_t rank = codes->rank;
+    if (weights->variable >> QK_PAIR_X & 1 || rank < 3 || !qk_fusion_float_bias(fusion, bias) ||
+        bias->count != codes->dims[0]) /* Add would broadcast another */
         return qk_fusion_refuse(fusion, 2,
                                 "expected one constant float for each channel of "
                                 "constant weights, got another");

@@ -112,7 +112,7 @@ static void sink(struct qk_edit *edit, uint32_t index)
 }
 
 /* Returns the axis at which Transpose puts an axis of its input, which has this rank. */
-static int64_t transposed_axis(const struct qk_node *node, int64_t axis, uint32_t rank)
+static int64_t transposed_axis(const struct qk_node *node, int64_t axis, int64_t rank)
 {
     const struct qk_attribute *perm =
         &node->call.attributes[qk_pair_attribute(node->call.op, "perm")];
@@ -145,7 +145,9 @@ static enum qk_status sink_constant(struct qk_edit *edit, uint32_t index)
     struct qk_call call = mover->call;
     call.variable = 0;
     call.inputs[0] = behind.call.inputs[QK_PAIR_X];
-    if (!call.inputs[0].data)
+    const int64_t rank = call.inputs[0].rank;
+    if (!call.inputs[0].data ||
+        (!pair.is_per_tensor && (pair.axis < -rank || pair.axis >= rank))) /* it is refused */
         return QK_OK;
     const enum qk_status status = qk_compute(&edit->computing, &call, outputs, &cause);
     if (status == QK_NO_MEMORY)
@@ -156,7 +158,7 @@ static enum qk_status sink_constant(struct qk_edit *edit, uint32_t index)
     if (!pair.is_per_tensor)
         behind.call.attributes[qk_pair_attribute(behind.call.op, "axis")] = (struct qk_attribute){
             .present = true,
-            .number = transposed_axis(mover, pair.axis, call.inputs[0].rank),
+            .number = transposed_axis(mover, pair.axis, rank),
         };
     behind.outputs[0] = mover->outputs[0];
     qk_fate_set(edit->call, mover, QK_FATE_FOLDED, NULL);

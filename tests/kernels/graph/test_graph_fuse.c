@@ -278,6 +278,57 @@ Test(graph_fuse, constants_without_data)
     graph_case_destroy(made);
 }
 
+/* A bias of another number of channels, which Conv refuses and Add would broadcast. */
+Test(graph_fuse, biases_of_other_channels)
+{
+    static const float bias[3];
+    for (size_t count = 1; count <= 3; count += 2) {
+        struct graph_case *made = make_float_conv(70 + count);
+        struct qk_test_memory memory;
+        const uint32_t *origins;
+        struct qk_error error;
+        made->nodes[0].call.inputs[2] = (struct qk_tensor){.type = QK_FP32,
+                                                           .rank = 1,
+                                                           .dims = {count},
+                                                           .count = count,
+                                                           .stored = count,
+                                                           .data = bias};
+        qk_test_memory_init(&memory, SIZE_MAX);
+        const struct qk_memory face = qk_test_memory_face(&memory);
+        cr_assert_eq(qk_graph_fuse(made->scalar, &made->call, face, &origins, &error), QK_OK);
+        cr_expect_str_eq(made->call.nodes[0].call.op->name, "onnx.Conv");
+        qk_test_memory_deinit(&memory);
+        graph_case_destroy(made);
+    }
+}
+
+/* Scales of an axis that the weights do not have, which DequantizeLinear refuses. */
+Test(graph_fuse, transposes_of_scales_without_axis)
+{
+    static const float scales[] = {1, 2};
+    for (int64_t axis = -5; axis <= 4; axis += 9) {
+        struct graph_case *made = make_conv(75);
+        struct qk_test_memory memory;
+        const uint32_t *origins;
+        struct qk_error error;
+        struct qk_node *transpose = &made->nodes[0];
+        struct qk_call *weights = &made->nodes[2].call;
+        weights->inputs[1] = (struct qk_tensor){
+            .type = QK_FP32, .rank = 1, .dims = {2}, .count = 2, .stored = 2, .data = scales};
+        weights->inputs[2].type = QK_NONE;
+        qk_test_call_int(weights, "axis", axis);
+        qk_test_call_init(&transpose->call, "onnx.Transpose", 13);
+        transpose->inputs[0] = made->nodes[2].outputs[0];
+        transpose->inputs[1] = QK_VALUE_NONE;
+        qk_test_memory_init(&memory, SIZE_MAX);
+        const struct qk_memory face = qk_test_memory_face(&memory);
+        cr_assert_eq(qk_graph_fuse(made->scalar, &made->call, face, &origins, &error), QK_OK);
+        cr_expect_str_eq(made->call.nodes[0].call.op->name, "onnx.Transpose");
+        qk_test_memory_deinit(&memory);
+        graph_case_destroy(made);
+    }
+}
+
 /* A zero point for each channel, beside one scale, which DequantizeLinear refuses. */
 Test(graph_fuse, zero_points_without_scales)
 {
