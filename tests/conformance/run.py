@@ -5,8 +5,8 @@
     --seed N       other random cases (default 1)
     --cases N      at least N random cases for each operator (default 2000)
     --only CASE    one case, as a failure names it: dequantize/17, golden/dql-a01, node/NAME,
-                   files/NAME, networks/NAME, operators/NAME, graphs/17; or all cases that begin
-                   like this: golden/
+                   files/NAME, networks/NAME, operators/NAME, graphs/17, pairs/17; or all cases that
+                   begin like this: golden/
     --ways LIST    of json,binary,carrier,triton; without it, all
     --newest-only  do not compare with the release of ONNX Runtime before the newest
 
@@ -55,9 +55,11 @@ NEEDS = {"node": ("numpy", "ml_dtypes", "onnx"),
          "operators": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
          "nodes": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
          "graphs": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
+         "pairs": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
          "triton": ("numpy", "ml_dtypes", "tritonclient.http")}
 NAMES = {"node": "onnx node tests", "golden": "golden cases", "files": "ONNX files",
          "networks": "networks", "nodes": "node tests as files", "graphs": "random graphs",
+         "pairs": "random graphs of the form QDQ",
          "triton": "Triton's Python client"}
 
 NOTES = [" ".join(note.split()) for note in """
@@ -118,6 +120,16 @@ with its optimizations or without them. These differ in linear Resize that is mo
 averages of floats in blocks of 16 channels, in pairs of DequantizeLinear and QuantizeLinear that
 are merged, and where a size of MaxPool or Resize that ONNX Runtime infers is not the one that it
 computes. quantd then has the bits of the operators as the file has them.
+
+Random graphs of the form QDQ: operators on floats, most of them between DequantizeLinear and
+QuantizeLinear, with codes of UINT8, of INT8, or of both. A graph that differs from a session of
+ONNX Runtime with its defaults is compared part by part: ONNX Runtime computes the value of each
+QuantizeLinear, and each output, from the codes that quantd has computed before. A part passes if it
+has the bits of a session with its defaults, with session.qdqisint8allowed or without optimizations.
+Where ONNX Runtime leaves a product or Softmax in floats, codes may differ by one; those of a
+product in 5 % of the values, or in four of them. Floats of a product may differ in their last bits.
+If no part differs, the graph must have two pairs behind each other, or codes of INT8. The answer
+must also have the same bits if the codes of all parts are outputs.
 
 Of some operators, ONNX Runtime computes the last elements, which fill no vector, by another
 function. Only there may Celu, Elu, Log, Mish, Selu and Softplus differ in last bits, and Max and
@@ -427,10 +439,7 @@ class Run:
         import onnxruntime
         loader, loads = self.loads()
         oracle, gaps = "ONNX Runtime " + onnxruntime.__version__, Counter()
-        start, end = 0, self.options.cases // 10
-        if self.options.only and not self.options.only.endswith("/"):
-            start = int(self.options.only.partition("/")[2])
-            end = start + 1
+        start, end = self.numbers(self.options.cases // 10)
         with contextlib.closing(graphs.judged(int(self.options.seed), start, end)) as made:
             for number, model, judged in made:
                 name, few = "graphs/%d" % number, len(model.graph.node) < 8
@@ -477,6 +486,47 @@ class Run:
         self.failed += bool(found)
         if found and self.failed <= SHOWN_MAX:
             self.show(case, found, "random cases")
+
+    def pairs(self):
+        """Checks random graphs of the form QDQ, value by value. Differences that loading.md
+        documents are counted by kind."""
+        import onnxruntime
+        import oracles
+        import pairs
+        loader, loads = self.loads()
+        way = client.Plain(self.url, "binary")
+        suite, oracle = NAMES["pairs"], "ONNX Runtime " + onnxruntime.__version__
+
+        def ask(model, feed):
+            next(loads)("loaded", model)
+            tensors = [oracles.Tensor(*oracles.out(*item)) for item in feed.items()]
+            self.requests += 1
+            found = way.infer(cases.Case(name, "loaded", "1", "", "", tensors, {}))
+            return {key: pairs.array_of(*value) for key, value in found.items()}
+
+        start, end = self.numbers(self.options.cases)
+        for number in range(start, end):
+            name = "pairs/%d" % number
+            model, feed = pairs.make(int(self.options.seed), number)
+            try:
+                outcome, wrong = pairs.comparison(model, feed, ask)
+            except client.Refused as refusal:
+                outcome = pairs.gap(model, refusal.args[1])
+                wrong = None if outcome else "refused with %d: %s" % refusal.args
+                outcome = "refused: " + (outcome or "for no known reason")
+            self.table.add(suite, (outcome, ""), not wrong, oracle)
+            self.passed += not wrong
+            self.failed += bool(wrong)
+            if wrong and self.failed <= SHOWN_MAX:
+                say("FAILED %s, seed %s: %s" % (name, self.options.seed, wrong[:2000]))
+        loader.unload("loaded")
+
+    def numbers(self, count):
+        """Returns the first number of the random graphs, and the one behind the last."""
+        if self.options.only and not self.options.only.endswith("/"):
+            number = int(self.options.only.partition("/")[2])
+            return number, number + 1
+        return 0, count
 
     def random(self, family, oracle):
         _, rows, _ = cases.FAMILIES[family]

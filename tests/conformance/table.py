@@ -91,6 +91,7 @@ class Table:
                                ("operators", ("operator", "outcome")),
                                ("node tests as files", ("operator", "outcome")),
                                ("random graphs", ("graph", "")),
+                               ("random graphs of the form QDQ", ("outcome", "")),
                                ("random cases", ("operator", "version", "type", "granularity"))):
             if suite in self.suites:
                 lines += ["", "## " + suite[0].upper() + suite[1:], ""]

@@ -1,0 +1,568 @@
+"""Random graphs of the form QDQ: operators on floats between DequantizeLinear and QuantizeLinear.
+
+A graph is cut into parts. A part is what computes one value: codes that a QuantizeLinear makes, or
+an output of floats, from the nearest codes before it. ONNX Runtime computes each part from the
+codes that the server has computed, so that one difference does not hide what follows from it.
+"""
+import dataclasses
+import re
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+OPSETS = 13, 17, 19, 21, 23, 25
+MICROSOFT = "com.microsoft"
+SIDE = 6  # of the images
+NODE_COUNT_MAX = 8
+KINDS = ((np.uint8,), (np.uint8,), (np.uint8,), (np.int8,), (np.uint8, np.int8))  # of codes
+OUTPUT_COUNT_MAX = 32  # of a graph that the server loads
+
+# How ONNX Runtime may compute a part: what a difference from its defaults is then called, the level
+# of optimization, and session.qdqisint8allowed.
+DEFAULTS = (None, "ORT_ENABLE_ALL", "0")
+WAYS = (DEFAULTS,
+        ("operators of INT8 that ONNX Runtime computes as floats", "ORT_ENABLE_ALL", "1"),
+        ("the bits of the operators as the file has them", "ORT_DISABLE_ALL", "0"))
+# Operators that ONNX Runtime leaves in floats where quantd computes codes. What the difference is
+# called, and in which share of the values codes then differ by one. QLinearSoftmax rounds otherwise
+# than QuantizeLinear.
+SOFTMAX = ("Softmax",)
+PRODUCTS = ("Conv", "FusedConv", "Gemm", "FusedGemm", "MatMul", "FusedMatMul", "MatMulNBits",
+            "MatMulIntegerToFloat")
+FLOATS = ((SOFTMAX, "Softmax that ONNX Runtime computes in floats", 1),
+          (PRODUCTS, "products that ONNX Runtime computes in floats", 0.05))
+FEW = 4  # values may differ in small tensors
+LAST_BITS = "floats of a product"
+FLOAT_ERROR = 1e-5  # of floats, relative to the greatest of them
+
+MERGED = "pairs behind each other, which ONNX Runtime merges"
+INT8 = "codes of INT8, which ONNX Runtime changes to UINT8 or to floats"
+SAME = "the same bits"
+
+# Operators that move single elements of one input.
+MOVES = {"Transpose", "Identity", "Dropout", "Reshape", "Gather", "Squeeze", "Unsqueeze", "Slice",
+         "Split", "MaxPool", "Resize", "Flatten"}
+# A part of these alone quantizes again what it has dequantized.
+REQUANTIZES = MOVES | {"DequantizeLinear", "QuantizeLinear", "Relu", "Clip"}
+
+# Words of the error with which the server refuses a graph, and the name of what it lacks.
+UNQUANTIZED = "operators on floats that nothing quantizes"
+GAPS = (
+    ("expected the output of DequantizeLinear, as a quantized file has", UNQUANTIZED),
+    ("expected codes of 8 bits, got another type", UNQUANTIZED),
+    ("expected codes of the output's type, got others", "Softmax of two types of codes"),
+    ("expected datatype INT8 where", "MatMul and Gemm of INT8 by UINT8"),
+)
+
+
+class Graph:
+    """A graph that grows. `values` are the names of floats of shape [1, channels, SIDE, SIDE]."""
+
+    def __init__(self, seed):
+        self.dice = np.random.default_rng(seed)
+        self.opset = int(self.choose(*OPSETS))
+        self.kinds = self.choose(*KINDS)
+        self.channels = self.choose(1, 3, 4, 8)
+        self.shape = [1, self.channels, SIDE, SIDE]
+        self.nodes, self.constants, self.inputs, self.values = [], [], [], []
+        self.domain = "" if self.chance(.9) else MICROSOFT  # of QuantizeLinear and its inverse
+        self.given = []  # scales and zero points
+
+    # ---- Choices -----------------------------------------------------------------------------
+
+    def choose(self, *choices):
+        return choices[self.dice.integers(len(choices))]
+
+    def chance(self, probability):
+        return self.dice.random() < probability
+
+    def pick(self):
+        """Returns a value, preferably a late one."""
+        count = len(self.values)
+        return self.values[max(self.dice.integers(count), self.dice.integers(count))]
+
+    # ---- Parts -------------------------------------------------------------------------------
+
+    def constant(self, array):
+        from onnx import numpy_helper
+        name = "c%d" % len(self.constants)
+        self.constants.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def floats(self, *shape):
+        return self.constant(self.dice.normal(0, 2, shape).astype(np.float32))
+
+    def add(self, op, *sources, count=1, **attributes):
+        from onnx import helper
+        name = "%s%d" % (op.lower(), len(self.nodes))
+        if op in ("QuantizeLinear", "DequantizeLinear"):
+            attributes["domain"] = self.domain
+        names = [name] if count == 1 else ["%s_%d" % (name, i) for i in range(count)]
+        self.nodes.append(helper.make_node(op, list(sources), names, name, **attributes))
+        return name if count == 1 else names
+
+    def parameters(self, kind=None):
+        """Adds a scale and a zero point, or takes those of an earlier value. A zero point is left
+        out where the type is known without it."""
+        if kind is None and self.given and self.chance(.3):
+            return self.choose(*self.given)
+        kind = np.dtype(kind or self.choose(*self.kinds))
+        limits = np.iinfo(kind)
+        zero = self.choose(limits.min, (limits.min + limits.max + 1) // 2,
+                           self.dice.integers(limits.min, limits.max + 1))
+        scale = self.constant(np.float32(self.dice.uniform(.02, .2)))
+        bare = zero == 0 and kind == np.uint8 and self.chance(.3)
+        self.given.append([scale] if bare else [scale, self.constant(kind.type(zero))])
+        return self.given[-1]
+
+    def pair(self, value):
+        """Quantizes a value and dequantizes it by the same parameters."""
+        given = self.parameters()
+        return self.add("DequantizeLinear", self.add("QuantizeLinear", value, *given), *given)
+
+    def weights(self, shape, axis):
+        """Adds constant codes and their DequantizeLinear, with one scale or one for each index of
+        an axis. Returns the value and the scale."""
+        kind = np.dtype(self.choose(np.int8, np.int8, np.int8, np.uint8))
+        limits = np.iinfo(kind)
+        codes = self.constant(self.dice.integers(limits.min, limits.max, shape, kind))
+        count = shape[axis]
+        many = self.chance(.3)
+        scale = self.dice.uniform(.002, .02, count if many else ()).astype(np.float32)
+        zero = 0 if kind == np.int8 else 128
+        if not many and self.chance(.2):
+            zero = self.dice.integers(limits.min, limits.max)
+        zeros = np.full(count if many else (), zero, kind)
+        made = self.add("DequantizeLinear", codes, self.constant(scale), self.constant(zeros),
+                        **({"axis": axis} if many else {}))
+        return made, scale
+
+    def output(self, name, kind):
+        from onnx import helper
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)),
+                                             None)
+
+    def begin(self):
+        from onnx import helper
+        for number in range(self.choose(1, 2)):
+            name, kind = "x%d" % number, np.dtype(self.choose(*self.kinds))
+            self.inputs.append(helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(kind), self.shape))
+            self.values.append(self.add("DequantizeLinear", name, *self.parameters(kind)))
+
+    def model(self, outputs):
+        """Returns the nodes that the outputs need: others keep ONNX Runtime from fusing, too."""
+        from onnx import helper
+        graph = helper.make_graph(needed(self.nodes, outputs), "pairs", self.inputs, outputs,
+                                  self.constants)
+        return helper.make_model(graph, ir_version=8,
+                                 opset_imports=[
+            helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)])
+
+
+# ---- Operators -------------------------------------------------------------------------------
+
+
+def scale_of(graph, value):
+    """Returns the scale of the DequantizeLinear that makes a value, or None."""
+    from onnx import numpy_helper
+    node = next(node for node in graph.nodes if value in node.output)
+    found = [constant for constant in graph.constants if constant.name == node.input[1]] if (
+        node.op_type == "DequantizeLinear") else []
+    return numpy_helper.to_array(found[0]) if found else None
+
+
+def bias(graph, x, scale, count):
+    """Adds a bias of floats, or of INT32 with the scale of the products."""
+    own = scale_of(graph, x)
+    if own is None or graph.chance(.5):
+        return graph.floats(count)
+    codes = graph.constant(graph.dice.integers(-3000, 3000, count).astype(np.int32))
+    given = [graph.constant(own * scale)]
+    if graph.chance(.5):
+        given.append(graph.constant(np.zeros(scale.shape, np.int32)))
+    return graph.add("DequantizeLinear", codes, *given, **({"axis": 0} if scale.ndim else {}))
+
+
+def conv(graph, x):
+    kernel, group = graph.choose(1, 3), graph.choose(1, 1, graph.channels)
+    w, scale = graph.weights((graph.channels, graph.channels // group, kernel, kernel), 0)
+    given = [x, w] + ([bias(graph, x, scale, graph.channels)] if graph.chance(.5) else [])
+    return graph.add("Conv", *given, pads=[kernel // 2] * 4, group=group)
+
+
+def matmul(graph, x):
+    w, scale = graph.weights((SIDE, SIDE), 1)
+    made = graph.add("MatMul", x, w)
+    if graph.chance(.5):
+        b = bias(graph, x, scale, SIDE)
+        made = graph.add("Add", *graph.choose((made, b), (b, made)))
+    return made
+
+
+def gemm(graph, x):
+    over = graph.choose(0, 1)
+    rows = graph.add("Flatten", x, axis=3)
+    if graph.chance(.5):
+        rows = graph.pair(rows)
+    w, scale = graph.weights((SIDE, SIDE), 0 if over else 1)
+    given = [rows, w] + ([bias(graph, rows, scale, SIDE)] if graph.chance(.6) else [])
+    made = graph.add("Gemm", *given, transB=over)
+    if graph.chance(.6):
+        made = graph.pair(made)
+    return graph.add("Reshape", made, graph.constant(np.array(graph.shape)))
+
+
+def product(graph, x):
+    return graph.add("MatMul", x, graph.pick())
+
+
+def binary(graph, x):
+    return graph.add(graph.choose("Add", "Mul", "Add", "Mul", "Sub", "Max"), x, graph.pick())
+
+
+def constant_operand(graph, x):
+    shape = graph.choose((), (graph.channels, 1, 1), (1,))
+    given = x, graph.floats(*shape)
+    return graph.add(graph.choose("Add", "Mul", "Div"), *given)
+
+
+def gate(graph, x):
+    mean = graph.pair(graph.add("GlobalAveragePool", x))
+    if graph.chance(.5):
+        mean = graph.pair(graph.add("Sigmoid", mean))
+    return graph.add("Mul", *graph.choose((x, mean), (mean, x)))
+
+
+def pool(graph, x):
+    more = {"count_include_pad": 1} if graph.chance(.3) else {}
+    if graph.chance(.5):
+        return graph.add("MaxPool", x, kernel_shape=[3, 3], pads=[1] * 4)
+    return graph.add("AveragePool", x, kernel_shape=[3, 3], pads=[1] * 4, **more)
+
+
+def resized(graph, x):
+    sizes = graph.constant(np.array([1, 1, 2, 2], np.float32))
+    large = graph.add("Resize", x, "", sizes, mode="nearest", nearest_mode="floor",
+                      coordinate_transformation_mode="asymmetric")
+    if graph.chance(.5):
+        large = graph.pair(large)
+    return graph.add(graph.choose("MaxPool", "AveragePool"), large, kernel_shape=[2, 2],
+                     strides=[2, 2])
+
+
+def joined(graph, x):
+    both = graph.add("Concat", x, graph.pick(), axis=1)
+    if graph.chance(.3):
+        both = graph.pair(both)
+    ends = [graph.constant(np.array([size])) for size in (
+        graph.channels // 2, graph.channels // 2 + graph.channels, 1)]
+    return graph.add("Slice", both, *ends)
+
+
+def split(graph, x):
+    parts = graph.add("Split", x, graph.constant(np.array([2, SIDE - 2])), count=2, axis=3)
+    return graph.add("Concat", *parts[::graph.choose(1, -1)], axis=3)
+
+
+def moved(graph, x):
+    op = graph.choose("Transpose", "Transpose", "Identity", "Dropout", "Reshape", "Gather",
+                      "Squeeze")
+    if op == "Transpose":
+        return graph.add(op, x, perm=[0, 1, 3, 2])
+    if op == "Reshape":
+        whole = graph.constant(np.array(graph.shape))
+        return graph.add(op, graph.add(op, x, graph.constant(np.array([1, -1, SIDE]))), whole)
+    if op == "Gather":
+        order = graph.constant(graph.dice.integers(0, SIDE, SIDE))
+        return graph.add(op, x, order, axis=graph.choose(2, 3))
+    if op == "Squeeze":
+        axes = graph.constant(np.array([0]))
+        return graph.add("Unsqueeze", graph.add(op, x, axes), axes)
+    return graph.add(op, x)
+
+
+def function(graph, x):
+    op = graph.choose("Sigmoid", "LeakyRelu", "Tanh", "HardSigmoid", "Relu", "Swish", "PRelu")
+    if op == "Swish":
+        return graph.add("Mul", x, graph.add("Sigmoid", x))
+    if op == "PRelu":
+        return graph.add(op, x, graph.floats(graph.channels, 1, 1))
+    return graph.add(op, x)
+
+
+def softmax(graph, x):
+    return graph.add("Softmax", x, axis=graph.choose(1, -1))
+
+
+def chosen(graph, x):
+    return graph.add("Where", graph.constant(graph.dice.integers(0, 2, graph.shape).astype(bool)),
+                     x, graph.pick())
+
+
+def clip(graph, x):
+    return graph.add("Clip", x, graph.constant(np.float32(graph.choose(0, 0, -1))),
+                     graph.constant(np.float32(6)))
+
+
+STEPS = (conv, conv, conv, matmul, matmul, gemm, product, binary, binary, constant_operand, gate,
+         pool, pool, resized, joined, split, moved, moved, function, function, softmax, chosen,
+         clip)
+
+
+def make(seed, number):
+    """Returns the random graph of this number, and its inputs."""
+    graph = Graph([seed, number])
+    graph.begin()
+    for _ in range(graph.dice.integers(2, NODE_COUNT_MAX + 1)):
+        step = graph.choose(*STEPS)
+        at = step(graph, graph.pick())
+        if graph.chance(.3):
+            at = graph.add("Relu", at) if graph.chance(.7) else clip(graph, at)
+        if step is softmax or graph.chance(.9):
+            at = graph.pair(at)
+        graph.values.append(at)
+    return finish(graph)
+
+
+def finish(graph):
+    """Returns the model and its inputs. Outputs are the last codes, and sometimes floats."""
+    last = graph.nodes[-1]
+    if last.op_type == "DequantizeLinear":
+        del graph.nodes[-1]
+        codes, given = last.input[0], list(last.input[1:])
+    else:
+        given = graph.parameters()
+        codes = graph.add("QuantizeLinear", last.output[0], *given)
+    outputs = [graph.output(codes, kind_of(graph, given))]
+    others = [value for value in graph.values if value != last.output[0]]
+    if graph.chance(.2):
+        outputs.append(graph.output(graph.add("Identity", graph.choose(*others)), np.float32))
+    feed = {}
+    for value in graph.inputs:
+        from onnx import helper
+        kind = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        limits = np.iinfo(kind)
+        feed[value.name] = graph.dice.integers(limits.min, limits.max, graph.shape, kind,
+                                               endpoint=True)
+    return graph.model(outputs), feed
+
+
+def kind_of(graph, parameters):
+    """Returns the type of the codes that QuantizeLinear makes by these parameters."""
+    from onnx import helper
+    return next((helper.tensor_dtype_to_np_dtype(constant.data_type)
+                 for constant in graph.constants if constant.name in parameters[1:]), np.uint8)
+
+
+# ---- Parts -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Part:
+    """The nodes that compute one value from codes."""
+    value: str
+    model: object
+    sources: list  # the names of the codes
+
+    def feed(self, known):
+        """Returns the inputs, and says their shapes in the model, without which ONNX Runtime fuses
+        less. `known`: name -> array."""
+        from onnx import helper
+        for value in self.model.graph.input:
+            kind = value.type.tensor_type.elem_type
+            value.CopyFrom(helper.make_tensor_value_info(value.name, kind,
+                                                         known[value.name].shape))
+        return {name: known[name] for name in self.sources}
+
+    def operators(self):
+        return [node.op_type for node in self.model.graph.node]
+
+
+def needed(nodes, outputs):
+    """Returns the nodes that the outputs need."""
+    wanted = {value.name for value in outputs}
+    found = []
+    for node in reversed(nodes):
+        if wanted & set(node.output):
+            found.insert(0, node)
+            wanted |= set(node.input)
+    return found
+
+
+def parts(model):
+    """Returns the parts of a graph, in an order in which each reads codes of earlier ones."""
+    from onnx import TensorProto, helper
+    nodes = needed(model.graph.node, model.graph.output)
+    makers = {name: node for node in nodes for name in node.output}
+    constants = {constant.name: constant for constant in model.graph.initializer}
+    types = {constant.name: constant.data_type for constant in model.graph.initializer}
+
+    def code_type(node):
+        return types[node.input[2]] if len(node.input) > 2 else TensorProto.UINT8
+
+    inputs = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
+    ends = [node.output[0] for node in nodes if node.op_type == "QuantizeLinear"]
+    ends += [value.name for value in model.graph.output if value.name not in ends]
+    made = []
+    for end in ends:
+        inside, sources, left = [], {}, [end]
+        while left:
+            name = left.pop()
+            node = makers.get(name)
+            if name in inputs or (node and node.op_type == "QuantizeLinear" and name != end):
+                sources[name] = inputs[name] if name in inputs else code_type(node)
+            elif node and node not in inside:
+                inside.append(node)
+                left += node.input
+        inside = [node for node in nodes if node in inside]
+        names = {name for node in inside for name in node.output}
+        # What others read, too, is not fused; the part then has the same readers.
+        also = {name for node in nodes if node not in inside for name in node.input
+                if name in names and makers[name].op_type != "DequantizeLinear"}
+        also |= {value.name for value in model.graph.output if value.name in names}
+        last = makers[end]
+        kind = code_type(last) if last.op_type == "QuantizeLinear" else TensorProto.FLOAT
+        outputs = [helper.make_tensor_value_info(end, kind, None)]
+        outputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+                    for name in sorted(also - {end})]
+        read = {name for node in inside for name in node.input}
+        graph = helper.make_graph(
+            inside, "part", [helper.make_tensor_value_info(name, kind, None)
+                             for name, kind in sorted(sources.items())], outputs,
+            [constants[name] for name in sorted(read & set(constants))])
+        made.append(Part(end, helper.make_model(graph, opset_imports=model.opset_import,
+                                                ir_version=model.ir_version), sorted(sources)))
+    return made
+
+
+def with_codes(model, part_list):
+    """Returns a copy in which the value of each part is an output."""
+    from onnx import ModelProto
+    copy = ModelProto.FromString(model.SerializeToString())
+    known = {value.name for value in copy.graph.output}
+    copy.graph.output.extend([part.model.graph.output[0] for part in part_list
+                              if part.value not in known][:OUTPUT_COUNT_MAX - len(known)])
+    return copy
+
+
+# ---- ONNX Runtime ----------------------------------------------------------------------------
+
+
+def run(model, feed, way=DEFAULTS, optimized=None):
+    """Returns what ONNX Runtime computes. `optimized`: the file for the graph that it runs."""
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, way[1])
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    options.add_session_config_entry("session.qdqisint8allowed", way[2])
+    if optimized:
+        options.optimized_model_filepath = str(optimized)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options,
+                                           providers=["CPUExecutionProvider"])
+    return session.run(None, feed)
+
+
+def fused_operators(model, feed):
+    """Returns the operators that ONNX Runtime runs with its defaults."""
+    import onnx
+    with tempfile.TemporaryDirectory() as folder:
+        run(model, feed, optimized=Path(folder) / "optimized.onnx")
+        return {node.op_type for node in onnx.load(Path(folder) / "optimized.onnx").graph.node}
+
+
+# ---- Comparison ------------------------------------------------------------------------------
+
+
+def array_of(datatype, shape, raw):
+    kinds = {"UINT8": np.uint8, "INT8": np.int8, "FP32": np.float32}
+    return np.frombuffer(raw, kinds[datatype]).reshape(shape)
+
+
+def same(one, other):
+    return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+
+
+def is_near(got, want, share):
+    """Tells whether floats differ in their last bits, and codes by one in this share of them."""
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return False
+    apart = np.abs(got.astype(np.float64) - want)
+    if got.dtype == np.float32:
+        return np.max(apart) <= FLOAT_ERROR * np.max(np.abs(want))
+    return np.max(apart) <= 1 and np.count_nonzero(apart) <= share * apart.size + FEW
+
+
+def part_difference(part, known):
+    """Returns (what the difference of a part's value is called, whether no document has it). (None,
+    False): its bits are ONNX Runtime's. `known`: name -> what the server has computed."""
+    feed, got, wants = part.feed(known), known[part.value], []
+    for way in WAYS:
+        try:
+            made = run(part.model, feed, way)[0]
+        except Exception:  # ONNX Runtime has many kinds; it has no kernels for some that it fuses
+            continue
+        if same(got, made):
+            return way[0], False
+        wants.append(made)
+    if not wants:
+        return "ONNX Runtime refuses a part", False
+    operators = fused_operators(part.model, feed)
+    if got.dtype == np.float32:
+        is_known, name, share = set(PRODUCTS) & set(part.operators()), LAST_BITS, 0
+    else:
+        is_known, name, share = next(((True, *more) for floats, *more in FLOATS
+                                      if operators & set(floats)), (False, None, 0))
+    if is_known and any(is_near(got, want, share) for want in wants):
+        return name, False
+    return "%s of %s, which ONNX Runtime runs as %s:\n    got      %s\n    expected %s" % (
+        part.value, ", ".join(part.operators()), ", ".join(sorted(operators)), got.tobytes().hex(),
+        wants[0].tobytes().hex()), True
+
+
+def comparison(model, feed, ask):
+    """Compares a graph with ONNX Runtime. Returns (what the outcome is called, what is wrong or
+    None). `ask` returns name -> array, the outputs that the server computes from a model and its
+    inputs."""
+    try:
+        want = run(model, feed)
+    except Exception:
+        return "ONNX Runtime refuses it", None
+    got = ask(model, feed)
+    names = [value.name for value in model.graph.output]
+    whole = parts(model)
+    known = {**feed, **ask(with_codes(model, whole), feed)}
+    for name in names:
+        if not same(got[name], known[name]):
+            return "wrong", "%s has other bits if other values are outputs, too" % name
+    found = []
+    for part in whole:
+        if part.value in known and all(name in known for name in part.sources):
+            name, is_wrong = part_difference(part, known)
+            if is_wrong:
+                return "wrong", name
+            found += [name] if name else []
+    if all(same(got[name], array) for name, array in zip(names, want)):
+        return SAME, None
+    if not found and any(set(part.operators()) <= REQUANTIZES for part in whole):
+        found.append(MERGED)
+    if not found and any(array.dtype == np.int8 for array in known.values()):
+        found.append(INT8)
+    return found[0] if found else "wrong", None if found else (
+        "differs as a whole from ONNX Runtime, but no part does")
+
+
+def gap(model, refusal):
+    """Returns the name of what the server lacks. None: the refusal is a failure."""
+    found = next((name for words, name in GAPS if words in refusal), None)
+    place = re.search(r": node (\d+) \(.*\): (\w+): ", refusal)
+    if found != UNQUANTIZED or not place:
+        return found
+    nodes = {name: node for node in model.graph.node for name in node.output}
+    name = model.graph.node[int(place[1])].input[place[2] in ("B", "W")]
+    while name in nodes and nodes[name].op_type in MOVES:
+        name = nodes[name].input[0]
+    return None if name in nodes and nodes[name].op_type == "DequantizeLinear" else found
