@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bounds the bytes of all plans of one graph. A plan takes some 3.5 KiB for each node, so a graph
- * of a thousand nodes keeps one plan, and much shorter graphs keep eight. */
-enum { BYTES_MAX = 6 << 20 };
+/* Bounds the bytes of all plans of one graph. A plan takes some 4.5 KiB for each node, so a graph
+ * of QK_GRAPH_NODE_COUNT_MAX nodes keeps one plan, and much shorter graphs keep eight. */
+enum { BYTES_MAX = 24 << 20 };
 
 /* A kept plan. It lies in its own arena, with its key. */
 struct qd_kept_plan {
