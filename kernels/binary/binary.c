@@ -139,34 +139,33 @@ static void move(struct cursor *cursor, size_t count)
 
 /* Computes a row of bytes, one of whose operands repeats, by a table that has the result of each
  * code of the other operand. The kernel makes the table, so the bits are the kernel's. */
-static void look_up_row(const struct state *state, const uint8_t *repeated, const uint8_t *x,
-                        uint8_t *y, size_t count)
+static void look_up_row(const struct state *state, struct qk_lookup_table *table,
+                        const uint8_t *repeated, const uint8_t *x, uint8_t *y, size_t count)
 {
     static const uint8_t codes[QK_LOOKUP_ENTRIES] = {CODES_64(0), CODES_64(64), CODES_64(128),
                                                      CODES_64(192)};
     const size_t gap = state->args.stream ? (0 - (uintptr_t)y) % LINE_BYTES : 0;
     const size_t before = gap < count ? gap : count;
     struct qk_binary_args args = state->args;
-    struct qk_lookup_table table;
     args.stream = false;
     state->run(&args, state->repeats == FIRST ? repeated : codes,
-               state->repeats == FIRST ? codes : repeated, table.entries, QK_LOOKUP_ENTRIES);
+               state->repeats == FIRST ? codes : repeated, table->entries, QK_LOOKUP_ENTRIES);
     if (before > 0)
-        qk_lookup_run(state->lookup->run, &table, x, y, before);
+        qk_lookup_run(state->lookup->run, table, x, y, before);
     if (before < count)
-        state->lookup->run(&table, x + before, y + before, count - before, state->args.stream);
+        state->lookup->run(table, x + before, y + before, count - before, state->args.stream);
 }
 
-/* Computes elements [begin, end) of y by a table for each row. */
-static void look_up_rows(const struct state *state, const uint8_t *const *operands, uint8_t *y,
-                         size_t begin, size_t end)
+/* Computes elements [begin, end) of y by a table for each row, which is made in `table`. */
+static void look_up_rows(const struct state *state, struct qk_lookup_table *table,
+                         const uint8_t *const *operands, uint8_t *y, size_t begin, size_t end)
 {
     const size_t varies = state->repeats == FIRST ? SECOND : FIRST;
     struct cursor cursor;
     seek(&cursor, state, begin);
     for (size_t i = begin, count; i < end; i += count) {
         count = row_left(&cursor, end - i);
-        look_up_row(state, operands[state->repeats] + cursor.at[state->repeats],
+        look_up_row(state, table, operands[state->repeats] + cursor.at[state->repeats],
                     operands[varies] + cursor.at[varies], y + i, count);
         move(&cursor, count);
     }
@@ -244,13 +243,12 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
     const size_t last = end < plan->unit_count ? end * state->unit : state->count;
     const uint8_t *const operands[OPERAND_COUNT] = {inputs[state->inputs[FIRST]],
                                                     inputs[state->inputs[SECOND]]};
-    (void)workspace;
     if (first >= last)
         return;
     if (state->gathers)
         run_gathered(state, operands, outputs[0], first, last);
     else if (state->lookup)
-        look_up_rows(state, operands, outputs[0], first, last);
+        look_up_rows(state, workspace, operands, outputs[0], first, last);
     else
         run_rows(state, operands, outputs[0], first, last);
     if (state->args.stream && state->finish)
@@ -393,6 +391,7 @@ enum qk_status qk_binary_walk_plan(const struct qk_binary_walk *walk,
     set_axes(state, &plan->outputs[0], operands);
     choose(state, walk);
     set_units(state, walk, tuning, plan);
+    plan->workspace_bytes = state->lookup ? sizeof(struct qk_lookup_table) : 0;
     plan->kernel = walk->name;
     plan->run = run;
     plan->state = state;
