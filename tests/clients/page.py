@@ -1,7 +1,8 @@
 """Runs a page's code blocks unchanged, in one folder and one Python: see pages.py.
 
 A block that is a command of quantd starts a server with the block's flags, on a free port, and
-stops the server before it. From then on the page's address means the new server.
+stops the server before it. From then on the page's address means the new server. With --explain,
+the command is run, and what it prints is compared if the page shows it.
 """
 import json
 import re
@@ -11,7 +12,7 @@ import tempfile
 import threading
 
 from pages import URL_HOST, blocks, blur
-from quantd import Server
+from quantd import COMMAND, Server
 
 SECONDS_MAX = 120
 
@@ -47,6 +48,9 @@ class Page:
 
     def run(self, block):
         command = re.fullmatch(r"build/quantd( .*)?\n", block.code)
+        if command is not None and "--explain" in block.code:
+            self.explain(shlex.split(command[1]), block.expected)
+            return
         if command is not None:
             self.serve(shlex.split(command[1] or ""))
             return
@@ -61,6 +65,14 @@ class Page:
         if self.server is not None:
             self.server.stop()
         self.server = Server(*flags, before=("env", "-C", str(self.folder)))
+
+    def explain(self, flags, expected):
+        result = subprocess.run([*COMMAND, *flags], cwd=self.folder, stdin=subprocess.DEVNULL,
+                                capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+        if result.returncode != 0:
+            raise Wrong("exit status %d: %s" % (result.returncode, result.stderr))
+        if expected and result.stdout != expected:
+            raise Wrong("expected %r, got %r" % (expected, result.stdout))
 
     def run_shell(self, code):
         result = subprocess.run(["sh", "-euc", code], cwd=self.folder, stdin=subprocess.DEVNULL,
