@@ -123,7 +123,9 @@ void qk_edit_remove(struct qk_edit *edit, uint32_t node)
 
 uint32_t qk_edit_add_node(struct qk_edit *edit, const struct qk_node *node, uint32_t origin)
 {
-    const uint32_t index = (uint32_t)edit->node_count++;
+    const uint32_t index = (uint32_t)edit->node_count;
+    edit->is_full |= edit->node_count + 1 == edit->node_room;
+    edit->node_count += !edit->is_full;
     edit->nodes[index] = *node;
     edit->origins[index] = origin;
     edit->is_removed[index] = false;
@@ -146,7 +148,9 @@ void qk_edit_replace(struct qk_edit *edit, uint32_t index, const struct qk_node 
 
 uint32_t qk_edit_add_value(struct qk_edit *edit, uint32_t namesake, enum qk_type type)
 {
-    const uint32_t value = (uint32_t)edit->value_count++;
+    const uint32_t value = (uint32_t)edit->value_count;
+    edit->is_full |= edit->value_count + 1 == edit->value_room;
+    edit->value_count += !edit->is_full;
     if (edit->value_names)
         edit->value_names[value] = edit->value_names[namesake];
     edit->makers[value] = QK_NO_NODE;
@@ -160,8 +164,10 @@ uint32_t qk_edit_add_value(struct qk_edit *edit, uint32_t namesake, enum qk_type
 enum qk_status qk_edit_begin(struct qk_edit *edit, size_t new_nodes, size_t new_values)
 {
     const struct qk_graph_call *call = edit->call;
-    const size_t node_room = call->node_count + new_nodes + 1; /* qk_edit_replace needs one */
-    const size_t value_room = call->value_count + new_values;
+    const size_t node_room = call->node_count + new_nodes + 2; /* qk_edit_replace needs one */
+    const size_t value_room = call->value_count + new_values + 1;
+    edit->node_room = node_room;
+    edit->value_room = value_room;
     edit->nodes = qk_edit_take(edit, node_room, sizeof(*edit->nodes));
     edit->origins = qk_edit_take(edit, node_room, sizeof(*edit->origins));
     edit->is_removed = qk_edit_take(edit, node_room, sizeof(*edit->is_removed));

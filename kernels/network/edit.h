@@ -14,6 +14,10 @@ struct qk_edit {
     struct qk_error *error;
     struct qk_node *nodes;
     size_t node_count;
+    size_t node_room, value_room; /* one of each is spare */
+    /* A pass asked for less room than it needs, and wrote the spare node or value. The edit then
+     * must not end. */
+    bool is_full;
     uint32_t *origins; /* of each node: the call's node that it comes from */
     bool *is_removed;  /* of each node */
     size_t value_count;

@@ -32,10 +32,22 @@ static uint32_t present(const struct qk_node *node, uint32_t inputs)
     return found & inputs;
 }
 
+/* Returns whether a node is a Dropout outside training, which passes its input. */
+static bool is_idle_dropout(const struct qk_node *node)
+{
+    enum { TRAINING_MODE = 2 };
+    const struct qk_tensor *mode = &node->call.inputs[TRAINING_MODE];
+    return node->call.op == &qk_onnx_dropout && node->call.variable == 1 &&
+           (mode->type == QK_NONE ||
+            (mode->count == 1 && mode->data && *(const uint8_t *)mode->data == 0));
+}
+
 uint32_t qk_qdq_moved_inputs(const struct qk_node *node)
 {
     const struct qk_operator *op = node->call.op;
     size_t i = 0;
+    if (is_idle_dropout(node))
+        return 1;
     while (i < sizeof(movers) / sizeof(movers[0]) && movers[i] != op)
         i++;
     if (i == sizeof(movers) / sizeof(movers[0]))
@@ -318,14 +330,10 @@ static void read_codes(struct qk_edit *edit, uint32_t index)
 
 /* ---- All nodes ----------------------------------------------------------------------------- */
 
-/* Makes a Dropout an Identity, which takes codes. Nothing is dropped outside training. */
+/* Makes a Dropout that drops nothing an Identity, which takes codes. */
 static void pass_dropout(struct qk_node *node)
 {
-    enum { TRAINING_MODE = 2 };
-    const struct qk_tensor *mode = &node->call.inputs[TRAINING_MODE];
-    if (node->call.op != &qk_onnx_dropout || node->call.variable != 1 ||
-        (mode->type != QK_NONE &&
-         (mode->count != 1 || !mode->data || *(const uint8_t *)mode->data != 0)))
+    if (!is_idle_dropout(node))
         return;
     node->call.op = &qk_onnx_identity;
     node->call.version = &qk_onnx_identity.versions[qk_onnx_identity.version_count - 1];

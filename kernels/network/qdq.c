@@ -181,6 +181,8 @@ enum qk_status qk_graph_fuse(const struct qk_kernels *kernels, struct qk_graph_c
         if (status == QK_OK)
             status = qk_qdq_fuse(&edit);
     }
+    if (status == QK_OK && edit.is_full)
+        return qk_fail(error, QK_NO_MEMORY, "the graph needs more room than was counted for it");
     if (status == QK_OK)
         qk_edit_end(&edit, origins);
     return status;

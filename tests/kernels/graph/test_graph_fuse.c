@@ -410,6 +410,39 @@ Test(graph_fuse, quantizers_that_read_codes)
     graph_case_destroy(made);
 }
 
+/* Each Dropout passes its input, so the DequantizeLinear sinks behind all of them. */
+Test(graph_fuse, dropouts_in_a_row)
+{
+    enum { COUNT = 40 };
+    struct graph_case *made = graph_case_create(69);
+    uint32_t value =
+        graph_case_dequantize(made, graph_case_input(made, QK_UINT8, "1,3,5,5"), QK_FP32);
+    for (size_t i = 0; i < COUNT; i++) {
+        struct qk_node *node = &made->nodes[made->call.node_count++];
+        *node = (struct qk_node){.name = "dropout"};
+        qk_test_call_init(&node->call, "onnx.Dropout", 13);
+        node->call.variable = 1;
+        node->inputs[0] = value;
+        for (size_t k = 0; k < QK_OUTPUT_COUNT_MAX; k++)
+            node->outputs[k] = QK_VALUE_NONE;
+        node->outputs[0] = value = (uint32_t)made->call.value_count++;
+        made->value_names[value] = "value";
+    }
+    made->call.outputs[made->call.output_count++] = value;
+    struct qk_test_memory memory;
+    const uint32_t *origins;
+    struct qk_error error;
+    qk_test_memory_init(&memory, SIZE_MAX);
+    const struct qk_memory face = qk_test_memory_face(&memory);
+    cr_assert_eq(qk_graph_fuse(made->scalar, &made->call, face, &origins, &error), QK_OK, "%s",
+                 error.text);
+    cr_assert_eq(made->call.node_count, 1 + COUNT);
+    cr_assert_str_eq(made->nodes[0].call.op->name, "onnx.DequantizeLinear");
+    cr_assert_str_eq(made->call.nodes[COUNT].call.op->name, "onnx.DequantizeLinear");
+    qk_test_memory_deinit(&memory);
+    graph_case_destroy(made);
+}
+
 /* ---- Memory -------------------------------------------------------------------------------- */
 
 /* Fails each allocation once. */
