@@ -19,9 +19,6 @@
 #define GATHERED ((size_t)1024) /* two operands stay in the L1 cache */
 #define ELEMENT_BYTES_MAX 4
 
-/* The bytes of a cache line. */
-#define LINE_BYTES ((size_t)64)
-
 /* Consecutive codes, from `first` on. */
 #define CODES_4(first) (first), (first) + 1, (first) + 2, (first) + 3
 #define CODES_16(first) \
@@ -144,16 +141,14 @@ static void look_up_row(const struct state *state, struct qk_lookup_table *table
 {
     static const uint8_t codes[QK_LOOKUP_ENTRIES] = {CODES_64(0), CODES_64(64), CODES_64(128),
                                                      CODES_64(192)};
-    const size_t gap = state->args.stream ? (0 - (uintptr_t)y) % LINE_BYTES : 0;
-    const size_t before = gap < count ? gap : count;
     struct qk_binary_args args = state->args;
     args.stream = false;
     state->run(&args, state->repeats == FIRST ? repeated : codes,
                state->repeats == FIRST ? codes : repeated, table->entries, QK_LOOKUP_ENTRIES);
-    if (before > 0)
-        qk_lookup_run(state->lookup->run, table, x, y, before);
-    if (before < count)
-        state->lookup->run(table, x + before, y + before, count - before, state->args.stream);
+    if (state->args.stream)
+        qk_lookup_stream(state->lookup->run, table, x, y, count);
+    else
+        qk_lookup_run(state->lookup->run, table, x, y, count);
 }
 
 /* Computes elements [begin, end) of y by a table for each row, which is made in `table`. */
@@ -253,8 +248,6 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
         run_rows(state, operands, outputs[0], first, last);
     if (state->args.stream && state->finish)
         state->finish();
-    if (state->args.stream && state->lookup && state->lookup->finish)
-        state->lookup->finish();
 }
 
 /* ---- The plan ------------------------------------------------------------------------------ */
@@ -340,8 +333,10 @@ static void choose(struct state *state, const struct qk_binary_walk *walk)
     state->run = walk->forms[state->gathers ? QK_BINARY_NONE_REPEATS : form];
     state->repeats = form == QK_BINARY_FIRST_REPEATS ? FIRST : SECOND;
     if (walk->lookup && !state->gathers && form != QK_BINARY_NONE_REPEATS &&
-        inner->size >= walk->lookup_min)
+        inner->size >= walk->lookup_min) {
         state->lookup = walk->lookup;
+        state->finish = walk->lookup->finish;
+    }
 }
 
 static void set_units(struct state *state, const struct qk_binary_walk *walk,

@@ -83,7 +83,7 @@ static void run_rows(const struct channels_state *state, const uint8_t *x, uint8
         const size_t left = state->row - at;
         const size_t count = left < last - done ? left : last - done;
         if (state->stream)
-            state->kernel->run(table, from, y + done, count, true);
+            qk_lookup_stream(state->kernel->run, table, from, y + done, count);
         else
             qk_lookup_run(state->kernel->run, table, from, y + done, count);
         done += count;
@@ -162,7 +162,7 @@ enum qk_status qk_lookup_plan_channels(const struct qk_lookup_channels *channels
         .count = y->count,
         .unit = qk_elementwise_set_units(y->count, element_ns, tuning, plan),
         .repeats = repeats,
-        .stream = y->count >= tuning->stream_bytes && row % 64 == 0,
+        .stream = y->count >= tuning->stream_bytes && row % QK_LOOKUP_LINE == 0,
     };
     plan->kernel = kernel->name;
     plan->run = run_channels;

@@ -8,6 +8,7 @@
 #include "kernels/qk.h"
 
 #define QK_LOOKUP_ENTRIES 256
+#define QK_LOOKUP_LINE 64 /* the bytes of a line of a cache */
 
 /* The bits of y for each element of x, whose bits are the index. */
 struct qk_lookup_table {
@@ -52,6 +53,18 @@ static inline void qk_lookup_run(qk_lookup_fn run, const struct qk_lookup_table 
     }
     for (size_t i = 0; i < count; i++)
         y[i] = table->entries[x[i]];
+}
+
+/* Like qk_lookup_run, but writes whole lines of y past the caches. The kernel's `finish` must
+ * follow. */
+static inline void qk_lookup_stream(qk_lookup_fn run, const struct qk_lookup_table *table,
+                                    const uint8_t *x, uint8_t *y, size_t count)
+{
+    const size_t gap = (QK_LOOKUP_LINE - (uintptr_t)y % QK_LOOKUP_LINE) % QK_LOOKUP_LINE;
+    const size_t before = gap < count ? gap : count;
+    qk_lookup_run(run, table, x, y, before);
+    if (before < count)
+        run(table, x + before, y + before, count - before, true);
 }
 
 /* Fills the plan's first output, and its units, kernel, run and state. The output has y_type and
