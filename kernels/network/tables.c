@@ -9,6 +9,7 @@
  * There are axes behind it, so that a kernel looks up many elements in one table. */
 #include <string.h>
 
+#include "kernels/element/load.h"
 #include "kernels/graph.h"
 #include "kernels/lookup/lookup.h"
 #include "kernels/network/compute.h"
@@ -92,9 +93,8 @@ static bool read_channels(const struct qk_tensor *constant, struct channels *cha
  * shapes of their operands. */
 static bool has_zero(const struct qk_tensor *constant)
 {
-    const float *numbers = constant->data;
     for (size_t i = 0; i < constant->count; i++)
-        if (numbers[i] == 0)
+        if (qk_load_f32(constant->data, i) == 0)
             return true;
     return false;
 }
@@ -202,7 +202,7 @@ static void cut(const struct tables *tables, const struct group *group, struct q
         return;
     constant->dims[constant->rank - 1 - found.inner_rank] = group->count;
     constant->count = constant->stored = group->count;
-    constant->data = (const float *)constant->data + group->first;
+    constant->data = (const char *)constant->data + group->first * sizeof(float);
 }
 
 /* Makes room for the results of the functions found. */

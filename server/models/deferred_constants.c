@@ -100,8 +100,10 @@ static struct qd_deferred_graph *copy_graph(struct copier *copier, const struct 
         names[i] = copy_string(copier, names[i]);
     made.call.nodes = nodes;
     made.call.value_names = names;
-    made.call.work = NULL; /* these two are the load's, which ends */
+    made.call.work = NULL; /* these are the load's, which ends */
     made.call.memory = NULL;
+    made.call.fates = NULL;
+    made.call.fate_count = 0;
     return copy(copier, &made, sizeof(made));
 }
 
