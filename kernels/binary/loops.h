@@ -10,8 +10,8 @@
  *     multiply(a, b), add(a, b)
  *     store(y, a, b, c, d, is_signed, stream)   stores 4 * LANES codes, in this order: rounds, and
  *                                  clamps as binary.h says. With `stream`, y is aligned to a vector
- *     words, splat_words(zero, is_signed)   what `products` needs of a zero point
- *     difference(code, zero, is_signed)     and of an operand that repeats
+ *     words, splat_words(n, is_signed)      an integer in every lane: a zero point or, with
+ *                                  is_signed false, the difference of a code and its zero point
  *     products(first, first_zero, second, second_zero, is_signed, made)
  *                                  makes 4 * LANES products of codes less zero points, as floats,
  *                                  in an order that suits the tier

@@ -498,8 +498,8 @@ QK_MOVE_BY_TILES(8, 2)
 
 /* ---- Few rows of x -------------------------------------------------------------------------- */
 
-/* Three or four rows of x whose elements alternate in y, if y is contiguous, as in DepthToSpace, in
- * Resize by 2 (of two rows), and from NCHW to NHWC. */
+/* Three or four rows of x whose elements alternate in y, if y is contiguous, as in DepthToSpace
+ * and from NCHW to NHWC. */
 #define QK_MOVE_ALTERNATE(bytes, n)                                                        \
     static inline void alternate_##n##_##bytes(qk_move_##bytes *restrict y, const char *x, \
                                                int64_t x_stride, size_t rows)              \

@@ -54,6 +54,8 @@ bool qk_pool_planes_init(struct qk_pool_planes *planes, const struct qk_pool_geo
     if (!average) {
         planes->pitch = round_up(width, LINE);
         planes->rows = MAX_BYTES / planes->pitch;
+        if (planes->rows == 0)
+            return false;
         planes->band = planes->rows < out ? planes->rows : out;
         planes->scratch = planes->rows * planes->pitch + SLACK;
         return true;

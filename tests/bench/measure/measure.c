@@ -341,7 +341,7 @@ static const uint8_t *find_second(const struct bench_call *call, size_t bytes)
     for (size_t i = 1; i < op->input_count; i++) {
         const struct qk_tensor *input = &call->call.inputs[i];
         size_t own;
-        if ((op->variable_inputs >> i & 1) != 0 && input->type != QK_NONE &&
+        if ((call->call.variable >> i & 1) != 0 && input->type != QK_NONE &&
             qk_type_bytes(input->type, input->count, &own) && own == bytes)
             return call->inputs[i].data;
     }
