@@ -497,6 +497,11 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
         qd_fail_startup(error, "--%s: expected %s after it, got nothing", flag->name, flag->value);
         return QD_CONFIG_BAD;
     }
+    if (*text == '\0' && flag->offset == offsetof(struct qd_config, explain)) {
+        /* A variable of a shell that is not set must not start a server. */
+        qd_fail_startup(error, "--%s: expected a file, got \"\"", flag->name);
+        return QD_CONFIG_BAD;
+    }
     if (flag->kind == KIND_LISTEN && !given[flag - flags])
         config->listen_count = 0;
     if (flag->kind == KIND_ORIGIN && !given[flag - flags])

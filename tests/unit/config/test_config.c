@@ -336,6 +336,20 @@ Test(config, healthcheck_reads_all_flags)
     cr_assert_eq(PARSE(&config, "--listen", "h:1"), QD_CONFIG_RUN);
 }
 
+/* As with a shell's variable that is not set. An empty variable of the environment counts as unset.
+ */
+Test(config, explain_takes_a_file)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--explain", "net.onnx"), QD_CONFIG_EXPLAIN);
+    cr_assert_eq(PARSE(&config, "--explain", ""), QD_CONFIG_BAD);
+    cr_assert_str_eq(error.text, "--explain: expected a file, got \"\"");
+    cr_assert_eq(PARSE(&config, "--explain="), QD_CONFIG_BAD);
+    setenv("QUANTD_EXPLAIN", "", 1);
+    cr_assert_eq(PARSE(&config, "--console", "off"), QD_CONFIG_RUN);
+    unsetenv("QUANTD_EXPLAIN");
+}
+
 Test(config, a_stray_word_is_no_flag)
 {
     struct qd_config config;
