@@ -281,6 +281,7 @@ struct qk_operator {
      * however small the call is. Other operators take microseconds, and longer only to read large
      * constants. */
     bool plans_tables;
+    bool is_table; /* True: looks elements up in a table, which may stand for several nodes */
     const struct qk_operator_code *code; /* private to kernels/ */
 };
 

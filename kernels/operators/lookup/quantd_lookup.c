@@ -107,6 +107,7 @@ static const struct qk_attribute_def attributes[] = {
 
 const struct qk_operator qk_quantd_lookup = {
     .name = "quantd.Lookup",
+    .is_table = true,
     .platform = QK_ONNX_PLATFORM,
     .about = "Y = table[X]; the bits of an element are the index",
     .inputs = {[X] = {"X", QK_ANY_SHAPE}, [TABLE] = {"table", "[256] or [C,256]"}},

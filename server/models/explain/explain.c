@@ -356,8 +356,7 @@ static enum qd_explained_fate fate_of(const struct qk_node_report *report)
     case QK_NODE_UNUSED:
         return QD_EXPLAINED_UNUSED;
     default:
-        return strcmp(report->op->name, "quantd.Lookup") == 0 ? QD_EXPLAINED_TABLE
-                                                              : QD_EXPLAINED_OPERATOR;
+        return report->op->is_table ? QD_EXPLAINED_TABLE : QD_EXPLAINED_OPERATOR;
     }
 }
 
