@@ -172,9 +172,11 @@ static enum qd_status no_external(void *context, const char *location, uint64_t 
     return QD_OK;
 }
 
-/* Lists the nodes of the file. A file that cannot be listed has none. */
+/* Lists the nodes of the file. A file that cannot be listed has none. A load does not list nodes,
+ * so that this does not count in the load's work. */
 static void list_nodes(struct explainer *explainer, bool tries)
 {
+    struct qd_build_work work = {.tried_nodes = 0};
     struct qd_onnx_source source = explainer->source.content;
     struct qd_error ignored;
     explainer->list.count = 0;
@@ -182,7 +184,7 @@ static void list_nodes(struct explainer *explainer, bool tries)
         return;
     source.cut = explainer->sources.config.cut;
     source.external = no_external;
-    if (!qd_build_try(&explainer->work, QK_GRAPH_NODE_COUNT_MAX, source.count / 4) ||
+    if (!qd_build_try(&work, QD_TRIED_FILE_NODES, source.count / 4) ||
         qd_onnx_list_nodes(&source, tries, &explainer->arena, &explainer->list, &ignored) != QD_OK)
         explainer->list.count = 0;
 }
