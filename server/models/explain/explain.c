@@ -484,11 +484,10 @@ bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd
         status = read_source(explainer);
     if (status == QD_OK)
         status = prepare(explainer);
-    made->error = *error;
     if (status == QD_OK || explainer->list.count > 0)
         status = describe(explainer) == QD_OK ? status : error->status;
+    made->error = *error;
     qd_progress_end(&explainer->progress);
-    made->error.status = status;
     if (!print(explainer, out) && status == QD_OK)
         status = qd_fail(error, QD_INTERNAL, "--explain: the output cannot be written");
     deinit(explainer);
