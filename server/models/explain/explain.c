@@ -90,11 +90,8 @@ static enum qd_status open_file(struct explainer *explainer, const char *path)
         return status;
     if (count != 1)
         return qd_fail(explainer->error, QD_INVALID, "expected one file, got %zu", count);
-    const char *equals = strchr(path, '=');
     explainer->made->name = names[0];
-    explainer->made->file = path;
-    if (equals != NULL && memchr(path, '/', (size_t)(equals - path)) == NULL)
-        explainer->made->file = equals + 1;
+    explainer->made->file = qd_repository_given_file(path);
     return QD_OK;
 }
 

@@ -154,16 +154,21 @@ static void set_name(struct given *given, const char *text, size_t bytes)
         snprintf(given->name, sizeof(given->name), "%.*s", (int)bytes, text);
 }
 
+const char *qd_repository_given_file(const char *text)
+{
+    const char *equals = text + strcspn(text, "=/");
+    return *equals == '=' ? equals + 1 : text;
+}
+
 /* Takes `path`, which the file then owns. */
 static void set_file(struct given *given, char *path)
 {
-    const char *equals = strchr(path, '=');
-    const char *slash = strchr(path, '/');
-    const bool is_named = equals != NULL && (slash == NULL || equals < slash);
+    const char *file = qd_repository_given_file(path);
+    const bool is_named = file != path;
     given->path = path;
     if (is_named) {
-        set_name(given, path, (size_t)(equals - path));
-        memmove(path, equals + 1, strlen(equals + 1) + 1);
+        set_name(given, path, (size_t)(file - 1 - path));
+        memmove(path, file, strlen(file) + 1);
     }
     char *last = strrchr(path, '/');
     given->base = last == NULL ? path : last + 1;

@@ -49,6 +49,8 @@ void qd_repository_close(struct qd_repository *repository); /* NULL is fine */
  * look whether the files exist. */
 enum qd_status qd_repository_give(struct qd_repository *repository, const char *files,
                                   struct qd_error *error);
+/* Returns where FILE begins in FILE or NAME=FILE. */
+const char *qd_repository_given_file(const char *text);
 /* Returns whether qd_repository_give added a file of this name. */
 bool qd_repository_is_given(const struct qd_repository *repository, const char *name);
 
