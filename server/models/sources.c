@@ -855,3 +855,17 @@ enum qd_status qd_sources_take(struct qd_sources *sources, struct qd_source *sou
     }
     return status;
 }
+
+enum qd_status qd_sources_fail(const struct qd_sources *sources, const struct qd_cut_hints *hints,
+                               struct qd_error *error)
+{
+    enum { FILE_BYTES_MAX = 180 }; /* of the file's name, to leave room for the text */
+    const char *file = sources->shown;
+    const size_t file_bytes = strnlen(file, FILE_BYTES_MAX) + sizeof(": ");
+    if (hints != NULL)
+        qd_cut_hints_print(hints, sizeof(error->text) - file_bytes, error);
+    const struct qd_error inner = *error;
+    return *file == '\0'
+               ? inner.status
+               : qd_fail(error, inner.status, "%.*s: %s", FILE_BYTES_MAX, file, inner.text);
+}

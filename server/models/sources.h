@@ -23,6 +23,7 @@
 #include "server/memory/arena.h"
 #include "server/models/base64.h"
 #include "server/models/build.h"
+#include "server/models/cut_hint.h"
 #include "server/models/model_config.h"
 #include "server/models/repository/repository.h"
 
@@ -124,6 +125,10 @@ enum qd_status qd_sources_check(struct qd_sources *sources, struct qd_error *err
  * any. */
 enum qd_status qd_sources_labels(struct qd_sources *sources, struct qd_build *build,
                                  struct qd_error *error);
+/* Completes the error of a later step, such as qd_build_read: puts the file's name before its text,
+ * and appends the hints, which may be NULL, as far as they fit. Returns error->status. */
+enum qd_status qd_sources_fail(const struct qd_sources *sources, const struct qd_cut_hints *hints,
+                               struct qd_error *error);
 void qd_sources_close(struct qd_sources *sources);
 
 #endif

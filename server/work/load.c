@@ -5,11 +5,9 @@
 
 #include "server/base/clock.h"
 #include "server/memory/arena.h"
-#include "server/models/cut_hint.h"
 #include "server/models/cut_inputs.h"
 
 enum { KEPT_BYTES_MAX = 16 << 20 };
-enum { FILE_BYTES_MAX = 180 }; /* of a file's name in errors */
 
 static struct qd_load *load_of(struct qd_job *job)
 {
@@ -86,25 +84,16 @@ static bool end(struct qd_load *load)
     return false;
 }
 
-/* Fails. Puts the file's name before an error text that does not have it. */
-static bool fail_in_file(struct qd_load *load)
+/* Fails because the file was refused. Also says at which values `source` could be cut, unless it is
+ * NULL. */
+static bool fail_in_file(struct qd_load *load, const struct qd_source *source)
 {
-    struct qd_error inner = load->error;
-    const char *file = load->sources.shown;
-    if (*file != '\0')
-        qd_fail(&load->error, inner.status, "%.*s: %s", FILE_BYTES_MAX, file, inner.text);
+    struct qd_cut_hints *hints =
+        source == NULL ? NULL : qd_arena_alloc(&load->arena, sizeof(*hints));
+    if (hints != NULL)
+        qd_cut_hints_find(&load->build, source, &load->error, hints);
+    qd_sources_fail(&load->sources, hints, &load->error);
     return end(load);
-}
-
-/* Adds to the error text at which values the file could be cut, as far as it leaves room. */
-static void add_hint(struct qd_load *load, const struct qd_source *source)
-{
-    const size_t file_bytes = strnlen(load->sources.shown, FILE_BYTES_MAX) + sizeof(": ");
-    struct qd_cut_hints *hints = qd_arena_alloc(&load->arena, sizeof(*hints));
-    if (hints == NULL)
-        return;
-    qd_cut_hints_find(&load->build, source, &load->error, hints);
-    qd_cut_hints_print(hints, sizeof(load->error.text) - file_bytes, &load->error);
 }
 
 static bool then(struct qd_job *job)
@@ -170,10 +159,8 @@ static bool take_version(struct qd_load *load)
     };
     if (qd_sources_labels(&load->sources, &load->build, &load->error) != QD_OK)
         return end(load);
-    if (qd_build_read(&load->build, &source, &load->error) != QD_OK) {
-        add_hint(load, &source);
-        return fail_in_file(load);
-    }
+    if (qd_build_read(&load->build, &source, &load->error) != QD_OK)
+        return fail_in_file(load, &source);
     qd_cut_inputs_describe(&load->build, &source);
     if (load->build.onnx != NULL && !load->build.onnx->points_into_file)
         qd_arena_deinit(&load->file_arena); /* the parsed model is a copy; weights take its place */
@@ -192,7 +179,7 @@ static bool prepare_version(struct qd_load *load)
     if (qd_sources_check(&load->sources, &load->error) != QD_OK)
         return end(load);
     if (qd_build_prepare(&load->build, &model, &load->graph, &load->error) != QD_OK)
-        return fail_in_file(load);
+        return fail_in_file(load, NULL); /* the file's bytes may be gone */
     load->models[load->model_count++] = model;
     give_back(load); /* before weights fill their memory */
     const struct qk_graph *graph = load->graph;

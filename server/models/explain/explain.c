@@ -12,8 +12,6 @@
 #include "server/models/shapes.h"
 #include "server/models/sources.h"
 
-enum { FILE_BYTES_MAX = 180 }; /* of a file's name in errors, as in load.c */
-
 /* For dimensions behind the first that are free: what most networks for images take, and less, if
  * the graph refuses that. */
 static const size_t free_sizes[] = {224, 64, 1};
@@ -133,25 +131,13 @@ static enum qd_status fetch(struct explainer *explainer, unsigned from, unsigned
     return qd_sources_check(sources, explainer->error);
 }
 
-/* Puts the file's name before the error's text. */
-static enum qd_status fail_in_file(struct explainer *explainer)
-{
-    const struct qd_error inner = *explainer->error;
-    const char *file = explainer->sources.shown;
-    return *file == '\0' ? inner.status
-                         : qd_fail(explainer->error, inner.status, "%.*s: %s", FILE_BYTES_MAX, file,
-                                   inner.text);
-}
-
 /* Says where the file could be cut. */
 static enum qd_status refuse(struct explainer *explainer)
 {
-    const size_t file_bytes = strnlen(explainer->sources.shown, FILE_BYTES_MAX) + sizeof(": ");
     struct qd_cut_hints *hints = &explainer->made->cuts;
     set_step(explainer, "looking where to cut", 70);
     qd_cut_hints_find(&explainer->build, &explainer->source, explainer->error, hints);
-    qd_cut_hints_print(hints, sizeof(explainer->error->text) - file_bytes, explainer->error);
-    return fail_in_file(explainer);
+    return qd_sources_fail(&explainer->sources, hints, explainer->error);
 }
 
 /* External data is not read to list nodes. */
