@@ -10,8 +10,10 @@
 struct qd_progress {
     _Atomic(const char *) step;
     atomic_uint percent; /* of all steps */
-    atomic_bool ends;
     bool started;
+    bool ends; /* guarded by `lock` */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
     pthread_t thread;
 };
 
