@@ -10,7 +10,8 @@
 #include "server/models/repository/repository.h"
 #include "server/oip/signature.h"
 
-/* What became of a node of the file. */
+/* What became of a node of the file. The order counts: a node that became several has the first of
+ * their fates, so those that runs compute come first (add_left). */
 enum qd_explained_fate {
     QD_EXPLAINED_READ,     /* the model is refused, but not because of this node */
     QD_EXPLAINED_OPERATOR, /* runs compute it */
