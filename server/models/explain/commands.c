@@ -5,7 +5,10 @@
 
 #include "server/models/explain/explain.h"
 
-enum { COMMAND_BYTES_MAX = 16 << 10 }; /* four times the longest path or configuration */
+enum {
+    COMMAND_BYTES_MAX = 16 << 10, /* four times the longest path or configuration */
+    PART_COMMAND_COUNT = 4,
+};
 
 /* Returns whether a shell takes the text as one word that means itself. */
 static bool is_plain(const char *text)
@@ -15,16 +18,18 @@ static bool is_plain(const char *text)
     return *text != '\0' && text[strspn(text, plain)] == '\0';
 }
 
-/* A command that grows. */
+/* A command that grows. One that is full is not printed: a part of it would do something else. */
 struct command {
     char text[COMMAND_BYTES_MAX];
     size_t count;
+    bool is_full;
 };
 
 static void put(struct command *command, const char *text)
 {
     const size_t bytes = strlen(text);
-    if (bytes >= sizeof(command->text) - command->count)
+    command->is_full |= bytes >= sizeof(command->text) - command->count;
+    if (command->is_full)
         return; /* only a path of some KiB can have so many quotes */
     memcpy(command->text + command->count, text, bytes + 1);
     command->count += bytes;
@@ -55,27 +60,20 @@ static void put_path(struct command *command, const struct qd_explanation *expla
 }
 
 /* Serves one part: a folder of its own has the file and the configuration. */
-static void put_part(const struct qd_explanation *explanation, size_t part, struct command *command,
-                     qd_explanation_put *call, void *context)
+static void put_part(const struct qd_explanation *explanation, size_t part,
+                     struct command commands[PART_COMMAND_COUNT])
 {
-    const char *config = explanation->cuts.list[part].config;
-    *command = (struct command){.count = 0};
-    put(command, "mkdir -p ");
-    put_path(command, explanation, part, "");
-    call(context, command->text);
-    *command = (struct command){.count = 0};
-    put(command, "cp ");
-    put_word(command, explanation->file);
-    put(command, " ");
-    put_path(command, explanation, part, "/model.onnx");
-    call(context, command->text);
-    *command = (struct command){.count = 0};
-    put(command, "echo ");
-    put_word(command, config);
-    put(command, " > ");
-    put_path(command, explanation, part, "/config.json");
-    call(context, command->text);
-    call(context, "quantd --model-repository parts");
+    put(&commands[0], "mkdir -p -- ");
+    put_path(&commands[0], explanation, part, "");
+    put(&commands[1], "cp -- ");
+    put_word(&commands[1], explanation->file);
+    put(&commands[1], " ");
+    put_path(&commands[1], explanation, part, "/model.onnx");
+    put(&commands[2], "echo ");
+    put_word(&commands[2], explanation->cuts.list[part].config);
+    put(&commands[2], " > ");
+    put_path(&commands[2], explanation, part, "/config.json");
+    put(&commands[3], "quantd --model-repository parts");
 }
 
 static void put_whole(const struct qd_explanation *explanation, struct command *command)
@@ -94,14 +92,16 @@ static void put_whole(const struct qd_explanation *explanation, struct command *
 void qd_explanation_commands(const struct qd_explanation *explanation, size_t part,
                              qd_explanation_put *call, void *context)
 {
-    struct command *command = calloc(1, sizeof(*command));
-    if (command == NULL)
-        return;
-    if (explanation->signature == NULL) {
-        put_part(explanation, part, command, call, context);
-    } else {
-        put_whole(explanation, command);
-        call(context, command->text);
-    }
-    free(command);
+    const size_t count = explanation->signature == NULL ? PART_COMMAND_COUNT : 1;
+    struct command *commands = calloc(count, sizeof(*commands));
+    bool is_full = commands == NULL;
+    if (commands != NULL && explanation->signature == NULL)
+        put_part(explanation, part, commands);
+    else if (commands != NULL)
+        put_whole(explanation, commands);
+    for (size_t i = 0; i < count && !is_full; i++)
+        is_full = commands[i].is_full;
+    for (size_t i = 0; i < count && !is_full; i++)
+        call(context, commands[i].text);
+    free(commands);
 }

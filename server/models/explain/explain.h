@@ -88,7 +88,7 @@ bool qd_explanation_print_json(const struct qd_explanation *explanation, struct 
                                FILE *out);
 
 /* Calls `put` for each command of a shell that serves the model or, if it is refused, part `part`
- * of it. */
+ * of it. Calls it for none if one of them is too long or memory is lacking. */
 typedef void qd_explanation_put(void *context, const char *command);
 void qd_explanation_commands(const struct qd_explanation *explanation, size_t part,
                              qd_explanation_put *put, void *context);

@@ -1,0 +1,52 @@
+/* The commands that --explain prints. tests/e2e/models/test_explain.py has the rest. */
+#include "server/models/explain/explain.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUOTES = 5000 }; /* a quote takes four bytes in a command, so these do not fit */
+
+static struct qd_signature signature;
+static size_t count;
+static char last[256];
+
+static void take(void *context, const char *command)
+{
+    (void)context;
+    count++;
+    strncpy(last, command, sizeof(last) - 1);
+}
+
+static size_t commands(const struct qd_explanation *explanation)
+{
+    count = 0;
+    qd_explanation_commands(explanation, 0, take, NULL);
+    return count;
+}
+
+/* A part of a command would do something else. */
+Test(explain, commands_are_never_cut)
+{
+    struct qd_explanation *made = calloc(1, sizeof(*made));
+    char *quotes = calloc(1, QUOTES + 1);
+    cr_assert(made != NULL && quotes != NULL);
+    memset(quotes, '\'', QUOTES);
+    *made = (struct qd_explanation){.path = "x.onnx", .name = "x", .file = "x.onnx"};
+    made->cuts.count = 1;
+    strcpy(made->cuts.list[0].config, "{}");
+    cr_assert_eq(commands(made), 4);
+    made->file = quotes;
+    cr_assert_eq(commands(made), 0);
+    made->signature = &signature;
+    cr_assert_eq(commands(made), 1);
+    cr_assert_str_eq(last, "quantd --model x.onnx");
+    made->path = quotes;
+    cr_assert_eq(commands(made), 0);
+    made->folder = ".";
+    cr_assert_eq(commands(made), 1);
+    made->folder = quotes;
+    cr_assert_eq(commands(made), 0);
+    free(quotes);
+    free(made);
+}
