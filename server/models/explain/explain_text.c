@@ -35,43 +35,57 @@ static const char *print_number(uint64_t number, char text[NUMBER_BYTES])
     return text;
 }
 
-/* Returns the bytes of the character at the start of a text, and whether a terminal shows it. */
-static size_t next_character(const char *text, bool *is_shown)
+/* Returns the bytes of the character at the start of a text of `bytes` bytes, and whether a
+ * terminal shows it. */
+static size_t next_character(const char *text, size_t bytes, bool *is_shown)
 {
-    enum { UTF8_BYTES_MAX = 4 }; /* names may be as long as the file, so their end is not sought */
-    const size_t length = qd_utf8_length(text, strnlen(text, UTF8_BYTES_MAX));
+    enum { UTF8_BYTES_MAX = 4 };
+    const size_t length = qd_utf8_length(text, bytes < UTF8_BYTES_MAX ? bytes : UTF8_BYTES_MAX);
     *is_shown = length > 0 && !qd_is_control(qd_utf8_decode(text, length));
     return length > 0 ? length : 1;
 }
 
-static size_t columns_of(const char *text)
+static size_t columns_of_bytes(const char *text, size_t bytes)
 {
     size_t columns = 0;
     bool is_shown;
-    for (; *text != '\0'; columns++)
-        text += next_character(text, &is_shown);
+    for (size_t at = 0; at < bytes; columns++)
+        at += next_character(text + at, bytes - at, &is_shown);
     return columns;
 }
 
-/* Prints a text in so many columns. If it is longer, its end is printed, because names of a network
- * differ there. Characters that a terminal may obey become '?'. */
-static void print_cell(FILE *out, const char *text, size_t columns, bool to_the_right)
+static size_t columns_of(const char *text)
 {
-    const size_t all = columns_of(text);
-    size_t skip = all > columns ? all - columns + 2 : 0;
-    bool is_shown;
-    for (size_t i = all; to_the_right && i < columns; i++)
-        fputc(' ', out);
-    fputs(skip > 0 ? ".." : "", out);
-    for (size_t length; *text != '\0'; text += length) {
-        length = next_character(text, &is_shown);
+    return columns_of_bytes(text, strlen(text));
+}
+
+/* Prints a text without its first `skip` characters. Characters that a terminal may obey become
+ * '?'. */
+static void print_bytes(FILE *out, const char *text, size_t bytes, size_t skip)
+{
+    size_t length;
+    for (size_t at = 0; at < bytes; at += length) {
+        bool is_shown;
+        length = next_character(text + at, bytes - at, &is_shown);
         if (skip > 0)
             skip--;
         else if (is_shown)
-            fwrite(text, 1, length, out);
+            fwrite(text + at, 1, length, out);
         else
             fputc('?', out);
     }
+}
+
+/* Prints a text in so many columns. If it is longer, its end is printed, because names of a network
+ * differ there. */
+static void print_cell(FILE *out, const char *text, size_t columns, bool to_the_right)
+{
+    const size_t all = columns_of(text);
+    const size_t skip = all > columns ? all - columns + 2 : 0;
+    for (size_t i = all; to_the_right && i < columns; i++)
+        fputc(' ', out);
+    fputs(skip > 0 ? ".." : "", out);
+    print_bytes(out, text, strlen(text), skip);
     for (size_t i = all; !to_the_right && i < columns; i++)
         fputc(' ', out);
 }
@@ -83,9 +97,7 @@ static void print_words(FILE *out, const char *label, const char *text, size_t c
     print_cell(out, label, LABEL_COLUMNS, false);
     for (bool is_first = true; *text != '\0'; is_first = false) {
         const size_t bytes = strcspn(text, " ");
-        char word[640];
-        snprintf(word, sizeof(word), "%.*s", (int)bytes, text);
-        const size_t wide = columns_of(word);
+        const size_t wide = columns_of_bytes(text, bytes);
         if (!is_first && at + 1 + wide > columns) {
             fprintf(out, "\n%*s", LABEL_COLUMNS, "");
             at = LABEL_COLUMNS;
@@ -93,7 +105,7 @@ static void print_words(FILE *out, const char *label, const char *text, size_t c
             fputc(' ', out);
             at++;
         }
-        print_cell(out, word, wide, false);
+        print_bytes(out, text, bytes, 0);
         at += wide;
         text += bytes + (text[bytes] == ' ');
     }
