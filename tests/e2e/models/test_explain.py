@@ -1,6 +1,7 @@
 """`quantd --explain`: what would become of a file, without serving it."""
 import json
 import os
+import shlex
 import shutil
 import struct
 import subprocess
@@ -51,6 +52,23 @@ def refused_file():
                  [value_info("y", FLOAT, [1, 1, "out"])])
 
 
+def untyped_file(count):
+    """Returns a file that is cut at q0, q1 and so on. quantd cannot read the nodes before these, so
+    it tries their types. Also returns the configuration."""
+    nodes = [node("Reverse", ["x"], ["q%d" % i]) for i in range(count)]
+    nodes += [node("DequantizeLinear", ["q%d" % i, "half", "zero"], ["y%d" % i])
+              for i in range(count)]
+    file = model(13, nodes, SCALES, [value_info("x", FLOAT, [1])],
+                 [value_info("y%d" % i, FLOAT, [1]) for i in range(count)])
+    return file, json.dumps({"inputs": ["q%d" % i for i in range(count)]}).encode()
+
+
+def widest(lines):
+    """Returns the length of the longest line that may be broken: a path and a command may not."""
+    return max(len(line) for line in lines
+               if not line.startswith(("file ", "to serve it ")))
+
+
 class Explain(unittest.TestCase):
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp())
@@ -91,7 +109,8 @@ class Explain(unittest.TestCase):
 
     def test_the_network_of_the_demo(self):
         tree, _ = self.explain(DIGITS)
-        self.assertEqual(tree["commands"], [f"quantd --model {DIGITS}"])
+        command = f"quantd --model {shlex.quote(str(DIGITS))}"
+        self.assertEqual(tree["commands"], [command])
         products = sum(one.get("multiplications", 0) for one in tree["nodes"])
         self.assertEqual(tree["multiplications"], products)
         self.assertGreater(products, 0)
@@ -99,7 +118,7 @@ class Explain(unittest.TestCase):
         text = self.run_it(DIGITS).stdout
         self.assertIn(f"{products:,} for each request", text)
         self.assertIn(f"{tree['resident_bytes']:,} bytes for the model", text)
-        self.assertIn(f"quantd --model {DIGITS}\n", text)
+        self.assertIn(f"{command}\n", text)
 
     def test_qdq(self):
         tree, _ = self.explain(self.write("qdq.onnx", qdq_file()))
@@ -121,7 +140,7 @@ class Explain(unittest.TestCase):
         table = table[:table.index("")]
         self.assertEqual(len(table), 1 + 16)
         self.assertEqual(table[1 + 4].split()[-2:], ["onnx.QLinearConv", "16"])
-        self.assertLessEqual(max(map(len, lines[:-1])), 100)
+        self.assertLessEqual(widest(lines), 100)
         begin = table[0].index("becomes")
         self.assertTrue(all(line[begin - 1:begin] == " " for line in table), table)
 
@@ -135,7 +154,7 @@ class Explain(unittest.TestCase):
         self.assertIn("  the_value_of_a_layer_..  ", text)
         self.assertIn("_LinearDequantize  ", text)
         self.assertIn("nnnn_..  ", text)
-        self.assertLessEqual(max(map(len, text.splitlines()[:-1])), 100)
+        self.assertLessEqual(widest(text.splitlines()), 100)
 
     def test_refused(self):
         """The commands serve what they say."""
@@ -196,6 +215,27 @@ class Explain(unittest.TestCase):
         self.assertEqual(tree["nodes"], [])
         self.run_it("models/kept")
 
+    def test_the_list_of_nodes_takes_nothing_from_the_load(self):
+        """With 30 inputs to look for, a load does nearly as much work as it may."""
+        file, config = untyped_file(30)
+        self.write("models/net/1/model.onnx", file)
+        self.write("models/net/config.json", config)
+        tree, _ = self.explain("models/net")
+        self.assertEqual(tree["inputs"][29]["datatype"], "UINT8")
+
+    def test_a_file_that_begins_with_a_hyphen(self):
+        self.write("-x.onnx", refused_file())
+        tree, _ = self.explain("net=-x.onnx", status=1)
+        for command in tree["cuts"][0]["commands"][:-1]:
+            subprocess.run(["sh", "-ec", command], check=True, cwd=self.folder)
+        self.explain("parts/net-1")
+
+    def test_a_long_path_is_printed_whole(self):
+        self.write("qdq.onnx", qdq_file())
+        path = "./" * 500 + "qdq.onnx"
+        lines = self.run_it(path).stdout.splitlines()
+        self.assertEqual(lines[0].split(), ["file", path])
+
     def test_labels(self):
         """Labels that a load refuses are refused here, too."""
         self.write("models/net/1/model.onnx", qdq_file())
@@ -245,7 +285,7 @@ class Explain(unittest.TestCase):
         long = qdq_file(node("Strange" * 150000, ["x"], ["t"]))
         text = self.run_it(self.write("long.onnx", long)).stdout
         self.assertIn("..", text)
-        self.assertLessEqual(max(map(len, text.splitlines()[:-1])), 100)
+        self.assertLessEqual(widest(text.splitlines()), 100)
 
     def test_hostile_files(self):
         whole = qdq_file()
