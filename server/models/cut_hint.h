@@ -22,9 +22,10 @@ struct qd_cut_hints {
 };
 
 /* Finds which configurations would load a part of a file that qd_build_read or qd_build_prepare
- * refused with `error`. Each of them was loaded, to be sure. Finds nothing if no part is worth the
- * name, if a part cannot be found by a few attempts, or if its names are too long. Takes a small
- * multiple of the time of a load. */
+ * refused with `error`. A load asks only after qd_build_read, because the file's bytes may be gone
+ * later; --explain keeps them and asks after both. Each of them was loaded, to be sure. Finds
+ * nothing if no part is worth the name, if a part cannot be found by a few attempts, or if its
+ * names are too long. Takes a small multiple of the time of a load. */
 void qd_cut_hints_find(const struct qd_build *refused, const struct qd_source *source,
                        const struct qd_error *error, struct qd_cut_hints *hints);
 
