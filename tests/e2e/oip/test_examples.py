@@ -1,5 +1,4 @@
 """Sends every example (see examples.py) over HTTP."""
-import json
 import unittest
 
 from elements import same_bits, to_raw
@@ -89,9 +88,11 @@ def plain_tensors(example):
     """Returns the inputs of an example as tensors, or None if they are not all JSON data, or if the
     answer's outputs are no tensors."""
     request = example.get("request")
-    if request is None or "classification" in json.dumps(request) or any(
-            not isinstance(tensor.get("data"), (list, int, float))
-            for tensor in request["inputs"]):
+    if request is None or any(not isinstance(tensor.get("data"), (list, int, float))
+                              for tensor in request["inputs"]):
+        return None
+    if any("classification" in (output.get("parameters") or {})
+           for output in request.get("outputs") or []):
         return None
     return [Tensor(tensor["name"], tensor["datatype"], tensor["shape"],
                    to_raw(tensor["datatype"], tensor["data"])) for tensor in request["inputs"]]
