@@ -69,48 +69,100 @@ enum qd_status qd_classes_check(const struct qd_oip_asked *asked, const struct q
 
 /* ---- The greatest elements ---------------------------------------------------------------- */
 
-/* Returns a number that grows with the float: its bits, as a magnitude with a sign. */
-static int64_t float_key(float value)
+/* Floats keep their keys above this one. */
+#define NAN_KEY ((int64_t)INT32_MIN)
+
+/* Returns the key of a float with a sign bit: its magnitude's bits, with the sign. A greater
+ * magnitude than `magnitude_max`, that of the greatest number or infinity, is NaN. */
+static inline int64_t float_key(uint32_t code, uint32_t sign, uint32_t magnitude_max)
 {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    const int64_t magnitude = bits & INT32_MAX;
-    if (value != value)
-        return INT64_MIN;
-    return bits >> 31 != 0 ? -magnitude : magnitude;
+    const int64_t magnitude = code & (sign - 1);
+    if (magnitude > magnitude_max)
+        return NAN_KEY;
+    return (code & sign) != 0 ? -magnitude : magnitude;
 }
 
-static int64_t integer_of(const struct qk_tensor *tensor, size_t index)
+/* Like float_key, for the types in which minus zero stands for NaN. */
+static inline int64_t fnuz_key(uint32_t code)
 {
-    const struct qk_type_info *type = qk_type_info(tensor->type);
-    if (tensor->type == QK_INT64) {
-        int64_t value;
-        memcpy(&value, (const char *)tensor->data + index * sizeof(value), sizeof(value));
-        return value;
+    return code == 0x80 ? NAN_KEY : float_key(code, 0x80, 0x7f);
+}
+
+/* Returns the bits of an element of 2 or 4 bits. */
+static inline unsigned packed_code(const void *data, size_t index, unsigned bits)
+{
+    const unsigned per_byte = 8 / bits;
+    const unsigned byte = ((const unsigned char *)data)[index / per_byte];
+    return byte >> index % per_byte * bits & ((1U << bits) - 1);
+}
+
+static inline int64_t signed_key(unsigned code, int64_t sign)
+{
+    return ((int64_t)code ^ sign) - sign;
+}
+
+/* One loop for each type: looking at the type for each element takes ten times as long. */
+#define LOAD_EACH(element, key)                                  \
+    for (size_t i = 0; i < count; i++) {                         \
+        element value;                                           \
+        memcpy(&value, from + i * sizeof(value), sizeof(value)); \
+        keys[i] = (key);                                         \
+    }                                                            \
+    break
+
+#define LOAD_EACH_PACKED(bits, key)                                       \
+    for (size_t i = 0; i < count; i++) {                                  \
+        const unsigned code = packed_code(tensor->data, begin + i, bits); \
+        keys[i] = (key);                                                  \
+    }                                                                     \
+    break
+
+/* Loads the keys of elements [begin, begin + count). */
+static void load_keys(const struct qk_tensor *tensor, size_t begin, size_t count, int64_t *keys)
+{
+    const size_t whole_bytes = qk_type_info(tensor->type)->bits / 8;
+    const char *from = (const char *)tensor->data + begin * whole_bytes;
+    switch (tensor->type) {
+    case QK_INT8:
+        LOAD_EACH(int8_t, value);
+    case QK_UINT16:
+        LOAD_EACH(uint16_t, value);
+    case QK_INT16:
+        LOAD_EACH(int16_t, value);
+    case QK_UINT32:
+        LOAD_EACH(uint32_t, value);
+    case QK_INT32:
+        LOAD_EACH(int32_t, value);
+    case QK_INT64:
+        LOAD_EACH(int64_t, value);
+    case QK_FP16:
+        LOAD_EACH(uint16_t, float_key(value, 0x8000, 0x7c00));
+    case QK_BF16:
+        LOAD_EACH(uint16_t, float_key(value, 0x8000, 0x7f80));
+    case QK_FP32:
+        LOAD_EACH(uint32_t, float_key(value, 0x80000000, 0x7f800000));
+    case QK_FP8E4M3FN:
+        LOAD_EACH(uint8_t, float_key(value, 0x80, 0x7e));
+    case QK_FP8E5M2:
+        LOAD_EACH(uint8_t, float_key(value, 0x80, 0x7c));
+    case QK_FP8E4M3FNUZ:
+    case QK_FP8E5M2FNUZ:
+        LOAD_EACH(uint8_t, fnuz_key(value));
+    case QK_FP8E8M0: /* has no sign; 0xff is NaN */
+        LOAD_EACH(uint8_t, float_key(value, 0x100, 0xfe));
+    case QK_UINT4:
+        LOAD_EACH_PACKED(4, code);
+    case QK_INT4:
+        LOAD_EACH_PACKED(4, signed_key(code, 8));
+    case QK_UINT2:
+        LOAD_EACH_PACKED(2, code);
+    case QK_INT2:
+        LOAD_EACH_PACKED(2, signed_key(code, 2));
+    case QK_FP4E2M1:
+        LOAD_EACH_PACKED(4, float_key(code, 8, 7));
+    default: /* UINT8; qd_classes_check refuses BOOL */
+        LOAD_EACH(uint8_t, value);
     }
-    const int64_t value = qk_element_load(tensor->type, tensor->data, index);
-    return value > type->max ? value - (INT64_C(1) << type->bits) : value;
-}
-
-static float float_of(const struct qk_tensor *tensor, size_t index)
-{
-    if (tensor->type == QK_FP32) { /* nearly always, so without two calls */
-        float value;
-        memcpy(&value, (const char *)tensor->data + index * sizeof(value), sizeof(value));
-        return value;
-    }
-    return qk_float_decode(tensor->type, qk_element_load(tensor->type, tensor->data, index));
-}
-
-static bool is_float(const struct qk_tensor *tensor)
-{
-    return qk_type_info(tensor->type)->kind == QK_KIND_FLOAT;
-}
-
-static int64_t key_of(const struct qk_tensor *tensor, size_t index)
-{
-    return tensor->type == QK_FP32 || is_float(tensor) ? float_key(float_of(tensor, index))
-                                                       : integer_of(tensor, index);
 }
 
 /* Returns whether `a` comes after `b` in the answer. */
@@ -119,11 +171,12 @@ static bool is_after(const struct qd_class *a, const struct qd_class *b)
     return a->key != b->key ? a->key < b->key : a->index > b->index;
 }
 
-/* Puts an element at the root of a heap in which each element comes after its children. */
-static void sift(struct qd_class *heap, size_t count, struct qd_class element)
+/* Puts an element at place `at` of a heap in which each element comes after its children, and then
+ * below those children that come after it. Returns how many. */
+static size_t sift(struct qd_class *heap, size_t count, size_t at, struct qd_class element)
 {
-    size_t at = 0;
-    for (size_t child = 1; child < count; child = 2 * at + 1) {
+    size_t moves = 0;
+    for (size_t child = 2 * at + 1; child < count; child = 2 * at + 1, moves++) {
         if (child + 1 < count && is_after(&heap[child + 1], &heap[child]))
             child++;
         if (!is_after(&heap[child], &element))
@@ -132,6 +185,107 @@ static void sift(struct qd_class *heap, size_t count, struct qd_class element)
         at = child;
     }
     heap[at] = element;
+    return moves;
+}
+
+enum { BLOCK_ELEMENTS = 512 }; /* their keys, 4 KiB, are on the stack and stay in the L1 cache */
+
+/* Returns how many elements there are in the block that begins with the row's element `from`. */
+static size_t block_count(const struct qd_classes *classes, size_t from)
+{
+    const size_t left = classes->row_elements - from;
+    return left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS;
+}
+
+/* Keeps the greatest elements in a heap. That is the fastest way if few elements are greater than
+ * all but kept - 1 before them. In an ascending row all of them are: gives up then and returns
+ * false, after about as many moves as a quarter of the row has elements. */
+static bool find_by_heap(const struct qd_classes *classes, size_t begin, struct qd_class *found)
+{
+    enum { MOVES_FREE = 4096 }; /* take some 10 us; a small row never needs more */
+    const size_t moves_max = MOVES_FREE + classes->row_elements / 4;
+    size_t moves = 0;
+    /* No element comes after these. */
+    for (size_t i = 0; i < classes->kept; i++)
+        found[i] = (struct qd_class){INT64_MIN, SIZE_MAX};
+    for (size_t from = 0; from < classes->row_elements; from += BLOCK_ELEMENTS) {
+        const size_t count = block_count(classes, from);
+        int64_t keys[BLOCK_ELEMENTS];
+        load_keys(classes->tensor, begin + from, count, keys);
+        for (size_t i = 0; i < count; i++) {
+            if (keys[i] < found[0].key)
+                continue;
+            const struct qd_class element = {keys[i], from + i};
+            if (is_after(&found[0], &element))
+                moves += 1 + sift(found, classes->kept, 0, element);
+        }
+        if (moves > moves_max)
+            return false;
+    }
+    return true;
+}
+
+enum { DIGIT_BITS = 11, DIGIT_COUNT = 1 << DIGIT_BITS };
+
+/* Returns a key as a number without a sign, of 33 bits if the type has at most 32. */
+static uint64_t unsigned_key(int64_t key, bool is_wide)
+{
+    return is_wide ? (uint64_t)key ^ UINT64_C(1) << 63 : (uint64_t)(key - INT32_MIN);
+}
+
+/* Counts the row's elements by the digit of their keys at `shift`, if the digits above it are
+ * those of `prefix`. */
+static void count_digits(const struct qd_classes *classes, size_t begin, uint64_t prefix,
+                         unsigned shift, uint32_t counts[DIGIT_COUNT])
+{
+    const bool is_wide = classes->tensor->type == QK_INT64;
+    memset(counts, 0, DIGIT_COUNT * sizeof(*counts));
+    for (size_t from = 0; from < classes->row_elements; from += BLOCK_ELEMENTS) {
+        const size_t count = block_count(classes, from);
+        int64_t keys[BLOCK_ELEMENTS];
+        load_keys(classes->tensor, begin + from, count, keys);
+        for (size_t i = 0; i < count; i++) {
+            const uint64_t digits = unsigned_key(keys[i], is_wide) >> shift;
+            counts[digits % DIGIT_COUNT] += digits >> DIGIT_BITS == prefix;
+        }
+    }
+}
+
+/* Finds the greatest elements in a time that does not depend on their order: finds the least of
+ * their keys digit by digit, in one pass over the row for each digit, and then takes all elements
+ * that have no smaller key. */
+static void find_by_digits(const struct qd_classes *classes, size_t begin, struct qd_class *found)
+{
+    const bool is_wide = classes->tensor->type == QK_INT64;
+    unsigned shift = is_wide ? 66 : 33; /* 6 digits or 3 */
+    uint64_t least = 0;
+    size_t wanted = classes->kept; /* of the elements whose first digits are `least` */
+    bool takes_all = false;        /* these are all of those elements */
+    while (shift > 0 && !takes_all) {
+        uint32_t counts[DIGIT_COUNT];
+        size_t digit = DIGIT_COUNT - 1;
+        shift -= DIGIT_BITS;
+        count_digits(classes, begin, least, shift, counts);
+        for (; counts[digit] < wanted; digit--)
+            wanted -= counts[digit];
+        least = least << DIGIT_BITS | digit;
+        takes_all = counts[digit] == wanted;
+    }
+    size_t found_count = 0;
+    for (size_t from = 0; from < classes->row_elements; from += BLOCK_ELEMENTS) {
+        const size_t count = block_count(classes, from);
+        int64_t keys[BLOCK_ELEMENTS];
+        load_keys(classes->tensor, begin + from, count, keys);
+        for (size_t i = 0; i < count; i++) {
+            const uint64_t digits = unsigned_key(keys[i], is_wide) >> shift;
+            if (digits < least || (digits == least && wanted == 0))
+                continue;
+            wanted -= digits == least;
+            found[found_count++] = (struct qd_class){keys[i], from + i};
+        }
+    }
+    for (size_t left = found_count / 2; left > 0; left--)
+        sift(found, found_count, left - 1, found[left - 1]);
 }
 
 void qd_classes_find(const struct qd_classes *classes, size_t row, struct qd_class *found)
@@ -139,18 +293,12 @@ void qd_classes_find(const struct qd_classes *classes, size_t row, struct qd_cla
     const size_t begin = row * classes->row_elements;
     if (classes->kept == 0)
         return;
-    /* No element comes after these. */
-    for (size_t i = 0; i < classes->kept; i++)
-        found[i] = (struct qd_class){INT64_MIN, SIZE_MAX};
-    for (size_t i = 0; i < classes->row_elements; i++) {
-        const struct qd_class element = {key_of(classes->tensor, begin + i), i};
-        if (is_after(&found[0], &element))
-            sift(found, classes->kept, element);
-    }
+    if (!find_by_heap(classes, begin, found))
+        find_by_digits(classes, begin, found);
     for (size_t left = classes->kept; left > 1; left--) {
         const struct qd_class last = found[left - 1];
         found[left - 1] = found[0];
-        sift(found, left - 1, last);
+        sift(found, left - 1, 0, last);
     }
 }
 
@@ -169,6 +317,11 @@ size_t qd_classes_bytes_max(const struct qd_classes *classes, const struct qd_cl
     return sum;
 }
 
+static float float_of(const struct qk_tensor *tensor, size_t index)
+{
+    return qk_float_decode(tensor->type, qk_element_load(tensor->type, tensor->data, index));
+}
+
 /* Prints "VALUE:INDEX:LABEL" with a NUL behind it. Returns its length. */
 static size_t print_string(const struct qd_classes *classes, size_t row,
                            const struct qd_class *found, char string[STRING_BYTES_MAX])
@@ -178,7 +331,7 @@ static size_t print_string(const struct qd_classes *classes, size_t row,
     size_t label_bytes;
     const char *label = qd_labels_find(classes->labels, found->index, &label_bytes);
     const int bytes =
-        is_float(tensor)
+        qk_type_info(tensor->type)->kind == QK_KIND_FLOAT
             ? snprintf(string, VALUE_BYTES_MAX, "%f", (double)float_of(tensor, element))
             : snprintf(string, VALUE_BYTES_MAX, "%lld", (long long)found->key);
     char *at = string + bytes;

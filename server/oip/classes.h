@@ -21,10 +21,11 @@
 #include "server/oip/labels.h"
 
 /* How many classes of a row an answer may have. A client that wants more can have the output
- * itself. One thread finds and prints them without a break, in about a millisecond. */
+ * itself. One thread finds and prints those of a row without a break, and printing takes about a
+ * millisecond. */
 #define QD_CLASS_COUNT_MAX 2048
-/* The elements of a row, as in Triton. One thread looks at all of them without a break, which takes
- * some milliseconds. */
+/* The elements of a row, as in Triton. One thread looks at all of them without a break. That takes
+ * 1 to 3 ms, or about 10 ms if the elements ascend, 15 ms if they have 64 bits. */
 #define QD_CLASS_ROW_ELEMENTS_MAX 1000000
 
 /* Returns how many classes the request wants of an output; 0: the output itself. */
@@ -54,7 +55,7 @@ enum qd_status qd_classes_check(const struct qd_oip_asked *asked, const struct q
 
 /* An element of a row. */
 struct qd_class {
-    int64_t key; /* grows with the element; INT64_MIN for NaN */
+    int64_t key; /* grows with the element, and is least for NaN; an integer is its own key */
     size_t index;
 };
 

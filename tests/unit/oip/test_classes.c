@@ -134,6 +134,50 @@ Test(classes, all_types_in_order)
     }
 }
 
+/* Sets `count` elements of 4 bytes to bits that grow along the row. */
+static void set_rows(unsigned pattern, size_t count, uint32_t *data)
+{
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t at = (uint32_t)i;
+        const uint32_t patterns[] = {
+            at, at << 16, at / 3000 << 5, at >> 12 ^ 0x7f800000, 0xfffffff0U - at, at * 0x9e3779b1U,
+            7};
+        data[i] = patterns[pattern];
+    }
+}
+
+/* Long rows, most of which ascend: a heap alone would move nearly each element. */
+Test(classes, long_rows_in_order)
+{
+    enum { COUNT = 30000, PATTERN_COUNT = 7 };
+    static const enum qk_type types[] = {QK_UINT8, QK_INT16,  QK_FP16, QK_INT32,
+                                         QK_FP32,  QK_UINT32, QK_INT64};
+    static const uint32_t wanted[] = {5, 2000};
+    static uint32_t data[COUNT];
+    static size_t order[COUNT];
+    static struct qd_class found[2000];
+    for (unsigned i = 0; i < PATTERN_COUNT * sizeof(types) / sizeof(*types); i++) {
+        const enum qk_type type = types[i / PATTERN_COUNT];
+        const size_t count = COUNT * sizeof(*data) * 8 / qk_type_info(type)->bits;
+        const size_t used = count < COUNT ? count : COUNT;
+        const struct qk_tensor tensor = tensor_of(type, data, used);
+        set_rows(i % PATTERN_COUNT, COUNT, data);
+        for (size_t k = 0; k < used; k++)
+            order[k] = k;
+        compared = &tensor;
+        qsort(order, used, sizeof(*order), compare);
+        for (size_t k = 0; k < sizeof(wanted) / sizeof(*wanted); k++) {
+            struct qd_classes classes;
+            ask(wanted[k]);
+            qd_classes_init(&classes, &asked, 0, &tensor);
+            qd_classes_find(&classes, 0, found);
+            for (size_t n = 0; n < classes.kept; n++)
+                cr_assert_eq(found[n].index, order[n], "%s, pattern %u, %u classes, %zu",
+                             qk_type_info(type)->name, i % PATTERN_COUNT, wanted[k], n);
+        }
+    }
+}
+
 Test(classes, ties_and_nan)
 {
     static const float values[] = {NAN, -0.0f, 2, 0, 2, -INFINITY, -NAN, INFINITY};
