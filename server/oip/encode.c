@@ -271,6 +271,19 @@ static char *take_room(struct qd_oip_writer *writer, size_t bytes)
     return piece;
 }
 
+/* Gives back the last `bytes` before `end` of what take_room returned. If another unit has already
+ * taken the memory behind them, only the answer's size is corrected. */
+static void give_back_room(struct qd_oip_writer *writer, const char *end, size_t bytes)
+{
+    pthread_mutex_lock(&writer->lock);
+    writer->printed_bytes -= bytes;
+    if (writer->room == end) {
+        writer->room -= bytes;
+        writer->room_bytes += bytes;
+    }
+    pthread_mutex_unlock(&writer->lock);
+}
+
 /* Prints the strings of a unit's rows. */
 static struct qd_part print_classes(struct qd_oip_writer *writer, void *workspace, size_t output,
                                     size_t unit)
@@ -283,14 +296,18 @@ static struct qd_part print_classes(struct qd_oip_writer *writer, void *workspac
     const size_t rows = left < unit_rows(&classes) ? left : unit_rows(&classes);
     for (size_t i = 0; i < rows; i++)
         qd_classes_find(&classes, begin + i, found + i * classes.kept);
-    char *const room =
-        take_room(writer, qd_classes_bytes_max(&classes, found, rows * classes.kept));
+    size_t bytes_max = 0;
+    for (size_t i = 0; i < rows; i++)
+        bytes_max += qd_classes_bytes_max(&classes, begin + i, found + i * classes.kept);
+    char *const room = take_room(writer, bytes_max);
     if (room == NULL)
         return (struct qd_part){NULL, 0};
     char *at = room;
     for (size_t i = 0; i < rows; i++)
         at = qd_classes_print(&classes, begin + i, found + i * classes.kept, at);
-    return (struct qd_part){room, (size_t)(at - room)};
+    const size_t bytes = (size_t)(at - room);
+    give_back_room(writer, room + bytes_max, bytes_max - bytes);
+    return (struct qd_part){room, bytes};
 }
 
 /* Prints a unit's numbers. */

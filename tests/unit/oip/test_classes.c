@@ -353,6 +353,32 @@ Test(classes, units)
     }
 }
 
+/* A string takes a fraction of the room that is reserved for it. */
+Test(classes, answers_take_their_own_memory)
+{
+    enum { ROWS = 100, WIDTH = 2048 };
+    static const size_t wanted[] = {3, WIDTH};
+    const uint64_t stage_ns[QD_STAGE_COUNT] = {0};
+    uint8_t *data = calloc(ROWS, WIDTH);
+    const struct qk_tensor tensor = {.type = QK_UINT8,
+                                     .rank = 2,
+                                     .dims = {ROWS, WIDTH},
+                                     .count = (size_t)ROWS * WIDTH,
+                                     .data = data};
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++) {
+        struct scratch own;
+        struct qd_answer answer;
+        ask((uint32_t)wanted[i]);
+        scratch_init(&own, 64u << 20);
+        cr_assert_eq(encode_whole(&asked, "k", &tensor, stage_ns, &own.arena, &answer, &error),
+                     QD_OK);
+        cr_assert_leq(qd_memory_used(own.memory), 2 * answer.bytes + (1u << 20), "%zu of %zu",
+                      qd_memory_used(own.memory), answer.bytes);
+        scratch_deinit(&own);
+    }
+    free(data);
+}
+
 /* ---- Refusals ------------------------------------------------------------------------------- */
 
 Test(classes, refuses)
