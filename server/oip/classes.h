@@ -28,6 +28,11 @@
  * 1 to 3 ms, or about 10 ms if the elements ascend, 15 ms if they have 64 bits. */
 #define QD_CLASS_ROW_ELEMENTS_MAX 1000000
 
+/* About how long one thread takes to look at an element of a row, in most orders, and to sort and
+ * print a class. */
+#define QD_CLASS_ELEMENT_NS 2
+#define QD_CLASS_STRING_NS 200
+
 /* Returns how many classes the request wants of an output; 0: the output itself. */
 static inline uint32_t qd_classes_wanted(const struct qd_oip_asked *asked, size_t output)
 {

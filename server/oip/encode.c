@@ -168,7 +168,7 @@ static size_t divide_up(size_t count, size_t by)
 /* Returns how many rows a unit prints of an output of which the answer has classes. */
 static size_t unit_rows(const struct qd_classes *classes)
 {
-    enum { UNIT_STRINGS = 256 }; /* take about QD_OIP_UNIT_NS */
+    enum { UNIT_STRINGS = 200 }; /* take about QD_OIP_UNIT_NS */
     const size_t by_elements = QD_OIP_UNIT_NUMBERS / classes->row_elements;
     const size_t by_strings = UNIT_STRINGS / classes->kept;
     const size_t rows = by_elements < by_strings ? by_elements : by_strings;
@@ -237,6 +237,24 @@ size_t qd_oip_unit_count(const struct qd_oip_asked *asked, const struct qk_tenso
     for (size_t i = 0; i < asked->signature->output_count; i++)
         count += units_of(asked, outputs, i);
     return count;
+}
+
+uint64_t qd_oip_unit_ns(const struct qd_oip_asked *asked, const struct qk_tensor *outputs)
+{
+    uint64_t unit_ns = QD_OIP_UNIT_NS;
+    for (size_t i = 0; i < asked->signature->output_count; i++) {
+        struct qd_classes classes;
+        if (qd_classes_wanted(asked, i) == 0)
+            continue;
+        qd_classes_init(&classes, asked, i, &outputs[i]);
+        if (classes.kept == 0 || classes.row_count == 0)
+            continue;
+        const size_t rows = unit_rows(&classes);
+        const uint64_t ns = (uint64_t)rows * classes.row_elements * QD_CLASS_ELEMENT_NS +
+                            (uint64_t)rows * classes.kept * QD_CLASS_STRING_NS;
+        unit_ns = ns > unit_ns ? ns : unit_ns;
+    }
+    return unit_ns;
 }
 
 size_t qd_oip_writer_unit_count(const struct qd_oip_writer *writer)

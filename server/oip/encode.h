@@ -37,7 +37,7 @@ void qd_oip_writer_deinit(struct qd_oip_writer *writer);
 
 /* How many numbers a unit prints. An output with no more than these has no unit. */
 #define QD_OIP_UNIT_NUMBERS 2048
-/* About how long printing a unit takes. */
+/* About how long printing a unit of numbers takes. */
 #define QD_OIP_UNIT_NS UINT64_C(50000)
 /* The size of the workspace that each thread needs for printing. */
 #define QD_OIP_PRINT_BYTES ((size_t)QD_OIP_UNIT_NUMBERS * QD_JSON_ELEMENT_BYTES_MAX)
@@ -45,6 +45,9 @@ void qd_oip_writer_deinit(struct qd_oip_writer *writer);
 /* Returns how many units a writer will have. Needs no writer, and no data of the outputs. */
 size_t qd_oip_unit_count(const struct qd_oip_asked *asked, const struct qk_tensor *outputs);
 size_t qd_oip_writer_unit_count(const struct qd_oip_writer *writer);
+/* Returns about how long the longest unit takes. A unit of classes has at least one whole row, so
+ * it may take some milliseconds. */
+uint64_t qd_oip_unit_ns(const struct qd_oip_asked *asked, const struct qk_tensor *outputs);
 
 /* Prints units [begin, end), in any order, on several threads at once, each with its own workspace.
  * Meanwhile only the writer may use the arena. qd_oip_writer_end reports a failure. */

@@ -384,7 +384,7 @@ static enum qd_status make_workspaces(struct qd_inference *inference)
 {
     const struct qk_graph_plan *plan = inference->plan;
     const size_t prints = qd_oip_unit_count(inference->asked, plan->outputs);
-    size_t wanted = shares(inference, prints, QD_OIP_UNIT_NS);
+    size_t wanted = shares(inference, prints, qd_oip_unit_ns(inference->asked, plan->outputs));
     size_t bytes = plan->workspace_bytes;
     if (prints > 0 && bytes < QD_OIP_PRINT_BYTES)
         bytes = QD_OIP_PRINT_BYTES;
@@ -644,7 +644,8 @@ static bool write_answer(struct qd_inference *inference)
     const size_t unit_count = qd_oip_writer_unit_count(inference->writer);
     if (unit_count == 0)
         return after_print(&inference->job);
-    return set_wide_phase(inference, run_print, after_print, unit_count, QD_OIP_UNIT_NS);
+    return set_wide_phase(inference, run_print, after_print, unit_count,
+                          qd_oip_unit_ns(inference->asked, outputs));
 }
 
 static bool after_copy(struct qd_job *job)

@@ -137,6 +137,23 @@ Test(oip_encode, large_outputs_are_printed_in_units)
     }
 }
 
+/* Workers take so many units that a batch ends in time, so a row's real time must be known. */
+Test(oip_encode, units_of_classes_cost_what_their_rows_have)
+{
+    struct qd_oip_asked asked = infer_of(NULL, false);
+    uint32_t wanted = 0;
+    struct qk_tensor wide = {
+        .type = QK_UINT8, .rank = 2, .dims = {3, 1000000}, .count = 3000000, .data = values};
+    asked.class_counts = &wanted;
+    cr_expect_eq(qd_oip_unit_ns(&asked, &wide), QD_OIP_UNIT_NS);
+    wanted = 5;
+    cr_expect_geq(qd_oip_unit_ns(&asked, &wide), 1000000);
+    wide.dims[1] = 10; /* many rows a unit */
+    cr_expect_eq(qd_oip_unit_ns(&asked, &wide), QD_OIP_UNIT_NS);
+    wide.dims[1] = 0;
+    cr_expect_eq(qd_oip_unit_ns(&asked, &wide), QD_OIP_UNIT_NS);
+}
+
 Test(oip_encode, refuses_softly_without_memory)
 {
     enum { COUNT = 100000 };
