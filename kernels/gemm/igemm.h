@@ -177,4 +177,17 @@ extern const struct qk_igemm qk_igemm_s8s8_6x8__neon;
 extern const struct qk_igemm qk_igemm_s8s8_6x16__dotprod;
 extern const struct qk_igemm qk_igemm_s8s8_12x8__i8mm;
 
+/* For `dot`: adds up the sums of one position, of which lane i belongs to row i % mr. */
+static inline void qk_igemm_add_lanes(const struct qk_igemm_args *args, size_t position,
+                                      const uint32_t *lanes, size_t count, size_t mr)
+{
+    for (size_t row = 0; row < args->rows; row++) {
+        int32_t *to = args->sums + row * QK_IGEMM_NR + position;
+        uint32_t sum = args->add ? (uint32_t)*to : 0;
+        for (size_t lane = row; lane < count; lane += mr)
+            sum += lanes[lane];
+        *to = (int32_t)sum;
+    }
+}
+
 #endif

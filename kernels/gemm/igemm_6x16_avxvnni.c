@@ -56,13 +56,7 @@ __attribute__((always_inline)) static inline void dot_positions(const struct qk_
         uint32_t lanes[TURN_QUADS];
         for (size_t i = 0; i < TURN; i++)
             _mm256_storeu_si256((void *)(lanes + i * LANES), sums[p][i]);
-        for (size_t row = 0; row < args->rows; row++) {
-            int32_t *to = args->sums + row * QK_IGEMM_NR + p;
-            uint32_t sum = args->add ? (uint32_t)*to : 0;
-            for (size_t lane = row; lane < TURN_QUADS; lane += MR)
-                sum += lanes[lane];
-            *to = (int32_t)sum;
-        }
+        qk_igemm_add_lanes(args, p, lanes, TURN_QUADS, MR);
     }
 }
 
