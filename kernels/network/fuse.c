@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/element/load.h"
 #include "kernels/network/compute.h"
 #include "kernels/network/fate.h"
 #include "kernels/network/fuse.h"
@@ -27,11 +28,8 @@
 static bool adapt_gemm(struct fusion *fusion)
 {
     const struct qk_node *node = &fusion->edit->nodes[fusion->index];
-    const struct qk_attribute *alpha = qk_fusion_attribute(node, "alpha");
-    const struct qk_attribute *beta = qk_fusion_attribute(node, "beta");
     const bool has_bias = node->call.variable >> 2 & 1 || node->call.inputs[2].type != QK_NONE;
-    return !has_bias ||
-           ((!beta->present || beta->real == 1) && (!alpha->present || alpha->real == 1)) ||
+    return !has_bias || (qk_fusion_is_one(fusion, "alpha") && qk_fusion_is_one(fusion, "beta")) ||
            qk_fusion_refuse(fusion, 2, "expected alpha and beta of 1 beside it, got others");
 }
 
@@ -141,7 +139,7 @@ static bool read_limit(const struct qk_node *clip, size_t input, float otherwise
     if (is_attribute || call->variable >> input & 1 || tensor->type != QK_FP32 ||
         tensor->count != 1 || !tensor->data)
         return false;
-    *limit = qk_fusion_float_at(tensor, 0);
+    *limit = qk_load_f32(tensor->data, 0);
     return !isnan(*limit);
 }
 

@@ -70,9 +70,6 @@ bool qk_fuse_end_knows(const struct qk_operator *op);
 /* Reads the bias as floats that are known. Returns false if there is none or memory has run out. */
 bool qk_fusion_float_bias(struct fusion *fusion, struct qk_tensor *made);
 
-/* Returns a number of a tensor of FP32. */
-float qk_fusion_float_at(const struct qk_tensor *tensor, size_t index);
-
 /* Returns the scale of the sums of channel `channel`. */
 float qk_fusion_sum_scale(const struct fusion *fusion, size_t channel);
 
@@ -89,5 +86,8 @@ void qk_fusion_note(const struct fusion *fusion);
 
 /* Returns an attribute of the operator on floats. */
 const struct qk_attribute *qk_fusion_attribute(const struct qk_node *node, const char *name);
+
+/* Returns whether a factor of the operator on floats, such as Gemm's beta, is 1. */
+bool qk_fusion_is_one(const struct fusion *fusion, const char *name);
 
 #endif

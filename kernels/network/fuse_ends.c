@@ -66,12 +66,10 @@ static bool has_bias(const struct fusion *fusion)
 /* Returns whether QGemm can add the bias to the sums, and ONNX Runtime does: it has INT32. */
 static bool is_bias_integer(const struct fusion *fusion)
 {
-    const struct qk_node *node = &fusion->edit->nodes[fusion->index];
     const uint32_t maker = qk_edit_maker_of(fusion->edit, fusion->index, 2);
-    const struct qk_attribute *alpha = qk_fusion_attribute(node, "alpha");
     struct qk_pair pair;
     return qk_pair_read(fusion->edit, maker, &qk_onnx_dequantize_linear, &pair) &&
-           pair.type == QK_INT32 && (!alpha->present || alpha->real == 1);
+           pair.type == QK_INT32 && qk_fusion_is_one(fusion, "alpha");
 }
 
 /* Reads the bias of Conv, and gives it as many axes as the weights have, less the batch's, so that
@@ -149,9 +147,7 @@ static void add_bias(struct fusion *fusion, const struct qk_tensor *bias)
 
 static bool is_beta_one(struct fusion *fusion)
 {
-    const struct qk_attribute *beta =
-        qk_fusion_attribute(&fusion->edit->nodes[fusion->index], "beta");
-    return !beta->present || beta->real == 1 ||
+    return qk_fusion_is_one(fusion, "beta") ||
            qk_fusion_refuse(fusion, 2, "expected beta of 1 beside it, got another");
 }
 

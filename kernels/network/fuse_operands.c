@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/element/load.h"
 #include "kernels/network/fate.h"
 #include "kernels/operators/float/onnx_fused.h"
 #include "kernels/operators/operator.h"
@@ -12,6 +13,13 @@
 const struct qk_attribute *qk_fusion_attribute(const struct qk_node *node, const char *name)
 {
     return &node->call.attributes[qk_pair_attribute(node->call.op, name)];
+}
+
+bool qk_fusion_is_one(const struct fusion *fusion, const char *name)
+{
+    const struct qk_attribute *factor =
+        qk_fusion_attribute(&fusion->edit->nodes[fusion->index], name);
+    return !factor->present || factor->real == 1;
 }
 
 bool qk_fusion_refuse(struct fusion *fusion, size_t port, const char *why)
@@ -120,19 +128,11 @@ bool qk_fusion_read_operands(struct fusion *fusion)
 
 /* ---- The bias ------------------------------------------------------------------------------ */
 
-float qk_fusion_float_at(const struct qk_tensor *tensor, size_t index)
-{
-    float value;
-    memcpy(&value, (const char *)tensor->data + index * sizeof(value), sizeof(value));
-    return value;
-}
-
-/* Returns the scale of the sums of channel `channel`. */
 float qk_fusion_sum_scale(const struct fusion *fusion, size_t channel)
 {
     const struct qk_tensor *w = &fusion->operands[1].scale;
-    return qk_fusion_float_at(&fusion->operands[0].scale, 0) *
-           qk_fusion_float_at(w, w->count == 1 ? 0 : channel);
+    return qk_load_f32(fusion->operands[0].scale.data, 0) *
+           qk_load_f32(w->data, w->count == 1 ? 0 : channel);
 }
 
 /* Quantizes a bias of floats, as ONNX Runtime does when it loads a file. */
@@ -146,7 +146,7 @@ static bool quantize_bias(struct fusion *fusion, const struct qk_tensor *bias,
     if (!sums)
         return false;
     for (size_t i = 0; i < bias->count; i++) {
-        const float sum = rintf(qk_fusion_float_at(bias, i) / qk_fusion_sum_scale(fusion, i));
+        const float sum = rintf(qk_load_f32(bias->data, i) / qk_fusion_sum_scale(fusion, i));
         /* INT32_MIN is a float, and INT32_MAX is not. */
         sums[i] = sum >= 0x1p31F ? INT32_MAX : sum >= -0x1p31F ? (int32_t)sum : INT32_MIN;
     }
@@ -164,7 +164,7 @@ static bool scale_fits(const struct fusion *fusion, const struct qk_pair *bias, 
         return true;
     for (size_t i = 0; i < count; i++) {
         const float sum = qk_fusion_sum_scale(fusion, i);
-        const float own = qk_fusion_float_at(&bias->scale, bias->scale.count == 1 ? 0 : i);
+        const float own = qk_load_f32(bias->scale.data, bias->scale.count == 1 ? 0 : i);
         if (!(fabsf(own - sum) <= 0.015F * fabsf(sum)))
             return false;
     }
@@ -218,8 +218,10 @@ bool qk_fusion_float_bias(struct fusion *fusion, struct qk_tensor *made)
         qk_compute(&fusion->edit->computing, &edit->nodes[maker].call, outputs, &cause);
     if (status == QK_NO_MEMORY)
         *edit->error = cause;
+    if (status != QK_OK)
+        return false;
     *made = outputs[0];
-    return status == QK_OK && made->type == QK_FP32 && made->rank == 1;
+    return made->type == QK_FP32 && made->rank == 1;
 }
 
 /* ---- The operator on codes ----------------------------------------------------------------- */
