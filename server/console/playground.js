@@ -97,8 +97,9 @@ function showExample() {
 
 const LARGE_BYTES = 64 << 10; /* for larger inputs the answer comes as bytes, without parsing */
 
-/* Returns the request that the fields describe, with what it is made of. */
-function readFields(mayBeBinary) {
+/* Returns the request that the fields describe, with what it is made of. The request of a run asks
+ * for the time of each node, and may ask for an answer as bytes. */
+function readFields(isRun) {
   play.sent = play.inputs.filter(({send}) => send.checked);
   const inputs = play.sent.map((field) => ({
     name: field.name, datatype: field.datatype.value, shape: words(field.shape.value),
@@ -109,7 +110,9 @@ function readFields(mayBeBinary) {
     if (value !== undefined) parameters[attribute.name] = value;
   }
   const large = inputs.some(({raw, values}) => (raw ?? values).length > LARGE_BYTES);
-  const request = buildRequest(inputs, parameters, mayBeBinary && large);
+  const asksTimes = isRun && !BUILT_IN.test($("model").value); /* an operator is a single node */
+  const request = buildRequest(inputs, asksTimes ? {...parameters, profile: true} : parameters,
+                               isRun && large);
   return {...request, inputs, parameters, hasImage: play.sent.some(({image}) => image !== null)};
 }
 
@@ -158,6 +161,7 @@ async function run(event) {
   clearErrors($("try"));
   $("answered").textContent = "Running …";
   $("stages").replaceChildren();
+  $("nodes").replaceChildren();
   $("outputs").replaceChildren();
   try {
     const request = readFields(true), {body, headers} = request;

@@ -203,12 +203,18 @@ class Models(PageTest):
         self.program_url()
         self.run_and_wait()
         expect(self.page.locator("#answered")).to_contain_text("quantize")
+        nodes = self.page.locator("#nodes table")
+        expect(nodes).to_contain_text("Time of each node, together")
+        expect(nodes.locator("tbody tr").last).to_contain_text("quantize")
+        self.check_accessible(self.page, "times of nodes")
         row = self.page.locator("#models tbody tr").filter(has_text="layer 1")
         expect(row).to_contain_text("READY")
         expect(row).to_contain_text(re.compile(r"[0-9.]+ KiB"))
         self.unload("layer")
         expect(self.page.locator("#model option").filter(has_text="layer")).to_have_count(0)
         self.assertEqual(self.program_url(), "/v2/models/onnx.DequantizeLinear/versions/25")
+        self.run_and_wait()
+        expect(nodes).to_have_count(0)
 
     def test_a_model_given_to_an_input_goes_where_models_go(self):
         self.open()
