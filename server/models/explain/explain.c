@@ -319,6 +319,8 @@ static void add_listed(struct explainer *explainer, bool is_refused)
                                            .operator_name = listed->operator_name,
                                            .fate = QD_EXPLAINED_READ,
                                            .into = QK_VALUE_NONE,
+                                           .reads = listed->reads,
+                                           .read_count = listed->read_count,
                                            .refusal = listed->refusal};
         if (listed->is_refused)
             node->fate = QD_EXPLAINED_REFUSED;

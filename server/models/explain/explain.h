@@ -37,7 +37,9 @@ struct qd_explained_node {
     const char *runs_as;      /* quantd's operator, if runs or plans compute it; or NULL */
     const char *kernel;       /* NULL: not known */
     uint64_t multiplications; /* for the sizes of `inputs` */
-    const char *refusal;      /* why it is refused; NULL: not said */
+    const uint32_t *reads;    /* [read_count]: nodes in the file whose outputs it reads */
+    size_t read_count;
+    const char *refusal; /* why it is refused; NULL: not said */
 };
 
 /* Everything is borrowed. */

@@ -59,6 +59,11 @@ static void put_node(struct qd_text *text, const struct qd_explained_node *node,
     put_string(text, "fate", fate_names[node->fate]);
     if (node->into != QK_VALUE_NONE)
         put_number(text, "into", node->into);
+    for (size_t i = 0; i < node->read_count; i++) {
+        qd_text_string(text, i == 0 ? ",\"reads\":[" : ",");
+        qd_text_decimal(text, node->reads[i]);
+    }
+    qd_text_string(text, node->read_count == 0 ? ",\"reads\":[]" : "]");
     if (node->runs_as != NULL)
         put_string(text, "runs_as", node->runs_as);
     if (node->kernel != NULL)

@@ -23,6 +23,25 @@ static char *copy(struct qd_arena *arena, const ProtobufCBinaryData *first,
     return made;
 }
 
+/* Lists the nodes whose outputs a node reads, each input alone. Leaves out what is cut off, and
+ * nodes that are not listed. */
+static bool list_reads(const struct qd_onnx_reader *reader, size_t position,
+                       struct qd_onnx_listed *listed)
+{
+    const Onnx__NodeProto *node = reader->proto->node[position];
+    uint32_t *reads = qd_arena_calloc(reader->arena, node->n_input, sizeof(*reads));
+    for (size_t i = 0; reads != NULL && i < node->n_input; i++) {
+        const ProtobufCBinaryData *name = &node->input[i];
+        const struct qd_onnx_value *value =
+            name->len == 0 ? NULL : qd_onnx_find_value(reader, name);
+        if (value != NULL && (value->maker == QD_ONNX_NODE || value->maker == QD_ONNX_CONSTANT) &&
+            value->position < QD_ONNX_LISTED_MAX)
+            reads[listed->read_count++] = (uint32_t)value->position;
+    }
+    listed->reads = reads;
+    return reads != NULL;
+}
+
 static bool describe(const struct qd_onnx_reader *reader, size_t position,
                      struct qd_onnx_listed *listed)
 {
@@ -34,7 +53,8 @@ static bool describe(const struct qd_onnx_reader *reader, size_t position,
     listed->operator_name = copy(reader->arena, domain, &node->op_type);
     listed->is_constant = qd_onnx_is_constant(node);
     listed->is_needed = reader->is_taken[position];
-    return listed->name != NULL && listed->operator_name != NULL;
+    return listed->name != NULL && listed->operator_name != NULL &&
+           list_reads(reader, position, listed);
 }
 
 /* Copies the reason out of an error, whose text begins with the node. */

@@ -15,10 +15,12 @@ struct qd_onnx_listed {
     /* In the arena. Bytes that are no UTF-8, and control characters, may be among them. */
     const char *name;          /* "" if it has none */
     const char *operator_name; /* "Conv" or, of other domains, "com.microsoft.QLinearAdd" */
-    bool is_constant;          /* a Constant node */
-    bool is_needed;            /* an output needs it, and it is not cut off */
-    bool is_refused;           /* qd_onnx_read would refuse it */
-    const char *refusal;       /* why, without the node's name; NULL: not said */
+    const uint32_t *reads;     /* [read_count]: the listed nodes whose outputs it reads */
+    size_t read_count;
+    bool is_constant;    /* a Constant node */
+    bool is_needed;      /* an output needs it, and it is not cut off */
+    bool is_refused;     /* qd_onnx_read would refuse it */
+    const char *refusal; /* why, without the node's name; NULL: not said */
 };
 
 struct qd_onnx_list {

@@ -99,6 +99,7 @@ class Explain(unittest.TestCase):
             self.assertEqual(one["index"], index)
             if "into" in one:
                 self.assertLess(one["into"], len(tree["nodes"]))
+            self.assertLess(max(one["reads"], default=-1), len(tree["nodes"]))
         page = (ROOT / "api_schema" / "loading.md").read_text()
         for fate in {one["fate"] for one in tree["nodes"]}:
             self.assertIn(f"| `{fate}` |", page)
@@ -127,6 +128,8 @@ class Explain(unittest.TestCase):
             "alias", "cancelled", "in_table", "in_table", "table", "operator", "left_out"])
         into = {one["index"]: one["into"] for one in tree["nodes"] if "into" in one}
         self.assertEqual(into, {2: 4, 3: 4, 5: 4, 6: 4, 7: 9, 9: 7, 10: 12, 11: 12})
+        self.assertEqual([one["reads"] for one in tree["nodes"]], [
+            [], [], [1], [], [2, 3], [4], [5], [6], [7, 0], [8], [9], [10], [11], [12], [11]])
         conv = tree["nodes"][4]
         self.assertEqual((conv["operator"], conv["runs_as"], conv["multiplications"]),
                          ("Conv", "onnx.QLinearConv", 8 * 2))
