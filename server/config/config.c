@@ -502,6 +502,10 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
         qd_fail_startup(error, "--%s: expected a file, got \"\"", flag->name);
         return QD_CONFIG_BAD;
     }
+    if (flag->kind == KIND_PATH && flag->offset == AT(explain) && given[flag - flags]) {
+        qd_fail_startup(error, "--explain: expected one model, got \"%.100s\" as well", text);
+        return QD_CONFIG_BAD;
+    }
     if (flag->kind == KIND_LISTEN && !given[flag - flags])
         config->listen_count = 0;
     if (flag->kind == KIND_ORIGIN && !given[flag - flags])

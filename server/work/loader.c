@@ -125,7 +125,7 @@ static void update_folder(struct qd_loader *loader, struct folder *folder,
     bool starting = loader->on_started != NULL;
     if (entry->failure != NULL) {
         if (before == NULL || before->fingerprint != 0) {
-            qd_log(QD_LOG_WARN, "a model's folder cannot be read", "why=\"%s\"",
+            qd_log(QD_LOG_WARN, "a model cannot be read", "model=\"%s\" why=\"%s\"", entry->name,
                    qd_log_value(entry->failure).text);
             note(loader, folder->name, QD_MODEL_UNAVAILABLE, entry->failure);
         }
@@ -155,7 +155,7 @@ static void remove_gone(struct qd_loader *loader, const struct qd_scan *scan)
             at++;
         if (at < scan->count && strcmp(scan->entries[at].name, name) == 0)
             continue;
-        qd_log(QD_LOG_INFO, "a model's folder is gone: unloaded", "model=\"%s\"", name);
+        qd_log(QD_LOG_INFO, "a model is gone from the repository: unloaded", "model=\"%s\"", name);
         if (loader->current != NULL && strcmp(loader->current->name, name) == 0)
             loader->dropped = true;
         qd_models_remove(loader->settings.models, name);

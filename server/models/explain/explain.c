@@ -93,6 +93,18 @@ static enum qd_status open_file(struct explainer *explainer, const char *path)
     return QD_OK;
 }
 
+/* Says what --explain takes, if a folder has no model: it may be a repository. */
+static enum qd_status refuse_folder(struct explainer *explainer)
+{
+    const struct qd_model_folder *folder = &explainer->sources.folder;
+    const struct qd_error inner = *explainer->error;
+    if (folder->version_count > 0 || folder->has_model)
+        return inner.status;
+    return qd_fail(explainer->error, inner.status,
+                   "%.300s; --explain takes one model: a file, or a model's folder in a repository",
+                   inner.text);
+}
+
 static enum qd_status open_model(struct explainer *explainer)
 {
     struct stat about;
@@ -109,7 +121,8 @@ static enum qd_status open_model(struct explainer *explainer)
     sources->arena = &explainer->arena;
     sources->version_arena = &explainer->version_arena;
     sources->file_arena = &explainer->file_arena;
-    return qd_sources_open(sources, explainer->error);
+    status = qd_sources_open(sources, explainer->error);
+    return status != QD_OK && is_folder ? refuse_folder(explainer) : status;
 }
 
 /* ---- The steps of a load ------------------------------------------------------------------- */

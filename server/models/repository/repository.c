@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "kernels/qk.h"
+#include "server/base/file.h"
 #include "server/json/tree.h"
 #include "server/memory/arena.h"
 #include "server/memory/text.h"
@@ -549,6 +550,11 @@ static enum qd_status open_given(const struct given *given, bool marks, struct q
     if (folder->fd < 0 || fstatat(folder->fd, given->base, &about, 0) != 0)
         return qd_fail(error, QD_INVALID, "%.300s: cannot be opened: %s", given->path,
                        strerror(errno));
+    if (!S_ISREG(about.st_mode))
+        return qd_fail(error, QD_INVALID, "%.300s: expected a regular file, got %s%s", given->path,
+                       qd_file_kind(about.st_mode),
+                       S_ISDIR(about.st_mode) ? "; --model-repository serves a folder of models"
+                                              : "");
     folder->is_given = true;
     return set_only_file(folder, given->base, marks, arena, error);
 }

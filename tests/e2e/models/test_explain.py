@@ -136,6 +136,13 @@ class Explain(unittest.TestCase):
         self.assertEqual(tree["inputs"], [{"name": "x", "datatype": "FP32", "shape": [-1, 1, 9]}])
         self.assertEqual(tree["planned_shapes"], {"x": [1, 1, 9]})
 
+    def test_a_repository_is_not_a_model(self):
+        path = self.write("all/a/1/model.onnx", qdq_file()).parents[2]
+        for flags in ((), ("--explain-format", "json")):
+            self.assertIn("--explain takes one model", self.run_it(path, *flags, status=1).stderr)
+        _, error = self.explain(path / "a" / "1", status=1)
+        self.assertNotIn("takes one model", error)
+
     def test_text_fits_its_width(self):
         path = self.write("qdq.onnx", qdq_file(node("Identity", ["y"], ["n" * 300])))
         lines = self.run_it(path).stdout.splitlines()

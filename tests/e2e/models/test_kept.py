@@ -88,8 +88,10 @@ class OneFile(KeptTest):
                 (self.file("none.onnx"), "--model: %s: cannot be opened" % self.file("none.onnx")),
                 (self.file("no/a.onnx"), "cannot be opened: No such file"),
                 (self.file("bad.onnx"), "--model: bad.onnx: "),
-                ("x=" + str(self.folder), "expected a regular file, got a folder"),
-                (self.file("fifo.onnx"), "expected a regular file, got a FIFO"),
+                ("x=" + str(self.folder), "%s: expected a regular file, got a folder; "
+                                          "--model-repository serves" % self.folder),
+                (self.file("fifo.onnx"), "%s: expected a regular file, got a FIFO"
+                                         % self.file("fifo.onnx")),
                 (a + "," + a, "expected each name once, got \"a\" twice"),
                 ("stats=" + a, "expected another than \"stats\""),
                 ("onnx.a=" + a, "does not begin as those of the operators"),

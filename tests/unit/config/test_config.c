@@ -184,6 +184,14 @@ Test(config, seconds_may_have_decimals)
     }
 }
 
+Test(config, explain_takes_one_model)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--explain", "a.onnx"), QD_CONFIG_EXPLAIN);
+    cr_assert_eq(PARSE(&config, "--explain", "a.onnx", "--explain=b.onnx"), QD_CONFIG_BAD);
+    cr_assert_str_eq(error.text, "--explain: expected one model, got \"b.onnx\" as well");
+}
+
 Test(config, listen_replaces_the_default_and_repeats)
 {
     struct qd_config config;
