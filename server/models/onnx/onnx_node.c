@@ -77,6 +77,7 @@ struct node {
     struct qk_node *node;
     const struct qk_operator *op;
     const struct qk_version *version;
+    uint64_t imported; /* the version of its domain that the file imports */
 };
 
 /* The newest opset of ONNX that is known to work. Since the last version in the registry, it has
@@ -124,6 +125,7 @@ static enum qd_status find_operator(struct node *node)
                        qd_onnx_show(&proto->op_type).text,
                        own ? "ONNX's own domain" : "the domain ",
                        own ? "" : qd_onnx_show(&proto->domain).text);
+    node->imported = imported;
     if (imported == 0)
         return qd_fail(reader->error, QD_INVALID,
                        "opset_import: expected a version of %s, got none",
@@ -363,8 +365,10 @@ static enum qd_status read_attribute(const struct node *node, size_t index,
     char field[256];
     snprintf(field, sizeof(field), "%s: %s", node->where.text, def->name);
     if (def->since > node->version->number)
-        return qd_fail(reader->error, QD_INVALID, "%s: expected version %u or later of %s, got %u",
-                       field, def->since, node->op->name, node->version->number);
+        return qd_fail(reader->error, QD_INVALID,
+                       "%s: expected version %u or later of %s, got %u, because opset_import says "
+                       "%" PRIu64,
+                       field, def->since, node->op->name, node->version->number, node->imported);
     if (attribute->present)
         return qd_fail(reader->error, QD_INVALID, "%s: expected once, got twice", field);
     if (proto->ref_attr_name.len > 0)

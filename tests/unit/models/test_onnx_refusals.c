@@ -172,7 +172,8 @@ Test(onnx_refusals, attributes)
         {onnx_attribute_int("axes", 1), "expected an attribute of onnx.DequantizeLinear, got "
                                         "\"axes\""},
         {onnx_attribute_int("block_size", 1), "block_size: expected version 21 or later of "
-                                              "onnx.DequantizeLinear, got 13"},
+                                              "onnx.DequantizeLinear, got 13, because "
+                                              "opset_import says 13"},
         {onnx_attribute_string("axis", "1"), "axis: type: expected 2 (INT), got 3 (STRING)"},
         {onnx_attribute_ints("axis", DIMS(1)), "axis: type: expected 2 (INT), got 7 (INTS)"},
     };
