@@ -27,6 +27,12 @@ struct qk_move_tile {
     struct qk_move_axis axes[QK_MOVE_AXES];
 };
 
+/* Returns the address in x of an element of a tile's axis. The axis's first element is at x. */
+static inline const char *qk_move_x_at(const char *x, const struct qk_move_axis *axis, size_t index)
+{
+    return x + (axis->offsets ? axis->offsets[index] : (int64_t)index * axis->x_stride);
+}
+
 typedef void qk_move_fn(char *y, const char *x, const struct qk_move_tile *tile);
 
 struct qk_move_kernels {

@@ -32,11 +32,6 @@ typedef uint64_t qk_move_v8 __attribute__((vector_size(16)));
 
 typedef void qk_move_row_fn(char *y, const char *x, const struct qk_move_axis *columns);
 
-QK_MOVE_INLINE const char *qk_move_from(const char *x, const struct qk_move_axis *axis, size_t i)
-{
-    return x + (axis->offsets ? axis->offsets[i] : (int64_t)i * axis->x_stride);
-}
-
 /* Calls `move_row`, which is inlined, for each row of the tile. The axes are copied, because stores
  * to y could change those of the tile, as far as compilers know. */
 QK_MOVE_INLINE void qk_move_each_row(char *y, const char *x, const struct qk_move_tile *tile,
@@ -49,7 +44,7 @@ QK_MOVE_INLINE void qk_move_each_row(char *y, const char *x, const struct qk_mov
     for (size_t a = 0; a < outer.size; a++)
         for (size_t b = 0; b < inner.size; b++) {
             char *to = y + (int64_t)a * outer.y_stride + (int64_t)b * inner.y_stride;
-            const char *from = qk_move_from(qk_move_from(x, &outer, a), &inner, b);
+            const char *from = qk_move_x_at(qk_move_x_at(x, &outer, a), &inner, b);
             if (rows.offsets)
                 for (size_t i = 0; i < rows.size; i++, to += rows.y_stride)
                     move_row(to, from + rows.offsets[i], &columns);
@@ -71,7 +66,7 @@ QK_MOVE_INLINE void qk_move_each_plane(char *y, const char *x, const struct qk_m
     const struct qk_move_axis rows = tile->axes[QK_MOVE_ROWS];
     const struct qk_move_axis columns = tile->axes[QK_MOVE_COLUMNS];
     for (size_t a = 0; a < outer.size; a++) {
-        const char *from = qk_move_from(x, &outer, a);
+        const char *from = qk_move_x_at(x, &outer, a);
         char *to = y + (int64_t)a * outer.y_stride;
         if (inner.offsets)
             for (size_t b = 0; b < inner.size; b++, to += inner.y_stride)

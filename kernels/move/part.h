@@ -54,12 +54,6 @@ struct qk_move {
     struct qk_move_part parts[];
 };
 
-/* Returns how far behind the axis's first element this one is in x, in bytes. */
-static inline int64_t qk_move_x_of(const struct qk_move_axis *axis, size_t index)
-{
-    return axis->offsets ? axis->offsets[index] : (int64_t)index * axis->x_stride;
-}
-
 /* Returns whether the elements of an axis and its margins are all that y has for one element of the
  * axis before it. If not, boxes that fill have the rest, and no tile may have more than one. */
 static inline bool qk_move_is_dense(const struct qk_move_part *part, uint32_t axis)

@@ -45,7 +45,7 @@ static void place(const struct qk_move_part *part, const size_t *index, struct q
         const struct qk_move_axis *axis = &part->axes[i];
         *y += (int64_t)index[i] * axis->y_stride;
         if (i < outer || !axis->offsets)
-            *x += qk_move_x_of(axis, index[i]);
+            *x = qk_move_x_at(*x, axis, index[i]);
     }
     for (uint32_t i = 0; i < QK_MOVE_AXES; i++) {
         const size_t left = part->axes[outer + i].size - index[outer + i];
@@ -90,8 +90,7 @@ static void each_row(char *y, const char *x, const struct qk_move_tile *tile, co
                 move_row(context,
                          y + (int64_t)a * outer->y_stride + (int64_t)b * inner->y_stride +
                              (int64_t)i * rows->y_stride,
-                         x + qk_move_x_of(outer, a) + qk_move_x_of(inner, b) +
-                             qk_move_x_of(rows, i),
+                         qk_move_x_at(qk_move_x_at(qk_move_x_at(x, outer, a), inner, b), rows, i),
                          &tile->axes[QK_MOVE_COLUMNS]);
 }
 
@@ -100,7 +99,7 @@ static void scatter_row(const void *context, char *y, const char *x,
 {
     const struct qk_move_part *part = context;
     for (size_t k = 0; k < columns->size; k++)
-        copy_one(y + (int64_t)k * columns->y_stride, x + qk_move_x_of(columns, k), part->size);
+        copy_one(y + (int64_t)k * columns->y_stride, qk_move_x_at(x, columns, k), part->size);
 }
 
 static void stream_row(const void *context, char *y, const char *x,
