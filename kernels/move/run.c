@@ -205,27 +205,18 @@ static void move_framed(const struct qk_move *move, const struct qk_move_part *p
 static void move_staged(const struct qk_move *move, const struct qk_move_part *part, char *y,
                         const char *x, struct qk_move_tile *tile, char *stage)
 {
-    struct qk_move_axis apart[QK_MOVE_AXES];
-    size_t run = (size_t)1 << part->size;
+    struct qk_move_tile runs;
+    size_t bytes = (size_t)1 << part->size; /* of a run */
     for (size_t i = 0; i < QK_MOVE_AXES; i++) {
-        apart[i] = tile->axes[i];
-        if (!part->is_apart[i]) {
-            run *= apart[i].size;
-            apart[i].size = 1;
-        }
-        tile->axes[i].y_stride = part->stage_strides[i];
+        struct qk_move_axis *axis = &tile->axes[i];
+        const size_t count = part->is_apart[i] ? axis->size : 1;
+        bytes *= axis->size / count;
+        runs.axes[i] = (struct qk_move_axis){count, part->stage_strides[i], axis->y_stride, NULL};
+        axis->y_stride = part->stage_strides[i];
     }
     move_elements(move, part, stage, x, tile);
-    for (size_t a = 0; a < apart[QK_MOVE_OUTER].size; a++)
-        for (size_t b = 0; b < apart[QK_MOVE_INNER].size; b++)
-            for (size_t i = 0; i < apart[QK_MOVE_ROWS].size; i++)
-                move->kernels->streamed(y + (int64_t)a * apart[QK_MOVE_OUTER].y_stride +
-                                            (int64_t)b * apart[QK_MOVE_INNER].y_stride +
-                                            (int64_t)i * apart[QK_MOVE_ROWS].y_stride,
-                                        stage + (int64_t)a * part->stage_strides[QK_MOVE_OUTER] +
-                                            (int64_t)b * part->stage_strides[QK_MOVE_INNER] +
-                                            (int64_t)i * part->stage_strides[QK_MOVE_ROWS],
-                                        run);
+    runs.axes[QK_MOVE_COLUMNS].size = bytes;
+    each_row(y, stage, &runs, move->kernels, stream_row);
 }
 
 static void move_tile(const struct qk_move *move, const struct qk_move_part *part,
