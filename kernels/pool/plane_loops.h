@@ -40,6 +40,15 @@ INLINE size_t next_vector(size_t i, size_t lanes, size_t count)
     return lesser(i + lanes, count - lanes);
 }
 
+/* Returns how many of `rows` rows, `pitch` apart, may be read or written for `reach` elements each
+ * if `room` elements follow where the first one begins. */
+INLINE size_t rows_within(size_t rows, size_t pitch, size_t reach, size_t room)
+{
+    if (room >= (rows - 1) * pitch + reach)
+        return rows;
+    return room < reach ? 0 : (room - reach) / pitch + 1;
+}
+
 /* The first `count` of QK_POOL_BYTES bytes are 0xFF, and the others 0, from this address on:
  * first_bytes + QK_POOL_BYTES - count. */
 static const uint8_t first_bytes[2 * QK_POOL_BYTES] = {
@@ -151,11 +160,8 @@ INLINE void max_down_safely(const struct max_job *job, const uint8_t *x, size_t 
     const size_t columns = (size_t)job->planes->column.in;
     const size_t tap_pitch = (size_t)job->planes->row.dilation * columns;
     const size_t x_pitch = (size_t)job->planes->row.stride * columns;
-    const size_t room = (size_t)(job->x_end - x);
-    const size_t reach = (taps - 1) * tap_pitch + QK_POOL_BYTES;
-    size_t most = rows;
-    if (columns < QK_POOL_BYTES && room < (rows - 1) * x_pitch + reach)
-        most = room < reach ? 0 : (room - reach) / x_pitch + 1;
+    const size_t most = rows_within(rows, x_pitch, (taps - 1) * tap_pitch + QK_POOL_BYTES,
+                                    (size_t)(job->x_end - x));
     if (columns >= QK_POOL_BYTES)
         max_down(job, x, taps, rows, to, false, is_signed);
     else if (most > 0)
@@ -250,16 +256,6 @@ INLINE void max_across(const struct qk_pool_planes *planes, const uint8_t *scrat
     }
 }
 
-/* Returns how many rows of y may be written as vectors of `lanes` elements. */
-INLINE size_t rows_of_vectors(const struct max_job *job, size_t rows, size_t lanes)
-{
-    const size_t columns = (size_t)job->planes->column.out;
-    const size_t room = (size_t)(job->y_end - job->y);
-    if (columns >= lanes || room >= (rows - 1) * columns + lanes)
-        return rows;
-    return room < lanes ? 0 : (room - lanes) / columns + 1;
-}
-
 /* Writes the maxima along all rows in scratch memory to y. */
 INLINE void max_rows_across(const struct max_job *job, size_t kernel, size_t known_stride,
                             bool is_signed)
@@ -271,7 +267,7 @@ INLINE void max_rows_across(const struct max_job *job, size_t kernel, size_t kno
     const size_t columns = (size_t)axis->out;
     const uint8_t *from = job->scratch + (axis->pad < 0 ? (size_t)-axis->pad : 0);
     const size_t rows = job->count * (job->band->end - job->band->begin);
-    const size_t most = rows_of_vectors(job, rows, lanes);
+    const size_t most = rows_within(rows, columns, lanes, (size_t)(job->y_end - job->y));
     if (most > 0)
         max_across(planes, from, most, kernel, stride, lanes, job->y, is_signed);
     for (size_t i = most; i < rows; i++) {
@@ -554,10 +550,7 @@ INLINE void average_down_safely(const struct average_job *job, const float *x, s
                                 size_t row_taps, size_t known_taps, uint8_t *y)
 {
     const size_t columns = (size_t)job->planes->column.out;
-    const size_t room = (size_t)(job->y_end - y);
-    size_t most = rows;
-    if (columns < QK_POOL_FLOATS && room < (rows - 1) * columns + QK_POOL_FLOATS)
-        most = room < QK_POOL_FLOATS ? 0 : (room - QK_POOL_FLOATS) / columns + 1;
+    const size_t most = rows_within(rows, columns, QK_POOL_FLOATS, (size_t)(job->y_end - y));
     if (most > 0)
         average_down(job, x, most, row_taps, known_taps, y);
     const size_t pitch = job->planes->pitch * (size_t)job->planes->row.stride;
