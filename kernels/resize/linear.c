@@ -39,46 +39,57 @@ struct gathered {
     float dx1[COLUMNS], dx2[COLUMNS];
 };
 
-static inline float number(const uint8_t *x, bool is_signed)
-{
-    return is_signed ? (float)(int8_t)*x : (float)*x;
-}
-
-static inline void gather(struct gathered *to, const struct qk_linear_index *columns, size_t count,
-                          const uint8_t *row1, const uint8_t *row2, bool is_signed)
-{
-    for (size_t i = 0; i < count; i++) {
-        to->x11[i] = number(row1 + columns[i].first, is_signed);
-        to->x21[i] = number(row1 + columns[i].second, is_signed);
-        to->x12[i] = number(row2 + columns[i].first, is_signed);
-        to->x22[i] = number(row2 + columns[i].second, is_signed);
-        to->dx1[i] = columns[i].from_first;
-        to->dx2[i] = columns[i].from_second;
+#define GATHER(name, type)                                                                     \
+    static void name(struct gathered *to, const struct qk_linear_index *columns, size_t count, \
+                     const type *row1, const type *row2)                                       \
+    {                                                                                          \
+        for (size_t i = 0; i < count; i++) {                                                   \
+            to->x11[i] = (float)row1[columns[i].first];                                        \
+            to->x21[i] = (float)row1[columns[i].second];                                       \
+            to->x12[i] = (float)row2[columns[i].first];                                        \
+            to->x22[i] = (float)row2[columns[i].second];                                       \
+            to->dx1[i] = columns[i].from_first;                                                \
+            to->dx2[i] = columns[i].from_second;                                               \
+        }                                                                                      \
     }
+
+GATHER(gather_unsigned, uint8_t)
+GATHER(gather_signed, int8_t)
+GATHER(gather_floats, float)
+
+static inline float mean(const struct gathered *g, size_t i, float dy1, float dy2)
+{
+    float sum = g->dx2[i] * dy2 * g->x11[i];
+    sum = sum + g->dx1[i] * dy2 * g->x21[i];
+    sum = sum + g->dx2[i] * dy1 * g->x12[i];
+    return sum + g->dx1[i] * dy1 * g->x22[i];
 }
 
 static void run_row(const struct qk_linear *linear, const struct qk_linear_index *row,
-                    const uint8_t *x, uint8_t *y)
+                    const void *x, void *y)
 {
-    const uint8_t *row1 = x + row->first * linear->width;
-    const uint8_t *row2 = x + row->second * linear->width;
+    const size_t row1 = row->first * linear->width;
+    const size_t row2 = row->second * linear->width;
     const float dy1 = row->from_first;
     const float dy2 = row->from_second;
     for (size_t first = 0; first < linear->y_width; first += COLUMNS) {
+        const struct qk_linear_index *columns = linear->columns + first;
         const size_t left = linear->y_width - first;
         const size_t count = left < COLUMNS ? left : COLUMNS;
         struct gathered g;
-        if (linear->is_signed)
-            gather(&g, linear->columns + first, count, row1, row2, true);
+        if (linear->type == QK_FP32)
+            gather_floats(&g, columns, count, (const float *)x + row1, (const float *)x + row2);
+        else if (linear->type == QK_INT8)
+            gather_signed(&g, columns, count, (const int8_t *)x + row1, (const int8_t *)x + row2);
         else
-            gather(&g, linear->columns + first, count, row1, row2, false);
-        for (size_t i = 0; i < count; i++) {
-            float sum = g.dx2[i] * dy2 * g.x11[i];
-            sum = sum + g.dx1[i] * dy2 * g.x21[i];
-            sum = sum + g.dx2[i] * dy1 * g.x12[i];
-            sum = sum + g.dx1[i] * dy1 * g.x22[i];
-            y[first + i] = (uint8_t)(int32_t)sum;
-        }
+            gather_unsigned(&g, columns, count, (const uint8_t *)x + row1,
+                            (const uint8_t *)x + row2);
+        if (linear->type == QK_FP32)
+            for (size_t i = 0; i < count; i++)
+                ((float *)y)[first + i] = mean(&g, i, dy1, dy2);
+        else
+            for (size_t i = 0; i < count; i++)
+                ((uint8_t *)y)[first + i] = (uint8_t)(int32_t)mean(&g, i, dy1, dy2);
     }
 }
 
@@ -105,28 +116,59 @@ static int32_t distance(const struct qk_linear_index *index, uint32_t from)
 MIX(mix_unsigned, uint8_t)
 MIX(mix_signed, int8_t)
 
-static void run_pixels(const struct qk_linear *linear, const struct qk_linear_index *row,
-                       const uint8_t *x, uint8_t *y)
+/* The weighted mean of floats. */
+static void mix_floats(const float *x11, const float *x21, const float *x12, const float *x22,
+                       const float *w, size_t count, float *restrict y)
 {
-    const size_t channels = linear->channels;
-    const uint8_t *row1 = x + row->first * linear->width * channels;
-    const uint8_t *row2 = x + row->second * linear->width * channels;
+    for (size_t i = 0; i < count; i++)
+        y[i] = w[0] * x11[i] + w[1] * x21[i] + w[2] * x12[i] + w[3] * x22[i];
+}
+
+/* Where the pixels begin from which one pixel of y is made. */
+struct corners {
+    size_t x11, x21, x12, x22;
+};
+
+static void mix_codes(const struct qk_linear *linear, const struct qk_linear_index *row,
+                      const struct qk_linear_index *column, const struct corners *at, const void *x,
+                      void *y)
+{
     const int32_t dy1 = distance(row, row->first);
     const int32_t dy2 = distance(row, row->second);
-    for (size_t i = 0; i < linear->y_width; i++, y += channels) {
+    const int32_t dx1 = distance(column, column->first);
+    const int32_t dx2 = distance(column, column->second);
+    const int32_t weights[] = {dx2 * dy2, dx1 * dy2, dx2 * dy1, dx1 * dy1};
+    const uint8_t *codes = x;
+    const int8_t *numbers = x;
+    if (linear->type == QK_INT8)
+        mix_signed(numbers + at->x11, numbers + at->x21, numbers + at->x12, numbers + at->x22,
+                   weights, linear->channels, y);
+    else
+        mix_unsigned(codes + at->x11, codes + at->x21, codes + at->x12, codes + at->x22, weights,
+                     linear->channels, y);
+}
+
+static void run_pixels(const struct qk_linear *linear, const struct qk_linear_index *row,
+                       const void *x, void *y)
+{
+    const size_t channels = linear->channels;
+    const size_t row1 = row->first * linear->width * channels;
+    const size_t row2 = row->second * linear->width * channels;
+    for (size_t i = 0; i < linear->y_width; i++) {
         const struct qk_linear_index *column = &linear->columns[i];
-        const int32_t dx1 = distance(column, column->first);
-        const int32_t dx2 = distance(column, column->second);
-        const int32_t weights[] = {dx2 * dy2, dx1 * dy2, dx2 * dy1, dx1 * dy1};
-        const uint8_t *x11 = row1 + column->first * channels;
-        const uint8_t *x21 = row1 + column->second * channels;
-        const uint8_t *x12 = row2 + column->first * channels;
-        const uint8_t *x22 = row2 + column->second * channels;
-        if (linear->is_signed)
-            mix_signed((const int8_t *)x11, (const int8_t *)x21, (const int8_t *)x12,
-                       (const int8_t *)x22, weights, channels, (int8_t *)y);
+        const float dx1 = column->from_first;
+        const float dx2 = column->from_second;
+        const float weights[] = {dx2 * row->from_second, dx1 * row->from_second,
+                                 dx2 * row->from_first, dx1 * row->from_first};
+        const struct corners at = {
+            row1 + column->first * channels, row1 + column->second * channels,
+            row2 + column->first * channels, row2 + column->second * channels};
+        const float *floats = x;
+        if (linear->type == QK_FP32)
+            mix_floats(floats + at.x11, floats + at.x21, floats + at.x12, floats + at.x22, weights,
+                       channels, (float *)y + i * channels);
         else
-            mix_unsigned(x11, x21, x12, x22, weights, channels, y);
+            mix_codes(linear, row, column, &at, x, (uint8_t *)y + i * channels);
     }
 }
 
@@ -138,13 +180,14 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
     const struct state *state = plan->state;
     const struct qk_linear *linear = &state->linear;
     const size_t depth = linear->channels > 0 ? linear->channels : 1;
+    const size_t bytes = linear->type == QK_FP32 ? sizeof(float) : 1;
     const size_t rows = linear->planes * linear->y_height;
     const size_t last = end < plan->unit_count ? end * state->unit_rows : rows;
     (void)workspace;
     for (size_t i = begin * state->unit_rows; i < last; i++) {
         const uint8_t *x = (const uint8_t *)inputs[0] +
-                           i / linear->y_height * linear->height * linear->width * depth;
-        uint8_t *y = (uint8_t *)outputs[0] + i * linear->y_width * depth;
+                           i / linear->y_height * linear->height * linear->width * depth * bytes;
+        uint8_t *y = (uint8_t *)outputs[0] + i * linear->y_width * depth * bytes;
         const struct qk_linear_index *row = &linear->rows[i % linear->y_height];
         if (linear->channels > 0)
             run_pixels(linear, row, x, y);

@@ -1,11 +1,11 @@
-/* The core of onnx.Resize in mode linear, for 8 bits: each element of y is a weighted mean of four
- * elements of x, two rows and two columns. The bits are those of ONNX Runtime 1.32 on x86
+/* The core of onnx.Resize in mode linear, for 8 bits and FP32: each element of y is a weighted mean
+ * of four elements of x, two rows and two columns. The bits are those of ONNX Runtime 1.32 on x86
  * (onnxruntime/core/providers/cpu/tensor/upsample.h), which differ by layout:
  *
  *   channels first  x11 * (dx2 * dy2) + x21 * (dx1 * dy2) + x12 * (dx2 * dy1) + x22 * (dx1 * dy1)
- *                   in FP32, one rounding for each operation, then the fraction is dropped
- *   channels last   the same sum of integers, with weights of 1/1024, and divided by 2^20 without
- *                   the remainder
+ *                   in FP32, one rounding for each operation. 8 bits: then the fraction is dropped
+ *   channels last   FP32: the same. 8 bits: the same sum of integers, with weights of 1/1024, and
+ *                   divided by 2^20 without the remainder
  *
  * xab is the element in column a and row b. dx1 is the distance from column 1, which is the weight
  * of column 2. If the columns are the same, at the end of an axis, both weights are 1/2. */
@@ -28,7 +28,7 @@ struct qk_linear {
     size_t channels;          /* the last axis of x, with channels last; 0: channels first */
     size_t height, width;     /* of x; at least 1 and below 2^31 */
     size_t y_height, y_width; /* of y */
-    bool is_signed;           /* INT8; false: UINT8 */
+    enum qk_type type;        /* UINT8, INT8 or FP32 */
     const struct qk_linear_index *rows;    /* [y_height], which outlives the plan */
     const struct qk_linear_index *columns; /* [y_width] */
 };

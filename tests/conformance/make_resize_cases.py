@@ -1,7 +1,7 @@
 """Writes tests/data/operators/resize.jsonl: cases of Resize in mode linear.
 
 Run as `python make_resize_cases.py [COUNT [PATH]]` in this folder, with ONNX Runtime 1.32 on x86:
-COUNT random cases, and some chosen ones.
+COUNT random cases of 8 bits, half as many of FP32, and some chosen ones.
 """
 import os
 import sys
@@ -30,14 +30,16 @@ class Resize(Cases):
         self.add(note, "Resize", opset, operands, mode="linear", **more)
 
     def x(self, shape, kind):
+        if kind == "float32":
+            return self.dice.standard_normal(shape).astype(kind)
         limits = np.iinfo(kind)
         if self.dice.random() < 0.1:
             return np.full(shape, self.dice.choice([limits.min, limits.max]), kind)
         return self.dice.integers(limits.min, limits.max, shape, dtype=kind, endpoint=True)
 
-    def random(self):
+    def random(self, *kinds):
         """Channels first, channels last, or neither."""
-        kind = str(self.dice.choice(["uint8", "int8"]))
+        kind = str(self.dice.choice(kinds))
         layout = str(self.dice.choice(["plane", "channels first", "channels last"]))
         opset = int(self.dice.choice([10, 11, 13, 18, 19, 25]))
         n, c, *size = (int(number) for number in self.dice.integers(1, [3, 4, 10, 10]))
@@ -73,11 +75,21 @@ class Resize(Cases):
             self.linear(policy, 18, self.x((1, 1, 5, 6), "uint8"), sizes=(9, 7), axes=(2, 3),
                         keep_aspect_ratio_policy=policy)
 
+    def floats(self):
+        limits = np.array([np.inf, -np.inf, 3e38, -3e38, 1e-45, -0.0, 0, 1], np.float32)
+        self.linear("infinities, and sums beyond FP32", 13, limits.reshape(1, 1, 2, 4),
+                    (1, 1, 1.7, 1.3))
+        self.linear("a long row", 13, self.x((1, 1, 2, 301), "float32"), (1, 1, 1.5, 1.01))
+        self.linear("many channels", 13, self.x((1, 2, 2, 67), "float32"), (1, 1.5, 2, 1))
+
 
 if __name__ == "__main__":
     count = int(sys.argv[1]) if len(sys.argv) > 1 else COUNT
     cases = Resize(28 if count == COUNT else count)
     cases.chosen()
     for _ in range(count):
-        cases.random()
+        cases.random("uint8", "int8")
+    cases.floats()
+    for _ in range(count // 2):
+        cases.random("float32")
     cases.write(sys.argv[2] if len(sys.argv) > 2 else PATH)

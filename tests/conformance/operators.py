@@ -391,7 +391,7 @@ def pad(draw):
 def resize(draw):
     shape = [1, draw.number(1, 3), draw.number(1, 9), draw.number(1, 9)]
     mode = draw.pick("nearest", "nearest", "linear")
-    kind = draw.pick(*BYTES) if mode == "linear" else draw.pick(*BYTES, np.float32)
+    kind = draw.pick(*BYTES, np.float32)
     attributes = {"mode": mode}
     scales = np.array([1, 1, draw.pick(1, 2, 3, 0.5, 1.7), draw.pick(1, 2, 0.6)], np.float32)
     data = draw.array(kind, shape)

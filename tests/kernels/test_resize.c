@@ -77,7 +77,7 @@ Test(resize, refusals_name_the_field)
     start(&call, x, dims, channels);
     qk_test_expect_refusal(&call, "X");
     start(&call, x, dims, ones);
-    qk_test_call_input(&call, "X", QK_FP32, x, 4, dims);
+    qk_test_call_input(&call, "X", QK_INT32, x, 4, dims);
     qk_test_expect_refusal(&call, "X");
     qk_test_call_init(&call, "onnx.Resize", 18);
     qk_test_call_input(&call, "X", QK_UINT8, x, 4, dims);

@@ -115,9 +115,11 @@ static enum qk_status read_modes(const struct qk_call *call, struct instance *ma
     if (status == QK_OK && antialias != 0)
         status =
             qk_fail(error, QK_INVALID, "antialias: expected 0, got %lld", (long long)antialias);
-    if (status == QK_OK && made->mode == LINEAR && type != QK_UINT8 && type != QK_INT8)
-        status = qk_fail(error, QK_INVALID, "X: expected UINT8 or INT8 for mode linear, got %s",
-                         qk_type_info(type)->name);
+    if (status == QK_OK && made->mode == LINEAR && type != QK_UINT8 && type != QK_INT8 &&
+        type != QK_FP32)
+        status =
+            qk_fail(error, QK_INVALID, "X: expected UINT8, INT8 or FP32 for mode linear, got %s",
+                    qk_type_info(type)->name);
     if (call->version->number < MODES_SINCE) {
         made->coordinates = ASYMMETRIC;
         made->nearest = OPSET_10;
@@ -473,7 +475,7 @@ static enum qk_status plan_linear(const struct instance *made, const struct qk_t
                                   const size_t *dims, const float *scales, struct qk_memory memory,
                                   struct qk_plan *plan, struct qk_error *error)
 {
-    struct qk_linear linear = {.is_signed = x->type == QK_INT8};
+    struct qk_linear linear = {.type = x->type};
     uint32_t height;
     const enum qk_status status = find_planes(x, dims, scales, &linear, &height, error);
     if (status != QK_OK)
@@ -541,8 +543,8 @@ static const struct qk_version versions[] = {
 };
 
 static const struct qk_attribute_def attributes[] = {
-    [MODE] =
-        QK_ATTRIBUTE("mode", STRING, 10, "nearest, which is the default, or linear for 8 bits"),
+    [MODE] = QK_ATTRIBUTE("mode", STRING, 10,
+                          "nearest, which is the default, or linear for 8 bits and FP32"),
     [COORDINATES] = QK_ATTRIBUTE("coordinate_transformation_mode", STRING, 11,
                                  "half_pixel (default), asymmetric, align_corners, "
                                  "pytorch_half_pixel, tf_half_pixel_for_nn, half_pixel_symmetric"),
