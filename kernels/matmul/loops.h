@@ -83,13 +83,44 @@ QK_WRAPS static inline void fill_chunk(const struct qk_matmul_fill *job, size_t 
         job->sums[first + i] = (int32_t)((uint32_t)job->sums[first + i] + (uint32_t)sums[i]);
 }
 
+/* Makes the quads of one item whose terms are neighbours. Chunks of few items would spend most of
+ * their time on loops around single quads. */
+QK_WRAPS static void fill_item(const struct qk_matmul_fill *job, size_t item)
+{
+    const size_t terms = job->terms;
+    const size_t slabs = terms / 4;
+    const size_t rest = terms % 4;
+    const size_t to_slab = job->to_slab;
+    const uint8_t *from = job->from + item * job->item_stride;
+    uint8_t *restrict to = job->to + item * job->to_item;
+    const uint8_t flip = job->flip;
+    const uint8_t sign = job->is_signed ? 0x80 : 0;
+    uint32_t sum = 0;
+    for (size_t k = 0; k < terms; k++)
+        sum += (uint8_t)(from[k] ^ flip ^ sign);
+    if (to_slab == QK_IGEMM_QUAD_BYTES)
+        for (size_t k = 0; k < 4 * slabs; k++)
+            to[k] = from[k] ^ flip;
+    else
+        for (size_t s = 0; s < slabs; s++) {
+            uint32_t quad;
+            memcpy(&quad, from + 4 * s, sizeof(quad));
+            quad ^= flip * UINT32_C(0x01010101);
+            memcpy(to + s * to_slab, &quad, sizeof(quad));
+        }
+    for (size_t k = 0; rest > 0 && k < 4; k++)
+        to[slabs * to_slab + k] = k < rest ? from[4 * slabs + k] ^ flip : 0;
+    job->sums[item] = (int32_t)((uint32_t)job->sums[item] + sum - (uint32_t)terms * sign);
+}
+
 static void fill(const struct qk_matmul_fill *job)
 {
     size_t first = 0;
     for (; job->items - first >= CHUNK; first += CHUNK)
         fill_chunk(job, first, CHUNK); /* a constant makes this fast */
-    if (job->items - first == 1)
-        fill_chunk(job, first, 1);
+    if (job->term_stride == 1 && !job->pairs)
+        for (; first < job->items; first++)
+            fill_item(job, first);
     else if (first < job->items)
         fill_chunk(job, first, job->items - first);
 }
