@@ -3,7 +3,7 @@ Runtime. See operator_cases.py."""
 import sys
 
 import numpy as np
-from operator_cases import Cases
+from operator_cases import Cases, tensor
 
 TYPES = [(np.uint8, np.uint8), (np.uint8, np.int8), (np.int8, np.int8), (np.int8, np.uint8)]
 
@@ -17,6 +17,22 @@ class Matmul(Cases):
 
     def scale(self, shape, around=0.02):
         return np.asarray(self.dice.uniform(around / 2, around * 2, shape), np.float32)
+
+    def add(self, note, op, version, operands, *more, **attributes):
+        """Adds a case. ONNX Runtime has no QGemm and QLinearMatMul of INT8 by UINT8: it multiplies
+        the INT8 codes that stand for the same numbers by a zero point that is 128 less."""
+        given = {name: array for name, array in operands.items() if array is not None}
+        kinds = {name: np.asarray(array).dtype for name, array in given.items()}
+        b = "B" if "B" in operands else "b"
+        if op == "MatMulInteger" or (next(iter(kinds.values())), kinds[b]) != TYPES[3]:
+            super().add(note, op, version, operands, *more, **attributes)
+            return
+        signed = {name: (np.asarray(operands[name]) ^ np.uint8(128)).view(np.int8)
+                  for name in (b, "b_zero_point")}
+        super().add(note, op, version, {**operands, **signed}, *more, **attributes)
+        self.lines[-1]["inputs"] = [tensor(name, np.asarray(array))
+                                    for name, array in given.items()]
+        self.lines[-1]["how"] += ", with weights of INT8"
 
     def gemm(self, note, m, k, n, kinds=TYPES[1], each=False, c=None, quantized=True,
              extreme=False, **attributes):
@@ -127,11 +143,21 @@ def add_integers(cases):
     cases.integer("refused zero point", (3, 7), (7, 5), b_zero_point=(7,))
 
 
+def add_signed_by_unsigned(cases):
+    cases.gemm("INT8 by UINT8, for each column", 5, 33, 35, TYPES[3], each=True, c=(35,))
+    cases.gemm("INT8 by UINT8, FP32", 3, 20, 9, TYPES[3], each=True, c=(9,), quantized=False)
+    cases.gemm("INT8 by UINT8, extremes", 4, 130, 6, TYPES[3], extreme=True)
+    cases.matmul("INT8 by UINT8, for each column", (4, 66), (66, 7), TYPES[3], 10, (7,), (7,))
+    cases.matmul("INT8 by UINT8, extremes", (3, 70), (70, 3), TYPES[3], 21, extreme=True)
+    cases.matmul("INT8 by UINT8, stacks", (2, 1, 4, 7), (3, 7, 5), TYPES[3])
+
+
 def main():
     cases = Matmul(28)
     add_gemms(cases)
     add_matmuls(cases)
     add_integers(cases)
+    add_signed_by_unsigned(cases)
     cases.write(sys.argv[1] if len(sys.argv) > 1 else "tests/data/operators/matmul.jsonl")
 
 

@@ -52,7 +52,6 @@ GAPS = (
     ("expected the output of DequantizeLinear, as a quantized file has", UNQUANTIZED),
     ("expected codes of 8 bits, got another type", UNQUANTIZED),
     ("expected codes of the output's type, got others", "Softmax of two types of codes"),
-    ("expected datatype INT8 where", "MatMul and Gemm of INT8 by UINT8"),
 )
 
 

@@ -8,15 +8,6 @@
 
 /* ---- Rules ------------------------------------------------------------------------------- */
 
-enum qk_status qk_matrix_product_check_types(const struct qk_call *call, size_t a, size_t b,
-                                             struct qk_error *error)
-{
-    if (call->inputs[a].type == QK_UINT8 || call->inputs[b].type == QK_INT8)
-        return QK_OK;
-    return qk_fail(error, QK_INVALID, "%s: expected datatype INT8 where %s is INT8, got UINT8",
-                   call->op->inputs[b].name, call->op->inputs[a].name);
-}
-
 enum qk_status qk_matrix_product_check_single(const struct qk_operator *op, size_t input,
                                               const struct qk_tensor *parameter,
                                               struct qk_error *error)

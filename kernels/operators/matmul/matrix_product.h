@@ -15,10 +15,6 @@ struct qk_matrix_product {
     struct qk_tensor b_scale, b_zero_point;
 };
 
-/* The pairs of types that ONNX Runtime multiplies with a quantized y: all but INT8 by UINT8. */
-enum qk_status qk_matrix_product_check_types(const struct qk_call *call, size_t a, size_t b,
-                                             struct qk_error *error);
-
 /* Checks that a scale or zero point, if it is there, has shape [] or [1]. */
 enum qk_status qk_matrix_product_check_single(const struct qk_operator *op, size_t input,
                                               const struct qk_tensor *parameter,
