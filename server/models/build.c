@@ -173,12 +173,20 @@ static enum qd_status read_onnx(struct qd_build *build, const struct qd_source *
         return qd_refuse_memory(build->scratch, "the model", error);
     struct qd_onnx_source content = source->content;
     content.cut = build->config->cut;
+    content.list = build->lists_nodes ? &build->listed : NULL;
     enum qd_status status = qd_onnx_read(&content, build->scratch, graph, error);
     build->refused_node = graph->refused_node;
     if (status != QD_OK)
         return status;
     build->onnx = graph;
     build->call = graph->call;
+    if (build->lists_nodes) {
+        build->call.fate_count = build->listed.count;
+        build->call.fates =
+            qd_arena_calloc(build->scratch, build->listed.count, sizeof(*build->call.fates));
+        if (build->call.fates == NULL)
+            return qd_refuse_memory(build->scratch, "the list of nodes", error);
+    }
     build->inputs = graph->inputs;
     build->outputs = graph->outputs;
     build->platform = "onnx_onnxv1";
@@ -415,6 +423,7 @@ static enum qd_status try_types(struct qd_build *build, bool *works, struct qd_e
     qd_arena_init(&scratch, build->scratch->memory);
     scratch.together = build->scratch->together;
     trial.scratch = &scratch;
+    trial.call.fates = NULL; /* what becomes of the nodes with other types */
     build->work->computed.is_refused = false;
     enum qd_status status = lower(&trial, why);
     if (status == QD_OK)

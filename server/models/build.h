@@ -10,7 +10,7 @@
 #include "server/memory/arena.h"
 #include "server/models/model.h"
 #include "server/models/model_config.h"
-#include "server/models/onnx/onnx.h"
+#include "server/models/onnx/onnx_list.h"
 
 enum qd_source_kind { QD_SOURCE_ONNX, QD_SOURCE_REQUEST };
 
@@ -48,6 +48,7 @@ struct qd_build {
     struct qd_arena *scratch; /* holds everything that is needed until the graph is packed */
     struct qd_memory *memory; /* holds what the model keeps; counts in --max-model-bytes */
     struct qd_build_work *work;
+    bool lists_nodes;               /* fill in `listed` and call.fates, for people */
     const struct qd_labels *labels; /* of outputs without labels of their own; NULL: none */
     /* By the configuration's outputs: the labels in its label_file. NULL: none has one. */
     const struct qd_labels *const *output_labels;
@@ -58,6 +59,7 @@ struct qd_build {
     const struct qd_port *outputs;    /* their types are known once the graph is prepared */
     uint32_t untyped;                 /* bit i: the source does not say which type input i has */
     const struct qd_onnx_graph *onnx; /* NULL if the version is a request */
+    struct qd_onnx_list listed;       /* of an ONNX file; empty without lists_nodes */
     /* onnx's deferred constants, in the nodes that folding has left; set by qd_build_prepare. */
     const struct qd_onnx_deferred *deferred;
     /* What the passes take. A build that is a copy of this one, and frees its own arena, counts

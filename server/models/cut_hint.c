@@ -23,6 +23,7 @@ static enum qd_status load(const struct qd_build *refused, const struct qd_sourc
     config.cut = *cut;
     build.config = &config;
     build.scratch = arena;
+    build.lists_nodes = false;
     enum qd_status status = qd_build_read(&build, source, &error);
     if (status == QD_OK)
         status = qd_build_prepare(&build, &model, &graph, &error);

@@ -67,6 +67,7 @@ static bool look_before(struct search *search, size_t first, size_t count)
     arena.together = before.scratch->together;
     before.config = &config;
     before.scratch = &arena;
+    before.lists_nodes = false;
     enum qd_status status = qd_build_read(&before, &source, &error);
     if (status == QD_OK)
         status = qd_build_prepare(&before, &model, &graph, &error);

@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 
 #include "kernels/qk.h"
-#include "server/memory/arena.h"
+#include "server/memory/text.h"
 #include "server/models/deferred_constants.h"
 #include "server/models/plans.h"
 #include "server/oip/signature.h"
@@ -30,6 +30,7 @@ struct qd_model {
     /* In the arena. NULL if the model has a graph or is built in. */
     const struct qd_deferred_graph *deferred;
     struct qd_counters *counters; /* counters of this name and version; taken by the table */
+    struct qd_part nodes;         /* the file's nodes as JSON, in the arena; no bytes: not known */
     size_t resident_bytes;        /* size of the arena once the graph is prepared */
     struct qd_arena arena;        /* its memory counts in --max-model-bytes */
     atomic_size_t reference_count;

@@ -6,6 +6,7 @@
 #include "server/base/clock.h"
 #include "server/memory/arena.h"
 #include "server/models/cut_inputs.h"
+#include "server/models/explain/explain.h"
 
 enum { KEPT_BYTES_MAX = 16 << 20 };
 
@@ -156,6 +157,7 @@ static bool take_version(struct qd_load *load)
         .config = &load->sources.config,
         .scratch = &load->version_arena,
         .memory = load->tools->memory,
+        .lists_nodes = true,
     };
     if (qd_sources_labels(&load->sources, &load->build, &load->error) != QD_OK)
         return end(load);
@@ -173,6 +175,16 @@ static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t e
     qk_graph_pack(load_of(job)->graph, begin, end);
 }
 
+/* Keeps what became of the nodes of the file. */
+static enum qd_status keep_nodes(struct qd_load *load, struct qd_model *model)
+{
+    struct qd_arena *arena = &load->version_arena;
+    struct qd_explanation *made = qd_arena_calloc(arena, 1, sizeof(*made));
+    if (made == NULL)
+        return qd_refuse_memory(arena, "the list of nodes", &load->error);
+    return qd_explain_keep(&load->build, model, load->graph, made, &load->error);
+}
+
 static bool prepare_version(struct qd_load *load)
 {
     struct qd_model *model;
@@ -181,6 +193,8 @@ static bool prepare_version(struct qd_load *load)
     if (qd_build_prepare(&load->build, &model, &load->graph, &load->error) != QD_OK)
         return fail_in_file(load, NULL); /* the file's bytes may be gone */
     load->models[load->model_count++] = model;
+    if (keep_nodes(load, model) != QD_OK)
+        return end(load);
     give_back(load); /* before weights fill their memory */
     const struct qk_graph *graph = load->graph;
     if (graph == NULL)

@@ -5,6 +5,7 @@
 
 #include "server/models/build.h"
 #include "server/models/cut_hint.h"
+#include "server/models/explain/explain.h"
 #include "server/models/onnx/foreign.h"
 #include "server/models/onnx/onnx.h"
 #include "tests/fuzz/fuzz_kernels.h"
@@ -214,6 +215,10 @@ static void load(struct run *run, const struct qd_source *source)
         touch(error.text, strlen(error.text));
         return;
     }
+    static struct qd_explanation made;
+    made = (struct qd_explanation){.name = ""};
+    if (qd_explain_keep(&run->build, model, graph, &made, &error) == QD_OK)
+        touch(model->nodes.bytes, model->nodes.count);
     run_model(run, model, graph);
     qd_model_release(model);
 }
@@ -238,7 +243,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
                                   .config = &run.config,
                                   .scratch = &run.arena,
                                   .memory = memory,
-                                  .work = &run.work};
+                                  .work = &run.work,
+                                  .lists_nodes = true};
     load(&run, &source);
     qd_arena_deinit(&run.arena);
     qd_memory_destroy(memory);

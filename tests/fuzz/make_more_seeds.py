@@ -22,6 +22,7 @@ LINES = (b"GET /v2/health/live HTTP/1.1\r\nHost: q\r\n\r\n",
          b"GET /v2 HTTP/1.0\r\n\r\n", b"OPTIONS * HTTP/1.1\r\nHost: q\r\n\r\n",
          b"GET http://q/metrics?x=1 HTTP/1.1\r\nHost: q\r\n\r\n",
          b"GET /v2/models/onnx.QLinearConv/versions/10/config HTTP/1.1\r\nHost: q\r\n\r\n",
+         b"GET /v2/models/digits/versions/1/nodes HTTP/1.1\r\nHost: q\r\n\r\n",
          b"POST /v2/repository/index HTTP/1.1\r\nHost: q\r\nContent-Length: 14\r\n\r\n"
          b'{"ready":true}',
          b"POST /v2/repository/models/m/load HTTP/1.1\r\nHost: q\r\nContent-Length: 17\r\n\r\n"

@@ -87,6 +87,28 @@ enum qd_status qd_answer_config(const struct qd_request_context *context)
     return qd_context_answer_text(request, &text);
 }
 
+/* The nodes were printed when the model was loaded. A built-in model has none. */
+enum qd_status qd_answer_nodes(const struct qd_request_context *context)
+{
+    struct qd_request *request = context->request;
+    struct qd_text text;
+    if (qd_context_find_model(context) != QD_OK)
+        return request->error.status;
+    const struct qd_model *model = request->model;
+    qd_text_init(&text, &request->arena);
+    qd_text_string(&text, "{\"name\":");
+    qd_text_json_string(&text, model->signature.name);
+    qd_text_string(&text, ",\"version\":\"");
+    qd_text_decimal(&text, model->signature.version);
+    qd_text_string(&text, "\",");
+    if (model->nodes.count > 0)
+        qd_text_borrow(&text, model->nodes.bytes, model->nodes.count);
+    else
+        qd_text_string(&text, "\"nodes\":[]");
+    qd_text_string(&text, "}");
+    return qd_context_answer_text(request, &text);
+}
+
 enum qd_status qd_answer_model_ready(const struct qd_request_context *context)
 {
     struct qd_text text;

@@ -13,6 +13,7 @@ enum qd_status qd_answer_server(const struct qd_request_context *context);
 enum qd_status qd_answer_model(const struct qd_request_context *context);
 enum qd_status qd_answer_model_ready(const struct qd_request_context *context);
 enum qd_status qd_answer_config(const struct qd_request_context *context);
+enum qd_status qd_answer_nodes(const struct qd_request_context *context);
 enum qd_status qd_answer_schema_yaml(const struct qd_request_context *context);
 enum qd_status qd_answer_schema_json(const struct qd_request_context *context);
 

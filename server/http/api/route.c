@@ -66,6 +66,8 @@ static const struct route routes[] = {
     {"GET", "/v2/models/{m}/versions/{v}/ready", qd_answer_model_ready},
     {"GET", "/v2/models/{m}/config", qd_answer_config},
     {"GET", "/v2/models/{m}/versions/{v}/config", qd_answer_config},
+    {"GET", "/v2/models/{m}/nodes", qd_answer_nodes},
+    {"GET", "/v2/models/{m}/versions/{v}/nodes", qd_answer_nodes},
     {"GET", "/v2/models/{m}/stats", qd_answer_stats},
     {"GET", "/v2/models/{m}/versions/{v}/stats", qd_answer_stats},
     {"POST", "/v2/repository/index", qd_begin_index},

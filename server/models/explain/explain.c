@@ -9,12 +9,7 @@
 #include "server/models/cut_inputs.h"
 #include "server/models/explain/progress.h"
 #include "server/models/onnx/onnx_list.h"
-#include "server/models/shapes.h"
 #include "server/models/sources.h"
-
-/* For dimensions behind the first that are free: what most networks for images take, and less, if
- * the graph refuses that. */
-static const size_t free_sizes[] = {224, 64, 1};
 
 struct explainer {
     const struct qd_explain_settings *settings;
@@ -22,18 +17,14 @@ struct explainer {
     struct qd_arena arena; /* lives as long as the explanation */
     struct qd_arena version_arena;
     struct qd_arena file_arena;
-    struct qd_arena plan_arena;
-    size_t bytes;         /* of all arenas, and of the model */
-    size_t planned_bytes; /* of plans */
+    size_t bytes; /* of all arenas, and of the model */
     struct qd_repository *repository;
     struct qd_sources sources;
     struct qd_source source;
     struct qd_build build;
     struct qd_build_work work;
-    struct qd_onnx_list list;
     struct qd_model *model;
     struct qk_graph *graph;
-    struct qk_graph_plan plan;
     struct qd_explanation *made;
     struct qd_error *error;
 };
@@ -168,21 +159,22 @@ static enum qd_status no_external(void *context, const char *location, uint64_t 
     return QD_OK;
 }
 
-/* Lists the nodes of the file. A file that cannot be listed has none. A load does not list nodes,
- * so that this does not count in the load's work. */
-static void list_nodes(struct explainer *explainer, bool tries)
+/* Lists the nodes of a file that is refused, with all reasons. A file that cannot be listed has
+ * none. A load does not do that, so it does not count in the load's work. */
+static void list_refused(struct explainer *explainer)
 {
     struct qd_build_work work = {.tried_nodes = 0};
     struct qd_onnx_source source = explainer->source.content;
+    struct qd_onnx_list *list = &explainer->build.listed;
     struct qd_error ignored;
-    explainer->list.count = 0;
+    list->count = 0;
     if (explainer->source.kind != QD_SOURCE_ONNX)
         return;
     source.cut = explainer->sources.config.cut;
     source.external = no_external;
     if (!qd_build_try(&work, QD_TRIED_FILE_NODES, source.count / 4) ||
-        qd_onnx_list_nodes(&source, tries, &explainer->arena, &explainer->list, &ignored) != QD_OK)
-        explainer->list.count = 0;
+        qd_onnx_list_refused(&source, &explainer->arena, list, &ignored) != QD_OK)
+        list->count = 0;
 }
 
 static enum qd_status read_source(struct explainer *explainer)
@@ -207,6 +199,7 @@ static enum qd_status read_source(struct explainer *explainer)
         .config = &sources->config,
         .scratch = &explainer->version_arena,
         .memory = explainer->settings->memory,
+        .lists_nodes = true,
     };
     explainer->made->is_cut =
         sources->config.cut.input_count + sources->config.cut.output_count > 0;
@@ -217,10 +210,9 @@ static enum qd_status read_source(struct explainer *explainer)
     status = qd_build_read(&explainer->build, &explainer->source, error);
     if (status != QD_OK) {
         const enum qd_status refused = refuse(explainer);
-        list_nodes(explainer, true);
+        list_refused(explainer);
         return refused;
     }
-    list_nodes(explainer, false);
     qd_cut_inputs_describe(&explainer->build, &explainer->source);
     return fetch(explainer, 30, 40);
 }
@@ -228,200 +220,15 @@ static enum qd_status read_source(struct explainer *explainer)
 static enum qd_status prepare(struct explainer *explainer)
 {
     struct qd_build *build = &explainer->build;
-    struct qk_fate *fates =
-        qd_arena_calloc(&explainer->arena, explainer->list.count, sizeof(*fates));
-    if (fates == NULL)
-        return qd_refuse_memory(&explainer->arena, "the explanation", explainer->error);
-    build->call.fates = fates;
-    build->call.fate_count = explainer->list.count;
     set_step(explainer, "folding, fusing and checking", 40);
     const enum qd_status status =
         qd_build_prepare(build, &explainer->model, &explainer->graph, explainer->error);
     if (status == QD_OK)
         return status;
     const enum qd_status refused = refuse(explainer);
-    if (build->refused_node < explainer->list.count) {
-        struct qd_onnx_listed *node = &explainer->list.nodes[build->refused_node];
-        node->is_refused = true;
-    }
+    if (build->refused_node < build->listed.count)
+        build->listed.nodes[build->refused_node].is_refused = true;
     return refused;
-}
-
-/* ---- A plan -------------------------------------------------------------------------------- */
-
-static void *alloc(void *context, size_t bytes)
-{
-    struct explainer *explainer = context;
-    if (bytes > QD_SHAPES_BYTES_MAX - explainer->planned_bytes)
-        return NULL;
-    explainer->planned_bytes += bytes;
-    return qd_arena_alloc(&explainer->plan_arena, bytes);
-}
-
-/* Sets the shapes of the inputs. The first dimension is 1 where it is free, and the others are
- * `size`. Returns false if an input has no shape, or one that is too large. */
-static bool set_inputs(struct qd_explanation *made, size_t size)
-{
-    const struct qd_signature *signature = made->signature;
-    made->has_free_sizes = false;
-    made->free_size = 0;
-    for (size_t i = 0; i < signature->input_count; i++) {
-        const struct qd_port *port = &signature->inputs[i];
-        const struct qk_attribute *strides = port->strides;
-        struct qk_tensor *tensor = &made->inputs[i];
-        *tensor = (struct qk_tensor){.type = (enum qk_type)__builtin_ctz(port->types),
-                                     .rank = port->rank};
-        for (uint32_t k = 0; k < port->rank; k++) {
-            const bool is_free = port->dims[k] == QD_DIM_FREE;
-            tensor->dims[k] = !is_free ? (size_t)port->dims[k] : k == 0 ? 1 : size;
-            made->has_free_sizes |= is_free;
-            made->free_size = is_free && k > 0 ? size : made->free_size;
-        }
-        if (!port->shaped || !qk_tensor_set_count(tensor) ||
-            (strides != NULL && !qk_tensor_set_strides(tensor, strides->list, strides->list_count)))
-            return false;
-    }
-    return true;
-}
-
-/* Plans the graph with sizes that it takes. */
-static void plan(struct explainer *explainer)
-{
-    struct qd_explanation *made = explainer->made;
-    const struct qk_memory memory = {alloc, explainer};
-    struct qk_error error = {.text = "an input has no shape"};
-    const size_t count = sizeof(free_sizes) / sizeof(free_sizes[0]);
-    set_step(explainer, "planning", 80);
-    for (size_t i = 0; i < count && !made->is_planned; i++) {
-        qd_arena_deinit(&explainer->plan_arena);
-        if (!set_inputs(made, free_sizes[i]))
-            break;
-        made->is_planned = qk_graph_plan(explainer->graph, made->inputs, memory, &explainer->plan,
-                                         &error) == QK_OK;
-        if (made->free_size == 0)
-            break;
-    }
-    made->scratch_bytes = made->is_planned ? explainer->plan.scratch_bytes : 0;
-    made->workspace_bytes = made->is_planned ? explainer->plan.workspace_bytes : 0;
-    made->why_unplanned = made->is_planned ? NULL : join(explainer, error.text, "");
-}
-
-/* ---- Nodes --------------------------------------------------------------------------------- */
-
-/* What lowering did with a node that the graph does not have any more. */
-static void set_fate(struct qd_explained_node *node, const struct qk_fate *fate)
-{
-    static const enum qd_explained_fate fates[] = {
-        [QK_FATE_KEPT] = QD_EXPLAINED_REMOVED,        [QK_FATE_FOLDED] = QD_EXPLAINED_FOLDED,
-        [QK_FATE_FUSED] = QD_EXPLAINED_FUSED,         [QK_FATE_TABLE] = QD_EXPLAINED_IN_TABLE,
-        [QK_FATE_CANCELLED] = QD_EXPLAINED_CANCELLED, [QK_FATE_REMOVED] = QD_EXPLAINED_REMOVED,
-    };
-    node->fate = fates[fate->kind];
-    node->into = fate->kind == QK_FATE_KEPT ? QK_VALUE_NONE : fate->into;
-}
-
-/* Describes the nodes as the file has them. */
-static void add_listed(struct explainer *explainer, bool is_refused)
-{
-    struct qd_explanation *made = explainer->made;
-    const struct qd_onnx_list *list = &explainer->list;
-    for (size_t i = 0; i < list->count; i++) {
-        const struct qd_onnx_listed *listed = &list->nodes[i];
-        struct qd_explained_node *node = &made->nodes[i];
-        *node = (struct qd_explained_node){.name = listed->name,
-                                           .operator_name = listed->operator_name,
-                                           .fate = QD_EXPLAINED_READ,
-                                           .into = QK_VALUE_NONE,
-                                           .reads = listed->reads,
-                                           .read_count = listed->read_count,
-                                           .refusal = listed->refusal};
-        if (listed->is_refused)
-            node->fate = QD_EXPLAINED_REFUSED;
-        else if (listed->is_constant)
-            node->fate = QD_EXPLAINED_CONSTANT;
-        else if (!listed->is_needed)
-            node->fate = QD_EXPLAINED_LEFT_OUT;
-        else if (!is_refused)
-            set_fate(node, &explainer->build.call.fates[i]);
-    }
-}
-
-static enum qd_explained_fate fate_of(const struct qk_node_report *report)
-{
-    switch (report->role) {
-    case QK_NODE_MOVES_NOTHING:
-        return QD_EXPLAINED_ALIAS;
-    case QK_NODE_IN_PLAN:
-        return QD_EXPLAINED_PLANNED;
-    case QK_NODE_UNUSED:
-        return QD_EXPLAINED_UNUSED;
-    default:
-        return report->op->is_table ? QD_EXPLAINED_TABLE : QD_EXPLAINED_OPERATOR;
-    }
-}
-
-/* Describes what is left of a node. One that became several nodes runs if one of them does. */
-static void add_left(struct qd_explanation *made, const struct qk_node_report *report)
-{
-    if (report->index >= made->node_count)
-        return;
-    struct qd_explained_node *node = &made->nodes[report->index];
-    const enum qd_explained_fate fate = fate_of(report);
-    if (node->runs_as == NULL || fate < node->fate) {
-        node->fate = fate;
-        node->into = QK_VALUE_NONE;
-        node->runs_as = report->op->name;
-        node->kernel = report->kernel;
-    }
-    if (__builtin_add_overflow(node->multiplications, report->multiplications,
-                               &node->multiplications))
-        node->multiplications = UINT64_MAX;
-    if (__builtin_add_overflow(made->multiplications, report->multiplications,
-                               &made->multiplications))
-        made->multiplications = UINT64_MAX;
-}
-
-static void add_all_left(struct explainer *explainer)
-{
-    struct qd_explanation *made = explainer->made;
-    const struct qk_graph *graph = explainer->graph;
-    const struct qk_graph_call *call = &explainer->build.call;
-    for (size_t i = 0; graph != NULL && i < graph->node_count; i++) {
-        struct qk_node_report report;
-        qk_graph_report(graph, made->is_planned ? &explainer->plan : NULL, i, &report);
-        add_left(made, &report);
-    }
-    for (size_t i = 0; graph == NULL && i < call->node_count; i++) {
-        const struct qk_node *node = &call->nodes[i];
-        add_left(made, &(struct qk_node_report){.index = node->number > 0 ? node->number - 1
-                                                                          : QK_VALUE_NONE,
-                                                .op = node->call.op,
-                                                .role = QK_NODE_RUNS});
-    }
-}
-
-/* Fills in the nodes, and what the model takes if it can be served. */
-static enum qd_status describe(struct explainer *explainer)
-{
-    struct qd_explanation *made = explainer->made;
-    const struct qd_model *model = explainer->model;
-    made->nodes = qd_arena_calloc(&explainer->arena, explainer->list.count, sizeof(*made->nodes));
-    if (made->nodes == NULL)
-        return qd_refuse_memory(&explainer->arena, "the explanation", explainer->error);
-    made->about = explainer->build.about;
-    made->node_count = explainer->list.count;
-    made->unlisted = explainer->list.unlisted;
-    if (model != NULL) {
-        made->signature = &model->signature;
-        made->brings_constants = explainer->graph == NULL;
-        made->resident_bytes = model->resident_bytes;
-    }
-    if (explainer->graph != NULL)
-        plan(explainer);
-    add_listed(explainer, model == NULL);
-    if (model != NULL)
-        add_all_left(explainer);
-    return QD_OK;
 }
 
 /* ---- All ----------------------------------------------------------------------------------- */
@@ -430,7 +237,7 @@ static void init(struct explainer *explainer)
 {
     struct qd_memory *memory = explainer->settings->memory;
     struct qd_arena *arenas[] = {&explainer->arena, &explainer->version_arena,
-                                 &explainer->file_arena, &explainer->plan_arena};
+                                 &explainer->file_arena};
     for (size_t i = 0; i < sizeof(arenas) / sizeof(arenas[0]); i++) {
         qd_arena_init(arenas[i], memory);
         arenas[i]->together = &explainer->bytes;
@@ -444,7 +251,6 @@ static void deinit(struct explainer *explainer)
     qd_model_release(explainer->model);
     qd_sources_close(&explainer->sources);
     qd_repository_close(explainer->repository);
-    qd_arena_deinit(&explainer->plan_arena);
     qd_arena_deinit(&explainer->file_arena);
     qd_arena_deinit(&explainer->version_arena);
     qd_arena_deinit(&explainer->arena);
@@ -482,8 +288,14 @@ bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd
         status = read_source(explainer);
     if (status == QD_OK)
         status = prepare(explainer);
-    if (status == QD_OK || explainer->list.count > 0)
-        status = describe(explainer) == QD_OK ? status : error->status;
+    set_step(explainer, "planning", 80);
+    if (status == QD_OK)
+        status =
+            qd_explain_keep(&explainer->build, explainer->model, explainer->graph, made, error);
+    else if (explainer->build.listed.count > 0)
+        status = qd_explain_nodes(&explainer->build, NULL, NULL, made, error) == QD_OK
+                     ? status
+                     : error->status;
     made->error = *error;
     qd_progress_end(&explainer->progress);
     if (!print(explainer, out) && status == QD_OK)

@@ -6,6 +6,8 @@
 #include <stdio.h>
 
 #include "kernels/qk.h"
+#include "server/memory/text.h"
+#include "server/models/build.h"
 #include "server/models/cut_hint.h"
 #include "server/models/repository/repository.h"
 #include "server/oip/signature.h"
@@ -83,6 +85,24 @@ struct qd_explain_settings {
 /* Prints what would become of the model on `out`. Returns false, with the reason in `error`, if it
  * is refused. */
 bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd_error *error);
+
+/* Fills in the nodes, what became of each, and what a request takes for inputs of chosen sizes. If
+ * the model is refused, `model` and `graph` are NULL. What it fills in lies in build->scratch. */
+enum qd_status qd_explain_nodes(const struct qd_build *build, const struct qd_model *model,
+                                const struct qk_graph *graph, struct qd_explanation *made,
+                                struct qd_error *error);
+
+/* Does the same for a model that is not packed yet, and keeps the nodes in it, as
+ * qd_explanation_put_nodes prints them. */
+#define QD_KEPT_NODES_BYTES_MAX ((size_t)256 << 10)
+enum qd_status qd_explain_keep(const struct qd_build *build, struct qd_model *model,
+                               const struct qk_graph *graph, struct qd_explanation *made,
+                               struct qd_error *error);
+
+/* Prints the nodes as a member of a JSON object, and behind it how many nodes are not in the list:
+ * only as many are as fit in `bytes_max`. */
+void qd_explanation_put_nodes(struct qd_text *text, const struct qd_explanation *explanation,
+                              size_t bytes_max);
 
 /* Prints an explanation. Returns false if there is no memory or `out` fails. */
 bool qd_explanation_print_text(const struct qd_explanation *explanation, size_t columns, FILE *out);

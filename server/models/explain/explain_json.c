@@ -1,4 +1,6 @@
 /* Prints an explanation as a JSON object. */
+#include <string.h>
+
 #include "server/memory/text.h"
 #include "server/models/explain/explain.h"
 
@@ -11,6 +13,10 @@ static const char *const fate_names[] = {
     [QD_EXPLAINED_REMOVED] = "removed",   [QD_EXPLAINED_CONSTANT] = "constant",
     [QD_EXPLAINED_LEFT_OUT] = "left_out", [QD_EXPLAINED_REFUSED] = "refused",
 };
+
+/* The most bytes of a node's JSON that are no string of the file, and the member behind all nodes.
+ */
+enum { NODE_BYTES_MAX = 512 };
 
 static void put_key(struct qd_text *text, const char *key)
 {
@@ -73,6 +79,33 @@ static void put_node(struct qd_text *text, const struct qd_explained_node *node,
     if (node->refusal != NULL)
         put_string(text, "refusal", node->refusal);
     qd_text_string(text, "}");
+}
+
+/* Returns a length that the node's JSON does not exceed. A byte of a string may become six. */
+static size_t node_bytes_max(const struct qd_explained_node *node)
+{
+    const size_t refusal_bytes = node->refusal == NULL ? 0 : strlen(node->refusal);
+    return NODE_BYTES_MAX + 6 * (strlen(node->name) + strlen(node->operator_name) + refusal_bytes) +
+           (QD_DECIMAL_BYTES_MAX + 1) * node->read_count;
+}
+
+void qd_explanation_put_nodes(struct qd_text *text, const struct qd_explanation *explanation,
+                              size_t bytes_max)
+{
+    const size_t begin = text->bytes;
+    size_t unlisted = explanation->unlisted;
+    size_t i = 0;
+    qd_text_string(text, "\"nodes\":[");
+    for (; i < explanation->node_count; i++) {
+        const struct qd_explained_node *node = &explanation->nodes[i];
+        if (text->bytes - begin + node_bytes_max(node) > bytes_max)
+            break;
+        put_node(text, node, i);
+    }
+    qd_text_string(text, "]");
+    unlisted += explanation->node_count - i;
+    if (unlisted > 0)
+        put_number(text, "unlisted_nodes", unlisted);
 }
 
 /* The sizes for which everything behind them holds. */
@@ -167,13 +200,8 @@ bool qd_explanation_print_json(const struct qd_explanation *explanation, struct 
     } else {
         put_refusal(&text, explanation);
     }
-    put_key(&text, "nodes");
-    qd_text_string(&text, "[");
-    for (size_t i = 0; i < explanation->node_count; i++)
-        put_node(&text, &explanation->nodes[i], i);
-    qd_text_string(&text, "]");
-    if (explanation->unlisted > 0)
-        put_number(&text, "unlisted_nodes", explanation->unlisted);
+    qd_text_string(&text, ",");
+    qd_explanation_put_nodes(&text, explanation, SIZE_MAX);
     qd_text_string(&text, "}\n");
     return write_all(&text, out);
 }

@@ -511,6 +511,8 @@ enum qd_status qd_onnx_read(const struct qd_onnx_source *source, struct qd_arena
     struct qd_onnx_reader reader = {
         .source = source, .arena = arena, .graph = graph, .error = error};
     enum qd_status status = qd_onnx_open(&reader);
+    if (status == QD_OK && source->list != NULL)
+        status = qd_onnx_list_nodes(&reader, source->list);
     if (status == QD_OK)
         status = read_outputs(&reader);
     return status == QD_OK ? qd_onnx_read_nodes(&reader) : status;

@@ -18,6 +18,8 @@
 #include "server/memory/arena.h"
 #include "server/oip/signature.h"
 
+struct qd_onnx_list;
+
 /* The number of values of all kinds in one file. A graph of QK_GRAPH_NODE_COUNT_MAX nodes needs far
  * fewer. */
 #define QD_ONNX_VALUE_COUNT_MAX 65536
@@ -53,6 +55,7 @@ struct qd_onnx_source {
                                struct qd_error *error);
     void *context;
     struct qd_onnx_cut cut;
+    struct qd_onnx_list *list; /* qd_onnx_read lists the file's nodes here; NULL: nobody asks */
 };
 
 /* A deferred constant: an input of the graph that a node uses as a constant, such as a scale or a

@@ -87,26 +87,31 @@ static enum qd_status try_all(struct qd_onnx_reader *reader, struct qd_onnx_list
     return QD_OK;
 }
 
-enum qd_status qd_onnx_list_nodes(const struct qd_onnx_source *source, bool tries,
-                                  struct qd_arena *arena, struct qd_onnx_list *list,
-                                  struct qd_error *error)
+enum qd_status qd_onnx_list_nodes(const struct qd_onnx_reader *reader, struct qd_onnx_list *list)
+{
+    const size_t all = reader->proto->n_node;
+    const size_t count = all < QD_ONNX_LISTED_MAX ? all : QD_ONNX_LISTED_MAX;
+    list->count = 0;
+    list->unlisted = all - count;
+    list->nodes = qd_arena_calloc(reader->arena, count, sizeof(*list->nodes));
+    if (list->nodes == NULL)
+        return qd_onnx_no_memory(reader);
+    for (size_t i = 0; i < count; i++)
+        if (!describe(reader, i, &list->nodes[i]))
+            return qd_onnx_no_memory(reader);
+    list->count = count;
+    return QD_OK;
+}
+
+enum qd_status qd_onnx_list_refused(const struct qd_onnx_source *source, struct qd_arena *arena,
+                                    struct qd_onnx_list *list, struct qd_error *error)
 {
     struct qd_onnx_graph graph;
     struct qd_onnx_reader reader = {
         .source = source, .arena = arena, .graph = &graph, .error = error};
     list->count = 0;
-    const enum qd_status status = qd_onnx_open(&reader);
-    if (status != QD_OK)
-        return status;
-    const size_t all = reader.proto->n_node;
-    const size_t count = all < QD_ONNX_LISTED_MAX ? all : QD_ONNX_LISTED_MAX;
-    list->unlisted = all - count;
-    list->nodes = qd_arena_calloc(arena, count, sizeof(*list->nodes));
-    if (list->nodes == NULL)
-        return qd_onnx_no_memory(&reader);
-    for (size_t i = 0; i < count; i++)
-        if (!describe(&reader, i, &list->nodes[i]))
-            return qd_onnx_no_memory(&reader);
-    list->count = count;
-    return tries ? try_all(&reader, list) : QD_OK;
+    enum qd_status status = qd_onnx_open(&reader);
+    if (status == QD_OK)
+        status = qd_onnx_list_nodes(&reader, list);
+    return status == QD_OK ? try_all(&reader, list) : status;
 }

@@ -29,11 +29,11 @@ struct qd_onnx_list {
     size_t unlisted; /* nodes behind those that are listed */
 };
 
-/* Lists the nodes of a file, as source->cut cuts it. With `tries`, finds all nodes that would be
- * refused, and not only the first. Takes time that is linear in the size of the file. Fails if the
- * file is not one, or if the arena has no room. */
-enum qd_status qd_onnx_list_nodes(const struct qd_onnx_source *source, bool tries,
-                                  struct qd_arena *arena, struct qd_onnx_list *list,
-                                  struct qd_error *error);
+/* Lists the nodes of a file that is refused, as source->cut cuts it, and finds all nodes that would
+ * be refused, not only the first. Takes time that is linear in the size of the file. Fails if the
+ * file is not one, or if the arena has no room. (qd_onnx_read lists those of a file that it reads.)
+ */
+enum qd_status qd_onnx_list_refused(const struct qd_onnx_source *source, struct qd_arena *arena,
+                                    struct qd_onnx_list *list, struct qd_error *error);
 
 #endif

@@ -123,6 +123,9 @@ bool qd_onnx_is_cut(const struct qd_onnx_reader *reader, const struct qd_onnx_va
  * the inputs and numbers the values. */
 enum qd_status qd_onnx_open(struct qd_onnx_reader *reader);
 
+/* Lists the nodes of the file. Needs qd_onnx_open. Fails if the arena has no room. */
+enum qd_status qd_onnx_list_nodes(const struct qd_onnx_reader *reader, struct qd_onnx_list *list);
+
 /* Reads one node alone, and forgets it. Needs qd_onnx_open. Fails as qd_onnx_read_nodes would. */
 enum qd_status qd_onnx_try_node(struct qd_onnx_reader *reader, size_t position);
 

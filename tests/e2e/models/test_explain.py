@@ -1,4 +1,5 @@
-"""`quantd --explain`: what would become of a file, without serving it."""
+"""`quantd --explain`: what would become of a file, without serving it. A server tells the same of
+the nodes of a loaded model."""
 import json
 import os
 import shlex
@@ -9,7 +10,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from loading import conv_inputs, external_file, kept_request, scalar, ZEROS
+from loading import ModelTest, conv_inputs, external_file, kept_request, scalar, ZEROS
 from onnx_writer import (FLOAT, INT64, INT8, UINT8, constant, field, message, model, node,
                          tensor, value_info)
 from quantd import COMMAND, ROOT, SLOW
@@ -323,6 +324,87 @@ class Explain(unittest.TestCase):
         self.run_it(self.folder / "pipe.onnx", status=1)
         os.mkdir(self.folder / "folder")
         self.run_it(self.folder / "folder", status=1)
+
+
+class Nodes(ModelTest):
+    """GET /v2/models/{model}/nodes."""
+
+    FLAGS = ModelTest.FLAGS + ("--measure", "off")
+    BYTES_MAX = 256 << 10
+
+    def nodes(self, path="net"):
+        answer = self.server.get("/v2/models/%s/nodes" % path)
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.json()
+
+    def test_they_are_those_of_explain(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "net.onnx"
+            for file in (qdq_file(), DIGITS.read_bytes()):
+                path.write_bytes(file)
+                explained = json.loads(subprocess.run(
+                    [*COMMAND, "--measure", "off", "--explain", str(path),
+                     "--explain-format", "json"],
+                    capture_output=True, timeout=30 * SLOW, check=True).stdout)
+                self.assert_done(self.load_files("net", model_onnx=file))
+                self.assertEqual(self.nodes(), {"name": "net", "version": "1",
+                                                "nodes": explained["nodes"]})
+                metadata = self.server.get("/v2/models/net").json()
+                self.assertEqual(metadata["properties"]["bytes"],
+                                 str(explained["resident_bytes"]))
+
+    def test_versions(self):
+        files = {"file:1/model.onnx": qdq_file(), "file:2/model.onnx": DIGITS.read_bytes()}
+        self.assert_done(self.load_named("net", {"version_policy": {"all": {}}}, files))
+        first, second = self.nodes("net/versions/1"), self.nodes("net/versions/2")
+        self.assertEqual((first["version"], second["version"]), ("1", "2"))
+        self.assertEqual(first["nodes"][11]["operator"], "Sigmoid")
+        self.assertNotEqual(first["nodes"], second["nodes"])
+        self.assertEqual(self.nodes(), second)
+        head = self.server.request("HEAD", "/v2/models/net/nodes")
+        self.assertEqual((head.status, head.body), (200, b""))
+        self.assertEqual(int(head.headers["Content-Length"]),
+                         len(self.server.get("/v2/models/net/nodes").body))
+
+    def test_models_that_are_no_file(self):
+        self.assertEqual(self.nodes("onnx.QuantizeLinear/versions/10"),
+                         {"name": "onnx.QuantizeLinear", "version": "10", "nodes": []})
+        self.assert_done(self.post("kept", "load", kept_request([1, 2])))
+        self.assertEqual(self.nodes("kept")["nodes"], [])
+
+    def test_constants_that_come_with_requests(self):
+        file = model(13, [node("DequantizeLinear", ["x", "scale"], ["y"])], [],
+                     [value_info("x", UINT8, [2]), value_info("scale", FLOAT, [])],
+                     [value_info("y", FLOAT, [2])])
+        self.assert_done(self.load_files("net", model_onnx=file))
+        self.assertEqual([(one["fate"], one["runs_as"]) for one in self.nodes()["nodes"]],
+                         [("operator", "onnx.DequantizeLinear")])
+
+    def test_models_that_are_not_loaded(self):
+        self.assert_done(self.load_files("gone", model_onnx=qdq_file()))
+        self.assert_error(self.server.get("/v2/models/gone/versions/2/nodes"), 404, "version")
+        self.assert_done(self.post("gone", "unload"))
+        for path in ("gone", "gone/versions/1", "nobody", "onnx.QuantizeLinear/versions/99"):
+            self.assert_error(self.server.get("/v2/models/%s/nodes" % path), 404)
+        self.assert_error(self.server.request("POST", "/v2/models/gone/nodes", b"{}"), 405)
+
+    def test_the_answer_is_bounded(self):
+        """A node is listed whole or not at all."""
+        def chain(names):
+            values = ["x"] + ["v%d" % i for i in range(1, len(names))] + ["y"]
+            nodes = [node("Identity", [values[i]], [values[i + 1]]).replace(
+                b"a Identity", name) for i, name in enumerate(names)]
+            return model(13, nodes, [], [value_info("x", UINT8, [1])],
+                         [value_info("y", UINT8, [1])])
+        for name, count in (((b"%010d"), 4096), (b"\1\2\x7f\"\\\1\2\3%02d", 3000)):
+            file = chain([name % (i % 100) for i in range(count)])
+            self.assert_done(self.load_files("net", model_onnx=file))
+            answer = self.server.get("/v2/models/net/nodes")
+            tree = answer.json()
+            self.assertLessEqual(len(answer.body), self.BYTES_MAX + 100)
+            self.assertGreater(len(answer.body), self.BYTES_MAX - 2000)
+            self.assertEqual(len(tree["nodes"]) + tree["unlisted_nodes"], count)
+            self.assertEqual(tree["nodes"][-1]["reads"], [len(tree["nodes"]) - 2])
 
 
 if __name__ == "__main__":

@@ -217,6 +217,7 @@ class NthAllocation(unittest.TestCase):
             "server": raw_request("GET", "/v2"),
             "metadata": raw_request("GET", "/v2/models/%s" % CONV),
             "config": raw_request("GET", "/v2/models/convolve/config"),
+            "nodes": raw_request("GET", "/v2/models/convolve/nodes"),
             "stats": raw_request("GET", "/v2/models/%s/stats" % DEQUANTIZE),
             "index": raw_request("POST", "/v2/repository/index", b'{"ready":true}'),
             "metrics": raw_request("GET", "/metrics"),
