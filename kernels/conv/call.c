@@ -4,7 +4,7 @@
 
 #include "kernels/conv/algorithm.h"
 #include "kernels/conv/backend.h"
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 
 /* ---- Prepare ----------------------------------------------------------------------------- */
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "kernels/conv/requantize.h"
-#include "kernels/conv/sizes.h"
 #include "kernels/matmul/panels.h"
+#include "kernels/sizes.h"
 
 /* Rough guesses: the cycles that packing a byte of B takes, and a panel besides. */
 #define BYTE_CYCLES 0.5

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 
 /* The operands of a run, and one thread's workspace. */
 struct work {

@@ -2,6 +2,7 @@
 
 #include "kernels/operators/rules.h"
 #include "kernels/operators/shape_text.h"
+#include "kernels/sizes.h"
 
 enum { X, SCALE = QK_GRANULARITY_SCALE, ZERO_POINT = QK_GRANULARITY_ZERO_POINT };
 enum { AXIS = QK_GRANULARITY_AXIS, BLOCK_SIZE = QK_GRANULARITY_BLOCK_SIZE };
@@ -128,7 +129,7 @@ static enum qk_status check_blocks(const struct qk_granularity *granularity,
     struct qk_tensor expected = *x;
     struct qk_shape_text shape;
     struct qk_shape_text expected_shape;
-    expected.dims[axis] = length == 0 ? 0 : (length - 1) / granularity->block_size + 1;
+    expected.dims[axis] = qk_divide_up(length, granularity->block_size);
     if (qk_same_shape(&granularity->scale, &expected))
         return QK_OK;
     return qk_fail(error, QK_INVALID,

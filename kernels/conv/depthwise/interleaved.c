@@ -1,6 +1,6 @@
 #include "kernels/conv/depthwise/interleaved.h"
 
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 
 /* With strides and windows of at most this length, a unit reads at most 16 bytes for each of its
  * positions, and some more around them. Real networks have strides of 1 or 2 and windows of up to

@@ -22,7 +22,7 @@
 
 #include <string.h>
 
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 
 enum {
     TAPS = QK_DEPTHWISE_TAPS,

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "kernels/conv/requantize_avx512.h"
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 
 /* An N tile is up to VECTORS vectors of lanes, whose sums are computed together. */
 enum { VECTORS = 4, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };

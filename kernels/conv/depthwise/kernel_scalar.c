@@ -2,7 +2,7 @@
  * reads x and the weights as they are stored, and needs neither quads nor a workspace. */
 #include "kernels/conv/depthwise/depthwise.h"
 #include "kernels/conv/requantize.h"
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 
 enum { CHUNK = 64 };
 

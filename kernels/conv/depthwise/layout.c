@@ -2,7 +2,7 @@
  * buffer, such that the quads of a channel stay in the L1 cache. */
 #include "kernels/conv/depthwise/depthwise.h"
 
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 
 /* The most quads that a unit has of one channel, and the most bytes that the channel buffers of a
  * batch have. Both stay in a core's L1 cache. Quads of words take twice as many bytes, so some of

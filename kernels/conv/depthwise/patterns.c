@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "kernels/conv/depthwise/depthwise.h"
-#include "kernels/conv/sizes.h"
 #include "kernels/conv/window.h"
+#include "kernels/sizes.h"
 
 /* Finds the rows of quads of a stride phase that read rows inside x. Returns false if there are
  * none. */

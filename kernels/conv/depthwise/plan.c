@@ -6,7 +6,7 @@
 #include "kernels/conv/backend.h"
 #include "kernels/conv/channels.h"
 #include "kernels/conv/depthwise/interleaved.h"
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 #include "kernels/wrap.h"
 
 /* The most quads that an output channel's taps may take, so that a channel buffer has room for some

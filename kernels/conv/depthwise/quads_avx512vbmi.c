@@ -7,8 +7,8 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "kernels/conv/sizes.h"
 #include "kernels/conv/window.h"
+#include "kernels/sizes.h"
 
 enum { TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "kernels/conv/requantize_avx512.h"
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 
 enum { ROWS = 4, TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
 

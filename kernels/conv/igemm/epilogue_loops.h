@@ -12,7 +12,7 @@
 
 #include "kernels/conv/igemm/slab_kernels.h"
 #include "kernels/conv/requantize.h"
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 #include "kernels/wrap.h"
 
 /* Sums that are taken at a time. Every layout of sums has room for whole vectors of rows, because

@@ -1,6 +1,6 @@
 #include "kernels/conv/igemm/n_tiles.h"
 
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 
 /* What an N tile costs beyond its padded positions, counted in padded positions: reading weights,
  * and ending a tile. It must be more than 2, so that qk_conv_n_tiles_most holds. */

@@ -5,7 +5,7 @@
 #include "kernels/conv/channels.h"
 #include "kernels/conv/igemm/pack.h"
 
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 #include "kernels/wrap.h"
 
 /* Rough guesses: the cycles that packing a weight takes, quad by quad or transposed, and the cycles

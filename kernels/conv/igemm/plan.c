@@ -15,7 +15,7 @@
 #include "kernels/conv/algorithm.h"
 #include "kernels/conv/igemm/pack.h"
 #include "kernels/conv/igemm/plan.h"
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 
 /* A unit has at least this many quads in each slab, if it has enough positions. If slabs of this
  * size do not fit into the cache together, or if there are too many slabs, K is taken in parts. */

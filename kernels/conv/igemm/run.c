@@ -5,7 +5,7 @@
 #include "kernels/conv/algorithm.h"
 #include "kernels/conv/channels.h"
 #include "kernels/conv/igemm/pack.h"
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 
 #include <string.h>
 

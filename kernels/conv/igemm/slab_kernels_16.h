@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 
 /* ---- Fill -------------------------------------------------------------------------------- */
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "kernels/conv/requantize_neon.h"
-#include "kernels/conv/sizes.h"
 #include "kernels/gemm/igemm.h"
+#include "kernels/sizes.h"
 
 /* ---- Fill -------------------------------------------------------------------------------- */
 

@@ -11,8 +11,8 @@
 #include <immintrin.h>
 
 #include "kernels/conv/requantize_avx512.h"
-#include "kernels/conv/sizes.h"
 #include "kernels/gemm/igemm.h"
+#include "kernels/sizes.h"
 
 /* Returns a mask of the lowest `count` bits. */
 static inline uint64_t low_bits(size_t count)

@@ -1,6 +1,6 @@
 #include "kernels/conv/igemm/slabs.h"
 
-#include "kernels/conv/sizes.h"
+#include "kernels/sizes.h"
 #include "kernels/wrap.h"
 
 #include <string.h>

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "kernels/conv/sgemm/im2col_kernels.h"
-#include "kernels/conv/sizes.h"
 #include "kernels/conv/window.h"
+#include "kernels/sizes.h"
 
 /* A segment is some neighbouring columns (positions) of one row of the matrix. Column i reads the
  * byte at from + i * stride if i is in [first, behind), and padding otherwise. */

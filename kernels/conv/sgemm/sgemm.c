@@ -6,8 +6,8 @@
 #include "kernels/conv/backend.h"
 #include "kernels/conv/channels.h"
 #include "kernels/conv/sgemm/im2col_kernels.h"
-#include "kernels/conv/sizes.h"
 #include "kernels/conv/widen.h"
+#include "kernels/sizes.h"
 #include "kernels/wrap.h"
 
 /* ---- Pack -------------------------------------------------------------------------------- */
@@ -30,7 +30,6 @@ static int32_t centre_of(enum qk_type type)
 static size_t choose_k_block(const struct qk_conv *conv)
 {
     const struct qk_type_info *info = qk_type_info(conv->constants.w_type);
-    const size_t depth = conv->depth;
     int64_t largest = 128;
     for (size_t i = 0; i < conv->constants.w_zero_point_count; i++) {
         int64_t zero_point = qk_w_zero_point(conv, i);
@@ -39,9 +38,7 @@ static size_t choose_k_block(const struct qk_conv *conv)
         largest = above > largest ? above : largest;
         largest = below > largest ? below : largest;
     }
-    size_t most = QK_SGEMM_EXACT_K * 128 / (size_t)largest;
-    size_t k_blocks = depth == 0 ? 1 : (depth - 1) / most + 1;
-    return depth == 0 ? 1 : (depth - 1) / k_blocks + 1;
+    return qk_even_part(conv->depth, QK_SGEMM_EXACT_K * 128 / (size_t)largest);
 }
 
 static bool prepare(struct qk_conv *conv, struct qk_memory memory, double *item_cycles)

@@ -1,6 +1,6 @@
-/* Compares and divides sizes, for the plans of convolutions. Private to conv/. */
-#ifndef KERNELS_CONV_SIZES_H
-#define KERNELS_CONV_SIZES_H
+/* Compares and divides sizes. Private to kernels/. */
+#ifndef KERNELS_SIZES_H
+#define KERNELS_SIZES_H
 
 #include <stddef.h>
 
