@@ -332,7 +332,7 @@ static int explain(struct process *process)
             .memory = process->model_memory,
             .links = config->allow_repository_links ? QD_LINKS_ANYWHERE : QD_LINKS_INSIDE,
             .path = config->explain,
-            .as_json = config->explains_as_json,
+            .as_json = config->explain_format == QD_LINE_JSON,
             .columns = output_columns(),
             .has_progress = isatty(STDERR_FILENO) != 0,
         };

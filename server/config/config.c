@@ -32,8 +32,7 @@ enum kind {
     KIND_NAMES,
     KIND_FILES,
     KIND_MODE,
-    KIND_FORMAT,
-    KIND_EXPLAIN_FORMAT
+    KIND_FORMAT
 };
 
 struct flag {
@@ -139,7 +138,7 @@ static const struct flag flags[] = {
      "print this machine's features and the kernels that these flags choose, and exit"},
     {"explain", KIND_PATH, AT(explain), "", 0, 0, "FILE",
      "print what would become of an ONNX file, or of a model's folder, and exit"},
-    {"explain-format", KIND_EXPLAIN_FORMAT, AT(explains_as_json), "text", 0, 0, "FORMAT",
+    {"explain-format", KIND_FORMAT, AT(explain_format), "text", 0, 0, "FORMAT",
      "format of --explain: text or json"},
     {"version", KIND_VERSION, 0, NULL, 0, 0, NULL, "print the version and exit"},
     {"help", KIND_HELP, 0, NULL, 0, 0, NULL, "print this text and exit; also -h"},
@@ -340,12 +339,7 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
     case KIND_FORMAT:
         if (!parse_choice(formats, text, &choice))
             return false;
-        config->log_format = (enum qd_line_format)choice;
-        return true;
-    case KIND_EXPLAIN_FORMAT:
-        if (!parse_choice(formats, text, &choice))
-            return false;
-        config->explains_as_json = choice != 0;
+        *(enum qd_line_format *)field = (enum qd_line_format)choice;
         return true;
     case KIND_HELP:
     case KIND_VERSION:
@@ -408,7 +402,6 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
         snprintf(text, bytes, "none, explicit or poll");
         return;
     case KIND_FORMAT:
-    case KIND_EXPLAIN_FORMAT:
         snprintf(text, bytes, "text or json");
         return;
     case KIND_NAMES:

@@ -42,7 +42,7 @@ struct qd_config {
     const char *unix_owner; /* USER, USER:GROUP or :GROUP; "": the user who runs the server */
     bool healthcheck, kernels;
     const char *explain; /* a file or a model's folder; "": serve */
-    bool explains_as_json;
+    enum qd_line_format explain_format;
     const char *tls_cert; /* tls_cert and tls_key are both set or both "" */
     const char *tls_key;
     const char *token_file; /* "": clients need no token */
