@@ -197,18 +197,35 @@ static size_t block_count(const struct qd_classes *classes, size_t from)
     return left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS;
 }
 
+/* Returns which block to look at as number `i` of 2^bits: the bits of `i` in reverse order. */
+static size_t scattered_block(size_t i, unsigned bits)
+{
+    size_t block = 0;
+    for (; bits > 0; bits--, i /= 2)
+        block = 2 * block + i % 2;
+    return block;
+}
+
 /* Keeps the greatest elements in a heap. That is the fastest way if few elements are greater than
- * all but kept - 1 before them. In an ascending row all of them are: gives up then and returns
- * false, after about as many moves as a quarter of the row has elements. */
+ * all but kept - 1 of those that were looked at before. In an ascending row all elements are, so
+ * the first few blocks come from all over the row. A client can make a row whose elements ascend
+ * in this order, too: gives up then and returns false, after about as many moves as a quarter of
+ * the row has elements. */
 static bool find_by_heap(const struct qd_classes *classes, size_t begin, struct qd_class *found)
 {
     enum { MOVES_FREE = 4096 }; /* take some 10 us; a small row never needs more */
     const size_t moves_max = MOVES_FREE + classes->row_elements / 4;
     size_t moves = 0;
+    unsigned bits = 0;
+    while (classes->row_elements > (size_t)BLOCK_ELEMENTS << bits)
+        bits++;
     /* No element comes after these. */
     for (size_t i = 0; i < classes->kept; i++)
         found[i] = (struct qd_class){INT64_MIN, SIZE_MAX};
-    for (size_t from = 0; from < classes->row_elements; from += BLOCK_ELEMENTS) {
+    for (size_t block = 0; block < (size_t)1 << bits; block++) {
+        const size_t from = scattered_block(block, bits) * BLOCK_ELEMENTS;
+        if (from >= classes->row_elements)
+            continue;
         const size_t count = block_count(classes, from);
         int64_t keys[BLOCK_ELEMENTS];
         load_keys(classes->tensor, begin + from, count, keys);

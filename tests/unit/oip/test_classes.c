@@ -134,22 +134,31 @@ Test(classes, all_types_in_order)
     }
 }
 
-/* Sets `count` elements of 4 bytes to bits that grow along the row. */
+/* Sets `count` elements of 4 bytes. Most patterns grow along the row, the last one in the order in
+ * which blocks of 512 elements are looked at: their numbers' bits reversed. */
 static void set_rows(unsigned pattern, size_t count, uint32_t *data)
 {
     for (size_t i = 0; i < count; i++) {
         const uint32_t at = (uint32_t)i;
-        const uint32_t patterns[] = {
-            at, at << 16, at / 3000 << 5, at >> 12 ^ 0x7f800000, 0xfffffff0U - at, at * 0x9e3779b1U,
-            7};
+        uint32_t rank = 0;
+        for (unsigned bit = 0; bit < 6; bit++)
+            rank = 2 * rank + (at / 512 >> bit & 1);
+        const uint32_t patterns[] = {at,
+                                     at << 16,
+                                     at / 3000 << 5,
+                                     at >> 12 ^ 0x7f800000,
+                                     0xfffffff0U - at,
+                                     at * 0x9e3779b1U,
+                                     7,
+                                     rank * 512 + at % 512};
         data[i] = patterns[pattern];
     }
 }
 
-/* Long rows, most of which ascend: a heap alone would move nearly each element. */
+/* Long rows. In the last pattern a heap alone would move nearly each element. */
 Test(classes, long_rows_in_order)
 {
-    enum { COUNT = 30000, PATTERN_COUNT = 7 };
+    enum { COUNT = 30000, PATTERN_COUNT = 8 };
     static const enum qk_type types[] = {QK_UINT8, QK_INT16,  QK_FP16, QK_INT32,
                                          QK_FP32,  QK_UINT32, QK_INT64};
     static const uint32_t wanted[] = {5, 2000};
