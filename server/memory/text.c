@@ -192,12 +192,13 @@ bool qd_is_control(uint32_t point)
 /* Appends the escape of one byte that may not appear in a JSON string. */
 static void append_escape(struct qd_text *text, unsigned char byte)
 {
-    static const char names[] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
-                                 ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\'};
+    static const char escapes[][3] = {
+        ['\b'] = "\\b", ['\t'] = "\\t", ['\n'] = "\\n", ['\f'] = "\\f",
+        ['\r'] = "\\r", ['"'] = "\\\"", ['\\'] = "\\\\"};
     if (byte >= 0x80)
         qd_text_string(text, "\xef\xbf\xbd"); /* U+FFFD */
-    else if (names[byte] != '\0')
-        qd_text_append(text, (const char[]){'\\', names[byte]}, 2);
+    else if (*escapes[byte] != '\0')
+        qd_text_append(text, escapes[byte], 2);
     else
         qd_text_format(text, "\\u%04x", byte);
 }
@@ -216,15 +217,12 @@ static size_t count_plain(const char *text, size_t count)
 {
     size_t plain = 0;
     while (plain < count) {
-        const size_t many = count_word(text, plain, count);
-        plain += many;
-        if (many > 0)
-            continue;
         const unsigned char byte = (unsigned char)text[plain];
         const size_t length = byte < 0x80 ? 1 : qd_utf8_length(text + plain, count - plain);
         if (length == 0 || byte < 0x20 || byte == '"' || byte == '\\')
             break;
-        plain += length;
+        const size_t many = byte < 0x80 ? count_word(text, plain, count) : 0;
+        plain += many > 0 ? many : length;
     }
     return plain;
 }
