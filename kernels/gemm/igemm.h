@@ -52,7 +52,8 @@
  * position, then all quads of the next. Each sum is then a dot product. If a step has fewer slabs
  * than the longest step, the gathered quads of the missing slabs may hold anything.
  *
- * Memory: quads and sums are aligned to 4 bytes, weights and slab_bytes to 64. Kernels may read a
+ * Memory: quads and sums are aligned to 4 bytes, weights and slab_bytes to 64. In a tile of one
+ * position, kernels by position take slab_bytes that are aligned to 4. Kernels may read a
  * slab for all positions of whole vectors, even if fewer are wanted. `dot` may read a panel up to
  * the next multiple of QK_IGEMM_SLACK bytes; the bytes beyond the panel may hold anything. It may
  * also read QK_IGEMM_SLACK bytes beyond the gathered quads of each position; these bytes are 0.
@@ -93,7 +94,10 @@ struct qk_igemm_args {
     /* `dot` reads the next two instead of slab_bytes, the steps' offsets, and vectors. */
     size_t step_slabs; /* slabs of the longest step; each step has this number of gathered quads */
     size_t position_bytes; /* from the quads of one position to those of the next */
-    bool add;              /* true: adds to the values in `sums`; false: overwrites them */
+    /* `dot` also reads how far the sums of two rows, and of two positions, lie apart: QK_IGEMM_NR
+     * and 1, as in any tile by rows, or 1 and at least mr. */
+    size_t sums_row, sums_position;
+    bool add; /* true: adds to the values in `sums`; false: overwrites them */
     /* [mr][QK_IGEMM_NR], or by position [nr][mr]. Values outside the rows and positions of the call
      * may change. */
     int32_t *sums;
@@ -182,7 +186,7 @@ static inline void qk_igemm_add_lanes(const struct qk_igemm_args *args, size_t p
                                       const uint32_t *lanes, size_t count, size_t mr)
 {
     for (size_t row = 0; row < args->rows; row++) {
-        int32_t *to = args->sums + row * QK_IGEMM_NR + position;
+        int32_t *to = args->sums + row * args->sums_row + position * args->sums_position;
         uint32_t sum = args->add ? (uint32_t)*to : 0;
         for (size_t lane = row; lane < count; lane += mr)
             sum += lanes[lane];

@@ -115,11 +115,12 @@ static void multiply(const struct qk_igemm_args *args)
 
 /* ---- Remainder --------------------------------------------------------------------------- */
 
-/* The row whose sum each lane of add_lanes's result has. */
-static const int32_t lane_rows[TILE_ROWS] = {0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15};
+/* The vector whose sum each lane of add_lanes's result has. */
+static const size_t lane_vectors[TILE_ROWS] = {0, 4, 8, 12, 2, 6, 10, 14,
+                                               1, 5, 9, 13, 3, 7, 11, 15};
 
 /* Adds up the lanes of each of 16 vectors. Returns the 16 sums as the lanes of one vector, in the
- * order of lane_rows. */
+ * order of lane_vectors. */
 static inline __m512i add_lanes(__m512i sums[TILE_ROWS])
 {
 #pragma GCC unroll 8
@@ -138,8 +139,8 @@ static inline __m512i add_lanes(__m512i sums[TILE_ROWS])
                             _mm512_shuffle_i32x4(sums[0], sums[1], 0xdd));
 }
 
-/* Returns the sums of 16 rows for one position. Here a vector holds one row's weights of one step.
- */
+/* Returns the sums of 16 rows for one position, in order. Here a vector holds one row's weights of
+ * one step. */
 static inline __m512i dot_rows(const struct qk_igemm_args *args, const uint8_t *weights)
 {
     const uint8_t *quads = args->quads;
@@ -153,18 +154,25 @@ static inline __m512i dot_rows(const struct qk_igemm_args *args, const uint8_t *
         quads += args->step_slabs * QK_IGEMM_QUAD_BYTES;
 #pragma GCC unroll 16
         for (size_t i = 0; i < TILE_ROWS; i++)
-            sums[i] = _mm512_dpbusd_epi32(sums[i], x, _mm512_loadu_si512(weights + 64 * i));
+            sums[lane_vectors[i]] =
+                _mm512_dpbusd_epi32(sums[lane_vectors[i]], x, _mm512_loadu_si512(weights + 64 * i));
     }
     return add_lanes(sums);
 }
 
 static void dot(const struct qk_igemm_args *args)
 {
-    const __m512i to =
-        _mm512_mullo_epi32(_mm512_loadu_si512(lane_rows), _mm512_set1_epi32(QK_IGEMM_NR));
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i to = _mm512_mullo_epi32(lanes, _mm512_set1_epi32((int)args->sums_row));
     for (size_t row = 0; row < args->rows; row += TILE_ROWS) {
-        int32_t *sums = args->sums + row * QK_IGEMM_NR;
+        int32_t *sums = args->sums + row * args->sums_row;
         __m512i rows = dot_rows(args, args->weights + row * TILE_ROW_BYTES);
+        if (args->sums_row == 1) {
+            if (args->add)
+                rows = _mm512_add_epi32(rows, _mm512_loadu_si512(sums));
+            _mm512_storeu_si512(sums, rows);
+            continue;
+        }
         if (args->add)
             rows = _mm512_add_epi32(rows, _mm512_i32gather_epi32(to, sums, sizeof(*sums)));
         _mm512_i32scatter_epi32(sums, to, rows, sizeof(*sums));

@@ -119,7 +119,7 @@ void qk_igemm_dot_scalar(const struct qk_igemm *layout, const struct qk_igemm_ar
 {
     for (size_t row = 0; row < args->rows; row++)
         for (size_t position = 0; position < args->positions; position++) {
-            int32_t *to = args->sums + row * QK_IGEMM_NR + position;
+            int32_t *to = args->sums + row * args->sums_row + position * args->sums_position;
             const uint32_t before = args->add ? (uint32_t)*to : 0;
             *to = (int32_t)(before + (uint32_t)dot_row(layout, args, row, position));
         }

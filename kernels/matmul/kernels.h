@@ -21,16 +21,9 @@ struct qk_matmul_fill {
     int32_t *sums;  /* [items]; the sum of each item's flipped terms is added, modulo 2^32 */
 };
 
-/* What the columns of one panel need. */
-struct qk_matmul_columns {
-    int32_t zero_point[QK_IGEMM_MR_MAX]; /* multiplied by the row's sum, and subtracted */
-    int32_t bias[QK_IGEMM_MR_MAX];       /* added */
-    float multiplier[QK_IGEMM_MR_MAX];
-};
-
-/* What `columns` computes them from. Pointers are to the panel's first column. */
+/* What `columns` computes a panel's columns from. Pointers are to the panel's first column. */
 struct qk_matmul_columns_from {
-    const int32_t *sums;       /* of the packed weights */
+    const int32_t *sums;       /* of the packed weights; `columns` may write its biases there */
     const uint8_t *zero_point; /* NULL: 0 */
     bool zero_point_each, zero_point_signed;
     int32_t zero_point_moved; /* how much smaller the zero points of packed weights are */
@@ -47,11 +40,11 @@ struct qk_matmul_columns_from {
 /* The job of `finish`, which computes a part of y. Sums lie row by row, `sums_stride` apart. */
 struct qk_matmul_tile {
     enum qk_matmul_kind kind;
-    size_t rows, columns; /* columns: at most QK_IGEMM_MR_MAX */
+    size_t rows, columns;
     const int32_t *sums;
     size_t sums_stride;
     const int32_t *row_sums; /* [rows] */
-    const struct qk_matmul_columns *of_columns;
+    struct qk_matmul_columns of_columns;
     const uint8_t *c;       /* of row 0 and column 0, int32; NULL: none, or in the bias */
     size_t c_row, c_column; /* strides, in elements */
     struct qk_requantize requantize;
@@ -61,8 +54,9 @@ struct qk_matmul_tile {
 
 struct qk_matmul_kernels {
     void (*fill)(const struct qk_matmul_fill *job);
+    /* count: at most QK_IGEMM_MR_MAX. Writes `count` elements of each array. */
     void (*columns)(const struct qk_matmul_columns_from *job, size_t count,
-                    struct qk_matmul_columns *to);
+                    const struct qk_matmul_columns *to);
     void (*finish)(const struct qk_matmul_tile *tile);
     /* to[position * QK_IGEMM_MR_MAX + row] = from[row * QK_IGEMM_NR + position]. Positions are
      * rounded up to a multiple of 4. */

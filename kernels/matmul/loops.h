@@ -127,10 +127,13 @@ static void fill(const struct qk_matmul_fill *job)
 
 /* Computes `count` columns from `from`; `each` is 0 if all columns share the parameter. */
 QK_WRAPS static void columns(const struct qk_matmul_columns_from *job, size_t count,
-                             struct qk_matmul_columns *to)
+                             const struct qk_matmul_columns *to)
 {
     const struct qk_matmul_columns_from from = *job;
-    struct qk_matmul_columns made; /* the loops below set all of it */
+    struct {
+        int32_t zero_point[QK_IGEMM_MR_MAX], bias[QK_IGEMM_MR_MAX];
+        float multiplier[QK_IGEMM_MR_MAX];
+    } made; /* the loops below set all of it */
     int32_t sums[QK_IGEMM_MR_MAX] = {0};
     uint8_t zero_points[QK_IGEMM_MR_MAX] = {0};
     float scales[QK_IGEMM_MR_MAX] = {0};
@@ -158,47 +161,76 @@ QK_WRAPS static void columns(const struct qk_matmul_columns_from *job, size_t co
         made.multiplier[j] = from.a_scale * scales[j];
     for (size_t j = 0; from.divides && j < QK_IGEMM_MR_MAX; j++)
         made.multiplier[j] = made.multiplier[j] / from.y_scale;
-    *to = made;
+    memcpy(to->zero_point, made.zero_point, count * sizeof(made.zero_point[0]));
+    memcpy(to->bias, made.bias, count * sizeof(made.bias[0]));
+    memcpy(to->multiplier, made.multiplier, count * sizeof(made.multiplier[0]));
 }
 
-/* Computes `count` columns of a row of y. */
-QK_WRAPS static inline void finish_row(const struct qk_matmul_tile *tile, size_t row, size_t count)
+/* Columns that are finished at a time: a panel of most kernels, or two. */
+#define BLOCK ((size_t)32)
+
+/* Adds C to `count` sums of a row, from column `first` on. */
+QK_WRAPS static inline void add_c(const struct qk_matmul_tile *tile, size_t row, size_t first,
+                                  size_t count, int32_t acc[BLOCK])
+{
+    int32_t c[BLOCK];
+    const size_t at = row * tile->c_row + first * tile->c_column;
+    if (tile->c_column == 1)
+        memcpy(c, tile->c + at * sizeof(c[0]), count * sizeof(c[0]));
+    else
+        for (size_t j = 0; j < count; j++)
+            c[j] = qk_load_i32(tile->c, at + j * tile->c_column);
+    for (size_t j = 0; j < count; j++)
+        acc[j] = (int32_t)((uint32_t)acc[j] + (uint32_t)c[j]);
+}
+
+/* Computes `count` columns of a row of y, at most BLOCK, from column `first` on. */
+QK_WRAPS static inline void finish_block(const struct qk_matmul_tile *tile, size_t row,
+                                         size_t first, size_t count)
 {
     const struct qk_requantize to = tile->requantize;
-    const int32_t *sums = tile->sums + row * tile->sums_stride;
-    const struct qk_matmul_columns *columns_of = tile->of_columns;
+    const int32_t *sums = tile->sums + row * tile->sums_stride + first;
+    const int32_t *zero_points = tile->of_columns.zero_point + first;
+    const int32_t *biases = tile->of_columns.bias + first;
+    const float *multipliers = tile->of_columns.multiplier + first;
     const uint32_t row_sum = (uint32_t)tile->row_sums[row];
     uint8_t *y = tile->y + row * tile->y_stride;
-    int32_t acc[QK_IGEMM_MR_MAX];
+    int32_t acc[BLOCK];
     for (size_t j = 0; j < count; j++)
-        acc[j] = (int32_t)((uint32_t)sums[j] + (uint32_t)columns_of->bias[j] -
-                           (uint32_t)columns_of->zero_point[j] * row_sum);
-    for (size_t j = 0; tile->c && j < count; j++)
-        acc[j] = (int32_t)((uint32_t)acc[j] +
-                           (uint32_t)qk_load_i32(tile->c, row * tile->c_row + j * tile->c_column));
+        acc[j] =
+            (int32_t)((uint32_t)sums[j] + (uint32_t)biases[j] - (uint32_t)zero_points[j] * row_sum);
+    if (tile->c)
+        add_c(tile, row, first, count, acc);
     if (tile->kind == QK_MATMUL_INT32) {
-        memcpy(y, acc, count * sizeof(acc[0]));
+        memcpy(y + first * sizeof(acc[0]), acc, count * sizeof(acc[0]));
     } else if (tile->kind == QK_MATMUL_FLOAT) {
-        float floats[QK_IGEMM_MR_MAX];
+        float floats[BLOCK];
         for (size_t j = 0; j < count; j++)
-            floats[j] = (float)acc[j] * columns_of->multiplier[j];
-        memcpy(y, floats, count * sizeof(floats[0]));
+            floats[j] = (float)acc[j] * multipliers[j];
+        memcpy(y + first * sizeof(floats[0]), floats, count * sizeof(floats[0]));
     } else {
-        uint8_t bytes[QK_IGEMM_MR_MAX];
+        uint8_t bytes[BLOCK];
         for (size_t j = 0; j < count; j++)
-            bytes[j] = qk_requantize_one(to, acc[j], columns_of->multiplier[j]);
-        memcpy(y, bytes, count);
+            bytes[j] = qk_requantize_one(to, acc[j], multipliers[j]);
+        memcpy(y + first, bytes, count);
     }
 }
 
+/* Constant numbers of columns make blocks fast. */
 static void finish(const struct qk_matmul_tile *tile)
 {
     const struct qk_matmul_tile here = *tile;
-    for (size_t row = 0; row < here.rows; row++)
-        if (here.columns == QK_IGEMM_MR_MAX)
-            finish_row(&here, row, QK_IGEMM_MR_MAX); /* a constant makes this fast */
-        else
-            finish_row(&here, row, here.columns);
+    for (size_t row = 0; row < here.rows; row++) {
+        size_t first = 0;
+        for (; here.columns - first >= BLOCK; first += BLOCK)
+            finish_block(&here, row, first, BLOCK);
+        if (here.columns - first >= BLOCK / 2) {
+            finish_block(&here, row, first, BLOCK / 2);
+            first += BLOCK / 2;
+        }
+        if (first < here.columns)
+            finish_block(&here, row, first, here.columns - first);
+    }
 }
 
 /* A vector of 4 sums, wherever they lie. */

@@ -60,6 +60,18 @@ static bool packed_bytes(const struct qk_matmul *matmul, size_t *bytes)
            !__builtin_add_overflow(*bytes, QK_IGEMM_SLACK, bytes);
 }
 
+/* Takes memory for what `count` columns need. The biases lie where the sums were. */
+static bool take_columns(struct qk_matmul *matmul, size_t count, struct qk_memory memory)
+{
+    int32_t *made = memory.alloc(memory.context, 2 * count * sizeof(*made) + 1);
+    matmul->columns = (struct qk_matmul_columns){
+        .zero_point = made,
+        .bias = matmul->sums,
+        .multiplier = made ? (float *)(void *)(made + count) : NULL,
+    };
+    return made;
+}
+
 /* Takes memory for the packed B, or keeps B as it is where packing would multiply its size: also
  * where K is 0, because an empty B may have any number of columns. Returns false if there is no
  * memory. */
@@ -90,7 +102,8 @@ static bool prepare_constant(struct qk_matmul *matmul, struct qk_memory memory)
         matmul->weights = memory.alloc(memory.context, bytes);
         matmul->sums =
             memory.alloc(memory.context, (panels * igemm->mr + 1) * sizeof(*matmul->sums));
-        return matmul->weights && matmul->sums;
+        return matmul->weights && matmul->sums &&
+               (!b->columns_known || take_columns(matmul, panels * igemm->mr, memory));
     }
     if (b->stays)
         return true;
@@ -179,6 +192,57 @@ void qk_matmul_pack_panel(const struct qk_matmul *matmul, const uint8_t *b, size
                         to);
 }
 
+struct qk_matmul_columns_from qk_matmul_columns_from(const struct qk_matmul *matmul,
+                                                     const struct qk_matmul_shape *shape,
+                                                     const uint8_t *a_zero_point,
+                                                     const uint8_t *b_zero_point, size_t b_matrix,
+                                                     size_t first, const int32_t *sums)
+{
+    const struct qk_matmul_desc *desc = &matmul->desc;
+    const size_t column = b_matrix * shape->n + first;
+    const uint8_t *scale = desc->kind == QK_MATMUL_INT32 ? NULL : desc->b_scale.data;
+    const int32_t zero_point = !a_zero_point             ? 0
+                               : desc->a_type == QK_INT8 ? (int8_t)a_zero_point[0]
+                                                         : a_zero_point[0];
+    if (b_zero_point && shape->zero_point_each)
+        b_zero_point += column;
+    if (scale && shape->scale_each)
+        scale += column * sizeof(float);
+    return (struct qk_matmul_columns_from){
+        .sums = sums,
+        .zero_point = b_zero_point,
+        .zero_point_each = shape->zero_point_each,
+        .zero_point_signed = desc->b_type == QK_INT8,
+        .zero_point_moved = qk_matmul_moved(desc->b_type, true),
+        .a_offset = zero_point - qk_matmul_moved(desc->a_type, matmul->backend->igemm->x_signed),
+        .k = shape->k,
+        .scale = scale,
+        .scale_each = shape->scale_each,
+        .a_scale = desc->a_scale,
+        .y_scale = desc->y_scale,
+        .divides = desc->kind == QK_MATMUL_BYTES,
+    };
+}
+
+/* Computes what the columns of panel `panel` of all matrices need. The panel is packed. */
+static void make_columns(const struct qk_matmul *matmul, size_t panel)
+{
+    const struct qk_matmul_constant *b = &matmul->constant;
+    const struct qk_matmul_shape shape = {
+        .k = b->k, .n = b->n, .scale_each = b->scale_each, .zero_point_each = b->zero_point_each};
+    const size_t first = panel % matmul->order.panels * matmul->backend->igemm->mr;
+    const size_t at = panel * matmul->backend->igemm->mr;
+    const struct qk_matmul_columns to = {
+        matmul->columns.zero_point + at,
+        matmul->columns.bias + at,
+        matmul->columns.multiplier + at,
+    };
+    const struct qk_matmul_columns_from from = qk_matmul_columns_from(
+        matmul, &shape, matmul->desc.a_zero_point.data, matmul->desc.b_zero_point.data,
+        panel / matmul->order.panels, first, matmul->sums + at);
+    matmul->kernels->columns(&from, qk_size_min(b->n - first, matmul->backend->igemm->mr), &to);
+}
+
 /* Packs panels [begin, end) of one matrix, step by step, so that B is read in whole cache lines. */
 static void pack_panels(const struct qk_matmul *matmul, const uint8_t *b, size_t begin, size_t end,
                         uint8_t *to, int32_t *sums)
@@ -211,6 +275,8 @@ void qk_matmul_pack(const struct qk_matmul *matmul, size_t begin, size_t end)
         pack_panels(matmul, b->data + i / order->panels * b->k * b->n, panel, panel + count,
                     matmul->weights + i * order->panel_bytes,
                     matmul->sums + i * matmul->backend->igemm->mr);
+        for (size_t j = i; j < i + count && b->columns_known; j++)
+            make_columns(matmul, j);
         i += count;
     }
 }
@@ -233,6 +299,8 @@ static void cut_rows(struct qk_matmul_plan *made)
      * cache. */
     made->slab_bytes =
         (qk_divide_up(made->band, QK_IGEMM_VECTOR) | 1) * QK_IGEMM_VECTOR * QK_IGEMM_QUAD_BYTES;
+    if (made->shape.m == 1 && made->matmul->backend->igemm->by_position)
+        made->slab_bytes = QK_IGEMM_QUAD_BYTES; /* the quads of one row follow each other */
     const size_t steps = tuning->quads_bytes / (made->slab_bytes * QK_IGEMM_STEP_SLABS);
     made->part_steps = qk_size_min(qk_size_max(steps, 1), PART_STEPS_MAX);
     if (!made->matmul->packs)
@@ -304,7 +372,8 @@ static void lay_out(struct qk_matmul_plan *made, struct qk_plan *plan)
         (void)panel_bytes(igemm, made->part_steps, order->step_bytes, &packed);
     made->quads = place(plan, made->part_steps * QK_IGEMM_STEP_SLABS * made->slab_bytes +
                                   QK_IGEMM_NR * QK_IGEMM_QUAD_BYTES);
-    made->sums = place(plan, parts ? tile * tiles * made->part_panels : tile);
+    const size_t group = QK_IGEMM_REMAINDER_MAX * QK_MATMUL_GROUP * sizeof(int32_t);
+    made->sums = place(plan, qk_size_max(parts ? tile * tiles * made->part_panels : tile, group));
     made->gathered_bytes =
         made->part_steps * order->step_slabs * QK_IGEMM_QUAD_BYTES + QK_IGEMM_SLACK;
     made->gathered = place(plan, igemm->dot ? QK_IGEMM_REMAINDER_MAX * made->gathered_bytes : 0);
@@ -313,6 +382,7 @@ static void lay_out(struct qk_matmul_plan *made, struct qk_plan *plan)
     made->columns = place(plan, made->part_panels * igemm->mr * sizeof(int32_t));
     made->tile =
         place(plan, igemm->by_position ? 0 : QK_IGEMM_NR * QK_IGEMM_MR_MAX * sizeof(int32_t));
+    made->parameters = place(plan, 3 * QK_MATMUL_GROUP * sizeof(int32_t));
 }
 
 /* Lists the steps of a part of K, and those of the last part, whose last step may be short. */

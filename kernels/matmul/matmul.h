@@ -72,6 +72,17 @@ struct qk_matmul_constant {
     const uint8_t *data;
     size_t matrices, k, n;
     bool stays; /* the data outlives the instance */
+    /* True: all zero points and scales are constants, one for each column if the next two say so,
+     * so packing computes what the columns need. False: each run does. */
+    bool columns_known;
+    bool scale_each, zero_point_each;
+};
+
+/* What y needs of each column besides the sum. */
+struct qk_matmul_columns {
+    int32_t *zero_point; /* multiplied by the row's sum, and subtracted */
+    int32_t *bias;       /* added */
+    float *multiplier;
 };
 
 /* How K is cut into steps, and how much packed weights take. */
@@ -95,7 +106,9 @@ struct qk_matmul {
     struct qk_matmul_order order; /* of the constant B, if it is packed */
     uint8_t *weights;             /* [matrices][panels][panel_bytes] */
     int32_t *sums;                /* [matrices][panels][mr]: sums of the packed columns */
-    size_t unit_panels;           /* of a unit of packing */
+    /* If the columns are known, [matrices][panels][mr] of each; the biases replace `sums`. */
+    struct qk_matmul_columns columns;
+    size_t unit_panels; /* of a unit of packing */
     size_t pack_unit_count;
     uint64_t pack_unit_cost_ns;
 };

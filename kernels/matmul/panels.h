@@ -27,9 +27,21 @@ struct qk_matmul_order qk_matmul_order_for(const struct qk_igemm *igemm, size_t 
 void qk_matmul_pack_panel(const struct qk_matmul *matmul, const uint8_t *b, size_t k, size_t n,
                           size_t panel, size_t begin, size_t end, uint8_t *to, int32_t *sums);
 
+/* Returns what `columns` computes columns from `first` on of matrix `b_matrix` from, without C.
+ * Zero points are NULL if they are 0. `sums` are those of the packed columns, from `first` on. */
+struct qk_matmul_columns_from qk_matmul_columns_from(const struct qk_matmul *matmul,
+                                                     const struct qk_matmul_shape *shape,
+                                                     const uint8_t *a_zero_point,
+                                                     const uint8_t *b_zero_point, size_t b_matrix,
+                                                     size_t first, const int32_t *sums);
+
 /* The plan's `run`. */
 void qk_matmul_run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
                    void *workspace, size_t begin, size_t end);
+
+/* The most columns of panels that are finished together if A has few rows: enough that calls cost
+ * little beside them, and few enough that their sums stay in the L1 cache. */
+#define QK_MATMUL_GROUP ((size_t)256)
 
 /* The plan of a product. Offsets of the workspace are in bytes. */
 struct qk_matmul_plan {
@@ -43,8 +55,9 @@ struct qk_matmul_plan {
     size_t bands, panel_parts, part_panels;
     size_t unit_batches;
     const struct qk_igemm_step *steps; /* part_steps of each part of K, then those of the last */
-    size_t quads, sums, gathered, panel, rows, columns, tile; /* offsets in the workspace */
-    size_t gathered_bytes;                                    /* of one row of A */
+    /* Offsets in the workspace. */
+    size_t quads, sums, gathered, panel, rows, columns, tile, parameters;
+    size_t gathered_bytes; /* of one row of A */
 };
 
 #endif

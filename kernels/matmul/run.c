@@ -14,6 +14,7 @@ struct work {
     uint8_t *y;
     uint8_t *quads, *gathered, *panel;
     int32_t *sums, *rows, *columns, *tile;
+    struct qk_matmul_columns parameters; /* of QK_MATMUL_GROUP columns that are not known */
 };
 
 /* One product of a unit: rows [row, row + rows) of y by panels [panel_begin, panel_end). */
@@ -30,6 +31,12 @@ static const uint8_t *parameter(const struct qk_matmul_parameter *from, const vo
     if (from->data)
         return from->data;
     return from->input == QK_MATMUL_NONE ? NULL : inputs[from->input];
+}
+
+/* True if packing has computed what the columns need. */
+static bool columns_known(const struct qk_matmul *matmul)
+{
+    return matmul->packs && matmul->constant.columns_known;
 }
 
 /* ---- A's rows as quads ------------------------------------------------------------------- */
@@ -107,79 +114,88 @@ static void multiply(const struct work *work, const struct part *part, size_t t,
     args->step_slabs = plan->order.step_slabs;
     args->position_bytes = plan->gathered_bytes;
     args->positions = gathered;
+    args->sums_row = QK_IGEMM_NR;
+    args->sums_position = 1;
     args->sums += args->vectors * QK_IGEMM_VECTOR;
     igemm->dot(args);
     args->sums = sums;
 }
 
-/* Computes the zero points, biases and multipliers of a panel's columns. `sums` are those of the
- * packed columns. C is a part of the bias unless it differs from row to row. */
-static void make_columns(const struct work *work, const struct part *part, size_t first,
-                         size_t count, const int32_t *sums, struct qk_matmul_columns *to)
+/* Returns what the columns of `count` panels need, from panel `panel` on: what packing computed, or
+ * what this function computes in the workspace. C is then a part of the bias, unless it differs
+ * from row to row. */
+static struct qk_matmul_columns find_columns(const struct work *work, const struct part *part,
+                                             size_t panel, size_t count)
 {
     const struct qk_matmul *matmul = work->plan->matmul;
-    const struct qk_matmul_desc *desc = &matmul->desc;
     const struct qk_matmul_shape *shape = &work->plan->shape;
-    const size_t column = part->b_matrix * shape->n + first;
-    const uint8_t *a = work->a_zero_point;
-    const uint8_t *zero_point = work->b_zero_point;
-    const uint8_t *scale = desc->kind == QK_MATMUL_INT32 ? NULL : desc->b_scale.data;
-    const int32_t a_zero_point = !a ? 0 : desc->a_type == QK_INT8 ? (int8_t)a[0] : a[0];
-    if (zero_point && shape->zero_point_each)
-        zero_point += column;
-    if (scale && shape->scale_each)
-        scale += column * sizeof(float);
-    const bool c = work->c && shape->c_row == 0;
-    const struct qk_matmul_columns_from from = {
-        .sums = sums,
-        .zero_point = zero_point,
-        .zero_point_each = shape->zero_point_each,
-        .zero_point_signed = desc->b_type == QK_INT8,
-        .zero_point_moved = qk_matmul_moved(desc->b_type, true),
-        .a_offset = a_zero_point - qk_matmul_moved(desc->a_type, matmul->backend->igemm->x_signed),
-        .k = shape->k,
-        .scale = scale,
-        .scale_each = shape->scale_each,
-        .a_scale = desc->a_scale,
-        .y_scale = desc->y_scale,
-        .divides = desc->kind == QK_MATMUL_BYTES,
-        .c = c ? work->c + first * shape->c_column * sizeof(int32_t) : NULL,
-        .c_column = shape->c_column,
-    };
-    matmul->kernels->columns(&from, count, to);
+    const size_t mr = matmul->backend->igemm->mr;
+    const size_t packed = (part->b_matrix * work->plan->order.panels + panel) * mr;
+    const int32_t *sums =
+        matmul->packs ? matmul->sums + packed : work->columns + (panel - part->panel_begin) * mr;
+    if (columns_known(matmul))
+        return (struct qk_matmul_columns){matmul->columns.zero_point + packed,
+                                          matmul->columns.bias + packed,
+                                          matmul->columns.multiplier + packed};
+    for (size_t i = 0; i < count; i++) {
+        const size_t first = (panel + i) * mr;
+        struct qk_matmul_columns_from from =
+            qk_matmul_columns_from(matmul, shape, work->a_zero_point, work->b_zero_point,
+                                   part->b_matrix, first, sums + i * mr);
+        if (work->c && shape->c_row == 0) {
+            from.c = work->c + first * shape->c_column * sizeof(int32_t);
+            from.c_column = shape->c_column;
+        }
+        matmul->kernels->columns(&from, qk_size_min(shape->n - first, mr),
+                                 &(struct qk_matmul_columns){work->parameters.zero_point + i * mr,
+                                                             work->parameters.bias + i * mr,
+                                                             work->parameters.multiplier + i * mr});
+    }
+    return work->parameters;
 }
 
-/* Computes y from tile `t` of a panel, whose sums are complete. */
-static void finish(const struct work *work, const struct part *part, size_t t, size_t first,
-                   size_t count, const struct qk_matmul_columns *columns, const int32_t *sums)
+/* Computes y from complete sums: `rows` rows from row `row` of the part on, and `count` columns
+ * from column `first` on. Sums of a row follow each other. */
+static void finish(const struct work *work, const struct part *part, size_t row, size_t rows,
+                   size_t first, size_t count, const struct qk_matmul_columns *columns,
+                   const int32_t *sums, size_t sums_stride)
 {
     const struct qk_matmul_plan *plan = work->plan;
     const struct qk_matmul_shape *shape = &plan->shape;
+    const size_t at = part->row + row;
+    const bool c = work->c && (shape->c_row != 0 || columns_known(plan->matmul));
+    plan->matmul->kernels->finish(&(struct qk_matmul_tile){
+        .kind = plan->matmul->desc.kind,
+        .rows = rows,
+        .columns = count,
+        .sums = sums,
+        .sums_stride = sums_stride,
+        .row_sums = work->rows + row,
+        .of_columns = *columns,
+        .c = c ? work->c + (at * shape->c_row + first * shape->c_column) * sizeof(int32_t) : NULL,
+        .c_row = shape->c_row,
+        .c_column = shape->c_column,
+        .requantize = plan->matmul->requantize,
+        .y = work->y + ((part->batch * shape->m + at) * shape->n + first) * plan->y_bytes,
+        .y_stride = shape->n * plan->y_bytes,
+    });
+}
+
+/* Computes y from tile `t` of a panel, whose sums are complete. */
+static void finish_tile(const struct work *work, const struct part *part, size_t t, size_t first,
+                        size_t count, const struct qk_matmul_columns *columns, const int32_t *sums)
+{
+    const struct qk_matmul_plan *plan = work->plan;
     const struct qk_igemm *igemm = plan->matmul->backend->igemm;
-    const size_t rows = qk_size_min(part->rows - t * igemm->nr, igemm->nr);
-    const size_t row = part->row + t * igemm->nr;
+    const size_t row = t * igemm->nr;
+    const size_t rows = qk_size_min(part->rows - row, igemm->nr);
     size_t stride = igemm->mr;
     if (!igemm->by_position) {
         plan->matmul->kernels->transpose(sums, count, rows, work->tile);
         sums = work->tile;
         stride = QK_IGEMM_MR_MAX;
     }
-    const bool c = work->c && shape->c_row != 0;
-    plan->matmul->kernels->finish(&(struct qk_matmul_tile){
-        .kind = plan->matmul->desc.kind,
-        .rows = rows,
-        .columns = count,
-        .sums = sums,
-        .sums_stride = stride,
-        .row_sums = work->rows + t * igemm->nr,
-        .of_columns = columns,
-        .c = c ? work->c + (row * shape->c_row + first * shape->c_column) * sizeof(int32_t) : NULL,
-        .c_row = shape->c_row,
-        .c_column = shape->c_column,
-        .requantize = plan->matmul->requantize,
-        .y = work->y + ((part->batch * shape->m + row) * shape->n + first) * plan->y_bytes,
-        .y_stride = shape->n * plan->y_bytes,
-    });
+    finish(work, part, row, rows, first, count, columns, sums, stride);
 }
 
 /* ---- Units ------------------------------------------------------------------------------- */
@@ -225,7 +241,7 @@ static void run_panel(const struct work *work, const struct part *part, size_t p
     const size_t tiles = qk_divide_up(part->rows, igemm->nr);
     const bool last = part->end == order->steps;
     const bool whole = last && part->begin == 0;
-    struct qk_matmul_columns columns;
+    struct qk_matmul_columns columns = {0};
     struct qk_igemm_args args = {
         .steps = plan->steps + (last ? plan->part_steps : 0),
         .step_count = part->end - part->begin,
@@ -236,16 +252,58 @@ static void run_panel(const struct work *work, const struct part *part, size_t p
     if (!whole)
         args.sums += (panel - part->panel_begin) * tiles * qk_igemm_tile_sums(igemm);
     if (last)
-        make_columns(work, part, first, count,
-                     plan->matmul->packs
-                         ? plan->matmul->sums + (part->b_matrix * order->panels + panel) * igemm->mr
-                         : work->columns + (panel - part->panel_begin) * igemm->mr,
-                     &columns);
+        columns = find_columns(work, part, panel, 1);
     for (size_t t = 0; t < tiles; t++) {
         multiply(work, part, t, count, &args);
         if (last)
-            finish(work, part, t, first, count, &columns, args.sums);
+            finish_tile(work, part, t, first, count, &columns, args.sums);
         args.sums += whole ? 0 : qk_igemm_tile_sums(igemm);
+    }
+}
+
+/* True if a group of panels may write the sums of each row side by side. */
+static bool goes_by_groups(const struct qk_matmul_plan *plan, const struct part *part)
+{
+    const bool one_part = plan->order.steps > 0 && plan->part_steps >= plan->order.steps;
+    const bool one_row = plan->matmul->backend->igemm->by_position && part->rows == 1;
+    return one_part && (one_row || part->gathered == part->rows);
+}
+
+/* Computes all of y that the part has, for few rows of A: many panels' sums first, then y, so that
+ * neither waits for the other. */
+static void run_groups(const struct work *work, const struct part *part)
+{
+    const struct qk_matmul_plan *plan = work->plan;
+    const struct qk_igemm *igemm = plan->matmul->backend->igemm;
+    const size_t panels = QK_MATMUL_GROUP / igemm->mr;
+    struct qk_igemm_args args = {
+        .quads = igemm->by_position ? work->quads : work->gathered,
+        .slab_bytes = plan->slab_bytes,
+        .steps = plan->steps + plan->part_steps,
+        .step_count = plan->order.steps,
+        .vectors = 1,
+        .positions = part->rows,
+        .step_slabs = plan->order.step_slabs,
+        .position_bytes = plan->gathered_bytes,
+        .sums_row = 1,
+        .sums_position = QK_MATMUL_GROUP,
+    };
+    for (size_t panel = part->panel_begin, count; panel < part->panel_end; panel += count) {
+        const size_t first = panel * igemm->mr;
+        count = qk_size_min(part->panel_end - panel, panels);
+        for (size_t i = 0; i < count; i++) {
+            find_panel(work, part, panel + i, &args);
+            args.rows = qk_size_min(plan->shape.n - (first + i * igemm->mr), igemm->mr);
+            args.sums = work->sums + i * igemm->mr;
+            if (igemm->by_position)
+                igemm->multiply(&args);
+            else
+                igemm->dot(&args);
+        }
+        const struct qk_matmul_columns columns = find_columns(work, part, panel, count);
+        finish(work, part, 0, part->rows, first,
+               qk_size_min(plan->shape.n - first, count * igemm->mr), &columns, work->sums,
+               QK_MATMUL_GROUP);
     }
 }
 
@@ -279,6 +337,10 @@ static void run_part(const struct work *work, struct part *part)
         part->begin = part->end;
         part->end = qk_size_min(part->begin + plan->part_steps, order->steps);
         make_quads(work, part);
+        if (goes_by_groups(plan, part)) {
+            run_groups(work, part);
+            return;
+        }
         for (size_t panel = part->panel_begin; panel < part->panel_end; panel++)
             run_panel(work, part, panel);
     } while (part->end < order->steps);
@@ -324,6 +386,9 @@ void qk_matmul_run(const struct qk_plan *plan, const void *const *inputs, void *
         .rows = (int32_t *)(void *)(bytes + made->rows),
         .columns = (int32_t *)(void *)(bytes + made->columns),
         .tile = (int32_t *)(void *)(bytes + made->tile),
+        .parameters = {(int32_t *)(void *)(bytes + made->parameters),
+                       (int32_t *)(void *)(bytes + made->parameters) + QK_MATMUL_GROUP,
+                       (float *)(void *)(bytes + made->parameters) + 2 * QK_MATMUL_GROUP},
     };
     if (begin < end && igemm->set_up)
         igemm->set_up(made->order.step_slabs);

@@ -152,6 +152,8 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
     args.quads = work->remainder;
     args.step_slabs = plan->order.step_slabs;
     args.position_bytes = plan->workspace.dot_bytes;
+    args.sums_row = QK_IGEMM_NR;
+    args.sums_position = 1;
     args.positions = remainder;
     args.sums += args.vectors * QK_IGEMM_VECTOR;
     conv->backend->igemm->dot(&args);

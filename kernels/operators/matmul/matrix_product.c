@@ -80,6 +80,28 @@ enum qk_status qk_matrix_product_keep(const struct qk_call *call, size_t input,
     return QK_OK;
 }
 
+/* True if the parameter is absent, or a constant of one element or `columns` elements. */
+static bool parameter_known(const struct qk_matmul_parameter *parameter,
+                            const struct qk_tensor *tensor, size_t columns)
+{
+    return parameter->input == QK_MATMUL_NONE ||
+           (parameter->data && (qk_is_single(tensor) || tensor->count == columns));
+}
+
+/* True if packing the constant B can compute what the columns need. The plan refuses parameters
+ * with other counts. */
+static bool columns_known(const struct qk_matrix_product *made,
+                          const struct qk_matmul_constant *constant)
+{
+    const struct qk_matmul_desc *desc = &made->desc;
+    size_t columns;
+    return qk_mul_size(constant->matrices, constant->n, &columns) &&
+           (desc->a_zero_point.data || desc->a_zero_point.input == QK_MATMUL_NONE) &&
+           parameter_known(&desc->b_zero_point, &made->b_zero_point, columns) &&
+           (desc->kind == QK_MATMUL_INT32 ||
+            parameter_known(&desc->b_scale, &made->b_scale, columns));
+}
+
 enum qk_status qk_matrix_product_prepare(const struct qk_kernels *kernels,
                                          const struct qk_call *call, size_t b_input,
                                          struct qk_memory memory, struct qk_matrix_product *made,
@@ -105,6 +127,9 @@ enum qk_status qk_matrix_product_prepare(const struct qk_kernels *kernels,
         for (uint32_t i = 0; i + 2 < rank; i++)
             constant.matrices *= b->dims[i];
     }
+    constant.columns_known = columns_known(made, &constant);
+    constant.scale_each = !qk_is_single(&made->b_scale);
+    constant.zero_point_each = !qk_is_single(&made->b_zero_point);
     const enum qk_status status = qk_matmul_prepare(&made->desc, fixed ? &constant : NULL, &tuning,
                                                     memory, &made->matmul, error);
     made->base.pack_unit_count = made->matmul.pack_unit_count;

@@ -168,7 +168,7 @@ static void compare(struct check *check, struct job *job, size_t columns)
 {
     const int32_t *expected = job->sums.expected;
     int32_t *actual = job->sums.actual;
-    const bool by_position = job->igemm->by_position;
+    const bool by_position = job->igemm->by_position || job->args.sums_row == 1;
     const size_t line = by_position ? job->igemm->mr : NR;
     for (size_t i = 0; i < qk_igemm_tile_sums(job->igemm); i++)
         if ((by_position ? i % line : i / line) >= job->args.rows ||
@@ -243,6 +243,8 @@ static void make_multiply(struct check *check, struct job *job)
     args->vectors = check_is_timed(check) ? NR / VECTOR : index / igemm->mr % (NR / VECTOR) + 1;
     args->positions = check_is_timed(check) ? igemm->nr : index / igemm->mr % igemm->nr + 1;
     args->slab_bytes = check_is_timed(check) ? 832 : check_between(check, 1, 12) * 64;
+    if (igemm->by_position && args->positions == 1)
+        args->slab_bytes /= 16;
     struct qk_igemm_step *steps = make_steps(check, job, args->slab_bytes, &reach);
     const size_t quad_bytes = reach + columns_of(job) * QUAD;
     const size_t weight_bytes = args->step_count * args->step_bytes;
@@ -348,6 +350,9 @@ static void make_dot(struct check *check, struct job *job, bool extreme, bool up
         args->step_bytes = qk_igemm_step_bytes(igemm, job->longest, args->rows);
     }
     args->step_slabs = job->longest;
+    const bool rows = !check_chance(check, 2);
+    args->sums_row = rows ? QK_IGEMM_NR : 1;
+    args->sums_position = rows ? 1 : igemm->mr;
     const size_t bytes = args->step_count * args->step_bytes;
     const size_t readable = (bytes + QK_IGEMM_SLACK - 1) / QK_IGEMM_SLACK * QK_IGEMM_SLACK;
     uint8_t *weights = check_buffer(check, "weights", CHECK_INPUT, readable, 64);

@@ -88,16 +88,25 @@ struct columns_job {
     struct check_pair to;
 };
 
+/* Returns the three arrays of `count` columns, which lie one after the other. */
+static struct qk_matmul_columns arrays(void *data, size_t count)
+{
+    int32_t *made = data;
+    return (struct qk_matmul_columns){made, made + count, (float *)(void *)(made + 2 * count)};
+}
+
 static void columns_expected(void *context)
 {
     struct columns_job *job = context;
-    scalar->columns(&job->from, job->count, job->to.expected);
+    const struct qk_matmul_columns to = arrays(job->to.expected, job->count);
+    scalar->columns(&job->from, job->count, &to);
 }
 
 static void columns_actual(void *context)
 {
     struct columns_job *job = context;
-    job->kernels->columns(&job->from, job->count, job->to.actual);
+    const struct qk_matmul_columns to = arrays(job->to.actual, job->count);
+    job->kernels->columns(&job->from, job->count, &to);
 }
 
 static void check_columns(struct check *check, const void *kernels)
@@ -128,16 +137,15 @@ static void check_columns(struct check *check, const void *kernels)
     from->c_column = check_below(check, 2);
     const int32_t *c = integers(check, "c", from->c_column ? n : 1);
     from->c = check_chance(check, 3) ? NULL : (const uint8_t *)c;
-    job.to = check_outputs(check, "to", sizeof(struct qk_matmul_columns), 4);
+    job.to = check_outputs(check, "to", 3 * n * sizeof(int32_t), 4);
     check_describe(check, "%zu columns", n);
     if (!check_calls(check, columns_expected, columns_actual, &job, (double)n, "column"))
         return;
-    struct qk_matmul_columns *expected = job.to.expected;
-    struct qk_matmul_columns *actual = job.to.actual;
-    for (size_t i = 0; i < QK_IGEMM_MR_MAX; i++) /* which of two NaNs is left to the compiler */
-        if (expected->multiplier[i] != expected->multiplier[i] &&
-            actual->multiplier[i] != actual->multiplier[i])
-            actual->multiplier[i] = expected->multiplier[i] = 0;
+    float *expected = arrays(job.to.expected, n).multiplier;
+    float *actual = arrays(job.to.actual, n).multiplier;
+    for (size_t i = 0; i < n; i++) /* which of two NaNs is left to the compiler */
+        if (expected[i] != expected[i] && actual[i] != actual[i])
+            actual[i] = expected[i] = 0;
     check_same(check, &job.to, sizeof(int32_t));
 }
 
@@ -170,19 +178,18 @@ static void check_finish(struct check *check, const void *kernels)
     const bool timed = check_is_timed(check);
     tile->kind = timed ? QK_MATMUL_BYTES : (enum qk_matmul_kind)check_below(check, 3);
     tile->rows = timed ? 14 : check_between(check, 1, 9);
-    tile->columns = timed || check_chance(check, 3) ? QK_IGEMM_MR_MAX
-                                                    : check_between(check, 1, QK_IGEMM_MR_MAX);
+    tile->columns = timed || check_chance(check, 3) ? QK_IGEMM_MR_MAX : check_between(check, 1, 99);
     tile->sums_stride = tile->columns + check_below(check, 3);
     tile->sums = integers(check, "sums", tile->rows * tile->sums_stride);
     tile->row_sums = integers(check, "row_sums", tile->rows);
-    struct qk_matmul_columns *columns =
-        check_buffer(check, "columns", CHECK_INPUT, sizeof(*columns), 4);
-    for (size_t i = 0; i < QK_IGEMM_MR_MAX; i++) {
-        columns->zero_point[i] = (int32_t)check_below(check, 256) - 128;
-        columns->bias[i] = check_int32(check);
-        columns->multiplier[i] = timed ? 1e-7F : check_float(check, 1e-7F);
+    tile->of_columns =
+        arrays(check_buffer(check, "columns", CHECK_INPUT, 3 * tile->columns * sizeof(int32_t), 4),
+               tile->columns);
+    for (size_t i = 0; i < tile->columns; i++) {
+        tile->of_columns.zero_point[i] = (int32_t)check_below(check, 256) - 128;
+        tile->of_columns.bias[i] = check_int32(check);
+        tile->of_columns.multiplier[i] = timed ? 1e-7F : check_float(check, 1e-7F);
     }
-    tile->of_columns = columns;
     tile->c_column = check_below(check, 2);
     tile->c_row = tile->c_column ? tile->columns : 1;
     const int32_t *c = integers(check, "c", tile->rows * tile->c_row);
