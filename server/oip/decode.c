@@ -77,9 +77,10 @@ static enum qd_status read_classification(const struct qd_oip_decoder *decoder,
     if (status != QD_OK || value == NULL)
         return status;
     if (!qd_json_whole(value, &count) || count < 1) {
-        return qd_fail(decoder->error, QD_INVALID,
-                       "outputs[%zu].parameters.classification: expected an integer >= 1, got %s",
-                       path->position, qd_json_show(value).text);
+        return qd_fail(
+            decoder->error, QD_INVALID,
+            "outputs[%zu].parameters.classification: expected an integer in [1, 2^53), got %s",
+            path->position, qd_json_show(value).text);
     }
     if (asked->class_counts == NULL)
         asked->class_counts = qd_arena_calloc(decoder->arena, asked->signature->output_count,

@@ -75,10 +75,10 @@ class Requests(ClassTest):
     def test_refused(self):
         self.assert_done(self.load_files("net", model_onnx=halves_file()))
         x = Tensor.of("x", "UINT8", [1, 4], [2, 9, 9, 4])
-        for count in (0, -1, 1.5, "3", True, [1], {}, 2**64):
+        for count in (0, -1, 1.5, "3", True, [1], {}, 2**53, 2**64):
             answer = self.server.infer("net", json_request([x], outputs=[wanted(count)]))
             self.assert_error(answer, 400, "outputs[0].parameters.classification: expected an "
-                                           "integer >= 1, got ")
+                                           "integer in [1, 2^53), got ")
         shared = wanted(1, shared_memory_region="r", shared_memory_byte_size=4)
         answer = self.server.infer("net", json_request([x], outputs=[shared]))
         self.assertEqual(answer.status, 400)
