@@ -87,6 +87,26 @@ static bool channels_fit(const struct fusion *fusion)
     }
 }
 
+/* Returns why codes of a type are refused. NULL: no type that DequantizeLinear takes beside UINT8
+ * and INT8. */
+static const char *why_other_type(enum qk_type type)
+{
+#define OTHER_TYPE(name) [QK_##name] = "expected codes of 8 bits, got " #name
+    static const char *const texts[QK_TYPE_COUNT] = {
+        OTHER_TYPE(UINT16),  OTHER_TYPE(INT16),       OTHER_TYPE(INT32),
+        OTHER_TYPE(UINT4),   OTHER_TYPE(INT4),        OTHER_TYPE(UINT2),
+        OTHER_TYPE(INT2),    OTHER_TYPE(FP4E2M1),     OTHER_TYPE(FP8E4M3FN),
+        OTHER_TYPE(FP8E5M2), OTHER_TYPE(FP8E4M3FNUZ), OTHER_TYPE(FP8E5M2FNUZ),
+    };
+    return texts[type];
+}
+
+static const char *why_not_as_output(enum qk_type type)
+{
+    return type == QK_INT8 ? "expected codes of UINT8, as QuantizeLinear behind it makes, got INT8"
+                           : "expected codes of INT8, as QuantizeLinear behind it makes, got UINT8";
+}
+
 static bool read_operand(struct fusion *fusion, size_t input)
 {
     const struct qk_edit *edit = fusion->edit;
@@ -96,19 +116,21 @@ static bool read_operand(struct fusion *fusion, size_t input)
         return qk_fusion_refuse(fusion, input,
                                 "expected the output of DequantizeLinear, as a quantized file has "
                                 "it, got other floats");
-    if (!qk_pair_read(edit, maker, &qk_onnx_dequantize_linear, pair))
+    pair->type = QK_NONE;
+    const bool is_pair = qk_pair_read(edit, maker, &qk_onnx_dequantize_linear, pair);
+    if (why_other_type(pair->type))
+        return qk_fusion_refuse(fusion, input, why_other_type(pair->type));
+    if (!is_pair)
         return qk_fusion_refuse(
             fusion, input,
             "expected DequantizeLinear of 8 bits with a constant scale and zero point, "
             "without blocks, got another before it");
-    if (pair->type != QK_UINT8 && pair->type != QK_INT8)
-        return qk_fusion_refuse(fusion, input, "expected codes of 8 bits, got another type");
     if (!(edit->nodes[maker].call.variable >> QK_PAIR_X & 1) &&
         !edit->nodes[maker].call.inputs[QK_PAIR_X].data)
         return qk_fusion_refuse(fusion, input, "expected known codes, got an input of the graph");
     if ((fusion->rule->one_type || (fusion->rule->y_as_x && input == 0)) && fusion->has_output &&
         pair->type != fusion->output.type)
-        return qk_fusion_refuse(fusion, input, "expected codes of the output's type, got others");
+        return qk_fusion_refuse(fusion, input, why_not_as_output(pair->type));
     fusion->dequantizers[input] = maker;
     if (!pair->is_per_tensor && (input != 1 || !channels_fit(fusion)))
         return qk_fusion_refuse(fusion, input,

@@ -52,8 +52,8 @@ REQUANTIZES = MOVES | {"DequantizeLinear", "QuantizeLinear", "Relu", "Clip"}
 UNQUANTIZED = "operators on floats that nothing quantizes"
 GAPS = (
     ("expected the output of DequantizeLinear, as a quantized file has", UNQUANTIZED),
-    ("expected codes of 8 bits, got another type", UNQUANTIZED),
-    ("expected codes of the output's type, got others", "Softmax of two types of codes"),
+    ("expected codes of 8 bits, got ", UNQUANTIZED),
+    ("as QuantizeLinear behind it makes, got ", "Softmax of two types of codes"),
 )
 
 

@@ -8,6 +8,7 @@ import unittest
 from onnx_writer import FLOAT, INT8, UINT8, model, node, tensor, value_info
 from quantd import ROOT, ServerTest, Tensor, binary_request
 
+INT16, UINT16, FP8E4M3FN = 5, 4, 17
 SCALE = tensor("s", FLOAT, [], (9, struct.pack("<f", 0.5)))
 ZERO = tensor("z", UINT8, [], (9, b"\x80"))
 WEIGHTS = tensor("w", INT8, [2, 1], (9, b"\1\2"))
@@ -59,6 +60,23 @@ class Refused(Files):
                     "B: expected the output of DequantizeLinear, as a quantized file has it, got "
                     "other floats, and quantd has onnx.MatMul only on codes of 8 bits")
         self.refuse([x, node("MatMul", ["f", "a"], ["y"])], "A: expected the output of")
+
+    def test_types(self):
+        """The error names the type."""
+        scale = node("DequantizeLinear", ["x", "s"], ["a"])
+        weights = node("DequantizeLinear", ["w", "s"], ["b"])
+        product = node("MatMul", ["a", "b"], ["m"])
+        last = node("QuantizeLinear", ["m", "s", "z"], ["y"])
+        for kind, code in ((UINT16, "UINT16"), (INT16, "INT16"), (FP8E4M3FN, "FP8E4M3FN")):
+            file = model(21, [scale, weights, product, last], [SCALE, ZERO, WEIGHTS],
+                         [value_info("x", kind, ["n", 2])],
+                         [value_info("y", UINT8, ["n", 1])])
+            self.assert_error(self.load(file), 400, "A: expected codes of 8 bits, got %s" % code)
+        file = model(13, [scale, node("Softmax", ["a"], ["m"]),
+                          node("QuantizeLinear", ["m", "s", "z"], ["y"])], [SCALE, ZERO],
+                     [value_info("x", INT8, ["n", 2])], [value_info("y", UINT8, ["n", 2])])
+        self.assert_error(self.load(file), 400, "input: expected codes of UINT8, as QuantizeLinear "
+                                                "behind it makes, got INT8")
 
     def test_scales_of_another_axis(self):
         pair = tensor("p", FLOAT, [2], (9, struct.pack("<2f", 1, 2)))
