@@ -5,8 +5,11 @@ an output of floats, from the nearest codes before it. ONNX Runtime computes eac
 codes that the server has computed, so that one difference does not hide what follows from it.
 """
 import dataclasses
+import multiprocessing
 import re
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import numpy as np
@@ -18,28 +21,39 @@ NODE_COUNT_MAX = 8
 KINDS = ((np.uint8,), (np.uint8,), (np.uint8,), (np.int8,), (np.uint8, np.int8))  # of codes
 OUTPUT_COUNT_MAX = 32  # of a graph that the server loads
 
-# How ONNX Runtime may compute a part: what a difference from its defaults is then called, the level
-# of optimization, and session.qdqisint8allowed.
-DEFAULTS = (None, "ORT_ENABLE_ALL", "0")
-WAYS = (DEFAULTS,
-        ("operators of INT8 that ONNX Runtime computes as floats", "ORT_ENABLE_ALL", "1"),
-        ("the bits of the operators as the file has them", "ORT_DISABLE_ALL", "0"))
-# Operators that ONNX Runtime leaves in floats where quantd computes codes. What the difference is
-# called, and in which share of the values codes then differ by one. QLinearSoftmax rounds otherwise
-# than QuantizeLinear.
-SOFTMAX = ("Softmax",)
-PRODUCTS = ("Conv", "FusedConv", "Gemm", "FusedGemm", "MatMul", "FusedMatMul", "MatMulNBits",
-            "MatMulIntegerToFloat")
-FLOATS = ((SOFTMAX, "Softmax that ONNX Runtime computes in floats", 1),
-          (PRODUCTS, "products that ONNX Runtime computes in floats", 0.35),  # two columns of SIDE
-          (("AveragePool", "GlobalAveragePool", "Add", "Mul"),
-           "operators behind a move that ONNX Runtime computes in floats", 0.35))
-FEW = 4  # values may differ in small tensors
-LAST_BITS = "floats of a product"
+# The differences from ONNX Runtime that api_schema/loading.md documents: the first cells of the
+# rows of its table.
+INT8 = "INT8 activations"
+TYPES = "x and y of Conv, Gemm or MatMul of different types"
+LAST_BITS = ("a float result of Conv, MatMul or Gemm, unless it is that of MatMul or Gemm without "
+             "a bias, or with a bias of INT32, and no QuantizeLinear reads it")
+BARE = "Gemm, or MatMul and Add, whose x or w has no zero point"
+MOVED = ("Conv, Gemm, MatMul, Softmax, Add, Mul or averages behind a Concat, DepthToSpace, "
+         "Flatten, Gather, Resize, SpaceToDepth, Split or Where without a pair between, or weights "
+         "that are reshaped")
+MERGED = ("two pairs of QuantizeLinear and DequantizeLinear behind each other, with different "
+          "scales")
+LIMITED = "a Relu or Clip with limits inside the range of y behind Conv, Gemm, MatMul or Softmax"
+SOFTMAX = "Softmax in one of these rows"
+DOCUMENTED = INT8, TYPES, LAST_BITS, BARE, MOVED, MERGED, LIMITED, SOFTMAX
+
+# How ONNX Runtime may compute a part: the level of optimization, and session.qdqisint8allowed.
+DEFAULTS = "ORT_ENABLE_ALL", "0"
+INT8_ALLOWED = "ORT_ENABLE_ALL", "1"
+UNFUSED = "ORT_DISABLE_ALL", "0"  # the operators as the file has them
+
+# Operators that ONNX Runtime leaves in floats in a row of the table. quantd's codes must then be as
+# near to the exact result as rounding allows.
+PRODUCTS = {"Conv", "FusedConv", "Gemm", "FusedGemm", "MatMul", "FusedMatMul", "MatMulNBits",
+            "MatMulIntegerToFloat"}
+AVERAGES = {"AveragePool", "GlobalAveragePool", "Add", "Mul"}
+ORDERS = {"Concat", "Flatten", "Gather", "Resize", "Split", "Where", "Reshape"}
+ROUNDING = 1e-3  # of floats in sums and scales, in codes
+# Half of the largest bias scale, .2 x .02, in codes of the smallest scale of y, .02: quantd
+# quantizes a bias of floats at load.
+BIAS_ROUNDING = .1
 FLOAT_ERROR = 1e-5  # of floats, relative to the greatest of them
 
-MERGED = "pairs behind each other, which ONNX Runtime merges"
-INT8 = "codes of INT8, which ONNX Runtime changes to UINT8 or to floats"
 SAME = "the same bits"
 
 # Operators that move single elements of one input.
@@ -451,28 +465,68 @@ def with_codes(model, part_list):
 # ---- ONNX Runtime ----------------------------------------------------------------------------
 
 
-def run(model, feed, way=DEFAULTS, optimized=None):
-    """Returns what ONNX Runtime computes. `optimized`: the file for the graph that it runs."""
+class Crashed(Exception):
+    """ONNX Runtime ended the process that it ran in."""
+
+
+class Runtime:
+    """ONNX Runtime in a process of its own, which it may end."""
+
+    def __init__(self):
+        self.pool = None
+
+    def run(self, model, feed, way=DEFAULTS):
+        """Returns what ONNX Runtime computes."""
+        return self.call(compute, model.SerializeToString(), feed, way)
+
+    def fused_operators(self, model):
+        """Returns the operators that ONNX Runtime runs with its defaults."""
+        return self.call(optimize, model.SerializeToString())
+
+    def call(self, function, *given):
+        if self.pool is None:
+            self.pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        try:
+            return self.pool.submit(function, *given).result()
+        except BrokenProcessPool:
+            self.close()
+            raise Crashed("ONNX Runtime crashed") from None
+
+    def close(self):
+        if self.pool is not None:
+            self.pool.shutdown()
+        self.pool = None
+
+
+def session(model, way, optimized=None):
+    """`optimized`: the file for the graph that ONNX Runtime runs."""
     import onnxruntime
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, way[1])
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, way[0])
     options.add_session_config_entry("session.x64quantprecision", "1")
-    options.add_session_config_entry("session.qdqisint8allowed", way[2])
+    options.add_session_config_entry("session.qdqisint8allowed", way[1])
     if optimized:
         options.optimized_model_filepath = str(optimized)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options,
-                                           providers=["CPUExecutionProvider"])
-    return session.run(None, feed)
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def fused_operators(model, feed):
-    """Returns the operators that ONNX Runtime runs with its defaults."""
+def compute(model, feed, way):
+    """Runs in the process of ONNX Runtime."""
+    try:
+        return session(model, way).run(None, feed)
+    except Exception as error:  # ONNX Runtime has many kinds, and not all can be pickled
+        raise RuntimeError(str(error)) from None
+
+
+def optimize(model):
+    """Runs in the process of ONNX Runtime."""
     import onnx
     with tempfile.TemporaryDirectory() as folder:
-        run(model, feed, optimized=Path(folder) / "optimized.onnx")
-        return {node.op_type for node in onnx.load(Path(folder) / "optimized.onnx").graph.node}
+        path = Path(folder) / "optimized.onnx"
+        session(model, DEFAULTS, path)
+        return {node.op_type for node in onnx.load(path).graph.node}
 
 
 # ---- Comparison ------------------------------------------------------------------------------
@@ -487,52 +541,163 @@ def same(one, other):
     return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
 
 
-def is_near(got, want, share):
-    """Tells whether floats differ in their last bits, and codes by one in this share of them."""
-    if got.dtype != want.dtype or got.shape != want.shape:
-        return False
-    apart = np.abs(got.astype(np.float64) - want)
+def are_near(got, want):
+    """Tells whether floats differ in their last bits alone."""
+    return got.shape == want.shape and got.dtype == want.dtype and (
+        np.max(np.abs(got.astype(np.float64) - want)) <= FLOAT_ERROR * np.max(np.abs(want)))
+
+
+def exact(part, known):
+    """Returns a part's codes in FP64, before they are rounded, but within their type's limits."""
+    from onnx import TensorProto, helper, numpy_helper
+    from onnx.reference import ReferenceEvaluator
+    arrays = {constant.name: numpy_helper.to_array(constant)
+              for constant in part.model.graph.initializer}
+    arrays.update(known)
+    nodes = list(part.model.graph.node)
+    last = nodes.pop()
+    for node in [node for node in nodes if node.op_type == "DequantizeLinear"]:
+        nodes.remove(node)
+        codes, scale, zero = parameters(node, arrays)
+        arrays[node.output[0]] = (codes.astype(np.float64) - zero) * scale
+    read = {name for node in nodes for name in node.input if name in arrays}
+    feed = {name: arrays[name].astype(np.float64) if arrays[name].dtype == np.float32
+            else arrays[name] for name in read}
+    made = arrays.get(last.input[0])
+    if made is None:
+        graph = helper.make_graph(
+            nodes, "exact",
+            [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype),
+                                           array.shape) for name, array in feed.items()],
+            [helper.make_tensor_value_info(last.input[0], TensorProto.DOUBLE, None)])
+        model = helper.make_model(graph, opset_imports=part.model.opset_import,
+                                  ir_version=part.model.ir_version)
+        made = ReferenceEvaluator(model).run(None, feed)[0]
+    arrays[last.input[0]] = made
+    made, scale, zero = parameters(last, arrays)
+    if "Softmax" in part.operators():
+        scale = 1 / np.floor(1 / scale)  # as QLinearSoftmax does
+    limits = np.iinfo(zero.dtype)
+    return np.clip(made / scale + zero, limits.min, limits.max)
+
+
+def parameters(node, arrays):
+    """Returns the operand of QuantizeLinear or DequantizeLinear, and the scale and the zero point
+    with axes so that they apply to it."""
+    operand = arrays[node.input[0]]
+    scale = arrays[node.input[1]].astype(np.float64)
+    zero = arrays[node.input[2]] if len(node.input) > 2 else np.uint8(0)
+    if scale.ndim:
+        axis = next((item.i for item in node.attribute if item.name == "axis"), 1)
+        shape = [-1 if index == axis else 1 for index in range(operand.ndim)]
+        scale, zero = scale.reshape(shape), np.asarray(zero).reshape(shape)
+    return operand, scale, np.asarray(zero)
+
+
+def error_of(part, known):
+    """Returns how far the codes that the server has computed lie from the exact result."""
+    want = exact(part, known)
+    got = known[part.value]
+    return np.max(np.abs(got - want)) if got.shape == want.shape else np.inf
+
+
+def has_float_bias(part):
+    """Tells whether a part has floats that are neither scales nor limits."""
+    from onnx import TensorProto
+    given = {name for node in part.model.graph.node if node.op_type in ("Conv", "Gemm", "Add")
+             for name in node.input}
+    return any(constant.data_type == TensorProto.FLOAT and constant.name in given
+               for constant in part.model.graph.initializer)
+
+
+def row_of(part, known, operators):
+    """Returns the row of loading.md's table that lets a part differ from ONNX Runtime, which runs
+    these operators, or None."""
+    own = set(part.operators())
+    got = known[part.value]
     if got.dtype == np.float32:
-        return np.max(apart) <= FLOAT_ERROR * np.max(np.abs(want))
-    return np.max(apart) <= 1 and np.count_nonzero(apart) <= share * apart.size + FEW
+        return LAST_BITS if own & PRODUCTS else None
+    is_limited = own & {"Relu", "Clip"}
+    has_types = any(known[name].dtype != got.dtype for name in part.sources)
+    if "Softmax" in operators:
+        return SOFTMAX if is_limited or own & ORDERS else None
+    if not operators & PRODUCTS:
+        if own & PRODUCTS:
+            return TYPES if has_types else None  # on codes, but of other types
+        return MOVED if operators & AVERAGES and own & ORDERS else None
+    if is_limited or own & ORDERS:
+        return LIMITED if is_limited else MOVED
+    if has_types:
+        return TYPES
+    bare = any(node.op_type == "DequantizeLinear" and len(node.input) < 3
+               for node in part.model.graph.node)
+    return BARE if bare and own & {"Gemm", "MatMul"} else None
 
 
-def part_difference(part, known):
-    """Returns (what the difference of a part's value is called, whether no document has it). (None,
-    False): its bits are ONNX Runtime's. `known`: name -> what the server has computed."""
-    feed, got, wants = part.feed(known), known[part.value], []
-    for way in WAYS:
+def part_difference(part, known, runtime):
+    """Returns (the row of loading.md's table that has the difference of a part's value, what is
+    wrong or None). (None, None): its bits are ONNX Runtime's. `known`: name -> what the server has
+    computed."""
+    feed, got, wants = part.feed(known), known[part.value], {}
+    for way in (DEFAULTS, INT8_ALLOWED, UNFUSED):
         try:
-            made = run(part.model, feed, way)[0]
-        except Exception:  # ONNX Runtime has many kinds; it has no kernels for some that it fuses
+            wants[way] = runtime.run(part.model, feed, way)[0]
+        except (RuntimeError, Crashed):  # it has no kernels for some operators that it fuses
             continue
-        if same(got, made):
-            return way[0], False
-        wants.append(made)
+        if way == DEFAULTS and same(got, wants[way]):
+            return None, None
     if not wants:
-        return "ONNX Runtime refuses a part", False
-    operators = fused_operators(part.model, feed)
+        return "wrong", "ONNX Runtime runs %s of %s in no way" % (
+            part.value, ", ".join(part.operators()))
+    signed = any(known[name].dtype == np.int8 for name in (part.value, *part.sources))
+    if signed and INT8_ALLOWED in wants and same(got, wants[INT8_ALLOWED]):
+        return INT8, None
+    operators = runtime.fused_operators(part.model)
+    row, error = row_of(part, known, operators), None
     if got.dtype == np.float32:
-        is_known, name, share = set(PRODUCTS) & set(part.operators()), LAST_BITS, 0
+        is_near = any(are_near(got, want) for want in wants.values())
     else:
-        is_known, name, share = next(((True, *more) for floats, *more in FLOATS
-                                      if operators & set(floats)), (False, None, 0))
-        moves = MOVES | {"Concat", "Where"}
-        is_known = is_known and ("a move" not in name or set(part.operators()) & moves)
-    if is_known and any(is_near(got, want, share) for want in wants):
-        return name, False
-    return "%s of %s, which ONNX Runtime runs as %s:\n    got      %s\n    expected %s" % (
-        part.value, ", ".join(part.operators()), ", ".join(sorted(operators)), got.tobytes().hex(),
-        wants[0].tobytes().hex()), True
+        error = error_of(part, known)
+        is_near = error <= .5 + ROUNDING + BIAS_ROUNDING * has_float_bias(part)
+    if row and is_near:
+        return row, None
+    return "wrong", "%s of %s, which ONNX Runtime runs as %s%s%s:\n    got      %s\n" \
+        "    expected %s" % (
+            part.value, ", ".join(part.operators()), ", ".join(sorted(operators)),
+            "" if error is None else ", %.4f codes from the exact result" % error,
+            "" if row is None else ", %s" % row, got.tobytes().hex(),
+            next(iter(wants.values())).tobytes().hex())
 
 
-def comparison(model, feed, ask):
+def across_parts(model, feed, whole, known, runtime):
+    """Names the difference of a graph of which no part differs, as `comparison` does. ONNX Runtime
+    then has fused across parts. It must give the same bits where it cannot, because the codes
+    between the parts are outputs, or may keep INT8."""
+    names = [value.name for value in model.graph.output]
+    kept = with_codes(model, whole)
+    ways = (kept, DEFAULTS), (model, INT8_ALLOWED), (kept, INT8_ALLOWED)
+    for one, way in ways:
+        try:
+            made = runtime.run(one, feed, way)
+        except (RuntimeError, Crashed):
+            continue
+        if all(same(known[name], array) for name, array in zip(names, made)):
+            if any(set(part.operators()) <= REQUANTIZES for part in whole):
+                return MERGED, None
+            if any(array.dtype == np.int8 for array in known.values()):
+                return INT8, None
+    return "wrong", "differs as a whole from ONNX Runtime, but no part does"
+
+
+def comparison(model, feed, ask, runtime):
     """Compares a graph with ONNX Runtime. Returns (what the outcome is called, what is wrong or
     None). `ask` returns name -> array, the outputs that the server computes from a model and its
     inputs."""
     try:
-        want = run(model, feed)
-    except Exception:
+        want = runtime.run(model, feed)
+    except Crashed:
+        return "ONNX Runtime crashes", None
+    except RuntimeError:
         return "ONNX Runtime refuses it", None
     got = ask(model, feed)
     names = [value.name for value in model.graph.output]
@@ -543,19 +708,15 @@ def comparison(model, feed, ask):
             return "wrong", "%s has other bits if other values are outputs, too" % name
     found = []
     for part in whole:
-        if part.value in known and all(name in known for name in part.sources):
-            name, is_wrong = part_difference(part, known)
-            if is_wrong:
-                return "wrong", name
-            found += [name] if name else []
+        if any(name not in known for name in (part.value, *part.sources)):
+            return "wrong", "more than %d values to compare" % OUTPUT_COUNT_MAX
+        name, wrong = part_difference(part, known, runtime)
+        if wrong:
+            return name, wrong
+        found += [name] if name else []
     if all(same(got[name], array) for name, array in zip(names, want)):
         return SAME, None
-    if not found and any(set(part.operators()) <= REQUANTIZES for part in whole):
-        found.append(MERGED)
-    if not found and any(array.dtype == np.int8 for array in known.values()):
-        found.append(INT8)
-    return found[0] if found else "wrong", None if found else (
-        "differs as a whole from ONNX Runtime, but no part does")
+    return (found[0], None) if found else across_parts(model, feed, whole, known, runtime)
 
 
 def gap(model, refusal):
