@@ -48,6 +48,12 @@ uint32_t qk_graph_find_unplanned(const struct qk_graph *graph, const struct qk_g
  * nodes make, and their last readers. */
 void qk_graph_decide(struct qk_graph *graph);
 
+/* Decides where each value lies, and fills in the placements of all nodes. Nodes that then have
+ * nothing to do get no units. Sets *scratch_bytes. */
+enum qk_status qk_graph_place(const struct qk_graph *graph, struct qk_node_plan *plans,
+                              struct qk_memory memory, size_t *scratch_bytes,
+                              struct qk_error *error);
+
 /* Fails with `cause`, the error of a node. Puts the node before the text: 'node 3 ("conv1",
  * onnx.QLinearConv): x: ...'. */
 enum qk_status qk_graph_fail_in(const struct qk_graph_node *node, const struct qk_operator *op,
