@@ -369,6 +369,8 @@ enum qk_status qk_plan(const struct qk_instance *instance, const struct qk_tenso
     plan->unit_cost_ns = 0;
     plan->multiplications = 0;
     plan->is_alias = false;
+    plan->joins = false;
+    plan->cuts = false;
     if (!instance->fixed)
         return op->code->plan(instance, inputs, memory, plan, error);
     struct qk_tensor merged[QK_INPUT_COUNT_MAX];

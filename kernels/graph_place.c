@@ -2,58 +2,247 @@
  * at different times share bytes. */
 #include "kernels/graph.h"
 
-/* The size of the widest vectors, and of a cache line. */
+/* Each output of a node begins at a multiple of this: qk_run wants it. */
 #define ALIGNMENT ((size_t)64)
 
 /* ---- Values that share bytes --------------------------------------------------------------- */
 
-/* Where a value lies. An alias lies where its root does: it has the same bytes. All other values
- * are their own roots. */
+/* Where a value lies: at its root, from `offset` on. Values that share bytes with others lie at one
+ * root. All other values are their own roots. */
 struct spot {
-    uint32_t root;
+    uint32_t root;               /* or a value on the way to it: find_place */
+    size_t offset;               /* in bytes, from where the value `root` begins */
     enum qk_placement_kind kind; /* of a root */
     uint32_t port;               /* of a root that is an input or an output of the graph */
-    uint32_t maker;
-    uint32_t
-        last; /* the last node that makes or reads the value; of a root: or one of its aliases */
+    uint32_t first; /* the node that makes the value; of a root: the first that makes one of its
+                       values */
+    uint32_t last;  /* the last node that makes or reads the value; of a root: of all its values */
 };
 
-static struct spot *take_spots(const struct qk_graph *graph, struct qk_memory memory)
+struct sharing {
+    const struct qk_graph *graph;
+    const struct qk_node_plan *plans;
+    struct spot *spots; /* of each value */
+    bool *is_idle;      /* of each node: its outputs lie where its inputs do */
+};
+
+struct place {
+    uint32_t root;
+    size_t offset;
+};
+
+/* Finds the root, and shortens the way to it. */
+static struct place find_place(struct spot *spots, uint32_t value)
 {
-    struct spot *spots = memory.alloc(memory.context, graph->value_count * sizeof(*spots));
-    for (uint32_t i = 0; spots && i < graph->value_count; i++) {
-        const struct qk_graph_value *value = &graph->values[i];
-        spots[i] = (struct spot){i, value->kind, value->port, value->maker, value->last};
+    struct place found = {value, 0};
+    while (spots[found.root].root != found.root) {
+        found.offset += spots[found.root].offset;
+        found.root = spots[found.root].root;
     }
-    return spots;
+    size_t offset = found.offset;
+    while (value != found.root) {
+        struct spot *spot = &spots[value];
+        const size_t step = spot->offset;
+        value = spot->root;
+        spot->root = found.root;
+        spot->offset = offset;
+        offset -= step;
+    }
+    return found;
+}
+
+static bool is_in_scratch(const struct spot *spots, uint32_t value)
+{
+    return spots[value].root == value && spots[value].kind == QK_PLACEMENT_SCRATCH;
+}
+
+/* Returns the size of a value that a node makes. */
+static size_t bytes_of(const struct sharing *sharing, uint32_t value)
+{
+    const struct qk_graph_value *made = &sharing->graph->values[value];
+    return sharing->plans[made->maker].plan.output_bytes[made->output];
+}
+
+/* Puts a root into another one, from `offset` on. */
+static void put_into(struct spot *spots, uint32_t root, uint32_t other, size_t offset)
+{
+    struct spot *to = &spots[other];
+    spots[root].root = other;
+    spots[root].offset = offset;
+    if (spots[root].first < to->first)
+        to->first = spots[root].first;
+    if (spots[root].last > to->last)
+        to->last = spots[root].last;
 }
 
 /* Puts an alias and its source at one place. Returns false if they cannot share one, because both
  * are the caller's: the node then copies. */
 static bool share_place(struct spot *spots, uint32_t source, uint32_t alias)
 {
-    struct spot *root = &spots[spots[source].root];
+    const struct place place = find_place(spots, source);
+    struct spot *root = &spots[place.root];
     if (spots[alias].kind == QK_PLACEMENT_OUTPUT) {
         if (root->kind != QK_PLACEMENT_SCRATCH)
             return false;
         root->kind = QK_PLACEMENT_OUTPUT;
         root->port = spots[alias].port;
     }
-    if (spots[alias].last > root->last)
-        root->last = spots[alias].last;
-    spots[alias].root = spots[source].root;
+    put_into(spots, alias, place.root, place.offset);
     return true;
 }
 
-/* Finds the aliases. Their nodes have nothing to do. */
-static void find_aliases(const struct qk_graph *graph, struct qk_node_plan *plans,
-                         struct spot *spots)
+/* ---- Parts of values ----------------------------------------------------------------------- */
+
+/* Puts the outputs of a node, which are the parts of its input, where they are in the input.
+ * Returns false if one of them is the caller's. */
+static bool share_parts(const struct sharing *sharing, const struct qk_graph_node *node,
+                        const struct qk_plan *plan)
 {
+    struct spot *spots = sharing->spots;
+    if (node->inputs[0] == QK_VALUE_NONE)
+        return false;
+    for (size_t i = 0; i < plan->output_count; i++)
+        if (!is_in_scratch(spots, node->outputs[i]))
+            return false;
+    struct place place = find_place(spots, node->inputs[0]);
+    for (size_t i = 0; i < plan->output_count; i++) {
+        put_into(spots, node->outputs[i], place.root, place.offset);
+        place.offset += plan->output_bytes[i];
+    }
+    return true;
+}
+
+/* The tensors that a node joins, and where they begin in its output. */
+struct parts {
+    uint32_t values[QK_INPUT_COUNT_MAX];
+    size_t at[QK_INPUT_COUNT_MAX + 1];
+    size_t count;
+};
+
+/* Lists the parts. Returns false if one of them is a constant or the caller's. */
+static bool list_parts(const struct sharing *sharing, const struct qk_graph_node *node,
+                       struct parts *parts)
+{
+    const struct qk_operator *op = node->instance->op;
+    parts->count = 0;
+    parts->at[0] = 0;
+    for (size_t i = op->list_begin; i < op->input_count; i += 1 + op->list_begin) {
+        const uint32_t value = node->inputs[i];
+        if (node->instance->types[i] == QK_NONE)
+            break;
+        if (value == QK_VALUE_NONE || sharing->graph->values[value].kind == QK_PLACEMENT_INPUT)
+            return false;
+        parts->values[parts->count] = value;
+        parts->at[parts->count + 1] = parts->at[parts->count] + bytes_of(sharing, value);
+        parts->count++;
+    }
+    return parts->count > 0;
+}
+
+/* Puts the output where its parts already are, one behind the other. */
+static bool share_joined(const struct sharing *sharing, uint32_t output, const struct parts *parts)
+{
+    struct spot *spots = sharing->spots;
+    const struct place first = find_place(spots, parts->values[0]);
+    if (!is_in_scratch(spots, output) || first.root == output)
+        return false;
+    for (size_t i = 1; i < parts->count; i++) {
+        const struct place place = find_place(spots, parts->values[i]);
+        if (place.root != first.root || place.offset != first.offset + parts->at[i])
+            return false;
+    }
+    put_into(spots, output, first.root, first.offset);
+    return true;
+}
+
+/* The roots of parts, and where they have to begin in the root of the output. */
+struct moves {
+    struct place list[QK_INPUT_COUNT_MAX];
+    size_t count;
+};
+
+/* Adds the root of part i to the roots that move. The root has to consist of this part, or of this
+ * part and the next ones, because all values at a root move with it. Returns how many parts these
+ * are, or 0 if the root cannot move: it belongs to the caller, moves already, or would begin in the
+ * middle of a line, where no node may write an output (qk_run). */
+static size_t add_move(const struct sharing *sharing, const struct parts *parts, size_t i,
+                       const struct place *to, struct moves *moves)
+{
+    const struct place from = find_place(sharing->spots, parts->values[i]);
+    size_t count = 0;
+    if (sharing->spots[from.root].kind != QK_PLACEMENT_SCRATCH || to->offset % ALIGNMENT > 0)
+        return 0;
+    for (size_t k = 0; k < moves->count; k++)
+        if (moves->list[k].root == from.root)
+            return 0;
+    for (; i + count < parts->count; count++) {
+        const struct place place = find_place(sharing->spots, parts->values[i + count]);
+        if (place.root != from.root || place.offset != parts->at[i + count] - parts->at[i])
+            break;
+    }
+    if (parts->at[i + count] - parts->at[i] != bytes_of(sharing, from.root))
+        return 0;
+    moves->list[moves->count++] = (struct place){from.root, to->offset};
+    return count;
+}
+
+/* Puts all parts of an output where they are in the output, so that the nodes that make them write
+ * there. Returns false, and changes nothing, unless that is possible for all parts. */
+static bool share_output(const struct sharing *sharing, uint32_t output, const struct parts *parts)
+{
+    struct spot *spots = sharing->spots;
+    const struct place whole = find_place(spots, output);
+    struct moves moves = {.count = 0};
+    if (spots[whole.root].kind == QK_PLACEMENT_INPUT)
+        return false;
+    for (size_t i = 0; i < parts->count;) {
+        const struct place from = find_place(spots, parts->values[i]);
+        const struct place to = {whole.root, whole.offset + parts->at[i]};
+        const size_t count = from.root != to.root       ? add_move(sharing, parts, i, &to, &moves)
+                             : from.offset == to.offset ? 1
+                                                        : 0;
+        if (count == 0)
+            return false;
+        i += count;
+    }
+    for (size_t i = 0; i < moves.count; i++)
+        put_into(spots, moves.list[i].root, whole.root, moves.list[i].offset);
+    return true;
+}
+
+/* ---- Nodes that have nothing to do --------------------------------------------------------- */
+
+static void find_spots(const struct sharing *sharing)
+{
+    const struct qk_graph *graph = sharing->graph;
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        const struct qk_graph_value *value = &graph->values[i];
+        sharing->spots[i] =
+            (struct spot){i, 0, value->kind, value->port, value->maker, value->last};
+    }
     for (size_t i = 0; i < graph->node_count; i++) {
         const struct qk_graph_node *node = &graph->nodes[i];
-        if (node->runs && plans[i].plan.is_alias && node->inputs[0] != QK_VALUE_NONE &&
-            share_place(spots, node->inputs[0], node->outputs[0]))
-            plans[i].plan.unit_count = 0;
+        sharing->is_idle[i] = node->runs && sharing->plans[i].plan.is_alias &&
+                              node->inputs[0] != QK_VALUE_NONE &&
+                              share_place(sharing->spots, node->inputs[0], node->outputs[0]);
+    }
+}
+
+/* Finds nodes that cut or join, and whose parts lie in the whole. Of nodes that join, the last come
+ * first: in a network whose layers read all layers before, the last one joins the most, and what
+ * the others join is a part of it. */
+static void find_parts(const struct sharing *sharing)
+{
+    const struct qk_graph *graph = sharing->graph;
+    struct parts parts;
+    for (size_t i = 0; i < graph->node_count; i++)
+        if (graph->nodes[i].runs && sharing->plans[i].plan.cuts)
+            sharing->is_idle[i] = share_parts(sharing, &graph->nodes[i], &sharing->plans[i].plan);
+    for (size_t left = graph->node_count; left > 0; left--) {
+        const struct qk_graph_node *node = &graph->nodes[left - 1];
+        if (node->runs && sharing->plans[left - 1].plan.joins && list_parts(sharing, node, &parts))
+            sharing->is_idle[left - 1] = share_joined(sharing, node->outputs[0], &parts) ||
+                                         share_output(sharing, node->outputs[0], &parts);
     }
 }
 
@@ -93,7 +282,7 @@ static void sort_by_weight(const struct rooms *rooms)
 
 static bool live_together(const struct spot *a, const struct spot *b)
 {
-    return a->maker <= b->last && b->maker <= a->last;
+    return a->first <= b->last && b->first <= a->last;
 }
 
 /* Puts a room into the lowest gap that is large enough. Returns false if its end would overflow. */
@@ -146,7 +335,7 @@ static size_t most_alive(const struct rooms *rooms)
         size_t alive = 0;
         for (size_t i = 0; i < rooms->count; i++) {
             const struct room *room = &rooms->list[i];
-            if (room->spot->maker <= node && node <= room->spot->last)
+            if (room->spot->first <= node && node <= room->spot->last)
                 alive += room->bytes;
         }
         most = alive > most ? alive : most;
@@ -167,15 +356,10 @@ static size_t place_rooms(const struct rooms *rooms)
         return best_bytes;
     for (size_t i = 0; i < rooms->count; i++) {
         struct room *room = &rooms->list[i];
-        room->weight *= room->spot->last - room->spot->maker + 1;
+        room->weight *= room->spot->last - room->spot->first + 1;
     }
     try_weights(rooms, &best_bytes);
     return best_bytes;
-}
-
-static bool is_in_scratch(const struct spot *spots, uint32_t value)
-{
-    return spots[value].root == value && spots[value].kind == QK_PLACEMENT_SCRATCH;
 }
 
 static size_t count_rooms(const struct qk_graph *graph, const struct spot *spots)
@@ -210,44 +394,44 @@ static bool list_rooms(const struct qk_graph *graph, const struct spot *spots,
     return true;
 }
 
-/* Places each root that lies in the scratch. The plan of the node that makes it keeps the place. */
-static enum qk_status place_all(const struct qk_graph *graph, const struct spot *spots,
-                                struct qk_memory memory, struct qk_node_plan *plans,
-                                size_t *scratch_bytes, struct qk_error *error)
+/* Places each root that lies in the scratch. The plan of the node that makes it keeps the place.
+ * `list` has room for all roots. */
+static enum qk_status place_all(const struct sharing *sharing, struct room *list,
+                                struct qk_node_plan *plans, size_t *scratch_bytes,
+                                struct qk_error *error)
 {
-    struct rooms rooms = {.count = count_rooms(graph, spots), .node_count = graph->node_count};
+    const struct qk_graph *graph = sharing->graph;
+    const struct spot *spots = sharing->spots;
+    const struct rooms rooms = {
+        .list = list, .count = count_rooms(graph, spots), .node_count = graph->node_count};
     *scratch_bytes = 0;
     if (rooms.count == 0)
         return QK_OK;
-    rooms.list = memory.alloc(memory.context, rooms.count * sizeof(*rooms.list));
-    if (!rooms.list)
-        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan of %zu values", rooms.count);
-    *scratch_bytes = list_rooms(graph, spots, plans, rooms.list) ? place_rooms(&rooms) : SIZE_MAX;
+    *scratch_bytes = list_rooms(graph, spots, plans, list) ? place_rooms(&rooms) : SIZE_MAX;
     if (*scratch_bytes == SIZE_MAX)
         return qk_fail(error, QK_INVALID,
                        "the graph: expected intermediate tensors of less than %zu bytes, got more",
                        SIZE_MAX);
     for (size_t i = 0; i < rooms.count; i++)
-        placement_by_maker(graph, plans, (uint32_t)(rooms.list[i].spot - spots))->at =
-            rooms.list[i].best_begin;
+        placement_by_maker(graph, plans, (uint32_t)(list[i].spot - spots))->at = list[i].best_begin;
     return QK_OK;
 }
 
-static struct qk_placement placement_of(const struct qk_graph *graph, const struct spot *spots,
+static struct qk_placement placement_of(const struct qk_graph *graph, struct spot *spots,
                                         const struct qk_node_plan *plans, uint32_t index)
 {
     if (index == QK_VALUE_NONE)
         return (struct qk_placement){.kind = QK_PLACEMENT_NONE};
-    const uint32_t root = spots[index].root;
-    const bool is_placed = spots[root].kind == QK_PLACEMENT_SCRATCH;
-    return (struct qk_placement){
-        .kind = spots[root].kind,
-        .at = is_placed ? placement_by_maker(graph, plans, root)->at : spots[root].port,
-    };
+    const struct place place = find_place(spots, index);
+    const struct spot *root = &spots[place.root];
+    if (root->kind != QK_PLACEMENT_SCRATCH)
+        return (struct qk_placement){root->kind, root->port, place.offset};
+    return (struct qk_placement){root->kind, 0,
+                                 placement_by_maker(graph, plans, place.root)->at + place.offset};
 }
 
-/* A root's placement is filled in before its aliases', because its node comes first. */
-static void fill_placements(const struct qk_graph *graph, const struct spot *spots,
+/* A root's own placement is already there, and is filled in again. */
+static void fill_placements(const struct qk_graph *graph, struct spot *spots,
                             struct qk_node_plan *plans)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
@@ -262,17 +446,59 @@ static void fill_placements(const struct qk_graph *graph, const struct spot *spo
 
 /* ---- All ----------------------------------------------------------------------------------- */
 
+/* A whole that has its parts is alive from the first node that makes a part to the last node that
+ * reads one, which may need more scratch than copies do. Up to so many times as much is worth it.
+ */
+#define WHOLE_RATIO_MAX 1.05
+
+static bool has_parts(const struct sharing *sharing)
+{
+    for (size_t i = 0; i < sharing->graph->node_count; i++)
+        if (sharing->plans[i].plan.joins || sharing->plans[i].plan.cuts)
+            return true;
+    return false;
+}
+
+/* Places all values, with or without parts in their wholes. */
+static enum qk_status place_values(const struct sharing *sharing, bool with_parts,
+                                   struct room *list, struct qk_node_plan *plans,
+                                   size_t *scratch_bytes, struct qk_error *error)
+{
+    find_spots(sharing);
+    if (with_parts)
+        find_parts(sharing);
+    return place_all(sharing, list, plans, scratch_bytes, error);
+}
+
 enum qk_status qk_graph_place(const struct qk_graph *graph, struct qk_node_plan *plans,
                               struct qk_memory memory, size_t *scratch_bytes,
                               struct qk_error *error)
 {
-    struct spot *spots = take_spots(graph, memory);
-    if (!spots)
+    struct sharing sharing = {.graph = graph, .plans = plans};
+    struct room *list = NULL;
+    sharing.spots = memory.alloc(memory.context, graph->value_count * sizeof(*sharing.spots));
+    sharing.is_idle = memory.alloc(memory.context, graph->node_count * sizeof(*sharing.is_idle));
+    if (sharing.spots && sharing.is_idle) {
+        find_spots(&sharing);
+        const size_t count = count_rooms(graph, sharing.spots) + 1;
+        list = memory.alloc(memory.context, count * sizeof(*list));
+    }
+    if (!list)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan of %zu nodes",
                        graph->node_count);
-    find_aliases(graph, plans, spots);
-    const enum qk_status status = place_all(graph, spots, memory, plans, scratch_bytes, error);
-    if (status == QK_OK)
-        fill_placements(graph, spots, plans);
-    return status;
+    size_t least;
+    enum qk_status status = place_values(&sharing, false, list, plans, &least, error);
+    *scratch_bytes = least;
+    if (status == QK_OK && has_parts(&sharing)) {
+        status = place_values(&sharing, true, list, plans, scratch_bytes, error);
+        if (status == QK_OK && (double)*scratch_bytes > WHOLE_RATIO_MAX * (double)least)
+            status = place_values(&sharing, false, list, plans, scratch_bytes, error);
+    }
+    if (status != QK_OK)
+        return status;
+    fill_placements(graph, sharing.spots, plans);
+    for (size_t i = 0; i < graph->node_count; i++)
+        if (sharing.is_idle[i])
+            plans[i].plan.unit_count = 0;
+    return QK_OK;
 }

@@ -1,4 +1,4 @@
-/* Plans a graph for certain shapes. Runs its nodes. */
+/* Plans the nodes of a graph for certain shapes. Runs them. */
 #include <string.h>
 
 #include "kernels/graph.h"
@@ -227,12 +227,19 @@ enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tenso
 
 /* ---- For people ---------------------------------------------------------------------------- */
 
+static bool is_empty(const struct qk_plan *plan)
+{
+    for (size_t i = 0; i < plan->output_count; i++)
+        if (plan->output_bytes[i] > 0)
+            return false;
+    return true;
+}
+
 static enum qk_node_role role_of(const struct qk_graph_node *node, const struct qk_plan *plan)
 {
     if (!node->runs)
         return node->computes ? QK_NODE_IN_PLAN : QK_NODE_UNUSED;
-    return plan && plan->unit_count == 0 && plan->output_bytes[0] > 0 ? QK_NODE_MOVES_NOTHING
-                                                                      : QK_NODE_RUNS;
+    return plan && plan->unit_count == 0 && !is_empty(plan) ? QK_NODE_MOVES_NOTHING : QK_NODE_RUNS;
 }
 
 void qk_graph_report(const struct qk_graph *graph, const struct qk_graph_plan *plan, size_t node,
@@ -252,6 +259,12 @@ void qk_graph_report(const struct qk_graph *graph, const struct qk_graph_plan *p
 
 /* ---- Run ----------------------------------------------------------------------------------- */
 
+/* Returns base + bytes. An empty tensor may be NULL. */
+static const void *advance(const void *base, size_t bytes)
+{
+    return bytes > 0 ? (const char *)base + bytes : base;
+}
+
 void qk_graph_run(const struct qk_graph_plan *plan, size_t node, const void *const *inputs,
                   void *const *outputs, void *scratch, void *workspace, size_t begin, size_t end)
 {
@@ -265,21 +278,21 @@ void qk_graph_run(const struct qk_graph_plan *plan, size_t node, const void *con
     }
     for (size_t i = 0; i < op->input_count; i++) {
         const struct qk_placement *placement = &run->inputs[i];
+        const void *base = scratch;
         if (placement->kind == QK_PLACEMENT_NONE)
-            from[i] = NULL;
+            base = NULL;
         else if (placement->kind == QK_PLACEMENT_INPUT)
-            from[i] = inputs[placement->at];
+            base = inputs[placement->port];
         else if (placement->kind == QK_PLACEMENT_OUTPUT)
-            from[i] = outputs[placement->at];
+            base = outputs[placement->port];
         else if (placement->kind == QK_PLACEMENT_PLANNED)
-            from[i] = plan->planned[placement->at];
-        else
-            from[i] = (const char *)scratch + placement->at;
+            base = plan->planned[placement->port];
+        from[i] = advance(base, placement->at);
     }
     for (size_t i = 0; i < op->output_count; i++) {
         const struct qk_placement *placement = &run->outputs[i];
-        to[i] = placement->kind == QK_PLACEMENT_OUTPUT ? outputs[placement->at]
-                                                       : (char *)scratch + placement->at;
+        void *base = placement->kind == QK_PLACEMENT_OUTPUT ? outputs[placement->port] : scratch;
+        to[i] = (char *)base + placement->at;
     }
     qk_run(&run->plan, from, to, workspace, begin, end);
 }

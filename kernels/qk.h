@@ -399,6 +399,13 @@ struct qk_plan {
     /* True if output 0 has the bytes of input 0, in the same order. A caller that places both at
      * one address need not run the plan. If it runs the plan, they must not overlap. */
     bool is_alias;
+    /* True if output 0 has the bytes of the operator's list of inputs (qk_operator.joins_list), one
+     * tensor behind the other. A caller that places each of them where its bytes are in the output
+     * need not run the plan. */
+    bool joins;
+    /* True if input 0 has the bytes of the outputs, one tensor behind the other. A caller that
+     * places each of them where its bytes are in the input need not run the plan. */
+    bool cuts;
 
     /* Private to kernels/. */
     void (*run)(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
@@ -616,8 +623,8 @@ enum qk_placement_kind {
 };
 struct qk_placement {
     enum qk_placement_kind kind;
-    size_t at; /* index of the graph's input or output or of the planned value, or offset in the
-                  scratch, in bytes */
+    uint32_t port; /* index of the graph's input or output, or of the planned value */
+    size_t at;     /* in bytes, from where that value or the scratch begins */
 };
 
 /* The plan of one node of a graph. */
@@ -651,8 +658,9 @@ struct qk_graph_plan {
  * an input that no node reads is not read at all. The plan points into `memory`.
  *
  * If output 0 of a node has the bytes of input 0, both lie at one place, and the node has no units.
- * Only between an input and an output of the graph, or two outputs, the node copies. A node that
- * does not run has no units either.
+ * Only between an input and an output of the graph, or two outputs, the node copies. If a node
+ * joins or cuts tensors, the parts lie in the whole where possible, and the node has no units. A
+ * node that does not run has no units either.
  *
  * Values between nodes share the scratch. A value is alive from the node that makes it to the last
  * node that reads it. Two values may share bytes unless both are alive at some node. The largest
@@ -665,7 +673,7 @@ enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tenso
 /* What a node of a graph does in a run. */
 enum qk_node_role {
     QK_NODE_RUNS,
-    QK_NODE_MOVES_NOTHING, /* its output lies where its input lies */
+    QK_NODE_MOVES_NOTHING, /* its outputs lie where its inputs lie */
     QK_NODE_IN_PLAN,       /* plans compute it, because shapes depend on it */
     QK_NODE_UNUSED         /* no run needs it */
 };

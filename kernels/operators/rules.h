@@ -26,4 +26,14 @@ bool qk_same_shape(const struct qk_tensor *a, const struct qk_tensor *b);
 enum qk_status qk_check_same_type(const struct qk_call *call, size_t input, size_t like,
                                   struct qk_error *error);
 
+/* Returns whether all axes before this one have one element, so that parts along it lie one behind
+ * the other. */
+static inline bool qk_is_outermost(const size_t *dims, uint32_t axis)
+{
+    for (uint32_t i = 0; i < axis; i++)
+        if (dims[i] != 1)
+            return false;
+    return true;
+}
+
 #endif

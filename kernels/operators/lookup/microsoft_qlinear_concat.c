@@ -256,6 +256,9 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     struct state *state = memory.alloc(memory.context, sizeof(*state));
     if (!state)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
+    plan->joins = qk_is_outermost(plan->outputs[0].dims, axis);
+    for (size_t i = 0; i < made->part_count; i++)
+        plan->joins = plan->joins && !made->parts[i].changes;
     *state = (struct state){.look_up = kernel->run, .count = plan->outputs[0].count};
     if (state->count > 0)
         set_runs(made, inputs, axis, state);

@@ -94,6 +94,7 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     }
     if (status == QK_OK)
         qk_move_end(move, instance, plan);
+    plan->joins = qk_is_outermost(dims, axis);
     return status;
 }
 

@@ -172,6 +172,7 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     if (status != QK_OK)
         return status;
     plan->output_count = count;
+    plan->cuts = qk_is_outermost(x->dims, axis);
     qk_move_end(move, instance, plan);
     return QK_OK;
 }
