@@ -4,29 +4,6 @@
 
 #include "tests/support/kernels/graph_case.h"
 
-/* Prepares, plans and runs a graph. Checks how many of its nodes have work to do, and how many
- * bytes of scratch it needs. */
-static void check(struct graph_case *made, size_t busy_count, size_t scratch_bytes)
-{
-    struct qk_test_memory memory;
-    const struct qk_graph *graph;
-    struct qk_graph_plan plan;
-    struct qk_error error;
-    size_t busy = 0;
-    qk_test_memory_init(&memory, SIZE_MAX);
-    const struct qk_memory face = qk_test_memory_face(&memory);
-    cr_assert_eq(graph_case_prepare(made, made->scalar, face, &graph, &error), QK_OK, "%s",
-                 error.text);
-    cr_assert_eq(graph_case_plan(made, graph, face, &plan, &error), QK_OK, "%s", error.text);
-    for (size_t i = 0; i < plan.node_count; i++)
-        busy += plan.nodes[i].plan.unit_count > 0;
-    cr_expect_eq(busy, busy_count);
-    cr_expect_eq(plan.scratch_bytes, scratch_bytes);
-    graph_case_run(made, &plan, 1);
-    qk_test_memory_deinit(&memory);
-    graph_case_destroy(made);
-}
-
 static uint32_t input(struct graph_case *made)
 {
     return graph_case_input(made, QK_UINT8, "1,4,16,16"); /* 1024 bytes */
@@ -38,7 +15,7 @@ Test(graph_aliases, between_nodes)
     uint32_t x = graph_case_conv(made, input(made), 4, QK_UINT8);
     x = graph_case_identity(made, graph_case_identity(made, x));
     graph_case_output(made, graph_case_conv(made, x, 4, QK_INT8));
-    check(made, 2, 1024);
+    graph_case_check_work(made, 2, 1024);
 }
 
 Test(graph_aliases, of_an_input)
@@ -46,7 +23,7 @@ Test(graph_aliases, of_an_input)
     struct graph_case *made = graph_case_create(2);
     const uint32_t x = graph_case_identity(made, input(made));
     graph_case_output(made, graph_case_conv(made, x, 4, QK_UINT8));
-    check(made, 1, 0);
+    graph_case_check_work(made, 1, 0);
 }
 
 /* The convolution writes the alias's output. Another node reads it there. */
@@ -56,7 +33,7 @@ Test(graph_aliases, that_is_an_output)
     const uint32_t sums = graph_case_conv(made, input(made), 4, QK_UINT8);
     graph_case_output(made, graph_case_identity(made, sums));
     graph_case_output(made, graph_case_dequantize(made, sums, QK_FP32));
-    check(made, 2, 0);
+    graph_case_check_work(made, 2, 0);
 }
 
 Test(graph_aliases, from_the_caller_to_the_caller)
@@ -65,7 +42,7 @@ Test(graph_aliases, from_the_caller_to_the_caller)
     const uint32_t x = input(made);
     graph_case_output(made, graph_case_identity(made, x));
     graph_case_output(made, graph_case_identity(made, x));
-    check(made, 2, 0);
+    graph_case_check_work(made, 2, 0);
 }
 
 Test(graph_aliases, two_outputs_of_one_value)
@@ -75,7 +52,7 @@ Test(graph_aliases, two_outputs_of_one_value)
     const uint32_t same = graph_case_identity(made, sums);
     graph_case_output(made, same);
     graph_case_output(made, graph_case_identity(made, same));
-    check(made, 2, 0);
+    graph_case_check_work(made, 2, 0);
 }
 
 Test(graph_aliases, of_an_output)
@@ -84,7 +61,7 @@ Test(graph_aliases, of_an_output)
     const uint32_t sums = graph_case_conv(made, input(made), 4, QK_UINT8);
     graph_case_output(made, sums);
     graph_case_output(made, graph_case_conv(made, graph_case_identity(made, sums), 4, QK_INT8));
-    check(made, 2, 0);
+    graph_case_check_work(made, 2, 0);
 }
 
 /* The value must not be overwritten while its alias is still read. */
@@ -98,7 +75,7 @@ Test(graph_aliases, live_as_long_as_their_readers)
         x = graph_case_conv(made, x, 4, QK_UINT8);
     graph_case_output(made, x);
     graph_case_output(made, graph_case_conv(made, same, 4, QK_INT8));
-    check(made, 6, (size_t)3 * 1024);
+    graph_case_check_work(made, 6, (size_t)3 * 1024);
 }
 
 Test(graph_aliases, in_random_graphs)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/graph.h"
 #include "tests/support/guarded.h"
 
 struct graph_case *graph_case_create(uint64_t seed)
@@ -215,6 +216,91 @@ uint32_t graph_case_constant(struct graph_case *made, uint32_t like, enum qk_typ
     return add_node(made, &call, QK_VALUE_NONE);
 }
 
+/* Runs a call whose list of inputs is `count` values, and makes a node of it. Fills in the values
+ * of its first outputs. */
+static void add_list(struct graph_case *made, struct qk_call *call, size_t count,
+                     const uint32_t *values, size_t output_count, uint32_t *outputs)
+{
+    const size_t index = made->call.node_count++;
+    const size_t first = call->op->list_begin, step = first + 1;
+    struct qk_node *node = &made->nodes[index];
+    struct qk_test_result result;
+    cr_assert_lt(index, GRAPH_CASE_NODES_MAX);
+    call->variable = 0;
+    for (size_t i = 0; i < count; i++) {
+        call->inputs[first + i * step] = made->values[values[i]];
+        call->variable |= UINT32_C(1) << (first + i * step);
+    }
+    qk_test_run(made->scalar, call, &result);
+    cr_assert_eq(result.status, QK_OK, "node %zu: %s", index, result.error.text);
+    snprintf(made->names[index], sizeof(made->names[0]), "n%u", (unsigned)index % 1000);
+    *node = (struct qk_node){.name = made->names[index], .call = *call};
+    for (size_t i = 0; i < count; i++) {
+        node->call.inputs[first + i * step] = (struct qk_tensor){.type = QK_FP8E8M0}; /* not read */
+        node->inputs[first + i * step] = values[i];
+    }
+    for (size_t i = 0; i < QK_OUTPUT_COUNT_MAX; i++)
+        node->outputs[i] = QK_VALUE_NONE;
+    for (size_t i = 0; i < call->op->output_count; i++) {
+        if (result.outputs[i])
+            made->blocks[made->block_count++] = result.outputs[i];
+        struct qk_tensor y = result.plan.outputs[i];
+        y.data = result.outputs[i];
+        if (i < output_count)
+            outputs[i] = node->outputs[i] = add_value(made, &y);
+    }
+}
+
+uint32_t graph_case_concat(struct graph_case *made, size_t count, const uint32_t *values,
+                           int64_t axis)
+{
+    uint32_t y;
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.Concat", 13);
+    qk_test_call_int(&call, "axis", axis);
+    for (size_t i = count; i < call.op->input_count; i++)
+        call.inputs[i] = (struct qk_tensor){.type = QK_NONE};
+    add_list(made, &call, count, values, 1, &y);
+    return y;
+}
+
+uint32_t graph_case_concat_codes(struct graph_case *made, size_t count, const uint32_t *values,
+                                 int64_t axis, bool changes)
+{
+    const enum qk_type type = made->values[values[0]].type;
+    uint32_t y;
+    struct qk_call call;
+    qk_test_call_init(&call, "com.microsoft.QLinearConcat", 1);
+    qk_test_call_int(&call, "axis", axis);
+    give_float(made, &call, "Y_scale", 0.5F);
+    give(made, &call, "Y_zero_point", type, 0, NULL);
+    for (size_t i = call.op->list_begin; i + 2 < call.op->input_count; i += 3) {
+        if (i >= call.op->list_begin + 3 * count) {
+            for (size_t k = i; k < i + 3; k++)
+                call.inputs[k] = (struct qk_tensor){.type = QK_NONE};
+            continue;
+        }
+        give_float(made, &call, call.op->inputs[i + 1].name, changes && i == 2 ? 0.25F : 0.5F);
+        call.inputs[i + 2] = call.inputs[1];
+    }
+    add_list(made, &call, count, values, 1, &y);
+    return y;
+}
+
+void graph_case_split(struct graph_case *made, uint32_t x, int64_t axis, size_t first,
+                      uint32_t *both)
+{
+    int64_t *sizes = take(made, 2 * sizeof(*sizes));
+    struct qk_call call;
+    sizes[0] = (int64_t)first;
+    sizes[1] = (int64_t)(made->values[x].dims[axis] - first);
+    qk_test_call_init(&call, "onnx.Split", 13);
+    qk_test_call_int(&call, "axis", axis);
+    qk_test_call_input(&call, "split", QK_INT64, sizes, 1, (const size_t[]){2});
+    call.output_count = 2;
+    add_list(made, &call, 1, &x, 2, both);
+}
+
 uint32_t graph_case_identity(struct graph_case *made, uint32_t x)
 {
     struct qk_call call;
@@ -404,6 +490,29 @@ static void run_node(const struct qk_graph_plan *plan, size_t node, const void *
     }
 }
 
+/* Fails the test unless all values that are alive at a node are as expected after it has run. */
+static void check_alive(const struct graph_case *made, const struct qk_graph_plan *plan,
+                        size_t node, void *const *outputs, const char *scratch)
+{
+    for (size_t i = 0; plan->graph->values && i < made->call.value_count; i++) {
+        const struct qk_graph_value *value = &plan->graph->values[i];
+        const void *expected = made->values[i].data;
+        if (!expected || value->maker > node ||
+            (value->kind != QK_PLACEMENT_OUTPUT &&
+             (value->kind != QK_PLACEMENT_SCRATCH || value->last < node)))
+            continue;
+        const struct qk_node_plan *maker = &plan->nodes[value->maker];
+        const struct qk_placement *place = &maker->outputs[value->output];
+        const char *got = place->kind == QK_PLACEMENT_OUTPUT ? outputs[place->port] : scratch;
+        if (place->kind != QK_PLACEMENT_OUTPUT && place->kind != QK_PLACEMENT_SCRATCH)
+            continue; /* it lies in an input, or in the plan */
+        got += place->at;
+        cr_assert(maker->plan.unit_count == 0 || (uintptr_t)got % 64 == 0);
+        cr_assert_eq(memcmp(got, expected, maker->plan.output_bytes[value->output]), 0,
+                     "value %zu: other bytes after node %zu", i, node);
+    }
+}
+
 void graph_case_run(const struct graph_case *made, const struct qk_graph_plan *plan, uint64_t seed)
 {
     const struct qk_graph_call *call = &made->call;
@@ -415,8 +524,10 @@ void graph_case_run(const struct graph_case *made, const struct qk_graph_plan *p
         inputs[i] = made->values[call->inputs[i].value].data;
     for (size_t i = 0; i < call->output_count; i++)
         outputs[i] = guarded_alloc(plan->output_bytes[i], 64);
-    for (size_t i = 0; i < plan->node_count; i++)
+    for (size_t i = 0; i < plan->node_count; i++) {
         run_node(plan, i, inputs, outputs, scratch, &seed);
+        check_alive(made, plan, i, outputs, scratch);
+    }
     for (size_t i = 0; i < call->output_count; i++) {
         const struct qk_tensor *expected = &made->values[call->outputs[i]];
         const struct qk_tensor *got = &plan->outputs[i];
@@ -445,6 +556,28 @@ void graph_case_check(const struct graph_case *made, const struct qk_kernels *ke
     for (uint64_t seed = 1; seed < 4; seed++)
         graph_case_run(made, &plan, seed);
     qk_test_memory_deinit(&memory);
+}
+
+void graph_case_check_work(struct graph_case *made, size_t busy_count, size_t scratch_bytes)
+{
+    struct qk_test_memory memory;
+    const struct qk_graph *graph;
+    struct qk_graph_plan plan;
+    struct qk_error error;
+    size_t busy = 0;
+    qk_test_memory_init(&memory, SIZE_MAX);
+    const struct qk_memory face = qk_test_memory_face(&memory);
+    cr_assert_eq(graph_case_prepare(made, made->scalar, face, &graph, &error), QK_OK, "%s",
+                 error.text);
+    cr_assert_eq(graph_case_plan(made, graph, face, &plan, &error), QK_OK, "%s", error.text);
+    for (size_t i = 0; i < plan.node_count; i++)
+        busy += plan.nodes[i].plan.unit_count > 0;
+    cr_expect_eq(busy, busy_count, "%zu and not %zu nodes", busy, busy_count);
+    cr_expect_eq(plan.scratch_bytes, scratch_bytes, "%zu and not %zu bytes", plan.scratch_bytes,
+                 scratch_bytes);
+    graph_case_run(made, &plan, 1);
+    qk_test_memory_deinit(&memory);
+    graph_case_destroy(made);
 }
 
 void graph_case_keep(struct graph_case *made, const struct qk_node *before, const uint32_t *origins,

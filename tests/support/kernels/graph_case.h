@@ -67,6 +67,20 @@ void graph_case_to_floats(struct graph_case *made, uint32_t y, const char *name,
 /* Adds a node whose output has the bytes of its input. */
 uint32_t graph_case_identity(struct graph_case *made, uint32_t x);
 
+/* Adds onnx.Concat of values along an axis. */
+uint32_t graph_case_concat(struct graph_case *made, size_t count, const uint32_t *values,
+                           int64_t axis);
+
+/* Adds com.microsoft.QLinearConcat, whose parts have the output's scale and zero point, or all but
+ * the first part if it `changes`. */
+uint32_t graph_case_concat_codes(struct graph_case *made, size_t count, const uint32_t *values,
+                                 int64_t axis, bool changes);
+
+/* Adds onnx.Split of a value into two parts along an axis, the first of which has `first` elements
+ * there. Fills in both of their values. */
+void graph_case_split(struct graph_case *made, uint32_t x, int64_t axis, size_t first,
+                      uint32_t *both);
+
 void graph_case_output(struct graph_case *made, uint32_t value);
 
 /* Shuffles the nodes. */
@@ -84,7 +98,8 @@ enum qk_status graph_case_plan(const struct graph_case *made, const struct qk_gr
                                struct qk_error *error);
 
 /* Runs all nodes, each in ranges of units of random lengths in a random order, in memory with
- * watched edges. Fails the test unless all outputs are as expected. */
+ * watched edges. Fails the test unless, after each node, all values that are alive are as expected,
+ * and all outputs in the end. */
 void graph_case_run(const struct graph_case *made, const struct qk_graph_plan *plan, uint64_t seed);
 
 /* Numbers the nodes as a file does, and has the passes say in `fates` what becomes of them. */
@@ -103,5 +118,9 @@ void graph_case_keep(struct graph_case *made, const struct qk_node *before, cons
 
 /* Prepares, plans and runs the graph. */
 void graph_case_check(const struct graph_case *made, const struct qk_kernels *kernels);
+
+/* Prepares, plans, runs and destroys the graph. Fails the test unless `busy_count` of its nodes
+ * have units, and it needs scratch_bytes of scratch. */
+void graph_case_check_work(struct graph_case *made, size_t busy_count, size_t scratch_bytes);
 
 #endif
