@@ -580,3 +580,47 @@ STEPS = (conv, conv, conv, binary, binary, pooled, joined, joined, activated, so
          transpose, reshape, reshape, computed, computed_sizes, flatten, flatten, slice_, split,
          pad, resize, resize, gather, blocks, squeeze, concat, max_pool, clip, best, cast, expand,
          identity, dequantize)
+
+
+# ---- Parts that lie in the whole -------------------------------------------------------------
+
+
+def part(graph):
+    """Adds a convolution that keeps the planes and the parameters of its input."""
+    x = graph.pick(is_image)
+    filters = graph.number(1, 6)
+    kernel = graph.choose(1, 3)
+    weights, _ = weighed(graph, x, (filters, x.shape[1], kernel, kernel), filters, 0)
+    graph.add("QLinearConv", [x, x.scale, x.zero, *weights, x.scale, x.zero],
+              quantized=(x.scale, x.zero), kernel_shape=[kernel] * 2, pads=[kernel // 2] * 4)
+
+
+def whole(graph):
+    x = graph.pick(is_image)
+    axis = graph.choose(0, *[1] * 8, 2)
+    values = joinable(graph, x, axis) + joinable(graph, x, axis)[:graph.number(0, 2)]
+    if graph.chance(0.9):
+        values = list(dict.fromkeys(values))  # a value that comes twice is copied
+    if graph.chance():
+        graph.add("Concat", values, quantized=(x.scale, x.zero), axis=axis)
+        return
+    parts = [part for value in values for part in (value, value.scale, value.zero)]
+    graph.add("QLinearConcat", [x.scale, x.zero, *parts], quantized=(x.scale, x.zero),
+              domain=MICROSOFT, axis=axis)
+
+
+def summed(graph):
+    x = graph.pick(is_image)
+    other = graph.pick(lambda value: value.quantized and value.shape == x.shape)
+    graph.add("QLinearAdd", [x, x.scale, x.zero, other, other.scale, other.zero, x.scale, x.zero],
+              quantized=(x.scale, x.zero), domain=MICROSOFT)
+
+
+def probe(graph, value):
+    """Reads a value once more. Returns what an answer may have of it. The value itself does not
+    leave the graph, so that it may lie in another one."""
+    return graph.add("DequantizeLinear", [value, value.scale, value.zero])
+
+
+PART_STEPS = (part, part, part, part, whole, whole, whole, whole, split, split, summed, identity,
+              flatten, max_pool, transpose)

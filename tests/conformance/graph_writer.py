@@ -206,6 +206,15 @@ class Graph:
             else:
                 value.scale, value.zero = self.parameters(kind, 0.05)
 
+    def begin_planes(self):
+        """Adds an input whose planes mostly begin at multiples of 64 bytes."""
+        shape = [self.choose(*[1] * 6, 2), self.number(1, 6), 8, self.choose(*[8] * 6, 16, 7)]
+        value = Value("x0", self.array(self.choose(np.uint8, np.int8), shape))
+        value.scale, value.zero = self.parameters(value.kind, 0.05)
+        self.inputs.append(value)
+        self.known[value.name] = value.array
+        self.values.append(value)
+
     def begin_folds(self):
         """Adds constants that nodes may read as their data, so that they are folded."""
         for _ in range(self.choose(0, 0, 1, 2)):

@@ -14,13 +14,14 @@ import traceback
 import onnx
 
 import oracles
-from graph_steps import STEPS
+from graph_steps import PART_STEPS, STEPS, probe
 from graph_writer import Graph, session
 from quantd import Tensor
 
 OUTPUT_COUNT_MAX = 32  # of a graph that the server loads
 NODE_COUNT_MAX = 12
 LATE_COUNT_MAX = 3
+PARTS_EVERY = 8  # one of so many graphs consists of parts that lie in wholes
 
 # What the server does not have: words of the error with which it refuses such a graph or request,
 # and a name.
@@ -46,16 +47,22 @@ class Made:
 def make(seed, number):
     """Returns the random graph of this number."""
     graph = Graph([seed, number])
-    graph.begin()
+    has_parts = number % PARTS_EVERY == PARTS_EVERY - 1
+    if has_parts:
+        graph.begin_planes()
+    else:
+        graph.begin()
     wanted = graph.number(2, NODE_COUNT_MAX)
     for _ in range(5 * wanted):
         if len(graph.nodes) >= wanted:
             break
-        graph.grow(STEPS)
+        graph.grow(PART_STEPS if has_parts else STEPS)
     made = [value for value in graph.values
             if value not in graph.inputs and value.name not in graph.constants]
     read = {name for node in graph.nodes for name in node.input}
-    if not graph.chance(0.4):  # else what each node makes is an output
+    if has_parts and graph.chance(0.7):
+        made = [probe(graph, value) for value in made if value.quantized] or made
+    elif not graph.chance(0.4):  # else what each node makes is an output
         made = [value for value in made if value.name not in read or graph.chance(0.15)]
     outputs = made[-OUTPUT_COUNT_MAX:]
     symbolic = graph.chance()
