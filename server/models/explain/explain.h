@@ -18,7 +18,7 @@ enum qd_explained_fate {
     QD_EXPLAINED_READ,     /* the model is refused, but not because of this node */
     QD_EXPLAINED_OPERATOR, /* runs compute it */
     QD_EXPLAINED_TABLE,    /* runs look it up in a table, with other nodes */
-    QD_EXPLAINED_ALIAS,    /* it moves nothing: its output lies where its input lies */
+    QD_EXPLAINED_ALIAS,    /* it moves nothing: its outputs lie where its inputs lie */
     QD_EXPLAINED_PLANNED,  /* plans compute it, because shapes depend on it */
     QD_EXPLAINED_UNUSED,   /* no run needs it */
     QD_EXPLAINED_FOLDED,

@@ -144,6 +144,23 @@ class Explain(unittest.TestCase):
         _, error = self.explain(path / "a" / "1", status=1)
         self.assertNotIn("takes one model", error)
 
+    def test_parts_in_the_whole(self):
+        """Split and Concat of one image move nothing along its channels, and copy along its rows.
+        """
+        for axis, fate in ((1, "alias"), (2, "operator")):
+            nodes = [node("Split", ["x"], ["a", "b"], axis=axis),
+                     *(node("MaxPool", [name], [name + "p"], kernel_shape=[1, 1]) for name in "ab"),
+                     node("Concat", ["ap", "bp"], ["y"], axis=axis)]
+            path = self.write("parts.onnx", model(
+                12, nodes, [], [value_info("x", UINT8, ["n", 2, 8, 8])],
+                [value_info("y", UINT8, ["n", 2, 8, 8])]))
+            tree, _ = self.explain(path)
+            self.assertEqual(self.fates(tree), [fate, "operator", "operator", fate])
+            self.assertEqual(tree["planned_shapes"], {"x": [1, 2, 8, 8]})
+            text = self.run_it(path).stdout
+            self.assertEqual("onnx.Split, moves nothing" in text, axis == 1)
+            self.assertEqual("onnx.Concat, moves nothing" in text, axis == 1)
+
     def test_text_fits_its_width(self):
         path = self.write("qdq.onnx", qdq_file(node("Identity", ["y"], ["n" * 300])))
         lines = self.run_it(path).stdout.splitlines()
