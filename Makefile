@@ -150,7 +150,8 @@ KERNELS := \
     kernels/operators/float/onnx_average_pool.c \
     kernels/operators/float/onnx_batch_normalization.c kernels/operators/float/onnx_fused.c \
     kernels/operators/float/onnx_global_average_pool.c \
-    kernels/operators/float/onnx_reduce_mean.c kernels/operators/float/row_means.c \
+    kernels/operators/float/onnx_reduce_mean.c kernels/operators/float/onnx_softmax.c \
+    kernels/operators/float/row_means.c \
     kernels/operators/tensorflow_dequantize.c \
     kernels/operators/pool/rules.c kernels/operators/pool/onnx_max_pool.c \
     kernels/operators/pool/microsoft_qlinear_average_pool.c \

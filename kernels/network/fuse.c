@@ -78,8 +78,8 @@ static const struct rule rules[] = {
     {RULE(global_average_pool, qk_microsoft_qlinear_global_average_pool, QK_SLOT_OPERAND(0),
           OUTPUT),
      .has_floats = true, .one_type = true},
-    {RULE(softmax, qk_microsoft_qlinear_softmax, QK_SLOT_OPERAND(0), OUTPUT), .one_type = true,
-     .adapt = adapt_softmax},
+    {RULE(softmax, qk_microsoft_qlinear_softmax, QK_SLOT_OPERAND(0), OUTPUT), .has_floats = true,
+     .one_type = true, .adapt = adapt_softmax},
 };
 
 /* A MatMul, and an Add of a bias behind it. */

@@ -119,6 +119,22 @@ def means(cases):
               axes=[2])
 
 
+def softmaxes(cases):
+    """Softmax of floats: rows of less and of more than 16 lanes, and rows whose elements are apart.
+    ONNX Runtime has these bits on CPUs with AVX-512."""
+    for version, shape, attributes in (
+            (1, (2, 3, 4), {}), (9, (2, 3, 4), {"axis": 2}), (11, (3, 5, 7), {"axis": -2}),
+            (13, (4, 10), {}), (13, (2, 150), {"axis": 1}), (13, (2, 37, 3), {"axis": 1}),
+            (17, (19, 2, 2), {"axis": 0}), (22, (3, 1), {}), (13, (0, 4), {})):
+        x = cases.dice.normal(0, 3, shape).astype(np.float32)
+        cases.add("rows", "Softmax", version, {"input": x}, outputs=("output",), **attributes)
+    for few in ([-np.inf, 1, 2, 3], [np.inf, 1, 2, 3], [np.nan, 1, 2, 3], [-np.inf] * 4,
+                [3e38, -3e38, 0, 3e38], [0, -87, -88.5, -104]):
+        cases.add("extremes", "Softmax", 13, {"input": np.array([few], np.float32)},
+                  outputs=("output",))
+    cases.add("an axis too large", "Softmax", 13, {"input": x[:, :2]}, outputs=("output",), axis=2)
+
+
 def normalizations(cases):
     def channels(count):
         return cases.dice.normal(0, 1, count).astype(np.float32)
@@ -229,6 +245,7 @@ def main():
         cases.add("of shapes", "Sum", 13, {"data_0": a, "data_1": b}, outputs=("sum",))
     zeros(cases)
     large_windows(cases)
+    softmaxes(cases)
     cases.write("tests/data/operators/float.jsonl")
 
 

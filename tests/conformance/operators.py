@@ -436,6 +436,8 @@ def float_rows(draw):
         return Node({"X": draw.array(np.float32, draw.shape(3, 4, 20))}, ["Y"])
     shape = draw.shape(2)
     first = draw.number(1, len(shape) - 1)
+    if draw.op == "Softmax":
+        return Node({"X": draw.array(np.float32, shape)}, ["Y"], {"axis": first})
     data = draw.array(np.float32, shape)
     axes, attributes = list(range(first, len(shape))), {"keepdims": draw.number(0, 1)}
     if draw.version < 18:
@@ -456,7 +458,7 @@ GRAPH = {float_unary: "Abs Ceil Celu Elu Erf Exp Floor Gelu HardSigmoid HardSwis
                       "Mish Neg Reciprocal Round Selu Sigmoid Sign Softplus Softsign Sqrt Tanh "
                       "ThresholdedRelu",
          float_binary: "Add Sub Mul Div Min Max Sum PRelu Equal Mod", pool: "AveragePool",
-         float_rows: "GlobalAveragePool ReduceMean"}
+         float_rows: "GlobalAveragePool ReduceMean Softmax"}
 GRAPH_OPSETS = (13, 17, 20, 22)
 PAIRS = 16  # of scales and zero points, for all pairs of codes
 GRAPH_SHARE = 4  # so many times fewer cases of graphs' operators

@@ -1,6 +1,6 @@
-/* onnx.Conv, Gemm, MatMul and Softmax on FP32, which quantd only has between
- * DequantizeLinear and QuantizeLinear: network/fuse.c makes operators on codes from them. A node
- * that it could not fuse is refused. */
+/* onnx.Conv, Gemm and MatMul on FP32, which quantd only has between DequantizeLinear and
+ * QuantizeLinear: network/fuse.c makes operators on codes from them. A node that it could not fuse
+ * is refused. */
 #include "kernels/operators/float/onnx_fused.h"
 #include "kernels/operators/operator.h"
 
@@ -44,12 +44,6 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
         {                             \
             REAL, true                \
         }                             \
-    }
-#define ONE             \
-    {                   \
-        {               \
-            REAL, false \
-        }               \
     }
 
 /* ---- Conv ---------------------------------------------------------------------------------- */
@@ -122,31 +116,6 @@ const struct qk_operator qk_onnx_matmul = {
     .outputs = {{"Y", "[.., M, N]"}},
     .output_count = 1,
     QK_VERSIONS(matmul_versions),
-    .version_last = QK_ONNX_VERSION_LAST,
-    .code = CODE,
-};
-
-/* ---- Softmax ------------------------------------------------------------------------------- */
-
-static const struct qk_attribute_def softmax_attributes[] = {
-    QK_ATTRIBUTE("axis", INT, 1, "as of com.microsoft.QLinearSoftmax"),
-};
-static const struct qk_version softmax_versions[] = {
-    {.number = 1, .inputs = ONE, .output_types = {REAL}},
-    {.number = 13, .inputs = ONE, .output_types = {REAL}},
-};
-
-const struct qk_operator qk_onnx_softmax = {
-    .name = "onnx.Softmax",
-    .platform = QK_ONNX_PLATFORM,
-    .about = "The softmax of floats, which becomes com.microsoft.QLinearSoftmax",
-    .inputs = {{"input", QK_ANY_SHAPE}},
-    .input_count = 1,
-    .variable_inputs = 1,
-    .outputs = {{"output", "as input"}},
-    .output_count = 1,
-    QK_ATTRIBUTES(softmax_attributes),
-    QK_VERSIONS(softmax_versions),
     .version_last = QK_ONNX_VERSION_LAST,
     .code = CODE,
 };
