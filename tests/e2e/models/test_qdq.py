@@ -72,11 +72,6 @@ class Refused(Files):
                          [value_info("x", kind, ["n", 2])],
                          [value_info("y", UINT8, ["n", 1])])
             self.assert_error(self.load(file), 400, "A: expected codes of 8 bits, got %s" % code)
-        file = model(13, [scale, node("Softmax", ["a"], ["m"]),
-                          node("QuantizeLinear", ["m", "s", "z"], ["y"])], [SCALE, ZERO],
-                     [value_info("x", INT8, ["n", 2])], [value_info("y", UINT8, ["n", 2])])
-        self.assert_error(self.load(file), 400, "input: expected codes of UINT8, as QuantizeLinear "
-                                                "behind it makes, got INT8")
 
     def test_scales_of_another_axis(self):
         pair = tensor("p", FLOAT, [2], (9, struct.pack("<2f", 1, 2)))
