@@ -75,6 +75,7 @@ struct qk_pool_planes {
 /* Rows [begin, end) of y of `count` planes. If they are not all rows, `count` is 1. */
 struct qk_pool_band {
     const uint8_t *x; /* the first plane */
+    size_t x_before;  /* bytes that may be read before it */
     size_t x_bytes;   /* bytes that may be read from there on */
     size_t count;
     size_t begin, end;

@@ -2,16 +2,18 @@
  * loops.h, which includes this file:
  *
  * - QK_POOL_BYTES, the bytes of a vector, and the type `byte_vector` with load_bytes, store_bytes,
- *   splat_bytes, max_bytes, min_bytes, and_bytes, xor_bytes, store_even (every other byte)
+ *   splat_bytes, max_bytes, min_bytes, and_bytes, xor_bytes, store_even (every other byte),
+ *   store_pairs (the maxima of pairs of bytes)
  * - `sum_vector`, sums of a vector's bytes, with zero_sums, add_bytes, store_sums (of 4 planes)
  * - QK_POOL_FLOATS, the floats of a vector, at most as many as bytes, and the type `float_vector`
  * with load_floats, store_floats, splat_floats, widen (bytes to floats), widen_pairs
  *   (to those of the even and of the odd bytes), fused (a * b + c),
  *   negative_fused (c - a * b), max_floats, min_floats, store_low (the lowest byte of each float)
  *
- * The maximum of a window is that of its columns' maxima. A kernel therefore writes the maxima of
- * rows into scratch memory, padded with the least number, and then reads it once for each tap along
- * the row. Averages keep the order of their additions. Only rows of x become floats once. */
+ * direct_loops.h has the commonest maxima. For the others, the maximum of a window is that of its
+ * columns' maxima. A kernel therefore writes the maxima of rows into scratch memory, padded with
+ * the least number, and then reads it once for each tap along the row. Averages keep the order of
+ * their additions. Only rows of x become floats once. */
 #ifndef KERNELS_POOL_PLANE_LOOPS_H
 #define KERNELS_POOL_PLANE_LOOPS_H
 
@@ -307,6 +309,8 @@ INLINE void max_all_across(const struct max_job *job, bool is_signed)
         max_across_by(job, ANY, is_signed);
 }
 
+#include "kernels/pool/direct_loops.h"
+
 /* Returns how many planes may lie in scratch memory at once. Only planes of which each has as many
  * rows as its windows step over may be computed as one. */
 INLINE size_t planes_at_once(const struct qk_pool_planes *planes, const struct qk_pool_band *band,
@@ -317,8 +321,9 @@ INLINE size_t planes_at_once(const struct qk_pool_planes *planes, const struct q
     return band->count > 1 && adjoin ? lesser(planes->rows / (size_t)axis->out, band->count) : 1;
 }
 
-INLINE void max_planes(const struct qk_pool_planes *planes, const struct qk_pool_band *band,
-                       uint8_t *scratch, bool is_signed)
+/* Does planes [first, end) of the band. */
+INLINE void max_by_scratch(const struct qk_pool_planes *planes, const struct qk_pool_band *band,
+                           size_t first, size_t end, uint8_t *scratch, bool is_signed)
 {
     const size_t columns = (size_t)planes->column.in;
     const size_t in = (size_t)planes->row.in * columns;
@@ -329,23 +334,55 @@ INLINE void max_planes(const struct qk_pool_planes *planes, const struct qk_pool
         .planes = planes,
         .band = band,
         .whole = find_whole_rows(&planes->row, band),
-        .x = band->x,
+        .x = band->x + first * in,
         .x_end = band->x + band->x_bytes,
-        .y = band->y,
-        .y_end = band->y + band->count * out,
+        .y = band->y + first * out,
+        .y_end = band->y + end * out,
         .scratch = scratch,
         /* 0x7F or 0xFF, then 0x80 or 0 */
         .limit = xor_bytes(mask_first(lesser(columns, QK_POOL_BYTES)), least),
     };
     const size_t most = planes_at_once(planes, band, &job.whole);
     memset(scratch, is_signed ? 0x80 : 0, most * rows * planes->pitch);
-    for (size_t i = 0; i < band->count; i += job.count) {
-        job.count = lesser(most, band->count - i);
+    for (size_t i = first; i < end; i += job.count) {
+        job.count = lesser(most, end - i);
         max_all_down(&job, is_signed);
         max_all_across(&job, is_signed);
         job.x += job.count * in;
         job.y += job.count * out;
     }
+}
+
+static APART void max_by_scratch_u8(const struct qk_pool_planes *planes,
+                                    const struct qk_pool_band *band, size_t first, size_t end,
+                                    uint8_t *scratch)
+{
+    max_by_scratch(planes, band, first, end, scratch, false);
+}
+
+static APART void max_by_scratch_s8(const struct qk_pool_planes *planes,
+                                    const struct qk_pool_band *band, size_t first, size_t end,
+                                    uint8_t *scratch)
+{
+    max_by_scratch(planes, band, first, end, scratch, true);
+}
+
+/* The planes that the direct kernels leave are written whole: some of their rows again. */
+INLINE void max_planes(const struct qk_pool_planes *planes, const struct qk_pool_band *band,
+                       uint8_t *scratch, bool is_signed)
+{
+    size_t first = 0;
+    size_t end = 0; /* planes [first, end) are done */
+    if (has_threes(planes))
+        max_band_of_threes(planes, band, &first, &end, is_signed);
+    else if (has_squares(planes))
+        end = max_band_of_squares(planes, band, is_signed) / (band->end - band->begin);
+    if (first > 0)
+        (is_signed ? max_by_scratch_s8 : max_by_scratch_u8)(planes, band, 0,
+                                                            lesser(first, band->count), scratch);
+    if (end < band->count)
+        (is_signed ? max_by_scratch_s8 : max_by_scratch_u8)(planes, band, end, band->count,
+                                                            scratch);
 }
 
 static void max_planes_u8(const struct qk_pool_planes *planes, const struct qk_pool_band *band,

@@ -268,6 +268,7 @@ static void run_bands(const struct state *state, const uint8_t *x, uint8_t *y, s
         const size_t first = i % state->bands * planes->band;
         const struct qk_pool_band band = {
             .x = x + plane * state->image,
+            .x_before = plane * state->image,
             .x_bytes = state->x_count - plane * state->image,
             .count = state->bands == 1 ? end - i : 1,
             .begin = first,

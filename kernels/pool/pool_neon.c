@@ -57,6 +57,15 @@ INLINE void store_even(uint8_t *y, byte_vector a)
     vst1_u8(y, vmovn_u16(vreinterpretq_u16_u8(a)));
 }
 
+INLINE void store_pairs(uint8_t *y, byte_vector a, bool is_signed)
+{
+    const uint8x8_t low = vget_low_u8(a);
+    const uint8x8_t high = vget_high_u8(a);
+    vst1_u8(y, is_signed
+                   ? vreinterpret_u8_s8(vpmax_s8(vreinterpret_s8_u8(low), vreinterpret_s8_u8(high)))
+                   : vpmax_u8(low, high));
+}
+
 INLINE sum_vector zero_sums(void)
 {
     return vdupq_n_u32(0);

@@ -58,6 +58,12 @@ INLINE void store_even(uint8_t *y, byte_vector a)
     _mm_storeu_si128((__m128i *)y, packed);
 }
 
+/* Stores the maximum of each pair of bytes: of the two vectors' at two places. */
+INLINE void store_pairs(uint8_t *y, byte_vector a, bool is_signed)
+{
+    store_even(y, max_bytes(a, _mm256_srli_epi16(a, 8), is_signed));
+}
+
 INLINE sum_vector zero_sums(void)
 {
     return _mm256_setzero_si256();

@@ -46,6 +46,15 @@ static void run_actual(void *context)
     run(job, job->subject.kernels, job->y.actual);
 }
 
+static void set_out(struct check *check, struct qk_pool_axis *axis)
+{
+    const int64_t left =
+        axis->in + (axis->pad > 0 ? 2 : 1) * axis->pad - (axis->kernel - 1) * axis->dilation - 1;
+    axis->out = left < 0 ? 1 : left / axis->stride + 1;
+    if (!check_is_timed(check) && check_chance(check, 8)) /* ceil_mode, or SAME pads */
+        axis->out++;
+}
+
 /* Makes an axis whose kernel and stride go through all small numbers, case by case. */
 static struct qk_pool_axis make_axis(struct check *check, size_t kernel, size_t stride)
 {
@@ -64,12 +73,20 @@ static struct qk_pool_axis make_axis(struct check *check, size_t kernel, size_t 
         axis.pad = timed ? 1 : (int64_t)check_below(check, (size_t)axis.kernel);
     if (!timed && check_chance(check, 20)) /* SAME pads may skip elements */
         axis.pad = -(int64_t)check_below(check, (size_t)axis.in);
-    const int64_t left =
-        axis.in + (axis.pad > 0 ? 2 : 1) * axis.pad - (axis.kernel - 1) * axis.dilation - 1;
-    axis.out = left < 0 ? 1 : left / axis.stride + 1;
-    if (!timed && check_chance(check, 8)) /* ceil_mode, or SAME pads */
-        axis.out++;
+    set_out(check, &axis);
     return axis;
+}
+
+/* Gives the axis a window that is common in networks. */
+static void set_common(struct check *check, struct qk_pool_axis *axis, size_t number)
+{
+    static const int64_t windows[][3] = {{2, 2, 0}, {3, 1, 1}, {3, 2, 1}, {3, 2, 0}, {3, 1, 0}};
+    const int64_t *window = windows[number % (sizeof(windows) / sizeof(windows[0]))];
+    axis->kernel = window[0];
+    axis->stride = window[1];
+    axis->pad = window[2];
+    axis->dilation = 1;
+    set_out(check, axis);
 }
 
 static const float *find_scales(struct check *check)
@@ -113,9 +130,10 @@ static void make_band(struct check *check, struct job *job, size_t size)
     struct qk_pool_band *band = &job->band;
     const size_t bytes = band->count * size;
     band->x_bytes = bytes + (timed || check_chance(check, 2) ? 0 : check_below(check, 100));
-    uint8_t *x = check_buffer(check, "x", CHECK_INPUT, band->x_bytes, 1);
-    check_fill_bytes(check, x, band->x_bytes);
-    band->x = x;
+    band->x_before = timed || check_chance(check, 2) ? 0 : check_below(check, 100);
+    uint8_t *x = check_buffer(check, "x", CHECK_INPUT, band->x_before + band->x_bytes, 1);
+    check_fill_bytes(check, x, band->x_before + band->x_bytes);
+    band->x = x + band->x_before;
 }
 
 /* Makes scratch memory that holds what another call has left there, aligned as a run's is. */
@@ -131,7 +149,7 @@ static void check_windows(struct check *check, struct job *job)
 {
     const bool timed = check_is_timed(check);
     const size_t index = check_index(check);
-    const struct qk_pool_geometry geometry = {
+    struct qk_pool_geometry geometry = {
         .axis = {{.in = 1, .out = 1, .kernel = 1, .stride = 1, .dilation = 1},
                  make_axis(check, index % 7, index / 49 % 3),
                  make_axis(check, index / 7 % 7, index / 147 % 3)},
@@ -140,6 +158,10 @@ static void check_windows(struct check *check, struct job *job)
     };
     const struct qk_pool_axis *row = &geometry.axis[1];
     const struct qk_pool_axis *column = &geometry.axis[2];
+    const size_t common = check_below(check, 5);
+    if (!timed && check_chance(check, 3))
+        for (int i = 1; i <= 2; i++)
+            set_common(check, &geometry.axis[i], common + (check_chance(check, 8) ? 1 : 0));
     struct qk_pool_planes *planes = &job->planes;
     struct qk_pool_band *band = &job->band;
     const bool fits = qk_pool_planes_init(planes, &geometry, job->subject.function != MAX_PLANES);
