@@ -123,8 +123,8 @@ struct qk_pool_kernels {
                            const struct qk_pool_average *average, const struct qk_pool_band *band,
                            float *scratch);
 
-    /* sums[i] = the sum of x[i * size] to x[i * size + size - 1], modulo 2^32. x_bytes may be read.
-     */
+    /* sums[i] = the sum of x[i * size] to x[i * size + size - 1]. size is less than 2^24, so that
+     * no sum wraps. x_bytes may be read. */
     void (*sum_planes)(const uint8_t *x, size_t x_bytes, size_t count, size_t size, uint8_t flip,
                        uint32_t *sums);
     /* sums[i] = the sum of x[i + row * pitch] over all rows, modulo 2^32. */

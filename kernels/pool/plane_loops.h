@@ -691,6 +691,7 @@ static void average_planes(const struct qk_pool_planes *planes,
 
 /* ---- Global averages ----------------------------------------------------------------------- */
 
+#ifndef QK_POOL_HAS_SUM_FOURS
 /* Adds the bytes of one plane, whose last `rest` bytes fill no vector. A plane shorter than a
  * vector is read as one. */
 INLINE sum_vector sum_plane(const uint8_t *x, size_t size, size_t rest, byte_vector mask,
@@ -723,6 +724,7 @@ INLINE size_t sum_fours(const uint8_t *x, size_t x_bytes, size_t count, size_t s
                    sum_plane(x + 3 * size, size, rest, mask, flip));
     return i;
 }
+#endif
 
 static void sum_planes(const uint8_t *x, size_t x_bytes, size_t count, size_t size, uint8_t flip,
                        uint32_t *totals)

@@ -68,6 +68,54 @@ INLINE void store_low(uint8_t *y, float_vector a)
     _mm_storeu_si128((__m128i *)y, _mm512_cvtepi32_epi8(_mm512_castps_si512(a)));
 }
 
+/* Adds the bytes of one plane. `rest` has the bits of its last bytes, which fill no vector. */
+INLINE __m512i sum_plane(const uint8_t *x, size_t size, __mmask64 rest, uint8_t flip)
+{
+    const __m512i zero = _mm512_setzero_si512();
+    const __m512i flips = _mm512_set1_epi8((char)flip);
+    __m512i total = zero;
+    size_t i = 0;
+    for (; i + 64 <= size; i += 64) {
+        const __m512i read = _mm512_loadu_si512(x + i);
+        const __m512i bytes = flip ? _mm512_xor_si512(read, flips) : read;
+        total = _mm512_add_epi64(total, _mm512_sad_epu8(bytes, zero));
+    }
+    if (rest == 0)
+        return total;
+    const __m512i read = _mm512_mask_loadu_epi8(flips, rest, x + i);
+    const __m512i bytes = flip ? _mm512_xor_si512(read, flips) : read;
+    return _mm512_add_epi64(total, _mm512_sad_epu8(bytes, zero));
+}
+
+/* Stores the sums of four planes. All are less than 2^32, so that two of them share each 64 bits: a
+ * shift takes no port that sums of bytes and shuffles need. */
+INLINE void store_totals(uint32_t *to, __m512i a, __m512i b, __m512i c, __m512i d)
+{
+    const __m512i ab = _mm512_add_epi32(a, _mm512_slli_epi64(b, 32));
+    const __m512i cd = _mm512_add_epi32(c, _mm512_slli_epi64(d, 32));
+    const __m512i all =
+        _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+    const __m256i half =
+        _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+    _mm_storeu_si128((__m128i *)to, _mm_add_epi32(_mm256_castsi256_si128(half),
+                                                  _mm256_extracti128_si256(half, 1)));
+}
+
+INLINE size_t sum_fours(const uint8_t *x, size_t x_bytes, size_t count, size_t size, uint8_t flip,
+                        uint32_t *totals)
+{
+    (void)x_bytes; /* masks leave out what is behind a plane */
+    const __mmask64 rest = ((__mmask64)1 << size % 64) - 1;
+    size_t i = 0;
+    for (; i + 4 <= count; i += 4, x += 4 * size)
+        store_totals(
+            totals + i, sum_plane(x, size, rest, flip), sum_plane(x + size, size, rest, flip),
+            sum_plane(x + 2 * size, size, rest, flip), sum_plane(x + 3 * size, size, rest, flip));
+    return i;
+}
+
+/* plane_loops.h has this function for the other tiers. */
+#define QK_POOL_HAS_SUM_FOURS
 #define QK_POOL_INIT qk_pool_init_avx512bw
 #define QK_POOL_NAME "pool_avx512bw"
 #define QK_POOL_MAX_CYCLES 0.04
