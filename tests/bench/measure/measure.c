@@ -366,15 +366,17 @@ static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
     bench->run = cut(plan->unit_count, plan->unit_cost_ns, thread_count);
     bench->workspace_stride = (plan->workspace_bytes + 63) / 64 * 64;
     bench_buffer_reserve(&bench->workspace, thread_count * bench->workspace_stride + 1);
-    bench_buffer_reserve(&bench->output, output_bytes(plan));
     bench->constant = bench_call_constant(&bench->call);
 
     const struct qk_tensor *x = &bench->call.call.inputs[0];
     if (!qk_type_bytes(x->type, x->count, &bench->x_bytes))
         bench_fail("plan: x is too large");
     bench->second = find_second(&bench->call, bench->x_bytes);
-    bench->doublings =
-        doublings(bench->second ? 2 * bench->x_bytes : bench->x_bytes, output_bytes(plan));
+    const size_t read = bench->second ? 2 * bench->x_bytes : bench->x_bytes;
+    const size_t limit = read >> DOUBLINGS_MAX; /* the least that the limits write */
+    const size_t written = output_bytes(plan);
+    bench_buffer_reserve(&bench->output, written > limit ? written : limit);
+    bench->doublings = doublings(read, written);
     printf("%s %zu %llu %zu %llu %zu %zu %zu %zu %zu %zu\n", plan->kernel, plan->unit_count,
            (unsigned long long)plan->unit_cost_ns, instance->pack_unit_count,
            (unsigned long long)instance->pack_unit_cost_ns, bench->run.count, bench->x_bytes,
