@@ -318,7 +318,7 @@ static bool read_field(struct file *file, struct field *field)
     enum { NUMBER_MAX = 536870911 };
     uint64_t tag;
     *field = (struct field){.number = 0};
-    if (!read_varint(file, &tag) || tag >> 3 > NUMBER_MAX)
+    if (!read_varint(file, &tag) || tag >> 3 == 0 || tag >> 3 > NUMBER_MAX)
         return false;
     const unsigned wire = tag & 7;
     field->number = tag >> 3;

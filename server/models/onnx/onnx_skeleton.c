@@ -72,7 +72,7 @@ static bool read_field(const uint8_t *at, const uint8_t *end, struct field *fiel
     field->begin = at;
     field->length_bytes = 0;
     size_t used = read_varint(at, end, SHORT_VARINT_BYTES_MAX, &field->tag);
-    if (used == 0)
+    if (used == 0 || field->tag >> 3 == 0)
         return false;
     at += used;
     switch (field->tag & 7) {

@@ -178,6 +178,14 @@ Test(foreign, nor_is_an_odd_one)
     message_free(&model);
 }
 
+/* No message has a field 0, so a file with zeros behind it is not read on. */
+Test(foreign, zeros_are_no_fields)
+{
+    static const char bytes[] = "\x0a\x02\x0a\0"; /* a TensorFlow graph with one empty node */
+    cr_assert_not_null(name_of(bytes, 4));
+    cr_assert_null(name_of("\x0a\x02\x0a\0\0\0", 6));
+}
+
 /* If the cut is at the end of a field, the part looks like a complete file without a graph. */
 Test(foreign, a_part_of_an_onnx_file_is_called_one)
 {

@@ -137,6 +137,7 @@ Test(onnx_skeleton, wrong_files)
         {"\x09\x01", 2}, /* 8 bytes that are not there */
         {"\x0d\x01", 2}, /* 4 bytes */
         {"\x08\xff", 2}, /* a number that does not end */
+        {"\0\0", 2},     /* field 0 */
     };
     fill();
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
