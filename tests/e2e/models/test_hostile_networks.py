@@ -1,11 +1,10 @@
 """Networks that are made to harm: sizes that overflow or explode, cycles, indices and sums that are
 wrong. Each is refused by the node's rule, before memory is asked for, or costs little."""
-import base64
-import json
 import struct
 
+from loading import ModelTest
 from onnx_writer import FLOAT, INT64, UINT8, message, model, node, tensor, value_info
-from quantd import ServerTest, Tensor, binary_request
+from quantd import Tensor, binary_request
 
 ALIASES = 1024
 NODES_MAX = 4096
@@ -34,19 +33,15 @@ def network(*nodes, constants=(), outputs=("y",)):
     return model(18, nodes, [*CONSTANTS, *constants], [X], [output(name) for name in outputs])
 
 
-class Networks(ServerTest):
+class Networks(ModelTest):
     FLAGS = ("--model-control-mode", "explicit", "--max-model-bytes", "64M",
              "--max-inflight-bytes", "64M")
 
     def load(self, file):
-        body = {"parameters": {"config": "{}",
-                               "file:1/model.onnx": base64.b64encode(file).decode()}}
-        return self.server.request("POST", "/v2/repository/models/n/load",
-                                   json.dumps(body).encode())
+        return self.load_files("n", {}, model_onnx=file)
 
     def assert_loads(self, file):
-        answer = self.load(file)
-        self.assertEqual((answer.status, answer.body), (200, b""), answer.body[:500])
+        self.assert_done(self.load(file))
 
     def infer(self):
         body, headers = binary_request([DATA])

@@ -1,13 +1,12 @@
 """ONNX files as models: the results of their operators, and files made to harm the server."""
-import base64
-import json
 import random
 import struct
 import unittest
 
+from loading import ModelTest
 from onnx_writer import (BOOL, FLOAT, INT8, INT64, UINT8, constant, message, model, node, tensor,
                          value_info)
-from quantd import SANITIZED, ServerTest, Tensor, binary_request
+from quantd import SANITIZED, Tensor, binary_request
 
 MIB = 1 << 20
 NAME = "layer"
@@ -19,19 +18,15 @@ DEQUANTIZE = node("DequantizeLinear", ["x", "s", "z"], ["y"])
 GOOD = model(13, [DEQUANTIZE], [SCALE, ZERO], [X], [Y])
 
 
-class Files(ServerTest):
+class Files(ModelTest):
     FLAGS = ("--model-control-mode", "explicit", "--max-model-bytes", "16M",
              "--max-inflight-bytes", "64M")
 
     def load(self, file, name=NAME):
-        body = {"parameters": {"config": "{}",
-                               "file:1/model.onnx": base64.b64encode(file).decode()}}
-        return self.server.request("POST", "/v2/repository/models/%s/load" % name,
-                                   json.dumps(body).encode())
+        return self.load_files(name, {}, model_onnx=file)
 
     def assert_loads(self, file):
-        answer = self.load(file)
-        self.assertEqual((answer.status, answer.body), (200, b""), answer.body[:500])
+        self.assert_done(self.load(file))
 
     def ask(self, *tensors):
         body, headers = binary_request(tensors)

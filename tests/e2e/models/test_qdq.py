@@ -5,8 +5,9 @@ import json
 import struct
 import unittest
 
+from loading import ModelTest
 from onnx_writer import FLOAT, INT8, UINT8, model, node, tensor, value_info
-from quantd import ROOT, ServerTest, Tensor, binary_request
+from quantd import ROOT, Tensor, binary_request
 
 INT16, UINT16, FP8E4M3FN = 5, 4, 17
 SCALE = tensor("s", FLOAT, [], (9, struct.pack("<f", 0.5)))
@@ -15,14 +16,9 @@ WEIGHTS = tensor("w", INT8, [2, 1], (9, b"\1\2"))
 FLOATS = tensor("f", FLOAT, [2, 1], (9, struct.pack("<2f", 1, 2)))
 
 
-class Files(ServerTest):
-    FLAGS = ("--model-control-mode", "explicit")
-
+class Files(ModelTest):
     def load(self, file):
-        body = {"parameters": {"config": "{}",
-                               "file:1/model.onnx": base64.b64encode(file).decode()}}
-        return self.server.request("POST", "/v2/repository/models/m/load",
-                                   json.dumps(body).encode())
+        return self.load_files("m", {}, model_onnx=file)
 
 
 class Bits(Files):

@@ -4,11 +4,10 @@ import os
 import struct
 import unittest
 
-from loading import ModelTest, RepositoryTest
+from loading import POLL, ModelTest, RepositoryTest
 from onnx_writer import FLOAT, UINT8, model, node, tensor, value_info
 from quantd import Tensor, binary_request, json_request, unless_emulated
 
-POLL = ("--model-control-mode", "poll", "--repository-poll-secs", "0.1")
 LABELS = "cat\ndog\n\nfox\n"
 
 
