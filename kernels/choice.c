@@ -53,7 +53,10 @@ static double expected_ops_per_ns(const struct qk_profile *profile, enum qk_prod
            (product == QK_PRODUCT_SGEMM ? sgemm_ops(profile) : integer_ops(profile, product));
 }
 
-double qk_expected_ops_per_ns(const struct qk_profile *profile, enum qk_product product)
+/* Returns how many multiplications and additions one thread does per nanosecond with this product:
+ * the measured speed if there is one, otherwise the expected speed. 0 if the machine lacks the
+ * product. */
+static double ops_per_ns(const struct qk_profile *profile, enum qk_product product)
 {
     const double measured = profile->product_ops_per_ns[product];
     return measured > 0 ? measured : expected_ops_per_ns(profile, product);
@@ -239,7 +242,7 @@ static struct qk_conv_costs costs_of(const struct qk_profile *profile,
 {
     if (!backend)
         return (struct qk_conv_costs){0};
-    const double terms_per_ns = qk_expected_ops_per_ns(profile, backend->product) / 2;
+    const double terms_per_ns = ops_per_ns(profile, backend->product) / 2;
     const double terms = (double)(QK_IGEMM_VECTOR * backend->igemm->quad_k *
                                   (backend->igemm->whole_steps ? QK_IGEMM_STEP_SLABS : 1));
     return (struct qk_conv_costs){
@@ -268,7 +271,7 @@ static void set_conv_sizes(const struct qk_profile *profile, struct qk_conv_tuni
     /* OpenBLAS cuts its operands itself. With fewer floats than the lower bound it has too few
      * columns to be fast. */
     conv->sgemm_floats = clamp(half, 512 * kib, 1024 * kib) / sizeof(float);
-    conv->sgemm_terms_per_ns = qk_expected_ops_per_ns(profile, QK_PRODUCT_SGEMM) / 2;
+    conv->sgemm_terms_per_ns = ops_per_ns(profile, QK_PRODUCT_SGEMM) / 2;
     conv->sgemm_unit_terms =
         clamp((size_t)(conv->sgemm_terms_per_ns * 1e6), (size_t)1 << 22, (size_t)1 << 26);
     conv->im2col_per_ns = vectors ? 4 : 0.5;

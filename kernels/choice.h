@@ -35,9 +35,4 @@ struct qk_choice {
 enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_kernel_options *options,
                          struct qk_choice *choice, struct qk_error *error);
 
-/* Returns how many multiplications and additions one thread does per nanosecond with this product:
- * the measured speed if there is one, otherwise the expected speed. 0 if the machine lacks the
- * product. */
-double qk_expected_ops_per_ns(const struct qk_profile *profile, enum qk_product product);
-
 #endif

@@ -53,7 +53,9 @@ struct state {
 
 /* ---- Constants ----------------------------------------------------------------------------- */
 
-void qk_binary_set_args(const struct qk_binary *binary, bool exchanged, struct qk_binary_args *args)
+/* Sets the constants. `exchanged` says that the first operand is b and the second a. For Add, this
+ * changes which of the two is rounded first, and so some bits. */
+static void set_args(const struct qk_binary *binary, bool exchanged, struct qk_binary_args *args)
 {
     const struct qk_binary_operand *first = exchanged ? &binary->b : &binary->a;
     const struct qk_binary_operand *second = exchanged ? &binary->a : &binary->b;
@@ -419,6 +421,6 @@ enum qk_status qk_binary_plan(const struct qk_binary *binary,
         .b_input = binary->b_input,
         .exchanged = !binary->multiplies && qk_binary_first_is_scalar(a, b),
     };
-    qk_binary_set_args(binary, walk.exchanged, &walk.args);
+    set_args(binary, walk.exchanged, &walk.args);
     return qk_binary_walk_plan(&walk, tuning, instance, inputs, memory, plan, error);
 }

@@ -79,11 +79,6 @@ struct qk_binary {
     size_t a_input, b_input; /* the indices of a and b among the operator's inputs */
 };
 
-/* Sets the constants. `exchanged` says that the first operand is b and the second a. For Add, this
- * changes which of the two is rounded first, and so some bits. */
-void qk_binary_set_args(const struct qk_binary *binary, bool exchanged,
-                        struct qk_binary_args *args);
-
 /* Returns whether ONNX Runtime's loop takes one element of a for each of its spans, in which case
  * its Add exchanges the operands (BroadcastLooper in
  * onnxruntime/core/providers/cpu/math/element_wise_ops.h). */

@@ -31,7 +31,7 @@
  * same rows of B, so the pages of these 1024 rows should stay in the TLB. */
 #define PACKED_STEPS_MAX ((size_t)16)
 
-struct qk_matmul_order qk_matmul_order_for(const struct qk_igemm *igemm, size_t k, size_t n)
+static struct qk_matmul_order order_for(const struct qk_igemm *igemm, size_t k, size_t n)
 {
     struct qk_matmul_order order = {.slabs = qk_divide_up(k, QK_IGEMM_QUAD_BYTES)};
     order.steps = qk_divide_up(order.slabs, QK_IGEMM_STEP_SLABS);
@@ -82,7 +82,7 @@ static bool prepare_constant(struct qk_matmul *matmul, struct qk_memory memory)
     struct qk_matmul_order *order = &matmul->order;
     const size_t own = b->matrices * b->k * b->n;
     size_t bytes;
-    *order = qk_matmul_order_for(igemm, b->k, b->n);
+    *order = order_for(igemm, b->k, b->n);
     matmul->packs = b->k > 0 &&
                     panel_bytes(igemm, order->steps, order->step_bytes, &order->panel_bytes) &&
                     packed_bytes(matmul, &bytes) && bytes <= QK_LENGTH_MAX &&
@@ -180,7 +180,7 @@ void qk_matmul_pack_panel(const struct qk_matmul *matmul, const uint8_t *b, size
                           size_t panel, size_t begin, size_t end, uint8_t *to, int32_t *sums)
 {
     const struct qk_igemm *igemm = matmul->backend->igemm;
-    const struct qk_matmul_order order = qk_matmul_order_for(igemm, k, n);
+    const struct qk_matmul_order order = order_for(igemm, k, n);
     size_t bytes;
     if (!panel_bytes(igemm, end - begin, order.step_bytes, &bytes))
         return; /* the plan has refused that */
@@ -414,7 +414,7 @@ enum qk_status qk_matmul_plan(const struct qk_matmul *matmul, const struct qk_ma
     *made = (struct qk_matmul_plan){
         .matmul = matmul,
         .shape = *shape,
-        .order = qk_matmul_order_for(matmul->backend->igemm, shape->k, shape->n),
+        .order = order_for(matmul->backend->igemm, shape->k, shape->n),
         .y_bytes = matmul->desc.kind == QK_MATMUL_BYTES ? 1 : sizeof(int32_t),
     };
     if (matmul->packs)

@@ -19,8 +19,6 @@ static inline int32_t qk_matmul_moved(enum qk_type type, bool is_signed)
     return is_signed ? 128 : -128;
 }
 
-struct qk_matmul_order qk_matmul_order_for(const struct qk_igemm *igemm, size_t k, size_t n);
-
 /* Packs steps [begin, end) of a panel. `b` is the matrix, which has `k` rows and `n` columns. Adds
  * the packed weights of each column to sums[mr]. The words of `mark_wide` follow the steps that are
  * packed here, as if there were no others. */
