@@ -314,8 +314,9 @@ static size_t output_columns(void)
     return COLUMNS_DEFAULT;
 }
 
-/* Prints what would become of a model, for --explain. Returns the exit status. */
-static int explain(struct process *process)
+/* Prints what would become of a model, for --explain, with commands that run `program`. Returns the
+ * exit status. */
+static int explain(struct process *process, const char *program)
 {
     struct qd_config *config = &process->config;
     qd_log_set_level(config->log_level);
@@ -331,6 +332,7 @@ static int explain(struct process *process)
             .kernels = process->kernels,
             .memory = process->model_memory,
             .links = config->allow_repository_links ? QD_LINKS_ANYWHERE : QD_LINKS_INSIDE,
+            .program = program,
             .path = config->explain,
             .as_json = config->explain_format == QD_LINE_JSON,
             .columns = output_columns(),
@@ -606,7 +608,7 @@ int main(int argc, char **argv)
     case QD_CONFIG_KERNELS:
         return print_kernels(&process);
     case QD_CONFIG_EXPLAIN:
-        return explain(&process);
+        return explain(&process, argc > 0 && *argv[0] != '\0' ? argv[0] : "quantd");
     case QD_CONFIG_BAD:
         return give_up(&process.error, EXIT_USAGE);
     case QD_CONFIG_RUN:

@@ -73,17 +73,19 @@ static void put_part(const struct qd_explanation *explanation, size_t part,
     put_word(&commands[2], explanation->cuts.list[part].config);
     put(&commands[2], " > ");
     put_path(&commands[2], explanation, part, "/config.json");
-    put(&commands[3], "quantd --model-repository parts");
+    put_word(&commands[3], explanation->program);
+    put(&commands[3], " --model-repository parts");
 }
 
 static void put_whole(const struct qd_explanation *explanation, struct command *command)
 {
+    put_word(command, explanation->program);
     if (explanation->folder == NULL) {
-        put(command, "quantd --model ");
+        put(command, " --model ");
         put_word(command, explanation->path);
         return;
     }
-    put(command, "quantd --model-repository ");
+    put(command, " --model-repository ");
     put_word(command, explanation->folder);
     put(command, " --model-control-mode explicit --load-model ");
     put_word(command, explanation->name);

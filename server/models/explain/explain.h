@@ -46,10 +46,11 @@ struct qd_explained_node {
 
 /* Everything is borrowed. */
 struct qd_explanation {
-    const char *path;   /* as the caller gave it */
-    const char *name;   /* the model's */
-    const char *file;   /* path of the model's own file */
-    const char *folder; /* the repository, if the model is a folder; or NULL */
+    const char *program; /* the command that runs quantd */
+    const char *path;    /* as the caller gave it */
+    const char *name;    /* the model's */
+    const char *file;    /* path of the model's own file */
+    const char *folder;  /* the repository, if the model is a folder; or NULL */
     const char *about;
     const struct qd_signature *signature; /* NULL: the model is refused */
     struct qd_explained_node *nodes;      /* those of the file */
@@ -76,7 +77,8 @@ struct qd_explain_settings {
     const struct qk_kernels *kernels;
     struct qd_memory *memory; /* of models */
     enum qd_links links;
-    const char *path; /* FILE or NAME=FILE, as of --model, or a folder as in a repository */
+    const char *program; /* the command that runs quantd */
+    const char *path;    /* FILE or NAME=FILE, as of --model, or a folder as in a repository */
     bool as_json;
     size_t columns;    /* the width of the text */
     bool has_progress; /* show on standard error how far it is, once it takes long */

@@ -111,7 +111,7 @@ class Explain(unittest.TestCase):
 
     def test_the_network_of_the_demo(self):
         tree, _ = self.explain(DIGITS)
-        command = f"quantd --model {shlex.quote(str(DIGITS))}"
+        command = shlex.join([COMMAND[-1], "--model", str(DIGITS)])
         self.assertEqual(tree["commands"], [command])
         products = sum(one.get("multiplications", 0) for one in tree["nodes"])
         self.assertEqual(tree["multiplications"], products)
@@ -197,7 +197,7 @@ class Explain(unittest.TestCase):
         for number, cut in enumerate(tree["cuts"], 1):
             self.assertEqual((cut["nodes"], cut["of_nodes"]), (2, 6))
             *commands, last = cut["commands"]
-            self.assertEqual(last, "quantd --model-repository parts")
+            self.assertEqual(last, shlex.join([COMMAND[-1], "--model-repository", "parts"]))
             for command in commands:
                 subprocess.run(["sh", "-ec", command], check=True, cwd=self.folder)
             part, _ = self.explain(f"parts/net-{number}")

@@ -32,7 +32,8 @@ Test(explain, commands_are_never_cut)
     char *quotes = calloc(1, QUOTES + 1);
     cr_assert(made != NULL && quotes != NULL);
     memset(quotes, '\'', QUOTES);
-    *made = (struct qd_explanation){.path = "x.onnx", .name = "x", .file = "x.onnx"};
+    *made = (struct qd_explanation){
+        .program = "build/quantd", .path = "x.onnx", .name = "x", .file = "x.onnx"};
     made->cuts.count = 1;
     strcpy(made->cuts.list[0].config, "{}");
     cr_assert_eq(commands(made), 4);
@@ -40,7 +41,7 @@ Test(explain, commands_are_never_cut)
     cr_assert_eq(commands(made), 0);
     made->signature = &signature;
     cr_assert_eq(commands(made), 1);
-    cr_assert_str_eq(last, "quantd --model x.onnx");
+    cr_assert_str_eq(last, "build/quantd --model x.onnx");
     made->path = quotes;
     cr_assert_eq(commands(made), 0);
     made->folder = ".";
