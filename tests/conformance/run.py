@@ -132,7 +132,9 @@ have the bits of a session with session.qdqisint8allowed. All other codes must b
 computed in FP64, rounded to the nearest code: they lie at most 0.501 from it, or 0.601 where a bias
 of floats is quantized at load. Floats of a product may differ in their last bits. If no part
 differs, the whole must have the bits of a session in which the codes between the parts are outputs,
-or which keeps INT8. The answer must also have the same bits if the codes of all parts are outputs.
+or which keeps INT8. A graph or a part that ONNX Runtime refuses with its defaults must have the
+bits of another session, or be the exact result in the same way. The answer must also have the same
+bits if the codes of all parts are outputs.
 
 Of some operators, ONNX Runtime computes the last elements, which fill no vector, by another
 function. Only there may Celu, Elu, Log, Mish, Selu and Softplus differ in last bits, and Max and
