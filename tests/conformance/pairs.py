@@ -24,7 +24,7 @@ OUTPUT_COUNT_MAX = 32  # of a graph that the server loads
 # The differences from ONNX Runtime that api_schema/loading.md documents: the first cells of the
 # rows of its table.
 INT8 = "INT8 activations"
-TYPES = "x and y of Conv, Gemm or MatMul of different types"
+TYPES = "x and y of Conv, Gemm or MatMul of different types, or INT8 x and UINT8 w"
 LAST_BITS = ("a float result of Conv, MatMul or Gemm, unless it is that of MatMul or Gemm without "
              "a bias, or with a bias of INT32, and no QuantizeLinear reads it")
 BARE = "Gemm, or MatMul and Add, whose x or w has no zero point"
@@ -33,7 +33,7 @@ MOVED = ("Conv, Gemm, MatMul, Softmax, Add, Mul or averages behind a Concat, Dep
          "that are reshaped")
 MERGED = ("two pairs of QuantizeLinear and DequantizeLinear behind each other, with different "
           "scales")
-LIMITED = "a Relu or Clip with limits inside the range of y behind Conv, Gemm, MatMul or Softmax"
+LIMITED = "a Relu or Clip with limits inside the range of y behind Conv, Gemm or MatMul"
 SOFTMAX = "Softmax in one of these rows"
 REFUSED = "INT8 activations, from opset 21 on"
 DOCUMENTED = INT8, TYPES, LAST_BITS, BARE, MOVED, MERGED, LIMITED, SOFTMAX, REFUSED
@@ -615,12 +615,17 @@ def has_float_bias(part):
 def row_of(part, known, operators):
     """Returns the row of loading.md's table that lets a part differ from ONNX Runtime, which runs
     these operators, or None."""
+    from onnx import TensorProto
     own = set(part.operators())
     got = known[part.value]
     if got.dtype == np.float32:
         return LAST_BITS if own & PRODUCTS else None
     is_limited = own & {"Relu", "Clip"}
-    has_types = any(known[name].dtype != got.dtype for name in part.sources)
+    makers = {node.input[0] for node in part.model.graph.node}
+    kinds = {known[name].dtype for name in part.sources}
+    kinds |= {np.dtype(np.uint8) for constant in part.model.graph.initializer
+              if constant.name in makers and constant.data_type == TensorProto.UINT8}
+    has_types = kinds != {got.dtype}
     if "Softmax" in operators:
         return SOFTMAX if is_limited or own & ORDERS else None
     if not operators & PRODUCTS:
