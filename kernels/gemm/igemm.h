@@ -52,8 +52,8 @@
  * position, then all quads of the next. Each sum is then a dot product. If a step has fewer slabs
  * than the longest step, the gathered quads of the missing slabs may hold anything.
  *
- * Memory: quads and sums are aligned to 4 bytes, weights and slab_bytes to 64. In a tile of one
- * position, kernels by position take slab_bytes that are aligned to 4. Kernels may read a
+ * Memory: quads and sums are aligned to 4 bytes, and weights to 64. slab_bytes is a multiple of 4
+ * for kernels by position, and of 64 for all others. Kernels may read a
  * slab for all positions of whole vectors, even if fewer are wanted. `dot` may read a panel up to
  * the next multiple of QK_IGEMM_SLACK bytes; the bytes beyond the panel may hold anything. It may
  * also read QK_IGEMM_SLACK bytes beyond the gathered quads of each position; these bytes are 0.
@@ -70,8 +70,9 @@
 #define QK_IGEMM_NR 64     /* positions of the largest tile */
 #define QK_IGEMM_MR_MAX 32 /* rows of the largest panel, and so of the largest tile */
 #define QK_IGEMM_QUAD_BYTES 4
-#define QK_IGEMM_STEP_SLABS 16   /* the most slabs of a step: the rows of an AMX tile */
-#define QK_IGEMM_REMAINDER_MAX 3 /* the most positions of one call of `dot`; 1 with whole_steps */
+#define QK_IGEMM_STEP_SLABS 16         /* the most slabs of a step: the rows of an AMX tile */
+#define QK_IGEMM_REMAINDER_MAX 3       /* the most positions of one call of `dot` */
+#define QK_IGEMM_WHOLE_REMAINDER_MAX 4 /* the same with whole_steps */
 #define QK_IGEMM_SLACK 192
 
 struct qk_igemm_step {
@@ -90,7 +91,7 @@ struct qk_igemm_args {
     const uint8_t *wide_weights; /* with `mark_wide`: the second array, from the first step on */
     size_t rows;                 /* 1 to mr */
     size_t vectors;   /* by rows: how many vectors of positions, from 1 to nr / QK_IGEMM_VECTOR */
-    size_t positions; /* by position: 1 to nr; dot: 1 to QK_IGEMM_REMAINDER_MAX */
+    size_t positions; /* by position: 1 to nr; dot: 1 to the largest remainder */
     /* `dot` reads the next two instead of slab_bytes, the steps' offsets, and vectors. */
     size_t step_slabs; /* slabs of the longest step; each step has this number of gathered quads */
     size_t position_bytes; /* from the quads of one position to those of the next */

@@ -139,44 +139,73 @@ static inline __m512i add_lanes(__m512i sums[TILE_ROWS])
                             _mm512_shuffle_i32x4(sums[0], sums[1], 0xdd));
 }
 
-/* Returns the sums of 16 rows for one position, in order. Here a vector holds one row's weights of
- * one step. */
-static inline __m512i dot_rows(const struct qk_igemm_args *args, const uint8_t *weights)
+/* Returns the sums of TILE_ROWS / positions rows: all rows of the first position, then all rows of
+ * the second one. A vector holds one row's weights of one step. Inlined with a constant number of
+ * positions, 1 or 2. */
+__attribute__((always_inline)) static inline __m512i dot_rows(const struct qk_igemm_args *args,
+                                                              const uint8_t *weights,
+                                                              const uint8_t *quads,
+                                                              const size_t positions)
 {
-    const uint8_t *quads = args->quads;
     const __mmask16 there = (__mmask16)((1U << args->step_slabs) - 1);
+    const size_t rows = TILE_ROWS / positions;
     __m512i sums[TILE_ROWS];
 #pragma GCC unroll 16
     for (size_t i = 0; i < TILE_ROWS; i++)
         sums[i] = _mm512_setzero_si512();
     for (size_t s = 0; s < args->step_count; s++, weights += args->step_bytes) {
         const __m512i x = _mm512_maskz_loadu_epi32(there, quads);
+        const __m512i second =
+            positions == 1 ? x : _mm512_maskz_loadu_epi32(there, quads + args->position_bytes);
         quads += args->step_slabs * QK_IGEMM_QUAD_BYTES;
 #pragma GCC unroll 16
-        for (size_t i = 0; i < TILE_ROWS; i++)
-            sums[lane_vectors[i]] =
-                _mm512_dpbusd_epi32(sums[lane_vectors[i]], x, _mm512_loadu_si512(weights + 64 * i));
+        for (size_t i = 0; i < rows; i++) {
+            const __m512i w = _mm512_loadu_si512(weights + TILE_ROW_BYTES * i);
+            __m512i *sum = &sums[lane_vectors[i]];
+            *sum = _mm512_dpbusd_epi32(*sum, x, w);
+            if (positions == 1)
+                continue;
+            sum = &sums[lane_vectors[rows + i]];
+            *sum = _mm512_dpbusd_epi32(*sum, second, w);
+        }
     }
     return add_lanes(sums);
 }
 
-static void dot(const struct qk_igemm_args *args)
+/* Computes all rows of `positions` positions, from position `first` on. */
+__attribute__((always_inline)) static inline void
+dot_positions(const struct qk_igemm_args *args, size_t first, const size_t positions)
 {
+    const size_t rows = TILE_ROWS / positions;
+    const uint8_t *quads = args->quads + first * args->position_bytes;
     const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m512i to = _mm512_mullo_epi32(lanes, _mm512_set1_epi32((int)args->sums_row));
-    for (size_t row = 0; row < args->rows; row += TILE_ROWS) {
-        int32_t *sums = args->sums + row * args->sums_row;
-        __m512i rows = dot_rows(args, args->weights + row * TILE_ROW_BYTES);
-        if (args->sums_row == 1) {
-            if (args->add)
-                rows = _mm512_add_epi32(rows, _mm512_loadu_si512(sums));
-            _mm512_storeu_si512(sums, rows);
+    const __m512i row = _mm512_and_si512(lanes, _mm512_set1_epi32((int)rows - 1));
+    const __m512i to = _mm512_add_epi32(
+        _mm512_mullo_epi32(row, _mm512_set1_epi32((int)args->sums_row)),
+        _mm512_maskz_set1_epi32(positions == 1 ? 0 : 0xff00, (int)args->sums_position));
+    for (size_t at = 0; at < args->rows; at += rows) {
+        int32_t *sums = args->sums + at * args->sums_row + first * args->sums_position;
+        __m512i made = dot_rows(args, args->weights + at * TILE_ROW_BYTES, quads, positions);
+        if (args->add)
+            made = _mm512_add_epi32(made, _mm512_i32gather_epi32(to, sums, sizeof(*sums)));
+        if (args->sums_row != 1) {
+            _mm512_i32scatter_epi32(sums, to, made, sizeof(*sums));
             continue;
         }
-        if (args->add)
-            rows = _mm512_add_epi32(rows, _mm512_i32gather_epi32(to, sums, sizeof(*sums)));
-        _mm512_i32scatter_epi32(sums, to, rows, sizeof(*sums));
+        _mm512_mask_storeu_epi32(sums, (__mmask16)((1U << rows) - 1), made);
+        if (positions == 2)
+            _mm256_storeu_si256((void *)(sums + args->sums_position),
+                                _mm512_extracti64x4_epi64(made, 1));
     }
+}
+
+static void dot(const struct qk_igemm_args *args)
+{
+    size_t first = 0;
+    for (; first + 2 <= args->positions; first += 2)
+        dot_positions(args, first, 2);
+    if (first < args->positions)
+        dot_positions(args, first, 1);
 }
 
 const struct qk_igemm qk_igemm_u8s8_32x32__amx = {

@@ -299,8 +299,9 @@ static void cut_rows(struct qk_matmul_plan *made)
      * cache. */
     made->slab_bytes =
         (qk_divide_up(made->band, QK_IGEMM_VECTOR) | 1) * QK_IGEMM_VECTOR * QK_IGEMM_QUAD_BYTES;
-    if (made->shape.m == 1 && made->matmul->backend->igemm->by_position)
-        made->slab_bytes = QK_IGEMM_QUAD_BYTES; /* the quads of one row follow each other */
+    /* The quads of a single tile follow each other. */
+    if (made->shape.m <= nr && made->matmul->backend->igemm->by_position)
+        made->slab_bytes = made->shape.m * QK_IGEMM_QUAD_BYTES;
     const size_t steps = tuning->quads_bytes / (made->slab_bytes * QK_IGEMM_STEP_SLABS);
     made->part_steps = qk_size_min(qk_size_max(steps, 1), PART_STEPS_MAX);
     if (!made->matmul->packs)
@@ -372,11 +373,12 @@ static void lay_out(struct qk_matmul_plan *made, struct qk_plan *plan)
         (void)panel_bytes(igemm, made->part_steps, order->step_bytes, &packed);
     made->quads = place(plan, made->part_steps * QK_IGEMM_STEP_SLABS * made->slab_bytes +
                                   QK_IGEMM_NR * QK_IGEMM_QUAD_BYTES);
-    const size_t group = QK_IGEMM_REMAINDER_MAX * QK_MATMUL_GROUP * sizeof(int32_t);
+    const size_t most = qk_matmul_dots_max(igemm, made->shape.n);
+    const size_t group = most * QK_MATMUL_GROUP * sizeof(int32_t);
     made->sums = place(plan, qk_size_max(parts ? tile * tiles * made->part_panels : tile, group));
     made->gathered_bytes =
         made->part_steps * order->step_slabs * QK_IGEMM_QUAD_BYTES + QK_IGEMM_SLACK;
-    made->gathered = place(plan, igemm->dot ? QK_IGEMM_REMAINDER_MAX * made->gathered_bytes : 0);
+    made->gathered = place(plan, igemm->dot ? most * made->gathered_bytes : 0);
     made->panel = place(plan, packed + QK_IGEMM_SLACK);
     made->rows = place(plan, made->band * sizeof(int32_t));
     made->columns = place(plan, made->part_panels * igemm->mr * sizeof(int32_t));

@@ -41,6 +41,15 @@ void qk_matmul_run(const struct qk_plan *plan, const void *const *inputs, void *
  * little beside them, and few enough that their sums stay in the L1 cache. */
 #define QK_MATMUL_GROUP ((size_t)256)
 
+/* Returns the most rows of A that dot products compute alone. AMX takes 16 rows in the time of one,
+ * so it is faster from 3 rows on, unless it has a single tile of columns to wait for. */
+static inline size_t qk_matmul_dots_max(const struct qk_igemm *igemm, size_t n)
+{
+    if (!igemm->whole_steps)
+        return QK_IGEMM_REMAINDER_MAX;
+    return n <= QK_IGEMM_STEP_SLABS ? QK_IGEMM_WHOLE_REMAINDER_MAX : 2;
+}
+
 /* The plan of a product. Offsets of the workspace are in bytes. */
 struct qk_matmul_plan {
     const struct qk_matmul *matmul;

@@ -326,7 +326,7 @@ static void run_part(const struct work *work, struct part *part)
     const struct qk_matmul_order *order = &plan->order;
     const struct qk_igemm *igemm = plan->matmul->backend->igemm;
     const size_t beyond = igemm->whole_steps ? part->rows : part->rows % QK_IGEMM_VECTOR;
-    const size_t most = igemm->whole_steps ? 1 : QK_IGEMM_REMAINDER_MAX;
+    const size_t most = qk_matmul_dots_max(igemm, plan->shape.n);
     locate(&plan->shape, part);
     part->gathered = igemm->dot && beyond <= most ? beyond : 0;
     memset(work->rows, 0, part->rows * sizeof(*work->rows));

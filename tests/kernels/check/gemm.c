@@ -243,7 +243,7 @@ static void make_multiply(struct check *check, struct job *job)
     args->vectors = check_is_timed(check) ? NR / VECTOR : index / igemm->mr % (NR / VECTOR) + 1;
     args->positions = check_is_timed(check) ? igemm->nr : index / igemm->mr % igemm->nr + 1;
     args->slab_bytes = check_is_timed(check) ? 832 : check_between(check, 1, 12) * 64;
-    if (igemm->by_position && args->positions == 1)
+    if (igemm->by_position && check_chance(check, 2))
         args->slab_bytes /= 16;
     struct qk_igemm_step *steps = make_steps(check, job, args->slab_bytes, &reach);
     const size_t quad_bytes = reach + columns_of(job) * QUAD;
@@ -340,7 +340,7 @@ static void make_dot(struct check *check, struct job *job, bool extreme, bool up
 {
     const struct qk_igemm *igemm = job->igemm;
     struct qk_igemm_args *args = &job->args;
-    const size_t most = igemm->whole_steps ? 1 : QK_IGEMM_REMAINDER_MAX;
+    const size_t most = igemm->whole_steps ? QK_IGEMM_WHOLE_REMAINDER_MAX : QK_IGEMM_REMAINDER_MAX;
     args->positions = check_is_timed(check) ? 1 : check_index(check) / igemm->mr % most + 1;
     if (extreme) {
         job->longest = QK_IGEMM_STEP_SLABS;
