@@ -28,6 +28,21 @@ enum qk_float_binary {
     QK_FLOAT_BINARY_COUNT
 };
 
+/* How pooling reduces. The two maxima differ if both operands are zeros or one is NaN: the
+ * processor's gives b then, and that of C++ gives a. */
+enum qk_float_fold {
+    QK_FLOAT_FOLD_COPY,       /* b */
+    QK_FLOAT_FOLD_ADD,        /* a + b */
+    QK_FLOAT_FOLD_MAX_VECTOR, /* a > b ? a : b */
+    QK_FLOAT_FOLD_MAX_SCALAR, /* a < b ? b : a */
+    QK_FLOAT_FOLD_COUNT
+};
+
+/* Folds from[tap * tap_stride + i * stride] into to[i], tap by tap. `from` has any alignment and
+ * does not overlap `to`. */
+typedef void (*qk_float_fold_fn)(float *to, const void *from, size_t taps, size_t tap_stride,
+                                 size_t stride, size_t count);
+
 /* y[i] = the function of x[i] and its parameters. x has any alignment and does not overlap y. */
 typedef void (*qk_float_unary_fn)(const float parameters[2], const void *x, void *y, size_t count);
 
@@ -38,6 +53,7 @@ struct qk_float_kernels {
     double costs[QK_FLOAT_UNARY_COUNT]; /* the time of a function beside that of abs */
     /* Operands are FP32, `args` is not read, and binary.h says the rest. */
     qk_binary_fn binary[QK_FLOAT_BINARY_COUNT][QK_BINARY_FORM_COUNT];
+    qk_float_fold_fn fold[QK_FLOAT_FOLD_COUNT];
 };
 
 extern const struct qk_float_kernels qk_float_kernels__scalar;

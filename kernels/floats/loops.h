@@ -124,6 +124,37 @@ static void power_of_all(const struct qk_binary_args *args, const uint8_t *restr
         power_second(args, first, second, y, count);
 }
 
+/* ---- Folds --------------------------------------------------------------------------------- */
+
+/* A constant stride makes vectors. */
+#define FOLD(name, result)                                                                        \
+    INLINE void fold_##name##_by(float *restrict to, const unaligned *restrict from, size_t taps, \
+                                 size_t tap_stride, size_t stride, size_t count)                  \
+    {                                                                                             \
+        for (size_t tap = 0; tap < taps; tap++)                                                   \
+            for (size_t i = 0; i < count; i++) {                                                  \
+                const float a = to[i];                                                            \
+                const float b = from[tap * tap_stride + i * stride];                              \
+                (void)a;                                                                          \
+                to[i] = (result);                                                                 \
+            }                                                                                     \
+    }                                                                                             \
+    static void fold_##name(float *to, const void *from, size_t taps, size_t tap_stride,          \
+                            size_t stride, size_t count)                                          \
+    {                                                                                             \
+        if (stride == 1)                                                                          \
+            fold_##name##_by(to, from, taps, tap_stride, 1, count);                               \
+        else if (stride == 2)                                                                     \
+            fold_##name##_by(to, from, taps, tap_stride, 2, count);                               \
+        else                                                                                      \
+            fold_##name##_by(to, from, taps, tap_stride, stride, count);                          \
+    }
+
+FOLD(copy, b)
+FOLD(add, a + b)
+FOLD(max_vector, a > b ? a : b)
+FOLD(max_scalar, a < b ? b : a)
+
 /* ---- The table ----------------------------------------------------------------------------- */
 
 #define NAME(prefix, tier) prefix##tier
@@ -146,6 +177,10 @@ const struct qk_float_kernels NAME_OF(qk_float_kernels__, QK_FLOAT_TIER) = {
                [QK_FLOAT_MAX] = FORMS(maximum),
                [QK_FLOAT_PRELU] = FORMS(prelu),
                [QK_FLOAT_POW] = {power_vectors, power_first, power_of_all}},
+    .fold = {[QK_FLOAT_FOLD_COPY] = fold_copy,
+             [QK_FLOAT_FOLD_ADD] = fold_add,
+             [QK_FLOAT_FOLD_MAX_VECTOR] = fold_max_vector,
+             [QK_FLOAT_FOLD_MAX_SCALAR] = fold_max_scalar},
 };
 
 #endif

@@ -107,6 +107,48 @@ Test(floats, means_of_all_lengths)
         }
 }
 
+/* Rows of more positions than are computed together, and padding on both sides. Sums of integers
+ * are exact in any order. */
+Test(floats, windows_of_long_rows)
+{
+    enum { LINES = 5, COLUMNS = 700, OUT_LINES = 5 };
+    static const size_t dims[] = {1, 1, LINES, COLUMNS};
+    static const int64_t kernel[] = {3, 3};
+    static const int64_t pads[] = {1, 1, 1, 1};
+    static float x[LINES][COLUMNS];
+    for (size_t i = 0; i < LINES * COLUMNS; i++)
+        x[i / COLUMNS][i % COLUMNS] = (float)(i * 7919 % 1009) - 500;
+    for (int64_t stride = 1; stride <= 3; stride++)
+        for (size_t kind = 0; kind < 2; kind++) {
+            struct qk_call call;
+            struct qk_test_result result;
+            const int64_t strides[] = {1, stride};
+            const size_t out = (COLUMNS - 1) / (size_t)stride + 1;
+            qk_test_call_init(&call, kind == 0 ? "onnx.MaxPool" : "onnx.AveragePool", 11);
+            qk_test_call_input(&call, "X", QK_FP32, x, 4, dims);
+            qk_test_call_ints(&call, "kernel_shape", kernel, 2);
+            qk_test_call_ints(&call, "strides", strides, 2);
+            qk_test_call_ints(&call, "pads", pads, 4);
+            run(&call, &result);
+            for (size_t i = 0; i < OUT_LINES * out; i++) {
+                float sum = 0;
+                float most = -1000;
+                float count = 0;
+                for (size_t tap = 0; tap < 9; tap++) {
+                    const size_t line = i / out + tap / 3 - 1; /* wraps beside the image */
+                    const size_t column = i % out * (size_t)stride + tap % 3 - 1;
+                    if (line >= LINES || column >= COLUMNS)
+                        continue;
+                    sum += x[line][column];
+                    most = x[line][column] > most ? x[line][column] : most;
+                    count++;
+                }
+                cr_assert_eq(at(result.output, i), kind == 0 ? most : sum / count, "%zu", i);
+            }
+            qk_test_result_deinit(&result);
+        }
+}
+
 /* ---- Refusals and memory ------------------------------------------------------------------- */
 
 static const float data[64];

@@ -96,6 +96,18 @@ def pool_kinds():
                  lambda shape: shape[:2] + [1, 1], side=SMALL_SIDE)]
 
 
+def last_pool_kinds():
+    """Pools of 32 channels that come last: the shape's last axis."""
+    average = scaled(0.02, 120, 0.03, 99)
+    threes = pooled(3, 1, 1)[0]
+    last = {"channels_last": 1}
+    return [Kind("MaxPool 3×3, channels last", "com.microsoft.NhwcMaxPool", "pools", threes),
+            Kind("AveragePool 3×3, channels last", "com.microsoft.QLinearAveragePool", "pools",
+                 dict(threes, **last), average),
+            Kind("GlobalAveragePool, channels last", "com.microsoft.QLinearGlobalAveragePool",
+                 "pools", last, average, lambda shape: [shape[0], 1, 1, shape[3]])]
+
+
 def move_kinds():
     def moved(name, attributes, y, more=lambda shape: [], variable=1, parts=1):
         return Kind(name, "onnx." + name.split()[0], "moves", attributes, more, y, variable,
@@ -127,7 +139,8 @@ def move_kinds():
 
 KINDS = [Kind("Sigmoid", "com.microsoft.QLinearSigmoid", "lookup, binary", {},
               scaled(0.02, 120, 0.0078125, 0)),
-         *add_kinds("Add", "Add"), *add_kinds("Mul", "Mul"), *pool_kinds(), *move_kinds()]
+         *add_kinds("Add", "Add"), *add_kinds("Mul", "Mul"), *pool_kinds(), *last_pool_kinds(),
+         *move_kinds()]
 
 
 @dataclasses.dataclass(frozen=True)

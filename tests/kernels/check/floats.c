@@ -117,6 +117,64 @@ static void check_pairs(struct check *check, const struct qk_float_kernels *kern
         }
 }
 
+/* ---- Folds ------------------------------------------------------------------------------- */
+
+struct fold_job {
+    qk_float_fold_fn fold, reference;
+    const uint8_t *from;
+    size_t taps, tap_stride, stride, count;
+    struct check_pair to;
+};
+
+static void fold_expected(void *context)
+{
+    struct fold_job *job = context;
+    job->reference(job->to.expected, job->from, job->taps, job->tap_stride, job->stride,
+                   job->count);
+}
+
+static void fold_actual(void *context)
+{
+    struct fold_job *job = context;
+    job->fold(job->to.actual, job->from, job->taps, job->tap_stride, job->stride, job->count);
+}
+
+static void check_fold(struct check *check, const void *subject)
+{
+    const qk_float_fold_fn *folds = subject;
+    const bool timed = check_is_timed(check);
+    struct fold_job job = {.fold = folds[0], .reference = folds[1]};
+    job.stride = timed ? 2 : check_between(check, 1, 4);
+    job.count = timed ? 256 : check_between(check, 1, 150);
+    job.taps = timed ? 3 : check_below(check, 4);
+    job.tap_stride = timed ? 1 : check_below(check, 40);
+    job.from = operand(check, "from", job.taps * job.tap_stride + (job.count - 1) * job.stride + 1);
+    const size_t bytes = job.count * sizeof(float);
+    job.to = check_outputs(check, "to", bytes, sizeof(float));
+    const uint8_t *to = operand(check, "to before", job.count);
+    memcpy(job.to.expected, to, bytes);
+    memcpy(job.to.actual, to, bytes);
+    check_describe(check, "%zu elements, stride %zu, %zu taps", job.count, job.stride, job.taps);
+    if (!check_calls(check, fold_expected, fold_actual, &job, (double)job.count, "element"))
+        return;
+    make_nans_equal(job.to.expected, job.count);
+    make_nans_equal(job.to.actual, job.count);
+    check_same(check, &job.to, sizeof(float));
+}
+
+static void check_folds(struct check *check, const struct qk_float_kernels *kernels)
+{
+    static const char *const names[QK_FLOAT_FOLD_COUNT] = {
+        [QK_FLOAT_FOLD_COPY] = "floats/fold_copy",
+        [QK_FLOAT_FOLD_ADD] = "floats/fold_add",
+        [QK_FLOAT_FOLD_MAX_VECTOR] = "floats/fold_max_vector",
+        [QK_FLOAT_FOLD_MAX_SCALAR] = "floats/fold_max_scalar"};
+    for (size_t i = 0; i < QK_FLOAT_FOLD_COUNT; i++) {
+        const qk_float_fold_fn folds[] = {kernels->fold[i], qk_float_kernels__scalar.fold[i]};
+        check_run(check, &(struct check_subject){names[i], check_fold, folds, 300});
+    }
+}
+
 static void check_tier_of(struct check *check, const char *tier,
                           const struct qk_float_kernels *kernels)
 {
@@ -124,6 +182,7 @@ static void check_tier_of(struct check *check, const char *tier,
         return;
     check_unary(check, kernels);
     check_pairs(check, kernels);
+    check_folds(check, kernels);
 }
 
 void check_floats(struct check *check)
