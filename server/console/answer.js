@@ -11,6 +11,7 @@ function showAnswer(tree, timing, milliseconds) {
     timeText(milliseconds / 1e3) + ".";
   $("stages").replaceChildren(stageTable(stages));
   $("nodes").replaceChildren(...nodeTable(tree.parameters.profile ?? []));
+  showTimes(tree.parameters.profile ?? []);
   $("outputs").replaceChildren(...tree.outputs.map(showOutput));
 }
 

@@ -35,6 +35,7 @@ async function look() {
 startTokens(look);
 startModels();
 startPlayground();
+startNetwork();
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && waiting === 0) look();
 });

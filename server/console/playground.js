@@ -37,11 +37,13 @@ async function chooseModel(name = $("model").value) {
 async function chooseVersion() {
   const name = $("model").value, version = $("version").value, turn = ++play.turn;
   clearErrors($("try"));
+  $("network-box").hidden = true;
   $("try").dataset.shown = ""; /* the fields are still those of the previous model */
-  let metadata, examples;
+  let metadata, examples, nodes;
   try {
-    [metadata, examples] = await Promise.all([askJson("GET", modelPath(name, version)),
-                                              findExamples(name, version)]);
+    [metadata, examples, nodes] = await Promise.all([
+      askJson("GET", modelPath(name, version)), findExamples(name, version),
+      BUILT_IN.test(name) ? {nodes: []} : askJson("GET", modelPath(name, version) + "/nodes")]);
   } catch (error) {
     $("model-error").textContent = error.message;
     return;
@@ -61,6 +63,7 @@ async function chooseVersion() {
     value.inputs.every((input) => knows(play.inputs, input.name)));
   $("example-row").hidden = play.examples.length === 0;
   setOptions($("example"), play.examples.map(({summary}, i) => [String(i), summary]), "0");
+  showNetwork(nodes);
   if (play.examples.length > 0) showExample();
   else play.inputs.forEach(setAnyInput);
   $("try").dataset.shown = name + " " + version;

@@ -5,7 +5,7 @@ import zlib
 
 from browser import PageTest, expect
 from loading import chain_file
-from onnx_writer import FLOAT, model, node, value_info
+from onnx_writer import FLOAT, UINT8, model, node, tensor, value_info
 
 
 def npy(descr, shape, data, fortran=False, version=1):
@@ -215,6 +215,73 @@ class Models(PageTest):
         self.assertEqual(self.program_url(), "/v2/models/onnx.DequantizeLinear/versions/25")
         self.run_and_wait()
         expect(nodes).to_have_count(0)
+
+    def load_network(self, nodes, inputs, outputs):
+        self.open()
+        one = tensor("one", FLOAT, [], (9, struct.pack("<f", 1)))
+        zero = tensor("zero", UINT8, [], (9, b"\0"))
+        self.load("net", model(13, nodes, [one, zero], inputs, outputs))
+        expect(self.page.locator("#model")).to_have_value("net")
+        self.program_url()
+        return self.page.get_by_role("listbox", name="Nodes of the network")
+
+    def test_a_drawing(self):
+        """A table that reads an input, and a sum of the table and that input."""
+        def table(x, y):
+            return [node("DequantizeLinear", [x, "one", "zero"], [x + "d"]),
+                    node("Sigmoid", [x + "d"], [x + "s"]),
+                    node("QuantizeLinear", [x + "s", "one", "zero"], [y])]
+        net = self.load_network(
+            table("x", "a") + [node("Concat", ["x", "a"], ["c"], axis=0), *table("c", "y"),
+                               node("Sigmoid", ["cd"], ["nobody"]),
+                               node("Identity", ["ring1"], ["ring2"]),
+                               node("Identity", ["ring2"], ["ring1"])],
+            [value_info("x", UINT8, [2])], [value_info("y", UINT8, [4])])
+        boxes = net.get_by_role("option")
+        expect(self.page.locator("#network-about")).to_have_text(
+            "10 nodes in the file: 4 in table, 3 left out, 2 table, 1 computed.")
+        for box, name in zip(boxes.all(), ("2 QuantizeLinear table with Sigmoid",
+                                           "3 Concat computed",
+                                           "6 QuantizeLinear table with Sigmoid"), strict=True):
+            expect(box).to_have_accessible_name(name)
+        self.assertEqual(net.locator(".edges").get_attribute("d").count("M"), 2)
+        self.run_and_wait()
+        expect(boxes.nth(1)).to_contain_text("%")
+        net.focus()
+        details = self.page.locator("#node")
+        expect(details).to_contain_text("0 DequantizeLinear, 1 Sigmoid")
+        for key, active in (("ArrowUp", 0), ("ArrowDown", 1), ("ArrowLeft", 1), ("ArrowDown", 2),
+                            ("ArrowUp", 1)):
+            self.page.keyboard.press(key)
+            expect(boxes.nth(active)).to_have_attribute("aria-selected", "true")
+        expect(net.locator("[aria-selected=true]")).to_have_count(1)
+        expect(details).to_contain_text(re.compile("Concat.*computed.*2 QuantizeLinear.*µs"))
+        boxes.last.hover()
+        expect(details).to_contain_text("5 Sigmoid")
+        self.page.get_by_label("Also nodes that are a part of another one").check()
+        expect(boxes).to_have_count(8)
+        expect(boxes.filter(has_text="in table 6 QuantizeLinear")).to_have_count(2)
+        expect(boxes.filter(has_text="Concat")).to_contain_text("%")
+        self.check_accessible(self.page, "a drawing of all nodes")
+        self.choose("onnx.Relu")
+        expect(net).to_be_hidden()
+        self.choose("net")
+        expect(net).to_be_visible()
+        self.unload("net")
+        expect(net).to_be_hidden()
+
+    def test_a_drawing_of_very_many_nodes(self):
+        names = ["x"] + ["v%d" % i for i in range(1, 4096)] + ["y"]
+        net = self.load_network([node("Identity", [names[i]], [names[i + 1]])
+                                 for i in range(4096)],
+                                [value_info("x", UINT8, [1])], [value_info("y", UINT8, [1])])
+        about = self.page.locator("#network-about")
+        expect(about).to_contain_text("4096 nodes in the file: ")
+        unlisted = int(re.search(r"and (\d+) more", about.text_content())[1])
+        expect(net.get_by_role("option")).to_have_count(4096 - unlisted)
+        net.get_by_role("option").first.click()
+        self.page.keyboard.press("ArrowDown")
+        expect(self.page.locator("#node")).to_contain_text("0 Identity")
 
     def test_a_model_given_to_an_input_goes_where_models_go(self):
         self.open()

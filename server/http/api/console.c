@@ -20,10 +20,11 @@ QD_EMBED(qd_console_fields_js, "server/console/fields.js");
 QD_EMBED(qd_console_playground_js, "server/console/playground.js");
 QD_EMBED(qd_console_programs_js, "server/console/programs.js");
 QD_EMBED(qd_console_answer_js, "server/console/answer.js");
+QD_EMBED(qd_console_network_js, "server/console/network.js");
 QD_EMBED(qd_console_server_js, "server/console/server.js");
 QD_EMBED(qd_console_main_js, "server/console/main.js");
 
-enum { HASH_BYTES = 44 /* SHA-256 as base64 */, SCRIPT_COUNT = 11 };
+enum { HASH_BYTES = 44 /* SHA-256 as base64 */, SCRIPT_COUNT = 12 };
 
 struct qd_console {
     struct qd_part page;
@@ -104,8 +105,8 @@ struct qd_console *qd_console_create(void)
         QD_EMBEDDED(qd_console_metrics_js),    QD_EMBEDDED(qd_console_charts_js),
         QD_EMBEDDED(qd_console_tensor_js),     QD_EMBEDDED(qd_console_fields_js),
         QD_EMBEDDED(qd_console_playground_js), QD_EMBEDDED(qd_console_programs_js),
-        QD_EMBEDDED(qd_console_answer_js),     QD_EMBEDDED(qd_console_server_js),
-        QD_EMBEDDED(qd_console_main_js)};
+        QD_EMBEDDED(qd_console_answer_js),     QD_EMBEDDED(qd_console_network_js),
+        QD_EMBEDDED(qd_console_server_js),     QD_EMBEDDED(qd_console_main_js)};
     const struct qd_part index = QD_EMBEDDED(qd_console_index_html);
     const struct qd_part from_style = behind(index, "<style>");
     const struct qd_part from_script = behind(index, "<script>");
