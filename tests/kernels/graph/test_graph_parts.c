@@ -101,6 +101,21 @@ Test(graph_parts, concat_of_split)
     }
 }
 
+/* The first part of Split begins where its input does, which is longer than the part. The input
+ * cannot move into the output of Concat, so both parts are copied. */
+Test(graph_parts, concat_of_a_longer_value)
+{
+    struct graph_case *made = graph_case_create(61);
+    uint32_t cut[2];
+    const uint32_t x = graph_case_conv(made, input(made), 4, QK_UINT8);
+    graph_case_split(made, x, 1, 1, cut);
+    const uint32_t parts[] = {cut[0], graph_case_conv(made, x, 2, QK_UINT8)};
+    const uint32_t y = graph_case_concat(made, 2, parts, 1);
+    graph_case_output(made, graph_case_conv(made, y, 4, QK_INT8));
+    graph_case_output(made, graph_case_dequantize(made, x, QK_FP32));
+    graph_case_check_work(made, 5, 2304);
+}
+
 /* One part is made long before the other, while others need the room that the whole would take. It
  * is copied. */
 Test(graph_parts, concat_of_an_old_part)
