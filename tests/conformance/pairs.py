@@ -549,8 +549,9 @@ def are_near(got, want):
         np.max(np.abs(got.astype(np.float64) - want)) <= FLOAT_ERROR * np.max(np.abs(want)))
 
 
-def exact(part, known):
-    """Returns a part's codes in FP64, before they are rounded, but within their type's limits."""
+def exact(part, known, on_codes):
+    """Returns a part's codes in FP64, before they are rounded, but within their type's limits.
+    `on_codes`: by QLinearSoftmax."""
     from onnx import TensorProto, helper, numpy_helper
     from onnx.reference import ReferenceEvaluator
     arrays = {constant.name: numpy_helper.to_array(constant)
@@ -577,7 +578,7 @@ def exact(part, known):
         made = ReferenceEvaluator(model).run(None, feed)[0]
     arrays[last.input[0]] = made
     made, scale, zero = parameters(last, arrays)
-    if "Softmax" in part.operators():
+    if on_codes:
         scale = 1 / np.floor(1 / scale)  # as QLinearSoftmax does
     limits = np.iinfo(zero.dtype)
     return np.clip(made / scale + zero, limits.min, limits.max)
@@ -598,9 +599,12 @@ def parameters(node, arrays):
 
 def error_of(part, known):
     """Returns how far the codes that the server has computed lie from the exact result."""
-    want = exact(part, known)
-    got = known[part.value]
-    return np.max(np.abs(got - want)) if got.shape == want.shape else np.inf
+    got, errors = known[part.value], [np.inf]
+    for on_codes in (False, True) if "Softmax" in part.operators() else (False,):
+        want = exact(part, known, on_codes)
+        if got.shape == want.shape:
+            errors.append(np.max(np.abs(got - want)))
+    return min(errors)
 
 
 def has_float_bias(part):
@@ -627,7 +631,9 @@ def row_of(part, known, operators):
               if constant.name in makers and constant.data_type == TensorProto.UINT8}
     has_types = kinds != {got.dtype}
     if "Softmax" in operators:
-        return SOFTMAX if is_limited or own & ORDERS else None
+        if own & PRODUCTS:
+            return LAST_BITS
+        return SOFTMAX if own & ORDERS else None
     if not operators & PRODUCTS:
         if own & PRODUCTS:
             return TYPES if has_types else None  # on codes, but of other types
