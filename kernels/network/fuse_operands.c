@@ -107,6 +107,16 @@ static const char *why_not_as_output(enum qk_type type)
                            : "expected codes of INT8, as QuantizeLinear behind it makes, got UINT8";
 }
 
+/* Returns why a DequantizeLinear is not read. */
+static const char *why_not_read(const struct qk_node *dequantizer)
+{
+    if (qk_int_or(qk_fusion_attribute(dequantizer, "block_size"), 0) != 0)
+        return "expected blocks that integers of 8 bits stand for exactly, because all their "
+               "scales are whole multiples of one scale, or of one for each channel, got others";
+    return "expected DequantizeLinear of codes with a constant scale and zero point, got another "
+           "before it";
+}
+
 static bool read_operand(struct fusion *fusion, size_t input)
 {
     const struct qk_edit *edit = fusion->edit;
@@ -121,10 +131,7 @@ static bool read_operand(struct fusion *fusion, size_t input)
     if (why_other_type(pair->type))
         return qk_fusion_refuse(fusion, input, why_other_type(pair->type));
     if (!is_pair)
-        return qk_fusion_refuse(
-            fusion, input,
-            "expected DequantizeLinear of 8 bits with a constant scale and zero point, "
-            "without blocks, got another before it");
+        return qk_fusion_refuse(fusion, input, why_not_read(&edit->nodes[maker]));
     if (!(edit->nodes[maker].call.variable >> QK_PAIR_X & 1) &&
         !edit->nodes[maker].call.inputs[QK_PAIR_X].data)
         return qk_fusion_refuse(fusion, input, "expected known codes, got an input of the graph");

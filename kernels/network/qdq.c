@@ -177,7 +177,9 @@ enum qk_status qk_graph_fuse(const struct qk_kernels *kernels, struct qk_graph_c
     if (is_sound(&edit) && sort(&edit, &readers, order, waits) == edit.node_count) {
         const size_t count = edit.node_count;
         find_types(&edit, order, count);
-        status = qk_qdq_move(&edit, order, count);
+        status = qk_qdq_widen(&edit);
+        if (status == QK_OK)
+            status = qk_qdq_move(&edit, order, count);
         if (status == QK_OK)
             status = qk_qdq_fuse(&edit);
     }

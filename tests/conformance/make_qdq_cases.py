@@ -65,6 +65,28 @@ class Case:
         codes = self.constant(DICE.integers(-127, 128, shape).astype(S))
         return self.dequantize(codes, scale, zero, **attributes)
 
+    def packed(self, codes, scales, zeros=None, signed=True, raw=True, **attributes):
+        """Returns what constants of 4 bits stand for: two codes in a byte, in raw_data or
+        int32_data."""
+        from onnx import TensorProto
+        names = []
+        for array in (codes, zeros):
+            if array is None:
+                continue
+            name, kind = self.name(), TensorProto.INT4 if signed else TensorProto.UINT4
+            tensor = TensorProto(name=name, data_type=kind, dims=np.shape(array))
+            halves = np.ravel(array).astype(np.int64) & 15
+            halves = np.append(halves, np.zeros(len(halves) % 2, np.int64)).reshape(-1, 2)
+            packed = (halves @ [1, 16]).astype(U)
+            if raw:
+                tensor.raw_data = packed.tobytes()
+            else:
+                tensor.int32_data.extend(packed.tolist())
+            self.constants.append(tensor)
+            names.append(name)
+        names.insert(1, self.constant(np.float32(scales)))
+        return self.op("DequantizeLinear", *names, **attributes)
+
     def end(self, y, kind=np.float32):
         from onnx import helper
         inputs = [helper.make_tensor_value_info(
@@ -191,8 +213,88 @@ def make_opsets():
         case.end_quantized(case.op("Relu", y), zero=U(0))
 
 
+def multiples(*shape):
+    """Returns scales, of which the greater ones are multiples of the smaller ones."""
+    return np.float32(2.0 ** DICE.integers(-8, -5, shape))
+
+
+def make_narrow_weights():
+    """4 bits. ONNX Runtime computes floats, which are exact: scales are powers of two."""
+    for signed in (True, False):
+        least = -8 if signed else 0
+        zero = None if signed else 8
+        name = "INT4" if signed else "UINT4"
+
+        def draw(*shape, least=least):
+            return DICE.integers(least, least + 16, shape)
+
+        def zeros(*shape, zero=zero):
+            return None if zero is None else np.full(shape, zero)
+
+        given = {"signed": signed}
+        for raw in (True, False):
+            for each in (False, True):
+                case = Case("Conv of %s, an odd number of weights" % name, 21)
+                scale = multiples(3) if each else multiples()
+                weights = case.packed(draw(3, 3, 3, 3), scale, zeros(*scale.shape), raw=raw, axis=0,
+                                      **given)
+                case.end_quantized(case.op("Conv", case.codes(1, 3, 6, 6, scale=2 ** -5), weights),
+                                   2 ** -3)
+        case = Case("Gemm of %s, transposed" % name, 21)
+        weights = case.packed(draw(8, 6), multiples(8), zeros(8), axis=0, **given)
+        bias = case.constant(np.float32(DICE.integers(-9, 9, 8)))
+        x = case.codes(5, 6, scale=2 ** -5)
+        case.end_quantized(case.op("Gemm", x, weights, bias, transB=1), 2 ** -3)
+        case = Case("MatMul of %s and Add" % name, 21)
+        weights = case.packed(draw(6, 8), multiples(8), zeros(8), axis=1, **given)
+        y = case.op("MatMul", case.codes(2, 5, 6, scale=2 ** -5), weights)
+        bias = case.constant(np.float32(DICE.integers(-9, 9, 8)))
+        case.end_quantized(case.op("Relu", case.op("Add", y, bias)), 2 ** -3)
+        case = Case("MatMul of %s that Transpose turns, to floats" % name, 21)
+        weights = case.packed(draw(8, 6), multiples(8), zeros(8), axis=0, **given)
+        weights = case.op("Transpose", weights, perm=[1, 0])
+        case.end(case.op("MatMul", case.codes(5, 6, scale=2 ** -5), weights))
+        make_blocks(name, draw, zeros, given)
+
+
+def make_blocks(name, draw, zeros, given):
+    for blocks, size in ((1, 6), (3, 2), (2, 4)):
+        case = Case("MatMul of %s, %d blocks of %d" % (name, blocks, size), 21)
+        weights = case.packed(draw(6, 8), multiples(blocks, 8), zeros(blocks, 8), axis=0,
+                              block_size=size, **given)
+        case.end_quantized(case.op("MatMul", case.codes(5, 6, scale=2 ** -5), weights), 2 ** -3)
+    case = Case("Gemm of %s, blocks along the last axis" % name, 21)
+    weights = case.packed(draw(8, 7), multiples(8, 2), zeros(8, 2), axis=-1, block_size=4, **given)
+    bias = case.constant(np.float32(DICE.integers(-9, 9, 8)))
+    x = case.codes(5, 7, scale=2 ** -5)
+    case.end_quantized(case.op("Gemm", x, weights, bias, transB=1), 2 ** -3)
+    case = Case("Conv of %s, blocks of channels" % name, 21)
+    scales = np.tile(multiples(5, 3, 1, 1), (1, 1, 3, 3))
+    weights = case.packed(draw(5, 6, 3, 3), scales, zeros(5, 3, 3, 3), axis=1, block_size=2,
+                          **given)
+    case.end_quantized(case.op("Conv", case.codes(1, 6, 6, 6, scale=2 ** -5), weights), 2 ** -3)
+    case = Case("MatMul of %s, blocks of zero points" % name, 21)
+    weights = case.packed(draw(6, 8), np.full((3, 8), 2 ** -6), draw(3, 8), axis=0, block_size=2,
+                          **given)
+    weights = case.op("Transpose", case.op("Transpose", weights, perm=[1, 0]), perm=[1, 0])
+    case.end(case.op("MatMul", case.codes(5, 6, scale=2 ** -5), weights))
+
+
+def make_blocks_of_bytes():
+    for zero in (0, 128, 200):
+        case = Case("MatMul of UINT8, a block with zero point %d" % zero, 21)
+        codes = case.constant(DICE.integers(0, 256, (6, 8)).astype(U))
+        weights = case.op("DequantizeLinear", codes, case.constant(multiples(1, 8)),
+                          case.constant(np.full((1, 8), zero, U)), axis=0, block_size=6)
+        case.end_quantized(case.op("MatMul", case.codes(5, 6, scale=2 ** -5), weights), 2 ** -2)
+    case = Case("Mul by codes of 4 bits", 21)
+    scale = case.packed(DICE.integers(-8, 8, (4, 1, 1)), .25)
+    case.end_quantized(case.op("Mul", case.codes(1, 4, 3, 3), scale))
+
+
 def main():
-    for make in (make_limits, make_products, make_biases, make_constants, make_joins, make_opsets):
+    for make in (make_limits, make_products, make_biases, make_constants, make_joins, make_opsets,
+                 make_narrow_weights, make_blocks_of_bytes):
         make()
     TARGET.write_text("".join(json.dumps(line) + "\n" for line in LINES))
 

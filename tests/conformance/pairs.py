@@ -35,8 +35,10 @@ MERGED = ("two pairs of QuantizeLinear and DequantizeLinear behind each other, w
           "scales")
 LIMITED = "a Relu or Clip with limits inside the range of y behind Conv, Gemm or MatMul"
 SOFTMAX = "Softmax in one of these rows"
+NARROW = "weights of 4 or 2 bits, or with blocks"
 REFUSED = "INT8 activations, from opset 21 on"
-DOCUMENTED = INT8, TYPES, LAST_BITS, BARE, MOVED, MERGED, LIMITED, SOFTMAX, REFUSED
+DOCUMENTED = INT8, TYPES, LAST_BITS, BARE, MOVED, MERGED, LIMITED, SOFTMAX, REFUSED, \
+    NARROW
 WHY_REFUSED = "output_dtype INT8 does not match y_zero_point type UINT8"
 
 # How ONNX Runtime may compute a part: the level of optimization, and session.qdqisint8allowed.
@@ -139,7 +141,9 @@ class Graph:
 
     def weights(self, shape, axis):
         """Adds constant codes and their DequantizeLinear, with one scale or one for each index of
-        an axis. Returns the value and the scale."""
+        an axis. Returns the value and the scale, or None with a scale for each block."""
+        if self.opset >= 21 and not self.domain and self.chance(.2):
+            return self.narrow_weights(shape, axis)
         kind = np.dtype(self.choose(np.int8, np.int8, np.int8, np.uint8))
         limits = np.iinfo(kind)
         codes = self.constant(self.dice.integers(limits.min, limits.max, shape, kind))
@@ -153,6 +157,32 @@ class Graph:
         made = self.add("DequantizeLinear", codes, self.constant(scale), self.constant(zeros),
                         **({"axis": axis} if many else {}))
         return made, scale
+
+    def narrow_weights(self, shape, axis):
+        """The same with codes of 4 bits, and sometimes blocks along another axis."""
+        import ml_dtypes
+        kind, least = self.choose((ml_dtypes.int4, -8), (ml_dtypes.uint4, 0))
+        codes = self.constant(self.dice.integers(least, least + 16, shape).astype(kind))
+        grouped, more = 1 - axis, {"axis": axis}
+        size = self.choose((), (shape[axis],), None)
+        if size is None:
+            more = {"axis": grouped, "block_size": int(self.dice.integers(1, shape[grouped] + 1))}
+            size = list(shape)
+            size[grouped] = -(-size[grouped] // more["block_size"])
+        scale = self.dice.uniform(.002, .005, shape[axis] if size else ()).astype(np.float32)
+        scales = scale
+        if "block_size" in more:
+            places = [1] * len(shape)
+            places[axis] = -1
+            times = self.dice.choice(np.float32([1, 2, 4]), size)
+            scales = np.reshape(scale, places) * times
+        given = [self.constant(scales)]
+        if least == 0 or self.chance(.3):
+            zeros = self.dice.integers(least, least + 16, scales.shape) if self.chance(.3) else (
+                np.full(scales.shape, least + 8))
+            given.append(self.constant(zeros.astype(kind)))
+        made = self.add("DequantizeLinear", codes, *given, **more)
+        return made, None if "block_size" in more else scale
 
     def output(self, name, kind):
         from onnx import helper
@@ -172,7 +202,7 @@ class Graph:
         from onnx import helper
         graph = helper.make_graph(needed(self.nodes, outputs), "pairs", self.inputs, outputs,
                                   self.constants)
-        return helper.make_model(graph, ir_version=8,
+        return helper.make_model(graph, ir_version=8 if self.opset < 21 else 10,
                                  opset_imports=[
             helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)])
 
@@ -192,7 +222,7 @@ def scale_of(graph, value):
 def bias(graph, x, scale, count):
     """Adds a bias of floats, or of INT32 with the scale of the products."""
     own = scale_of(graph, x)
-    if own is None or graph.chance(.5):
+    if own is None or scale is None or graph.chance(.5):
         return graph.floats(count)
     codes = graph.constant(graph.dice.integers(-3000, 3000, count).astype(np.int32))
     given = [graph.constant(own * scale)]
@@ -561,7 +591,7 @@ def exact(part, known, on_codes):
     for node in [node for node in nodes if node.op_type == "DequantizeLinear"]:
         nodes.remove(node)
         codes, scale, zero = parameters(node, arrays)
-        arrays[node.output[0]] = (codes.astype(np.float64) - zero) * scale
+        arrays[node.output[0]] = (codes.astype(np.float64) - zero.astype(np.float64)) * scale
     read = {name for node in nodes for name in node.input if name in arrays}
     feed = {name: arrays[name].astype(np.float64) if arrays[name].dtype == np.float32
             else arrays[name] for name in read}
@@ -589,8 +619,13 @@ def parameters(node, arrays):
     operand = arrays[node.input[0]]
     scale = arrays[node.input[1]].astype(np.float64)
     zero = arrays[node.input[2]] if len(node.input) > 2 else np.uint8(0)
-    if scale.ndim:
-        axis = next((item.i for item in node.attribute if item.name == "axis"), 1)
+    axis = next((item.i for item in node.attribute if item.name == "axis"), 1)
+    size = next((item.i for item in node.attribute if item.name == "block_size"), 0)
+    if size:
+        index = np.arange(operand.shape[axis]) // size
+        scale, zero = (np.take(np.broadcast_to(array, scale.shape), index, axis)
+                       for array in (scale, zero))
+    elif scale.ndim:
         shape = [-1 if index == axis else 1 for index in range(operand.ndim)]
         scale, zero = scale.reshape(shape), np.asarray(zero).reshape(shape)
     return operand, scale, np.asarray(zero)
@@ -612,6 +647,13 @@ def has_float_bias(part):
     given = {name for node in part.model.graph.node if node.op_type in ("Conv", "Gemm", "Add")
              for name in node.input}
     return any(constant.data_type == TensorProto.FLOAT and constant.name in given
+               for constant in part.model.graph.initializer)
+
+
+def is_narrow(part):
+    """Tells whether a part has codes of 4 bits, which all weights in blocks have."""
+    from onnx import TensorProto
+    return any(constant.data_type in (TensorProto.INT4, TensorProto.UINT4)
                for constant in part.model.graph.initializer)
 
 
@@ -641,6 +683,8 @@ def row_of(part, known, operators):
         return LIMITED if is_limited else MOVED
     if has_types:
         return TYPES
+    if is_narrow(part):
+        return NARROW
     bare = any(node.op_type == "DequantizeLinear" and len(node.input) < 3
                for node in part.model.graph.node)
     return BARE if bare and own & {"Gemm", "MatMul"} else None

@@ -6,7 +6,7 @@ import struct
 import unittest
 
 from loading import ModelTest
-from onnx_writer import FLOAT, INT8, UINT8, model, node, tensor, value_info
+from onnx_writer import FLOAT, INT4, INT8, UINT8, message, model, node, tensor, value_info
 from quantd import ROOT, Tensor, binary_request
 
 INT16, UINT16, FP8E4M3FN = 5, 4, 17
@@ -17,8 +17,8 @@ FLOATS = tensor("f", FLOAT, [2, 1], (9, struct.pack("<2f", 1, 2)))
 
 
 class Files(ModelTest):
-    def load(self, file):
-        return self.load_files("m", {}, model_onnx=file)
+    def load(self, file, **others):
+        return self.load_files("m", {}, model_onnx=file, **others)
 
 
 class Bits(Files):
@@ -40,6 +40,45 @@ class Bits(Files):
                 case = json.loads(line)
                 with self.subTest(case["note"]):
                     self.check(case)
+
+
+def narrow_file(opset=21, w=None, scales=(1, 2), shape=(2, 1), **attributes):
+    """Returns a MatMul by 3 weights of INT4, with a scale for each block of 2."""
+    attributes = attributes or {"axis": 0, "block_size": 2}
+    pair = tensor("p", FLOAT, shape, (9, struct.pack("<2f", *scales)))
+    w = w or tensor("w", INT4, [3, 1], (9, b"\xe1\x03"))
+    return model(opset, [node("DequantizeLinear", ["x", "s"], ["a"]),
+                         node("DequantizeLinear", ["w", "p"], ["b"], **attributes),
+                         node("MatMul", ["a", "b"], ["y"])], [SCALE, w, pair],
+                 [value_info("x", UINT8, ["n", 3])], [value_info("y", FLOAT, ["n", 1])])
+
+
+class NarrowWeights(Files):
+    def test_external_data(self):
+        places = [message((1, key), (2, value)) for key, value in (
+            ("location", "weights"), ("offset", "1"), ("length", "2"))]
+        w = tensor("w", INT4, [3, 1], (14, 1), *[(13, place) for place in places])
+        self.assertEqual(self.load(narrow_file(w=w), weights=b"\x99\xe1\x03").status, 200)
+        body, headers = binary_request([Tensor("x", "UINT8", [1, 3], b"\2\4\6")])
+        sums = .5 * (1 * 2 - 2 * 4 + 2 * 3 * 6)  # the last weight has the scale 2
+        self.assertEqual(self.server.infer("m", body, headers=headers).outputs()["y"],
+                         ("FP32", [1, 1], struct.pack("<f", sums)))
+
+    def test_one_byte_too_few(self):
+        w = tensor("w", INT4, [3, 1], (9, b"\xe1"))
+        self.assert_error(self.load(narrow_file(w=w)), 400, "raw_data: expected 2 bytes for 3")
+
+    def test_blocks_of_no_common_scale(self):
+        for scales in ((1, 1.5), (1, 100), (1, -1), (0, 1), (1, float("inf")), (1, float("nan"))):
+            self.assert_error(self.load(narrow_file(scales=scales)), 400, "onnx.MatMul",
+                              "B: expected blocks that integers of 8 bits stand for exactly")
+
+    def test_what_dequantize_linear_refuses(self):
+        self.assert_error(self.load(narrow_file(13)), 400, "onnx.DequantizeLinear")
+        self.assert_error(self.load(narrow_file(shape=(1, 2))), 400, "x_scale: expected shape")
+        self.assert_error(self.load(narrow_file(axis=2, block_size=2)), 400, "axis: expected")
+        self.assert_error(self.load(narrow_file(axis=0, block_size=1)), 400, "x_scale: expected")
+        self.assert_error(self.load(narrow_file(axis=0, block_size=-1)), 400, "block_size: exp")
 
 
 class Refused(Files):

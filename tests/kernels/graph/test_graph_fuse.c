@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "kernels/element/load.h"
 #include "tests/support/kernels/graph_case.h"
 
 /* Lowers the graph, which then has `kept` nodes. Its memory is in `memory`. */
@@ -443,6 +444,58 @@ Test(graph_fuse, dropouts_in_a_row)
     graph_case_destroy(made);
 }
 
+/* ---- Weights of 4 bits --------------------------------------------------------------------- */
+
+/* Makes a convolution by weights of INT4 in blocks of 2 channels, which together have one scale for
+ * each output channel. */
+static struct graph_case *make_blocked_conv(uint64_t seed)
+{
+    static const float scales[2][2][9] = {
+        {{1, 2, 1, 2, 1, 2, 1, 2, 1}, {4, 4, 4, 4, 4, 4, 4, 4, 4}},
+        {{1.5F, 3, 3, 3, 3, 3, 3, 3, 3}, {3, 3, 3, 3, 3, 3, 3, 3, 4.5F}}};
+    struct graph_case *made = make_conv(seed);
+    struct qk_call *weights = &made->nodes[2].call;
+    weights->version = qk_operator_version(weights->op, 21);
+    weights->inputs[0].type = QK_INT4;
+    weights->inputs[1] = (struct qk_tensor){.type = QK_FP32,
+                                            .rank = 4,
+                                            .dims = {2, 2, 3, 3},
+                                            .count = 36,
+                                            .stored = 36,
+                                            .data = scales};
+    weights->inputs[2].type = QK_NONE;
+    made->nodes[0].call.inputs[2].type = QK_NONE; /* the bias */
+    made->nodes[0].call.variable &= 3;
+    made->nodes[0].inputs[2] = QK_VALUE_NONE;
+    qk_test_call_int(weights, "axis", 1);
+    qk_test_call_int(weights, "block_size", 2);
+    return made;
+}
+
+Test(graph_fuse, weights_in_blocks)
+{
+    struct graph_case *made = make_blocked_conv(71);
+    const uint8_t *old = made->nodes[2].call.inputs[0].data;
+    struct qk_test_memory memory;
+    const uint32_t *origins;
+    struct qk_error error;
+    qk_test_memory_init(&memory, SIZE_MAX);
+    const struct qk_memory face = qk_test_memory_face(&memory);
+    cr_assert_eq(qk_graph_fuse(made->scalar, &made->call, face, &origins, &error), QK_OK);
+    const struct qk_call *conv = &made->call.nodes[0].call;
+    cr_assert_str_eq(conv->op->name, "onnx.QLinearConv");
+    cr_assert_eq(conv->inputs[3].type, QK_INT8);
+    cr_assert_eq(conv->inputs[4].count, 2);
+    cr_expect_eq(((const float *)conv->inputs[4].data)[0], 1);
+    cr_expect_eq(((const float *)conv->inputs[4].data)[1], 1.5F);
+    const int8_t *codes = conv->inputs[3].data;
+    cr_expect_eq(codes[1], 2 * qk_load_integer(QK_INT4, old, 1));
+    cr_expect_eq(codes[18], 4 * qk_load_integer(QK_INT4, old, 18));
+    cr_expect_eq(codes[53], 3 * qk_load_integer(QK_INT4, old, 53));
+    qk_test_memory_deinit(&memory);
+    graph_case_destroy(made);
+}
+
 /* ---- Memory -------------------------------------------------------------------------------- */
 
 /* Fails each allocation once. */
@@ -468,4 +521,5 @@ Test(graph_fuse, out_of_memory)
 {
     fail_allocations(make_relu);
     fail_allocations(make_float_conv);
+    fail_allocations(make_blocked_conv);
 }
