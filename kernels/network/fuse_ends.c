@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/network/fuse.h"
+#include "kernels/operators/float/add_bias.h"
 #include "kernels/operators/operator.h"
 #include "kernels/operators/rules.h"
 
@@ -129,11 +130,11 @@ static bool add_scales(struct fusion *fusion)
     return true;
 }
 
-/* Adds the bias, a constant, or what the operator on floats reads. */
+/* Adds the bias of Conv, a constant, or what Gemm reads. */
 static void add_bias(struct fusion *fusion, const struct qk_tensor *bias)
 {
     const struct qk_node *node = &fusion->edit->nodes[fusion->index];
-    struct qk_node *made = add_behind(fusion, &qk_onnx_add, 14, QK_FP32);
+    struct qk_node *made = add_behind(fusion, bias ? &qk_onnx_add : &qk_onnx_add_bias, 14, QK_FP32);
     if (bias) {
         made->call.inputs[1] = *bias;
         return;

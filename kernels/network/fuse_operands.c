@@ -117,11 +117,25 @@ static const char *why_not_read(const struct qk_node *dequantizer)
            "before it";
 }
 
+/* Returns whether an input reads the floats of a product. qk_fuse_end may have put a
+ * DequantizeLinear or an Add there, which the file does not have. */
+static bool reads_product(const struct qk_edit *edit, uint32_t node, size_t input)
+{
+    const uint32_t maker = qk_edit_maker_of(edit, node, input);
+    return maker != QK_NO_NODE && edit->types[qk_edit_value_of(edit, node, input)] == QK_NONE &&
+           qk_fuse_end_knows(edit->call->nodes[edit->origins[maker]].call.op);
+}
+
 static bool read_operand(struct fusion *fusion, size_t input)
 {
     const struct qk_edit *edit = fusion->edit;
     struct qk_pair *pair = &fusion->operands[input];
     const uint32_t maker = qk_edit_maker_of(edit, fusion->index, input);
+    if (reads_product(edit, fusion->index, input))
+        return qk_fusion_refuse(fusion, input,
+                                "expected the output of DequantizeLinear, as a quantized file has "
+                                "it, got the floats of a Conv, Gemm or MatMul that no "
+                                "QuantizeLinear reads");
     if (maker == QK_NO_NODE || edit->nodes[maker].call.op != &qk_onnx_dequantize_linear)
         return qk_fusion_refuse(fusion, input,
                                 "expected the output of DequantizeLinear, as a quantized file has "

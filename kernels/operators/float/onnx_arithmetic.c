@@ -4,6 +4,7 @@
 /* onnx.Add, Sub, Sum, Mul, Div, Min, Max, Pow and PRelu of two FP32 tensors, which broadcast as in
  * NumPy. Each operation is rounded to FP32. */
 #include "kernels/dispatch.h"
+#include "kernels/operators/float/add_bias.h"
 #include "kernels/operators/integer/integer_arithmetic.h"
 #include "kernels/operators/operator.h"
 #include "kernels/operators/rules.h"
@@ -95,6 +96,25 @@ static enum qk_status plan_pow(const struct qk_instance *instance, const struct 
     return plan(instance, inputs, memory, to, error);
 }
 
+/* Plans the sum of a product and Gemm's C, whose shape may not be larger than the product's. */
+static enum qk_status plan_bias(const struct qk_instance *instance, const struct qk_tensor *inputs,
+                                struct qk_memory memory, struct qk_plan *to, struct qk_error *error)
+{
+    const struct qk_tensor *y = &inputs[A];
+    const struct qk_tensor *bias = &inputs[B];
+    struct qk_shape_text text;
+    struct qk_shape_text y_text;
+    bool fits = bias->rank <= y->rank;
+    for (uint32_t i = 0; i < bias->rank && fits; i++) {
+        const size_t length = bias->dims[bias->rank - 1 - i];
+        fits = length == 1 || length == y->dims[y->rank - 1 - i];
+    }
+    if (!fits)
+        return qk_fail(error, QK_INVALID, "C: expected a shape that broadcasts to y's %s, got %s",
+                       qk_shape_text(y, &y_text), qk_shape_text(bias, &text));
+    return plan(instance, inputs, memory, to, error);
+}
+
 /* ---- The descriptors ----------------------------------------------------------------------- */
 
 /* Earlier versions of Add have an attribute axis, and those of Min do not broadcast. Later versions
@@ -123,6 +143,9 @@ static const struct qk_version versions_8[] = {SINCE(8, QK_BIT(QK_FP32)), SINCE(
 
 const struct qk_operator qk_onnx_add = {
     OPERATOR("onnx.Add", add, plan, 7, "A", "B", "C", "C = A + B"),
+};
+const struct qk_operator qk_onnx_add_bias = {
+    OPERATOR("onnx.Add", add, plan_bias, 7, "A", "C", "Y", "Y = A + C, of Gemm"),
 };
 const struct qk_operator qk_onnx_div = {
     OPERATOR("onnx.Div", div, plan, 7, "A", "B", "C", "C = A / B"),

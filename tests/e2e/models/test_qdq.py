@@ -108,6 +108,22 @@ class Refused(Files):
                          [value_info("y", UINT8, ["n", 1])])
             self.assert_error(self.load(file), 400, "A: expected codes of 8 bits, got %s" % code)
 
+    def test_products_behind_each_other(self):
+        """quantd computes the first product as integers. The error speaks of the file's nodes."""
+        for first in (node("MatMul", ["a", "b"], ["c"]), node("Gemm", ["a", "b"], ["c"]),
+                      node("Gemm", ["a", "b", "h"], ["c"])):
+            square = tensor("v", INT8, [2, 2], (9, b"\1\2\3\4"))
+            bias = tensor("h", FLOAT, [2], (9, struct.pack("<2f", 1, 2)))
+            file = model(13, [node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+                              node("DequantizeLinear", ["v", "s"], ["b"]), first,
+                              node("DequantizeLinear", ["w", "s"], ["d"]),
+                              node("MatMul", ["c", "d"], ["y"])],
+                         [SCALE, ZERO, WEIGHTS, square, bias],
+                         [value_info("x", UINT8, ["n", 2])], [value_info("y", FLOAT, ["n", 1])])
+            self.assert_error(self.load(file), 400, "node 4 (", "onnx.MatMul): A: expected the "
+                              "output of DequantizeLinear, as a quantized file has it, got the "
+                              "floats of a Conv, Gemm or MatMul that no QuantizeLinear reads")
+
     def test_scales_of_another_axis(self):
         pair = tensor("p", FLOAT, [2], (9, struct.pack("<2f", 1, 2)))
         file = model(13, [node("DequantizeLinear", ["x", "s", "z"], ["a"]),
@@ -115,6 +131,28 @@ class Refused(Files):
                           node("MatMul", ["a", "b"], ["y"])], [SCALE, ZERO, WEIGHTS, pair],
                      [value_info("x", UINT8, ["n", 2])], [value_info("y", FLOAT, ["n", 1])])
         self.assert_error(self.load(file), 400, "onnx.MatMul", "B: expected one scale, or for")
+
+    def gemm_file(self, shape):
+        c = tensor("c", FLOAT, shape, (9, struct.pack("<2f", 1, 2)))
+        return model(13, [node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+                          node("DequantizeLinear", ["w", "s"], ["b"]),
+                          node("Gemm", ["a", "b", "c"], ["y"])], [SCALE, ZERO, WEIGHTS, c],
+                     [value_info("x", UINT8, ["n", 2])], [value_info("y", FLOAT, ["n", "m"])])
+
+    def test_gemm_of_a_larger_c(self):
+        for shape in ([2], [1, 2], [2, 1, 1]):
+            answer = self.load(self.gemm_file(shape))
+            if answer.status == 200:
+                answer = self.infer_rows(2)
+            self.assert_error(answer, 400, "C: expected a shape that broadcasts to y's [")
+        self.assertEqual(self.load(self.gemm_file([2, 1])).status, 200)
+        self.assertEqual(self.infer_rows(2).outputs()["y"][:2], ("FP32", [2, 1]))
+        self.assert_error(self.infer_rows(1), 400,
+                          "C: expected a shape that broadcasts to y's [1,1], got [2,1]")
+
+    def infer_rows(self, count):
+        body, headers = binary_request([Tensor("x", "UINT8", [count, 2], bytes(2 * count))])
+        return self.server.infer("m", body, headers=headers)
 
     def test_gemm_of_a_beta(self):
         self.refuse([node("DequantizeLinear", ["x", "s", "z"], ["a"]),
