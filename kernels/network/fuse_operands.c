@@ -153,10 +153,73 @@ static bool read_operand(struct fusion *fusion, size_t input)
         pair->type != fusion->output.type)
         return qk_fusion_refuse(fusion, input, why_not_as_output(pair->type));
     fusion->dequantizers[input] = maker;
-    if (!pair->is_per_tensor && (input != 1 || !channels_fit(fusion)))
+    if (!pair->is_per_tensor && !(input == 0 && fusion->rule->from == &qk_onnx_conv) &&
+        (input != 1 || !channels_fit(fusion)))
         return qk_fusion_refuse(fusion, input,
                                 "expected one scale, or for constant weights one for each output "
                                 "channel, got scales of another axis");
+    return true;
+}
+
+/* ---- Depthwise Conv ------------------------------------------------------------------------ */
+
+static bool is_one_zero_point(const struct qk_tensor *zero_point)
+{
+    for (size_t i = 1; i < zero_point->count; i++)
+        if (((const uint8_t *)zero_point->data)[i] != *(const uint8_t *)zero_point->data)
+            return false;
+    return true;
+}
+
+/* Returns whether each output channel of a Conv reads one channel of x, and each channel has a
+ * scale, but all have one zero point. */
+static bool has_scales_of_depthwise(const struct fusion *fusion)
+{
+    const struct qk_pair *x = &fusion->operands[0];
+    const struct qk_call *weights = &fusion->edit->nodes[fusion->dequantizers[1]].call;
+    const struct qk_tensor *codes = &weights->inputs[QK_PAIR_X];
+    const struct qk_attribute *group =
+        qk_fusion_attribute(&fusion->edit->nodes[fusion->index], "group");
+    const size_t channels = x->scale.count;
+    return !(weights->variable >> QK_PAIR_X & 1) && codes->rank >= 3 && codes->dims[1] == 1 &&
+           channels > 0 && codes->dims[0] % channels == 0 && x->axis == 1 &&
+           qk_int_or(group, 1) == (int64_t)channels && is_one_zero_point(&x->zero_point);
+}
+
+/* Multiplies the scales of a depthwise Conv's weights by those of the channels of x, which then has
+ * the scale 1: NNCF gives x of such a Conv a scale for each channel. */
+static bool move_scales(struct fusion *fusion)
+{
+    static const float one = 1;
+    struct qk_pair *x = &fusion->operands[0];
+    struct qk_pair *w = &fusion->operands[1];
+    if (!has_scales_of_depthwise(fusion))
+        return qk_fusion_refuse(fusion, 0,
+                                "expected one scale, or of a depthwise Conv with constant weights "
+                                "one for each channel and the same zero point for all, got others");
+    const size_t count =
+        (size_t)fusion->edit->nodes[fusion->dequantizers[1]].call.inputs[QK_PAIR_X].dims[0];
+    const size_t outputs = count / x->scale.count; /* of each channel */
+    float *scales = qk_edit_take(fusion->edit, count, sizeof(*scales));
+    uint8_t *zeros = scales ? qk_edit_take(fusion->edit, count, 1) : NULL;
+    if (!zeros)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        scales[i] = qk_load_f32(x->scale.data, i / outputs) *
+                    qk_load_f32(w->scale.data, w->scale.count == 1 ? 0 : i);
+        zeros[i] = ((const uint8_t *)w->zero_point.data)[w->zero_point.count == 1 ? 0 : i];
+    }
+    w->scale = (struct qk_tensor){
+        .type = QK_FP32, .rank = 1, .dims = {count}, .count = count, .stored = count};
+    w->zero_point = w->scale;
+    w->scale.data = scales;
+    w->zero_point.type = w->type;
+    w->zero_point.data = zeros;
+    w->is_per_tensor = false;
+    x->scale = (struct qk_tensor){.type = QK_FP32, .count = 1, .stored = 1, .data = &one};
+    x->zero_point.rank = 0;
+    x->zero_point.count = x->zero_point.stored = 1;
+    x->is_per_tensor = true;
     return true;
 }
 
@@ -166,7 +229,7 @@ bool qk_fusion_read_operands(struct fusion *fusion)
         if (fusion->rule->slots[i].part == CODES &&
             !read_operand(fusion, fusion->rule->slots[i].input))
             return false;
-    return true;
+    return fusion->operands[0].is_per_tensor || move_scales(fusion);
 }
 
 /* ---- The bias ------------------------------------------------------------------------------ */

@@ -203,6 +203,19 @@ def make_joins():
     case.end_quantized(case.op("MatMul", y, case.weights(6, 8)))
 
 
+def make_depthwise():
+    """A depthwise Conv whose x has a scale for each channel, as NNCF writes it. ONNX Runtime
+    computes floats, or fails if QuantizeLinear follows. These scales are powers of 2, so that its floats are exact."""
+    for outputs in (1, 2):
+        for scale in (.0078125, [.015625, .0078125, .00390625] * outputs):
+            case = Case("Conv of %d channels, scales of x, w %s" % (outputs * 3, np.shape(scale)))
+            x = case.dequantize(case.feed(U, 2, 3, 6, 5), [.25, .5, .125], np.full(3, 7, U))
+            weights = case.weights(3 * outputs, 1, 3, 3, scale=scale,
+                                   zero=np.zeros(np.shape(scale), S), axis=0)
+            y = case.op("Conv", x, weights, group=3, pads=[1] * 4)
+            case.end(y)
+
+
 def make_opsets():
     for opset in range(13, 26):
         case = Case("opset %d" % opset, opset)
@@ -294,7 +307,7 @@ def make_blocks_of_bytes():
 
 def main():
     for make in (make_limits, make_products, make_biases, make_constants, make_joins, make_opsets,
-                 make_narrow_weights, make_blocks_of_bytes):
+                 make_narrow_weights, make_blocks_of_bytes, make_depthwise):
         make()
     TARGET.write_text("".join(json.dumps(line) + "\n" for line in LINES))
 
