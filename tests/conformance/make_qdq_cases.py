@@ -205,7 +205,8 @@ def make_joins():
 
 def make_depthwise():
     """A depthwise Conv whose x has a scale for each channel, as NNCF writes it. ONNX Runtime
-    computes floats, or fails if QuantizeLinear follows. These scales are powers of 2, so that its floats are exact."""
+    computes floats, or fails if QuantizeLinear follows. These scales are powers of 2, so that its
+    floats are exact."""
     for outputs in (1, 2):
         for scale in (.0078125, [.015625, .0078125, .00390625] * outputs):
             case = Case("Conv of %d channels, scales of x, w %s" % (outputs * 3, np.shape(scale)))
