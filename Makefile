@@ -114,8 +114,7 @@ KERNELS := \
     kernels/network/compute.c kernels/network/edit.c kernels/network/fate.c kernels/network/fold.c \
     kernels/network/fuse.c kernels/network/fuse_ends.c kernels/network/fuse_operands.c \
     kernels/network/lower.c kernels/network/moves.c kernels/network/pair.c \
-    kernels/network/pass.c kernels/network/qdq.c kernels/network/tables.c \
-    kernels/network/weights.c \
+    kernels/network/qdq.c kernels/network/tables.c kernels/network/weights.c \
     kernels/cpu.c kernels/measure.c kernels/choice.c kernels/describe.c \
     kernels/dispatch.c \
     kernels/element/element.c kernels/element/float.c kernels/element/narrow.c \

@@ -12,8 +12,9 @@
 #include "kernels/element/load.h"
 #include "kernels/graph.h"
 #include "kernels/lookup/lookup.h"
-#include "kernels/network/compute.h"
-#include "kernels/network/pass.h"
+#include "kernels/network/edit.h"
+#include "kernels/network/fate.h"
+#include "kernels/network/pair.h"
 #include "kernels/operators/operator.h"
 
 /* quantd.Lookup */
@@ -51,14 +52,16 @@ struct region {
 };
 
 struct tables {
-    struct qk_pass pass;
+    struct qk_edit edit;
+    uint32_t *found; /* nodes that one table replaces, each behind those whose outputs it reads */
+    size_t found_count;
     uint32_t *states; /* of each node: 2 * number of the search, and one more when it is done */
     uint32_t search;
     struct step {
         uint32_t node;
         uint32_t input;         /* the next input to look at */
     } * steps;                  /* the search's way from the QuantizeLinear */
-    struct qk_tensor **results; /* of each node of pass.found: its output, for all codes */
+    struct qk_tensor **results; /* of each node found: its output, for all codes */
     uint32_t x;                 /* the value that all functions found depend on */
     enum qk_type x_type;
     struct channels channels; /* of all functions found */
@@ -66,8 +69,40 @@ struct tables {
     size_t channel_table_bytes;
     size_t channel_elements;
     struct region region;
-    struct qk_computing computing;
 };
+
+/* ---- DequantizeLinear and QuantizeLinear --------------------------------------------------- */
+
+/* Returns whether a node is this operator, DequantizeLinear or QuantizeLinear, and does it by one
+ * scale of FP32 and one zero point that are known. It then reads a value. */
+static bool is_per_tensor(const struct qk_edit *edit, uint32_t index, const struct qk_operator *op)
+{
+    const struct qk_call *call = &edit->nodes[index].call;
+    if (call->op != op || call->variable != 1U << QK_PAIR_X ||
+        qk_edit_value_of(edit, index, QK_PAIR_X) == QK_VALUE_NONE ||
+        call->inputs[QK_PAIR_SCALE].type != QK_FP32)
+        return false;
+    for (size_t i = QK_PAIR_SCALE; i <= QK_PAIR_ZERO_POINT; i++)
+        if (call->inputs[i].type != QK_NONE &&
+            (!call->inputs[i].data || call->inputs[i].count != 1))
+            return false;
+    return true;
+}
+
+/* Returns the type of codes that a per-tensor QuantizeLinear or DequantizeLinear has, or QK_NONE if
+ * it is not known here. Without a zero point, x of a DequantizeLinear has the type that its maker
+ * or the graph's caller gives it. */
+static enum qk_type code_type(const struct qk_edit *edit, uint32_t index)
+{
+    const struct qk_node *node = &edit->nodes[index];
+    const enum qk_type type = node->call.inputs[QK_PAIR_ZERO_POINT].type;
+    if (type != QK_NONE || node->call.op != &qk_onnx_dequantize_linear)
+        return type;
+    const uint32_t maker = qk_edit_maker_of(edit, index, QK_PAIR_X);
+    if (maker != QK_NO_NODE && edit->nodes[maker].call.op == &qk_onnx_quantize_linear)
+        return edit->nodes[maker].call.inputs[QK_PAIR_ZERO_POINT].type;
+    return edit->types[node->inputs[QK_PAIR_X]];
+}
 
 /* ---- Finding functions of one value -------------------------------------------------------- */
 
@@ -120,35 +155,33 @@ static bool take_constant(struct tables *tables, const struct qk_node *node, uin
 /* Adds a DequantizeLinear. Returns false if its codes are not those of the others. */
 static bool add_source(struct tables *tables, uint32_t index)
 {
-    const struct qk_node *node = &tables->pass.nodes[index];
-    const uint32_t x = node->inputs[QK_PASS_X];
+    const uint32_t x = tables->edit.nodes[index].inputs[QK_PAIR_X];
     if (tables->x != QK_VALUE_NONE && tables->x != x)
         return false;
     tables->x = x;
-    tables->x_type = qk_pass_code_type(&tables->pass, node);
+    tables->x_type = code_type(&tables->edit, index);
     tables->states[index] = 2 * tables->search + 1;
-    tables->pass.found[tables->pass.found_count++] = index;
+    tables->found[tables->found_count++] = index;
     return tables->x_type == QK_UINT8 || tables->x_type == QK_INT8;
 }
 
 /* Goes on to the node that makes the step's next input. Returns false if the search fails. */
 static bool take_step(struct tables *tables, size_t *depth)
 {
-    const struct qk_pass *pass = &tables->pass;
+    const struct qk_edit *edit = &tables->edit;
     struct step *step = &tables->steps[*depth - 1];
-    const struct qk_node *node = &pass->nodes[step->node];
+    const struct qk_node *node = &edit->nodes[step->node];
     const uint32_t input = step->input++;
     if (!(node->call.variable >> input & 1))
         return take_constant(tables, node, input);
-    const uint32_t value = qk_pass_value(pass, node, input);
-    const uint32_t maker = value == QK_VALUE_NONE ? QK_NOWHERE : pass->makers[value];
-    if (maker == QK_NOWHERE || tables->states[maker] == 2 * tables->search)
+    const uint32_t maker = qk_edit_maker_of(edit, step->node, input);
+    if (maker == QK_NO_NODE || tables->states[maker] == 2 * tables->search)
         return false; /* an input of the graph, or a cycle, which qk_graph_prepare refuses */
     if (tables->states[maker] == 2 * tables->search + 1)
         return true;
-    if (qk_pass_is_per_tensor(pass, &pass->nodes[maker], &qk_onnx_dequantize_linear))
+    if (is_per_tensor(edit, maker, &qk_onnx_dequantize_linear))
         return add_source(tables, maker);
-    if (!pass->nodes[maker].call.op->code->is_element_by_element)
+    if (!edit->nodes[maker].call.op->code->is_element_by_element)
         return false;
     tables->states[maker] = 2 * tables->search;
     tables->steps[(*depth)++] = (struct step){maker, 0};
@@ -159,12 +192,12 @@ static bool take_step(struct tables *tables, size_t *depth)
  * false if there are none, or if they depend on anything else. */
 static bool find_functions(struct tables *tables, uint32_t last)
 {
-    struct qk_pass *pass = &tables->pass;
-    const enum qk_type type = qk_pass_code_type(pass, &pass->nodes[last]);
+    const struct qk_edit *edit = &tables->edit;
+    const enum qk_type type = code_type(edit, last);
     size_t depth = 1;
     if (type != QK_NONE && type != QK_UINT8 && type != QK_INT8)
         return false;
-    pass->found_count = 0;
+    tables->found_count = 0;
     tables->x = QK_VALUE_NONE;
     tables->channels = (struct channels){0};
     tables->search++;
@@ -172,18 +205,18 @@ static bool find_functions(struct tables *tables, uint32_t last)
     tables->steps[0] = (struct step){last, 0};
     while (depth > 0) {
         const struct step *step = &tables->steps[depth - 1];
-        if (step->input < pass->nodes[step->node].call.op->input_count) {
+        if (step->input < edit->nodes[step->node].call.op->input_count) {
             if (!take_step(tables, &depth))
                 return false;
             continue;
         }
         tables->states[step->node] = 2 * tables->search + 1;
-        pass->found[pass->found_count++] = step->node;
+        tables->found[tables->found_count++] = step->node;
         depth--;
     }
     /* Functions of constants have no codes. They were not folded because one makes an output.
      * qk_graph_prepare refuses a QuantizeLinear that reads its own codes. */
-    return pass->found_count > 1 && tables->x != QK_VALUE_NONE && pass->makers[tables->x] != last;
+    return tables->found_count > 1 && tables->x != QK_VALUE_NONE && edit->makers[tables->x] != last;
 }
 
 /* ---- Tables -------------------------------------------------------------------------------- */
@@ -208,11 +241,10 @@ static void cut(const struct tables *tables, const struct group *group, struct q
 /* Makes room for the results of the functions found. */
 static bool take_results(struct tables *tables)
 {
-    const struct qk_pass *pass = &tables->pass;
-    for (size_t i = 0; i < pass->found_count; i++) {
-        struct qk_tensor **result = &tables->results[pass->found[i]];
+    for (size_t i = 0; i < tables->found_count; i++) {
+        struct qk_tensor **result = &tables->results[tables->found[i]];
         if (!*result)
-            *result = qk_pass_take(pass, 1, sizeof(**result));
+            *result = qk_edit_take(&tables->edit, 1, sizeof(**result));
         if (!*result)
             return false;
     }
@@ -223,8 +255,8 @@ static bool take_results(struct tables *tables)
 static enum qk_status run_node(struct tables *tables, uint32_t index, const struct group *group,
                                const struct qk_tensor *codes, struct qk_computing *computing)
 {
-    const struct qk_pass *pass = &tables->pass;
-    const struct qk_node *node = &pass->nodes[index];
+    const struct qk_edit *edit = &tables->edit;
+    const struct qk_node *node = &edit->nodes[index];
     const struct qk_graph_node named = {.name = node->name,
                                         .number = qk_graph_node_number(node, index)};
     struct qk_tensor outputs[QK_OUTPUT_COUNT_MAX];
@@ -236,11 +268,11 @@ static enum qk_status run_node(struct tables *tables, uint32_t index, const stru
         else
             call.inputs[i] = node->inputs[i] == tables->x
                                  ? *codes
-                                 : *tables->results[pass->makers[node->inputs[i]]];
+                                 : *tables->results[edit->makers[node->inputs[i]]];
     call.variable = 0;
     const enum qk_status status = qk_compute(computing, &call, outputs, &cause);
     if (status != QK_OK)
-        return qk_graph_fail_in(&named, call.op, &cause, pass->error);
+        return qk_graph_fail_in(&named, call.op, &cause, edit->error);
     *tables->results[index] = outputs[0];
     return QK_OK;
 }
@@ -251,9 +283,9 @@ static enum qk_status make_codes(const struct tables *tables, const struct group
                                  struct qk_tensor *codes)
 {
     const size_t count = group->count * QK_LOOKUP_ENTRIES;
-    uint8_t *data = qk_pass_take(&tables->pass, count, 1);
+    uint8_t *data = qk_edit_take(&tables->edit, count, 1);
     if (!data)
-        return qk_pass_no_memory(&tables->pass);
+        return QK_NO_MEMORY;
     for (size_t i = 0; i < count; i++)
         data[i] = (uint8_t)i;
     *codes = (struct qk_tensor){.type = tables->x_type, .data = data};
@@ -271,21 +303,20 @@ static enum qk_status run_functions(struct tables *tables, const struct group *g
                                     const struct qk_tensor *codes, struct qk_computing *computing,
                                     const struct qk_tensor **made)
 {
-    const struct qk_pass *pass = &tables->pass;
     enum qk_status status = QK_OK;
-    for (size_t i = 0; i < pass->found_count && status == QK_OK; i++)
-        status = run_node(tables, pass->found[i], group, codes, computing);
-    *made = tables->results[pass->found[pass->found_count - 1]];
+    for (size_t i = 0; i < tables->found_count && status == QK_OK; i++)
+        status = run_node(tables, tables->found[i], group, codes, computing);
+    *made = tables->results[tables->found[tables->found_count - 1]];
     return status;
 }
 
 /* Returns the largest rank of the numbers that nodes take beside an operand of any shape, such as
  * the [1] in Div: no value behind such a node has a smaller rank. */
-static uint32_t least_rank(const struct qk_pass *pass)
+static uint32_t least_rank(const struct tables *tables)
 {
     uint32_t rank = 0;
-    for (size_t i = 0; i < pass->found_count; i++) {
-        const struct qk_call *call = &pass->nodes[pass->found[i]].call;
+    for (size_t i = 0; i < tables->found_count; i++) {
+        const struct qk_call *call = &tables->edit.nodes[tables->found[i]].call;
         const uint32_t numbers = call->op->variable_inputs & ~call->variable;
         for (size_t k = 0; k < call->op->input_count; k++)
             if (numbers >> k & 1 && call->inputs[k].rank > rank)
@@ -297,25 +328,34 @@ static uint32_t least_rank(const struct qk_pass *pass)
 /* Puts the table into the place of the QuantizeLinear. */
 static void replace(struct tables *tables, enum qk_type type, const void *data)
 {
-    struct qk_pass *pass = &tables->pass;
+    struct qk_edit *edit = &tables->edit;
     const struct channels *channels = &tables->channels;
-    const uint32_t inputs[] = {[X] = tables->x, [TABLE] = QK_VALUE_NONE};
-    struct qk_call call = {.op = &qk_quantd_lookup, .variable = 1U << X};
-    struct qk_tensor *table = &call.inputs[TABLE];
-    call.version = &qk_quantd_lookup.versions[0];
-    call.constants_stay = pass->nodes[pass->found[pass->found_count - 1]].call.constants_stay;
-    call.attributes[X_TYPE] =
+    const uint32_t last = tables->found[tables->found_count - 1];
+    struct qk_node made = edit->nodes[last];
+    struct qk_call *call = &made.call;
+    struct qk_tensor *table = &call->inputs[TABLE];
+    *call = (struct qk_call){
+        .op = &qk_quantd_lookup,
+        .version = &qk_quantd_lookup.versions[0],
+        .variable = 1U << X,
+        .constants_stay = call->constants_stay,
+    };
+    call->attributes[X_TYPE] =
         (struct qk_attribute){.present = true, .number = qk_type_info(tables->x_type)->onnx};
-    call.attributes[RANK] = (struct qk_attribute){.present = true, .number = least_rank(pass)};
-    call.attributes[INNER_RANK] =
+    call->attributes[RANK] = (struct qk_attribute){.present = true, .number = least_rank(tables)};
+    call->attributes[INNER_RANK] =
         (struct qk_attribute){.present = channels->count > 0, .number = channels->inner_rank};
-    call.inputs[X] = (struct qk_tensor){.type = tables->x_type};
+    call->inputs[X] = (struct qk_tensor){.type = tables->x_type};
     *table = (struct qk_tensor){.type = type, .data = data};
     if (channels->count > 0)
         table->dims[table->rank++] = channels->count;
     table->dims[table->rank++] = QK_LOOKUP_ENTRIES;
     qk_tensor_set_count(table);
-    qk_pass_replace(pass, &call, inputs);
+    made.inputs[X] = tables->x;
+    made.inputs[TABLE] = QK_VALUE_NONE;
+    for (size_t i = 0; i < tables->found_count; i++)
+        qk_fate_set(edit->call, &edit->nodes[tables->found[i]], QK_FATE_TABLE, &made);
+    qk_edit_replace(edit, last, &made, edit->origins[last]);
 }
 
 /* Makes the functions found one table, if it has 8 bits. */
@@ -326,10 +366,10 @@ static enum qk_status make_table(struct tables *tables)
     struct qk_tensor codes;
     enum qk_status status = make_codes(tables, &all, &codes);
     if (status == QK_OK)
-        status = run_functions(tables, &all, &codes, &tables->computing, &made);
+        status = run_functions(tables, &all, &codes, &tables->edit.computing, &made);
     if (status != QK_OK)
         return status;
-    tables->computed += tables->pass.found_count;
+    tables->computed += tables->found_count;
     if (made->type == QK_UINT8 || made->type == QK_INT8)
         replace(tables, made->type, made->data);
     return QK_OK;
@@ -355,7 +395,7 @@ static bool count_channels(struct tables *tables)
     if (tables->channels.count > most / QK_LOOKUP_ENTRIES)
         return false;
     const size_t bytes = tables->channels.count * QK_LOOKUP_ENTRIES;
-    const size_t elements = bytes * tables->pass.found_count;
+    const size_t elements = bytes * tables->found_count;
     if (elements > CHANNEL_ELEMENTS_MAX - tables->channel_elements)
         return false;
     tables->channel_table_bytes += bytes;
@@ -368,12 +408,12 @@ static bool count_channels(struct tables *tables)
 static void fill_group(struct tables *tables, const struct group *group,
                        const struct qk_tensor *codes, uint8_t *data, enum qk_type *type)
 {
-    struct qk_computing computing = tables->computing;
+    struct qk_computing computing = tables->edit.computing;
     const struct qk_tensor *made;
     struct qk_graph_memory bounded = {.bytes_max = GROUP_BYTES};
     computing.memory = (struct qk_memory){take_again, &tables->region};
     computing.taken = &bounded;
-    computing.work = computing.work ? computing.work : &tables->computing.own_work;
+    computing.work = computing.work ? computing.work : &tables->edit.computing.own_work;
     tables->region.used = 0;
     *type = QK_NONE;
     if (run_functions(tables, group, codes, &computing, &made) != QK_OK ||
@@ -387,7 +427,7 @@ static void fill_group(struct tables *tables, const struct group *group,
 /* Makes the functions found a table for each channel, unless they have to stay as they are. */
 static enum qk_status make_channel_tables(struct tables *tables)
 {
-    const struct qk_pass *pass = &tables->pass;
+    const struct qk_edit *edit = &tables->edit;
     const size_t count = tables->channels.count;
     struct qk_tensor codes;
     enum qk_type type = QK_UINT8;
@@ -395,10 +435,10 @@ static enum qk_status make_channel_tables(struct tables *tables)
     if (!count_channels(tables))
         return QK_OK;
     if (!tables->region.begin)
-        tables->region.begin = qk_pass_take(pass, GROUP_BYTES, 1);
-    uint8_t *data = qk_pass_take(pass, count * QK_LOOKUP_ENTRIES, 1);
+        tables->region.begin = qk_edit_take(edit, GROUP_BYTES, 1);
+    uint8_t *data = qk_edit_take(edit, count * QK_LOOKUP_ENTRIES, 1);
     if (!tables->region.begin || !data)
-        return qk_pass_no_memory(pass);
+        return QK_NO_MEMORY;
     for (size_t first = 0; first < count && type != QK_NONE && status == QK_OK; first += GROUP) {
         const struct group group = {first, count - first < GROUP ? count - first : GROUP};
         if (first == 0 || group.count < GROUP)
@@ -415,16 +455,17 @@ static enum qk_status make_channel_tables(struct tables *tables)
 
 static enum qk_status start(struct tables *tables)
 {
-    struct qk_pass *pass = &tables->pass;
-    const size_t count = pass->call->node_count;
-    const enum qk_status status = qk_pass_start(pass);
+    struct qk_edit *edit = &tables->edit;
+    const size_t count = edit->call->node_count;
+    const enum qk_status status = qk_edit_begin(edit, 0, 0);
     if (status != QK_OK)
         return status;
-    tables->states = qk_pass_take(pass, count, sizeof(*tables->states));
-    tables->steps = qk_pass_take(pass, count, sizeof(*tables->steps));
-    tables->results = qk_pass_take(pass, count, sizeof(*tables->results));
-    if (!tables->states || !tables->steps || !tables->results)
-        return qk_pass_no_memory(pass);
+    tables->found = qk_edit_take(edit, count, sizeof(*tables->found));
+    tables->states = qk_edit_take(edit, count, sizeof(*tables->states));
+    tables->steps = qk_edit_take(edit, count, sizeof(*tables->steps));
+    tables->results = qk_edit_take(edit, count, sizeof(*tables->results));
+    if (!tables->found || !tables->states || !tables->steps || !tables->results)
+        return QK_NO_MEMORY;
     memset(tables->states, 0, count * sizeof(*tables->states));
     for (size_t i = 0; i < count; i++)
         tables->results[i] = NULL;
@@ -434,12 +475,11 @@ static enum qk_status start(struct tables *tables)
 /* Replaces what lies before node `last`, if it is a QuantizeLinear. */
 static enum qk_status replace_before(struct tables *tables, uint32_t last)
 {
-    struct qk_pass *pass = &tables->pass;
-    if (!qk_pass_is_per_tensor(pass, &pass->nodes[last], &qk_onnx_quantize_linear) ||
+    if (!is_per_tensor(&tables->edit, last, &qk_onnx_quantize_linear) ||
         tables->computed > COMPUTED_NODES_MAX || !find_functions(tables, last))
         return QK_OK;
     if (!take_results(tables))
-        return qk_pass_no_memory(pass);
+        return QK_NO_MEMORY;
     return tables->channels.count > 0 ? make_channel_tables(tables) : make_table(tables);
 }
 
@@ -447,11 +487,13 @@ enum qk_status qk_graph_tabulate(const struct qk_kernels *kernels, struct qk_gra
                                  struct qk_memory memory, const uint32_t **origins,
                                  struct qk_error *error)
 {
-    struct tables tables = {.pass = {.call = call, .memory = memory, .error = error}};
+    struct tables tables = {.edit = {.call = call, .memory = memory, .error = error}};
     enum qk_status status = start(&tables);
     if (status == QK_OK)
-        status = qk_computing_init(&tables.computing, kernels, call, memory, error);
+        status = qk_computing_init(&tables.edit.computing, kernels, call, memory, error);
     for (uint32_t i = 0; i < call->node_count && status == QK_OK; i++)
-        status = replace_before(&tables, i);
-    return status == QK_OK ? qk_pass_finish(&tables.pass, origins) : status;
+        status = tables.edit.is_removed[i] ? QK_OK : replace_before(&tables, i);
+    if (status == QK_OK)
+        qk_edit_end(&tables.edit, origins);
+    return status;
 }
