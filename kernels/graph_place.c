@@ -1,5 +1,7 @@
 /* Places the values of a graph: those between nodes lie in the scratch, where values that are alive
  * at different times share bytes. */
+#include <stdlib.h>
+
 #include "kernels/graph.h"
 
 /* Each output of a node begins at a multiple of this: qk_run wants it. */
@@ -252,6 +254,7 @@ static void find_parts(const struct sharing *sharing)
  * node's inputs and outputs are alive at the same time. */
 struct room {
     const struct spot *spot;
+    uint32_t first, last; /* as in the spot */
     size_t bytes;
     double weight; /* heavier rooms are placed first */
     size_t begin;
@@ -265,22 +268,17 @@ struct rooms {
     size_t node_count;
 };
 
-/* Sorts by weight. Of two rooms of the same weight, the value with the lower number comes first. */
-static void sort_by_weight(const struct rooms *rooms)
+/* The heavier room comes first. Of two rooms of the same weight, it is the value with the lower
+ * number. */
+static int compare(const void *first, const void *second)
 {
-    struct room *list = rooms->list;
-    for (size_t i = 1; i < rooms->count; i++) {
-        const struct room room = list[i];
-        size_t at = i;
-        for (; at > 0 && (list[at - 1].weight < room.weight ||
-                          (list[at - 1].weight == room.weight && list[at - 1].spot > room.spot));
-             at--)
-            list[at] = list[at - 1];
-        list[at] = room;
-    }
+    const struct room *a = first, *b = second;
+    return a->weight > b->weight   ? -1
+           : a->weight < b->weight ? 1
+                                   : (a->spot > b->spot) - (a->spot < b->spot);
 }
 
-static bool live_together(const struct spot *a, const struct spot *b)
+static bool live_together(const struct room *a, const struct room *b)
 {
     return a->first <= b->last && b->first <= a->last;
 }
@@ -289,20 +287,22 @@ static bool live_together(const struct spot *a, const struct spot *b)
 static bool place(struct room *room, struct room **first, size_t *scratch_bytes)
 {
     size_t end;
+    struct room **link = first;
     room->begin = 0;
-    for (const struct room *other = *first; other; other = other->next) {
-        if (!live_together(other->spot, room->spot))
-            continue;
-        if (other->begin >= room->begin && other->begin - room->begin >= room->bytes)
-            break;
-        if (other->begin + other->bytes > room->begin)
-            room->begin = other->begin + other->bytes;
+    for (struct room *other = *first; other; other = other->next) {
+        if (live_together(other, room)) {
+            if (other->begin >= room->begin && other->begin - room->begin >= room->bytes)
+                break;
+            if (other->begin + other->bytes > room->begin)
+                room->begin = other->begin + other->bytes;
+        }
+        if (other->begin <= room->begin)
+            link = &other->next;
     }
     if (__builtin_add_overflow(room->begin, room->bytes, &end))
         return false;
     if (end > *scratch_bytes)
         *scratch_bytes = end;
-    struct room **link = first;
     while (*link && (*link)->begin <= room->begin)
         link = &(*link)->next;
     room->next = *link;
@@ -317,7 +317,7 @@ static void try_weights(const struct rooms *rooms, size_t *best_bytes)
     struct room *first = NULL;
     size_t bytes = 0;
     bool fits = true;
-    sort_by_weight(rooms);
+    qsort(rooms->list, rooms->count, sizeof(*rooms->list), compare);
     for (size_t i = 0; i < rooms->count && fits; i++)
         fits = place(&rooms->list[i], &first, &bytes);
     if (!fits || bytes >= *best_bytes)
@@ -335,13 +335,19 @@ static size_t most_alive(const struct rooms *rooms)
         size_t alive = 0;
         for (size_t i = 0; i < rooms->count; i++) {
             const struct room *room = &rooms->list[i];
-            if (room->spot->first <= node && node <= room->spot->last)
+            if (room->first <= node && node <= room->last)
                 alive += room->bytes;
         }
         most = alive > most ? alive : most;
     }
     return most;
 }
+
+/* The time of placing grows with the square of the rooms. So many may be placed several times, for
+ * the smallest scratch. Networks have fewer, because few nodes have more than one output. More
+ * rooms are placed once, which takes about a second for those of QK_GRAPH_VALUE_COUNT_MAX values.
+ */
+#define ROOMS_TRIED_MAX ((size_t)QK_GRAPH_NODE_COUNT_MAX)
 
 /* Places all rooms, and returns the size of the scratch, or SIZE_MAX if it would be larger. The
  * largest rooms come first, which is nearly always the best order. If it leaves gaps, the rooms
@@ -352,11 +358,11 @@ static size_t place_rooms(const struct rooms *rooms)
     for (size_t i = 0; i < rooms->count; i++)
         rooms->list[i].weight = (double)rooms->list[i].bytes;
     try_weights(rooms, &best_bytes);
-    if (best_bytes == SIZE_MAX || best_bytes == most_alive(rooms))
+    if (best_bytes == SIZE_MAX || rooms->count > ROOMS_TRIED_MAX || best_bytes == most_alive(rooms))
         return best_bytes;
     for (size_t i = 0; i < rooms->count; i++) {
         struct room *room = &rooms->list[i];
-        room->weight *= room->spot->last - room->spot->first + 1;
+        room->weight *= room->last - room->first + 1;
     }
     try_weights(rooms, &best_bytes);
     return best_bytes;
@@ -385,7 +391,7 @@ static bool list_rooms(const struct qk_graph *graph, const struct spot *spots,
         if (!is_in_scratch(spots, i))
             continue;
         const size_t bytes = plans[value->maker].plan.output_bytes[value->output];
-        *rooms = (struct room){.spot = &spots[i]};
+        *rooms = (struct room){.spot = &spots[i], .first = spots[i].first, .last = spots[i].last};
         if (__builtin_add_overflow(bytes, ALIGNMENT - 1, &rooms->bytes))
             return false;
         rooms->bytes -= rooms->bytes % ALIGNMENT;
@@ -476,12 +482,13 @@ enum qk_status qk_graph_place(const struct qk_graph *graph, struct qk_node_plan 
 {
     struct sharing sharing = {.graph = graph, .plans = plans};
     struct room *list = NULL;
+    size_t count = 0;
     sharing.spots = memory.alloc(memory.context, graph->value_count * sizeof(*sharing.spots));
     sharing.is_idle = memory.alloc(memory.context, graph->node_count * sizeof(*sharing.is_idle));
     if (sharing.spots && sharing.is_idle) {
         find_spots(&sharing);
-        const size_t count = count_rooms(graph, sharing.spots) + 1;
-        list = memory.alloc(memory.context, count * sizeof(*list));
+        count = count_rooms(graph, sharing.spots);
+        list = memory.alloc(memory.context, (count + 1) * sizeof(*list));
     }
     if (!list)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan of %zu nodes",
@@ -489,7 +496,7 @@ enum qk_status qk_graph_place(const struct qk_graph *graph, struct qk_node_plan 
     size_t least;
     enum qk_status status = place_values(&sharing, false, list, plans, &least, error);
     *scratch_bytes = least;
-    if (status == QK_OK && has_parts(&sharing)) {
+    if (status == QK_OK && count <= ROOMS_TRIED_MAX && has_parts(&sharing)) {
         status = place_values(&sharing, true, list, plans, scratch_bytes, error);
         if (status == QK_OK && (double)*scratch_bytes > WHOLE_RATIO_MAX * (double)least)
             status = place_values(&sharing, false, list, plans, scratch_bytes, error);

@@ -3,7 +3,7 @@ wrong. Each is refused by the node's rule, before memory is asked for, or costs 
 import struct
 
 from loading import ModelTest
-from onnx_writer import FLOAT, INT64, UINT8, message, model, node, tensor, value_info
+from onnx_writer import FLOAT, INT8, INT64, UINT8, message, model, node, tensor, value_info
 from quantd import Tensor, binary_request
 
 ALIASES = 1024
@@ -34,7 +34,7 @@ def network(*nodes, constants=(), outputs=("y",)):
 
 
 class Networks(ModelTest):
-    FLAGS = ("--model-control-mode", "explicit", "--max-model-bytes", "64M",
+    FLAGS = ("--model-control-mode", "explicit", "--max-model-bytes", "128M",
              "--max-inflight-bytes", "64M")
 
     def load(self, file):
@@ -120,6 +120,34 @@ class Networks(ModelTest):
                             *[node("Identity", ["x" if i == 0 else "b%d" % i],
                                    ["y" if i == NODES_MAX else "b%d" % (i + 1)])
                               for i in range(NODES_MAX + 1)])
+
+    def test_thousands_of_parts(self):
+        """Parts lie in the whole. So many are copied instead, because the time of placing them
+        grows with the square of their number."""
+        for count, lie_in_whole in ((8, True), (500, False)):
+            rest, parts, constants, nodes = "x", [], [], []
+            for i in range(count):
+                names = ["s%d_%d" % (i, k) for k in range(8)]
+                nodes.append(node("Split", [rest, "sizes%d" % i], names, axis=0))
+                constants.append(integers("sizes%d" % i, 7 * (count - 1 - i) + 1, *[1] * 7))
+                rest, parts = names[0], names[1:] + parts
+            names = [rest, *parts]
+            while len(names) > 1:
+                joined = ["c%d" % (len(nodes) + i) for i in range(-(-len(names) // 32))]
+                nodes += [node("Concat", names[32 * i:32 * (i + 1)], [name], axis=0)
+                          for i, name in enumerate(joined)]
+                names = joined
+            nodes.append(node("Relu", names, ["y"]))
+            size = 7 * count + 1
+            self.assert_loads(model(18, nodes, constants, [value_info("x", INT8, [size])],
+                                    [message((1, "y"), (2, message((1, message((1, INT8))))))]))
+            listed = self.server.get("/v2/models/n/nodes").json()["nodes"]
+            fates = {one["fate"] for one in listed if one["operator"] == "Concat"}
+            self.assertEqual("alias" in fates, lie_in_whole)
+            codes = [i % 127 for i in range(size)]
+            body, headers = binary_request([Tensor.of("x", "INT8", [size], codes)])
+            answer = self.server.infer("n", body, headers=headers)
+            self.assertEqual(answer.outputs()["y"][2], bytes(codes))
 
     def test_resize(self):
         by_size = node("Resize", ["x", "", "", "sizes"], ["y"], mode="nearest")
