@@ -6,8 +6,10 @@ codes that the server has computed, so that one difference does not hide what fo
 """
 import dataclasses
 import multiprocessing
+import os
 import re
 import tempfile
+import threading
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -516,7 +518,8 @@ class Runtime:
 
     def call(self, function, *given):
         if self.pool is None:
-            self.pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+            self.pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"),
+                                            end_with_parent)
         try:
             return self.pool.submit(function, *given).result()
         except BrokenProcessPool:
@@ -527,6 +530,15 @@ class Runtime:
         if self.pool is not None:
             self.pool.shutdown()
         self.pool = None
+
+
+def end_with_parent():
+    """Ends this process as soon as the one that started it is gone, even if it was killed."""
+    def wait():
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def session(model, way, optimized=None):
