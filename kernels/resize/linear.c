@@ -39,6 +39,9 @@ struct gathered {
     float dx1[COLUMNS], dx2[COLUMNS];
 };
 
+/* Inputs have any alignment. */
+typedef float unaligned __attribute__((aligned(1), may_alias));
+
 #define GATHER(name, type)                                                                     \
     static void name(struct gathered *to, const struct qk_linear_index *columns, size_t count, \
                      const type *row1, const type *row2)                                       \
@@ -55,7 +58,7 @@ struct gathered {
 
 GATHER(gather_unsigned, uint8_t)
 GATHER(gather_signed, int8_t)
-GATHER(gather_floats, float)
+GATHER(gather_floats, unaligned)
 
 static inline float mean(const struct gathered *g, size_t i, float dy1, float dy2)
 {
@@ -78,7 +81,8 @@ static void run_row(const struct qk_linear *linear, const struct qk_linear_index
         const size_t count = left < COLUMNS ? left : COLUMNS;
         struct gathered g;
         if (linear->type == QK_FP32)
-            gather_floats(&g, columns, count, (const float *)x + row1, (const float *)x + row2);
+            gather_floats(&g, columns, count, (const unaligned *)x + row1,
+                          (const unaligned *)x + row2);
         else if (linear->type == QK_INT8)
             gather_signed(&g, columns, count, (const int8_t *)x + row1, (const int8_t *)x + row2);
         else
@@ -117,8 +121,8 @@ MIX(mix_unsigned, uint8_t)
 MIX(mix_signed, int8_t)
 
 /* The weighted mean of floats. */
-static void mix_floats(const float *x11, const float *x21, const float *x12, const float *x22,
-                       const float *w, size_t count, float *restrict y)
+static void mix_floats(const unaligned *x11, const unaligned *x21, const unaligned *x12,
+                       const unaligned *x22, const float *w, size_t count, float *restrict y)
 {
     for (size_t i = 0; i < count; i++)
         y[i] = w[0] * x11[i] + w[1] * x21[i] + w[2] * x12[i] + w[3] * x22[i];
@@ -163,7 +167,7 @@ static void run_pixels(const struct qk_linear *linear, const struct qk_linear_in
         const struct corners at = {
             row1 + column->first * channels, row1 + column->second * channels,
             row2 + column->first * channels, row2 + column->second * channels};
-        const float *floats = x;
+        const unaligned *floats = x;
         if (linear->type == QK_FP32)
             mix_floats(floats + at.x11, floats + at.x21, floats + at.x12, floats + at.x22, weights,
                        channels, (float *)y + i * channels);

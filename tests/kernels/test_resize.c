@@ -64,6 +64,37 @@ Test(resize, many_units)
     qk_test_tiers_deinit(&tiers);
 }
 
+/* Data of a request may begin at any byte. */
+Test(resize, floats_of_any_alignment)
+{
+    enum { COUNT = 4 * 5 * 3 };
+    static const size_t first_dims[] = {1, 3, 4, 5};
+    static const size_t last_dims[] = {1, 4, 5, 3};
+    static const float first_scales[] = {1, 1, 2, 1.5F};
+    static const float last_scales[] = {1, 2, 1.5F, 1};
+    static float x[COUNT];
+    static char bytes[sizeof(x) + 1];
+    for (size_t i = 0; i < COUNT; i++)
+        x[i] = (float)(i * i) / 7;
+    memcpy(bytes + 1, x, sizeof(x));
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    for (size_t i = 0; i < 2; i++) {
+        struct qk_test_result results[2];
+        for (size_t k = 0; k < 2; k++) {
+            struct qk_call call;
+            const size_t *dims = i == 0 ? first_dims : last_dims;
+            start(&call, x, dims, i == 0 ? first_scales : last_scales);
+            qk_test_call_input(&call, "X", QK_FP32, k == 0 ? (const void *)x : bytes + 1, 4, dims);
+            qk_test_run(kernels, &call, &results[k]);
+            cr_assert_eq(results[k].status, QK_OK, "%s", results[k].error.text);
+        }
+        cr_expect_arr_eq(results[1].output, results[0].output, results[0].plan.output_bytes[0]);
+        qk_test_result_deinit(&results[0]);
+        qk_test_result_deinit(&results[1]);
+    }
+    qk_kernels_destroy(kernels);
+}
+
 Test(resize, refusals_name_the_field)
 {
     static const float x[36];
