@@ -490,12 +490,13 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
         qd_fail_startup(error, "--%s: expected %s after it, got nothing", flag->name, flag->value);
         return QD_CONFIG_BAD;
     }
-    if (*text == '\0' && flag->offset == offsetof(struct qd_config, explain)) {
+    const bool is_explain = flag->kind == KIND_PATH && flag->offset == AT(explain);
+    if (is_explain && *text == '\0') {
         /* A variable of a shell that is not set must not start a server. */
-        qd_fail_startup(error, "--%s: expected a file, got \"\"", flag->name);
+        qd_fail_startup(error, "--explain: expected a file, got \"\"");
         return QD_CONFIG_BAD;
     }
-    if (flag->kind == KIND_PATH && flag->offset == AT(explain) && given[flag - flags]) {
+    if (is_explain && given[flag - flags]) {
         qd_fail_startup(error, "--explain: expected one model, got \"%.100s\" as well", text);
         return QD_CONFIG_BAD;
     }
