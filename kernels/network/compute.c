@@ -77,19 +77,24 @@ enum qk_status qk_computing_init(struct qk_computing *computing, const struct qk
     return QK_OK;
 }
 
-/* Counts a plan before it is run. Returns false, and does not count it, if it would exceed the
- * bound. */
-static bool add_cost(struct qk_computing *computing, const struct qk_plan *plan)
+bool qk_computing_count(struct qk_computing *computing, uint64_t ns)
 {
     struct qk_graph_work *work = computing->work ? computing->work : &computing->own_work;
-    uint64_t plan_ns;
-    if (__builtin_mul_overflow(plan->unit_count, plan->unit_cost_ns, &plan_ns) ||
-        plan_ns > QK_COMPUTE_NS_MAX - work->cost_ns) {
+    if (ns > QK_COMPUTE_NS_MAX - work->cost_ns) {
         work->is_refused = true;
         return false;
     }
-    work->cost_ns += plan_ns;
+    work->cost_ns += ns;
     return true;
+}
+
+/* Counts a plan before it is run. */
+static bool add_cost(struct qk_computing *computing, const struct qk_plan *plan)
+{
+    uint64_t plan_ns;
+    if (__builtin_mul_overflow(plan->unit_count, plan->unit_cost_ns, &plan_ns))
+        plan_ns = UINT64_MAX;
+    return qk_computing_count(computing, plan_ns);
 }
 
 /* Allocates at least one byte, within the bound. */

@@ -35,6 +35,10 @@ enum qk_status qk_computing_init(struct qk_computing *computing, const struct qk
                                  const struct qk_graph_call *call, struct qk_memory memory,
                                  struct qk_error *error);
 
+/* Counts time that a pass is about to take. Returns false, and does not count it, if all of it
+ * would exceed QK_COMPUTE_NS_MAX: the pass then has to do without. */
+bool qk_computing_count(struct qk_computing *computing, uint64_t ns);
+
 /* Runs a call whose inputs are all constant, and makes its outputs: tensors whose data lies in
  * `memory`. Fails if all calls together would take more time or memory than the bounds. The error
  * does not name a node. */

@@ -16,6 +16,10 @@
 #include "kernels/operators/operator.h"
 #include "kernels/operators/rules.h"
 
+/* A rough guess: the time that a pass over the codes takes for each. Many nodes may read the same
+ * codes, which then cost as much for each node. */
+#define CODE_NS UINT64_C(1)
+
 static bool is_known(const struct qk_call *call, size_t input)
 {
     return !(call->variable >> input & 1) && call->inputs[input].data != NULL;
@@ -139,12 +143,12 @@ static bool find_scales(const struct qk_tensor *scale, struct channels *channels
 struct codes {
     int32_t least, most;
     int32_t zero_point;
-    uint8_t *bytes; /* NULL: only the limits are wanted */
+    uint8_t *bytes; /* NULL: only `least` and `most` are wanted */
 };
 
-/* Goes through all elements. */
-static void go(const struct qk_call *call, const struct blocks *blocks, const uint8_t *ratios,
-               struct codes *codes)
+/* Finds the least and the greatest of the new codes, and writes them if there is room. */
+static void make_codes(const struct qk_call *call, const struct blocks *blocks,
+                       const uint8_t *ratios, struct codes *codes)
 {
     const struct qk_tensor *zero = &call->inputs[QK_PAIR_ZERO_POINT];
     const bool is_signed = call->inputs[QK_PAIR_X].type == QK_INT8;
@@ -183,7 +187,7 @@ static bool replace(struct qk_edit *edit, struct qk_call *call, const struct blo
     if (!codes->bytes)
         return false;
     memset(zeros, codes->zero_point, channels->count);
-    go(call, blocks, channels->ratios, codes);
+    make_codes(call, blocks, channels->ratios, codes);
     x->type = is_signed ? QK_INT8 : QK_UINT8;
     x->data = codes->bytes;
     call->inputs[QK_PAIR_SCALE] = scale;
@@ -207,9 +211,10 @@ static enum qk_status try_channels(struct qk_edit *edit, struct qk_call *call,
     channels->scales = qk_edit_take(edit, channels->count, sizeof(*channels->scales));
     if (!channels->scales)
         return QK_NO_MEMORY;
-    if (!find_scales(scale, channels))
+    if (!find_scales(scale, channels) ||
+        !qk_computing_count(&edit->computing, CODE_NS * call->inputs[QK_PAIR_X].count))
         return QK_OK;
-    go(call, blocks, channels->ratios, &codes);
+    make_codes(call, blocks, channels->ratios, &codes);
     if (codes.least < INT8_MIN || codes.most > INT8_MAX)
         codes.zero_point = -codes.least;
     if (codes.most + codes.zero_point > UINT8_MAX)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/element/load.h"
+#include "kernels/network/compute.h"
 #include "tests/support/kernels/graph_case.h"
 
 /* Lowers the graph, which then has `kept` nodes. Its memory is in `memory`. */
@@ -492,6 +493,25 @@ Test(graph_fuse, weights_in_blocks)
     cr_expect_eq(codes[1], 2 * qk_load_integer(QK_INT4, old, 1));
     cr_expect_eq(codes[18], 4 * qk_load_integer(QK_INT4, old, 18));
     cr_expect_eq(codes[53], 3 * qk_load_integer(QK_INT4, old, 53));
+    qk_test_memory_deinit(&memory);
+    graph_case_destroy(made);
+}
+
+/* A pass over the codes counts as work of the load, because many nodes may have the same codes. */
+Test(graph_fuse, weights_in_blocks_are_bounded)
+{
+    struct graph_case *made = make_blocked_conv(72);
+    struct qk_graph_work work = {.cost_ns = QK_COMPUTE_NS_MAX - 1};
+    struct qk_test_memory memory;
+    const uint32_t *origins;
+    struct qk_error error;
+    qk_test_memory_init(&memory, SIZE_MAX);
+    made->call.work = &work;
+    cr_assert_eq(
+        qk_graph_fuse(made->scalar, &made->call, qk_test_memory_face(&memory), &origins, &error),
+        QK_OK);
+    cr_expect(work.is_refused);
+    cr_expect_str_eq(made->call.nodes[0].call.op->name, "onnx.Conv");
     qk_test_memory_deinit(&memory);
     graph_case_destroy(made);
 }
