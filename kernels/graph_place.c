@@ -33,7 +33,7 @@ struct place {
     size_t offset;
 };
 
-/* Finds the root, and shortens the way to it. */
+/* Finds the root, and makes all values on the way point to it (path compression). */
 static struct place find_place(struct spot *spots, uint32_t value)
 {
     struct place found = {value, 0};
@@ -453,8 +453,8 @@ static void fill_placements(const struct qk_graph *graph, struct spot *spots,
 /* ---- All ----------------------------------------------------------------------------------- */
 
 /* A whole that has its parts is alive from the first node that makes a part to the last node that
- * reads one, which may need more scratch than copies do. Up to so many times as much is worth it.
- */
+ * reads one, which may need more scratch than copies do. Parts lie in the whole only if the scratch
+ * grows at most by this factor. */
 #define WHOLE_RATIO_MAX 1.05
 
 static bool has_parts(const struct sharing *sharing)

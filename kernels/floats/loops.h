@@ -126,7 +126,7 @@ static void power_of_all(const struct qk_binary_args *args, const uint8_t *restr
 
 /* ---- Folds --------------------------------------------------------------------------------- */
 
-/* A constant stride makes vectors. */
+/* Inlined with a constant stride, because compilers vectorize only that. */
 #define FOLD(name, result)                                                                        \
     INLINE void fold_##name##_by(float *restrict to, const unaligned *restrict from, size_t taps, \
                                  size_t tap_stride, size_t stride, size_t count)                  \

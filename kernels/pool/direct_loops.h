@@ -1,6 +1,6 @@
-/* The maxima of the commonest windows, 2×2 with a stride of 2 and 3×3 with a stride of 1 or 2,
- * straight from x: what plane_loops.h does for all others by scratch memory. plane_loops.h includes
- * this file and says what a tier defines before it. */
+/* Computes the maxima of the commonest windows, 2×2 with a stride of 2 and 3×3 with a stride of 1
+ * or 2, straight from x. plane_loops.h takes scratch memory for all other windows. It includes this
+ * file, and says what a tier defines before it. */
 #ifndef KERNELS_POOL_DIRECT_LOOPS_H
 #define KERNELS_POOL_DIRECT_LOOPS_H
 
@@ -11,8 +11,8 @@
 
 /* ---- Squares ------------------------------------------------------------------------------- */
 
-/* Rows of more than one vector are read in blocks of about so many bytes, which stay in the L1
- * cache until the last vector of their rows is read. */
+/* About how many bytes of x a block has. Rows of more than one vector are read in blocks, which
+ * stay in the L1 cache until the last vector of their rows is read. */
 #define SQUARES_BYTES ((size_t)8192)
 
 /* Returns whether windows of 2×2 elements cut the planes into squares. Rows of y then follow each
@@ -42,8 +42,8 @@ INLINE void max_squares(const uint8_t *x, size_t in, size_t rows, size_t out, ui
     }
 }
 
-/* Does all rows of squares of a band, but those at its end for which whole vectors would be read
- * behind x or written behind y. Returns how many rows it did. */
+/* Computes the rows of squares of a band. Leaves out the last rows if whole vectors of them would
+ * reach behind the end of x or y. Returns how many rows it computed. */
 INLINE size_t max_band_of_squares(const struct qk_pool_planes *planes,
                                   const struct qk_pool_band *band, bool is_signed)
 {
@@ -219,8 +219,8 @@ QK_POOL_THREES(1_s8, 1, true)
 QK_POOL_THREES(2_u8, 2, false)
 QK_POOL_THREES(2_s8, 2, true)
 
-/* Does planes [*first, *end) of a band, of which whole vectors may be read and written, and sets
- * which these are. Narrow planes go together. Wide planes go one by one, so that they are read from
+/* Finds planes [*first, *end) of a band, of which whole vectors may be read and written, and
+ * computes them. Narrow planes go together. Wide planes go one by one, so that they are read from
  * a near cache. */
 INLINE void max_band_of_threes(const struct qk_pool_planes *planes, const struct qk_pool_band *band,
                                size_t *first, size_t *end, bool is_signed)

@@ -321,7 +321,7 @@ INLINE size_t planes_at_once(const struct qk_pool_planes *planes, const struct q
     return band->count > 1 && adjoin ? lesser(planes->rows / (size_t)axis->out, band->count) : 1;
 }
 
-/* Does planes [first, end) of the band. */
+/* Computes planes [first, end) of the band. */
 INLINE void max_by_scratch(const struct qk_pool_planes *planes, const struct qk_pool_band *band,
                            size_t first, size_t end, uint8_t *scratch, bool is_signed)
 {
@@ -367,7 +367,8 @@ static APART void max_by_scratch_s8(const struct qk_pool_planes *planes,
     max_by_scratch(planes, band, first, end, scratch, true);
 }
 
-/* The planes that the direct kernels leave are written whole: some of their rows again. */
+/* The direct kernels may leave the last rows of a plane. Scratch memory then computes the whole plane
+ * once more. */
 INLINE void max_planes(const struct qk_pool_planes *planes, const struct qk_pool_band *band,
                        uint8_t *scratch, bool is_signed)
 {

@@ -423,7 +423,7 @@ static enum qd_status try_types(struct qd_build *build, bool *works, struct qd_e
     qd_arena_init(&scratch, build->scratch->memory);
     scratch.together = build->scratch->together;
     trial.scratch = &scratch;
-    trial.call.fates = NULL; /* what becomes of the nodes with other types */
+    trial.call.fates = NULL; /* a trial says nothing of what becomes of the nodes */
     build->work->computed.is_refused = false;
     enum qd_status status = lower(&trial, why);
     if (status == QD_OK)

@@ -206,11 +206,10 @@ static size_t scattered_block(size_t i, unsigned bits)
     return block;
 }
 
-/* Keeps the greatest elements in a heap. That is the fastest way if few elements are greater than
- * all but kept - 1 of those that were looked at before. In an ascending row all elements are, so
- * the first few blocks come from all over the row. A client can make a row whose elements ascend
- * in this order, too: gives up then and returns false, after about as many moves as a quarter of
- * the row has elements. */
+/* Keeps the greatest elements so far in a heap. That is the fastest way if few elements enter the
+ * heap. In an ascending row all elements would enter it, so blocks are looked at in a scattered
+ * order. A client can still make a row whose elements ascend in this order. This function therefore
+ * gives up and returns false once the heap has moved as many elements as a quarter of the row has. */
 static bool find_by_heap(const struct qd_classes *classes, size_t begin, struct qd_class *found)
 {
     enum { MOVES_FREE = 4096 }; /* take some 10 us; a small row never needs more */
@@ -357,7 +356,7 @@ static size_t value_bytes_max(const struct qd_classes *classes, size_t row,
     return SIGN_BYTES + digits + FRACTION_BYTES;
 }
 
-/* Returns how many bytes the bound of one string has. */
+/* Returns an upper bound for the bytes of one string. */
 static size_t string_bytes_max(const struct qd_classes *classes, size_t row,
                                const struct qd_class *found)
 {

@@ -101,8 +101,8 @@ enum qd_status qd_explain_keep(const struct qd_build *build, struct qd_model *mo
                                const struct qk_graph *graph, struct qd_explanation *made,
                                struct qd_error *error);
 
-/* Prints the nodes as a member of a JSON object, and behind it how many nodes are not in the list:
- * only as many are as fit in `bytes_max`. */
+/* Prints the nodes as a member of a JSON object, as many as fit in `bytes_max`. If the list is not
+ * complete, a second member says how many nodes it lacks. */
 void qd_explanation_put_nodes(struct qd_text *text, const struct qd_explanation *explanation,
                               size_t bytes_max);
 
@@ -112,7 +112,7 @@ bool qd_explanation_print_json(const struct qd_explanation *explanation, struct 
                                FILE *out);
 
 /* Calls `put` for each command of a shell that serves the model or, if it is refused, part `part`
- * of it. Calls it for none if one of them is too long or memory is lacking. */
+ * of it. Does not call it if one of the commands is too long or there is no memory. */
 typedef void qd_explanation_put(void *context, const char *command);
 void qd_explanation_commands(const struct qd_explanation *explanation, size_t part,
                              qd_explanation_put *put, void *context);

@@ -14,8 +14,8 @@ static const char *const fate_names[] = {
     [QD_EXPLAINED_LEFT_OUT] = "left_out", [QD_EXPLAINED_REFUSED] = "refused",
 };
 
-/* The most bytes of a node's JSON that are no string of the file, and the member behind all nodes.
- */
+/* The most bytes that a node's JSON takes beside strings of the file and `reads`, and the member
+ * `unlisted_nodes`. */
 enum { NODE_BYTES_MAX = 512 };
 
 static void put_key(struct qd_text *text, const char *key)

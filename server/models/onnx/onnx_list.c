@@ -23,8 +23,8 @@ static char *copy(struct qd_arena *arena, const ProtobufCBinaryData *first,
     return made;
 }
 
-/* Lists the nodes whose outputs a node reads, each input alone. Leaves out what is cut off, and
- * nodes that are not listed. */
+/* Lists the nodes whose outputs a node reads, one for each input. Leaves out nodes that are cut off
+ * or not listed. */
 static bool list_reads(const struct qd_onnx_reader *reader, size_t position,
                        struct qd_onnx_listed *listed)
 {
