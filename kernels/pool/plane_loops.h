@@ -367,8 +367,8 @@ static APART void max_by_scratch_s8(const struct qk_pool_planes *planes,
     max_by_scratch(planes, band, first, end, scratch, true);
 }
 
-/* The direct kernels may leave the last rows of a plane. Scratch memory then computes the whole plane
- * once more. */
+/* The direct kernels may leave the last rows of a plane. Scratch memory then computes the whole
+ * plane once more. */
 INLINE void max_planes(const struct qk_pool_planes *planes, const struct qk_pool_band *band,
                        uint8_t *scratch, bool is_signed)
 {

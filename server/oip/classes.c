@@ -209,7 +209,8 @@ static size_t scattered_block(size_t i, unsigned bits)
 /* Keeps the greatest elements so far in a heap. That is the fastest way if few elements enter the
  * heap. In an ascending row all elements would enter it, so blocks are looked at in a scattered
  * order. A client can still make a row whose elements ascend in this order. This function therefore
- * gives up and returns false once the heap has moved as many elements as a quarter of the row has. */
+ * gives up and returns false once the heap has moved as many elements as a quarter of the row has.
+ */
 static bool find_by_heap(const struct qd_classes *classes, size_t begin, struct qd_class *found)
 {
     enum { MOVES_FREE = 4096 }; /* take some 10 us; a small row never needs more */
