@@ -614,7 +614,7 @@ static bool copy_labels(const struct qd_build *build, struct qd_arena *arena,
 
 /* Fills in the model's signature. `types` are the outputs' types, or NULL if the ports have them
  * already. */
-static enum qd_status make_signature(const struct qd_build *build, const enum qk_type *types,
+static enum qd_status make_signature(struct qd_build *build, const enum qk_type *types,
                                      struct qd_model *model, struct qd_error *error)
 {
     const struct qk_graph_call *call = &build->call;
@@ -645,7 +645,7 @@ static enum qd_status make_signature(const struct qd_build *build, const enum qk
                                        call->output_count, error);
     if (status == QD_OK && model->graph != NULL)
         status = qd_shapes_settle(model->plans, model->graph, inputs, outputs, build->memory,
-                                  &build->work->planned_bytes, error);
+                                  &build->work->planned_bytes, &build->refused_node, error);
     return status;
 }
 

@@ -1,5 +1,7 @@
 #include "server/models/shapes.h"
 
+#include <string.h>
+
 #include "server/json/tree.h"
 
 /* The sizes that stand for a free dimension. If an output's dimension is the same with one of the
@@ -18,6 +20,10 @@ struct search {
     struct qd_arena arena; /* of the plan that is tried */
     size_t *planned_bytes;
     struct qk_tensor tensors[QK_GRAPH_PORT_COUNT_MAX];
+    /* What the graph says to sizes that it refuses: the first error, and whether another size was
+     * refused in other words. */
+    struct qk_error refusal;
+    bool has_others;
     /* The ranks and dimensions of outputs that are known. */
     struct qd_port found[QK_GRAPH_PORT_COUNT_MAX];
 };
@@ -154,9 +160,17 @@ static enum qd_status settle_outputs(const struct search *search, struct qd_port
 
 /* ---- Plans -------------------------------------------------------------------------------- */
 
+static enum qd_status refuse_graph(const struct qk_error *cause, uint32_t *refused_node,
+                                   struct qd_error *error)
+{
+    *refused_node = cause->node;
+    return qd_fail(error, QD_INVALID, "with inputs of the declared shapes: %s", cause->text);
+}
+
 /* Plans the graph with the declared shapes, which are fully known, as a request would. */
 static enum qd_status plan_known(struct search *search, struct qd_plans *plans,
-                                 struct qd_port *outputs, struct qd_error *error)
+                                 struct qd_port *outputs, uint32_t *refused_node,
+                                 struct qd_error *error)
 {
     struct qd_pin pin = {.plan = NULL};
     struct qk_error cause = {.status = QK_OK};
@@ -171,19 +185,30 @@ static enum qd_status plan_known(struct search *search, struct qd_plans *plans,
     qd_arena_deinit(&arena);
     if (planned == QK_OK)
         return settle_outputs(search, outputs, error);
-    return planned == QK_INVALID
-               ? qd_fail(error, QD_INVALID, "with inputs of the declared shapes: %s", cause.text)
-               : QD_OK;
+    return planned == QK_INVALID ? refuse_graph(&cause, refused_node, error) : QD_OK;
+}
+
+/* Keeps why sizes are refused. A lack of memory says nothing about other sizes. */
+static void keep_refusal(struct search *search, const struct qk_error *cause)
+{
+    if (cause->status != QK_INVALID)
+        search->has_others = true;
+    else if (search->refusal.status == QK_OK)
+        search->refusal = *cause;
+    else if (strcmp(search->refusal.text, cause->text) != 0)
+        search->has_others = true;
 }
 
 /* Plans the graph with these sizes. Returns false if the graph refuses them or there is no memory
  * for the plan. */
 static bool try_sizes(struct search *search, size_t size, uint32_t far_axis)
 {
-    struct qk_error cause;
+    struct qk_error cause = {.status = QK_OK};
     struct qk_graph_plan plan;
-    if (!set_tensors(search, size, far_axis))
+    if (!set_tensors(search, size, far_axis)) {
+        search->has_others = true;
         return false;
+    }
     qd_arena_init(&search->arena, search->memory);
     bool planned = qk_graph_plan(search->graph, search->tensors, (struct qk_memory){alloc, search},
                                  &plan, &cause) == QK_OK;
@@ -191,20 +216,33 @@ static bool try_sizes(struct search *search, size_t size, uint32_t far_axis)
         take_shapes(search, &plan);
     else if (planned)
         forget_others(search, &plan);
+    else
+        keep_refusal(search, &cause);
     qd_arena_deinit(&search->arena);
     return planned;
 }
 
+/* Returns whether the graph refuses the far size along each axis, too, and all sizes in the same
+ * words. Errors name what came, so the sizes do not matter then: the refusal is of the ranks or of
+ * what is constant. */
+static bool refuses_all(struct search *search)
+{
+    for (uint32_t axis = 0; axis < QK_RANK_MAX && !search->has_others; axis++)
+        if (any_is_free(search, axis) && try_sizes(search, small_sizes[0], axis))
+            return false;
+    return !search->has_others;
+}
+
 /* Finds the outputs' shapes if some input dimensions are free. */
 static enum qd_status plan_free(struct search *search, struct qd_port *outputs,
-                                struct qd_error *error)
+                                uint32_t *refused_node, struct qd_error *error)
 {
     const size_t count = sizeof(small_sizes) / sizeof(*small_sizes);
     size_t at = 0;
     while (at < count && !try_sizes(search, small_sizes[at], NO_AXIS))
         at++;
     if (at == count)
-        return QD_OK;
+        return refuses_all(search) ? refuse_graph(&search->refusal, refused_node, error) : QD_OK;
     for (uint32_t axis = 0; axis < QK_RANK_MAX; axis++)
         if (any_is_free(search, axis) && !try_sizes(search, small_sizes[at], axis))
             forget_others(search, NULL);
@@ -214,7 +252,7 @@ static enum qd_status plan_free(struct search *search, struct qd_port *outputs,
 enum qd_status qd_shapes_settle(struct qd_plans *plans, const struct qk_graph *graph,
                                 const struct qd_port *inputs, struct qd_port *outputs,
                                 struct qd_memory *memory, size_t *planned_bytes,
-                                struct qd_error *error)
+                                uint32_t *refused_node, struct qd_error *error)
 {
     struct search search = {
         .graph = graph, .inputs = inputs, .memory = memory, .planned_bytes = planned_bytes};
@@ -223,6 +261,6 @@ enum qd_status qd_shapes_settle(struct qd_plans *plans, const struct qk_graph *g
     uint32_t axis = 0;
     while (axis < QK_RANK_MAX && !any_is_free(&search, axis))
         axis++;
-    return axis == QK_RANK_MAX ? plan_known(&search, plans, outputs, error)
-                               : plan_free(&search, outputs, error);
+    return axis == QK_RANK_MAX ? plan_known(&search, plans, outputs, refused_node, error)
+                               : plan_free(&search, outputs, refused_node, error);
 }

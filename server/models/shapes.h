@@ -21,9 +21,12 @@
  * plan. If the graph refuses these shapes, no request could run it, so it is refused. If some
  * dimensions are free, the graph is planned with a few sizes in their place. A dimension of an
  * output that is the same with all these sizes is known; the other dimensions are free. If the
- * graph accepts none of these sizes, nothing is found, because the graph may accept other sizes. An
- * output that is declared with a different shape than the one found is refused. Declared dimensions
- * that were not found are kept.
+ * graph accepts none of these sizes, nothing is found, because the graph may accept other sizes.
+ * But if it refuses all of them in the same words, which therefore name no size, the graph is
+ * refused. An output that is declared with a different shape than the one found is refused.
+ * Declared dimensions that were not found are kept.
+ *
+ * If a node is refused, *refused_node becomes its number, as errors print it.
  *
  * Allocates no tensors. A lack of memory is no error, but leaves more dimensions unknown.
  *
@@ -33,6 +36,6 @@
 enum qd_status qd_shapes_settle(struct qd_plans *plans, const struct qk_graph *graph,
                                 const struct qd_port *inputs, struct qd_port *outputs,
                                 struct qd_memory *memory, size_t *planned_bytes,
-                                struct qd_error *error);
+                                uint32_t *refused_node, struct qd_error *error);
 
 #endif

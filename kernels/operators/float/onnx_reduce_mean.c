@@ -69,7 +69,6 @@ static enum qk_status find_first(const struct qk_integers *list, const struct qk
                                  uint32_t *first, struct qk_error *error)
 {
     const uint32_t all = x->rank < 32 ? (UINT32_C(1) << x->rank) - 1 : UINT32_MAX;
-    struct qk_shape_text text;
     uint32_t axes;
     const enum qk_status status = qk_find_axes("axes", list, x->rank, true, &axes, error);
     if (status != QK_OK)
@@ -80,8 +79,8 @@ static enum qk_status find_first(const struct qk_integers *list, const struct qk
         return QK_OK;
     return qk_fail(error, QK_INVALID,
                    "axes: expected the last axes of data, because quantd has ONNX Runtime's order "
-                   "of additions only for them, got others of shape %s",
-                   qk_shape_text(x, &text));
+                   "of additions only for them, got others of rank %u",
+                   x->rank);
 }
 
 static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,

@@ -161,5 +161,24 @@ class Refused(Files):
                     "C: expected beta of 1 beside it, got another")
 
 
+class Means(Files):
+    """ReduceMean is computed over the last axes alone, and a load knows the rank."""
+
+    def load_means(self, shape, axes):
+        return self.load(model(17, [node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+                                    node("ReduceMean", ["a"], ["m"], axes=axes),
+                                    node("QuantizeLinear", ["m", "s", "z"], ["y"])],
+                               [SCALE, ZERO], [value_info("x", UINT8, shape)],
+                               [value_info("y", UINT8)]))
+
+    def test_axes(self):
+        for shape in ([1, 3, 4], ["n", 3, 4], ["n", "c", "t"]):
+            with self.subTest(shape):
+                self.assert_error(self.load_means(shape, [1]), 400, "with inputs of the declared "
+                                  "shapes: node 1 (\"a ReduceMean\", onnx.ReduceMean): axes: "
+                                  "expected the last axes of data", "got others of rank 3")
+                self.assertEqual(self.load_means(shape, [1, 2]).status, 200)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -13,6 +13,7 @@ static const struct qk_graph *graph;
 static struct qd_plans *plans;
 static struct qd_error error;
 static size_t planned_bytes;
+static uint32_t refused_node;
 
 static void *alloc(void *context, size_t bytes)
 {
@@ -25,6 +26,7 @@ static void setup(void)
 {
     struct qk_error cause;
     planned_bytes = 0;
+    refused_node = QK_VALUE_NONE;
     made = graph_case_create(7);
     uint32_t x = graph_case_quantize(made, graph_case_input(made, QK_FP32, "1,2,8,8"), QK_UINT8);
     uint32_t y = graph_case_dequantize(made, graph_case_conv(made, x, 4, QK_UINT8), QK_FP32);
@@ -67,7 +69,8 @@ static struct qd_port port_of(const char *name, enum qk_type type, uint32_t rank
 
 static enum qd_status settle(struct qd_port x, struct qd_port outputs[2])
 {
-    return qd_shapes_settle(plans, graph, &x, outputs, memory, &planned_bytes, &error);
+    return qd_shapes_settle(plans, graph, &x, outputs, memory, &planned_bytes, &refused_node,
+                            &error);
 }
 
 static void expect_shape(const struct qd_port *port, const char *expected)
@@ -155,6 +158,40 @@ Test(shapes, no_size_will_do)
     expect_shape(&outputs[1], "[9,9]");
 }
 
+/* A refusal that names no size holds for all sizes. */
+Test(shapes, refused_whatever_the_sizes_are)
+{
+    struct qk_error cause;
+    struct graph_case *other = graph_case_create(7);
+    const struct qk_graph *averages;
+    uint32_t x = graph_case_dequantize(other, graph_case_input(other, QK_UINT8, "1,2,8"), QK_FP32);
+    graph_case_output(other, graph_case_average(other, x, (const int64_t[]){2}, NULL));
+    cr_assert_eq(graph_case_prepare(other, other->scalar, (struct qk_memory){alloc, &arena},
+                                    &averages, &cause),
+                 QK_OK, "%s", cause.text);
+    struct qd_plans *none = qd_plans_create(averages, memory);
+    struct qd_port y = {.name = "y"};
+    const struct qd_port right = PORT("x", QK_UINT8, -1, 2, -1);
+    const struct qd_port wrong = PORT("x", QK_UINT8, -1, 2, -1, 8);
+    cr_expect_eq(
+        qd_shapes_settle(none, averages, &right, &y, memory, &planned_bytes, &refused_node, &error),
+        QD_OK, "%s", error.text);
+    cr_expect_eq(refused_node, QK_VALUE_NONE);
+    cr_expect_eq(
+        qd_shapes_settle(none, averages, &wrong, &y, memory, &planned_bytes, &refused_node, &error),
+        QD_INVALID);
+    cr_expect_str_eq(error.text, "with inputs of the declared shapes: node 1 (\"n1\", "
+                                 "onnx.AveragePool): X: expected rank 3 for kernel_shape of 1, "
+                                 "got 4");
+    cr_expect_eq(refused_node, 1);
+    planned_bytes = QD_SHAPES_BYTES_MAX;
+    cr_expect_eq(
+        qd_shapes_settle(none, averages, &wrong, &y, memory, &planned_bytes, &refused_node, &error),
+        QD_OK, "without memory nothing is known");
+    qd_plans_destroy(none);
+    graph_case_destroy(other);
+}
+
 /* The far size is too large for the values made from it, so only the rank is known. */
 Test(shapes, sizes_that_barely_fit)
 {
@@ -180,10 +217,12 @@ Test(shapes, no_memory)
     struct qd_plans *poor = qd_plans_create(graph, none);
     const struct qd_port whole = PORT("x", QK_FP32, 1, 2, 8, 8);
     const struct qd_port open = PORT("x", QK_FP32, -1, 2, 8, 8);
-    cr_expect_eq(qd_shapes_settle(poor, graph, &whole, outputs, none, &planned_bytes, &error),
-                 QD_OK);
-    cr_expect_eq(qd_shapes_settle(poor, graph, &open, outputs, none, &planned_bytes, &error),
-                 QD_OK);
+    cr_expect_eq(
+        qd_shapes_settle(poor, graph, &whole, outputs, none, &planned_bytes, &refused_node, &error),
+        QD_OK);
+    cr_expect_eq(
+        qd_shapes_settle(poor, graph, &open, outputs, none, &planned_bytes, &refused_node, &error),
+        QD_OK);
     cr_expect_not(outputs[0].shaped || outputs[1].shaped);
     qd_plans_destroy(poor);
     qd_memory_destroy(none);
@@ -223,8 +262,9 @@ Test(shapes, highest_rank)
     struct qd_port y = {.name = "y"};
     for (uint32_t i = 0; i < x.rank; i++)
         x.dims[i] = QD_DIM_FREE;
-    cr_assert_eq(qd_shapes_settle(none, single, &x, &y, memory, &planned_bytes, &error), QD_OK,
-                 "%s", error.text);
+    cr_assert_eq(
+        qd_shapes_settle(none, single, &x, &y, memory, &planned_bytes, &refused_node, &error),
+        QD_OK, "%s", error.text);
     cr_expect(y.shaped);
     cr_expect_eq(y.rank, QK_RANK_MAX);
     cr_expect_eq(memcmp(y.dims, x.dims, sizeof(x.dims)), 0);
