@@ -268,8 +268,8 @@ struct rooms {
     size_t node_count;
 };
 
-/* The heavier room comes first. Of two rooms of the same weight, it is the value with the lower
- * number. */
+/* The heavier room comes first. Of two rooms of the same weight, the value with the lower number
+ * comes first. */
 static int compare(const void *first, const void *second)
 {
     const struct room *a = first, *b = second;
@@ -343,10 +343,10 @@ static size_t most_alive(const struct rooms *rooms)
     return most;
 }
 
-/* The time of placing grows with the square of the rooms. So many may be placed several times, for
- * the smallest scratch. Networks have fewer, because few nodes have more than one output. More
- * rooms are placed once, which takes about a second for those of QK_GRAPH_VALUE_COUNT_MAX values.
- */
+/* The most rooms that are placed several times, for the smallest scratch. The time of placing grows
+ * with the square of the rooms. Networks have fewer rooms, because few nodes have more than one
+ * output. More rooms are placed once, which takes about a second for QK_GRAPH_VALUE_COUNT_MAX
+ * values. */
 #define ROOMS_TRIED_MAX ((size_t)QK_GRAPH_NODE_COUNT_MAX)
 
 /* Places all rooms, and returns the size of the scratch, or SIZE_MAX if it would be larger. The
