@@ -57,8 +57,9 @@ static enum qk_status count_planned(struct planner *planner, const struct qk_pla
     if (planner->planned_elements <= QK_PLANNED_ALL_MAX)
         return QK_OK;
     return qk_fail(cause, QK_INVALID,
-                   "expected at most %zu elements in all values on which shapes depend, got more",
-                   QK_PLANNED_ALL_MAX);
+                   "expected at most %zu elements in all values on which shapes depend, got at "
+                   "least %zu",
+                   QK_PLANNED_ALL_MAX, planner->planned_elements);
 }
 
 /* Computes a node's outputs, which are planned values. */
