@@ -222,15 +222,15 @@ static bool try_sizes(struct search *search, size_t size, uint32_t far_axis)
     return planned;
 }
 
-/* Returns whether the graph refuses the far size along each axis, too, and all sizes in the same
- * words. Errors name what came, so the sizes do not matter then: the refusal is of the ranks or of
- * what is constant. */
-static bool refuses_all(struct search *search)
+/* Returns whether no sizes would do: the graph also refuses axes of one element, and the far size
+ * along each axis, always in the same words, and these speak of a rank. Other words may name no
+ * size, too: Resize to fixed sizes refuses all axes but those that have these sizes already. */
+static bool refuses_ranks(struct search *search)
 {
-    for (uint32_t axis = 0; axis < QK_RANK_MAX && !search->has_others; axis++)
-        if (any_is_free(search, axis) && try_sizes(search, small_sizes[0], axis))
-            return false;
-    return !search->has_others;
+    bool is_refused = !try_sizes(search, 1, NO_AXIS);
+    for (uint32_t axis = 0; axis < QK_RANK_MAX && is_refused && !search->has_others; axis++)
+        is_refused = !any_is_free(search, axis) || !try_sizes(search, small_sizes[0], axis);
+    return is_refused && !search->has_others && strstr(search->refusal.text, " rank ") != NULL;
 }
 
 /* Finds the outputs' shapes if some input dimensions are free. */
@@ -242,7 +242,7 @@ static enum qd_status plan_free(struct search *search, struct qd_port *outputs,
     while (at < count && !try_sizes(search, small_sizes[at], NO_AXIS))
         at++;
     if (at == count)
-        return refuses_all(search) ? refuse_graph(&search->refusal, refused_node, error) : QD_OK;
+        return refuses_ranks(search) ? refuse_graph(&search->refusal, refused_node, error) : QD_OK;
     for (uint32_t axis = 0; axis < QK_RANK_MAX; axis++)
         if (any_is_free(search, axis) && !try_sizes(search, small_sizes[at], axis))
             forget_others(search, NULL);

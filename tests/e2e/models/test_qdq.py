@@ -6,7 +6,7 @@ import struct
 import unittest
 
 from loading import ModelTest
-from onnx_writer import FLOAT, INT4, INT8, UINT8, message, model, node, tensor, value_info
+from onnx_writer import FLOAT, INT4, INT8, INT64, UINT8, message, model, node, tensor, value_info
 from quantd import ROOT, Tensor, binary_request
 
 INT16, UINT16, FP8E4M3FN = 5, 4, 17
@@ -161,8 +161,8 @@ class Refused(Files):
                     "C: expected beta of 1 beside it, got another")
 
 
-class Means(Files):
-    """ReduceMean is computed over the last axes alone, and a load knows the rank."""
+class Ranks(Files):
+    """A load refuses what is wrong with a rank, whatever the sizes are."""
 
     def load_means(self, shape, axes):
         return self.load(model(17, [node("DequantizeLinear", ["x", "s", "z"], ["a"]),
@@ -171,13 +171,26 @@ class Means(Files):
                                [SCALE, ZERO], [value_info("x", UINT8, shape)],
                                [value_info("y", UINT8)]))
 
-    def test_axes(self):
+    def test_axes_of_means(self):
         for shape in ([1, 3, 4], ["n", 3, 4], ["n", "c", "t"]):
             with self.subTest(shape):
                 self.assert_error(self.load_means(shape, [1]), 400, "with inputs of the declared "
                                   "shapes: node 1 (\"a ReduceMean\", onnx.ReduceMean): axes: "
                                   "expected the last axes of data", "got others of rank 3")
                 self.assertEqual(self.load_means(shape, [1, 2]).status, 200)
+
+    def test_resize_to_one_image(self):
+        """Only a request with one image of 3 channels can run, and the refusal names no size."""
+        sizes = tensor("sizes", INT64, [4], (7, 1), (7, 3), (7, 2), (7, 2))
+        answer = self.load(model(13, [node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+                                      node("Resize", ["a", "", "", "sizes"], ["y"],
+                                           mode="linear")],
+                                 [SCALE, ZERO, sizes], [value_info("x", UINT8, list("nchw"))],
+                                 [value_info("y", FLOAT)]))
+        self.assertEqual(answer.status, 200, answer.body)
+        body, headers = binary_request([Tensor("x", "UINT8", [1, 3, 1, 1], b"\x82\x84\x86")])
+        self.assertEqual(self.server.infer("m", body, headers=headers).outputs()["y"],
+                         ("FP32", [1, 3, 2, 2], struct.pack("<12f", *[1] * 4, *[2] * 4, *[3] * 4)))
 
 
 if __name__ == "__main__":

@@ -158,8 +158,7 @@ Test(shapes, no_size_will_do)
     expect_shape(&outputs[1], "[9,9]");
 }
 
-/* A refusal that names no size holds for all sizes. */
-Test(shapes, refused_whatever_the_sizes_are)
+Test(shapes, a_rank_that_is_wrong_with_all_sizes)
 {
     struct qk_error cause;
     struct graph_case *other = graph_case_create(7);
