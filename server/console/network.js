@@ -3,6 +3,7 @@
 
 const BOX = {width: 184, height: 42, gapX: 16, gapY: 26, lane: 8};
 const LANE_LAYERS_MAX = 64; /* the space beside boxes is kept for lines that are not longer */
+const LANES_MAX = 16384;    /* places of such lines; more would take seconds to draw */
 const ROW_BOXES_MAX = 24;   /* more nodes of one layer take several rows */
 const RUNS = new Set(["operator", "table", "alias"]);
 
@@ -57,10 +58,13 @@ function makeLayers(readsOf) {
   reads.forEach((list, i) => { /* a node that reads none comes right before its reader */
     if (list.length === 0 && Number.isFinite(first[i])) layerOf[i] = first[i] - 1;
   });
-  reads.forEach((list, i) => list.forEach((from) => {
-    if (layerOf[i] - layerOf[from] <= LANE_LAYERS_MAX)
-      last[from] = Math.max(last[from], layerOf[i]);
-  }));
+  for (let longest = LANE_LAYERS_MAX, count = Infinity; count > LANES_MAX; longest /= 2) {
+    last.fill(0);
+    reads.forEach((list, i) => list.forEach((from) => {
+      if (layerOf[i] - layerOf[from] <= longest) last[from] = Math.max(last[from], layerOf[i]);
+    }));
+    count = last.reduce((sum, layer, i) => sum + Math.max(0, layer - layerOf[i] - 1), 0);
+  }
   const lanes = indexes.map(() => []), put = (layer, place) => (layers[layer] ??= []).push(place);
   for (const i of sorted) {
     const place = {index: indexes[i], width: BOX.width, above: [], below: [], x: 0};
@@ -167,7 +171,7 @@ function drawBox({index, x, y}) {
 
 function drawNetwork() {
   const every = $("every-node").checked, {nodes} = network;
-  const reads = nodes.map((node) => node.reads.filter((from) => from < nodes.length));
+  const reads = nodes.map((node) => [...new Set(node.reads)].filter((from) => from < nodes.length));
   const shown = every ? new Map(sortNodes(reads).map((i) => [i, new Set(reads[i])]))
     : foldReads(nodes, reads);
   const {rows, width, height} = placeAll(makeLayers(shown));

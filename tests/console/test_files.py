@@ -270,6 +270,24 @@ class Models(PageTest):
         self.unload("net")
         expect(net).to_be_hidden()
 
+    def test_a_drawing_of_hostile_nodes(self):
+        """Names that are HTML, a node that reads another one twice, and so many long lines that no
+        space is kept for them."""
+        evil, count = "<img src=x onerror=alert(1)>", 600
+        read = [["x"], ["v0", "v0"], *[["v%d" % (i - 1), "v%d" % max(0, i - 64)]
+                                       for i in range(2, count)]]
+        net = self.load_network([node("Identity", ["x"], ["y"]),
+                                 *[node(evil, names, ["v%d" % i]) for i, names in enumerate(read)]],
+                                [value_info("x", UINT8, [1])], [value_info("y", UINT8, [1])])
+        self.page.get_by_label("Also nodes that are a part of another one").check()
+        boxes = net.get_by_role("option")
+        expect(boxes).to_have_count(1 + count)
+        expect(boxes.nth(2)).to_contain_text("<img")
+        self.assertLess(net.locator(".edges").get_attribute("d").count("C"), 20000)
+        boxes.nth(2).click()
+        expect(self.page.locator("#node")).to_contain_text(evil)
+        expect(self.page.locator("img[src=x]")).to_have_count(0)
+
     def test_a_drawing_of_very_many_nodes(self):
         names = ["x"] + ["v%d" % i for i in range(1, 4096)] + ["y"]
         net = self.load_network([node("Identity", [names[i]], [names[i + 1]])
