@@ -10,15 +10,16 @@ function showAnswer(tree, timing, milliseconds) {
     tree.parameters.kernel + ", version " + tree.model_version + "; with the way there and back " +
     timeText(milliseconds / 1e3) + ".";
   $("stages").replaceChildren(stageTable(stages));
+  $("outputs").replaceChildren(...tree.outputs.map(showOutput));
   $("nodes").replaceChildren(...nodeTable(tree.parameters.profile ?? []));
   showTimes(tree.parameters.profile ?? []);
-  $("outputs").replaceChildren(...tree.outputs.map(showOutput));
 }
 
 const NODE_ROWS_MAX = 500;
 
 /* Shows the time of each node that ran, in the order in which they ran. Of very many nodes, shows
- * those that took longest. Returns a list, which is empty if the answer has no profile. */
+ * those that took longest. Long names come last, so that they push no bar out of sight. Returns a
+ * list, which is empty if the answer has no profile. */
 function nodeTable(profile) {
   if (profile.length === 0) return [];
   const times = profile.map(({ns}) => ns).sort((a, b) => b - a);
@@ -27,15 +28,15 @@ function nodeTable(profile) {
   const caption = "Time of each node, together " + timeText(all / 1e9) +
     (shown.length < profile.length
       ? "; the slowest " + shown.length + " of " + profile.length + " nodes" : "");
-  const heads = ["Node", "Name", "Operator", "Kernel", "Time", "Share"];
+  const heads = ["Node", "Time", "Share", "Name", "Operator", "Kernel"];
   return [h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Nodes"},
     h("table", {class: "facts"}, h("caption", {}, caption),
       h("thead", {}, h("tr", {}, ...heads.map((text) =>
         h("th", {scope: "col", class: "text"}, text)))),
       h("tbody", {}, ...shown.map(({index, name, operator, kernel, ns}) =>
-        h("tr", {}, h("th", {scope: "row"}, String(index)), h("td", {}, name ?? ""),
-          h("td", {}, operator), h("td", {}, kernel), h("td", {}, timeText(ns / 1e9)),
-          h("td", {class: "wide"}, bar(0, ns / (times[0] || 1))))))))];
+        h("tr", {}, h("th", {scope: "row"}, String(index)), h("td", {}, timeText(ns / 1e9)),
+          h("td", {class: "wide"}, bar(0, ns / (times[0] || 1))), h("td", {}, name ?? ""),
+          h("td", {}, operator), h("td", {}, kernel))))))];
 }
 
 function stageTable(stages) {

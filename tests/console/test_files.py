@@ -206,6 +206,11 @@ class Models(PageTest):
         nodes = self.page.locator("#nodes table")
         expect(nodes).to_contain_text("Time of each node, together")
         expect(nodes.locator("tbody tr").last).to_contain_text("quantize")
+        # What is looked for is in sight without scrolling: the outputs, and each node's bar.
+        expect(nodes.locator("thead th")).to_have_text(
+            ["Node", "Time", "Share", "Name", "Operator", "Kernel"])
+        self.assertLess(self.page.locator("#outputs").bounding_box()["y"],
+                        self.page.locator("#nodes").bounding_box()["y"])
         self.check_accessible(self.page, "times of nodes")
         row = self.page.locator("#models tbody tr").filter(has_text="layer 1")
         expect(row).to_contain_text("READY")
