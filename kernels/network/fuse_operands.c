@@ -241,7 +241,18 @@ float qk_fusion_sum_scale(const struct fusion *fusion, size_t channel)
            qk_load_f32(w->data, w->count == 1 ? 0 : channel);
 }
 
-/* Quantizes a bias of floats, as ONNX Runtime does when it loads a file. */
+/* The largest bias beside scales of the channels of x. It leaves room for the products. */
+#define LARGE_BIAS 0x1p30F
+
+static bool has_scales_of_x(const struct fusion *fusion)
+{
+    return fusion->edit->nodes[fusion->dequantizers[0]].call.inputs[QK_PAIR_SCALE].count > 1;
+}
+
+/* Quantizes a bias of floats, as ONNX Runtime does when it loads a file. A bias that is too large
+ * for the scale of its channel is cut off, as there. But if the channels of x have scales, ONNX
+ * Runtime computes floats and loses nothing: such a bias is left to fuse_ends.c, which adds it to
+ * the floats of the sums. */
 static bool quantize_bias(struct fusion *fusion, const struct qk_tensor *bias,
                           struct qk_tensor *made)
 {
@@ -253,6 +264,8 @@ static bool quantize_bias(struct fusion *fusion, const struct qk_tensor *bias,
         return false;
     for (size_t i = 0; i < bias->count; i++) {
         const float sum = rintf(qk_load_f32(bias->data, i) / qk_fusion_sum_scale(fusion, i));
+        if (has_scales_of_x(fusion) && !(fabsf(sum) <= LARGE_BIAS))
+            return false;
         /* INT32_MIN is a float, and INT32_MAX is not. */
         sums[i] = sum >= 0x1p31F ? INT32_MAX : sum >= -0x1p31F ? (int32_t)sum : INT32_MIN;
     }

@@ -161,6 +161,26 @@ class Refused(Files):
                     "C: expected beta of 1 beside it, got another")
 
 
+class Bias(Files):
+    def test_channel_of_x_that_is_nearly_0(self):
+        """The sums of such a channel have a scale that leaves no room for the bias."""
+        for scale in (2.0 ** -10, 2.0 ** -40, 2.0 ** -120):
+            scales = tensor("c", FLOAT, [2], (9, struct.pack("<2f", 0.5, scale)))
+            w = tensor("w", INT8, [2, 1, 1], (9, b"\1\1"))
+            bias = tensor("b", FLOAT, [2], (9, struct.pack("<2f", 1, -2)))
+            answer = self.load(model(
+                13, [node("DequantizeLinear", ["x", "c"], ["a"], axis=1),
+                     node("DequantizeLinear", ["w", "s"], ["v"]),
+                     node("Conv", ["a", "v", "b"], ["f"], group=2),
+                     node("QuantizeLinear", ["f", "s", "z"], ["y"])],
+                [SCALE, ZERO, scales, w, bias],
+                [value_info("x", UINT8, ["n", 2, 3])], [value_info("y", UINT8)]))
+            self.assertEqual(answer.status, 200, answer.body)
+            body, headers = binary_request([Tensor("x", "UINT8", [1, 2, 3], b"\0\2\4\0\2\4")])
+            self.assertEqual(self.server.infer("m", body, headers=headers).outputs()["y"],
+                             ("UINT8", [1, 2, 3], bytes([130, 131, 132, 124, 124, 124])))
+
+
 class Ranks(Files):
     """A load refuses what is wrong with a rank, whatever the sizes are."""
 
