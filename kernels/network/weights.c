@@ -56,7 +56,8 @@ static bool widen(struct qk_edit *edit, struct qk_tensor *codes)
     if (!made)
         return false;
     for (size_t i = 0; i < codes->count; i++) {
-        const unsigned code = bytes[i / (8 / bits)] >> i % (8 / bits) * bits & ((1U << bits) - 1);
+        const unsigned byte = bytes[i / (8 / bits)];
+        const unsigned code = byte >> i % (8 / bits) * bits & ((1U << bits) - 1);
         made[i] = (int8_t)((int)(code ^ sign) - (int)sign);
     }
     codes->type = QK_INT8;
