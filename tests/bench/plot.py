@@ -1,7 +1,8 @@
 """Draws the pictures of RESULTS.md. Dequantizers and quantizers: the share of the limit that libqk
 reaches, and ONNX Runtime, for each type and FP32, per tensor, on one thread. Convolutions: the
 speed of each layer relative to ONNX Runtime. Served layers: the number of answers relative to
-FastAPI. The wire: latency against load."""
+FastAPI. Networks: the speed relative to ONNX Runtime and OpenVINO. The wire: latency against
+load."""
 import math
 
 from tensors import size_text
@@ -12,6 +13,8 @@ COLORS = {"libqk": "#2a6f97", "ONNX Runtime": "#e07a5f"}
 CONV_LEFT, CONV_UNIT, CONV_MOST = 270, 60, 10  # bars: begin, pixels per factor of 1, largest factor
 CONV_COLORS = {"1 thread": "#2a6f97", "all threads": "#014f86", "1 thread, packing": "#90be6d"}
 SERVED_COLORS = {"1 connection": "#2a6f97", "4 connections": "#014f86", "16 connections": "#90be6d"}
+NETWORK_COLORS = {"ONNX Runtime": "#2a6f97", "2 threads": "#014f86", "float32": "#90be6d",
+                  "OpenVINO": "#e07a5f"}
 
 WIRE_COLORS = {"quantd": "#2a6f97", "constant": "#999", "1 worker": "#e07a5f",
                "2 workers": "#b5523a"}
@@ -55,6 +58,12 @@ def served_svg(layers):
     """Returns the picture. `layers`: (name, kind, numbers of answers relative to the better FastAPI
     in the order of SERVED_COLORS)."""
     return times_svg(layers, SERVED_COLORS, "times FastAPI's answers")
+
+
+def networks_svg(networks):
+    """Returns the picture. `networks`: (name, file's form, speeds relative to the contestants in
+    the order of NETWORK_COLORS, or None)."""
+    return times_svg(networks, NETWORK_COLORS, "times as fast as")
 
 
 def latency_svg(points):
@@ -106,7 +115,7 @@ def times_svg(layers, colors, words):
     height = TOP + len(layers) * step + len(networks) * 24 + 10
     parts = head(CONV_LEFT + CONV_UNIT * CONV_MOST + 50, height)
     parts += legend(CONV_LEFT, 8, colors, 130)
-    parts.append(text(CONV_LEFT + 400, 17, words))
+    parts.append(text(CONV_LEFT + 130 * len(colors) + 10, 17, words))
     for times in range(CONV_MOST + 1):
         x = CONV_LEFT + CONV_UNIT * times
         parts.append(line(x, TOP, height - 8, "#c33" if times == 1 else "#ddd"))

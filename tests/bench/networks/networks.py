@@ -1,41 +1,58 @@
-"""The networks' part of `make bench`: how long a whole network takes to load, beside reading its
-file, and how much memory it keeps, beside its weights. tests/kernels/graph/test_graph_scratch.c
-bounds the memory between nodes."""
+"""The networks' part of `make bench`: how long whole networks take, beside ONNX Runtime and
+OpenVINO, where the time goes, and what a client gets over HTTP, beside FastAPI. Also how long a
+network takes to load, beside reading its file, and how much memory it keeps, beside its weights.
+tests/kernels/graph/test_graph_scratch.c bounds the memory between nodes."""
+import contextlib
 import dataclasses
+import statistics
+import time
 
 import figures
-from figures import ns_text
-from served import linked_names, model_name, read_ns
-from services import Quantd, clear_models, write_links, write_onnx
+from networks_report import (FLOATS, FORMS, HTTP, LOADING, OPENVINO, ORT, QUANTD, Report, at,
+                             one_line)
+from peer import SPIN_SECONDS
+from served import read_ns
+from services import Quantd, clear_models, linked_names, write_links, write_onnx
 from tensors import MIB, random_bytes
 
-NAME = "resnet50"
-LOADS = 15  # of the network, under a new name each; the best counts
-LOAD_MOST = 3.0  # times the file is read
-RESIDENT_MOST = 1.3  # times the weights
+try:
+    import contestants
+    import network_service
+    import quantized
+except ImportError as error:
+    quantized, MISSING = None, error
+
+THREADS_MAX = 2
+TURN_NS = 15e6  # how long a contestant runs in each round, but at least once
+WARM_NS = 100e6  # a run that took less warms up, and another one counts
+ROUNDS = (3, 15)  # least, most
+PROFILES = 4  # in a round; the first warms up
+LOADED = "ResNet-50"
+LOADS = 15  # with a new name each; the best counts
+NAME = "network"  # of the model that is loaded so often
+SMOKE = ("keywords", "ResNet-8")
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    name = "ResNet-50, QOperator"
+    network: str
+    what: str  # one of FORMS, HTTP or LOADING
+    threads: int
     x_bytes = y_bytes = MIB
 
+    form = property(lambda self: self.what if self.what in FORMS else quantized.SERVED)
+
     def __str__(self):
-        return self.name
+        return "%s, %s" % (self.network, self.what)
 
 
-def times_read(row):
-    return row["ns"]["load"] / row["ns"]["read"]
-
-
-def times_weights(row):
-    return row["resident"] / row["weights"]
-
-
-def one_line(row):
-    return ("%s: loaded in %s, %.2f × reading its file of %.1f MiB; keeps %.3f × its weights" % (
-        row["name"], ns_text(row["ns"]["load"]), times_read(row), row["file"] / MIB,
-        times_weights(row)))
+def turn(contestant):
+    """Returns the median of some runs in a row."""
+    first = contestant.run()
+    series = [] if first < WARM_NS else [first]
+    while sum(series) < TURN_NS:
+        series.append(contestant.run())
+    return statistics.median(series)
 
 
 class Part(figures.Part):
@@ -44,83 +61,119 @@ class Part(figures.Part):
 
     def __init__(self, budget_seconds):
         self.budget_seconds = budget_seconds
-        self.server, self.paths, self.weights = None, [], 0
+        self.servers = {}  # count of threads -> quantd
+        self.floats = None, {}  # a network, and count of threads -> its session
 
     @staticmethod
-    def falls_short(row):
-        return times_read(row) > LOAD_MOST or times_weights(row) > RESIDENT_MOST
+    def falls_short(_):
+        return False  # medians do not get better
 
     @staticmethod
-    def select(options, *_):
-        return figures.chosen(options, [Row()])
+    def select(options, threads, _):
+        if options.without_peer or not quantized:
+            print("bench: without networks: ONNX Runtime and onnx make them%s" % (
+                "" if quantized else " (%s)" % MISSING))
+            return []
+        names, forms = quantized.NAMES, FORMS
+        if options.smoke:
+            names, forms = SMOKE, FORMS[:2]
+        rows = [Row(names[0] if options.smoke else LOADED, LOADING, threads)]
+        rows += [Row(name, HTTP, threads) for name in network_service.NETWORKS if name in names]
+        return rows + [Row(name, form, threads) for name in names for form in forms]
 
     def open(self, selected, libqk, peer):
-        if not peer:
-            print("bench: without networks: the onnx package makes them")
-            return []
-        import resnet50  # needs the onnx package
-        model = resnet50.make()
-        clear_models()
-        self.weights = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
-        self.paths = write_onnx(NAME, model.SerializeToString())
-        write_links(NAME, LOADS)
-        self.server = Quantd()
+        """Makes the files and starts a server for each count of threads."""
+        for row in selected:
+            quantized.file(row.network, row.form)
+        counts = sorted({1, min(THREADS_MAX, selected[0].threads)})
+        self.servers = {threads: Quantd("--threads", str(threads), "--worker-nice", "0",
+                                        folder=quantized.folder())
+                        for threads in counts}
         return selected
 
     def close(self):
-        if self.server:
-            self.server.close()
+        for server in self.servers.values():
+            server.close()
+        self.servers = {}
 
     def measure(self, row, libqk, peer, seconds):
-        server, found = self.server, []
-        links = linked_names(model_name(self.paths), LOADS)
-        server.call_ns(name=NAME)
-        before = server.model_bytes()
-        for link in links:
-            found.append((server.load(link), server.call_ns(name=NAME), read_ns(self.paths, {})))
-        resident = (server.model_bytes() - before) / LOADS
-        for link in links:
-            server.unload(link)
-        load_ns, call_ns, file_ns = map(min, zip(*found))
-        return {"name": str(row), "ns": {"load": load_ns - call_ns, "read": file_ns},
-                "resident": resident, "weights": self.weights, "rounds": LOADS, "same": None,
-                "file": sum(path.stat().st_size for path in self.paths)}
+        if row.what == LOADING:
+            return measure_loading(row)
+        if row.what == HTTP:
+            return network_service.measure(row, libqk, seconds)
+        name = quantized.name(row.network, row.what)
+        for server in self.servers.values():
+            server.load(name)
+        with contextlib.ExitStack() as stack:
+            found = self.contestants(row, peer, stack)
+            series, nodes = rounds(found, found[at(QUANTD, 1)], seconds)
+            answers = {found[at(QUANTD, threads)].y for threads in self.servers}
+            expected = found[at(ORT, 1)].y
+        for server in self.servers.values():
+            server.unload(name)
+        return {"name": str(row), "network": row.network, "form": row.what, "nodes": nodes,
+                "ns": {name: statistics.median(times) for name, times in series.items()},
+                "rounds": len(series[at(QUANTD, 1)]),
+                "answers": "same" if answers == {expected} else "differ",
+                "same": len(answers) == 1}
+
+    def contestants(self, row, peer, stack):
+        """Returns name -> contestant, for each count of threads."""
+        path = quantized.file(row.network, row.form)
+        x, found = quantized.sample(row.network, quantized.SAMPLES), {}
+        if self.floats[0] != row.network:
+            floats = quantized.file(row.network, quantized.FLOATS)
+            self.floats = row.network, {
+                threads: contestants.Session(floats, x, threads, peer.call_ns(threads))
+                for threads in self.servers}
+        for threads, server in self.servers.items():
+            asked = contestants.Asked(server, path.stem, x)
+            stack.callback(asked.close)
+            made = {QUANTD: asked, FLOATS: self.floats[1][threads],
+                    ORT: contestants.Session(path, x, threads, peer.call_ns(threads)),
+                    OPENVINO: row.form.startswith("QDQ") and contestants.open_vino(
+                        path, x, threads)}
+            found.update((at(name, threads), one) for name, one in made.items() if one)
+        return found
 
     @staticmethod
     def report(results, machine_lines, _):
         return Report(results, machine_lines)
 
 
-class Report:
-    def __init__(self, results, machine_lines):
-        self.results, self.machine = results, machine_lines
-
-    def targets(self):
-        return list(figures.target_lines([
-            ("a network is loaded in ≤ %.1f × the time of reading its file", LOAD_MOST,
-             list(map(times_read, self.results)), False),
-            ("a network keeps ≤ %.1f × its weights", RESIDENT_MOST,
-             list(map(times_weights, self.results)), False)]))
-
-    def print_rows(self):
-        for row in self.results:
-            print(one_line(row))
-
-    def print_summary(self):
-        figures.print_targets("Networks", self.targets())
-
-    def readme_lines(self):
-        return [self.machine[0] + ":", "", *figures.TARGET_HEAD, *self.targets()]
-
-    def write(self, folder):
-        lines = ["# Networks", "", HEAD, ""] + ["- " + line for line in self.machine]
-        lines += ["", *figures.TARGET_HEAD, *self.targets(), ""]
-        lines += ["- " + one_line(row) for row in self.results]
-        figures.write_section(folder, lines)
+def rounds(found, asked, seconds):
+    """Measures the contestants in turn, then the nodes of `asked`, again and again. Returns name ->
+    series of nanoseconds, and (kernel, median nanoseconds) of each node."""
+    (least, most), end = ROUNDS, time.monotonic() + seconds
+    series, profiles = {name: [] for name in found}, []
+    for count in range(1, most + 1):
+        for name, contestant in found.items():
+            series[name].append(turn(contestant))
+            if not name.endswith(", 1"):
+                time.sleep(SPIN_SECONDS)
+        profiles += [asked.nodes() for _ in range(PROFILES)][1:]
+        if count >= least and time.monotonic() > end:
+            break
+    return series, [(node[0][0], statistics.median(ns for _, ns in node))
+                    for node in zip(*profiles)]
 
 
-HEAD = """\
-Written by `make bench`; not by hand. The network has ResNet-50's layers and random weights. The
-file is in the page cache. Each load has a new name, and all stay loaded until the last one is, so
-every load takes new memory, as reading the file does. The best of several loads and readings
-counts."""
+# ---- Loading -------------------------------------------------------------------------------------
+
+
+def measure_loading(row):
+    path, found = quantized.file(row.network, row.form), []
+    clear_models()
+    paths = write_onnx(NAME, path.read_bytes())
+    write_links(NAME, LOADS)
+    server = Quantd()
+    server.call_ns(name=NAME)
+    before = server.model_bytes()
+    for link in linked_names(NAME, LOADS):
+        found.append((server.load(link), server.call_ns(name=NAME), read_ns(paths, {})))
+    resident = (server.model_bytes() - before) / LOADS
+    server.close()
+    load_ns, call_ns, file_ns = map(min, zip(*found))
+    return {"name": str(row), "ns": {"load": load_ns - call_ns, "read": file_ns},
+            "resident": resident, "weights": quantized.weight_bytes(path), "rounds": LOADS,
+            "same": None, "file": path.stat().st_size}

@@ -1,7 +1,7 @@
 """The server that a user would write instead of running quantd: FastAPI serves every ONNX file of
-$MODELS, which it loads once. The request's body is the bytes of x, in the model's shape. The
-answer's body is the bytes of y. Under /json, both bodies are JSON in the form of the Open Inference
-Protocol.
+$MODELS, which it loads once. The request's body is the bytes of x, in the model's type and shape.
+The answer's body is the bytes of y. Under /json, both bodies are JSON in the form of the Open
+Inference Protocol.
 
     MODELS=models THREADS=2 uvicorn service:app --loop uvloop --http httptools --workers 1
 """
@@ -18,12 +18,14 @@ options.intra_op_num_threads = int(os.environ["THREADS"])
 sessions = {path.stem: onnxruntime.InferenceSession(path, options)
             for path in Path(os.environ["MODELS"]).glob("*.onnx")}
 shapes = {name: session.get_inputs()[0].shape for name, session in sessions.items()}
+types = {name: np.float32 if session.get_inputs()[0].type == "tensor(float)" else np.uint8
+         for name, session in sessions.items()}
 app = FastAPI()
 
 
 @app.post("/{name}")
 async def infer(name: str, request: Request):
-    x = np.frombuffer(await request.body(), np.uint8).reshape(shapes[name])
+    x = np.frombuffer(await request.body(), types[name]).reshape(shapes[name])
     y, = sessions[name].run(None, {"x": x})
     return Response(y.tobytes(), media_type="application/octet-stream")
 

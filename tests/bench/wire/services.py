@@ -18,6 +18,7 @@ from quantd import Server  # pylint: disable=wrong-import-position
 PEERS = ROOT / "tests" / "bench" / "peers"
 MODELS = FILES / "models"  # below ROOT; both kinds of servers read this folder
 START_SECONDS = 60
+WAIT_SECONDS = 0.01  # between two tries to reach a service that starts
 HEAD_LENGTH = "Inference-Header-Content-Length"
 
 
@@ -93,9 +94,11 @@ def clear_models():
 
 
 class Quantd:
-    def __init__(self):
-        self.server = Server("--model-repository", str(ROOT / MODELS),
-                             "--model-control-mode", "explicit")
+    """Loads models of a folder by calls."""
+
+    def __init__(self, *flags, folder=ROOT / MODELS):
+        self.server = Server("--model-repository", str(folder),
+                             "--model-control-mode", "explicit", *flags)
         self.port = self.server.port
 
     def load(self, name):
@@ -161,7 +164,7 @@ class FastApi:
                 client.getresponse().read()
                 return
             except OSError:
-                time.sleep(0.05)
+                time.sleep(WAIT_SECONDS)
             finally:
                 client.close()
         raise SystemExit("bench: FastAPI's service does not answer")

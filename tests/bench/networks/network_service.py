@@ -1,0 +1,121 @@
+"""Networks over HTTP: what a client gets from quantd and from FastAPI with ONNX Runtime, how long
+both take to start, and their memory."""
+import importlib.util
+import statistics
+import time
+from pathlib import Path
+
+import quantized
+from contestants import Asked, infer_request
+from libqk import FILES, ROOT
+from networks_report import CONNECTIONS, PEERS, QUANTD, at
+from peer import SPIN_SECONDS
+from served import request_file
+from services import FastApi, Quantd, Server, clear_models, post, post_text, write_onnx
+from tensors import KIB
+
+NETWORKS = ("ResNet-50", "MobileNetV2", "YOLOv8n", "keywords")
+NAME = "network"
+ROUNDS, STARTS, RUNS = 3, 3, 9
+SLICE_MS, SMOKE_SLICE_MS = 200, 20
+SLICE_RUNS = 8  # a slice takes at least as long as this many runs
+SMOKE_SECONDS = 0.5  # rows with less time are for smoke
+
+
+class Alone:
+    """A quantd with its default flags that serves one network."""
+
+    def __init__(self, path):
+        self.server = Server("--model", "%s=%s" % (NAME, path))
+        self.port, self.pid, self.close = self.server.port, self.server.pid, self.server.stop
+
+    def wait(self):
+        """Does nothing: it listens when the network is loaded."""
+
+    @staticmethod
+    def network_request(x):
+        return ("/v2/models/%s/infer" % NAME, *infer_request(x))
+
+    output = staticmethod(Quantd.output)
+
+
+class Service(FastApi):
+    def __init__(self, workers, threads):
+        super().__init__(workers, threads)
+        self.pid = self.process.pid
+
+    @staticmethod
+    def network_request(x):
+        return FastApi.request(NAME, None, x.tobytes())
+
+
+def memory_bytes(pid):
+    """Returns the resident memory of a process, now and at most."""
+    text = Path("/proc/%d/status" % pid).read_text()
+    return [int(text.partition(name)[2].split()[0]) * KIB for name in ("VmRSS:", "VmHWM:")]
+
+
+def first_answer(start, x):
+    """Starts a server. Returns (the server, nanoseconds until it has answered a request, its
+    resident memory then, the output)."""
+    began = time.perf_counter_ns()
+    server = start()
+    server.wait()
+    output = server.output(*post(server.port, *server.network_request(x)))
+    return server, time.perf_counter_ns() - began, memory_bytes(server.pid)[0], output
+
+
+def contestants(path, threads):
+    """Returns name -> what starts the server."""
+    found = {QUANTD: lambda: Alone(path)}
+    if importlib.util.find_spec("uvicorn"):
+        found[PEERS[0]] = lambda: Service(1, threads)
+        found[PEERS[1]] = lambda: Service(2, max(1, threads // 2))
+    return found
+
+
+def measure(row, libqk, seconds):
+    """FastAPI's memory is that of one worker."""
+    smoke, x = seconds < SMOKE_SECONDS, quantized.sample(row.network, quantized.SAMPLES)
+    clear_models()
+    path, = write_onnx(NAME, quantized.file(row.network, row.form).read_bytes())
+    starts, servers, cold, idle, outputs = contestants(path, row.threads), {}, {}, {}, {}
+    for _ in range(1 if smoke else STARTS):
+        for server in servers.values():
+            server.close()
+        for name, start in starts.items():
+            servers[name], ns, idle[name], outputs[name] = first_answer(start, x)
+            cold.setdefault(name, []).append(ns)
+    series, run_ns = rounds(libqk, servers, x, len(outputs[QUANTD]), smoke)
+    result = {"name": str(row), "network": row.network, "series": series, "run": run_ns,
+              "cold": {name: statistics.median(found) for name, found in cold.items()},
+              "idle": idle, "same": None,
+              "peak": {name: memory_bytes(server.pid)[1] for name, server in servers.items()},
+              "answers": "same" if len(set(outputs.values())) == 1 else "differ"}
+    for server in servers.values():
+        server.close()
+    return result
+
+
+def rounds(libqk, servers, x, y_bytes, smoke):
+    """Returns "NAME, CONNECTIONS" -> [(answers per second, p50, p99)], and the median nanoseconds
+    of quantd's runs in these rounds, as quantd says."""
+    asked = Asked(servers[QUANTD], NAME, x)
+    requests = {name: post_text(*server.network_request(x)) for name, server in servers.items()}
+    requests["echo"] = requests[QUANTD]
+    for name, request in requests.items():
+        (ROOT / FILES / request_file(name)).write_bytes(request)
+    ports = {name: server.port for name, server in servers.items()}
+    ports["echo"] = libqk.echo(len(requests["echo"]), y_bytes)
+    slice_ms = max(SMOKE_SLICE_MS if smoke else SLICE_MS, round(SLICE_RUNS * asked.run() / 1e6))
+    series, runs = {}, []
+    for _ in range(1 if smoke else ROUNDS):
+        for name, port in ports.items():
+            for count in CONNECTIONS if name in servers else CONNECTIONS[:1]:
+                series.setdefault(at(name, count), []).append(
+                    libqk.exchange(port, count, slice_ms, FILES / request_file(name)))
+            if name in PEERS:
+                time.sleep(SPIN_SECONDS)
+        runs += [asked.run() for _ in range(RUNS)]
+    asked.close()
+    return series, statistics.median(runs)
