@@ -26,6 +26,8 @@ enum {
     READ_STEP_NS = 100000, /* for QD_JSON_PIECE_BYTES, sometimes less or more (reader.h) */
 };
 
+#define NODE_NS_MAX (UINT64_C(1) << 40)
+
 static struct qd_inference *inference_of(struct qd_job *job)
 {
     return (struct qd_inference *)((char *)job - offsetof(struct qd_inference, job));
@@ -144,10 +146,33 @@ static bool set_phase(struct qd_inference *inference, run_units *run,
     return true;
 }
 
-/* Returns how many workers may share the units. */
+/* Returns how many workers may share the units, if waking them has to be worth it. */
 static size_t shares(const struct qd_inference *inference, size_t unit_count, uint64_t unit_cost_ns)
 {
     return qd_scheduler_shares(unit_count, unit_cost_ns, inference->tools->thread_count);
+}
+
+/* The same for workers that may be awake, because they have helped with another phase. */
+static size_t awake_shares(const struct qd_inference *inference, size_t unit_count,
+                           uint64_t unit_cost_ns)
+{
+    return qd_scheduler_awake_shares(unit_count, unit_cost_ns, inference->tools->thread_count);
+}
+
+/* Returns how long a node takes, NODE_NS_MAX at most, so that sums over all nodes of a graph cannot
+ * overflow. */
+static uint64_t node_ns(const struct qk_plan *node)
+{
+    uint64_t ns;
+    return __builtin_mul_overflow(node->unit_count, node->unit_cost_ns, &ns) || ns > NODE_NS_MAX
+               ? NODE_NS_MAX
+               : ns;
+}
+
+/* Returns the same for a node that workers can share, and 0 for any other. */
+static uint64_t shared_ns(const struct qd_inference *inference, const struct qk_plan *node)
+{
+    return awake_shares(inference, node->unit_count, node->unit_cost_ns) > 1 ? node_ns(node) : 0;
 }
 
 /* Sets the request's state. Only this worker has the request. */
@@ -378,6 +403,23 @@ static enum qd_status plan(struct qd_inference *inference)
     return take_outputs(inference);
 }
 
+/* Returns how many workers the plan's nodes are worth. A worker is woken once and then helps with
+ * one node after the other, so it must be worth waking for all of them together. */
+static size_t node_shares(struct qd_inference *inference)
+{
+    const struct qk_graph_plan *plan = inference->plan;
+    const size_t threads = inference->tools->thread_count;
+    size_t wanted = 1;
+    for (size_t i = 0; i < plan->node_count; i++) {
+        const struct qk_plan *node = &plan->nodes[i].plan;
+        const size_t worth = awake_shares(inference, node->unit_count, node->unit_cost_ns);
+        wanted = worth > wanted ? worth : wanted;
+        inference->ahead_ns += shared_ns(inference, node);
+    }
+    const size_t most = shares(inference, threads, inference->ahead_ns / threads);
+    return wanted < most ? wanted : most;
+}
+
 /* Makes workspaces for as many workers as any phase is worth, as far as there is memory. One is
  * enough. */
 static enum qd_status make_workspaces(struct qd_inference *inference)
@@ -388,11 +430,8 @@ static enum qd_status make_workspaces(struct qd_inference *inference)
     size_t bytes = plan->workspace_bytes;
     if (prints > 0 && bytes < QD_OIP_PRINT_BYTES)
         bytes = QD_OIP_PRINT_BYTES;
-    for (size_t i = 0; i < plan->node_count; i++) {
-        const struct qk_plan *node = &plan->nodes[i].plan;
-        const size_t worth = shares(inference, node->unit_count, node->unit_cost_ns);
-        wanted = worth > wanted ? worth : wanted;
-    }
+    const size_t nodes = node_shares(inference);
+    wanted = nodes > wanted ? nodes : wanted;
     while (inference->slot_count < wanted) {
         void *workspace = qd_arena_alloc(inference->arena, bytes);
         if (workspace == NULL)
@@ -407,7 +446,7 @@ static bool set_wide_phase(struct qd_inference *inference, run_units *run,
                            bool (*then)(struct qd_job *job), size_t unit_count,
                            uint64_t unit_cost_ns)
 {
-    const size_t wanted = shares(inference, unit_count, unit_cost_ns);
+    const size_t wanted = awake_shares(inference, unit_count, unit_cost_ns);
     return set_phase(inference, run, then, unit_count, unit_cost_ns,
                      wanted < inference->slot_count ? wanted : inference->slot_count);
 }
@@ -416,13 +455,9 @@ static bool pack(struct qd_inference *inference);
 
 static uint64_t compute_ns(const struct qk_graph_plan *plan)
 {
-    uint64_t sum_ns = 0, ns;
-    for (size_t i = 0; i < plan->node_count; i++) {
-        const struct qk_plan *node = &plan->nodes[i].plan;
-        if (__builtin_mul_overflow(node->unit_count, node->unit_cost_ns, &ns) ||
-            __builtin_add_overflow(sum_ns, ns, &sum_ns))
-            return UINT64_MAX;
-    }
+    uint64_t sum_ns = 0;
+    for (size_t i = 0; i < plan->node_count; i++)
+        sum_ns += node_ns(&plan->nodes[i].plan);
     return sum_ns;
 }
 
@@ -540,7 +575,10 @@ static bool compute(struct qd_inference *inference)
     const struct qk_plan *plan = &inference->plan->nodes[inference->node].plan;
     if (inference->node_ns != NULL)
         inference->node_began_ns = running_ns(inference);
-    return set_wide_phase(inference, run_node, after_node, plan->unit_count, plan->unit_cost_ns);
+    set_wide_phase(inference, run_node, after_node, plan->unit_count, plan->unit_cost_ns);
+    inference->ahead_ns -= shared_ns(inference, plan);
+    inference->job.phase.ahead_ns = inference->ahead_ns;
+    return true;
 }
 
 static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t end)

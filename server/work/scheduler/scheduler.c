@@ -49,15 +49,26 @@ static void enqueue(struct qd_scheduler *scheduler, struct qd_job *job)
 
 /* ---- Helpers ------------------------------------------------------------------------------ */
 
-size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count)
+static size_t shares_of(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count,
+                        uint64_t share_ns)
 {
     uint64_t cost_ns;
     if (__builtin_mul_overflow(unit_count, unit_cost_ns, &cost_ns))
         cost_ns = UINT64_MAX;
     size_t shares = unit_count < worker_count ? unit_count : worker_count;
-    if (shares > 1 && cost_ns / shares < QD_HANDOVER_NS)
-        shares = (size_t)(cost_ns / QD_HANDOVER_NS);
+    if (shares > 1 && cost_ns / shares < share_ns)
+        shares = (size_t)(cost_ns / share_ns);
     return shares > 1 ? shares : 1;
+}
+
+size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count)
+{
+    return shares_of(unit_count, unit_cost_ns, worker_count, QD_HANDOVER_NS);
+}
+
+size_t qd_scheduler_awake_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count)
+{
+    return shares_of(unit_count, unit_cost_ns, worker_count, QD_JOIN_NS);
 }
 
 /* Finds a phase that another worker may join, or returns NULL. Under the lock. A worker that is
@@ -330,12 +341,12 @@ static struct qd_time_slice next_slice(struct qd_scheduler *scheduler, int index
 {
     pthread_mutex_lock(&scheduler->lock);
     struct qd_time_slice slice = find_slice(scheduler);
-    if (slice.job == NULL && more_may_come && !scheduler->ending) {
-        watch(scheduler);
-        slice = find_slice(scheduler);
-    }
     while (slice.job == NULL && !scheduler->ending) {
-        fall_asleep(scheduler, index);
+        if (more_may_come)
+            watch(scheduler);
+        else
+            fall_asleep(scheduler, index);
+        more_may_come = !more_may_come; /* a worker is woken for what comes next, too */
         slice = find_slice(scheduler);
     }
     int chosen = choose(scheduler);

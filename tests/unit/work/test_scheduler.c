@@ -27,6 +27,14 @@ Test(scheduler, shares_are_worth_a_hand_over)
     cr_assert_eq(qd_scheduler_shares(SIZE_MAX, UINT64_MAX, 8), 8);
 }
 
+Test(scheduler, shares_of_workers_that_are_awake_are_worth_joining)
+{
+    cr_assert_eq(qd_scheduler_awake_shares(1, QD_HANDOVER_NS, 8), 1);
+    cr_assert_eq(qd_scheduler_awake_shares(2, QD_JOIN_NS - 1, 8), 1);
+    cr_assert_eq(qd_scheduler_awake_shares(2, QD_JOIN_NS, 8), 2);
+    cr_assert_eq(qd_scheduler_awake_shares(100, QD_JOIN_NS, 8), 8);
+}
+
 /* ---- Helpers ------------------------------------------------------------------------------ */
 
 static bool has_four_threads(struct toy *toy)
@@ -85,6 +93,21 @@ Test(scheduler, idle_workers_help_in_each_phase)
         qd_loop_run(desk->loop);
         toy_assert_whole(&desk->toys[i]);
     }
+    desk_destroy(desk);
+}
+
+/* A phase is too short to wake a worker for, but the phases after it are not. */
+Test(scheduler, a_worker_is_woken_for_what_lies_ahead)
+{
+    struct desk *desk = desk_create(2, 100);
+    struct toy *toy = &desk->toys[0];
+    toy->claimed_ns = QD_JOIN_NS;
+    toy->ahead_ns = 4 * QD_HANDOVER_NS;
+    toy->on_unit = wait_for_help;
+    usleep(10000); /* the workers are probably asleep then */
+    cr_assert(desk_submit(desk, 0, 4, 1000));
+    qd_loop_run(desk->loop);
+    toy_assert_whole(toy);
     desk_destroy(desk);
 }
 
