@@ -102,7 +102,7 @@ static void print_convolution(struct text *text, const struct qk_kernels *kernel
     print(text, "  %-18s%s\n", "depthwise",
           conv->depthwise ? conv->depthwise->depthwise->kernel : "conv_sgemm");
     print_blas(text, kernels);
-    print(text, "  %-18sof %.0f us\n", "units", (double)conv->unit_ns / 1000);
+    print(text, "  %-18sof at most %.0f us\n", "units", (double)conv->unit_ns / 1000);
     print(text, "  %-18sslabs %zu KiB, sums %zu KiB, gathered cells %zu KiB, sgemm %zu KiB\n",
           "blocks", conv->quads_bytes / 1024, conv->sums_bytes / 1024, conv->dot_bytes / 1024,
           conv->sgemm_floats * sizeof(float) / 1024);

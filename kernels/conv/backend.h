@@ -59,7 +59,7 @@ struct qk_conv_tuning {
     struct qk_conv_costs main_costs, small_tile_costs;
     double cycles_per_ns;
     double pack_unit_ns; /* how long a unit of packing should take */
-    double unit_ns;      /* how long a unit of a run should take */
+    double unit_ns;      /* how long a unit of a run should take, at most */
     size_t quads_bytes; /* the most bytes of a unit's slabs: they stay in the core's L2 cache beside
                            the weights */
     size_t sums_bytes;  /* the most bytes of the sums that wait in the L2 cache if K is taken in
@@ -75,5 +75,20 @@ struct qk_conv_tuning {
     size_t sgemm_unit_terms;
     double sgemm_terms_per_ns, im2col_per_ns, requantized_per_ns;
 };
+
+/* A unit of a convolution takes at least this long, because what two units both read is laid out in
+ * each of them. */
+#define QK_CONV_UNIT_NS_LEAST 10000.0
+/* Work that takes longer than this many of the shortest units has longer units. */
+#define QK_CONV_UNITS_WANTED 8
+
+/* Returns how long a unit should take of work that takes total_ns: so short that threads can share
+ * work of some 20 us, too. */
+static inline double qk_conv_unit_ns(const struct qk_conv_tuning *tuning, double total_ns)
+{
+    const double part = total_ns / QK_CONV_UNITS_WANTED;
+    const double longest = part < tuning->unit_ns ? part : tuning->unit_ns;
+    return longest > QK_CONV_UNIT_NS_LEAST ? longest : QK_CONV_UNIT_NS_LEAST;
+}
 
 #endif

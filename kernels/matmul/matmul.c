@@ -333,7 +333,9 @@ static void cut_units(struct qk_matmul_plan *made, struct qk_plan *plan)
     const struct qk_igemm *igemm = made->matmul->backend->igemm;
     const size_t panels = made->order.panels;
     const double ns = guess_band_ns(made);
-    const double parts = ns / tuning->unit_ns + 0.5;
+    const double count = (double)made->bands * (double)made->shape.batches;
+    const double fit_ns = qk_conv_unit_ns(tuning, ns * count);
+    const double parts = ns / fit_ns + 0.5;
     const size_t part_count = parts >= (double)panels ? panels : qk_size_max((size_t)parts, 1);
     made->part_panels = qk_divide_up(panels, part_count);
     if (made->part_steps < made->order.steps) { /* the sums of all tiles wait for the next part */
@@ -343,7 +345,7 @@ static void cut_units(struct qk_matmul_plan *made, struct qk_plan *plan)
             qk_size_min(made->part_panels, qk_size_max(tuning->sums_bytes / bytes, 1));
     }
     made->panel_parts = qk_divide_up(panels, made->part_panels);
-    const double few = tuning->unit_ns / ns;
+    const double few = fit_ns / ns;
     made->unit_batches = 1;
     if (made->panel_parts == 1 && made->bands == 1 && few > 1)
         made->unit_batches = few >= (double)made->shape.batches ? made->shape.batches : (size_t)few;

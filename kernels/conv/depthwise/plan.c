@@ -326,6 +326,16 @@ static double interleave(struct state *state, double wanted)
     return (double)qk_size_min(channels, most);
 }
 
+/* Returns how many cycles a unit should take of a convolution that takes this many for one tile of
+ * one image. */
+static double unit_cycles(const struct state *state, double cycles)
+{
+    const struct qk_conv_tuning *tuning = state->conv->tuning;
+    const double parts = (double)state->geometry.images * (double)state->outer *
+                         (double)state->row_bands * (double)state->column_bands;
+    return qk_conv_unit_ns(tuning, cycles * parts / tuning->cycles_per_ns) * tuning->cycles_per_ns;
+}
+
 /* Cuts channels into units, and returns how many cycles the largest unit takes. */
 static double cut_units(struct state *state)
 {
@@ -334,9 +344,10 @@ static double cut_units(struct state *state)
     const double vectors = (double)qk_divide_up(layout->rows * layout->pitch, QK_DEPTHWISE_LANES);
     const double products = (double)state->job.quads * (state->job.any_zero_point ? 1.2 : 0.6);
     const double slower = state->conv->backend->depthwise->cycles;
-    const double unit = state->conv->tuning->unit_ns * state->conv->tuning->cycles_per_ns;
     const double cycles = (20 + vectors * (3 + products)) * slower;
     const double made = (double)layout->buffer_bytes / QK_DEPTHWISE_BYTES * 2;
+    const double unit =
+        unit_cycles(state, made * (double)desc->group + cycles * (double)desc->out_channels);
     state->m_part = take(desc->out_channels / desc->group, unit / cycles, &state->m_parts);
     double channel = made + cycles * (double)state->m_part;
     double groups = unit / channel;

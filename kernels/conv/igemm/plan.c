@@ -9,7 +9,7 @@
  *
  * Taps can share slabs in three ways (enum mode). The planner lays out x in each way, estimates the
  * cycles, and takes the cheapest layout. It then cuts the work further, so that a unit takes about
- * the time that the tuning asks for. */
+ * the time that qk_conv_unit_ns says. */
 #include <math.h>
 
 #include "kernels/conv/algorithm.h"
@@ -297,13 +297,15 @@ static struct candidate candidate_for(const struct qk_conv_igemm_plan *plan, enu
 }
 
 /* Returns into how many units one position of the outer axes should be cut, so that each unit takes
- * about the tuning's unit_ns. The number is 1 or even, so that two threads get the same number of
- * units. */
+ * about as long as qk_conv_unit_ns says. The number is 1 or even, so that two threads get the same
+ * number of units. */
 static size_t wanted_units(const struct qk_conv_igemm_plan *plan, const struct candidate *candidate)
 {
     const struct qk_conv_tuning *tuning = plan->conv->tuning;
-    const double units =
-        (candidate->cycles + candidate->slab_cycles) / (tuning->unit_ns * tuning->cycles_per_ns);
+    const double ns = (candidate->cycles + candidate->slab_cycles) / tuning->cycles_per_ns;
+    const double count =
+        (double)candidate->image_bands * (double)plan->conv->desc.group * (double)plan->outer;
+    const double units = ns / qk_conv_unit_ns(tuning, ns * count);
     if (units < WORTH_CUTTING)
         return 1;
     return units < 1e6 ? qk_size_max((size_t)(units / 2 + 0.5), 1) * 2 : 1000000;
@@ -323,8 +325,8 @@ static size_t count_m_parts(const struct candidate *candidate, size_t bands, siz
                                                     : qk_size_max(parts, 1);
 }
 
-/* Cuts the work into units of about the tuning's unit_ns: first into bands, then into parts of the
- * output channels. */
+/* Cuts the work into units of about the time that qk_conv_unit_ns says: first into bands, then into
+ * parts of the output channels. */
 static void cut_units(const struct qk_conv_igemm_plan *plan, struct candidate *candidate)
 {
     const size_t panels = plan->conv->igemm.panel_count;
