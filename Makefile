@@ -111,7 +111,8 @@ LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 KERNELS := \
     kernels/call.c kernels/graph.c kernels/graph_place.c kernels/graph_plan.c \
     kernels/graph_planned.c \
-    kernels/network/compute.c kernels/network/edit.c kernels/network/fate.c kernels/network/fold.c \
+    kernels/network/compose.c kernels/network/compute.c kernels/network/edit.c \
+    kernels/network/fate.c kernels/network/fold.c \
     kernels/network/fuse.c kernels/network/fuse_ends.c kernels/network/fuse_operands.c \
     kernels/network/lower.c kernels/network/moves.c kernels/network/pair.c \
     kernels/network/qdq.c kernels/network/tables.c kernels/network/weights.c \

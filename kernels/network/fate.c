@@ -13,6 +13,7 @@ void qk_fate_set(const struct qk_graph_call *call, const struct qk_node *node,
     if (!call->fates || index >= call->fate_count)
         return;
     struct qk_fate *fate = &call->fates[index];
-    if (fate->kind == QK_FATE_KEPT || fate->kind == QK_FATE_REMOVED)
+    const bool is_final = fate->kind != QK_FATE_KEPT && fate->kind != QK_FATE_REMOVED;
+    if (!is_final || (fate->into == index && kind != QK_FATE_REMOVED))
         *fate = (struct qk_fate){kind, index_of(into)};
 }

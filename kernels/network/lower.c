@@ -1,4 +1,5 @@
 /* qk_graph_lower: the passes, one after another. */
+#include "kernels/network/compose.h"
 #include "kernels/network/fold.h"
 
 struct lowering {
@@ -22,13 +23,14 @@ static enum qk_status lower(const struct qk_kernels *kernels, struct qk_graph_ca
                             struct qk_memory memory, const uint32_t **origins,
                             struct qk_error *error)
 {
-    enum { FOLD, FUSE, FOLD_ALL, TABULATE, PASSES };
+    enum { FOLD, FUSE, FOLD_ALL, TABULATE, COMPOSE, PASSES };
     struct lowering lowering = {.memory = memory};
     for (unsigned pass = FOLD; pass < PASSES; pass++) {
         const uint32_t *passed = NULL;
         const enum qk_status status =
             pass == FUSE       ? qk_graph_fuse(kernels, call, memory, &passed, error)
             : pass == TABULATE ? qk_graph_tabulate(kernels, call, memory, &passed, error)
+            : pass == COMPOSE  ? qk_graph_compose(kernels, call, memory, &passed, error)
                                : qk_fold(kernels, call, memory, pass == FOLD, &passed, error);
         if (status != QK_OK)
             return status;

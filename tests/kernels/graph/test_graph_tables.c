@@ -82,19 +82,22 @@ Test(graph_tables, chains_that_share_their_beginning)
     graph_case_destroy(made);
 }
 
-/* Two chains after each other are two tables. */
+/* Two chains after each other are two tables if something else reads the codes between them. */
 Test(graph_tables, a_chain_behind_a_chain)
 {
-    struct graph_case *made = graph_case_create(21);
-    uint32_t codes = graph_case_input(made, QK_INT8, "700");
-    for (size_t i = 0; i < 2; i++) {
-        const uint32_t real = graph_case_dequantize(made, codes, QK_FP32);
-        const uint32_t y = graph_case_function(made, "onnx.Neg", real);
-        codes = graph_case_quantize(made, y, QK_INT8);
+    for (size_t kept = 1; kept <= 2; kept++) {
+        struct graph_case *made = graph_case_create(21);
+        uint32_t codes = graph_case_input(made, QK_INT8, "700");
+        for (size_t i = 0; i < 2; i++) {
+            const uint32_t real = graph_case_dequantize(made, codes, QK_FP32);
+            const uint32_t y = graph_case_function(made, "onnx.Neg", real);
+            codes = graph_case_quantize(made, y, QK_INT8);
+            if (i == 1 || kept == 2)
+                graph_case_output(made, codes);
+        }
+        check_tables(made, kept, kept);
+        graph_case_destroy(made);
     }
-    graph_case_output(made, codes);
-    check_tables(made, 2, 2);
-    graph_case_destroy(made);
 }
 
 Test(graph_tables, a_dequantizer_that_others_read_stays)
@@ -298,6 +301,116 @@ Test(graph_tables, channels_of_another_number)
                      "each of which there are constants, got 5");
     qk_test_memory_deinit(&memory);
     graph_case_destroy(made);
+}
+
+/* ---- Functions of codes -------------------------------------------------------------------- */
+
+#define MULTIPLY "com.microsoft.QLinearMul"
+#define SIGMOID "com.microsoft.QLinearSigmoid"
+#define LEAKY_RELU "com.microsoft.QLinearLeakyRelu"
+
+/* x * Sigmoid(x), with the operands in both orders. */
+Test(graph_tables, codes_that_join)
+{
+    static const enum qk_type types[] = {QK_UINT8, QK_INT8};
+    for (size_t i = 0; i < 4; i++) {
+        struct graph_case *made = graph_case_create(300 + i);
+        const uint32_t input = graph_case_input(made, QK_UINT8, "2,3,5,7");
+        const uint32_t x = graph_case_conv(made, input, 4, types[i % 2]);
+        const uint32_t gate = graph_case_codes(made, SIGMOID, x, QK_VALUE_NONE);
+        graph_case_output(made, i < 2 ? graph_case_codes(made, MULTIPLY, x, gate)
+                                      : graph_case_codes(made, MULTIPLY, gate, x));
+        check_tables(made, 2, 1);
+        graph_case_destroy(made);
+    }
+}
+
+/* Functions of functions, one of which is read twice, and a chain of floats. */
+Test(graph_tables, codes_that_join_again)
+{
+    struct graph_case *made = graph_case_create(310);
+    const uint32_t x = graph_case_input(made, QK_INT8, "3,50");
+    const uint32_t a = graph_case_codes(made, LEAKY_RELU, x, QK_VALUE_NONE);
+    const uint32_t real = graph_case_dequantize(made, x, QK_FP32);
+    const uint32_t b =
+        graph_case_quantize(made, graph_case_function(made, "onnx.Abs", real), QK_INT8);
+    const uint32_t c = graph_case_codes(made, MULTIPLY, a, b);
+    const uint32_t square = graph_case_codes(made, MULTIPLY, c, c);
+    graph_case_output(made, graph_case_codes(made, SIGMOID, square, QK_VALUE_NONE));
+    check_tables(made, 1, 1);
+    graph_case_destroy(made);
+}
+
+/* The codes that a table makes have another type than those that it reads. */
+Test(graph_tables, codes_of_two_types)
+{
+    struct graph_case *made = graph_case_create(311);
+    const uint32_t x = graph_case_input(made, QK_UINT8, "300");
+    const uint32_t real = graph_case_dequantize(made, x, QK_FP32);
+    const uint32_t y =
+        graph_case_quantize(made, graph_case_function(made, "onnx.Neg", real), QK_INT8);
+    graph_case_output(made, graph_case_codes(made, SIGMOID, y, QK_VALUE_NONE));
+    check_tables(made, 1, 1);
+    graph_case_destroy(made);
+}
+
+/* What leaves the graph stays. The functions behind it are one table. */
+Test(graph_tables, codes_that_leave_the_graph)
+{
+    struct graph_case *made = graph_case_create(312);
+    const uint32_t x = graph_case_input(made, QK_UINT8, "7,9");
+    const uint32_t a = graph_case_codes(made, LEAKY_RELU, x, QK_VALUE_NONE);
+    const uint32_t b = graph_case_codes(made, SIGMOID, a, QK_VALUE_NONE);
+    graph_case_output(made, a);
+    graph_case_output(made, graph_case_codes(made, MULTIPLY, a, b));
+    check_tables(made, 2, 1);
+    graph_case_destroy(made);
+}
+
+/* Nothing is saved if the function stays for another reader. */
+Test(graph_tables, codes_that_others_read)
+{
+    struct graph_case *made = graph_case_create(313);
+    const uint32_t x = graph_case_input(made, QK_UINT8, "7,9");
+    const uint32_t gate = graph_case_codes(made, SIGMOID, x, QK_VALUE_NONE);
+    graph_case_output(made, gate);
+    graph_case_output(made, graph_case_codes(made, MULTIPLY, x, gate));
+    check_tables(made, 2, 0);
+    graph_case_destroy(made);
+}
+
+/* A product of two values is no table, nor is a sum, whose bits depend on the shapes. */
+Test(graph_tables, codes_that_stay)
+{
+    struct graph_case *made = graph_case_create(314);
+    const uint32_t x = graph_case_input(made, QK_UINT8, "7,9");
+    const uint32_t other = graph_case_input(made, QK_UINT8, "9");
+    const uint32_t a = graph_case_codes(made, SIGMOID, x, QK_VALUE_NONE);
+    const uint32_t b = graph_case_codes(made, MULTIPLY, a, other);
+    const uint32_t c = graph_case_codes(made, SIGMOID, b, QK_VALUE_NONE);
+    graph_case_output(made, graph_case_codes(made, "com.microsoft.QLinearAdd", b, c));
+    check_tables(made, 4, 0);
+    graph_case_destroy(made);
+}
+
+/* A product with a number, whose rank y gets, or with a vector. */
+Test(graph_tables, codes_with_constants)
+{
+    static const char *const shapes[] = {"1", "1,1,1", "5"};
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        struct graph_case *made = graph_case_create(315 + i);
+        const uint32_t x = graph_case_input(made, QK_INT8, "4,5");
+        const uint32_t number = graph_case_input(made, QK_INT8, shapes[i]);
+        const uint32_t a = graph_case_codes(made, SIGMOID, x, QK_VALUE_NONE);
+        const uint32_t b = graph_case_codes(made, MULTIPLY, a, number);
+        struct qk_node *node = &made->nodes[made->call.node_count - 1];
+        node->call.variable &= ~(1U << 3);
+        node->call.inputs[3] = made->values[number];
+        node->inputs[3] = QK_VALUE_NONE;
+        graph_case_output(made, graph_case_codes(made, LEAKY_RELU, b, QK_VALUE_NONE));
+        check_tables(made, i < 2 ? 1 : 3, i < 2);
+        graph_case_destroy(made);
+    }
 }
 
 /* ---- Functions that run as they are -------------------------------------------------------- */
