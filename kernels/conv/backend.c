@@ -20,7 +20,7 @@ enum {
 };
 
 #ifdef __x86_64__
-static const struct qk_conv_backend avx2_small_m = {
+static const struct qk_conv_backend avx2_words = {
     .name = "avx2",
     .kernel = "conv_avx2",
     .matmul_kernel = "matmul_avx2",
@@ -30,6 +30,20 @@ static const struct qk_conv_backend avx2_small_m = {
     .depthwise = &qk_depthwise_s16s16_1x32__avx2,
     .product = QK_PRODUCT_AVX2,
     .slab_cycles = 25,
+};
+
+static const struct qk_conv_backend avx2_small_m = {
+    .name = "avx2",
+    .kernel = "conv_avx2",
+    .matmul_kernel = "matmul_avx2",
+    .cpu_flags = QK_CPU_HASWELL,
+    .igemm = &qk_igemm_u8s8_6x16__avx2,
+    .words = &avx2_words,
+    .wide_share_most = 0.25,
+    .slabs = &qk_slab_kernels_u8x4__avx2,
+    .depthwise = &qk_depthwise_s16s16_1x32__avx2,
+    .product = QK_PRODUCT_AVX2,
+    .slab_cycles = 50,
 };
 
 static const struct qk_conv_backend vnni_small_m = {
@@ -78,7 +92,8 @@ static const struct qk_conv_backend backends[COUNT] = {
             .cpu_flags = QK_CPU_HASWELL,
             .igemm = &qk_igemm_u8s8_16x14__avx2,
             .small_m = &avx2_small_m,
-            .small_m_speed = 0.55,
+            .small_m_speed = 0.9,
+            .wide_share_most = 0.2,
             .slabs = &qk_slab_kernels_u8x4__avx2,
             .depthwise = &qk_depthwise_s16s16_1x32__avx2,
             .product = QK_PRODUCT_AVX2,

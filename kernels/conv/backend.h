@@ -22,10 +22,13 @@ struct qk_conv_backend {
      * backend would take ten times the time and memory that they need. NULL: this backend itself.
      */
     const struct qk_conv_backend *small_tile;
-    /* A backend with tiles of fewer rows, for convolutions with few rows or terms and, if this
-     * backend's kernel has `mark_wide`, for convolutions with many wide weights. NULL: this backend
-     * itself. */
+    /* A backend with tiles of fewer rows, for convolutions with few rows or terms, and for
+     * convolutions with more wide weights than wide_share_most. NULL: this backend itself. */
     const struct qk_conv_backend *small_m;
+    /* For a small_m backend whose kernel has `mark_wide`: the backend for convolutions with more
+     * wide weights than wide_share_most. NULL: this backend itself. */
+    const struct qk_conv_backend *words;
+    double wide_share_most; /* with `mark_wide`: a share as qk_conv_wide_share returns it */
     double small_m_speed; /* the speed of small_m's products, as a share of this backend's speed in
                              full tiles */
     double tile_slabs;    /* the time to begin and end a tile, as a number of slabs: those that are

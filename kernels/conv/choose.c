@@ -33,15 +33,10 @@ static bool leaves_rows_idle(const struct qk_conv *conv, const struct qk_conv_ba
     return rows * slabs < backend->small_m_speed * tile_rows * (slabs + backend->tile_slabs);
 }
 
-/* The largest share of slabs with wide weights for which a kernel with `mark_wide` is chosen. This
- * kernel takes 1.6 times as long for a slab with wide weights as for another slab, and a branch
- * adds to that if both kinds of slabs alternate. The kernel of words, which multiplies all slabs
- * alike, takes 1.4 times as long for each. Measured with masked features on a Xeon of 2023. */
-#define WIDE_SHARE_MAX 0.2
-
 static bool has_wide_weights(const struct qk_conv *conv, const struct qk_conv_backend *backend)
 {
-    return backend->igemm->mark_wide && qk_conv_wide_share(conv, backend) > WIDE_SHARE_MAX;
+    return backend->igemm->mark_wide &&
+           qk_conv_wide_share(conv, backend) > backend->wide_share_most;
 }
 
 /* Returns true if the conversions around sgemm (x to floats before it, sums from floats after it)
@@ -77,5 +72,7 @@ void qk_conv_choose(struct qk_conv *conv, size_t weights)
     if (conv->backend && conv->backend->small_m &&
         (leaves_rows_idle(conv, conv->backend) || has_wide_weights(conv, conv->backend)))
         conv->backend = conv->backend->small_m;
+    if (conv->backend && conv->backend->words && has_wide_weights(conv, conv->backend))
+        conv->backend = conv->backend->words;
     conv->algorithm = conv->backend ? &qk_conv_algorithm_igemm : &qk_conv_algorithm_sgemm;
 }

@@ -35,11 +35,12 @@
  * Wide weights are weights whose products could leave a 16-bit word. AVX2 has a fast instruction
  * that multiplies u8 by s8 and adds two products in such a word. Weights of 7 bits always fit,
  * because 255 * 64 + 255 * 64 = 32640 is less than 2^15. Two weights of 100 do not. A kernel that
- * uses this instruction multiplies slabs with wide weights in another way. It has `mark_wide`,
- * which the packer calls once for each step of a packed panel. Two arrays then follow the steps of
- * a panel. The first has a 32-bit word for each step; bit i is set if slab i has wide weights. The
- * second has as many bytes as all steps: room for the form that `mark_wide` gives to wide weights.
- * Weights of 0 and 1 are never wide, so a panel of these may have words of 0 without `mark_wide`.
+ * uses this instruction multiplies wide weights in another way. It has `mark_wide`, which the packer
+ * calls once for each step of a packed panel. Two arrays then follow the steps of a panel. The first
+ * has a 32-bit word for each step, which says where the step has wide weights; only the kernel
+ * knows how. The word is 0 if the step has none. The second has as many bytes as all steps: room for
+ * the form that `mark_wide` gives to wide weights. Weights of 0 and 1 are never wide, so a panel of
+ * these may have words of 0 without `mark_wide`.
  *
  * There are two kinds of kernels. In a kernel by rows, a vector holds positions of one row and is
  * multiplied by one quad of weights. The caller counts positions in vectors of 16. The sums of a
@@ -117,11 +118,12 @@ struct qk_igemm {
     bool pairs; /* slabs go by pairs: row_stride is the size of two quads, and quad_stride is half
                    the distance between two pairs */
     bool whole_steps;
-    /* Finds the slabs of a step that have wide weights, and may change these weights. The step has
-     * `slabs` slabs, and its panel `rows` rows. `wide_weights` is the step's part of the panel's
-     * second array. Returns a mask of the slabs with wide weights. NULL: no weights are wide for
-     * this kernel. */
+    /* Finds the wide weights of a step, and may change these weights. The step has `slabs` slabs,
+     * and its panel `rows` rows. `wide_weights` is the step's part of the panel's second array.
+     * Returns the step's word of the first array. NULL: no weights are wide for this kernel. */
     uint32_t (*mark_wide)(uint8_t *weights, size_t slabs, size_t rows, uint8_t *wide_weights);
+    size_t wide_rows; /* with `mark_wide`: how many rows of a slab are multiplied in the other way
+                         if any of them has wide weights */
     void (*multiply)(const struct qk_igemm_args *args);
     void (*dot)(const struct qk_igemm_args *args); /* NULL: the kernel has none */
     /* A thread calls `set_up` before its products and `tear_down` after them. `step_slabs` is the
@@ -173,6 +175,7 @@ void qk_igemm_dot_scalar(const struct qk_igemm *layout, const struct qk_igemm_ar
 extern const struct qk_igemm
     qk_igemm_u8s8_8x16__scalar; /* calls the two functions above, with a layout of its own */
 extern const struct qk_igemm qk_igemm_s16s16_6x16__avx2;
+extern const struct qk_igemm qk_igemm_u8s8_6x16__avx2;
 extern const struct qk_igemm qk_igemm_u8s8_16x14__avx2;
 extern const struct qk_igemm qk_igemm_u8s8_6x16__avxvnni;
 extern const struct qk_igemm qk_igemm_u8s8_6x64__avx512vnni;

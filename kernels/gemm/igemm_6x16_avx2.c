@@ -20,7 +20,7 @@ const struct qk_igemm qk_igemm_s16s16_6x16__avx2 = {
     .nr = QK_IGEMM_NR,
     .row_stride = QK_IGEMM_QUAD_BYTES,
     .quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES,
-    .multiply = multiply,
+    .multiply = multiply_panel,
 };
 
 #endif

@@ -76,7 +76,7 @@ const struct qk_igemm qk_igemm_u8s8_6x16__avxvnni = {
     .nr = QK_IGEMM_NR,
     .row_stride = QK_IGEMM_QUAD_BYTES,
     .quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES,
-    .multiply = multiply,
+    .multiply = multiply_panel,
     .dot = dot,
 };
 

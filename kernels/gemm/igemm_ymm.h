@@ -1,7 +1,7 @@
 /* The loops of integer products (igemm.h) by rows, with YMM vectors of 8 positions. They call
  * `add_products`, which adds the products of 8 quads of x and one quad of weights to 8 sums. A file
- * has to define it before it includes this one. Only for igemm_6x16_avx2.c and
- * igemm_6x16_avxvnni.c. */
+ * has to define it before it includes this one. Only for igemm_6x16_avx2.c,
+ * igemm_u8s8_6x16_avx2.c and igemm_6x16_avxvnni.c. */
 #ifndef KERNELS_GEMM_IGEMM_YMM_H
 #define KERNELS_GEMM_IGEMM_YMM_H
 
@@ -68,7 +68,7 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
 
 /* Rounds the number of rows up to an even number. Computing one row for nothing costs less than
  * having twice as many copies of the loop. */
-static void multiply(const struct qk_igemm_args *args)
+static void multiply_panel(const struct qk_igemm_args *args)
 {
     for (size_t vector = 0; vector < args->vectors; vector++)
         if (args->rows > 4)

@@ -165,8 +165,7 @@ static bool is_wide_pair(int32_t a, int32_t b)
     return up > 128 || down < -128;
 }
 
-/* Returns true if any row of a panel has a wide pair in this quad. `w` points at the panel's first
- * row. */
+/* Returns true if any of `rows` rows has a wide pair in this quad. `w` points at the first row. */
 static bool is_wide_slab(const struct qk_conv *conv, const uint8_t *w, size_t rows,
                          struct qk_slab_terms terms)
 {
@@ -188,19 +187,19 @@ double qk_conv_wide_share(const struct qk_conv *conv, const struct qk_conv_backe
     enum { SAMPLES = 64 }; /* the share is right within about 0.06, and takes a few microseconds */
     const struct qk_slab_order order = qk_slab_order_for(&conv->desc, backend, conv->costs);
     const size_t taps = order.outer_taps * order.row_taps * order.column_taps;
-    const size_t mr = backend->igemm->mr;
+    const size_t wide_rows = backend->igemm->wide_rows;
     const size_t group_rows = conv->desc.out_channels / conv->desc.group;
-    const size_t panels = qk_divide_up(group_rows, mr);
+    const size_t parts = qk_divide_up(group_rows, wide_rows);
     size_t wide = 0;
     for (size_t i = 0; i < SAMPLES; i++) {
-        /* Strides that are prime numbers spread the samples over panels, taps and slabs. */
-        const size_t panel = i * 7 % panels;
+        /* Strides that are prime numbers spread the samples over rows, taps and slabs. */
+        const size_t first = i * 7 % parts * wide_rows;
         const size_t step = i * 13 % order.steps;
         const size_t k_block = step / taps;
         const size_t slab = i * 5 % qk_slab_count(&order, k_block);
-        const size_t row = panel * mr + i * 3 % conv->desc.group * group_rows;
+        const size_t row = first + i * 3 % conv->desc.group * group_rows;
         wide += is_wide_slab(conv, conv->constants.w + row * conv->depth,
-                             qk_size_min(group_rows - panel * mr, mr),
+                             qk_size_min(group_rows - first, wide_rows),
                              qk_slab_terms(&order, &conv->desc, k_block, step % taps, slab));
     }
     return (double)wide / SAMPLES;

@@ -162,8 +162,9 @@ static const struct qk_conv_backend *backend_for(const struct qk_kernels *kernel
     return conv.backend;
 }
 
-/* AVX2 multiplies bytes only if most weights are so small that no sum of two products saturates. */
-Test(conv_machines, wide_weights_take_words)
+/* AVX2 multiplies bytes by position only if hardly any sum of two products can saturate, and words
+ * only if many can. */
+Test(conv_machines, wide_weights_choose_the_kernel)
 {
     enum { CHANNELS = 64, COUNT = CHANNELS * CHANNELS * 3 };
     const struct qk_kernels *kernels = qk_test_kernels_gemm("auto", "avx2");
@@ -180,7 +181,10 @@ Test(conv_machines, wide_weights_take_words)
     for (size_t i = 0; i < COUNT; i += 1000) /* 10 of 256 slabs */
         w[i] = w[i + 3] = 127;
     cr_expect_eq(backend_for(kernels, w, CHANNELS), bytes);
+    for (size_t i = 0; i < COUNT; i += 40) /* nearly all slabs, but few rows of each */
+        w[i] = w[i + 3] = 127;
+    cr_expect_eq(backend_for(kernels, w, CHANNELS), bytes->small_m);
     for (size_t i = 0; i < COUNT; i++)
         w[i] = (uint8_t)qk_test_random_below(&state, 256);
-    cr_expect_eq(backend_for(kernels, w, CHANNELS), bytes->small_m);
+    cr_expect_eq(backend_for(kernels, w, CHANNELS), bytes->small_m->words);
 }

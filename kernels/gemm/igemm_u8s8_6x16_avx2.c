@@ -1,0 +1,156 @@
+/* VPMADDUBSW on vectors of 8 positions multiplies u8 by s8 and adds two products to a word, which
+ * saturates. VPMADDWD by ones then adds the two words of a sum. With the addition to the sum, these
+ * are three instructions for 32 products. Products of words (igemm_6x16_avx2.c) take four, and read
+ * twice as many bytes.
+ *
+ * The word never saturates if the positive weights of a pair add up to at most 128, and the
+ * negative weights to at least -128, because x is at most 255. `mark_wide` splits the second weight
+ * of any other pair in two: a part that stays in the panel, with which the pair fits, and the
+ * excess. Of weights that use all 8 bits, as ONNX Runtime's quantizer makes them for each channel,
+ * some 5 % of all quads have an excess, in layers of few channels some 20 %. These quads are a
+ * list behind the panel, and are multiplied one by one after the others. So the time that wide
+ * weights take follows their number, wherever they are.
+ *
+ * A tile is six rows by two vectors of positions. It takes all 16 YMM registers: 12 for sums, two
+ * for x, one for a quad of weights, and one for products. The ones are an operand in memory. */
+#include "kernels/gemm/igemm.h"
+
+#ifdef __x86_64__
+
+#include <immintrin.h>
+#include <string.h>
+
+static const int16_t ones[16]
+    __attribute__((aligned(32))) = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+/* Compilers would load the ones into a register once, but none is free. */
+static inline __m256i add_products(__m256i sum, __m256i x, __m256i w)
+{
+    __m256i sums;
+    __asm__("vpmaddwd %2, %1, %0"
+            : "=x"(sums)
+            : "x"(_mm256_maddubs_epi16(x, w)), "m"(*(const __m256i *)(const void *)ones));
+    return _mm256_add_epi32(sum, sums);
+}
+
+#include "kernels/gemm/igemm_ymm.h"
+
+/* ---- Wide weights ------------------------------------------------------------------------ */
+
+/* A quad of weights with an excess is 4 bytes in the list of its step: the slab, the excess of
+ * weight 1, the row, and the excess of weight 3. The excesses are therefore the upper bytes of two
+ * words. The list of a step is never longer than the step itself. */
+
+/* Adds the products of all excesses to the sums of their rows. Inlined with a constant number of
+ * vectors. */
+__attribute__((always_inline)) static inline void add_excesses(const struct qk_igemm_args *args,
+                                                               const size_t vectors)
+{
+    const size_t slab_bytes = args->slab_bytes, step_bytes = args->step_bytes;
+    const struct qk_igemm_step *step = args->steps;
+    const uint32_t *wide = args->wide, *end = wide + args->step_count;
+    const uint8_t *list = args->wide_weights;
+    const uint8_t *quads = args->quads;
+    int32_t *sums = args->sums;
+    for (; wide < end; wide++, step++, list += step_bytes) {
+        const uint8_t *entry = list, *last = list + *wide * QK_IGEMM_QUAD_BYTES;
+        for (; entry < last; entry += QK_IGEMM_QUAD_BYTES) {
+            const uint8_t *from = quads + step->offset + entry[0] * slab_bytes;
+            int32_t *to = sums + (size_t)entry[2] * QK_IGEMM_NR;
+            const __m256i excess = _mm256_srai_epi16(broadcast_quad(entry), 8);
+#pragma GCC unroll 8
+            for (size_t v = 0; v < vectors * NV; v++) {
+                const __m256i odd = _mm256_srli_epi16(load(from + v * 32), 8);
+                const __m256i sum =
+                    _mm256_add_epi32(load(to + v * LANES), _mm256_madd_epi16(odd, excess));
+                _mm256_storeu_si256((void *)(to + v * LANES), sum);
+            }
+        }
+    }
+}
+
+static void multiply(const struct qk_igemm_args *args)
+{
+    multiply_panel(args);
+    switch (args->vectors) {
+    case 1:
+        add_excesses(args, 1);
+        break;
+    case 2:
+        add_excesses(args, 2);
+        break;
+    case 3:
+        add_excesses(args, 3);
+        break;
+    default:
+        add_excesses(args, QK_IGEMM_NR / QK_IGEMM_VECTOR);
+        break;
+    }
+}
+
+/* Returns by how much two weights leave the range in which their products fit into a word. */
+static int excess_of(int8_t a, int8_t b)
+{
+    const int up = (a > 0 ? a : 0) + (b > 0 ? b : 0);
+    const int down = (a < 0 ? a : 0) + (b < 0 ? b : 0);
+    return up > 128 ? up - 128 : down < -128 ? down + 128 : 0;
+}
+
+/* Returns a mask of the quads with wide pairs. `quads` are up to 8. */
+static uint32_t find_wide(const uint8_t *weights, size_t quads)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i ones_bytes = _mm256_set1_epi8(1);
+    const __m256i most = _mm256_set1_epi16(128);
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256i there = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)quads), lane);
+    const __m256i w = _mm256_maskload_epi32((const void *)weights, there);
+    /* Negative weights are negated, so that -128 becomes an unsigned 128. VPMADDUBSW adds two
+     * unsigned bytes. */
+    const __m256i up = _mm256_maddubs_epi16(_mm256_max_epi8(w, zero), ones_bytes);
+    const __m256i down =
+        _mm256_maddubs_epi16(_mm256_sub_epi8(zero, _mm256_min_epi8(w, zero)), ones_bytes);
+    const __m256i wide =
+        _mm256_or_si256(_mm256_cmpgt_epi16(up, most), _mm256_cmpgt_epi16(down, most));
+    const __m256i narrow = _mm256_cmpeq_epi32(wide, zero);
+    return ~(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(narrow)) & 0xff;
+}
+
+/* Splits the weights of wide pairs and lists the excesses. Returns the length of the list. Rows
+ * that the panel lacks are not listed, because their sums are not used. */
+static uint32_t mark_wide(uint8_t *weights, size_t slabs, size_t rows, uint8_t *wide_weights)
+{
+    const size_t quads = slabs * MR;
+    uint32_t found = 0;
+    for (size_t first = 0; first < quads; first += LANES)
+        for (uint32_t left = find_wide(weights + first * QK_IGEMM_QUAD_BYTES, quads - first);
+             left > 0; left &= left - 1) {
+            const size_t i = first + (size_t)__builtin_ctz(left);
+            if (i % MR >= rows)
+                continue;
+            int8_t quad[QK_IGEMM_QUAD_BYTES];
+            memcpy(quad, weights + i * QK_IGEMM_QUAD_BYTES, sizeof(quad));
+            const int excess[2] = {excess_of(quad[0], quad[1]), excess_of(quad[2], quad[3])};
+            quad[1] = (int8_t)(quad[1] - excess[0]);
+            quad[3] = (int8_t)(quad[3] - excess[1]);
+            memcpy(weights + i * QK_IGEMM_QUAD_BYTES, quad, sizeof(quad));
+            const uint8_t entry[QK_IGEMM_QUAD_BYTES] = {(uint8_t)(i / MR), (uint8_t)excess[0],
+                                                        (uint8_t)(i % MR), (uint8_t)excess[1]};
+            memcpy(wide_weights + found * QK_IGEMM_QUAD_BYTES, entry, sizeof(entry));
+            found++;
+        }
+    return found;
+}
+
+const struct qk_igemm qk_igemm_u8s8_6x16__avx2 = {
+    .quad_k = 4,
+    .mr = MR,
+    .nr = QK_IGEMM_NR,
+    .row_stride = QK_IGEMM_QUAD_BYTES,
+    .quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES,
+    .multiply = multiply,
+    .mark_wide = mark_wide,
+    .wide_rows = 1,
+};
+
+#endif
