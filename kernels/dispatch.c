@@ -28,7 +28,8 @@ static void fill_table(struct qk_kernels *kernels)
         kernels->floats = &qk_float_kernels__avx2;
         kernels->cast = &qk_cast_kernels__avx2;
         qk_pool_init_avx2(&kernels->pool);
-        kernels->lookup = &qk_lookup_kernel__avx2;
+        kernels->lookup = kernels->profile.cpu_flags & QK_CPU_AMD ? &qk_lookup_kernel__avx2_blends
+                                                                  : &qk_lookup_kernel__avx2;
         qk_move_init_avx2(&kernels->move);
         kernels->im2col = &qk_im2col_kernels__avx2;
         kernels->matmul = &qk_matmul_kernels__avx2;

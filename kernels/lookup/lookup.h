@@ -31,6 +31,7 @@ struct qk_lookup_kernel {
 
 extern const struct qk_lookup_kernel qk_lookup_kernel__scalar;
 extern const struct qk_lookup_kernel qk_lookup_kernel__avx2;
+extern const struct qk_lookup_kernel qk_lookup_kernel__avx2_blends; /* faster on AMD's CPUs */
 extern const struct qk_lookup_kernel qk_lookup_kernel__avx512bw;
 extern const struct qk_lookup_kernel qk_lookup_kernel__avx512vbmi;
 extern const struct qk_lookup_kernel qk_lookup_kernel__neon;

@@ -56,6 +56,7 @@ void check_lookup(struct check *check)
     check_tier_of(check, "scalar", &qk_lookup_kernel__scalar);
 #ifdef __x86_64__
     check_tier_of(check, "avx2", &qk_lookup_kernel__avx2);
+    check_tier_of(check, "avx2", &qk_lookup_kernel__avx2_blends);
     check_tier_of(check, "avx512bw", &qk_lookup_kernel__avx512bw);
     check_tier_of(check, "avx512vbmi", &qk_lookup_kernel__avx512vbmi);
 #elif defined(__aarch64__)
