@@ -92,7 +92,9 @@ struct qk_igemm_args {
     const uint8_t *wide_weights; /* with `mark_wide`: the second array, from the first step on */
     size_t rows;                 /* 1 to mr */
     size_t vectors;   /* by rows: how many vectors of positions, from 1 to nr / QK_IGEMM_VECTOR */
-    size_t positions; /* by position: 1 to nr; dot: 1 to the largest remainder */
+    /* By position: 1 to nr. By rows: the sums of further positions need not be computed, even if
+     * they belong to the last vector. dot: 1 to the largest remainder. */
+    size_t positions;
     /* `dot` reads the next two instead of slab_bytes, the steps' offsets, and vectors. */
     size_t step_slabs; /* slabs of the longest step; each step has this number of gathered quads */
     size_t position_bytes; /* from the quads of one position to those of the next */

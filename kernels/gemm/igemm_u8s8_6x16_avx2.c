@@ -35,6 +35,8 @@ static inline __m256i add_products(__m256i sum, __m256i x, __m256i w)
 
 #include "kernels/gemm/igemm_ymm.h"
 
+enum { VECTORS_MOST = QK_IGEMM_NR / LANES };
+
 /* ---- Wide weights ------------------------------------------------------------------------ */
 
 /* A quad of weights with an excess is 4 bytes in the list of its step: the slab, the excess of
@@ -59,7 +61,7 @@ __attribute__((always_inline)) static inline void add_excesses(const struct qk_i
             int32_t *to = sums + (size_t)entry[2] * QK_IGEMM_NR;
             const __m256i excess = _mm256_srai_epi16(broadcast_quad(entry), 8);
 #pragma GCC unroll 8
-            for (size_t v = 0; v < vectors * NV; v++) {
+            for (size_t v = 0; v < vectors; v++) {
                 const __m256i odd = _mm256_srli_epi16(load(from + v * 32), 8);
                 const __m256i sum =
                     _mm256_add_epi32(load(to + v * LANES), _mm256_madd_epi16(odd, excess));
@@ -72,7 +74,7 @@ __attribute__((always_inline)) static inline void add_excesses(const struct qk_i
 static void multiply(const struct qk_igemm_args *args)
 {
     multiply_panel(args);
-    switch (args->vectors) {
+    switch (count_vectors(args)) {
     case 1:
         add_excesses(args, 1);
         break;
@@ -82,8 +84,20 @@ static void multiply(const struct qk_igemm_args *args)
     case 3:
         add_excesses(args, 3);
         break;
+    case 4:
+        add_excesses(args, 4);
+        break;
+    case 5:
+        add_excesses(args, 5);
+        break;
+    case 6:
+        add_excesses(args, 6);
+        break;
+    case 7:
+        add_excesses(args, 7);
+        break;
     default:
-        add_excesses(args, QK_IGEMM_NR / QK_IGEMM_VECTOR);
+        add_excesses(args, VECTORS_MOST);
         break;
     }
 }

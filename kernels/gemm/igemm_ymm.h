@@ -26,30 +26,40 @@ static inline __m256i load(const void *from)
     return _mm256_loadu_si256(from);
 }
 
-/* Computes the sums of `rows` rows for 16 positions. Inlined with constant `rows`, so that the
- * compiler keeps `sums` in registers. */
+/* Returns how many vectors of 8 positions have a position that the caller wants. */
+static inline size_t count_vectors(const struct qk_igemm_args *args)
+{
+    const size_t wanted = (args->positions + LANES - 1) / LANES;
+    return wanted < args->vectors * NV ? wanted : args->vectors * NV;
+}
+
+/* Computes the sums of `rows` rows for 16 positions or, with one of `vectors`, for 8. Inlined with
+ * constants, so that the compiler keeps `sums` in registers. */
 __attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
-                                                                size_t vector, const size_t rows)
+                                                                size_t first, const size_t rows,
+                                                                const size_t vectors)
 {
     const struct qk_igemm_step *step = args->steps;
     const uint8_t *step_weights = args->weights;
-    const size_t first = vector * QK_IGEMM_VECTOR;
     __m256i sums[MR][NV];
 
 #pragma GCC unroll 6
     for (size_t r = 0; r < rows; r++)
-        sums[r][0] = sums[r][1] = _mm256_setzero_si256();
+#pragma GCC unroll 2
+        for (size_t v = 0; v < vectors; v++)
+            sums[r][v] = _mm256_setzero_si256();
     for (size_t s = 0; s < args->step_count; s++, step++, step_weights += args->step_bytes) {
         const uint8_t *quads = args->quads + step->offset + first * QK_IGEMM_QUAD_BYTES;
         const uint8_t *weights = step_weights;
         for (uint32_t i = 0; i < step->slabs; i++) {
             const __m256i x0 = load(quads);
-            const __m256i x1 = load(quads + sizeof(x0));
+            const __m256i x1 = vectors > 1 ? load(quads + sizeof(x0)) : x0;
 #pragma GCC unroll 6
             for (size_t r = 0; r < rows; r++) {
                 const __m256i w = broadcast_quad(weights + r * QK_IGEMM_QUAD_BYTES);
                 sums[r][0] = add_products(sums[r][0], x0, w);
-                sums[r][1] = add_products(sums[r][1], x1, w);
+                if (vectors > 1)
+                    sums[r][1] = add_products(sums[r][1], x1, w);
             }
             quads += args->slab_bytes;
             weights += (size_t)MR * QK_IGEMM_QUAD_BYTES;
@@ -58,7 +68,7 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
 #pragma GCC unroll 6
     for (size_t r = 0; r < rows; r++)
 #pragma GCC unroll 2
-        for (size_t v = 0; v < NV; v++) {
+        for (size_t v = 0; v < vectors; v++) {
             int32_t *to = args->sums + r * QK_IGEMM_NR + first + v * LANES;
             if (args->add)
                 sums[r][v] = _mm256_add_epi32(sums[r][v], load(to));
@@ -66,17 +76,27 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
         }
 }
 
+__attribute__((always_inline)) static inline void multiply_rows(const struct qk_igemm_args *args,
+                                                                const size_t rows)
+{
+    const size_t positions = count_vectors(args) * LANES;
+    size_t first = 0;
+    for (; first + LANES < positions; first += QK_IGEMM_VECTOR)
+        multiply_tile(args, first, rows, NV);
+    if (first < positions)
+        multiply_tile(args, first, rows, 1);
+}
+
 /* Rounds the number of rows up to an even number. Computing one row for nothing costs less than
  * having twice as many copies of the loop. */
 static void multiply_panel(const struct qk_igemm_args *args)
 {
-    for (size_t vector = 0; vector < args->vectors; vector++)
-        if (args->rows > 4)
-            multiply_tile(args, vector, 6);
-        else if (args->rows > 2)
-            multiply_tile(args, vector, 4);
-        else
-            multiply_tile(args, vector, 2);
+    if (args->rows > 4)
+        multiply_rows(args, 6);
+    else if (args->rows > 2)
+        multiply_rows(args, 4);
+    else
+        multiply_rows(args, 2);
 }
 
 #endif

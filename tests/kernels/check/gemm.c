@@ -203,10 +203,17 @@ static void mark_wide(struct check *check, struct job *job, const uint8_t *weigh
 
 /* ---- Multiply ---------------------------------------------------------------------------- */
 
-/* Returns how many positions a tile has. */
+/* Returns how many positions a kernel may read. */
 static size_t columns_of(const struct job *job)
 {
     return job->igemm->by_position ? job->args.positions : job->args.vectors * VECTOR;
+}
+
+/* Returns how many positions have sums. */
+static size_t wanted_columns(const struct job *job)
+{
+    const size_t columns = columns_of(job);
+    return job->args.positions < columns ? job->args.positions : columns;
 }
 
 /* Makes weights about as large as they may be without saturation of a pair's products. Some steps
@@ -241,7 +248,9 @@ static void make_multiply(struct check *check, struct job *job)
     const size_t index = check_index(check);
     size_t reach;
     args->vectors = check_is_timed(check) ? NR / VECTOR : index / igemm->mr % (NR / VECTOR) + 1;
-    args->positions = check_is_timed(check) ? igemm->nr : index / igemm->mr % igemm->nr + 1;
+    args->positions = check_is_timed(check) ? igemm->nr
+                      : igemm->by_position  ? index / igemm->mr % igemm->nr + 1
+                                            : args->vectors * VECTOR - check_below(check, VECTOR);
     args->slab_bytes = check_is_timed(check) ? 832 : check_between(check, 1, 12) * 64;
     if (igemm->by_position && check_chance(check, 2))
         args->slab_bytes /= 16;
@@ -310,7 +319,7 @@ static void check_multiply(struct check *check, const void *kernel)
     const double products =
         (double)(args->rows * columns) * (double)(args->step_count * job.longest * igemm->quad_k);
     if (check_calls(check, multiply_expected, multiply_actual, &job, products, "product"))
-        compare(check, &job, columns);
+        compare(check, &job, wanted_columns(&job));
 }
 
 /* ---- Dot --------------------------------------------------------------------------------- */
