@@ -91,6 +91,7 @@ static const struct qk_conv_backend backends[COUNT] = {
             .matmul_kernel = "matmul_avx2",
             .cpu_flags = QK_CPU_HASWELL,
             .igemm = &qk_igemm_u8s8_16x14__avx2,
+            .matrices = &qk_igemm_u8s8_16x12__avx2,
             .small_m = &avx2_small_m,
             .small_m_speed = 0.9,
             .wide_share_most = 0.2,

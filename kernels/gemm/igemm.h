@@ -42,6 +42,12 @@
  * the form that `mark_wide` gives to wide weights. Weights of 0 and 1 are never wide, so a panel of
  * these may have words of 0 without `mark_wide`.
  *
+ * A kernel for matrices may have `arrange` instead. Its steps are then consecutive slabs, and all
+ * but the last step have QK_IGEMM_STEP_SLABS. A chunk is up to QK_IGEMM_CHUNK_STEPS of these steps,
+ * and the packer calls `arrange` once for each chunk of a packed panel. It puts the weights of the
+ * slabs in another order, in which slabs with wide weights come first. An array of orders, of
+ * QK_IGEMM_ORDER_BYTES for each chunk, follows the steps of a panel.
+ *
  * There are two kinds of kernels. In a kernel by rows, a vector holds positions of one row and is
  * multiplied by one quad of weights. The caller counts positions in vectors of 16. The sums of a
  * tile lie row by row, and rows lie QK_IGEMM_NR sums apart. In a kernel by position, a vector holds
@@ -75,6 +81,11 @@
 #define QK_IGEMM_REMAINDER_MAX 3       /* the most positions of one call of `dot` */
 #define QK_IGEMM_WHOLE_REMAINDER_MAX 4 /* the same with whole_steps */
 #define QK_IGEMM_SLACK 192
+#define QK_IGEMM_CHUNK_STEPS 8
+#define QK_IGEMM_CHUNK_SLABS (QK_IGEMM_CHUNK_STEPS * QK_IGEMM_STEP_SLABS)
+/* The index in the chunk of each slab, in the order of the weights; then the number of slabs with
+ * wide weights, and bytes up to whole cache lines. */
+#define QK_IGEMM_ORDER_BYTES (QK_IGEMM_CHUNK_SLABS + 64)
 
 struct qk_igemm_step {
     uint32_t offset; /* bytes from qk_igemm_args.quads to the first quad of position 0 */
@@ -90,6 +101,7 @@ struct qk_igemm_args {
     size_t step_bytes;      /* from one step's weights to those of the next */
     const uint32_t *wide;   /* with `mark_wide`: the panel's first array, from the first step on */
     const uint8_t *wide_weights; /* with `mark_wide`: the second array, from the first step on */
+    const uint8_t *order;        /* with `arrange`: the panel's orders, from the first chunk on */
     size_t rows;                 /* 1 to mr */
     size_t vectors;   /* by rows: how many vectors of positions, from 1 to nr / QK_IGEMM_VECTOR */
     /* By position: 1 to nr. By rows: the sums of further positions need not be computed, even if
@@ -126,6 +138,9 @@ struct qk_igemm {
     uint32_t (*mark_wide)(uint8_t *weights, size_t slabs, size_t rows, uint8_t *wide_weights);
     size_t wide_rows; /* with `mark_wide`: how many rows of a slab are multiplied in the other way
                          if any of them has wide weights */
+    /* Arranges the weights of a chunk of `slabs` slabs, and writes their order. NULL: the kernel
+     * has no orders. A kernel has at most one of mark_wide and arrange. */
+    void (*arrange)(uint8_t *weights, size_t slabs, size_t rows, uint8_t *order);
     void (*multiply)(const struct qk_igemm_args *args);
     void (*dot)(const struct qk_igemm_args *args); /* NULL: the kernel has none */
     /* A thread calls `set_up` before its products and `tear_down` after them. `step_slabs` is the
@@ -162,6 +177,13 @@ static inline size_t qk_igemm_wide_bytes(const struct qk_igemm *igemm, size_t st
     return igemm->mark_wide ? (steps * sizeof(uint32_t) + 63) / 64 * 64 : 0;
 }
 
+/* Returns the size of the orders of a panel, in bytes. Returns 0 if the kernel has no arrange. */
+static inline size_t qk_igemm_order_bytes(const struct qk_igemm *igemm, size_t steps)
+{
+    const size_t chunks = (steps + QK_IGEMM_CHUNK_STEPS - 1) / QK_IGEMM_CHUNK_STEPS;
+    return igemm->arrange ? chunks * QK_IGEMM_ORDER_BYTES : 0;
+}
+
 /* Returns how many sums a tile has room for: whole vectors of positions, even if a kernel writes
  * fewer. */
 static inline size_t qk_igemm_tile_sums(const struct qk_igemm *igemm)
@@ -179,6 +201,7 @@ extern const struct qk_igemm
 extern const struct qk_igemm qk_igemm_s16s16_6x16__avx2;
 extern const struct qk_igemm qk_igemm_u8s8_6x16__avx2;
 extern const struct qk_igemm qk_igemm_u8s8_16x14__avx2;
+extern const struct qk_igemm qk_igemm_u8s8_16x12__avx2; /* has `arrange`: for matrices only */
 extern const struct qk_igemm qk_igemm_u8s8_6x16__avxvnni;
 extern const struct qk_igemm qk_igemm_u8s8_6x64__avx512vnni;
 extern const struct qk_igemm qk_igemm_u8s8_32x14__avx512vnni;

@@ -184,6 +184,18 @@ QK_WRAPS static inline void add_c(const struct qk_matmul_tile *tile, size_t row,
         acc[j] = (int32_t)((uint32_t)acc[j] + (uint32_t)c[j]);
 }
 
+/* A tier may define REQUANTIZE_BLOCK, a function like this one, before it includes this file:
+ * compilers do not vectorize the conversion of a block to bytes if the block is short. */
+#ifndef REQUANTIZE_BLOCK
+#define REQUANTIZE_BLOCK requantize_block
+static inline void requantize_block(const struct qk_requantize *to, const int32_t *sums,
+                                    const float *multipliers, size_t count, uint8_t *bytes)
+{
+    for (size_t j = 0; j < count; j++)
+        bytes[j] = qk_requantize_one(*to, sums[j], multipliers[j]);
+}
+#endif
+
 /* Computes `count` columns of a row of y, at most BLOCK, from column `first` on. */
 QK_WRAPS static inline void finish_block(const struct qk_matmul_tile *tile, size_t row,
                                          size_t first, size_t count)
@@ -210,8 +222,7 @@ QK_WRAPS static inline void finish_block(const struct qk_matmul_tile *tile, size
         memcpy(y + first * sizeof(floats[0]), floats, count * sizeof(floats[0]));
     } else {
         uint8_t bytes[BLOCK];
-        for (size_t j = 0; j < count; j++)
-            bytes[j] = qk_requantize_one(to, acc[j], multipliers[j]);
+        REQUANTIZE_BLOCK(&to, acc, multipliers, count, bytes);
         memcpy(y + first, bytes, count);
     }
 }

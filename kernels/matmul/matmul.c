@@ -46,7 +46,9 @@ static bool panel_bytes(const struct qk_igemm *igemm, size_t steps, size_t step_
                         size_t *bytes)
 {
     return qk_mul_size(step_bytes, steps * (igemm->mark_wide ? 2 : 1), bytes) &&
-           !__builtin_add_overflow(*bytes, qk_igemm_wide_bytes(igemm, steps), bytes);
+           !__builtin_add_overflow(
+               *bytes, qk_igemm_wide_bytes(igemm, steps) + qk_igemm_order_bytes(igemm, steps),
+               bytes);
 }
 
 /* ---- Prepare and pack -------------------------------------------------------------------- */
@@ -77,7 +79,7 @@ static bool take_columns(struct qk_matmul *matmul, size_t count, struct qk_memor
  * memory. */
 static bool prepare_constant(struct qk_matmul *matmul, struct qk_memory memory)
 {
-    const struct qk_igemm *igemm = matmul->backend->igemm;
+    const struct qk_igemm *igemm = matmul->igemm;
     const struct qk_matmul_constant *b = &matmul->constant;
     struct qk_matmul_order *order = &matmul->order;
     const size_t own = b->matrices * b->k * b->n;
@@ -123,6 +125,7 @@ enum qk_status qk_matmul_prepare(const struct qk_matmul_desc *desc,
         .desc = *desc,
         .kernels = tuning->kernels,
         .backend = tuning->backend,
+        .igemm = tuning->backend->matrices ? tuning->backend->matrices : tuning->backend->igemm,
         .tuning = tuning->conv,
         .terms_per_ns = tuning->terms_per_ns,
     };
@@ -137,7 +140,7 @@ enum qk_status qk_matmul_prepare(const struct qk_matmul_desc *desc,
     return QK_OK;
 }
 
-/* Calls `mark_wide` for each step that is packed, if the kernel has it. */
+/* Calls `mark_wide` for each step that is packed. */
 static void mark_wide_slabs(const struct qk_igemm *igemm, const struct qk_matmul_order *order,
                             size_t begin, size_t end, size_t rows, uint8_t *panel)
 {
@@ -152,11 +155,34 @@ static void mark_wide_slabs(const struct qk_igemm *igemm, const struct qk_matmul
     }
 }
 
+/* Calls `arrange` for each chunk of the steps that are packed. */
+static void arrange_slabs(const struct qk_igemm *igemm, const struct qk_matmul_order *order,
+                          size_t begin, size_t end, size_t rows, uint8_t *panel)
+{
+    uint8_t *to = panel + (end - begin) * order->step_bytes;
+    for (size_t s = begin; s < end; s += QK_IGEMM_CHUNK_STEPS, to += QK_IGEMM_ORDER_BYTES) {
+        const size_t last = qk_size_min(end, s + QK_IGEMM_CHUNK_STEPS);
+        const size_t slabs = qk_size_min(order->slabs, last * QK_IGEMM_STEP_SLABS);
+        igemm->arrange(panel + (s - begin) * order->step_bytes, slabs - s * QK_IGEMM_STEP_SLABS,
+                       rows, to);
+    }
+}
+
+/* Calls what the kernel has for wide weights, for all steps that are packed. */
+static void treat_wide(const struct qk_igemm *igemm, const struct qk_matmul_order *order,
+                       size_t begin, size_t end, size_t rows, uint8_t *panel)
+{
+    if (igemm->mark_wide)
+        mark_wide_slabs(igemm, order, begin, end, rows, panel);
+    if (igemm->arrange)
+        arrange_slabs(igemm, order, begin, end, rows, panel);
+}
+
 /* Packs one step of a panel. */
 static void pack_step(const struct qk_matmul *matmul, const uint8_t *b, size_t k, size_t n,
                       size_t panel, size_t step, uint8_t *to, int32_t *sums)
 {
-    const struct qk_igemm *igemm = matmul->backend->igemm;
+    const struct qk_igemm *igemm = matmul->igemm;
     const size_t step_terms = QK_IGEMM_STEP_SLABS * QK_IGEMM_QUAD_BYTES;
     const bool rows = matmul->desc.b_transposed;
     const size_t column = panel * igemm->mr;
@@ -179,7 +205,7 @@ static void pack_step(const struct qk_matmul *matmul, const uint8_t *b, size_t k
 void qk_matmul_pack_panel(const struct qk_matmul *matmul, const uint8_t *b, size_t k, size_t n,
                           size_t panel, size_t begin, size_t end, uint8_t *to, int32_t *sums)
 {
-    const struct qk_igemm *igemm = matmul->backend->igemm;
+    const struct qk_igemm *igemm = matmul->igemm;
     const struct qk_matmul_order order = order_for(igemm, k, n);
     size_t bytes;
     if (!panel_bytes(igemm, end - begin, order.step_bytes, &bytes))
@@ -187,9 +213,7 @@ void qk_matmul_pack_panel(const struct qk_matmul *matmul, const uint8_t *b, size
     memset(to, 0, bytes);
     for (size_t s = begin; s < end; s++)
         pack_step(matmul, b, k, n, panel, s, to + (s - begin) * order.step_bytes, sums);
-    if (igemm->mark_wide)
-        mark_wide_slabs(igemm, &order, begin, end, qk_size_min(n - panel * igemm->mr, igemm->mr),
-                        to);
+    treat_wide(igemm, &order, begin, end, qk_size_min(n - panel * igemm->mr, igemm->mr), to);
 }
 
 struct qk_matmul_columns_from qk_matmul_columns_from(const struct qk_matmul *matmul,
@@ -214,7 +238,7 @@ struct qk_matmul_columns_from qk_matmul_columns_from(const struct qk_matmul *mat
         .zero_point_each = shape->zero_point_each,
         .zero_point_signed = desc->b_type == QK_INT8,
         .zero_point_moved = qk_matmul_moved(desc->b_type, true),
-        .a_offset = zero_point - qk_matmul_moved(desc->a_type, matmul->backend->igemm->x_signed),
+        .a_offset = zero_point - qk_matmul_moved(desc->a_type, matmul->igemm->x_signed),
         .k = shape->k,
         .scale = scale,
         .scale_each = shape->scale_each,
@@ -230,8 +254,8 @@ static void make_columns(const struct qk_matmul *matmul, size_t panel)
     const struct qk_matmul_constant *b = &matmul->constant;
     const struct qk_matmul_shape shape = {
         .k = b->k, .n = b->n, .scale_each = b->scale_each, .zero_point_each = b->zero_point_each};
-    const size_t first = panel % matmul->order.panels * matmul->backend->igemm->mr;
-    const size_t at = panel * matmul->backend->igemm->mr;
+    const size_t first = panel % matmul->order.panels * matmul->igemm->mr;
+    const size_t at = panel * matmul->igemm->mr;
     const struct qk_matmul_columns to = {
         matmul->columns.zero_point + at,
         matmul->columns.bias + at,
@@ -240,14 +264,14 @@ static void make_columns(const struct qk_matmul *matmul, size_t panel)
     const struct qk_matmul_columns_from from = qk_matmul_columns_from(
         matmul, &shape, matmul->desc.a_zero_point.data, matmul->desc.b_zero_point.data,
         panel / matmul->order.panels, first, matmul->sums + at);
-    matmul->kernels->columns(&from, qk_size_min(b->n - first, matmul->backend->igemm->mr), &to);
+    matmul->kernels->columns(&from, qk_size_min(b->n - first, matmul->igemm->mr), &to);
 }
 
 /* Packs panels [begin, end) of one matrix, step by step, so that B is read in whole cache lines. */
 static void pack_panels(const struct qk_matmul *matmul, const uint8_t *b, size_t begin, size_t end,
                         uint8_t *to, int32_t *sums)
 {
-    const struct qk_igemm *igemm = matmul->backend->igemm;
+    const struct qk_igemm *igemm = matmul->igemm;
     const struct qk_matmul_order *order = &matmul->order;
     const size_t k = matmul->constant.k;
     const size_t n = matmul->constant.n;
@@ -258,9 +282,9 @@ static void pack_panels(const struct qk_matmul *matmul, const uint8_t *b, size_t
             pack_step(matmul, b, k, n, i, s,
                       to + (i - begin) * order->panel_bytes + s * order->step_bytes,
                       sums + (i - begin) * igemm->mr);
-    for (size_t i = begin; i < end && igemm->mark_wide; i++)
-        mark_wide_slabs(igemm, order, 0, order->steps, qk_size_min(n - i * igemm->mr, igemm->mr),
-                        to + (i - begin) * order->panel_bytes);
+    for (size_t i = begin; i < end; i++)
+        treat_wide(igemm, order, 0, order->steps, qk_size_min(n - i * igemm->mr, igemm->mr),
+                   to + (i - begin) * order->panel_bytes);
 }
 
 void qk_matmul_pack(const struct qk_matmul *matmul, size_t begin, size_t end)
@@ -273,8 +297,7 @@ void qk_matmul_pack(const struct qk_matmul *matmul, size_t begin, size_t end)
         const size_t count =
             qk_size_min(qk_size_min(order->panels - panel, last - i), PACKED_TOGETHER);
         pack_panels(matmul, b->data + i / order->panels * b->k * b->n, panel, panel + count,
-                    matmul->weights + i * order->panel_bytes,
-                    matmul->sums + i * matmul->backend->igemm->mr);
+                    matmul->weights + i * order->panel_bytes, matmul->sums + i * matmul->igemm->mr);
         for (size_t j = i; j < i + count && b->columns_known; j++)
             make_columns(matmul, j);
         i += count;
@@ -289,7 +312,7 @@ static void cut_rows(struct qk_matmul_plan *made)
 {
     const struct qk_conv_tuning *tuning = made->matmul->tuning;
     const struct qk_matmul_order *order = &made->order;
-    const size_t nr = made->matmul->backend->igemm->nr;
+    const size_t nr = made->matmul->igemm->nr;
     const size_t slabs = qk_size_max(order->steps * QK_IGEMM_STEP_SLABS, 1);
     const size_t fit = tuning->quads_bytes / QK_IGEMM_QUAD_BYTES / slabs / nr * nr;
     const size_t most = qk_size_min(qk_size_max(fit, nr), BAND_MAX / nr * nr);
@@ -300,10 +323,13 @@ static void cut_rows(struct qk_matmul_plan *made)
     made->slab_bytes =
         (qk_divide_up(made->band, QK_IGEMM_VECTOR) | 1) * QK_IGEMM_VECTOR * QK_IGEMM_QUAD_BYTES;
     /* The quads of a single tile follow each other. */
-    if (made->shape.m <= nr && made->matmul->backend->igemm->by_position)
+    if (made->shape.m <= nr && made->matmul->igemm->by_position)
         made->slab_bytes = made->shape.m * QK_IGEMM_QUAD_BYTES;
     const size_t steps = tuning->quads_bytes / (made->slab_bytes * QK_IGEMM_STEP_SLABS);
     made->part_steps = qk_size_min(qk_size_max(steps, 1), PART_STEPS_MAX);
+    if (made->matmul->igemm->arrange) /* chunks are arranged as a whole */
+        made->part_steps =
+            qk_divide_up(made->part_steps, QK_IGEMM_CHUNK_STEPS) * QK_IGEMM_CHUNK_STEPS;
     if (!made->matmul->packs)
         made->part_steps = qk_size_min(made->part_steps, PACKED_STEPS_MAX);
     made->part_steps = qk_size_min(made->part_steps, qk_size_max(order->steps, 1));
@@ -315,7 +341,7 @@ static double guess_band_ns(const struct qk_matmul_plan *made)
 {
     const struct qk_matmul *matmul = made->matmul;
     const struct qk_conv_tuning *tuning = matmul->tuning;
-    const double columns = (double)(made->order.panels * matmul->backend->igemm->mr);
+    const double columns = (double)(made->order.panels * matmul->igemm->mr);
     const double weights = (double)made->shape.k * columns;
     const double rows = (double)made->band;
     const double read = weights / (tuning->weights_per_cycle * tuning->cycles_per_ns);
@@ -330,7 +356,7 @@ static double guess_band_ns(const struct qk_matmul_plan *made)
 static void cut_units(struct qk_matmul_plan *made, struct qk_plan *plan)
 {
     const struct qk_conv_tuning *tuning = made->matmul->tuning;
-    const struct qk_igemm *igemm = made->matmul->backend->igemm;
+    const struct qk_igemm *igemm = made->matmul->igemm;
     const size_t panels = made->order.panels;
     const double ns = guess_band_ns(made);
     const double count = (double)made->bands * (double)made->shape.batches;
@@ -365,7 +391,7 @@ static size_t place(struct qk_plan *plan, size_t bytes)
 
 static void lay_out(struct qk_matmul_plan *made, struct qk_plan *plan)
 {
-    const struct qk_igemm *igemm = made->matmul->backend->igemm;
+    const struct qk_igemm *igemm = made->matmul->igemm;
     const struct qk_matmul_order *order = &made->order;
     const size_t tile = qk_igemm_tile_sums(igemm) * sizeof(int32_t);
     const size_t tiles = qk_divide_up(made->band, igemm->nr);
@@ -418,7 +444,7 @@ enum qk_status qk_matmul_plan(const struct qk_matmul *matmul, const struct qk_ma
     *made = (struct qk_matmul_plan){
         .matmul = matmul,
         .shape = *shape,
-        .order = order_for(matmul->backend->igemm, shape->k, shape->n),
+        .order = order_for(matmul->igemm, shape->k, shape->n),
         .y_bytes = matmul->desc.kind == QK_MATMUL_BYTES ? 1 : sizeof(int32_t),
     };
     if (matmul->packs)

@@ -9,7 +9,8 @@
  * those of ONNX Runtime's quant_gemm.cc and MlasRequantizeOutput (kernels/conv/requantize.h). If K
  * is 0, the sum is 0.
  *
- * The products are those of convolutions (kernels/gemm/igemm.h). Columns of B are the rows of a
+ * The products are those of convolutions (kernels/gemm/igemm.h), or one that the backend has for
+ * matrices. Columns of B are the rows of a
  * panel, and rows of A are positions. Quads hold 4 terms of one position, so no slab is read at
  * more than one position, and each step has the next 16 slabs. A single row of A is its own list of
  * quads: kernels with `dot` read it as it is.
@@ -96,6 +97,7 @@ struct qk_matmul {
     struct qk_matmul_desc desc;
     const struct qk_matmul_kernels *kernels;
     const struct qk_conv_backend *backend;
+    const struct qk_igemm *igemm; /* the backend's product for matrices */
     const struct qk_conv_tuning *tuning;
     double terms_per_ns;
     struct qk_requantize requantize;

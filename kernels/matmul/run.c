@@ -49,7 +49,7 @@ static void fill(const struct work *work, const struct part *part, size_t first,
     const struct qk_matmul_shape *shape = &work->plan->shape;
     const size_t step_terms = QK_IGEMM_STEP_SLABS * QK_IGEMM_QUAD_BYTES;
     const bool transposed = matmul->desc.a_transposed;
-    const bool is_signed = matmul->backend->igemm->x_signed;
+    const bool is_signed = matmul->igemm->x_signed;
     const size_t term = part->begin * step_terms;
     const size_t row = part->row + first;
     if (rows == 0 || part->begin == part->end)
@@ -93,7 +93,7 @@ static void multiply(const struct work *work, const struct part *part, size_t t,
                      struct qk_igemm_args *args)
 {
     const struct qk_matmul_plan *plan = work->plan;
-    const struct qk_igemm *igemm = plan->matmul->backend->igemm;
+    const struct qk_igemm *igemm = plan->matmul->igemm;
     const size_t rows = qk_size_min(part->rows - t * igemm->nr, igemm->nr);
     const size_t gathered = (t + 1) * igemm->nr >= part->rows ? part->gathered : 0;
     if (args->step_count == 0) {
@@ -129,7 +129,7 @@ static struct qk_matmul_columns find_columns(const struct work *work, const stru
 {
     const struct qk_matmul *matmul = work->plan->matmul;
     const struct qk_matmul_shape *shape = &work->plan->shape;
-    const size_t mr = matmul->backend->igemm->mr;
+    const size_t mr = matmul->igemm->mr;
     const size_t packed = (part->b_matrix * work->plan->order.panels + panel) * mr;
     const int32_t *sums =
         matmul->packs ? matmul->sums + packed : work->columns + (panel - part->panel_begin) * mr;
@@ -186,7 +186,7 @@ static void finish_tile(const struct work *work, const struct part *part, size_t
                         size_t count, const struct qk_matmul_columns *columns, const int32_t *sums)
 {
     const struct qk_matmul_plan *plan = work->plan;
-    const struct qk_igemm *igemm = plan->matmul->backend->igemm;
+    const struct qk_igemm *igemm = plan->matmul->igemm;
     const size_t row = t * igemm->nr;
     const size_t rows = qk_size_min(part->rows - row, igemm->nr);
     size_t stride = igemm->mr;
@@ -207,7 +207,7 @@ static void find_panel(const struct work *work, const struct part *part, size_t 
     const struct qk_matmul_plan *plan = work->plan;
     const struct qk_matmul *matmul = plan->matmul;
     const struct qk_matmul_order *order = &plan->order;
-    const struct qk_igemm *igemm = matmul->backend->igemm;
+    const struct qk_igemm *igemm = matmul->igemm;
     const uint8_t *weights = work->panel;
     size_t steps = part->end - part->begin;
     size_t first = 0;
@@ -224,6 +224,7 @@ static void find_panel(const struct work *work, const struct part *part, size_t 
     const uint8_t *words = weights + steps * order->step_bytes;
     args->weights = weights + first * order->step_bytes;
     args->step_bytes = order->step_bytes;
+    args->order = words + first / QK_IGEMM_CHUNK_STEPS * QK_IGEMM_ORDER_BYTES;
     if (!igemm->mark_wide)
         return;
     args->wide = (const uint32_t *)(const void *)words + first;
@@ -235,7 +236,7 @@ static void run_panel(const struct work *work, const struct part *part, size_t p
 {
     const struct qk_matmul_plan *plan = work->plan;
     const struct qk_matmul_order *order = &plan->order;
-    const struct qk_igemm *igemm = plan->matmul->backend->igemm;
+    const struct qk_igemm *igemm = plan->matmul->igemm;
     const size_t first = panel * igemm->mr;
     const size_t count = qk_size_min(plan->shape.n - first, igemm->mr);
     const size_t tiles = qk_divide_up(part->rows, igemm->nr);
@@ -265,7 +266,7 @@ static void run_panel(const struct work *work, const struct part *part, size_t p
 static bool goes_by_groups(const struct qk_matmul_plan *plan, const struct part *part)
 {
     const bool one_part = plan->order.steps > 0 && plan->part_steps >= plan->order.steps;
-    const bool one_row = plan->matmul->backend->igemm->by_position && part->rows == 1;
+    const bool one_row = plan->matmul->igemm->by_position && part->rows == 1;
     return one_part && (one_row || part->gathered == part->rows);
 }
 
@@ -274,7 +275,7 @@ static bool goes_by_groups(const struct qk_matmul_plan *plan, const struct part 
 static void run_groups(const struct work *work, const struct part *part)
 {
     const struct qk_matmul_plan *plan = work->plan;
-    const struct qk_igemm *igemm = plan->matmul->backend->igemm;
+    const struct qk_igemm *igemm = plan->matmul->igemm;
     const size_t panels = QK_MATMUL_GROUP / igemm->mr;
     struct qk_igemm_args args = {
         .quads = igemm->by_position ? work->quads : work->gathered,
@@ -324,7 +325,7 @@ static void run_part(const struct work *work, struct part *part)
 {
     const struct qk_matmul_plan *plan = work->plan;
     const struct qk_matmul_order *order = &plan->order;
-    const struct qk_igemm *igemm = plan->matmul->backend->igemm;
+    const struct qk_igemm *igemm = plan->matmul->igemm;
     const size_t beyond = igemm->whole_steps ? part->rows : part->rows % QK_IGEMM_VECTOR;
     const size_t most = qk_matmul_dots_max(igemm, plan->shape.n);
     locate(&plan->shape, part);
@@ -369,7 +370,7 @@ void qk_matmul_run(const struct qk_plan *plan, const void *const *inputs, void *
 {
     const struct qk_matmul_plan *made = plan->state;
     const struct qk_matmul_desc *desc = &made->matmul->desc;
-    const struct qk_igemm *igemm = made->matmul->backend->igemm;
+    const struct qk_igemm *igemm = made->matmul->igemm;
     uint8_t *bytes = workspace;
     const struct work work = {
         .plan = made,

@@ -16,7 +16,7 @@ struct job {
     size_t longest; /* the most slabs of a step */
     struct qk_igemm_args args;
     const uint8_t *weights; /* the packed weights */
-    const uint8_t *actual;  /* the weights after the kernel's `mark_wide`, if it has one */
+    const uint8_t *actual;  /* the weights after the kernel's `mark_wide` or `arrange` */
     struct check_pair sums;
 };
 
@@ -112,6 +112,21 @@ static void clear_missing(const struct job *job, uint8_t *weights,
                 memset(weights + qk_igemm_weight_at(igemm, row, i), 0, QUAD);
 }
 
+/* Makes the steps of a kernel with `arrange`: slabs that follow each other. Only the last step may
+ * have fewer than the most slabs. */
+static void make_consecutive(struct check *check, struct job *job, struct qk_igemm_step *steps,
+                             size_t slabs_apart, size_t *reach)
+{
+    const size_t most = QK_IGEMM_STEP_SLABS;
+    const size_t count = job->args.step_count;
+    job->longest = count > 1 ? most : job->longest;
+    for (size_t s = 0; s < count; s++)
+        steps[s] = (struct qk_igemm_step){(uint32_t)(s * most * slabs_apart), (uint32_t)most};
+    steps[count - 1].slabs = (uint32_t)(count > 1 ? check_between(check, 1, most) : job->longest);
+    job->args.step_bytes = qk_igemm_step_bytes(job->igemm, job->longest, job->args.rows);
+    *reach = ((count - 1) * most + steps[count - 1].slabs - 1) * slabs_apart;
+}
+
 /* Makes steps. Some may be shorter than job->longest, or all of them. */
 static struct qk_igemm_step *make_steps(struct check *check, struct job *job, size_t slabs_apart,
                                         size_t *reach)
@@ -120,7 +135,12 @@ static struct qk_igemm_step *make_steps(struct check *check, struct job *job, si
     struct qk_igemm_step *steps =
         check_buffer(check, "steps", CHECK_INPUT, count * sizeof(*steps), sizeof(uint32_t));
     const bool even = check_is_timed(check) || check_chance(check, 2);
+    job->args.steps = steps;
     *reach = 0;
+    if (job->igemm->arrange) {
+        make_consecutive(check, job, steps, slabs_apart, reach);
+        return steps;
+    }
     for (size_t s = 0; s < count; s++) {
         const size_t slabs = even ? job->longest : check_between(check, 1, job->longest);
         const size_t read = job->igemm->whole_steps ? job->longest : slabs;
@@ -129,7 +149,6 @@ static struct qk_igemm_step *make_steps(struct check *check, struct job *job, si
         const size_t end = offset * QUAD + (read - 1) * slabs_apart;
         *reach = end > *reach ? end : *reach;
     }
-    job->args.steps = steps;
     return steps;
 }
 
@@ -177,12 +196,34 @@ static void compare(struct check *check, struct job *job, size_t columns)
     check_same(check, &job->sums, sizeof(*actual));
 }
 
-/* Lets the kernel mark the wide weights in a copy of the weights. */
-static void mark_wide(struct check *check, struct job *job, const uint8_t *weights)
+/* Lets the kernel arrange the slabs in a copy of the weights. */
+static void arrange(struct check *check, struct job *job, const uint8_t *weights)
+{
+    struct qk_igemm_args *args = &job->args;
+    const size_t bytes = args->step_count * args->step_bytes;
+    const size_t order_bytes = qk_igemm_order_bytes(job->igemm, args->step_count);
+    uint8_t *copy = check_buffer(check, "arranged weights", CHECK_INPUT, bytes, 64);
+    uint8_t *order = check_buffer(check, "order", CHECK_INPUT, order_bytes, 64);
+    memcpy(copy, weights, bytes);
+    for (size_t s = 0; s < args->step_count; s += QK_IGEMM_CHUNK_STEPS) {
+        size_t slabs = 0;
+        for (size_t i = s; i < args->step_count && i < s + QK_IGEMM_CHUNK_STEPS; i++)
+            slabs += args->steps[i].slabs;
+        job->igemm->arrange(copy + s * args->step_bytes, slabs, args->rows,
+                            order + s / QK_IGEMM_CHUNK_STEPS * QK_IGEMM_ORDER_BYTES);
+    }
+    job->actual = copy;
+    args->order = order;
+}
+
+/* Lets the kernel mark the wide weights, or arrange slabs by them, in a copy of the weights. */
+static void treat_wide(struct check *check, struct job *job, const uint8_t *weights)
 {
     struct qk_igemm_args *args = &job->args;
     const size_t bytes = args->step_count * args->step_bytes;
     job->weights = job->actual = weights;
+    if (job->igemm->arrange)
+        arrange(check, job, weights);
     if (!job->igemm->mark_wide)
         return;
     uint8_t *copy = check_buffer(check, "wide weights", CHECK_INPUT, bytes, 64);
@@ -252,7 +293,7 @@ static void make_multiply(struct check *check, struct job *job)
                       : igemm->by_position  ? index / igemm->mr % igemm->nr + 1
                                             : args->vectors * VECTOR - check_below(check, VECTOR);
     args->slab_bytes = check_is_timed(check) ? 832 : check_between(check, 1, 12) * 64;
-    if (igemm->by_position && check_chance(check, 2))
+    if (igemm->by_position && (igemm->arrange || check_chance(check, 2)))
         args->slab_bytes /= 16;
     struct qk_igemm_step *steps = make_steps(check, job, args->slab_bytes, &reach);
     const size_t quad_bytes = reach + columns_of(job) * QUAD;
@@ -262,12 +303,13 @@ static void make_multiply(struct check *check, struct job *job)
     fill_quads(check, igemm, quads, quad_bytes);
     fill_quads(check, igemm, weights, weight_bytes);
     clear_missing(job, weights, steps);
-    if (igemm->mark_wide && (check_is_timed(check) || check_chance(check, 2)))
+    const bool cares = igemm->mark_wide || igemm->arrange; /* about wide weights */
+    if (cares && (check_is_timed(check) || check_chance(check, 2)))
         make_small(check, weights, weight_bytes);
-    else if (igemm->mark_wide && check_chance(check, 2))
+    else if (cares && check_chance(check, 2))
         make_edges(check, weights, weight_bytes, quads, quad_bytes);
     args->quads = quads;
-    mark_wide(check, job, weights);
+    treat_wide(check, job, weights);
 }
 
 /* Makes sums that leave int32 on the way, upwards or downwards. */
@@ -283,14 +325,17 @@ static void make_long_multiply(struct check *check, struct job *job, bool up)
     args->slab_bytes = 64;
     args->step_count = step_count;
     args->step_bytes = qk_igemm_step_bytes(igemm, job->longest, igemm->mr);
-    const size_t quad_bytes = args->slab_bytes * job->longest;
+    const size_t chunk =
+        igemm->arrange ? QK_IGEMM_CHUNK_STEPS : 1; /* steps with quads of their own */
+    const size_t quad_bytes = args->slab_bytes * job->longest * chunk;
     const size_t weight_bytes = step_count * args->step_bytes;
     struct qk_igemm_step *steps =
         check_buffer(check, "steps", CHECK_INPUT, step_count * sizeof(*steps), sizeof(uint32_t));
     uint8_t *quads = check_buffer(check, "quads", CHECK_INPUT, quad_bytes, QUAD);
     uint8_t *weights = check_buffer(check, "weights", CHECK_INPUT, weight_bytes, 64);
     for (size_t s = 0; s < step_count; s++)
-        steps[s] = (struct qk_igemm_step){0, QK_IGEMM_STEP_SLABS};
+        steps[s] = (struct qk_igemm_step){(uint32_t)(s % chunk * job->longest * args->slab_bytes),
+                                          QK_IGEMM_STEP_SLABS};
     fill_alike(igemm, quads, quad_bytes, igemm->x_signed ? -128 : 255);
     fill_alike(igemm, weights, weight_bytes,
                igemm->quad_k == 2        ? (up ? 255 : -255)
@@ -298,7 +343,7 @@ static void make_long_multiply(struct check *check, struct job *job, bool up)
                                          : -128);
     args->steps = steps;
     args->quads = quads;
-    mark_wide(check, job, weights);
+    treat_wide(check, job, weights);
 }
 
 static void check_multiply(struct check *check, const void *kernel)
@@ -414,6 +459,7 @@ void check_gemm(struct check *check)
     check_layout(check, "avx2", &qk_igemm_s16s16_6x16__avx2);
     check_layout(check, "avx2", &qk_igemm_u8s8_6x16__avx2);
     check_layout(check, "avx2", &qk_igemm_u8s8_16x14__avx2);
+    check_layout(check, "avx2", &qk_igemm_u8s8_16x12__avx2);
     check_layout(check, "avxvnni", &qk_igemm_u8s8_6x16__avxvnni);
     check_layout(check, "avx512vnni", &qk_igemm_u8s8_6x64__avx512vnni);
     check_layout(check, "avx512vnni", &qk_igemm_u8s8_32x14__avx512vnni);
