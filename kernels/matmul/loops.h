@@ -14,6 +14,22 @@
 /* Quads that are made at a time. */
 #define CHUNK ((size_t)16)
 
+/* A vector of 4 sums or quads, wherever they lie. */
+typedef int32_t four __attribute__((vector_size(16), aligned(1)));
+
+/* Transposes a matrix of 4 x 4. */
+static inline void transpose_fours(four rows[4])
+{
+    const four a = __builtin_shufflevector(rows[0], rows[1], 0, 4, 1, 5);
+    const four b = __builtin_shufflevector(rows[0], rows[1], 2, 6, 3, 7);
+    const four c = __builtin_shufflevector(rows[2], rows[3], 0, 4, 1, 5);
+    const four d = __builtin_shufflevector(rows[2], rows[3], 2, 6, 3, 7);
+    rows[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+    rows[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+    rows[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+    rows[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+}
+
 static inline size_t slab_at(const struct qk_matmul_fill *job, size_t slab)
 {
     const size_t second = job->pairs ? slab % 2 : 0;
@@ -83,26 +99,32 @@ QK_WRAPS static inline void fill_chunk(const struct qk_matmul_fill *job, size_t 
         job->sums[first + i] = (int32_t)((uint32_t)job->sums[first + i] + (uint32_t)sums[i]);
 }
 
-/* Makes the quads of one item whose terms are neighbours. Chunks of few items would spend most of
- * their time on loops around single quads. */
-QK_WRAPS static void fill_item(const struct qk_matmul_fill *job, size_t item)
+/* Adds the flipped terms of one item, which are neighbours, to its sum. */
+QK_WRAPS static inline void add_item(const struct qk_matmul_fill *job, size_t item)
 {
-    const size_t terms = job->terms;
-    const size_t slabs = terms / 4;
-    const size_t rest = terms % 4;
+    const uint8_t *from = job->from + item * job->item_stride;
+    const uint8_t sign = job->is_signed ? 0x80 : 0;
+    const uint8_t flip = job->flip ^ sign;
+    uint32_t sum = 0;
+    for (size_t k = 0; k < job->terms; k++)
+        sum += (uint8_t)(from[k] ^ flip);
+    job->sums[item] = (int32_t)((uint32_t)job->sums[item] + sum - (uint32_t)job->terms * sign);
+}
+
+/* Makes the quads of one item whose terms are neighbours, from slab `first` on. */
+static inline void fill_item(const struct qk_matmul_fill *job, size_t item, size_t first)
+{
+    const size_t slabs = job->terms / 4;
+    const size_t rest = job->terms % 4;
     const size_t to_slab = job->to_slab;
     const uint8_t *from = job->from + item * job->item_stride;
     uint8_t *restrict to = job->to + item * job->to_item;
     const uint8_t flip = job->flip;
-    const uint8_t sign = job->is_signed ? 0x80 : 0;
-    uint32_t sum = 0;
-    for (size_t k = 0; k < terms; k++)
-        sum += (uint8_t)(from[k] ^ flip ^ sign);
     if (to_slab == QK_IGEMM_QUAD_BYTES)
-        for (size_t k = 0; k < 4 * slabs; k++)
+        for (size_t k = 4 * first; k < 4 * slabs; k++)
             to[k] = from[k] ^ flip;
     else
-        for (size_t s = 0; s < slabs; s++) {
+        for (size_t s = first; s < slabs; s++) {
             uint32_t quad;
             memcpy(&quad, from + 4 * s, sizeof(quad));
             quad ^= flip * UINT32_C(0x01010101);
@@ -110,18 +132,50 @@ QK_WRAPS static void fill_item(const struct qk_matmul_fill *job, size_t item)
         }
     for (size_t k = 0; rest > 0 && k < 4; k++)
         to[slabs * to_slab + k] = k < rest ? from[4 * slabs + k] ^ flip : 0;
-    job->sums[item] = (int32_t)((uint32_t)job->sums[item] + sum - (uint32_t)terms * sign);
+}
+
+/* Makes the quads of 4 items, whose terms and whose quads are neighbours. */
+static inline void fill_four(const struct qk_matmul_fill *job, size_t item)
+{
+    const struct qk_matmul_fill here = *job; /* local, so that stores cannot change it */
+    const int32_t flips = (int32_t)(here.flip * UINT32_C(0x01010101));
+    const uint8_t *from = here.from + item * here.item_stride;
+    uint8_t *to = here.to + item * QK_IGEMM_QUAD_BYTES;
+    size_t slab = 0;
+    for (; slab + 4 <= here.terms / 4; slab += 4, from += sizeof(four)) {
+        four fours[4];
+        for (size_t i = 0; i < 4; i++)
+            fours[i] = *(const four *)(const void *)(from + i * here.item_stride) ^ flips;
+        transpose_fours(fours);
+        for (size_t i = 0; i < 4; i++, to += here.to_slab)
+            *(four *)(void *)to = fours[i];
+    }
+    for (size_t i = 0; i < 4; i++)
+        fill_item(job, item + i, slab);
+}
+
+/* Makes the quads of items whose terms are neighbours. */
+static void fill_items(const struct qk_matmul_fill *job)
+{
+    size_t item = 0;
+    for (; job->to_item == QK_IGEMM_QUAD_BYTES && item + 4 <= job->items; item += 4)
+        fill_four(job, item);
+    for (; item < job->items; item++)
+        fill_item(job, item, 0);
+    for (item = 0; item < job->items; item++)
+        add_item(job, item);
 }
 
 static void fill(const struct qk_matmul_fill *job)
 {
     size_t first = 0;
+    if (job->term_stride == 1 && !job->pairs) {
+        fill_items(job);
+        return;
+    }
     for (; job->items - first >= CHUNK; first += CHUNK)
         fill_chunk(job, first, CHUNK); /* a constant makes this fast */
-    if (job->term_stride == 1 && !job->pairs)
-        for (; first < job->items; first++)
-            fill_item(job, first);
-    else if (first < job->items)
+    if (first < job->items)
         fill_chunk(job, first, job->items - first);
 }
 
@@ -173,15 +227,15 @@ QK_WRAPS static void columns(const struct qk_matmul_columns_from *job, size_t co
 QK_WRAPS static inline void add_c(const struct qk_matmul_tile *tile, size_t row, size_t first,
                                   size_t count, int32_t acc[BLOCK])
 {
-    int32_t c[BLOCK];
     const size_t at = row * tile->c_row + first * tile->c_column;
+    const uint8_t *c = tile->c;
     if (tile->c_column == 1)
-        memcpy(c, tile->c + at * sizeof(c[0]), count * sizeof(c[0]));
+        for (size_t j = 0; j < count; j++)
+            acc[j] = (int32_t)((uint32_t)acc[j] + (uint32_t)qk_load_i32(c, at + j));
     else
         for (size_t j = 0; j < count; j++)
-            c[j] = qk_load_i32(tile->c, at + j * tile->c_column);
-    for (size_t j = 0; j < count; j++)
-        acc[j] = (int32_t)((uint32_t)acc[j] + (uint32_t)c[j]);
+            acc[j] =
+                (int32_t)((uint32_t)acc[j] + (uint32_t)qk_load_i32(c, at + j * tile->c_column));
 }
 
 /* A tier may define REQUANTIZE_BLOCK, a function like this one, before it includes this file:
@@ -191,8 +245,10 @@ QK_WRAPS static inline void add_c(const struct qk_matmul_tile *tile, size_t row,
 static inline void requantize_block(const struct qk_requantize *to, const int32_t *sums,
                                     const float *multipliers, size_t count, uint8_t *bytes)
 {
+    uint8_t made[BLOCK]; /* local, so that stores cannot change what the loop reads */
     for (size_t j = 0; j < count; j++)
-        bytes[j] = qk_requantize_one(*to, sums[j], multipliers[j]);
+        made[j] = qk_requantize_one(*to, sums[j], multipliers[j]);
+    memcpy(bytes, made, count);
 }
 #endif
 
@@ -221,9 +277,7 @@ QK_WRAPS static inline void finish_block(const struct qk_matmul_tile *tile, size
             floats[j] = (float)acc[j] * multipliers[j];
         memcpy(y + first * sizeof(floats[0]), floats, count * sizeof(floats[0]));
     } else {
-        uint8_t bytes[BLOCK];
-        REQUANTIZE_BLOCK(&to, acc, multipliers, count, bytes);
-        memcpy(y + first, bytes, count);
+        REQUANTIZE_BLOCK(&to, acc, multipliers, count, y + first);
     }
 }
 
@@ -244,28 +298,17 @@ static void finish(const struct qk_matmul_tile *tile)
     }
 }
 
-/* A vector of 4 sums, wherever they lie. */
-typedef int32_t four __attribute__((vector_size(16), aligned(4)));
-
 static void transpose(const int32_t *from, size_t rows, size_t positions, int32_t *to)
 {
     size_t row = 0;
     for (; row + 4 <= rows; row += 4)
         for (size_t position = 0; position < positions; position += 4) {
-            four in[4];
-            four out[4];
+            four fours[4];
             for (size_t i = 0; i < 4; i++)
-                in[i] = *(const four *)(from + (row + i) * QK_IGEMM_NR + position);
-            const four a = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
-            const four b = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
-            const four c = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
-            const four d = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
-            out[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
-            out[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
-            out[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
-            out[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+                fours[i] = *(const four *)(from + (row + i) * QK_IGEMM_NR + position);
+            transpose_fours(fours);
             for (size_t i = 0; i < 4; i++)
-                *(four *)(to + (position + i) * QK_IGEMM_MR_MAX + row) = out[i];
+                *(four *)(to + (position + i) * QK_IGEMM_MR_MAX + row) = fours[i];
         }
     for (; row < rows; row++)
         for (size_t position = 0; position < positions; position++)
