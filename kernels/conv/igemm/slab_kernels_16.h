@@ -9,8 +9,7 @@
  * - evens_16: every second one of 32 bytes in two vectors, beginning with the first;
  * - struct sources: 16 elements of each source, which are the terms of 16 quads;
  * - struct form: what a quad holds, with `terms`, the number of its terms; form_for makes one;
- * - store_quads: stores the first `count` of 16 quads;
- * - requantize_row: computes the bytes of a row's positions. */
+ * - store_quads: stores the first `count` of 16 quads. */
 #ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_16_H
 #define KERNELS_CONV_IGEMM_SLAB_KERNELS_16_H
 
@@ -280,7 +279,7 @@ __attribute__((always_inline)) static inline void fill(const struct qk_slab_fill
     fill_inside(job, &form);
 }
 
-/* ---- Requantize -------------------------------------------------------------------------- */
+/* ---- Store ------------------------------------------------------------------------------- */
 
 /* Stores the bytes whose bit is set in `keep`, without gaps. Each run of set bits is copied at
  * once. */
@@ -295,18 +294,6 @@ static void store_kept(const uint8_t bytes[QK_IGEMM_NR], uint64_t keep, uint8_t 
         y += count;
         at += count;
         keep = at < QK_IGEMM_NR ? keep >> skipped >> (count % QK_IGEMM_NR) : 0;
-    }
-}
-
-static void requantize(const struct qk_epilogue_tile *tile)
-{
-    const struct qk_requantize to = tile->epilogue->requantize; /* cannot alias y */
-    uint8_t bytes[QK_IGEMM_NR];
-    for (size_t row = 0; row < tile->rows; row++) {
-        requantize_row(tile, &to, row, bytes);
-        for (size_t i = 0; i < tile->segment_count; i++)
-            store_kept(bytes, tile->segments[i].keep,
-                       tile->y + row * tile->y_stride + tile->segments[i].offset);
     }
 }
 

@@ -4,6 +4,7 @@
 #ifdef __x86_64__
 
 #include <immintrin.h>
+#include <math.h>
 
 #include "kernels/conv/requantize_avx2.h"
 #include "kernels/gemm/igemm.h"
@@ -118,42 +119,214 @@ static inline struct form form_for(const struct qk_slab_fill *job, size_t terms)
                          _mm256_set1_epi16((int16_t)(job->x_zero_point + job->flip))};
 }
 
-/* ---- Requantize -------------------------------------------------------------------------- */
-
-/* Loads 8 sums of a row from position `first` on, and subtracts the part that comes from the zero
- * point of the row's weights. */
-static inline __m256i load_sums(const struct qk_epilogue_tile *tile, size_t row, size_t first)
-{
-    const __m256i sums = _mm256_loadu_si256((const void *)(tile->sums + row * QK_IGEMM_NR + first));
-    if (!tile->w_zero_point || tile->w_zero_point[row] == 0)
-        return sums;
-    const __m256i zero_point = _mm256_set1_epi32(tile->w_zero_point[row]);
-    const __m256i column_sums = _mm256_loadu_si256((const void *)(tile->column_sums + first));
-    return _mm256_sub_epi32(sums, _mm256_mullo_epi32(column_sums, zero_point));
-}
-
-/* Requantizes 32 positions of a row from `first` on. */
-static inline __m256i requantize_32(const struct qk_epilogue_tile *tile,
-                                    const struct qk_requantize *to, size_t row, size_t first)
-{
-    const __m256i bias = _mm256_set1_epi32(tile->bias[row]);
-    __m256i sums[4];
-    for (size_t i = 0; i < 4; i++)
-        sums[i] = _mm256_add_epi32(load_sums(tile, row, first + 8 * i), bias);
-    return qk_requantize_32(to, sums, tile->multiplier[row]);
-}
-
-static inline void requantize_row(const struct qk_epilogue_tile *tile,
-                                  const struct qk_requantize *to, size_t row,
-                                  uint8_t bytes[QK_IGEMM_NR])
-{
-    for (size_t i = 0; i < QK_IGEMM_NR; i += 32)
-        _mm256_storeu_si256((void *)(bytes + i), requantize_32(tile, to, row, i));
-}
-
-/* ---- Kernels ----------------------------------------------------------------------------- */
-
 #include "kernels/conv/igemm/slab_kernels_16.h"
+
+/* ---- Requantize, by rows ----------------------------------------------------------------- */
+
+/* What a tile's sums, row by row, are computed with. */
+struct rows {
+    __m256i y_zero_point, flip;
+    __m256 high;
+    const int32_t *column_sums; /* NULL: the zero points of weights are 0 */
+};
+
+struct row {
+    __m256i bias, w_zero_point;
+    __m256 multiplier;
+};
+
+/* Vectors saturate to unsigned bytes. A signed y is computed as an unsigned one that is 128 too
+ * large, and `flip` then subtracts the 128. */
+static inline struct rows load_rows(const struct qk_epilogue_tile *tile)
+{
+    const struct qk_requantize *to = &tile->epilogue->requantize;
+    return (struct rows){
+        .y_zero_point = _mm256_set1_epi16((int16_t)(to->zero_point + (to->is_signed ? 128 : 0))),
+        .flip = _mm256_set1_epi8((char)(to->is_signed ? 0x80 : 0)),
+        .high = _mm256_set1_ps(to->high),
+        .column_sums = tile->w_zero_point ? tile->column_sums : NULL,
+    };
+}
+
+static inline struct row load_row(const struct qk_epilogue_tile *tile, size_t row)
+{
+    return (struct row){
+        .bias = _mm256_set1_epi32(tile->bias[row]),
+        .w_zero_point = _mm256_set1_epi32(tile->w_zero_point ? tile->w_zero_point[row] : 0),
+        .multiplier = _mm256_set1_ps(tile->multiplier[row]),
+    };
+}
+
+/* Scales and rounds 8 sums of a row, of which `sums` points at the first. `plain`: they need no
+ * clamp and no correction for a zero point of weights. */
+__attribute__((always_inline)) static inline __m256i scale_row_8(const struct rows *rows,
+                                                                 const struct row *row,
+                                                                 const int32_t *sums,
+                                                                 size_t position, const bool plain)
+{
+    const __m256i loaded = _mm256_loadu_si256((const void *)(sums + position));
+    __m256i with_bias = _mm256_add_epi32(loaded, row->bias);
+    if (plain)
+        return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_cvtepi32_ps(with_bias), row->multiplier));
+    if (rows->column_sums) {
+        const __m256i column_sums =
+            _mm256_loadu_si256((const void *)(rows->column_sums + position));
+        with_bias = _mm256_sub_epi32(with_bias, _mm256_mullo_epi32(column_sums, row->w_zero_point));
+    }
+    return qk_requantize_scale_8(with_bias, row->multiplier, rows->high);
+}
+
+/* Turns 16 scaled sums into words, in the order of VPACKSSDW. */
+static inline __m256i add_zero_point(const struct rows *rows, __m256i low, __m256i high)
+{
+    return _mm256_adds_epi16(_mm256_packs_epi32(low, high), rows->y_zero_point);
+}
+
+static inline __m256i pack_bytes(const struct rows *rows, __m256i low, __m256i high)
+{
+    return _mm256_xor_si256(_mm256_packus_epi16(low, high), rows->flip);
+}
+
+/* The next two compute 32 and 16 positions of a row from `at` on. Packing works within each
+ * 16-byte half of a vector, so a permutation puts the bytes back in order. */
+__attribute__((always_inline)) static inline void requantize_32(const struct rows *rows,
+                                                                const struct row *row,
+                                                                const int32_t *sums, size_t at,
+                                                                uint8_t *y, const bool plain)
+{
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m256i low = add_zero_point(rows, scale_row_8(rows, row, sums, at, plain),
+                                       scale_row_8(rows, row, sums, at + 8, plain));
+    const __m256i high = add_zero_point(rows, scale_row_8(rows, row, sums, at + 16, plain),
+                                        scale_row_8(rows, row, sums, at + 24, plain));
+    _mm256_storeu_si256((void *)y, _mm256_permutevar8x32_epi32(pack_bytes(rows, low, high), order));
+}
+
+__attribute__((always_inline)) static inline void requantize_16(const struct rows *rows,
+                                                                const struct row *row,
+                                                                const int32_t *sums, size_t at,
+                                                                uint8_t *y, const bool plain)
+{
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 0, 4, 1, 5);
+    const __m256i words = add_zero_point(rows, scale_row_8(rows, row, sums, at, plain),
+                                         scale_row_8(rows, row, sums, at + 8, plain));
+    const __m256i bytes = _mm256_permutevar8x32_epi32(pack_bytes(rows, words, words), order);
+    _mm_storeu_si128((void *)y, _mm256_castsi256_si128(bytes));
+}
+
+/* Computes `count` neighbouring positions of a row from `first` on, at least 16, and stores them at
+ * `y`. The last vector begins earlier if it would not be full. */
+__attribute__((always_inline)) static inline void
+requantize_run(const struct rows *rows, const struct row *row, const int32_t *sums, size_t first,
+               size_t count, uint8_t *y, const bool plain)
+{
+    size_t done = 0;
+    for (; done + 32 <= count; done += 32)
+        requantize_32(rows, row, sums, first + done, y + done, plain);
+    if (count - done > 16)
+        requantize_16(rows, row, sums, first + done, y + done, plain);
+    if (done < count)
+        requantize_16(rows, row, sums, first + count - 16, y + count - 16, plain);
+}
+
+/* A run of positions that a segment keeps. */
+struct run {
+    size_t first, count;
+};
+
+static inline struct run first_run(uint64_t keep)
+{
+    const size_t first = (size_t)__builtin_ctzll(keep);
+    const uint64_t beyond = ~(keep >> first);
+    return (struct run){first, beyond == 0 ? QK_IGEMM_NR : (size_t)__builtin_ctzll(beyond)};
+}
+
+static inline uint64_t keep_after(uint64_t keep, struct run run)
+{
+    const size_t end = run.first + run.count;
+    return end < QK_IGEMM_NR ? keep >> end << end : 0;
+}
+
+/* Requantizes a tile run by run, where all runs have at least 16 positions. */
+__attribute__((always_inline)) static inline void
+requantize_runs(const struct qk_epilogue_tile *tile, const bool plain)
+{
+    const struct rows rows = load_rows(tile);
+    for (size_t i = 0; i < tile->segment_count; i++) {
+        uint8_t *to = tile->y + tile->segments[i].offset;
+        struct run run;
+        for (uint64_t keep = tile->segments[i].keep; keep != 0; keep = keep_after(keep, run)) {
+            const int32_t *sums = tile->sums;
+            uint8_t *y = to;
+            run = first_run(keep);
+            for (size_t r = 0; r < tile->rows; r++, sums += QK_IGEMM_NR, y += tile->y_stride) {
+                const struct row row = load_row(tile, r);
+                if (run.count == QK_IGEMM_NR) { /* most runs, so without branches */
+                    requantize_32(&rows, &row, sums, 0, y, plain);
+                    requantize_32(&rows, &row, sums, 32, y + 32, plain);
+                } else {
+                    requantize_run(&rows, &row, sums, run.first, run.count, y, plain);
+                }
+            }
+            to += run.count;
+        }
+    }
+}
+
+/* Requantizes whole rows of a tile, then copies the runs, some of which are short. */
+__attribute__((always_inline)) static inline void
+requantize_and_copy(const struct qk_epilogue_tile *tile, const bool plain)
+{
+    const struct rows rows = load_rows(tile);
+    uint8_t bytes[QK_IGEMM_NR];
+    for (size_t r = 0; r < tile->rows; r++) {
+        const struct row row = load_row(tile, r);
+        const int32_t *sums = tile->sums + r * QK_IGEMM_NR;
+        requantize_32(&rows, &row, sums, 0, bytes, plain);
+        if (tile->positions > 32)
+            requantize_32(&rows, &row, sums, 32, bytes + 32, plain);
+        for (size_t i = 0; i < tile->segment_count; i++)
+            store_kept(bytes, tile->segments[i].keep,
+                       tile->y + r * tile->y_stride + tile->segments[i].offset);
+    }
+}
+
+static inline bool has_short_run(const struct qk_epilogue_tile *tile)
+{
+    struct run run;
+    for (size_t i = 0; i < tile->segment_count; i++)
+        for (uint64_t keep = tile->segments[i].keep; keep != 0; keep = keep_after(keep, run)) {
+            run = first_run(keep);
+            if (run.count < 16)
+                return true;
+        }
+    return false;
+}
+
+/* Returns true if the tile has no zero points of weights, and no scaled sum can leave the range of
+ * int32. This is so with multipliers below 1. */
+static inline bool is_plain(const struct qk_epilogue_tile *tile)
+{
+    bool plain = !tile->w_zero_point;
+    for (size_t r = 0; r < tile->rows; r++)
+        plain = plain && fabsf(tile->multiplier[r]) < 1;
+    return plain;
+}
+
+/* Requantizes a tile whose sums lie row by row. */
+static void requantize_rows(const struct qk_epilogue_tile *tile)
+{
+    const bool plain = is_plain(tile);
+    if (has_short_run(tile))
+        if (plain)
+            requantize_and_copy(tile, true);
+        else
+            requantize_and_copy(tile, false);
+    else if (plain)
+        requantize_runs(tile, true);
+    else
+        requantize_runs(tile, false);
+}
 
 /* ---- Requantize, by position ------------------------------------------------------------- */
 
@@ -322,7 +495,7 @@ static void requantize_tile(const struct qk_epilogue_tile *tile)
     if (tile->row_count > 0)
         requantize_positions(tile);
     else
-        requantize(tile);
+        requantize_rows(tile);
 }
 
 static void fill_words(const struct qk_slab_fill *job)
@@ -337,7 +510,8 @@ static void fill_bytes(const struct qk_slab_fill *job)
 
 const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2 = {
     .fill = fill_words,
-    .epilogues = {[QK_EPILOGUE_BYTES] = requantize, [QK_EPILOGUE_INT32] = qk_any_epilogue__avx2},
+    .epilogues =
+        {[QK_EPILOGUE_BYTES] = requantize_rows, [QK_EPILOGUE_INT32] = qk_any_epilogue__avx2},
     .any_epilogue = qk_any_epilogue__avx2,
 };
 const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2 = {

@@ -213,6 +213,18 @@ static void transpose(const struct qk_transpose *job)
 
 #include "kernels/conv/igemm/slab_kernels_16.h"
 
+static void requantize(const struct qk_epilogue_tile *tile)
+{
+    const struct qk_requantize to = tile->epilogue->requantize; /* cannot alias y */
+    uint8_t bytes[QK_IGEMM_NR];
+    for (size_t row = 0; row < tile->rows; row++) {
+        requantize_row(tile, &to, row, bytes);
+        for (size_t i = 0; i < tile->segment_count; i++)
+            store_kept(bytes, tile->segments[i].keep,
+                       tile->y + row * tile->y_stride + tile->segments[i].offset);
+    }
+}
+
 static void fill_bytes(const struct qk_slab_fill *job)
 {
     fill(job, 4);

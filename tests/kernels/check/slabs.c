@@ -263,7 +263,7 @@ static void any_actual(void *context)
  * or any. */
 static uint64_t choose_keep(struct check *check, size_t begin, size_t end, bool one)
 {
-    const size_t columns = check_between(check, 1, 20);
+    const size_t columns = check_between(check, 1, 40);
     const size_t pitch = columns + check_below(check, 6);
     const size_t kind = check_below(check, 3);
     const size_t sole = check_between(check, begin, end - 1);
