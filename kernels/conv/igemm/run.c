@@ -116,26 +116,20 @@ static void multiply_row_by_row(const struct qk_conv_igemm_plan *plan,
     }
 }
 
-/* Computes the tile of a panel and an N tile over steps [begin, end). */
-static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
-                     const struct work *work, size_t b, const uint8_t *panel, size_t rows,
-                     size_t begin, size_t end, int32_t *sums)
+/* Returns the arguments of the products of a panel over steps [begin, end). They lack what differs
+ * between N tiles. */
+static struct qk_igemm_args panel_args(const struct qk_conv_igemm_plan *plan, const uint8_t *panel,
+                                       size_t rows, size_t begin, size_t end)
 {
     const struct qk_conv *conv = plan->conv;
-    const struct qk_n_tile *n_tile = &work->n_tiles[b];
-    const size_t remainder = b + 1 == unit->n_tile_count ? unit->remainder : 0;
     struct qk_igemm_args args = {
-        .quads = work->quads + n_tile->first * QK_IGEMM_QUAD_BYTES,
         .slab_bytes = plan->layout.slab_bytes,
         .steps = plan->steps + begin,
         .step_count = end - begin,
         .weights = panel + begin * conv->igemm.step_bytes,
         .step_bytes = conv->igemm.step_bytes,
         .rows = rows,
-        .vectors = qk_divide_up(n_tile->padded, QK_IGEMM_VECTOR) - (remainder > 0),
-        .positions = n_tile->padded,
         .add = begin > 0,
-        .sums = sums,
     };
     if (conv->backend->igemm->mark_wide) {
         const uint8_t *words = panel + plan->order.steps * conv->igemm.step_bytes;
@@ -143,29 +137,50 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
         args.wide_weights = words + qk_igemm_wide_bytes(conv->backend->igemm, plan->order.steps) +
                             begin * conv->igemm.step_bytes;
     }
-    if (n_tile->contiguous < n_tile->padded)
-        multiply_row_by_row(plan, n_tile, args);
-    else if (remainder < n_tile->padded)
-        conv->backend->igemm->multiply(&args);
-    if (remainder == 0)
-        return;
+    return args;
+}
+
+/* Computes the last positions of the last N tile by dot products. `args` are those of its other
+ * positions. */
+static void multiply_remainder(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
+                               const struct work *work, struct qk_igemm_args args)
+{
     args.quads = work->remainder;
     args.step_slabs = plan->order.step_slabs;
     args.position_bytes = plan->workspace.dot_bytes;
     args.sums_row = QK_IGEMM_NR;
     args.sums_position = 1;
-    args.positions = remainder;
+    args.positions = unit->remainder;
     args.sums += args.vectors * QK_IGEMM_VECTOR;
-    conv->backend->igemm->dot(&args);
+    plan->conv->backend->igemm->dot(&args);
 }
 
-/* Computes y from a tile whose sums are complete. */
-static void finish(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
-                   const struct work *work, size_t b, size_t row, size_t rows, const int32_t *sums)
+/* Computes the tile of a panel and N tile `b`. Sets what `args` of the panel lack. */
+static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
+                     const struct work *work, size_t b, struct qk_igemm_args *args, int32_t *sums)
+{
+    const struct qk_n_tile *n_tile = &work->n_tiles[b];
+    const size_t remainder = b + 1 == unit->n_tile_count ? unit->remainder : 0;
+    args->quads = work->quads + n_tile->first * QK_IGEMM_QUAD_BYTES;
+    args->vectors = qk_divide_up(n_tile->padded, QK_IGEMM_VECTOR) - (remainder > 0);
+    args->positions = n_tile->padded;
+    args->sums = sums;
+    if (n_tile->contiguous < n_tile->padded)
+        multiply_row_by_row(plan, n_tile, *args);
+    else if (remainder < n_tile->padded)
+        plan->conv->backend->igemm->multiply(args);
+    if (remainder > 0)
+        multiply_remainder(plan, unit, work, *args);
+}
+
+/* Returns the job of the epilogue for `rows` rows of a panel from `row` on, without what differs
+ * between N tiles. `bias` has room for the biases of a panel. */
+static struct qk_epilogue_tile panel_tile(const struct qk_conv_igemm_plan *plan,
+                                          const struct unit *unit, const struct work *work,
+                                          size_t row, size_t rows, int32_t *bias)
 {
     const struct qk_conv *conv = plan->conv;
     const struct qk_conv_axis *axis = plan->geometry.axis;
-    const struct qk_n_tile *n_tile = &work->n_tiles[b];
     const size_t width = (size_t)axis[QK_AXIS_COLUMN].out;
     const size_t channel = unit->group * plan->rows + row;
     const size_t position =
@@ -175,25 +190,34 @@ static void finish(const struct qk_conv_igemm_plan *plan, const struct unit *uni
     const bool last = conv->desc.channels_last;
     const size_t first = last ? (unit->image * positions + position) * channels + channel
                               : (unit->image * channels + channel) * positions + position;
-    int32_t bias[QK_IGEMM_MR_MAX];
-    const struct qk_slab_kernels *slabs = conv->backend->slabs;
-    (last ? slabs->any_epilogue
-          : slabs->epilogues[plan->epilogue->kind])(&(struct qk_epilogue_tile){
+    return (struct qk_epilogue_tile){
         .epilogue = plan->epilogue,
-        .sums = sums,
         .row_count = conv->backend->igemm->by_position ? conv->backend->igemm->mr : 0,
-        .positions = n_tile->padded,
         .rows = rows,
         .bias = qk_conv_bias(conv, work->x_offset, channel, rows, bias),
         .multiplier = plan->epilogue->multiplier + channel,
         .w_zero_point = conv->igemm.ones ? conv->igemm.w_zero_point + channel : NULL,
-        .column_sums = work->column_sums + b * conv->backend->igemm->nr,
-        .segments = n_tile->segments,
-        .segment_count = n_tile->segment_count,
         .y = work->y + first * plan->epilogue->y_bytes,
         .y_stride = last ? 1 : positions,
         .position_stride = last ? channels : 1,
-    });
+    };
+}
+
+/* Computes y from a tile whose sums are complete. Sets what `tile` of the panel lacks. */
+static void finish(const struct qk_conv_igemm_plan *plan, const struct work *work, size_t b,
+                   struct qk_epilogue_tile *tile, const int32_t *sums)
+{
+    const struct qk_slab_kernels *slabs = plan->conv->backend->slabs;
+    const struct qk_n_tile *n_tile = &work->n_tiles[b];
+    tile->sums = sums;
+    tile->positions = n_tile->padded;
+    tile->column_sums = work->column_sums + b * plan->conv->backend->igemm->nr;
+    tile->segments = n_tile->segments;
+    tile->segment_count = n_tile->segment_count;
+    if (plan->conv->desc.channels_last)
+        slabs->any_epilogue(tile);
+    else
+        slabs->epilogues[plan->epilogue->kind](tile);
 }
 
 /* Adds up x's columns over steps [begin, end): multiplies them by a panel whose first row is 1
@@ -203,11 +227,12 @@ static void add_column_sums(const struct qk_conv_igemm_plan *plan, const struct 
 {
     const struct qk_igemm *igemm = plan->conv->backend->igemm;
     const size_t stride = igemm->by_position ? igemm->mr : 1;
+    struct qk_igemm_args args = panel_args(plan, plan->conv->igemm.ones, 1, begin, end);
     for (size_t b = 0; b < unit->n_tile_count; b++) {
         int32_t *sums = work->column_sums + b * igemm->nr;
         for (size_t i = 0; i < igemm->nr; i++)
             work->column_tile[i * stride] = sums[i];
-        multiply(plan, unit, work, b, plan->conv->igemm.ones, 1, begin, end, work->column_tile);
+        multiply(plan, unit, work, b, &args, work->column_tile);
         for (size_t i = 0; i < igemm->nr; i++)
             sums[i] = work->column_tile[i * stride];
     }
@@ -228,10 +253,13 @@ static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *
                                                          conv->igemm.panel_bytes;
         const size_t row = p * mr;
         const size_t rows = qk_size_min(plan->rows - row, mr);
+        int32_t bias[QK_IGEMM_MR_MAX];
+        struct qk_igemm_args args = panel_args(plan, panel, rows, begin, end);
+        struct qk_epilogue_tile epilogue = panel_tile(plan, unit, work, row, rows, bias);
         for (size_t b = 0; b < unit->n_tile_count; b++) {
-            multiply(plan, unit, work, b, panel, rows, begin, end, sums);
+            multiply(plan, unit, work, b, &args, sums);
             if (end == plan->order.steps)
-                finish(plan, unit, work, b, row, rows, sums);
+                finish(plan, work, b, &epilogue, sums);
             if (!whole)
                 sums += tile;
         }
