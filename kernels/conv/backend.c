@@ -94,6 +94,7 @@ static const struct qk_conv_backend backends[COUNT] = {
             .matrices = &qk_igemm_u8s8_16x12__avx2,
             .small_m = &avx2_small_m,
             .small_m_speed = 0.9,
+            .tile_slabs = 3,
             .wide_share_most = 0.2,
             .slabs = &qk_slab_kernels_u8x4__avx2,
             .depthwise = &qk_depthwise_s16s16_1x32__avx2,
