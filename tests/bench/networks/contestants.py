@@ -97,3 +97,8 @@ def open_vino(path, x, threads):
     except RuntimeError as error:
         print("bench: OpenVINO cannot run %s: %s" % (path.name, str(error)[:200]))
         return None
+
+
+def versions():
+    """Returns lines for the description of the machine."""
+    return ["OpenVINO " + openvino.__version__.partition("-")[0] if openvino else "no OpenVINO"]

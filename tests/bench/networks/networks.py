@@ -138,7 +138,7 @@ class Part(figures.Part):
 
     @staticmethod
     def report(results, machine_lines, _):
-        return Report(results, machine_lines)
+        return Report(results, machine_lines + contestants.versions())
 
 
 def rounds(found, asked, seconds):

@@ -303,7 +303,8 @@ U8S8 per channel and S8S8 per tensor. Every network has batch 1. A contestant's 
 of rounds. In each round the contestants run for 15 ms in turn, after a run that warms up.
 
 - *quantd* is `compute_us`, which a server with that many workers says in its answers over HTTP: the
-  time of the network without HTTP and without waiting.
+  time of the network without HTTP and without waiting. Its caches are colder than a peer's, which
+  runs in a loop. This counts for networks of less than 100 µs.
 - *ONNX Runtime* is the same file in a default session with that many threads, less the time that
   any call from Python takes. Input and output stay in the same memory.
 - *float32* is the network before it was quantized, in ONNX Runtime.
