@@ -35,12 +35,12 @@
  * Wide weights are weights whose products could leave a 16-bit word. AVX2 has a fast instruction
  * that multiplies u8 by s8 and adds two products in such a word. Weights of 7 bits always fit,
  * because 255 * 64 + 255 * 64 = 32640 is less than 2^15. Two weights of 100 do not. A kernel that
- * uses this instruction multiplies wide weights in another way. It has `mark_wide`, which the packer
- * calls once for each step of a packed panel. Two arrays then follow the steps of a panel. The first
- * has a 32-bit word for each step, which says where the step has wide weights; only the kernel
- * knows how. The word is 0 if the step has none. The second has as many bytes as all steps: room for
- * the form that `mark_wide` gives to wide weights. Weights of 0 and 1 are never wide, so a panel of
- * these may have words of 0 without `mark_wide`.
+ * uses this instruction multiplies wide weights in another way. It has `mark_wide`, which the
+ * packer calls once for each step of a packed panel. Two arrays then follow the steps of a panel.
+ * The first has a 32-bit word for each step, in which the kernel notes where the step has wide
+ * weights. The word is 0 if the step has none. The second has as many bytes as all steps: room
+ * for the form that `mark_wide` gives to wide weights. Weights of 0 and 1 are never wide, so a
+ * panel of these may have words of 0 without `mark_wide`.
  *
  * A kernel for matrices may have `arrange` instead. Its steps are then consecutive slabs, and all
  * but the last step have QK_IGEMM_STEP_SLABS. A chunk is up to QK_IGEMM_CHUNK_STEPS of these steps,

@@ -7,8 +7,8 @@
  * panel once. Weights of 7 bits, as ONNX Runtime's quantizer makes them with reduce_range, are all
  * of this kind. Of weights that use all 8 bits, less than half are. The weights of the other slabs
  * become words, which VPMADDWD multiplies exactly: terms 0 and 2 of all rows replace the quads, and
- * terms 1 and 3 go to the room behind the panel. The panel's words of `mark_wide` are masks of these
- * slabs. Layers with many of them use another kernel (kernels/conv/choose.c).
+ * terms 1 and 3 go to the room behind the panel. The words of `mark_wide` are masks of these slabs.
+ * Layers with many of them use another kernel (kernels/conv/choose.c).
  *
  * A tile is made of parts of up to 6 positions by two vectors of rows. The 12 vectors of sums stay
  * in registers until the part is done, beside one quad of x in all lanes, two products and the
