@@ -4,6 +4,7 @@
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "kernels/conv/backend.h"
@@ -193,6 +194,7 @@ static void measure_products(struct qk_profile *profile, const struct qk_openbla
 /* ---- Memory ------------------------------------------------------------------------------ */
 
 #define COPY_BYTES ((size_t)4 << 20)
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 static void run_copy(void *context)
 {
@@ -203,9 +205,12 @@ static void run_copy(void *context)
 
 static void measure_copy(struct qk_profile *profile)
 {
-    char *memory = malloc(2 * COPY_BYTES);
+    char *memory = aligned_alloc(HUGE_PAGE_BYTES, 2 * COPY_BYTES);
     if (!memory)
         return;
+#ifdef MADV_HUGEPAGE
+    madvise(memory, 2 * COPY_BYTES, MADV_HUGEPAGE); /* the system gives small pages more slowly */
+#endif
     memset(memory, 1, 2 * COPY_BYTES); /* so that both halves have their pages */
     profile->copy_bytes_per_ns = (double)COPY_BYTES / best_ns(run_copy, memory);
     free(memory);
