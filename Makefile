@@ -241,7 +241,8 @@ SERVER := \
     server/models/onnx/onnx_tensor.c \
     server/models/repository/folder.c server/models/repository/missing_file.c \
     server/models/repository/repository.c \
-    server/models/base64.c server/models/build.c server/models/cut_hint.c \
+    server/models/base64.c server/models/build.c server/models/constant_pages.c \
+    server/models/cut_hint.c \
     server/models/explain/commands.c server/models/explain/explain.c \
     server/models/explain/explain_json.c server/models/explain/explain_text.c \
     server/models/explain/nodes.c server/models/explain/progress.c server/models/onnx/onnx_list.c \

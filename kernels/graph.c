@@ -543,6 +543,15 @@ void qk_graph_pack(struct qk_graph *graph, size_t begin, size_t end)
     }
 }
 
+void qk_graph_pack_ranges(const struct qk_graph *graph, struct qk_pack_range *ranges)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        const struct qk_graph_node *node = &graph->nodes[i];
+        ranges[node->index].begin = node->pack_begin;
+        ranges[node->index].end = node->pack_begin + node->instance->pack_unit_count;
+    }
+}
+
 /* ---- A graph of one node ------------------------------------------------------------------- */
 
 /* All that a graph of one node needs, as one allocation. */

@@ -613,6 +613,16 @@ enum qk_status qk_graph_of(struct qk_instance *instance, struct qk_memory memory
 /* Like qk_pack. */
 void qk_graph_pack(struct qk_graph *graph, size_t begin, size_t end);
 
+/* Units of packing, from `begin` to before `end`. */
+struct qk_pack_range {
+    size_t begin, end;
+};
+
+/* Sets ranges[i] to the units that pack node i of the call from which qk_graph_prepare made the
+ * graph, for each of its node_count nodes. Once these units are done, the constants of the node are
+ * not read any more, unless they stay (qk_call.constants_stay). */
+void qk_graph_pack_ranges(const struct qk_graph *graph, struct qk_pack_range *ranges);
+
 /* Where a node reads an input, or writes an output. Private to kernels/. */
 enum qk_placement_kind {
     QK_PLACEMENT_NONE,

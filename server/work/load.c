@@ -171,8 +171,10 @@ static bool take_version(struct qd_load *load)
 
 static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
+    const struct qd_load *load = load_of(job);
     (void)workspace;
-    qk_graph_pack(load_of(job)->graph, begin, end);
+    qk_graph_pack(load->graph, begin, end);
+    qd_constant_pages_packed(load->constant_pages, begin, end);
 }
 
 /* Keeps what became of the nodes of the file. */
@@ -199,6 +201,7 @@ static bool prepare_version(struct qd_load *load)
     const struct qk_graph *graph = load->graph;
     if (graph == NULL)
         return end_version(load);
+    load->constant_pages = qd_constant_pages_find(&load->build.call, graph, &load->version_arena);
     load->next_step = end_version;
     set_phase(load, run_pack, graph->pack_unit_count, graph->pack_unit_cost_ns,
               qd_scheduler_shares(graph->pack_unit_count, graph->pack_unit_cost_ns,

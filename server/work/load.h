@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "kernels/qk.h"
+#include "server/models/constant_pages.h"
 #include "server/models/repository/repository.h"
 #include "server/models/sources.h"
 #include "server/models/table.h"
@@ -56,7 +57,8 @@ struct qd_load {
     struct qd_build build;
     struct qd_build_work work; /* of the version that is being made */
     struct qk_graph *graph;    /* the graph that is being packed; NULL if there is none */
-    size_t version;            /* index of the version that is being made */
+    struct qd_constant_pages *constant_pages; /* of that graph */
+    size_t version;                           /* index of the version that is being made */
     struct qd_worker_slot *slots;
     bool (*next_step)(struct qd_load *load);
 };
