@@ -103,7 +103,7 @@ struct qk_igemm_args {
     const uint8_t *wide_weights; /* with `mark_wide`: the second array, from the first step on */
     const uint8_t *order;        /* with `arrange`: the panel's orders, from the first chunk on */
     size_t rows;                 /* 1 to mr */
-    size_t vectors;   /* by rows: how many vectors of positions, from 1 to nr / QK_IGEMM_VECTOR */
+    size_t vectors; /* by rows: how many vectors of positions, from 1 to nr / QK_IGEMM_VECTOR */
     /* By position: 1 to nr. By rows: the sums of further positions need not be computed, even if
      * they belong to the last vector. dot: 1 to the largest remainder. */
     size_t positions;
