@@ -241,8 +241,7 @@ SERVER := \
     server/models/onnx/onnx_tensor.c \
     server/models/repository/folder.c server/models/repository/missing_file.c \
     server/models/repository/repository.c \
-    server/models/base64.c server/models/build.c server/models/constant_pages.c \
-    server/models/cut_hint.c \
+    server/models/base64.c server/models/build.c server/models/cut_hint.c \
     server/models/explain/commands.c server/models/explain/explain.c \
     server/models/explain/explain_json.c server/models/explain/explain_text.c \
     server/models/explain/nodes.c server/models/explain/progress.c server/models/onnx/onnx_list.c \
@@ -252,9 +251,9 @@ SERVER := \
     server/work/scheduler/cpu_yield.c server/work/scheduler/loop.c server/work/scheduler/pool.c \
     server/work/scheduler/queue.c server/work/scheduler/scheduler.c \
     server/work/scheduler/straggler.c server/work/scheduler/time_slice.c \
-    server/work/body_prefault.c server/work/compression.c server/work/infer.c server/work/load.c \
-    server/work/loader.c server/work/log_record.c server/work/outputs.c server/work/request.c \
-    server/work/scan.c server/work/stream.c \
+    server/work/body_prefault.c server/work/compression.c server/work/constant_pages.c \
+    server/work/infer.c server/work/load.c server/work/loader.c server/work/log_record.c \
+    server/work/outputs.c server/work/request.c server/work/scan.c server/work/stream.c \
     server/http/wire/answer_head.c server/http/wire/coding.c server/http/wire/connection.c \
     server/http/wire/direct_response.c server/http/wire/framing.c server/http/wire/handshake.c \
     server/http/wire/head.c server/http/wire/io_hooks.c server/http/wire/lingering_close.c \

@@ -12,10 +12,10 @@
 #include <stdint.h>
 
 #include "kernels/qk.h"
-#include "server/models/constant_pages.h"
 #include "server/models/repository/repository.h"
 #include "server/models/sources.h"
 #include "server/models/table.h"
+#include "server/work/constant_pages.h"
 #include "server/work/request.h"
 #include "server/work/scheduler/scheduler.h"
 

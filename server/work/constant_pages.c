@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "server/models/constant_pages.h"
+#include "server/work/constant_pages.h"
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@
 
 #include "kernels/graph.h"
 #include "server/memory/blocks.h"
-#include "server/models/constant_pages.h"
+#include "server/work/constant_pages.h"
 #include "tests/unit/scratch.h"
 
 enum { NODES = 4, PAGES = 16 };

@@ -4,8 +4,8 @@
  * memory until all weights are packed, a load would need both at once, which is twice the memory
  * that the model keeps. So the pages of a constant are given back as soon as all nodes that read
  * the constant are packed. The block of memory that they belong to is freed later, as usual. */
-#ifndef SERVER_MODELS_CONSTANT_PAGES_H
-#define SERVER_MODELS_CONSTANT_PAGES_H
+#ifndef SERVER_WORK_CONSTANT_PAGES_H
+#define SERVER_WORK_CONSTANT_PAGES_H
 
 #include <stddef.h>
 
