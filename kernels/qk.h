@@ -8,7 +8,7 @@
  * constant, but in a graph it may also follow from the shapes of other values.
  *
  * Steps. An instance of an operator is made once, planned for each shape, and run for each set of
- * inputs. Packing and runs are cut into units: parts of some 10 to 40 µs, which any thread may do.
+ * inputs. Packing and runs are cut into units: parts of some 5 to 50 µs, which any thread may do.
  *
  * 1. qk_prepare checks a call, allocates all memory that the instance will ever have, and says how
  *    many units of packing are left to do.

@@ -1,7 +1,7 @@
 /* Converts the int32 sums of a convolution to the bytes of y. The steps and their order are those
  * of ONNX Runtime's MlasRequantizeOutput: convert the sum to float, multiply, clamp in float to the
  * range of y's type less y's zero point (NaN gives the lower bound), round to nearest even, then
- * add the zero point. Private to conv/. */
+ * add the zero point. Private to kernels/. */
 #ifndef KERNELS_CONV_REQUANTIZE_H
 #define KERNELS_CONV_REQUANTIZE_H
 

@@ -1,5 +1,5 @@
 /* Requantizes 32 sums at a time (kernels/conv/requantize.h). For files that are compiled for AVX2.
- * Private to conv/. */
+ * Private to conv/ and matmul/. */
 #ifndef KERNELS_CONV_REQUANTIZE_AVX2_H
 #define KERNELS_CONV_REQUANTIZE_AVX2_H
 

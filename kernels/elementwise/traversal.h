@@ -13,7 +13,7 @@
 /* The sizes and costs that are chosen for a machine (kernels/choice.h). */
 struct qk_elementwise_tuning {
     size_t stream_bytes; /* y is written past the caches if it or x has at least this many bytes */
-    double unit_ns;      /* how long a unit should take */
+    double unit_ns;      /* how long a unit should take, at most */
     double cycle_ns;
     double byte_ns; /* nanoseconds to move a byte to or from memory */
 };

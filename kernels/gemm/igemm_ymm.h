@@ -33,7 +33,7 @@ static inline size_t count_vectors(const struct qk_igemm_args *args)
     return wanted < args->vectors * NV ? wanted : args->vectors * NV;
 }
 
-/* Computes the sums of `rows` rows for 16 positions or, with one of `vectors`, for 8. Inlined with
+/* Computes the sums of `rows` rows for 16 positions or, if `vectors` is 1, for 8. Inlined with
  * constants, so that the compiler keeps `sums` in registers. */
 __attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
                                                                 size_t first, const size_t rows,

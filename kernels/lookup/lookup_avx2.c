@@ -25,8 +25,8 @@ struct rows {
     __m256i rows[HALF_COUNT][ROWS];
 };
 
-/* Reads the rows of the table, each twice. In chains, a row has its difference to the row before.
- */
+/* Reads the rows of the table, each into both halves of a vector. With `chains`, a row holds the
+ * exclusive or of itself and the row before. */
 INLINE void read_rows(const struct qk_lookup_table *table, bool chains, struct rows *rows)
 {
     for (size_t half = 0; half < HALF_COUNT; half++) {

@@ -154,7 +154,7 @@ static inline void fill_four(const struct qk_matmul_fill *job, size_t item)
         fill_item(job, item + i, slab);
 }
 
-/* Makes the quads of items whose terms are neighbours. */
+/* Makes the quads of items whose terms are neighbours, and adds the terms to the sums. */
 static void fill_items(const struct qk_matmul_fill *job)
 {
     size_t item = 0;
@@ -229,7 +229,7 @@ QK_WRAPS static inline void add_c(const struct qk_matmul_tile *tile, size_t row,
 {
     const size_t at = row * tile->c_row + first * tile->c_column;
     const uint8_t *c = tile->c;
-    if (tile->c_column == 1)
+    if (tile->c_column == 1) /* a loop of its own, which compilers vectorize */
         for (size_t j = 0; j < count; j++)
             acc[j] = (int32_t)((uint32_t)acc[j] + (uint32_t)qk_load_i32(c, at + j));
     else

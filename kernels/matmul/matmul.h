@@ -10,10 +10,9 @@
  * is 0, the sum is 0.
  *
  * The products are those of convolutions (kernels/gemm/igemm.h), or one that the backend has for
- * matrices. Columns of B are the rows of a
- * panel, and rows of A are positions. Quads hold 4 terms of one position, so no slab is read at
- * more than one position, and each step has the next 16 slabs. A single row of A is its own list of
- * quads: kernels with `dot` read it as it is.
+ * matrices. Columns of B are the rows of a panel, and rows of A are positions. Quads hold 4 terms
+ * of one position, so no slab is read at more than one position, and each step has the next 16
+ * slabs. A single row of A is its own list of quads: kernels with `dot` read it as it is.
  *
  * Bytes are multiplied as they are stored: u8 by s8, or s8 by s8 on ARM, with the top bit flipped
  * where the type differs. Zero points are applied to the sums:
@@ -90,7 +89,7 @@ struct qk_matmul_columns {
 struct qk_matmul_order {
     size_t slabs, steps, step_slabs;
     size_t step_bytes, panels;
-    size_t panel_bytes; /* of all steps of one panel, with what `mark_wide` adds */
+    size_t panel_bytes; /* of all steps of one panel, with what `mark_wide` or `arrange` adds */
 };
 
 struct qk_matmul {

@@ -146,7 +146,7 @@ static bool is_only_reader(const struct qk_edit *edit, const struct function *la
     return edit->reads[value] == reads;
 }
 
-/* Finds a function that goes when `last` becomes a table of what this function reads. */
+/* Finds a function that can be removed if `last` becomes a table of what that function reads. */
 static bool find_first(const struct qk_edit *edit, const struct function *last,
                        struct function *first)
 {

@@ -6,9 +6,9 @@
 #include "kernels/qk.h"
 
 /* Notes that a node is gone, or that one of the nodes that it became is. `into` is the node of
- * which it is a part now, or NULL. The first fate counts, but any other counts more than
- * QK_FATE_REMOVED, or than that of a node that is a part of itself: what a pass puts into the place
- * of a node may become a part of another in a later pass. */
+ * which it is a part now, or NULL. The first fate counts, with two exceptions. Any other fate
+ * replaces QK_FATE_REMOVED. Any but QK_FATE_REMOVED replaces that of a node that is a part of
+ * itself, because a later pass may make what took the node's place a part of another node. */
 void qk_fate_set(const struct qk_graph_call *call, const struct qk_node *node,
                  enum qk_fate_kind kind, const struct qk_node *into);
 

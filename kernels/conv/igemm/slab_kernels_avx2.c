@@ -123,13 +123,14 @@ static inline struct form form_for(const struct qk_slab_fill *job, size_t terms)
 
 /* ---- Requantize, by rows ----------------------------------------------------------------- */
 
-/* What a tile's sums, row by row, are computed with. */
+/* What the epilogues of all rows of a tile share. */
 struct rows {
     __m256i y_zero_point, flip;
     __m256 high;
     const int32_t *column_sums; /* NULL: the zero points of weights are 0 */
 };
 
+/* What the epilogue of one row has. */
 struct row {
     __m256i bias, w_zero_point;
     __m256 multiplier;
@@ -157,8 +158,8 @@ static inline struct row load_row(const struct qk_epilogue_tile *tile, size_t ro
     };
 }
 
-/* Scales and rounds 8 sums of a row, of which `sums` points at the first. `plain`: they need no
- * clamp and no correction for a zero point of weights. */
+/* Scales and rounds 8 sums of a row, of which `sums` points at the first. With `plain`, the sums
+ * need no clamp and no correction for a zero point of weights. */
 __attribute__((always_inline)) static inline __m256i scale_row_8(const struct rows *rows,
                                                                  const struct row *row,
                                                                  const int32_t *sums,
