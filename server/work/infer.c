@@ -146,13 +146,13 @@ static bool set_phase(struct qd_inference *inference, run_units *run,
     return true;
 }
 
-/* Returns how many workers may share the units, if waking them has to be worth it. */
+/* Returns how many workers may share the units if they have to be woken for it. */
 static size_t shares(const struct qd_inference *inference, size_t unit_count, uint64_t unit_cost_ns)
 {
     return qd_scheduler_shares(unit_count, unit_cost_ns, inference->tools->thread_count);
 }
 
-/* The same for workers that may be awake, because they have helped with another phase. */
+/* Like shares, for workers that may be awake because they have helped with another phase. */
 static size_t awake_shares(const struct qd_inference *inference, size_t unit_count,
                            uint64_t unit_cost_ns)
 {
@@ -169,7 +169,7 @@ static uint64_t node_ns(const struct qk_plan *node)
                : ns;
 }
 
-/* Returns the same for a node that workers can share, and 0 for any other. */
+/* Returns how long a node takes if workers can share it, and 0 for any other node. */
 static uint64_t shared_ns(const struct qd_inference *inference, const struct qk_plan *node)
 {
     return awake_shares(inference, node->unit_count, node->unit_cost_ns) > 1 ? node_ns(node) : 0;
@@ -403,8 +403,9 @@ static enum qd_status plan(struct qd_inference *inference)
     return take_outputs(inference);
 }
 
-/* Returns how many workers the plan's nodes are worth. A worker is woken once and then helps with
- * one node after the other, so it must be worth waking for all of them together. */
+/* Returns how many workers the plan's nodes are worth, and adds up ahead_ns. A worker is woken once
+ * and then helps with one node after the other, so it must be worth waking for all of them
+ * together. */
 static size_t node_shares(struct qd_inference *inference)
 {
     const struct qk_graph_plan *plan = inference->plan;

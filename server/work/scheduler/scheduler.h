@@ -13,11 +13,12 @@
  * the worker for it would take as long.
  *
  *   Idle workers help. A worker that begins a phase that is worth it (qd_scheduler_shares) wakes an
- *   idle worker and goes on. The same is worth it for a short phase if enough work lies ahead of it
- *   in the job: a network has many nodes of some 20 us, and the worker that is woken at one of them
- *   is awake at the next. The idle worker joins in and wakes the next. A woken worker that comes
- *   late finds no units left, and delays nothing. But a worker that has taken units and is late
- *   with them delays the job. After that, for a while only long phases have helpers (straggler.h).
+ *   idle worker and goes on. The idle worker joins in and wakes the next. A short phase is worth
+ *   waking a worker, too, if enough work that workers can share lies ahead of it in the job: a
+ *   network has many nodes of some 20 us, and a worker that is woken at one of them is awake at the
+ *   next. A woken worker that comes late finds no units left, and delays nothing. But a worker that
+ *   has taken units and is late with them delays the job. After that, for a while only long phases
+ *   have helpers (straggler.h).
  *
  *   Waiting jobs come first. As soon as a job is in the queue, helpers leave their phase after
  *   their current batch of units. A worker that took its job from the queue leaves when its time
@@ -61,8 +62,8 @@
  * sooner by two workers than by one. Measured with units of 25 us: two workers did work of 100 us
  * in 89 us, of 200 us in 137 us, and of 400 us in 236 us. */
 #define QD_HANDOVER_NS UINT64_C(50000)
-/* What a worker that is awake needs to join a phase: two locked steps, and what the phase's thread
- * has written comes over from its cache. */
+/* The work for which a worker that is awake joins a phase. Joining takes two steps under the lock,
+ * and the worker reads what the phase's thread has written from that thread's cache. */
 #define QD_JOIN_NS UINT64_C(4000)
 /* The longest job that the loop computes inline. Handing a job to a worker and back takes about as
  * long. So other connections wait for the loop no longer than if the loop gave the job away. */
@@ -104,7 +105,7 @@ struct qd_phase {
     bool (*then)(struct qd_job *job);
     size_t unit_count; /* may be 0 */
     uint64_t unit_cost_ns;
-    uint64_t ahead_ns; /* about how long the phases after this one take that workers could share */
+    uint64_t ahead_ns; /* about how long later phases take, without those that cannot be shared */
     struct qd_worker_slot *slots; /* at least one; all are free */
     size_t slot_count;
 };
@@ -239,8 +240,9 @@ bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler);
  * worker was woken, because batches are smaller then. */
 size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count);
 
-/* The same for workers that are awake, which need QD_JOIN_NS of work each. Gives the number of
- * slots that a phase should have if the worker may be there from an earlier phase of the job. */
+/* Like qd_scheduler_shares, for workers that are awake, which need QD_JOIN_NS of work each. Use it
+ * for the number of a phase's slots if workers may still be awake from an earlier phase of the
+ * job. */
 size_t qd_scheduler_awake_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count);
 
 #endif

@@ -74,8 +74,8 @@ void qd_time_slice_run(const struct qd_time_slice_signs *signs, const struct qd_
 /* Calls on_running if the value changes. It stays true from one phase to the next. */
 void qd_time_slice_set_running(struct qd_job *job, bool running);
 
-/* Returns whether the rest of the phase is worth waking a worker, if worker_count workers may
- * compute it. Under the scheduler's lock. */
+/* Returns whether the rest of the phase, or the phases ahead of it, are worth waking a worker, if
+ * worker_count workers may compute them. Under the scheduler's lock. */
 bool qd_time_slice_wants_help(const struct qd_time_slice_signs *signs, struct qd_job *job,
                               size_t worker_count);
 
