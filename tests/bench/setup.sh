@@ -30,4 +30,4 @@ echo "bench: installing ONNX Runtime, OpenVINO and FastAPI into $venv"
     grep -v openvino "$wanted" >build/bench/most.txt
     { install "$wanted" || install build/bench/most.txt; } && cp "$wanted" "$installed"
 } >"$log" 2>&1 </dev/null || true
-works || echo "bench: these are not to be had ($log): measuring without them"
+works || echo "bench: they could not be installed ($log): measuring without them"
