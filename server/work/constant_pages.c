@@ -5,13 +5,12 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-
-#include "server/memory/blocks.h"
+#include <unistd.h>
 
 /* A constant of a node. */
 struct use {
     uintptr_t begin, end; /* where its bytes are */
-    size_t node;          /* index into `nodes`; node_count: the constant stays */
+    size_t node;          /* index into `nodes` */
     size_t span;          /* index into `spans` */
 };
 
@@ -50,10 +49,9 @@ static void add_uses(struct qd_constant_pages *pages, const struct qk_call *call
             !qk_type_bytes(tensor->type, tensor->stored, &bytes))
             continue;
         if (pages->uses != NULL)
-            pages->uses[pages->use_count] =
-                (struct use){.begin = (uintptr_t)tensor->data,
-                             .end = (uintptr_t)tensor->data + bytes,
-                             .node = call->constants_stay ? pages->node_count : node};
+            pages->uses[pages->use_count] = (struct use){.begin = (uintptr_t)tensor->data,
+                                                         .end = (uintptr_t)tensor->data + bytes,
+                                                         .node = node};
         pages->use_count++;
     }
 }
@@ -95,7 +93,6 @@ static void add_node(struct qd_constant_pages *pages, const struct qk_call *call
     struct packed_node *node = &pages->nodes[pages->node_count++];
     node->units = units;
     node->call = call;
-    atomic_init(&node->units_left, units.end - units.begin);
 }
 
 /* Joins constants that overlap, because a page may be given back only if nobody reads it. */
@@ -134,6 +131,9 @@ struct qd_constant_pages *qd_constant_pages_find(const struct qk_graph_call *cal
                                                  struct qd_arena *arena)
 {
     const size_t count = graph->node_count;
+    for (size_t i = 0; i < count; i++)
+        if (call->nodes[i].call.constants_stay)
+            return NULL; /* no load asks for this */
     struct qd_constant_pages *pages = qd_arena_calloc(arena, 1, sizeof(*pages));
     struct qk_pack_range *ranges = qd_arena_calloc(arena, count, sizeof(*ranges));
     if (pages == NULL || ranges == NULL)
@@ -145,6 +145,10 @@ struct qd_constant_pages *qd_constant_pages_find(const struct qk_graph_call *cal
     for (size_t i = 0; i < count; i++)
         add_node(pages, &call->nodes[i].call, ranges[i]);
     qsort(pages->nodes, pages->node_count, sizeof(*pages->nodes), by_units);
+    for (size_t i = 0; i < pages->node_count; i++) {
+        const struct qk_pack_range units = pages->nodes[i].units;
+        atomic_init(&pages->nodes[i].units_left, units.end - units.begin);
+    }
     add_all_uses(pages);
     pages->uses = qd_arena_calloc(arena, pages->use_count, sizeof(*pages->uses));
     pages->spans = qd_arena_calloc(arena, pages->use_count, sizeof(*pages->spans));
@@ -161,8 +165,9 @@ struct qd_constant_pages *qd_constant_pages_find(const struct qk_graph_call *cal
 /* Gives back the pages that have only bytes of this span. */
 static void give_back(const struct span *span)
 {
-    const uintptr_t begin = qd_round_up(span->begin, QD_PAGE_BYTES);
-    const uintptr_t end = span->end / QD_PAGE_BYTES * QD_PAGE_BYTES;
+    const uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE); /* ARM's may have 64 KiB */
+    const uintptr_t begin = (span->begin + page_bytes - 1) / page_bytes * page_bytes;
+    const uintptr_t end = span->end / page_bytes * page_bytes;
     if (begin < end)
         madvise((void *)begin, end - begin, MADV_DONTNEED);
 }

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "kernels/graph.h"
 #include "server/memory/blocks.h"
@@ -42,6 +43,8 @@ static void set_constant(size_t index, size_t first, size_t more, size_t count)
 
 static void set_up(void)
 {
+    if (sysconf(_SC_PAGESIZE) != QD_PAGE_BYTES)
+        cr_skip_test("this kernel has other pages");
     scratch_init(&scratch, (size_t)1 << 20);
     bytes = mmap(NULL, PAGES * QD_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                  -1, 0);
@@ -139,12 +142,9 @@ Test(constant_pages, nodes_without_units_read_nothing)
 
 Test(constant_pages, constants_that_stay_are_kept)
 {
-    set_constant(3, 0, 0, 2 * QD_PAGE_BYTES);
-    set_constant(2, 1, 0, 3 * QD_PAGE_BYTES);
     set_constant(0, 8, 0, QD_PAGE_BYTES);
     nodes[2].call.constants_stay = true;
-    qd_constant_pages_packed(find(), 0, 10);
-    expect_gone(8, 9);
+    cr_assert_null(qd_constant_pages_find(&call, &graph, &scratch.arena));
 }
 
 Test(constant_pages, variable_inputs_are_no_constants)
