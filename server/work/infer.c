@@ -576,10 +576,11 @@ static bool compute(struct qd_inference *inference)
     const struct qk_plan *plan = &inference->plan->nodes[inference->node].plan;
     if (inference->node_ns != NULL)
         inference->node_began_ns = running_ns(inference);
-    set_wide_phase(inference, run_node, after_node, plan->unit_count, plan->unit_cost_ns);
     inference->ahead_ns -= shared_ns(inference, plan);
+    const bool set =
+        set_wide_phase(inference, run_node, after_node, plan->unit_count, plan->unit_cost_ns);
     inference->job.phase.ahead_ns = inference->ahead_ns;
-    return true;
+    return set;
 }
 
 static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t end)

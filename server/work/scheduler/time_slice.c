@@ -111,12 +111,11 @@ bool qd_time_slice_wants_help(const struct qd_time_slice_signs *signs, struct qd
     const size_t left = qd_time_slice_units_left(job);
     const uint64_t cost_ns = job->phase.unit_cost_ns;
     const uint64_t ahead_ns = job->phase.ahead_ns;
-    if (qd_scheduler_shares(left, cost_ns, worker_count) > 1 &&
-        qd_straggler_allows(&signs->backoff, left, cost_ns, qd_clock_ns()))
-        return true;
-    return left > 0 &&
-           qd_scheduler_shares(worker_count, ahead_ns / worker_count, worker_count) > 1 &&
-           qd_straggler_allows(&signs->backoff, 1, ahead_ns, qd_clock_ns());
+    const bool is_worth =
+        qd_scheduler_shares(left, cost_ns, worker_count) > 1 ||
+        qd_scheduler_shares(worker_count, ahead_ns / worker_count, worker_count) > 1;
+    return left > 0 && is_worth &&
+           qd_straggler_allows(&signs->backoff, left, cost_ns, qd_clock_ns());
 }
 
 /* ---- Units -------------------------------------------------------------------------------- */
