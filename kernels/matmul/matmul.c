@@ -30,6 +30,9 @@
 /* The most steps of one part of K if B is packed in the workspace. All panels of a part read the
  * same rows of B, so the pages of these 1024 rows should stay in the TLB. */
 #define PACKED_STEPS_MAX ((size_t)16)
+_Static_assert(PART_STEPS_MAX % QK_IGEMM_CHUNK_STEPS == 0 &&
+                   PACKED_STEPS_MAX % QK_IGEMM_CHUNK_STEPS == 0,
+               "a part has whole chunks");
 
 static struct qk_matmul_order order_for(const struct qk_igemm *igemm, size_t k, size_t n)
 {

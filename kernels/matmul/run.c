@@ -224,7 +224,8 @@ static void find_panel(const struct work *work, const struct part *part, size_t 
     const uint8_t *words = weights + steps * order->step_bytes;
     args->weights = weights + first * order->step_bytes;
     args->step_bytes = order->step_bytes;
-    args->order = words + first / QK_IGEMM_CHUNK_STEPS * QK_IGEMM_ORDER_BYTES;
+    if (igemm->arrange)
+        args->order = words + first / QK_IGEMM_CHUNK_STEPS * QK_IGEMM_ORDER_BYTES;
     if (!igemm->mark_wide)
         return;
     args->wide = (const uint32_t *)(const void *)words + first;
