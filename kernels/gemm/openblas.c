@@ -156,8 +156,7 @@ static enum qk_status map_buffers(const struct qk_openblas *openblas, void **buf
 
 static enum qk_status load(struct qk_openblas *openblas, struct qk_error *error)
 {
-    /* Symbols are looked up lazily, because most functions of the library are never called. */
-    openblas->library = dlopen(LIBRARY, RTLD_LAZY | RTLD_LOCAL);
+    openblas->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!openblas->library)
         return qk_fail(error, QK_UNAVAILABLE, "OpenBLAS: %s: install libopenblas0", dlerror());
     __typeof__(openblas_get_corename) *get_corename = NULL;
