@@ -300,5 +300,6 @@ enum qk_status qk_graph_compose(const struct qk_kernels *kernels, struct qk_grap
         status = composing.edit.is_removed[i] ? QK_OK : join(&composing, i);
     if (status == QK_OK)
         qk_edit_end(&composing.edit, origins);
+    qk_fate_settle_tables(call);
     return status;
 }

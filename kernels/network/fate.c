@@ -17,3 +17,23 @@ void qk_fate_set(const struct qk_graph_call *call, const struct qk_node *node,
     if (!is_final || (fate->into == index && kind != QK_FATE_REMOVED))
         *fate = (struct qk_fate){kind, index_of(into)};
 }
+
+static bool is_joined(const struct qk_graph_call *call, uint32_t node)
+{
+    const struct qk_fate *fate = &call->fates[node];
+    return fate->kind == QK_FATE_TABLE && fate->into != node && fate->into < call->fate_count;
+}
+
+void qk_fate_settle_tables(const struct qk_graph_call *call)
+{
+    if (!call->fates)
+        return;
+    /* From the last node on, because a table mostly joins a later one: a few steps each. */
+    for (size_t i = call->fate_count; i-- > 0;) {
+        struct qk_fate *fate = &call->fates[i];
+        if (!is_joined(call, (uint32_t)i))
+            continue;
+        for (size_t steps = 0; steps < call->fate_count && is_joined(call, fate->into); steps++)
+            fate->into = call->fates[fate->into].into;
+    }
+}

@@ -12,4 +12,8 @@
 void qk_fate_set(const struct qk_graph_call *call, const struct qk_node *node,
                  enum qk_fate_kind kind, const struct qk_node *into);
 
+/* Makes `into` of each node the table in which it ends, if tables were joined: passes that join
+ * tables change only the fate of the table that is gone, not those of its parts. */
+void qk_fate_settle_tables(const struct qk_graph_call *call);
+
 #endif

@@ -621,6 +621,9 @@ void graph_case_check_fates(const struct graph_case *made, const struct qk_fate 
              at = fates[at].into) {
             cr_assert_lt(fates[at].into, count, "node %u is a part of none", at);
             cr_assert_lt(steps++, count, "node %u is a part of itself", i);
+            cr_assert(fates[at].kind != QK_FATE_TABLE || is_left(made, fates[at].into) ||
+                          fates[fates[at].into].kind != QK_FATE_TABLE,
+                      "node %u is a part of the table %u, which is none", at, fates[at].into);
         }
         cr_assert(at == i || is_left(made, at), "node %u is a part of %u, which has gone", i, at);
     }
