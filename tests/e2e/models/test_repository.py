@@ -376,8 +376,8 @@ class Polling(RepositoryTest):
         self.wait_for(lambda: self.is_convolving("a", WEIGHTS))
 
     def test_what_had_no_room_is_loaded_when_there_is_some(self):
-        # Loading one takes .3 to 1.6 MB, because some CPUs' kernels keep weights as words or floats.
-        # So any one of the models has room, and all of them never have.
+        # Loading one takes .3 to 1.6 MB, because the kernels of some CPUs keep weights as words or
+        # floats. So any one of the models has room, and all of them never have.
         names = ["m%d" % i for i in range(8)]
         self.start("--max-model-bytes", "1800K")
         for name in names:
