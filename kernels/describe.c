@@ -42,9 +42,11 @@ static const char *product_name(enum qk_product product, uint32_t cpu_flags)
 {
     size_t count;
     const struct qk_conv_backend *backends = qk_conv_backends(&count);
-    for (size_t i = count; i-- > 0;)
-        if (backends[i].product == product && !(backends[i].cpu_flags & ~cpu_flags))
-            return backends[i].name;
+    for (size_t left = count; left > 0; left--) {
+        const struct qk_conv_backend *backend = &backends[left - 1];
+        if (backend->product == product && !(backend->cpu_flags & ~cpu_flags))
+            return backend->name;
+    }
     return "sgemm";
 }
 

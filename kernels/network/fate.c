@@ -29,7 +29,8 @@ void qk_fate_settle_tables(const struct qk_graph_call *call)
     if (!call->fates)
         return;
     /* From the last node on, because a table mostly joins a later one: a few steps each. */
-    for (size_t i = call->fate_count; i-- > 0;) {
+    for (size_t left = call->fate_count; left > 0; left--) {
+        const size_t i = left - 1;
         struct qk_fate *fate = &call->fates[i];
         if (!is_joined(call, (uint32_t)i))
             continue;

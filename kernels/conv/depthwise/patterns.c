@@ -60,8 +60,9 @@ static size_t add_quad_rows(const struct qk_depthwise_job *job, size_t array,
 {
     const size_t step = lanes * (size_t)job->geometry->axis[QK_AXIS_COLUMN].stride;
     size_t count = 0;
-    for (size_t i = qk_divide_up(job->layout->width, lanes); i-- > 0;) {
-        const size_t added = add_vector(job, array, i * lanes, quad_rows, patterns + count);
+    for (size_t left = qk_divide_up(job->layout->width, lanes); left > 0; left--) {
+        const size_t added =
+            add_vector(job, array, (left - 1) * lanes, quad_rows, patterns + count);
         if (added != 1 || quad_rows->count > 1 || count == 0 ||
             !join_pattern(&patterns[count], &patterns[count - 1], step, lanes))
             count += added;
