@@ -18,7 +18,8 @@ struct qk_conv_backend {
     const char *matmul_kernel; /* the same, for products of matrices */
     uint32_t cpu_flags;        /* the features that it needs, QK_CPU_* */
     const struct qk_igemm *igemm;
-    const struct qk_igemm *matrices; /* the product for matrices; NULL: `igemm` */
+    /* The product for matrices, without `mark_wide`. NULL: `igemm`. */
+    const struct qk_igemm *matrices;
     /* The backend for convolutions that would fill less than a tenth of this backend's tiles. This
      * backend would take ten times the time and memory that they need. NULL: this backend itself.
      */

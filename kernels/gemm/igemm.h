@@ -184,6 +184,15 @@ static inline size_t qk_igemm_order_bytes(const struct qk_igemm *igemm, size_t s
     return igemm->arrange ? chunks * QK_IGEMM_ORDER_BYTES : 0;
 }
 
+/* Returns by how much two weights of a word are wide: how much the second one must come closer to 0
+ * so that the products of both by 255 fit into a signed word. 0 if they fit. */
+static inline int qk_igemm_excess(int a, int b)
+{
+    const int up = (a > 0 ? a : 0) + (b > 0 ? b : 0);
+    const int down = (a < 0 ? a : 0) + (b < 0 ? b : 0);
+    return up > 128 ? up - 128 : down < -128 ? down + 128 : 0;
+}
+
 /* Returns how many sums a tile has room for: whole vectors of positions, even if a kernel writes
  * fewer. */
 static inline size_t qk_igemm_tile_sums(const struct qk_igemm *igemm)

@@ -20,11 +20,10 @@
 
 #ifdef __x86_64__
 
-#include <immintrin.h>
-#include <string.h>
+#include "kernels/gemm/igemm_positions_avx2.h"
+#include "kernels/gemm/igemm_wide_avx2.h"
 
-enum { NR = 12, NV = 2, LANES = 8, MR = NV * LANES, PART = 6 };
-enum { SLAB_BYTES = MR * QK_IGEMM_QUAD_BYTES };
+enum { NR = 12 };
 
 /* The most positions that share the words of wide weights: their sums, the words and the parts of x
  * fill the registers. */
@@ -40,27 +39,9 @@ struct slabs {
     size_t count;
 };
 
-static inline __m256i broadcast_quad(const uint8_t *quad)
-{
-    int32_t word;
-    memcpy(&word, quad, sizeof(word));
-    return _mm256_set1_epi32(word);
-}
-
 static inline __m256i load(const void *from)
 {
     return _mm256_load_si256(from);
-}
-
-/* Multiplies by weights in memory. Compilers would load the weights into a register once, but none
- * is free. */
-static inline __m256i multiply_bytes(__m256i x, const uint8_t *weights)
-{
-    __m256i pairs;
-    __asm__("vpmaddubsw %2, %1, %0"
-            : "=x"(pairs)
-            : "x"(x), "m"(*(const __m256i *)(const void *)weights));
-    return pairs;
 }
 
 /* Adds the products of slabs whose weights fit. */
@@ -159,20 +140,12 @@ __attribute__((always_inline)) static inline void add_wide(const struct slabs *s
     }
 }
 
-/* Computes the sums of a part of a tile, from position `first` on. Inlined with constants, so that
- * the compiler keeps `sums` in registers. */
-__attribute__((always_inline)) static inline void multiply_part(const struct qk_igemm_args *args,
-                                                                size_t first,
-                                                                const size_t positions,
-                                                                const size_t vectors)
+__attribute__((always_inline)) static inline void add_part(const struct qk_igemm_args *args,
+                                                           size_t first, __m256i sums[PART][NV],
+                                                           const size_t positions,
+                                                           const size_t vectors)
 {
     const uint8_t *order = args->order;
-    __m256i sums[PART][NV];
-#pragma GCC unroll 6
-    for (size_t p = 0; p < positions; p++)
-#pragma GCC unroll 2
-        for (size_t v = 0; v < vectors; v++)
-            sums[p][v] = _mm256_setzero_si256();
     for (size_t s = 0; s < args->step_count; s += QK_IGEMM_CHUNK_STEPS) {
         const size_t left = args->step_count - s;
         const size_t steps = left < QK_IGEMM_CHUNK_STEPS ? left : QK_IGEMM_CHUNK_STEPS;
@@ -192,53 +165,6 @@ __attribute__((always_inline)) static inline void multiply_part(const struct qk_
         add_pairs(&slabs, sums, positions, vectors);
         order += QK_IGEMM_ORDER_BYTES;
     }
-#pragma GCC unroll 6
-    for (size_t p = 0; p < positions; p++)
-#pragma GCC unroll 2
-        for (size_t v = 0; v < vectors; v++) {
-            void *to = args->sums + (first + p) * MR + v * LANES;
-            if (args->add)
-                sums[p][v] = _mm256_add_epi32(sums[p][v], _mm256_loadu_si256(to));
-            _mm256_storeu_si256(to, sums[p][v]);
-        }
-}
-
-__attribute__((always_inline)) static inline void
-multiply_positions(const struct qk_igemm_args *args, size_t first, const size_t positions)
-{
-    if (args->rows > LANES)
-        multiply_part(args, first, positions, 2);
-    else
-        multiply_part(args, first, positions, 1);
-}
-
-/* Cuts a tile into parts of about the same size. */
-static void multiply(const struct qk_igemm_args *args)
-{
-    size_t parts = (args->positions + PART - 1) / PART;
-    for (size_t first = 0, count; first < args->positions; first += count, parts--) {
-        count = (args->positions - first + parts - 1) / parts;
-        switch (count) {
-        case 1:
-            multiply_positions(args, first, 1);
-            break;
-        case 2:
-            multiply_positions(args, first, 2);
-            break;
-        case 3:
-            multiply_positions(args, first, 3);
-            break;
-        case 4:
-            multiply_positions(args, first, 4);
-            break;
-        case 5:
-            multiply_positions(args, first, 5);
-            break;
-        default:
-            multiply_positions(args, first, PART);
-            break;
-        }
-    }
 }
 
 /* ---- Wide weights ------------------------------------------------------------------------ */
@@ -247,24 +173,10 @@ static void multiply(const struct qk_igemm_args *args)
  * weights may be anything. */
 static bool is_wide(const uint8_t *slab, size_t rows)
 {
-    const __m256i zero = _mm256_setzero_si256();
-    const __m256i ones = _mm256_set1_epi8(1);
-    const __m256i most = _mm256_set1_epi16(128);
-    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    __m256i wide = zero;
-    for (size_t v = 0; v < NV; v++) {
-        const __m256i quads = load(slab + v * 32);
-        const __m256i there =
-            _mm256_cmpgt_epi32(_mm256_set1_epi32((int)rows - (int)(v * LANES)), lane);
-        /* Negative weights are negated, so that -128 becomes an unsigned 128. VPMADDUBSW adds two
-         * unsigned bytes. */
-        const __m256i up = _mm256_maddubs_epi16(_mm256_max_epi8(quads, zero), ones);
-        const __m256i down =
-            _mm256_maddubs_epi16(_mm256_sub_epi8(zero, _mm256_min_epi8(quads, zero)), ones);
-        const __m256i here =
-            _mm256_or_si256(_mm256_cmpgt_epi16(up, most), _mm256_cmpgt_epi16(down, most));
-        wide = _mm256_or_si256(wide, _mm256_and_si256(there, here));
-    }
+    __m256i wide = _mm256_setzero_si256();
+    for (size_t v = 0; v < NV; v++)
+        wide = _mm256_or_si256(wide, _mm256_and_si256(first_lanes((int)rows - (int)(v * LANES)),
+                                                      find_wide_pairs(load(slab + v * 32))));
     return !_mm256_testz_si256(wide, wide);
 }
 

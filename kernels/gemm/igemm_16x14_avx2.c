@@ -18,30 +18,12 @@
 
 #ifdef __x86_64__
 
-#include <immintrin.h>
-#include <string.h>
+#include "kernels/gemm/igemm_positions_avx2.h"
+#include "kernels/gemm/igemm_wide_avx2.h"
 
-enum { NR = 14, NV = 2, LANES = 8, MR = NV * LANES, PART = 6 };
-enum { SLAB_BYTES = MR * QK_IGEMM_QUAD_BYTES };
+enum { NR = 14 };
 
-static inline __m256i broadcast_quad(const uint8_t *quad)
-{
-    int32_t word;
-    memcpy(&word, quad, sizeof(word));
-    return _mm256_set1_epi32(word);
-}
-
-/* Multiply by weights in memory, with VPMADDUBSW and VPMADDWD. Compilers would load the weights
- * into a register once, but none is free. */
-static inline __m256i multiply_bytes(__m256i x, const uint8_t *weights)
-{
-    __m256i pairs;
-    __asm__("vpmaddubsw %2, %1, %0"
-            : "=x"(pairs)
-            : "x"(x), "m"(*(const __m256i *)(const void *)weights));
-    return pairs;
-}
-
+/* Like multiply_bytes, for words. */
 static inline __m256i multiply_words(__m256i x, const uint8_t *weights)
 {
     __m256i sums;
@@ -121,21 +103,13 @@ multiply_mixed(const struct qk_igemm_args *args, size_t step, const uint8_t *qua
     }
 }
 
-/* Computes the sums of a part of a tile, from position `first` on. Inlined with constants, so that
- * the compiler keeps `sums` in registers. */
-__attribute__((always_inline)) static inline void multiply_part(const struct qk_igemm_args *args,
-                                                                size_t first,
-                                                                const size_t positions,
-                                                                const size_t vectors)
+__attribute__((always_inline)) static inline void add_part(const struct qk_igemm_args *args,
+                                                           size_t first, __m256i sums[PART][NV],
+                                                           const size_t positions,
+                                                           const size_t vectors)
 {
     const uint8_t *step_weights = args->weights;
     const size_t slab_bytes = args->slab_bytes;
-    __m256i sums[PART][NV];
-#pragma GCC unroll 6
-    for (size_t p = 0; p < positions; p++)
-#pragma GCC unroll 2
-        for (size_t v = 0; v < vectors; v++)
-            sums[p][v] = _mm256_setzero_si256();
     for (size_t s = 0; s < args->step_count; s++, step_weights += args->step_bytes) {
         const uint8_t *quads = args->quads + args->steps[s].offset + first * QK_IGEMM_QUAD_BYTES;
         const uint8_t *weights = step_weights;
@@ -149,77 +123,9 @@ __attribute__((always_inline)) static inline void multiply_part(const struct qk_
             weights += SLAB_BYTES;
         }
     }
-#pragma GCC unroll 6
-    for (size_t p = 0; p < positions; p++)
-#pragma GCC unroll 2
-        for (size_t v = 0; v < vectors; v++) {
-            void *to = args->sums + (first + p) * MR + v * LANES;
-            if (args->add)
-                sums[p][v] = _mm256_add_epi32(sums[p][v], _mm256_loadu_si256(to));
-            _mm256_storeu_si256(to, sums[p][v]);
-        }
-}
-
-__attribute__((always_inline)) static inline void
-multiply_positions(const struct qk_igemm_args *args, size_t first, const size_t positions)
-{
-    if (args->rows > LANES)
-        multiply_part(args, first, positions, 2);
-    else
-        multiply_part(args, first, positions, 1);
-}
-
-/* Cuts a tile into parts of about the same size. */
-static void multiply(const struct qk_igemm_args *args)
-{
-    size_t parts = (args->positions + PART - 1) / PART;
-    for (size_t first = 0, count; first < args->positions; first += count, parts--) {
-        count = (args->positions - first + parts - 1) / parts;
-        switch (count) {
-        case 1:
-            multiply_positions(args, first, 1);
-            break;
-        case 2:
-            multiply_positions(args, first, 2);
-            break;
-        case 3:
-            multiply_positions(args, first, 3);
-            break;
-        case 4:
-            multiply_positions(args, first, 4);
-            break;
-        case 5:
-            multiply_positions(args, first, 5);
-            break;
-        default:
-            multiply_positions(args, first, PART);
-            break;
-        }
-    }
 }
 
 /* ---- Wide weights ------------------------------------------------------------------------ */
-
-/* Returns a mask of the words whose two weights may leave a 16-bit word when both meet 255. */
-static inline __m256i find_wide(__m256i quads)
-{
-    const __m256i zero = _mm256_setzero_si256();
-    const __m256i twos = _mm256_set1_epi8(1);
-    /* Negative weights are negated, so that -128 becomes an unsigned 128. VPMADDUBSW adds two
-     * unsigned bytes. */
-    const __m256i up = _mm256_maddubs_epi16(_mm256_max_epi8(quads, zero), twos);
-    const __m256i down =
-        _mm256_maddubs_epi16(_mm256_sub_epi8(zero, _mm256_min_epi8(quads, zero)), twos);
-    const __m256i most = _mm256_set1_epi16(128);
-    return _mm256_or_si256(_mm256_cmpgt_epi16(up, most), _mm256_cmpgt_epi16(down, most));
-}
-
-/* Returns a mask of the lanes of vector `v` that are rows of the panel. */
-static inline __m256i rows_there(size_t rows, size_t v)
-{
-    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)rows - (int)(v * LANES)), lane);
-}
 
 /* Finds the slabs whose products may leave a word, and turns their weights into words. Rows that
  * the panel lacks are ignored, because their weights may be anything. */
@@ -231,8 +137,9 @@ static uint32_t mark_wide(uint8_t *weights, size_t slabs, size_t rows, uint8_t *
         __m256i *odd = (__m256i *)(void *)(wide_weights + i * SLAB_BYTES);
         __m256i wide = _mm256_setzero_si256();
         for (size_t v = 0; v < NV; v++) {
-            const __m256i here = find_wide(_mm256_load_si256(even + v));
-            wide = _mm256_or_si256(wide, _mm256_and_si256(rows_there(rows, v), here));
+            const __m256i here = find_wide_pairs(_mm256_load_si256(even + v));
+            wide = _mm256_or_si256(
+                wide, _mm256_and_si256(first_lanes((int)rows - (int)(v * LANES)), here));
         }
         if (_mm256_testz_si256(wide, wide))
             continue;

@@ -33,6 +33,7 @@ static inline __m256i add_products(__m256i sum, __m256i x, __m256i w)
     return _mm256_add_epi32(sum, sums);
 }
 
+#include "kernels/gemm/igemm_wide_avx2.h"
 #include "kernels/gemm/igemm_ymm.h"
 
 enum { VECTORS_MOST = QK_IGEMM_NR / LANES };
@@ -102,30 +103,12 @@ static void multiply(const struct qk_igemm_args *args)
     }
 }
 
-/* Returns by how much two weights leave the range in which their products fit into a word. */
-static int excess_of(int8_t a, int8_t b)
-{
-    const int up = (a > 0 ? a : 0) + (b > 0 ? b : 0);
-    const int down = (a < 0 ? a : 0) + (b < 0 ? b : 0);
-    return up > 128 ? up - 128 : down < -128 ? down + 128 : 0;
-}
-
 /* Returns a mask of the quads with wide pairs. `quads` are up to 8. */
 static uint32_t find_wide(const uint8_t *weights, size_t quads)
 {
+    const __m256i w = _mm256_maskload_epi32((const void *)weights, first_lanes((int)quads));
+    const __m256i wide = find_wide_pairs(w);
     const __m256i zero = _mm256_setzero_si256();
-    const __m256i ones_bytes = _mm256_set1_epi8(1);
-    const __m256i most = _mm256_set1_epi16(128);
-    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    const __m256i there = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)quads), lane);
-    const __m256i w = _mm256_maskload_epi32((const void *)weights, there);
-    /* Negative weights are negated, so that -128 becomes an unsigned 128. VPMADDUBSW adds two
-     * unsigned bytes. */
-    const __m256i up = _mm256_maddubs_epi16(_mm256_max_epi8(w, zero), ones_bytes);
-    const __m256i down =
-        _mm256_maddubs_epi16(_mm256_sub_epi8(zero, _mm256_min_epi8(w, zero)), ones_bytes);
-    const __m256i wide =
-        _mm256_or_si256(_mm256_cmpgt_epi16(up, most), _mm256_cmpgt_epi16(down, most));
     const __m256i narrow = _mm256_cmpeq_epi32(wide, zero);
     return ~(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(narrow)) & 0xff;
 }
@@ -144,7 +127,8 @@ static uint32_t mark_wide(uint8_t *weights, size_t slabs, size_t rows, uint8_t *
                 continue;
             int8_t quad[QK_IGEMM_QUAD_BYTES];
             memcpy(quad, weights + i * QK_IGEMM_QUAD_BYTES, sizeof(quad));
-            const int excess[2] = {excess_of(quad[0], quad[1]), excess_of(quad[2], quad[3])};
+            const int excess[2] = {qk_igemm_excess(quad[0], quad[1]),
+                                   qk_igemm_excess(quad[2], quad[3])};
             quad[1] = (int8_t)(quad[1] - excess[0]);
             quad[3] = (int8_t)(quad[3] - excess[1]);
             memcpy(weights + i * QK_IGEMM_QUAD_BYTES, quad, sizeof(quad));

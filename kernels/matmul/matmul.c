@@ -48,10 +48,8 @@ static struct qk_matmul_order order_for(const struct qk_igemm *igemm, size_t k, 
 static bool panel_bytes(const struct qk_igemm *igemm, size_t steps, size_t step_bytes,
                         size_t *bytes)
 {
-    return qk_mul_size(step_bytes, steps * (igemm->mark_wide ? 2 : 1), bytes) &&
-           !__builtin_add_overflow(
-               *bytes, qk_igemm_wide_bytes(igemm, steps) + qk_igemm_order_bytes(igemm, steps),
-               bytes);
+    return qk_mul_size(step_bytes, steps, bytes) &&
+           !__builtin_add_overflow(*bytes, qk_igemm_order_bytes(igemm, steps), bytes);
 }
 
 /* ---- Prepare and pack -------------------------------------------------------------------- */
@@ -143,25 +141,12 @@ enum qk_status qk_matmul_prepare(const struct qk_matmul_desc *desc,
     return QK_OK;
 }
 
-/* Calls `mark_wide` for each step that is packed. */
-static void mark_wide_slabs(const struct qk_igemm *igemm, const struct qk_matmul_order *order,
-                            size_t begin, size_t end, size_t rows, uint8_t *panel)
-{
-    const size_t all = (end - begin) * order->step_bytes;
-    uint8_t *wide_weights = panel + all + qk_igemm_wide_bytes(igemm, end - begin);
-    for (size_t s = 0; s < end - begin; s++) {
-        const size_t slabs =
-            qk_size_min(order->slabs - (begin + s) * QK_IGEMM_STEP_SLABS, QK_IGEMM_STEP_SLABS);
-        const uint32_t wide = igemm->mark_wide(panel + s * order->step_bytes, slabs, rows,
-                                               wide_weights + s * order->step_bytes);
-        memcpy(panel + all + s * sizeof(wide), &wide, sizeof(wide));
-    }
-}
-
-/* Calls `arrange` for each chunk of the steps that are packed. */
+/* Calls `arrange`, if the kernel has it, for each chunk of the steps that are packed. */
 static void arrange_slabs(const struct qk_igemm *igemm, const struct qk_matmul_order *order,
                           size_t begin, size_t end, size_t rows, uint8_t *panel)
 {
+    if (!igemm->arrange)
+        return;
     uint8_t *to = panel + (end - begin) * order->step_bytes;
     for (size_t s = begin; s < end; s += QK_IGEMM_CHUNK_STEPS, to += QK_IGEMM_ORDER_BYTES) {
         const size_t last = qk_size_min(end, s + QK_IGEMM_CHUNK_STEPS);
@@ -169,16 +154,6 @@ static void arrange_slabs(const struct qk_igemm *igemm, const struct qk_matmul_o
         igemm->arrange(panel + (s - begin) * order->step_bytes, slabs - s * QK_IGEMM_STEP_SLABS,
                        rows, to);
     }
-}
-
-/* Calls what the kernel has for wide weights, for all steps that are packed. */
-static void treat_wide(const struct qk_igemm *igemm, const struct qk_matmul_order *order,
-                       size_t begin, size_t end, size_t rows, uint8_t *panel)
-{
-    if (igemm->mark_wide)
-        mark_wide_slabs(igemm, order, begin, end, rows, panel);
-    if (igemm->arrange)
-        arrange_slabs(igemm, order, begin, end, rows, panel);
 }
 
 /* Packs one step of a panel. */
@@ -216,7 +191,7 @@ void qk_matmul_pack_panel(const struct qk_matmul *matmul, const uint8_t *b, size
     memset(to, 0, bytes);
     for (size_t s = begin; s < end; s++)
         pack_step(matmul, b, k, n, panel, s, to + (s - begin) * order.step_bytes, sums);
-    treat_wide(igemm, &order, begin, end, qk_size_min(n - panel * igemm->mr, igemm->mr), to);
+    arrange_slabs(igemm, &order, begin, end, qk_size_min(n - panel * igemm->mr, igemm->mr), to);
 }
 
 struct qk_matmul_columns_from qk_matmul_columns_from(const struct qk_matmul *matmul,
@@ -286,8 +261,8 @@ static void pack_panels(const struct qk_matmul *matmul, const uint8_t *b, size_t
                       to + (i - begin) * order->panel_bytes + s * order->step_bytes,
                       sums + (i - begin) * igemm->mr);
     for (size_t i = begin; i < end; i++)
-        treat_wide(igemm, order, 0, order->steps, qk_size_min(n - i * igemm->mr, igemm->mr),
-                   to + (i - begin) * order->panel_bytes);
+        arrange_slabs(igemm, order, 0, order->steps, qk_size_min(n - i * igemm->mr, igemm->mr),
+                      to + (i - begin) * order->panel_bytes);
 }
 
 void qk_matmul_pack(const struct qk_matmul *matmul, size_t begin, size_t end)

@@ -89,7 +89,7 @@ struct qk_matmul_columns {
 struct qk_matmul_order {
     size_t slabs, steps, step_slabs;
     size_t step_bytes, panels;
-    size_t panel_bytes; /* of all steps of one panel, with what `mark_wide` or `arrange` adds */
+    size_t panel_bytes; /* of all steps of one panel, with what `arrange` adds */
 };
 
 struct qk_matmul {

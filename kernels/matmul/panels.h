@@ -20,8 +20,8 @@ static inline int32_t qk_matmul_moved(enum qk_type type, bool is_signed)
 }
 
 /* Packs steps [begin, end) of a panel. `b` is the matrix, which has `k` rows and `n` columns. Adds
- * the packed weights of each column to sums[mr]. What `mark_wide` or `arrange` adds follows the
- * steps that are packed here, as if there were no others. */
+ * the packed weights of each column to sums[mr]. What `arrange` adds follows the steps that are
+ * packed here, as if there were no others. */
 void qk_matmul_pack_panel(const struct qk_matmul *matmul, const uint8_t *b, size_t k, size_t n,
                           size_t panel, size_t begin, size_t end, uint8_t *to, int32_t *sums);
 

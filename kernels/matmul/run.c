@@ -221,15 +221,11 @@ static void find_panel(const struct work *work, const struct part *part, size_t 
                              shape->n, panel, part->begin, part->end, work->panel,
                              work->columns + (panel - part->panel_begin) * igemm->mr);
     }
-    const uint8_t *words = weights + steps * order->step_bytes;
     args->weights = weights + first * order->step_bytes;
     args->step_bytes = order->step_bytes;
     if (igemm->arrange)
-        args->order = words + first / QK_IGEMM_CHUNK_STEPS * QK_IGEMM_ORDER_BYTES;
-    if (!igemm->mark_wide)
-        return;
-    args->wide = (const uint32_t *)(const void *)words + first;
-    args->wide_weights = words + qk_igemm_wide_bytes(igemm, steps) + first * order->step_bytes;
+        args->order = weights + steps * order->step_bytes +
+                      first / QK_IGEMM_CHUNK_STEPS * QK_IGEMM_ORDER_BYTES;
 }
 
 /* Computes all tiles of a panel over the part's steps, and y if these are the last. */

@@ -156,15 +156,6 @@ static void mark_wide_slabs(const struct qk_conv *conv, const struct qk_slab_ord
     }
 }
 
-/* Returns true if two weights of a quad leave the range in which `mark_wide` keeps bytes: the
- * positive ones add up to more than 128, or the negative ones to less than -128. */
-static bool is_wide_pair(int32_t a, int32_t b)
-{
-    const int32_t up = (a > 0 ? a : 0) + (b > 0 ? b : 0);
-    const int32_t down = (a < 0 ? a : 0) + (b < 0 ? b : 0);
-    return up > 128 || down < -128;
-}
-
 /* Returns true if any of `rows` rows has a wide pair in this quad. `w` points at the first row. */
 static bool is_wide_slab(const struct qk_conv *conv, const uint8_t *w, size_t rows,
                          struct qk_slab_terms terms)
@@ -177,7 +168,7 @@ static bool is_wide_slab(const struct qk_conv *conv, const uint8_t *w, size_t ro
             const uint8_t byte = w[row * conv->depth + terms.first + k * terms.stride];
             quad[k] = centre == 0 ? (int8_t)byte : byte - centre;
         }
-        wide = is_wide_pair(quad[0], quad[1]) || is_wide_pair(quad[2], quad[3]);
+        wide = qk_igemm_excess(quad[0], quad[1]) != 0 || qk_igemm_excess(quad[2], quad[3]) != 0;
     }
     return wide;
 }
