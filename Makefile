@@ -603,6 +603,7 @@ headers: $(patsubst %,$(B)/%.alone,$(wildcard kernels/*.h kernels/*/*.h kernels/
     server/*.h server/*/*.h server/*/*/*.h))
 
 $(B)/server/models/onnx/onnx_reader.h.alone: $(MESSAGES).h
+$(B)/kernels/gemm/%_avx2.h.alone: TIER := $(AVX2)
 $(B)/%.h.alone: %.h
 	@mkdir -p $(@D)
 	printf '#include "%s"\nint nothing;\n' $< | \

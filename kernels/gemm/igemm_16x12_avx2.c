@@ -167,6 +167,11 @@ __attribute__((always_inline)) static inline void add_part(const struct qk_igemm
     }
 }
 
+static void multiply(const struct qk_igemm_args *args)
+{
+    multiply_in_parts(args, add_part);
+}
+
 /* ---- Wide weights ------------------------------------------------------------------------ */
 
 /* True if the words of a slab may saturate. Rows that the panel lacks are ignored, because their

@@ -125,6 +125,11 @@ __attribute__((always_inline)) static inline void add_part(const struct qk_igemm
     }
 }
 
+static void multiply(const struct qk_igemm_args *args)
+{
+    multiply_in_parts(args, add_part);
+}
+
 /* ---- Wide weights ------------------------------------------------------------------------ */
 
 /* Finds the slabs whose products may leave a word, and turns their weights into words. Rows that

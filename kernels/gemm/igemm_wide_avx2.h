@@ -9,13 +9,13 @@
 static inline __m256i find_wide_pairs(__m256i quads)
 {
     const __m256i zero = _mm256_setzero_si256();
-    const __m256i ones = _mm256_set1_epi8(1);
+    const __m256i all_ones = _mm256_set1_epi8(1);
     const __m256i most = _mm256_set1_epi16(128);
     /* Negative weights are negated, so that -128 becomes an unsigned 128. VPMADDUBSW adds two
      * unsigned bytes. */
-    const __m256i up = _mm256_maddubs_epi16(_mm256_max_epi8(quads, zero), ones);
+    const __m256i up = _mm256_maddubs_epi16(_mm256_max_epi8(quads, zero), all_ones);
     const __m256i down =
-        _mm256_maddubs_epi16(_mm256_sub_epi8(zero, _mm256_min_epi8(quads, zero)), ones);
+        _mm256_maddubs_epi16(_mm256_sub_epi8(zero, _mm256_min_epi8(quads, zero)), all_ones);
     return _mm256_or_si256(_mm256_cmpgt_epi16(up, most), _mm256_cmpgt_epi16(down, most));
 }
 
