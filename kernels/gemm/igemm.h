@@ -54,6 +54,10 @@
  * `lanes` rows of one position and is multiplied by one quad of x. The sums lie position by
  * position, and positions lie mr sums apart. A tile may have any number of positions up to nr.
  *
+ * A kernel by rows may have `stores_bytes`. It then also requantizes sums while they are in
+ * registers, and stores bytes of y (struct qk_igemm_bytes). Of a product of 16 channels on AVX2,
+ * storing sums and reading them again would take a quarter of the time.
+ *
  * A tile with few positions would leave most lanes of a vector unused. If a kernel has `dot`, the
  * caller may gather the quads of these positions in the order of the weights: all quads of one
  * position, then all quads of the next. Each sum is then a dot product. If a step has fewer slabs
@@ -92,6 +96,18 @@ struct qk_igemm_step {
     uint32_t slabs;  /* at least 1 */
 };
 
+/* Where a kernel stores the bytes of a panel, and how it makes them: it adds the bias, multiplies,
+ * rounds to nearest even, adds the zero point, and saturates, as kernels/conv/requantize.h says. No
+ * clamp is needed before the conversion to an integer, because multipliers are between -1 and 1. */
+struct qk_igemm_bytes {
+    const int32_t *bias; /* bias and multiplier: [rows] */
+    const float *multiplier;
+    int32_t zero_point;
+    bool is_signed;  /* bytes of y are signed */
+    uint8_t *y;      /* of the first row and position */
+    size_t y_stride; /* from one row to the next; positions are neighbours */
+};
+
 struct qk_igemm_args {
     const uint8_t *quads;
     size_t slab_bytes;
@@ -117,6 +133,10 @@ struct qk_igemm_args {
     /* [mr][QK_IGEMM_NR], or by position [nr][mr]. Values outside the rows and positions of the call
      * may change. */
     int32_t *sums;
+    /* With `stores_bytes`: the kernel stores these bytes instead of sums, and nothing beyond them.
+     * `positions` is any number, `vectors` and `sums` are not used, and `add` is false. NULL: the
+     * kernel stores sums. */
+    const struct qk_igemm_bytes *bytes;
 };
 
 struct qk_igemm {
@@ -147,6 +167,7 @@ struct qk_igemm {
      * number of slabs of the longest of all steps. NULL: nothing to do. */
     void (*set_up)(size_t step_slabs);
     void (*tear_down)(void);
+    bool stores_bytes; /* `multiply` takes `bytes`, too */
 };
 
 /* Returns the offset in a step's weights, in bytes, of the weights by which a row multiplies a

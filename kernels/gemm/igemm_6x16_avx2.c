@@ -13,6 +13,15 @@ static inline __m256i add_products(__m256i sum, __m256i x, __m256i w)
 }
 
 #include "kernels/gemm/igemm_ymm.h"
+#include "kernels/gemm/igemm_ymm_bytes.h"
+
+static void multiply(const struct qk_igemm_args *args)
+{
+    if (args->bytes)
+        requantize_panel(args);
+    else
+        multiply_panel(args);
+}
 
 const struct qk_igemm qk_igemm_s16s16_6x16__avx2 = {
     .quad_k = 2,
@@ -20,7 +29,8 @@ const struct qk_igemm qk_igemm_s16s16_6x16__avx2 = {
     .nr = QK_IGEMM_NR,
     .row_stride = QK_IGEMM_QUAD_BYTES,
     .quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES,
-    .multiply = multiply_panel,
+    .multiply = multiply,
+    .stores_bytes = true,
 };
 
 #endif

@@ -33,21 +33,14 @@ static inline size_t count_vectors(const struct qk_igemm_args *args)
     return wanted < args->vectors * NV ? wanted : args->vectors * NV;
 }
 
-/* Computes the sums of `rows` rows for 16 positions or, if `vectors` is 1, for 8. Inlined with
+/* Adds the products of `rows` rows for 16 positions or, if `vectors` is 1, for 8. Inlined with
  * constants, so that the compiler keeps `sums` in registers. */
-__attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
-                                                                size_t first, const size_t rows,
-                                                                const size_t vectors)
+__attribute__((always_inline)) static inline void add_tile(const struct qk_igemm_args *args,
+                                                           size_t first, __m256i sums[MR][NV],
+                                                           const size_t rows, const size_t vectors)
 {
     const struct qk_igemm_step *step = args->steps;
     const uint8_t *step_weights = args->weights;
-    __m256i sums[MR][NV];
-
-#pragma GCC unroll 6
-    for (size_t r = 0; r < rows; r++)
-#pragma GCC unroll 2
-        for (size_t v = 0; v < vectors; v++)
-            sums[r][v] = _mm256_setzero_si256();
     for (size_t s = 0; s < args->step_count; s++, step++, step_weights += args->step_bytes) {
         const uint8_t *quads = args->quads + step->offset + first * QK_IGEMM_QUAD_BYTES;
         const uint8_t *weights = step_weights;
@@ -65,6 +58,20 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
             weights += (size_t)MR * QK_IGEMM_QUAD_BYTES;
         }
     }
+}
+
+/* Computes the sums of `rows` rows for 16 positions or for 8. */
+__attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
+                                                                size_t first, const size_t rows,
+                                                                const size_t vectors)
+{
+    __m256i sums[MR][NV];
+#pragma GCC unroll 6
+    for (size_t r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (size_t v = 0; v < vectors; v++)
+            sums[r][v] = _mm256_setzero_si256();
+    add_tile(args, first, sums, rows, vectors);
 #pragma GCC unroll 6
     for (size_t r = 0; r < rows; r++)
 #pragma GCC unroll 2

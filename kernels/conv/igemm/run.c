@@ -7,6 +7,7 @@
 #include "kernels/conv/igemm/pack.h"
 #include "kernels/sizes.h"
 
+#include <math.h>
 #include <string.h>
 
 struct unit {
@@ -220,6 +221,41 @@ static void finish(const struct qk_conv_igemm_plan *plan, const struct work *wor
         slabs->epilogues[plan->epilogue->kind](tile);
 }
 
+/* Returns true if the unit's positions are neighbours in y and in its slabs. */
+static bool is_one_run(const struct qk_conv_igemm_plan *plan, const struct unit *unit)
+{
+    return unit->images == 1 && (unit->rows == 1 || plan->layout.pitch == unit->columns);
+}
+
+/* Computes y for all positions of a unit at once, if the product can store bytes and these are
+ * neighbours. Returns false if the unit has to go tile by tile. `args` and `tile` are those of the
+ * panel. */
+static bool multiply_to_bytes(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
+                              const struct work *work, struct qk_igemm_args args,
+                              const struct qk_epilogue_tile *tile)
+{
+    const struct qk_conv *conv = plan->conv;
+    if (!conv->backend->igemm->stores_bytes || plan->epilogue->kind != QK_EPILOGUE_BYTES ||
+        conv->desc.channels_last || tile->w_zero_point || !is_one_run(plan, unit))
+        return false;
+    for (size_t r = 0; r < tile->rows; r++)
+        if (!(fabsf(tile->multiplier[r]) < 1))
+            return false;
+    const struct qk_igemm_bytes bytes = {
+        .bias = tile->bias,
+        .multiplier = tile->multiplier,
+        .zero_point = plan->epilogue->requantize.zero_point,
+        .is_signed = plan->epilogue->requantize.is_signed,
+        .y = tile->y,
+        .y_stride = tile->y_stride,
+    };
+    args.quads = work->quads;
+    args.positions = unit->rows * unit->columns;
+    args.bytes = &bytes;
+    conv->backend->igemm->multiply(&args);
+    return true;
+}
+
 /* Adds up x's columns over steps [begin, end): multiplies them by a panel whose first row is 1
  * everywhere. The other rows of the tile are not used. */
 static void add_column_sums(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
@@ -256,6 +292,8 @@ static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *
         int32_t bias[QK_IGEMM_MR_MAX];
         struct qk_igemm_args args = panel_args(plan, panel, rows, begin, end);
         struct qk_epilogue_tile epilogue = panel_tile(plan, unit, work, row, rows, bias);
+        if (whole && multiply_to_bytes(plan, unit, work, args, &epilogue))
+            continue;
         for (size_t b = 0; b < unit->n_tile_count; b++) {
             multiply(plan, unit, work, b, &args, sums);
             if (end == plan->order.steps)

@@ -1,8 +1,11 @@
 /* Checks the integer products: multiply and dot of every layout, against the scalar ones on the
  * same packed weights. */
+#include <math.h>
 #include <string.h>
 
+#include "kernels/conv/requantize.h"
 #include "kernels/gemm/igemm.h"
+#include "kernels/wrap.h"
 #include "tests/kernels/check/check.h"
 
 enum { QUAD = QK_IGEMM_QUAD_BYTES, VECTOR = QK_IGEMM_VECTOR, NR = QK_IGEMM_NR, STEPS_MOST = 12 };
@@ -18,6 +21,9 @@ struct job {
     const uint8_t *weights; /* the packed weights */
     const uint8_t *actual;  /* the weights after the kernel's `mark_wide` or `arrange` */
     struct check_pair sums;
+    bool stores_bytes; /* the kernel stores bytes instead of sums */
+    struct qk_igemm_bytes bytes;
+    struct check_pair y;
 };
 
 static void begin_products(const struct job *job)
@@ -292,6 +298,10 @@ static void make_multiply(struct check *check, struct job *job)
     args->positions = check_is_timed(check) ? igemm->nr
                       : igemm->by_position  ? index / igemm->mr % igemm->nr + 1
                                             : args->vectors * VECTOR - check_below(check, VECTOR);
+    if (job->stores_bytes && !check_is_timed(check)) {
+        args->positions = check_between(check, 1, 3 * NR);
+        args->vectors = (args->positions + VECTOR - 1) / VECTOR;
+    }
     args->slab_bytes = check_is_timed(check) ? 832 : check_between(check, 1, 12) * 64;
     if (igemm->by_position && (igemm->arrange || check_chance(check, 2)))
         args->slab_bytes /= 16;
@@ -365,6 +375,95 @@ static void check_multiply(struct check *check, const void *kernel)
         (double)(args->rows * columns) * (double)(args->step_count * job.longest * igemm->quad_k);
     if (check_calls(check, multiply_expected, multiply_actual, &job, products, "product"))
         compare(check, &job, wanted_columns(&job));
+}
+
+/* ---- Bytes ------------------------------------------------------------------------------- */
+
+QK_WRAPS static int32_t add_bias(int32_t sum, int32_t bias)
+{
+    return (int32_t)((uint32_t)sum + (uint32_t)bias);
+}
+
+/* Requantizes the scalar sums, one tile of positions after the other. */
+static void bytes_expected(void *context)
+{
+    struct job *job = context;
+    const struct qk_igemm_bytes *to = &job->bytes;
+    const struct qk_requantize requantize =
+        qk_requantize_for(to->is_signed ? QK_INT8 : QK_UINT8, to->zero_point);
+    int32_t sums[QK_IGEMM_MR_MAX * NR];
+    struct qk_igemm_args args = job->args;
+    uint8_t *y = job->y.expected;
+    args.weights = job->weights;
+    args.sums = sums;
+    args.vectors = NR / VECTOR;
+    for (size_t first = 0; first < job->args.positions; first += NR) {
+        const size_t left = job->args.positions - first;
+        args.positions = left < NR ? left : NR;
+        args.vectors = (args.positions + VECTOR - 1) / VECTOR;
+        qk_igemm_multiply_scalar(job->igemm, &args);
+        for (size_t row = 0; row < args.rows; row++)
+            for (size_t i = 0; i < args.positions; i++)
+                y[row * to->y_stride + first + i] = qk_requantize_one(
+                    requantize, add_bias(sums[row * NR + i], to->bias[row]), to->multiplier[row]);
+        args.quads += NR * QUAD;
+    }
+}
+
+static void bytes_actual(void *context)
+{
+    struct job *job = context;
+    struct qk_igemm_args args = job->args;
+    job->bytes.y = job->y.actual;
+    args.weights = job->actual;
+    args.bytes = &job->bytes;
+    job->igemm->multiply(&args);
+}
+
+/* Makes what the kernel needs to store bytes. Multipliers are below 1. Powers of 2 make ties. */
+static void make_bytes(struct check *check, struct job *job)
+{
+    const size_t rows = job->args.rows;
+    int32_t *bias = check_buffer(check, "bias", CHECK_INPUT, rows * sizeof(*bias), 4);
+    float *multiplier =
+        check_buffer(check, "multiplier", CHECK_INPUT, rows * sizeof(*multiplier), 4);
+    for (size_t row = 0; row < rows; row++) {
+        const float part = check_chance(check, 2) ? 1 : (float)check_between(check, 1, 999) / 1000;
+        bias[row] = check_chance(check, 4) ? check_int32(check) : (int32_t)check_below(check, 9999);
+        multiplier[row] =
+            ldexpf(check_chance(check, 8) ? -part : part, -(int)check_between(check, 1, 24));
+    }
+    const bool is_signed = check_chance(check, 2);
+    const size_t y_stride = job->args.positions + check_below(check, 20);
+    job->bytes = (struct qk_igemm_bytes){
+        .bias = bias,
+        .multiplier = multiplier,
+        .zero_point = (int32_t)check_below(check, 256) - (is_signed ? 128 : 0),
+        .is_signed = is_signed,
+        .y_stride = y_stride,
+    };
+    job->y = check_outputs(check, "y", (rows - 1) * y_stride + job->args.positions, 1);
+    memset(job->y.expected, 0, job->y.bytes); /* bytes between the rows must not change */
+    memset(job->y.actual, 0, job->y.bytes);
+}
+
+static void check_bytes(struct check *check, const void *kernel)
+{
+    const struct qk_igemm *igemm = kernel;
+    struct job job;
+    begin_job(check, igemm, check_index(check) % igemm->mr + 1, &job);
+    job.args.add = false;
+    job.stores_bytes = true;
+    make_multiply(check, &job);
+    make_bytes(check, &job);
+    const struct qk_igemm_args *args = &job.args;
+    check_describe(check, "%zu rows, %zu positions, %zu steps of %zu slabs at most, %s", args->rows,
+                   args->positions, args->step_count, job.longest,
+                   job.bytes.is_signed ? "INT8" : "UINT8");
+    const double products = (double)(args->rows * args->positions) *
+                            (double)(args->step_count * job.longest * igemm->quad_k);
+    if (check_calls(check, bytes_expected, bytes_actual, &job, products, "product"))
+        check_same(check, &job.y, 1);
 }
 
 /* ---- Dot --------------------------------------------------------------------------------- */
@@ -448,6 +547,9 @@ static void check_layout(struct check *check, const char *tier, const struct qk_
         return;
     const char *multiply = igemm->by_position ? "gemm/multiply_positions" : "gemm/multiply";
     check_run(check, &(struct check_subject){multiply, check_multiply, igemm, 3000});
+    if (igemm->stores_bytes)
+        check_run(check,
+                  &(struct check_subject){"gemm/multiply_to_bytes", check_bytes, igemm, 3000});
     if (igemm->dot)
         check_run(check, &(struct check_subject){"gemm/dot", check_dot, igemm, 2000});
 }
