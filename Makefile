@@ -255,10 +255,12 @@ SERVER := \
     server/work/infer.c server/work/load.c server/work/loader.c server/work/log_record.c \
     server/work/outputs.c server/work/request.c server/work/scan.c server/work/stream.c \
     server/http/wire/answer_head.c server/http/wire/coding.c server/http/wire/connection.c \
-    server/http/wire/direct_response.c server/http/wire/framing.c server/http/wire/handshake.c \
-    server/http/wire/head.c server/http/wire/io_hooks.c server/http/wire/lingering_close.c \
+    server/http/wire/direct_response.c server/http/wire/framing.c \
+    server/http/wire/head.c server/http/wire/lingering_close.c \
     server/http/wire/quota.c server/http/wire/socket.c server/http/wire/tls.c \
-    server/http/endpoint.c server/http/error_hook.c server/http/exchange.c \
+    server/http/mhd/error_hook.c server/http/mhd/socket_hooks.c server/http/mhd/tls_hooks.c \
+    server/http/mhd/trial.c \
+    server/http/endpoint.c server/http/exchange.c \
     server/http/io_threads.c server/http/listener.c server/http/path.c server/http/refuse.c \
     server/http/response.c \
     server/http/guard/access.c server/http/guard/cors.c server/http/guard/tokens.c \

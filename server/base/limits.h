@@ -58,8 +58,9 @@
 #define QD_HEAD_BYTES_MAX (24u << 10)
 #define QD_HEAD_FIELD_BYTES 128u
 
-/* How many bytes of a large body one read takes, straight into the request's memory (io_hooks.h).
- * Four times as much was no faster over loopback, and other connections wait meanwhile. */
+/* How many bytes of a large body one read takes, straight into the request's memory
+ * (mhd/README.md). Four times as much was no faster over loopback, and other connections wait
+ * meanwhile. */
 #define QD_PLACED_BYTES_MAX (64u << 10)
 
 /* How many connections beyond --max-connections and --max-connections-per-address may exist at a

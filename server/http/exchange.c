@@ -9,11 +9,10 @@
 
 #include "server/base/clock.h"
 #include "server/base/limits.h"
-#include "server/http/error_hook.h"
+#include "server/http/mhd/hooks.h"
 #include "server/http/path.h"
 #include "server/http/refuse.h"
 #include "server/http/response.h"
-#include "server/http/wire/io_hooks.h"
 #include "server/http/wire/socket.h"
 #include "server/telemetry/log.h"
 
@@ -101,8 +100,8 @@ bool qd_exchange_ensure_request(struct qd_connection *connection)
 
 /* ---- The answer --------------------------------------------------------------------------- */
 
-/* Prints a short answer into io.outgoing, from where io_hooks.c sends it. Returns false if the
- * answer has to go through libmicrohttpd. */
+/* Prints a short answer into io.outgoing, from where mhd/socket_hooks.c sends it. Returns false if
+ * the answer has to go through libmicrohttpd. */
 static bool is_outgoing(struct qd_connection *connection)
 {
     return connection->current.is_http_1_1 && !connection->current.is_head &&
@@ -183,7 +182,8 @@ static bool explain_by_head(struct qd_connection *connection)
 
 /* Has libmicrohttpd close a connection whose state is CLOSING. If libmicrohttpd 0.9.75 refuses
  * cookies and we then tell it to close, it frees the connection's memory and goes on reading the
- * head there. So it gets an empty response, which io_hooks.c does not send. */
+ * head there. So it gets an empty response. That is not sent, because our side of the connection
+ * has ended. */
 static enum MHD_Result give_up(struct qd_connection *connection, unsigned http_status)
 {
     return qd_error_hook_queue(connection->http, http_status, qd_exchange_of(connection)->stand_in);
@@ -204,7 +204,7 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
     if (in_head && !in_body && connection->current.target_bytes > QD_HEAD_BYTES_MAX)
         http_status = MHD_HTTP_URI_TOO_LONG;
     if (!qd_exchange_ensure_request(connection)) {
-        qd_connection_advance(connection, QD_CONNECTION_CLOSING);
+        qd_connection_cut(connection);
         return give_up(connection, http_status);
     }
     if (http_status != MHD_HTTP_BAD_REQUEST || in_body || !explain_by_head(connection))
@@ -291,8 +291,9 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     connection->current.is_http_1_1 = head.is_http_1_1;
     MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND | MHD_COOKIE_KIND, collect_header,
                                 &head);
-    connection->current.closes_after_answer =
-        qd_head_closes_connection(&head) || qd_refuse_is_over_quota(connection);
+    connection->current.closes_after_answer = qd_head_closes_connection(&head) ||
+                                              qd_refuse_is_over_quota(connection) ||
+                                              !connection->io.is_hooked;
     exchange->handler.opened(exchange->handler.context, &head, request);
     if (check_head_size(connection, &head) != QD_OK)
         return qd_refuse_past_library(connection);
@@ -461,10 +462,11 @@ struct qd_connection *qd_exchange_open(struct qd_exchange *exchange, struct MHD_
     struct qd_connection *connection = qd_connection_open(&exchange->connections, fd, is_unix, mhd);
     if (connection == NULL)
         return NULL;
+    connection->io.is_hooked = qd_hooks_work(is_https ? QD_HOOKS_TLS : QD_HOOKS_SOCKET);
     if (is_https) {
         connection->tls.identity =
             qd_tls_begin(exchange->tls, qd_exchange_session_of(connection), connection);
-    } else if (!qd_io_hooks_add(connection)) {
+    } else if (connection->io.is_hooked && !qd_io_hooks_add(connection)) {
         qd_connection_close(connection);
         return NULL;
     }
@@ -530,10 +532,7 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
     qd_refuse_watch(&exchange->connections);
     if (settings->tls != NULL)
         exchange->connections.decrypted_bytes = decrypted_bytes;
-    if (!qd_error_hook_start(on_library_error)) {
-        qd_log(QD_LOG_WARN, "libmicrohttpd is built so that its errors stay HTML", "version=%s",
-               MHD_get_version());
-    }
+    qd_hooks_start(settings->tls, on_library_error);
     return open;
 }
 

@@ -24,8 +24,9 @@ struct qd_exchange {
     struct qd_lingering *lingering;
     unsigned silence_s;       /* libmicrohttpd's own timeout, longer than our deadlines; 0: none */
     struct qd_request *spare; /* memory for the next request; may be NULL */
-    struct MHD_Response *stand_in; /* an empty response, for answers that io_hooks.c sends */
-    const char *keep_alive;        /* the value of Keep-Alive; NULL: not sent */
+    struct MHD_Response
+        *stand_in;          /* an empty response, for answers that mhd/socket_hooks.c sends */
+    const char *keep_alive; /* the value of Keep-Alive; NULL: not sent */
     char keep_alive_text[40];
     bool pump_needed; /* libmicrohttpd has something to do that no event announces */
 };

@@ -1,7 +1,7 @@
 /* Serves HTTP on the connections of one loop, and hides libmicrohttpd behind a small interface. For
  * each request the listener calls the handler's opened, admit, begin, end and closed, in this
  * order. The handler answers between end and closed. Only listener.c, endpoint, exchange, refuse,
- * response and error_hook know that libmicrohttpd does the HTTP. Each loop that has connections has
+ * response and mhd/ know that libmicrohttpd does the HTTP. Each loop that has connections has
  * a listener (io_threads.h). A listener's functions must be called on its loop's thread, unless
  * their comment says otherwise. The handler is shared by all loops, and called on the threads of
  * all of them.

@@ -35,14 +35,12 @@ bool qd_refuse_is_over_quota(const struct qd_connection *connection)
     return connection->share.result == QD_QUOTA_REFUSED;
 }
 
-/* Ends a connection whose error was written straight to the socket, so that libmicrohttpd does not
- * know that it must close. libmicrohttpd closes when the client closes, when the client sends
- * another byte, or after one second. If we shut down both sides here, the kernel would reset a
- * client that still sends, and destroy the answer. */
-static void end_our_side(struct qd_connection *connection)
+/* Has a connection closed whose error was written straight to the socket, so that libmicrohttpd
+ * does not know that it must close. libmicrohttpd closes when the client closes, when the client
+ * sends another byte, or after one second. If we shut down both sides here, the kernel would reset
+ * a client that still sends, and destroy the answer. */
+static void close_soon(struct qd_connection *connection)
 {
-    if (qd_exchange_session_of(connection) == NULL) /* a TLS client would take it for an attack */
-        shutdown(connection->socket.fd, SHUT_WR);
     MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
 }
 
@@ -50,7 +48,7 @@ static void end_our_side(struct qd_connection *connection)
 static void end_in_body(struct qd_connection *connection)
 {
     qd_refuse_past_library(connection);
-    end_our_side(connection);
+    close_soon(connection);
     qd_exchange_of(connection)->pump_needed = true;
 }
 
@@ -115,7 +113,7 @@ static void on_fault(struct qd_connection *connection)
 void qd_refuse_what_follows(struct qd_connection *connection)
 {
     on_fault(connection);
-    end_our_side(connection);
+    close_soon(connection);
 }
 
 /* Abandons the inference, because its client has disconnected. */
@@ -126,7 +124,8 @@ static void on_gone(struct qd_connection *connection)
 
 static void on_doubt(struct qd_connection *connection)
 {
-    if (connection->current.is_http_1_1) /* HTTP/1.0 has no interim answers */
+    /* HTTP/1.0 has no interim answers. Without hooks, bytes that do not fit would be lost. */
+    if (connection->current.is_http_1_1 && connection->io.is_hooked)
         qd_direct_response_interim(connection, qd_exchange_session_of(connection));
 }
 

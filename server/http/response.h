@@ -17,7 +17,7 @@
 struct MHD_Response *qd_response_create(struct qd_request *request, bool may_chunk);
 
 /* Prints a short answer, head and body, into the request's arena, for a connection that stays open.
- * It is then sent past libmicrohttpd (io_hooks.h), which needs seven allocations for the same
+ * It is then sent past libmicrohttpd (mhd/hooks.h), which needs seven allocations for the same
  * bytes, and as much time as reading a small request takes. Returns false if the answer is not
  * short, is streamed, or closes the connection, or if there is no memory. */
 bool qd_response_print(struct qd_request *request, struct qd_part *whole);

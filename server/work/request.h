@@ -150,7 +150,7 @@ enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes)
  * qd_request_take_body. */
 size_t qd_request_body_room(struct qd_request *request, size_t placed);
 /* Appends bytes to a kept body, which grows if needed. The bytes may already be in their place
- * (io_hooks.h). If the body is not kept, only counts the bytes. If this fails, the error is in
+ * (hooks.h). If the body is not kept, only counts the bytes. If this fails, the error is in
  * request->error, the body is dropped, and all further bytes are only counted. bytes_max:
  * --max-body-bytes. Returns how many bytes were taken. It takes fewer than `count` while pages for
  * the rest are prefaulted; body.on_room is called when it can take more. */

@@ -34,16 +34,16 @@ FOLDER_FILES_MAX = 25  # sources in a folder of kernels/ or server/; nobody reme
 # main.c may include all of them.
 ROOMS = ("base", "memory", "telemetry", "config", "json", "oip", "models/onnx",
          "models/repository", "models", "models/explain", "work/scheduler", "work", "http/wire",
-         "http", "http/guard", "http/api")
+         "http/mhd", "http", "http/guard", "http/api")
 
 # The headers of outside libraries, and the only files that may include them.
 OUTSIDE = {
     "microhttpd.h": {"server/http/endpoint.h",
                      "server/http/exchange.h",
-                     "server/http/error_hook.h",
+                     "server/http/mhd/hooks.h",
                      "server/http/listener.c",
                      "server/http/response.h"},
-    "gnutls/gnutls.h": {"server/http/wire/handshake.c", "server/http/wire/tls.c"},
+    "gnutls/gnutls.h": {"server/http/mhd/tls_hooks.c", "server/http/wire/tls.c"},
     "gnutls/x509.h": {"server/http/wire/tls.c"},
     "gnutls/crypto.h": {"server/base/digest.c"},
     "isa-l/igzip_lib.h": {"server/work/compression.c"},
@@ -52,8 +52,7 @@ OUTSIDE = {
     "cJSON.h": set(),
     "protobuf-c/protobuf-c.h": {"server/models/onnx/onnx_reader.h"},
     "cblas.h": {"kernels/gemm/openblas.c"},
-    "dlfcn.h": {"kernels/gemm/openblas.c", "server/http/wire/handshake.c",
-                "server/http/error_hook.c", "server/http/wire/io_hooks.c"},
+    "dlfcn.h": {"kernels/gemm/openblas.c", "server/http/mhd/trial.c"},
 }
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -324,8 +324,8 @@ static bool has_unread(const struct qd_connection *connection)
 
 bool qd_connection_leaves_unread(const struct qd_connection *connection)
 {
-    return connection->state == QD_CONNECTION_IDLE && connection->all->draining &&
-           has_unread(connection);
+    return connection->state == QD_CONNECTION_IDLE &&
+           (connection->all->draining || !connection->io.is_hooked) && has_unread(connection);
 }
 
 void qd_connection_cut(struct qd_connection *connection)

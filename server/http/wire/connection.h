@@ -122,8 +122,9 @@ struct qd_connections {
     bool cutting;    /* all other connections are closed, too */
 };
 
-/* The state of the I/O hooks for one connection (io_hooks.h). */
+/* The state of the I/O hooks for one connection (mhd/hooks.h). */
 struct qd_connection_io {
+    bool is_hooked;        /* the hooks see its bytes; otherwise it ends after one answer */
     bool library_read_end; /* the library has read the end of the client's bytes, and will close */
     size_t placed_bytes;   /* bytes of the body that are in their place but not taken yet */
     size_t untold_bytes;   /* how many of these, at their end, the library does not know of yet */
@@ -156,7 +157,7 @@ struct qd_connection_socket {
     bool is_watched; /* is on the epoll */
 };
 
-/* The TLS session (tls.h, handshake.c). Without TLS, both are 0. */
+/* The TLS session (tls.h, mhd/tls_hooks.c). Without TLS, both are 0. */
 struct qd_connection_tls {
     bool handshake_done;
     struct qd_tls_identity *identity; /* the identity that the session holds; NULL: none */
@@ -235,9 +236,10 @@ void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes);
  * client has not read earlier bytes. */
 void qd_connection_make_room(struct qd_connection *connection);
 
-/* Returns true if the last answer (with `Connection: close`) has been sent during a drain, but the
- * client has already pipelined more requests. Closing the socket now would make the kernel send RST
- * and could destroy that answer, so the caller lingers instead. */
+/* Returns true if the last answer (with `Connection: close`) has been sent, during a drain or on a
+ * connection without hooks, but the client has already pipelined more requests. Closing the socket
+ * now would make the kernel send RST and could destroy that answer, so the caller lingers instead.
+ */
 bool qd_connection_leaves_unread(const struct qd_connection *connection);
 
 /* Moves the connection to CLOSING and shuts down both directions of its socket. The library takes

@@ -5,7 +5,6 @@
 #include <sys/uio.h>
 
 #include "server/http/wire/answer_head.h"
-#include "server/http/wire/io_hooks.h"
 #include "server/http/wire/tls.h"
 
 enum { PARTS_MAX = 8 };
@@ -53,8 +52,13 @@ bool qd_direct_response(struct qd_connection *connection, void *session, const c
     }
     connection->io.interim_left += connection->io.continue_left; /* one of the two is 0 */
     connection->io.continue_left = 0;
-    if (session != NULL)
-        return send_over_tls(session, parts, count);
+    if (session != NULL) {
+        const bool is_sent = send_over_tls(session, parts, count);
+        qd_tls_end_sending(session);
+        return is_sent;
+    }
     const struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
-    return sendmsg(connection->socket.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
+    const ssize_t sent = sendmsg(connection->socket.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    shutdown(connection->socket.fd, SHUT_WR);
+    return sent == (ssize_t)bytes;
 }

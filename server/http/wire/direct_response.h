@@ -8,7 +8,12 @@
 
 #include "server/http/wire/connection.h"
 
-/* Sends the answer of connection->request. `session` is a gnutls_session_t, or NULL without TLS.
+/* The bytes of an interim answer, ours and libmicrohttpd's. */
+#define QD_INTERIM "HTTP/1.1 100 Continue\r\n\r\n"
+#define QD_INTERIM_BYTES (sizeof(QD_INTERIM) - 1)
+
+/* Sends the answer of connection->request, and then ends the sending side of the connection, so
+ * that libmicrohttpd can add nothing. `session` is a gnutls_session_t, or NULL without TLS.
  * `reason` is the phrase of the status line. The rest of an interim answer, ours or the library's,
  * is sent first. Returns false if the socket's buffer does not take the whole answer, because the
  * client does not read or has gone. */

@@ -211,6 +211,11 @@ enum qd_tls_sent qd_tls_send(void *session, const void *bytes, size_t count)
     return QD_TLS_SENT;
 }
 
+void qd_tls_end_sending(void *session)
+{
+    gnutls_bye(session, GNUTLS_SHUT_WR);
+}
+
 size_t qd_tls_decrypted_bytes(void *session)
 {
     return gnutls_record_check_pending(session);

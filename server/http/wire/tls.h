@@ -1,6 +1,6 @@
-/* Sets up TLS with the operator's certificate and key. Only tls.c and handshake.c include GnuTLS.
- * qd_tls_begin and qd_tls_end may be called on any thread. All other functions are for one thread
- * at a time. */
+/* Sets up TLS with the operator's certificate and key. Only tls.c and mhd/tls_hooks.c include
+ * GnuTLS. qd_tls_begin and qd_tls_end may be called on any thread. All other functions are for one
+ * thread at a time. */
 #ifndef SERVER_HTTP_WIRE_TLS_H
 #define SERVER_HTTP_WIRE_TLS_H
 
@@ -33,7 +33,8 @@ const char *qd_tls_cert_text(const struct qd_tls *tls);
 const char *qd_tls_key_text(const struct qd_tls *tls);
 void qd_tls_forget_texts(struct qd_tls *tls);
 
-/* Gives a session the newest identity before its handshake, and hooks the connection (io_hooks.h).
+/* Gives a session the newest identity before its handshake, and the hooks its connection
+ * (mhd/hooks.h).
  * `session` is a gnutls_session_t. The caller passes the returned identity to qd_tls_end once the
  * session has ended. Returns NULL if GnuTLS refuses the identity; the session then keeps the one
  * that libmicrohttpd gave it. */
@@ -51,6 +52,9 @@ enum qd_tls_sent {
 };
 enum qd_tls_sent qd_tls_send(void *session, const void *bytes, size_t count)
     __attribute__((warn_unused_result));
+
+/* Tells the client that no more bytes come. libmicrohttpd can send nothing from then on. */
+void qd_tls_end_sending(void *session);
 
 /* Returns how many decrypted bytes the session holds that have not been read. */
 size_t qd_tls_decrypted_bytes(void *session);

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "server/base/limits.h"
-#include "server/http/error_hook.h"
 #include "tests/bench/measure/buffer.h"
 #include "tests/bench/measure/exchange.h"
 #include "tests/bench/measure/reach.h"
@@ -105,7 +104,6 @@ struct bench_constant_server *bench_constant_server_create(const char *answer, s
     struct bench_constant_server *server = calloc(1, sizeof(*server));
     if (!server)
         bench_fail("constant: no memory");
-    qd_error_hook_start(NULL); /* the hook is linked here, too; it passes on all messages */
     server->response = create_response(answer, bytes);
     server->listen_fd = bench_listen("0");
     server->end_fd = eventfd(0, EFD_CLOEXEC);

@@ -1,7 +1,7 @@
 /* The I/O hooks between a library and a socket. Here the library is a model that reads requests
  * into a small buffer, and the socket is a text that arrives in pieces. */
 #define _GNU_SOURCE
-#include "server/http/wire/io_hooks.h"
+#include "server/http/mhd/hooks.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

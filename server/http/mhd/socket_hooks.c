@@ -1,14 +1,15 @@
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE /* with it, recv is inline and cannot be defined */
-#include "server/http/wire/io_hooks.h"
+#include "server/http/mhd/hooks.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+
+#include "server/http/mhd/trial.h"
+#include "server/http/wire/direct_response.h"
 
 /* The connections without TLS, by descriptor. Each loop's thread has its own table. Other threads
  * also may call recv, but have no table. */
@@ -151,47 +152,30 @@ ssize_t qd_io_hooks_read(struct qd_connection *connection,
 
 /* ---- The socket --------------------------------------------------------------------------- */
 
-typedef ssize_t receive(int fd, void *bytes, size_t count, int flags);
-typedef ssize_t deliver(int fd, const void *bytes, size_t count, int flags);
-typedef ssize_t deliver_parts(int fd, const struct msghdr *message, int flags);
+/* ISO C has no cast from void * to a function pointer. */
+union next {
+    void *symbol;
+    ssize_t (*recv)(int fd, void *bytes, size_t count, int flags);
+    ssize_t (*send)(int fd, const void *bytes, size_t count, int flags);
+    ssize_t (*sendmsg)(int fd, const struct msghdr *message, int flags);
+};
 
-/* Looks up the next definition of a function, at its first call. A constructor of our own would be
- * too late, because the start of some library may call the function before it. */
-static void *look_up(_Atomic(void *) *found, const char *name)
+static ssize_t next_recv(int fd, void *bytes, size_t count, int flags)
 {
-    void *symbol = atomic_load_explicit(found, memory_order_relaxed);
-    if (symbol == NULL) {
-        symbol = dlsym(RTLD_NEXT, name);
-        atomic_store_explicit(found, symbol, memory_order_relaxed);
-    }
-    return symbol;
+    const union next next = {qd_hook_next(QD_HOOK_RECV)};
+    return next.recv(fd, bytes, count, flags);
 }
 
-static ssize_t real_recv(int fd, void *bytes, size_t count, int flags)
+static ssize_t next_send(int fd, const void *bytes, size_t count, int flags)
 {
-    static _Atomic(void *) found;
-    void *symbol = look_up(&found, "recv");
-    receive *known;
-    memcpy(&known, &symbol, sizeof(symbol)); /* ISO C has no such cast */
-    return known(fd, bytes, count, flags);
+    const union next next = {qd_hook_next(QD_HOOK_SEND)};
+    return next.send(fd, bytes, count, flags);
 }
 
-static ssize_t real_send(int fd, const void *bytes, size_t count, int flags)
+static ssize_t next_sendmsg(int fd, const struct msghdr *message, int flags)
 {
-    static _Atomic(void *) found;
-    void *symbol = look_up(&found, "send");
-    deliver *known;
-    memcpy(&known, &symbol, sizeof(symbol));
-    return known(fd, bytes, count, flags);
-}
-
-static ssize_t real_sendmsg(int fd, const struct msghdr *message, int flags)
-{
-    static _Atomic(void *) found;
-    void *symbol = look_up(&found, "sendmsg");
-    deliver_parts *known;
-    memcpy(&known, &symbol, sizeof(symbol));
-    return known(fd, message, flags);
+    const union next next = {qd_hook_next(QD_HOOK_SENDMSG)};
+    return next.sendmsg(fd, message, flags);
 }
 
 static struct qd_connection *hooked_at(int fd)
@@ -201,30 +185,24 @@ static struct qd_connection *hooked_at(int fd)
 
 static ssize_t read_socket(void *connection, void *bytes, size_t count)
 {
-    return real_recv(((struct qd_connection *)connection)->socket.fd, bytes, count, 0);
+    return next_recv(((struct qd_connection *)connection)->socket.fd, bytes, count, 0);
 }
 
 /* All calls of recv in the process come here, not only the library's. */
 __attribute__((visibility("default"))) ssize_t recv(int fd, void *bytes, size_t count, int flags)
 {
     struct qd_connection *connection = hooked_at(fd);
-    if (connection == NULL || flags != 0)
-        return real_recv(fd, bytes, count, flags);
+    if (connection == NULL || flags != 0) {
+        if (flags == 0)
+            qd_trial_saw(QD_HOOK_RECV);
+        return next_recv(fd, bytes, count, flags);
+    }
     ssize_t result = qd_io_hooks_read(connection, read_socket, connection, bytes, count);
     if (result == QD_IO_HOOKS_LATER || result == QD_IO_HOOKS_CLOSE) {
         errno = result == QD_IO_HOOKS_LATER ? EAGAIN : ECONNRESET;
         return -1;
     }
     return result;
-}
-
-/* Returns true if the direct response has been sent. The library may add nothing. */
-static bool is_over(const struct qd_connection *connection)
-{
-    if (connection->state != QD_CONNECTION_CLOSING)
-        return false;
-    errno = ECONNRESET;
-    return true;
 }
 
 /* Sends the rest of our interim answer. Returns true if nothing of it is left. Otherwise errno has
@@ -234,7 +212,7 @@ static bool send_interim(struct qd_connection *connection)
     const size_t left = connection->io.interim_left;
     if (left == 0)
         return true;
-    const ssize_t sent = real_send(connection->socket.fd, &QD_INTERIM[QD_INTERIM_BYTES - left],
+    const ssize_t sent = next_send(connection->socket.fd, &QD_INTERIM[QD_INTERIM_BYTES - left],
                                    left, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE);
     if (sent < 0)
         return false;
@@ -247,7 +225,7 @@ static bool send_interim(struct qd_connection *connection)
 static ssize_t send_for_library(struct qd_connection *connection, const void *bytes, size_t count,
                                 int flags)
 {
-    const ssize_t sent = real_send(connection->socket.fd, bytes, count, flags);
+    const ssize_t sent = next_send(connection->socket.fd, bytes, count, flags);
     if (connection->state == QD_CONNECTION_BODY && sent >= 0 && count <= QD_INTERIM_BYTES)
         connection->io.continue_left = (uint8_t)(count - (size_t)sent);
     return sent;
@@ -257,23 +235,27 @@ __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msgh
                                                        int flags)
 {
     struct qd_connection *connection = hooked_at(fd);
-    if (connection != NULL && (is_over(connection) || !send_interim(connection)))
+    if (connection == NULL)
+        qd_trial_saw(QD_HOOK_SENDMSG);
+    else if (!send_interim(connection))
         return -1;
-    return real_sendmsg(fd, message, flags);
+    return next_sendmsg(fd, message, flags);
 }
 
 __attribute__((visibility("default"))) ssize_t send(int fd, const void *bytes, size_t count,
                                                     int flags)
 {
     struct qd_connection *connection = hooked_at(fd);
-    if (connection == NULL)
-        return real_send(fd, bytes, count, flags);
-    if (is_over(connection) || !send_interim(connection))
+    if (connection == NULL) {
+        qd_trial_saw(QD_HOOK_SEND);
+        return next_send(fd, bytes, count, flags);
+    }
+    if (!send_interim(connection))
         return -1;
     struct qd_part *outgoing = &connection->io.outgoing;
     if (outgoing->count == 0)
         return send_for_library(connection, bytes, count, flags);
-    const ssize_t sent = real_send(fd, outgoing->bytes, outgoing->count, flags & ~MSG_MORE);
+    const ssize_t sent = next_send(fd, outgoing->bytes, outgoing->count, flags & ~MSG_MORE);
     if (sent < 0)
         return sent;
     *outgoing =

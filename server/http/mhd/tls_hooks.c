@@ -1,35 +1,44 @@
-/* Keeps libmicrohttpd from waiting busily for TLS handshakes. When a handshake has to wait for the
- * peer's next bytes, the library (0.9.75) still takes the socket for readable. It runs again and
- * again until the bytes come, or until the deadline. A read that has to wait is handled correctly,
- * however. We therefore let the library's call of gnutls_handshake succeed at once, and do the
- * handshake in its first read.
- *
- * The library's calls reach us as they do in error_hook.c: they go to the first definition that the
- * loader finds, which is the program's. Sessions of our own (tls.c) have no pointer set, and are
- * left alone. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <gnutls/gnutls.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
-#include <string.h>
 #include <sys/socket.h>
 
-#include "server/http/wire/io_hooks.h"
+#include "server/http/mhd/hooks.h"
+#include "server/http/mhd/trial.h"
+#include "server/http/wire/direct_response.h"
 
-static int (*real_handshake)(gnutls_session_t session);
-static ssize_t (*real_recv)(gnutls_session_t session, void *bytes, size_t count);
-static ssize_t (*real_send)(gnutls_session_t session, const void *bytes, size_t count);
+/* ISO C has no cast from void * to a function pointer. */
+union next {
+    void *symbol;
+    int (*handshake)(gnutls_session_t session);
+    ssize_t (*recv)(gnutls_session_t session, void *bytes, size_t count);
+    ssize_t (*send)(gnutls_session_t session, const void *bytes, size_t count);
+};
 
-__attribute__((constructor)) static void find(void)
+static int next_handshake(gnutls_session_t session)
 {
-    void *handshake = dlsym(RTLD_NEXT, "gnutls_handshake");
-    void *recv = dlsym(RTLD_NEXT, "gnutls_record_recv");
-    void *send = dlsym(RTLD_NEXT, "gnutls_record_send");
-    memcpy(&real_send, &send, sizeof(send));
-    memcpy(&real_handshake, &handshake, sizeof(handshake)); /* ISO C has no such cast */
-    memcpy(&real_recv, &recv, sizeof(recv));
+    const union next next = {qd_hook_next(QD_HOOK_HANDSHAKE)};
+    return next.handshake(session);
+}
+
+static ssize_t next_recv(void *session, void *bytes, size_t count)
+{
+    const union next next = {qd_hook_next(QD_HOOK_RECORD_RECV)};
+    return next.recv(session, bytes, count);
+}
+
+static ssize_t next_send(gnutls_session_t session, const void *bytes, size_t count)
+{
+    const union next next = {qd_hook_next(QD_HOOK_RECORD_SEND)};
+    return next.send(session, bytes, count);
+}
+
+/* Returns false for sessions of our own (tls.c), which have no pointer set. */
+static bool is_hooked(gnutls_session_t session)
+{
+    return gnutls_session_get_ptr(session) != NULL && qd_hooks_work(QD_HOOKS_TLS);
 }
 
 /* Makes the kernel acknowledge the client's last bytes at once. In TLS 1.3 the client sends the
@@ -42,32 +51,33 @@ static void acknowledge(gnutls_session_t session)
     setsockopt(gnutls_transport_get_int(session), IPPROTO_TCP, TCP_QUICKACK, &on, sizeof(on));
 }
 
+/* Lets the library's call succeed at once. The handshake is done in the library's first read. */
 __attribute__((visibility("default"))) int gnutls_handshake(gnutls_session_t session)
 {
-    return gnutls_session_get_ptr(session) == NULL ? real_handshake(session) : GNUTLS_E_SUCCESS;
-}
-
-static ssize_t read_session(void *session, void *bytes, size_t count)
-{
-    return real_recv(session, bytes, count);
+    return qd_trial_saw(QD_HOOK_HANDSHAKE) || is_hooked(session) ? GNUTLS_E_SUCCESS
+                                                                 : next_handshake(session);
 }
 
 __attribute__((visibility("default"))) ssize_t gnutls_record_recv(gnutls_session_t session,
                                                                   void *bytes, size_t count)
 {
-    if (gnutls_session_get_ptr(session) == NULL)
-        return real_recv(session, bytes, count);
+    if (qd_trial_saw(QD_HOOK_RECORD_RECV)) {
+        const ssize_t result = recv(gnutls_transport_get_int(session), bytes, count, MSG_DONTWAIT);
+        return result > 0 ? result : GNUTLS_E_AGAIN;
+    }
+    if (!is_hooked(session))
+        return next_recv(session, bytes, count);
     struct qd_connection *connection = gnutls_db_get_ptr(session);
     if (connection == NULL)
         return GNUTLS_E_PULL_ERROR; /* malloc failed when the connection was opened */
     if (!connection->tls.handshake_done) {
-        int result = real_handshake(session);
+        int result = next_handshake(session);
         if (result < 0)
             return result;
         connection->tls.handshake_done = true;
         acknowledge(session);
     }
-    ssize_t result = qd_io_hooks_read(connection, read_session, session, bytes, count);
+    ssize_t result = qd_io_hooks_read(connection, next_recv, session, bytes, count);
     if (result == QD_IO_HOOKS_LATER)
         return GNUTLS_E_AGAIN;
     return result == QD_IO_HOOKS_CLOSE ? GNUTLS_E_PULL_ERROR : result;
@@ -80,20 +90,18 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_recv(gnutls_session
 __attribute__((visibility("default"))) ssize_t gnutls_record_send(gnutls_session_t session,
                                                                   const void *bytes, size_t count)
 {
-    struct qd_connection *connection =
-        gnutls_session_get_ptr(session) == NULL ? NULL : gnutls_db_get_ptr(session);
+    if (qd_trial_saw(QD_HOOK_RECORD_SEND))
+        return (ssize_t)count;
+    struct qd_connection *connection = is_hooked(session) ? gnutls_db_get_ptr(session) : NULL;
     if (connection == NULL)
-        return real_send(session, bytes, count);
-    if (connection->state == QD_CONNECTION_CLOSING)
-        return GNUTLS_E_PUSH_ERROR; /* the direct response has been sent: the library may add
-                                       nothing */
+        return next_send(session, bytes, count);
     if (connection->io.interim_left > 0) {
-        const ssize_t result = real_send(session, NULL, 0);
+        const ssize_t result = next_send(session, NULL, 0);
         if (result < 0)
             return result;
         connection->io.interim_left = 0;
     }
-    const ssize_t result = real_send(session, bytes, count);
+    const ssize_t result = next_send(session, bytes, count);
     if (connection->state == QD_CONNECTION_BODY && count <= QD_INTERIM_BYTES)
         connection->io.continue_left =
             result == GNUTLS_E_AGAIN || result == GNUTLS_E_INTERRUPTED ? (uint8_t)count : 0;

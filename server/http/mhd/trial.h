@@ -1,0 +1,20 @@
+/* What the hooks need of the trial (hooks.h). */
+#ifndef SERVER_HTTP_MHD_TRIAL_H
+#define SERVER_HTTP_MHD_TRIAL_H
+
+#include <stdbool.h>
+
+#include "server/http/mhd/hooks.h"
+
+/* Returns the function that the loader finds after ours. */
+void *qd_hook_next(enum qd_hook hook);
+
+/* Notes that the library has called the hook, if a trial runs on this thread. Returns true then. */
+bool qd_trial_saw(enum qd_hook hook);
+
+/* Calls the callback of qd_hooks_start. Returns false if there is none or the hook does not work.
+ */
+bool qd_hook_on_error(struct MHD_Connection *connection, unsigned http_status,
+                      enum MHD_Result *result);
+
+#endif
