@@ -28,8 +28,12 @@ struct qk_conv_backend {
      * convolutions with more wide weights than wide_share_most. NULL: this backend itself. */
     const struct qk_conv_backend *small_m;
     /* For a small_m backend whose kernel has `mark_wide`: the backend for convolutions with more
-     * wide weights than wide_share_most. NULL: this backend itself. */
+     * wide weights than wide_share_most, or with few terms. NULL: this backend itself. */
     const struct qk_conv_backend *words;
+    /* With `words`: the most terms of a sum that are few, for kernels of one tap and of more taps.
+     * The kernel of `words` stores bytes of y without storing sums first. Of few terms, this saves
+     * more time than products of words take longer. */
+    size_t few_terms, few_terms_of_taps;
     double wide_share_most; /* with `mark_wide`: a share as qk_conv_wide_share returns it */
     double small_m_speed; /* the speed of small_m's products, as a share of this backend's speed in
                              full tiles */

@@ -39,6 +39,14 @@ static bool has_wide_weights(const struct qk_conv *conv, const struct qk_conv_ba
            qk_conv_wide_share(conv, backend) > backend->wide_share_most;
 }
 
+/* Returns true if a sum has so few terms that the backend's `words` are faster. Slabs of words take
+ * longer to make, but serve all taps, so taps allow more terms. */
+static bool has_few_terms(const struct qk_conv *conv, const struct qk_conv_backend *backend)
+{
+    const bool taps = conv->depth > conv->desc.group_channels;
+    return conv->depth <= (taps ? backend->few_terms_of_taps : backend->few_terms);
+}
+
 /* Returns true if the conversions around sgemm (x to floats before it, sums from floats after it)
  * cost more than its products save. */
 static bool is_too_small_for_sgemm(const struct qk_conv *conv)
@@ -72,7 +80,8 @@ void qk_conv_choose(struct qk_conv *conv, size_t weights)
     if (conv->backend && conv->backend->small_m &&
         (leaves_rows_idle(conv, conv->backend) || has_wide_weights(conv, conv->backend)))
         conv->backend = conv->backend->small_m;
-    if (conv->backend && conv->backend->words && has_wide_weights(conv, conv->backend))
+    if (conv->backend && conv->backend->words &&
+        (has_few_terms(conv, conv->backend) || has_wide_weights(conv, conv->backend)))
         conv->backend = conv->backend->words;
     conv->algorithm = conv->backend ? &qk_conv_algorithm_igemm : &qk_conv_algorithm_sgemm;
 }

@@ -224,24 +224,34 @@ static void finish(const struct qk_conv_igemm_plan *plan, const struct work *wor
 /* Returns true if the unit's positions are neighbours in y and in its slabs. */
 static bool is_one_run(const struct qk_conv_igemm_plan *plan, const struct unit *unit)
 {
-    return unit->images == 1 && (unit->rows == 1 || plan->layout.pitch == unit->columns);
+    return unit->rows == 1 || plan->layout.pitch == unit->columns;
 }
 
-/* Computes y for all positions of a unit at once, if the product can store bytes and these are
- * neighbours. Returns false if the unit has to go tile by tile. `args` and `tile` are those of the
- * panel. */
+/* Returns true if whole vectors of 8 positions fill a row without going beyond its pitch, so that
+ * computing row by row takes no more products than N tiles that cross the ends of rows. */
+static bool fills_rows(const struct qk_conv_igemm_plan *plan, const struct unit *unit)
+{
+    return unit->columns >= QK_IGEMM_VECTOR &&
+           qk_divide_up(unit->columns, 8) * 8 <= plan->layout.pitch;
+}
+
+/* Computes y for the positions of a unit without sums in memory, if the product can store bytes:
+ * for all positions at once, or row by row. Returns false if the unit has to go tile by tile.
+ * `args` and `tile` are those of the panel. */
 static bool multiply_to_bytes(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                               const struct work *work, struct qk_igemm_args args,
                               const struct qk_epilogue_tile *tile)
 {
     const struct qk_conv *conv = plan->conv;
+    const bool run = is_one_run(plan, unit);
     if (!conv->backend->igemm->stores_bytes || plan->epilogue->kind != QK_EPILOGUE_BYTES ||
-        conv->desc.channels_last || tile->w_zero_point || !is_one_run(plan, unit))
+        conv->desc.channels_last || tile->w_zero_point || unit->images > 1 ||
+        !(run || fills_rows(plan, unit)))
         return false;
     for (size_t r = 0; r < tile->rows; r++)
         if (!(fabsf(tile->multiplier[r]) < 1))
             return false;
-    const struct qk_igemm_bytes bytes = {
+    struct qk_igemm_bytes bytes = {
         .bias = tile->bias,
         .multiplier = tile->multiplier,
         .zero_point = plan->epilogue->requantize.zero_point,
@@ -250,9 +260,13 @@ static bool multiply_to_bytes(const struct qk_conv_igemm_plan *plan, const struc
         .y_stride = tile->y_stride,
     };
     args.quads = work->quads;
-    args.positions = unit->rows * unit->columns;
+    args.positions = run ? unit->rows * unit->columns : unit->columns;
     args.bytes = &bytes;
-    conv->backend->igemm->multiply(&args);
+    for (size_t left = run ? 1 : unit->rows; left > 0; left--) {
+        conv->backend->igemm->multiply(&args);
+        args.quads += plan->layout.pitch * QK_IGEMM_QUAD_BYTES;
+        bytes.y += unit->columns;
+    }
     return true;
 }
 
