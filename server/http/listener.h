@@ -42,7 +42,7 @@ struct qd_handler {
      * if it will be in REPLYING later; qd_listener_answer is called then. */
     bool (*end)(void *context, struct qd_request *request);
     /* Called when the request ends. `delivered`: the whole answer was sent. */
-    void (*closed)(void *context, const struct qd_request *request, bool delivered);
+    void (*closed)(void *context, struct qd_request *request, bool delivered);
     /* Called when everything that can be read and sent has been, and this loop would sleep. Returns
      * true if it has computed something, so that there may be answers to send. */
     bool (*idle)(void *context, struct qd_loop *loop);

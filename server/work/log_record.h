@@ -13,18 +13,16 @@
 #define QD_LOG_RECORD_ID_BYTES 129
 #define QD_LOG_RECORD_INPUTS_BYTES 385
 
-/* Small enough for malloc's fast lists, because it is allocated often. */
 struct qd_log_record {
     char method[QD_LOG_RECORD_METHOD_BYTES];
     char path[QD_LOG_RECORD_PATH_BYTES];
-    char *tracestate; /* QD_LOG_RECORD_STATE_BYTES long; NULL if there is none */
+    char tracestate[QD_LOG_RECORD_STATE_BYTES];
     char id[QD_LOG_RECORD_ID_BYTES];
     char inputs[QD_LOG_RECORD_INPUTS_BYTES]; /* x:UINT8[1,3,224,224] x_scale:FP32[] */
 };
 
-/* Creates a record in which all texts are "". Returns NULL if malloc failed. */
-struct qd_log_record *qd_log_record_create(void);
-void qd_log_record_destroy(struct qd_log_record *record); /* NULL is fine */
+/* Makes all texts "". */
+void qd_log_record_init(struct qd_log_record *record);
 
 /* Copies as much of `from` as fits into `bytes` bytes, with a NUL. */
 void qd_log_record_copy(char *to, size_t bytes, const char *from);

@@ -27,6 +27,7 @@ void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint6
     request->user[0] = request->server_timing[0] = '\0';
     request->trace.trace_id[0] = request->trace.parent_id[0] = '\0';
     request->trace.span_id[0] = request->trace.response[0] = '\0';
+    qd_log_record_init(&request->log_record);
     request->state = QD_READING;
     request->times.since_ns = first_line_ns;
     qd_arena_init(&request->arena, memory);
@@ -46,7 +47,6 @@ static void empty_arena(struct qd_request *request)
 void qd_request_deinit(struct qd_request *request)
 {
     empty_arena(request);
-    qd_log_record_destroy(request->log_record);
     qd_model_release(request->model);
 }
 
@@ -301,8 +301,7 @@ void qd_request_refuse(struct qd_request *request)
 {
     const char *allow = request->answer.allow;
     bool close = request->answer.close;
-    if (request->log_record != NULL && request->oip.message.signature != NULL)
-        qd_log_record_note_call(request->log_record, &request->oip.asked);
+    qd_log_record_note_call(&request->log_record, &request->oip.asked);
     empty_arena(request);
     request->answer = (struct qd_answer){.http_status = 0};
     qd_oip_encode_error(&request->error, &request->arena, &request->answer);

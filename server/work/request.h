@@ -110,9 +110,6 @@ struct qd_request {
     struct qd_header headers[QD_REQUEST_HEADER_COUNT_MAX];
     size_t header_count;
 
-    /* For the access log. NULL if there is no access log, or malloc failed. */
-    struct qd_log_record *log_record;
-
     struct qd_request_oip oip;
 
     /* Texts. qd_request_init does not clear them as a whole, because they are larger than all the
@@ -120,6 +117,7 @@ struct qd_request {
     struct qd_error error;    /* status QD_OK if there is none */
     char user[QD_USER_BYTES]; /* the name of the request's token; "" if none was needed */
     struct qd_trace trace;
+    struct qd_log_record log_record; /* all texts are "" if no log is read */
     char server_timing[256]; /* from REPLYING on: six stages of at most 35 bytes */
 };
 

@@ -36,8 +36,7 @@ static void keep_states(const struct qd_head *head, struct qd_log_record *record
         memcpy(joined + count, head->tracestates[i], bytes + 1);
         count += bytes;
     }
-    if (count > 0)
-        record->tracestate = strdup(joined);
+    memcpy(record->tracestate, joined, count + 1);
 }
 
 void qd_access_log_open(const struct qd_access_log *log, const struct qd_head *head,
@@ -49,10 +48,7 @@ void qd_access_log_open(const struct qd_access_log *log, const struct qd_head *h
         qd_request_add_header(request, "traceresponse", trace->response);
     if (!qd_access_log_is_read(log))
         return;
-    struct qd_log_record *record = qd_log_record_create();
-    request->log_record = record;
-    if (record == NULL)
-        return; /* the line is written without the record */
+    struct qd_log_record *record = &request->log_record;
     qd_log_record_copy(record->method, sizeof(record->method), head->method);
     qd_log_record_copy(record->path, sizeof(record->path), head->path);
     if (traced)
@@ -71,15 +67,12 @@ static void put(struct qd_line *line, const char *key, const char *value, size_t
 static void put_call(struct qd_line *line, const struct qd_request *request)
 {
     const struct qd_signature *signature = request->oip.message.signature;
-    const struct qd_log_record *record = request->log_record;
     if (signature != NULL) {
         qd_line_string(line, "model", signature->name, NAME_BYTES);
         qd_line_number(line, "version", signature->version);
     }
-    if (record != NULL) {
-        put(line, "id", record->id, NAME_BYTES);
-        put(line, "inputs", record->inputs, INPUTS_BYTES);
-    }
+    put(line, "id", request->log_record.id, NAME_BYTES);
+    put(line, "inputs", request->log_record.inputs, INPUTS_BYTES);
 }
 
 static void put_stages(struct qd_line *line, const struct qd_request *request,
@@ -105,21 +98,18 @@ static void put_trace(struct qd_line *line, const struct qd_request *request)
     put(line, "trace_id", trace->trace_id, SHORT_BYTES);
     put(line, "span_id", trace->span_id, SHORT_BYTES);
     put(line, "parent_id", trace->parent_id, SHORT_BYTES);
-    if (request->log_record != NULL && request->log_record->tracestate != NULL)
-        put(line, "tracestate", request->log_record->tracestate, QD_LOG_RECORD_STATE_BYTES);
+    put(line, "tracestate", request->log_record.tracestate, QD_LOG_RECORD_STATE_BYTES);
 }
 
 static void put_all(struct qd_line *line, const struct qd_request *request, const char *client,
                     bool delivered, const uint64_t stage_ns[QD_STAGE_COUNT])
 {
-    const struct qd_log_record *record = request->log_record;
-    const bool has_body = record == NULL || strcmp(record->method, "HEAD") != 0;
+    const struct qd_log_record *record = &request->log_record;
+    const bool has_body = strcmp(record->method, "HEAD") != 0;
     qd_line_string(line, "client", client, NAME_BYTES);
     put(line, "user", request->user, NAME_BYTES);
-    if (record != NULL) {
-        qd_line_string(line, "method", record->method, SHORT_BYTES);
-        qd_line_string(line, "path", record->path, PATH_BYTES);
-    }
+    put(line, "method", record->method, SHORT_BYTES);
+    put(line, "path", record->path, PATH_BYTES);
     qd_line_number(line, "status", request->answer.http_status);
     put_call(line, request);
     qd_line_number(line, "bytes_in", request->body.count);
@@ -130,15 +120,14 @@ static void put_all(struct qd_line *line, const struct qd_request *request, cons
     put(line, "error", request->error.status == QD_OK ? "" : request->error.text, ERROR_BYTES);
 }
 
-void qd_access_log_close(const struct qd_access_log *log, const struct qd_request *request,
+void qd_access_log_close(const struct qd_access_log *log, struct qd_request *request,
                          const char *client, bool delivered,
                          const uint64_t stage_ns[QD_STAGE_COUNT])
 {
     const char *message = delivered ? "answered" : "gone before the answer";
     struct qd_line line;
-    if (request->log_record != NULL && request->error.status == QD_OK)
-        qd_log_record_note_call(request->log_record,
-                                &request->oip.asked); /* otherwise qd_request_refuse has done it */
+    if (request->error.status == QD_OK) /* otherwise qd_request_refuse has done it */
+        qd_log_record_note_call(&request->log_record, &request->oip.asked);
     if (log->file != NULL)
         qd_line_begin(&line, log->format, "info", message);
     else

@@ -20,7 +20,7 @@ void qd_access_log_open(const struct qd_access_log *log, const struct qd_head *h
                         struct qd_request *request);
 
 /* Writes the line. `client` is the client's address. `delivered`: the whole answer was sent. */
-void qd_access_log_close(const struct qd_access_log *log, const struct qd_request *request,
+void qd_access_log_close(const struct qd_access_log *log, struct qd_request *request,
                          const char *client, bool delivered,
                          const uint64_t stage_ns[QD_STAGE_COUNT]);
 

@@ -162,7 +162,7 @@ static bool end(void *context, struct qd_request *request)
     return true;
 }
 
-static void closed(void *context, const struct qd_request *request, bool delivered)
+static void closed(void *context, struct qd_request *request, bool delivered)
 {
     struct qd_server *server = context;
     unsigned http_status = delivered ? request->answer.http_status : 0;
