@@ -1,6 +1,5 @@
 #include "server/telemetry/gauges.h"
 
-#include <assert.h>
 #include <inttypes.h>
 
 #include "server/base/clock.h"
@@ -64,9 +63,7 @@ static void print_connections(const struct qd_gauges *gauges, struct qd_text *te
     }
 }
 
-enum { LISTENER_FAMILY_COUNT = 3 };
-
-static void print_listeners(const struct qd_gauges *gauges, unsigned family, struct qd_text *text)
+static void print_listeners(const struct qd_gauges *gauges, struct qd_text *text)
 {
     static const char *const names[] = {"quantd_listener_connections",
                                         "quantd_listener_connections_max",
@@ -74,15 +71,17 @@ static void print_listeners(const struct qd_gauges *gauges, unsigned family, str
     static const char *const helps[] = {"Open connections that were admitted, by address.",
                                         "Their bound, --max-connections.",
                                         "Connections beyond that, or beyond their client's share."};
-    qd_prometheus_type(text, names[family], family < 2 ? "gauge" : "counter", helps[family]);
-    for (size_t at = 0; at < gauges->listener_count; at++) {
-        const struct qd_listener_gauge *listener = &gauges->listeners[at];
-        char label[2 * QD_LISTENER_NAME_BYTES];
-        qd_prometheus_label(listener->name, label);
-        qd_text_format(text, "%s{listener=\"%s\"} %" PRIu64 "\n", names[family], label,
-                       family == 0   ? listener->connections.used
-                       : family == 1 ? listener->connections.max
-                                     : listener->refused);
+    for (unsigned family = 0; family < 3; family++) {
+        qd_prometheus_type(text, names[family], family < 2 ? "gauge" : "counter", helps[family]);
+        for (size_t at = 0; at < gauges->listener_count; at++) {
+            const struct qd_listener_gauge *listener = &gauges->listeners[at];
+            const uint64_t values[] = {listener->connections.used, listener->connections.max,
+                                       listener->refused};
+            char label[2 * QD_LISTENER_NAME_BYTES];
+            qd_prometheus_label(listener->name, label);
+            qd_text_format(text, "%s{listener=\"%s\"} %" PRIu64 "\n", names[family], label,
+                           values[family]);
+        }
     }
 }
 
@@ -103,15 +102,10 @@ static void print_others(const struct qd_gauges *gauges, struct qd_text *text)
                    QD_VERSION, gauges->cpu_tier, gauges->gemm, gauges->blas_core);
 }
 
-void qd_gauges_print(const struct qd_gauges *gauges, unsigned unit, struct qd_text *text)
+void qd_gauges_print(const struct qd_gauges *gauges, struct qd_text *text)
 {
-    static_assert(QD_GAUGES_UNIT_COUNT == 2 + LISTENER_FAMILY_COUNT + 1, "each is printed");
-    if (unit == 0)
-        print_values(gauges, text);
-    else if (unit == 1)
-        print_connections(gauges, text);
-    else if (unit < 2 + LISTENER_FAMILY_COUNT)
-        print_listeners(gauges, unit - 2, text);
-    else
-        print_others(gauges, text);
+    print_values(gauges, text);
+    print_connections(gauges, text);
+    print_listeners(gauges, text);
+    print_others(gauges, text);
 }

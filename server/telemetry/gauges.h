@@ -46,9 +46,8 @@ struct qd_gauges {
     struct qd_process process;
 };
 
-/* Prints one unit of the gauges in Prometheus' text format 0.0.4. A unit is a few KiB of whole
- * metric families. */
-#define QD_GAUGES_UNIT_COUNT 6
-void qd_gauges_print(const struct qd_gauges *gauges, unsigned unit, struct qd_text *text);
+/* Prints the gauges in Prometheus' text format 0.0.4: 4 KiB, and up to 36 KiB with 16 listeners whose
+ * names are as long as possible. */
+void qd_gauges_print(const struct qd_gauges *gauges, struct qd_text *text);
 
 #endif

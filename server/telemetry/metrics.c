@@ -13,12 +13,6 @@
 #include "server/base/clock.h"
 #include "server/telemetry/prometheus.h"
 
-const char *const qd_stage_names[QD_STAGE_COUNT] = {
-#define X(name, text) text,
-    QD_STAGE_LIST(X)
-#undef X
-};
-
 /* The upper bounds of the histograms' buckets. */
 static const struct {
     const char *seconds;
@@ -53,7 +47,6 @@ enum failure {
 struct qd_counters {
     struct qd_metrics *metrics; /* set once, so it is read without the lock */
     struct qd_counters *next;   /* in the order of creation */
-    uint64_t number;            /* counts all counters ever created */
     size_t holder_count;
     char *name;
     char *labels; /* model and version in Prometheus' form, without the closing brace */
@@ -73,7 +66,7 @@ struct qd_metrics {
     pthread_mutex_t
         lock; /* protects the members below, and those of the counters except their names */
     struct qd_counters *first;
-    uint64_t made_count;
+    size_t count; /* of counters in the list */
 };
 
 /* Returns the time to a few milliseconds. The coarse clock is much faster to read than the exact
@@ -122,7 +115,7 @@ static struct qd_counters *make_counters(struct qd_metrics *metrics, const char 
     strcat(counters->labels, middle);
     *qd_print_decimal(version, counters->labels + strlen(counters->labels)) = '"';
     counters->version = version;
-    counters->number = metrics->made_count++;
+    metrics->count++;
     return counters;
 }
 
@@ -151,6 +144,7 @@ static void release(struct qd_counters *counters)
     while (*link != counters)
         link = &(*link)->next;
     *link = counters->next;
+    counters->metrics->count--;
     free(counters);
 }
 
@@ -213,35 +207,33 @@ void qd_counters_count(struct qd_counters *counters, unsigned http_status,
     pthread_mutex_unlock(&counters->metrics->lock);
 }
 
-/* ---- From one to the next ----------------------------------------------------------------- */
+/* ---- A scrape ----------------------------------------------------------------------------- */
 
-void qd_metrics_cursor_init(struct qd_metrics_cursor *cursor, struct qd_metrics *metrics,
+bool qd_metrics_cursor_init(struct qd_metrics_cursor *cursor, struct qd_metrics *metrics,
                             const char *name, const uint64_t *version)
 {
-    *cursor = (struct qd_metrics_cursor){.metrics = metrics, .name = name, .version = version};
+    *cursor = (struct qd_metrics_cursor){.metrics = metrics};
     pthread_mutex_lock(&metrics->lock);
-    cursor->made_count = metrics->made_count;
+    cursor->held = malloc((metrics->count + 1) * sizeof(*cursor->held));
+    struct qd_counters *at = cursor->held == NULL ? NULL : metrics->first;
+    for (; at != NULL; at = at->next) {
+        if ((name != NULL && strcmp(at->name, name) != 0) ||
+            (version != NULL && at->version != *version))
+            continue;
+        at->holder_count++;
+        cursor->held[cursor->count++] = at;
+    }
     pthread_mutex_unlock(&metrics->lock);
+    return cursor->held != NULL;
 }
 
 void qd_metrics_cursor_deinit(struct qd_metrics_cursor *cursor)
 {
-    qd_counters_release(cursor->at);
-    cursor->at = NULL;
-}
-
-/* Moves the cursor to the next counters: after the last to none, from none to the first. The lock
- * is held. */
-static void go_on(struct qd_metrics_cursor *cursor)
-{
-    struct qd_counters *old = cursor->at;
-    cursor->at = old == NULL ? cursor->metrics->first : old->next;
-    if (cursor->at != NULL && cursor->at->number >= cursor->made_count)
-        cursor->at = NULL;
-    if (cursor->at != NULL)
-        cursor->at->holder_count++;
-    if (old != NULL)
-        release(old);
+    pthread_mutex_lock(&cursor->metrics->lock);
+    while (cursor->count > 0)
+        release(cursor->held[--cursor->count]);
+    pthread_mutex_unlock(&cursor->metrics->lock);
+    free(cursor->held);
 }
 
 /* ---- Prometheus --------------------------------------------------------------------------- */
@@ -363,32 +355,20 @@ static void print_type(unsigned family, struct qd_text *text)
                            "Stages of the inferences answered with 200.");
 }
 
-/* Prints the values of the current version in the current family; of the histograms, one stage. */
-static void print_version(const struct qd_metrics_cursor *cursor, struct qd_text *text)
+/* Prints the values of one version in one family; of the histograms, one stage. */
+static void print_version(const struct qd_counters *counters, unsigned family, enum qd_stage stage,
+                          struct qd_text *text)
 {
-    const struct qd_counters *counters = cursor->at;
-    if (cursor->family < FAMILY_FAILURES) {
-        const enum qd_stage stage = sums[cursor->family].stage;
-        print_value(text, sums[cursor->family].name, counters, "", NULL,
-                    stage == QD_STAGE_COUNT ? counters->success_count
-                                            : counters->success_ns[stage] / QD_NS_PER_US);
-    } else if (cursor->family == FAMILY_FAILURES) {
+    if (family < FAMILY_FAILURES) {
+        const enum qd_stage summed = sums[family].stage;
+        print_value(text, sums[family].name, counters, "", NULL,
+                    summed == QD_STAGE_COUNT ? counters->success_count
+                                             : counters->success_ns[summed] / QD_NS_PER_US);
+    } else if (family == FAMILY_FAILURES) {
         print_failures(counters, text);
-    } else if (counters->success_count >
-               0) { /* versions that were never used print no histograms, which are long */
-        print_histogram(counters, cursor->stage, text);
+    } else if (counters->success_count > 0) { /* others have no histograms, which are long */
+        print_histogram(counters, stage, text);
     }
-}
-
-/* Moves the cursor behind the unit that was printed. The lock is held. */
-static void pass_unit(struct qd_metrics_cursor *cursor)
-{
-    if (cursor->family == FAMILY_HISTOGRAMS && cursor->at != NULL &&
-        cursor->at->success_count > 0 && ++cursor->stage < QD_STAGE_COUNT)
-        return;
-    cursor->stage = 0;
-    go_on(cursor);
-    cursor->family += cursor->at == NULL;
 }
 
 bool qd_metrics_print_next(struct qd_metrics_cursor *cursor, struct qd_text *text)
@@ -398,14 +378,19 @@ bool qd_metrics_print_next(struct qd_metrics_cursor *cursor, struct qd_text *tex
         print_refusals(cursor->metrics, text);
         return text->failed;
     }
+    const size_t each = cursor->family == FAMILY_HISTOGRAMS ? QD_STAGE_COUNT : 1;
     pthread_mutex_lock(&cursor->metrics->lock);
-    if (cursor->at == NULL)
+    if (cursor->unit == 0)
         print_type(cursor->family, text);
     else
-        print_version(cursor, text);
-    if (!text->failed)
-        pass_unit(cursor);
+        print_version(cursor->held[(cursor->unit - 1) / each], cursor->family,
+                      (cursor->unit - 1) % each, text);
     pthread_mutex_unlock(&cursor->metrics->lock);
+    cursor->unit += !text->failed;
+    if (cursor->unit > each * cursor->count) {
+        cursor->unit = 0;
+        cursor->family++;
+    }
     return true;
 }
 
@@ -453,33 +438,20 @@ static void print_model_stats(struct qd_text *text, const struct qd_counters *co
     qd_text_string(text, "],\"memory_usage\":[]}");
 }
 
-/* Moves the cursor to the next version that is wanted. The lock is held. */
-static void pass_stats(struct qd_metrics_cursor *cursor)
-{
-    cursor->any = cursor->at != NULL;
-    do {
-        go_on(cursor);
-    } while (cursor->at != NULL &&
-             ((cursor->name != NULL && strcmp(cursor->at->name, cursor->name) != 0) ||
-              (cursor->version != NULL && cursor->at->version != *cursor->version)));
-    cursor->over = cursor->at == NULL;
-}
-
 bool qd_metrics_print_next_stats(struct qd_metrics_cursor *cursor, struct qd_text *text)
 {
-    if (cursor->over) {
+    if (cursor->unit > cursor->count) {
         qd_text_string(text, "]}");
         return text->failed;
     }
     pthread_mutex_lock(&cursor->metrics->lock);
-    if (cursor->at == NULL) {
+    if (cursor->unit == 0) {
         qd_text_string(text, "{\"model_stats\":[");
     } else {
-        qd_text_string(text, cursor->any ? "," : "");
-        print_model_stats(text, cursor->at);
+        qd_text_string(text, cursor->unit > 1 ? "," : "");
+        print_model_stats(text, cursor->held[cursor->unit - 1]);
     }
-    if (!text->failed)
-        pass_stats(cursor);
     pthread_mutex_unlock(&cursor->metrics->lock);
+    cursor->unit += !text->failed;
     return true;
 }

@@ -31,8 +31,6 @@ enum qd_stage {
         QD_STAGE_COUNT
 };
 
-extern const char *const qd_stage_names[QD_STAGE_COUNT];
-
 struct qd_metrics;
 struct qd_counters;
 
@@ -61,23 +59,20 @@ void qd_counters_count(struct qd_counters *counters, unsigned http_status,
 
 /* The position of a scrape, which prints all counters in units of a few KiB, one unit for each
  * call. The sender need not hold the whole text, and a thread that counts waits for one unit at
- * most. The counters of a model that is unloaded meanwhile stay until the cursor has passed them.
- * Counters created during a scrape appear in the next one, so none is printed twice. */
+ * most. The cursor holds the counters that there are when the scrape begins. They stay until it
+ * ends, also if their model is unloaded, and later ones appear in the next scrape. */
 struct qd_metrics_cursor {
     struct qd_metrics *metrics;
-    const char *name;        /* print the statistics of this model only; NULL: of all models */
-    const uint64_t *version; /* and of this version only; NULL: of all versions */
-    uint64_t made_count;     /* how many counters had been created when the scrape began */
-    struct qd_counters
-        *at; /* the current counters, held; NULL before the first and after the last of them */
+    struct qd_counters **held;
+    size_t count;    /* of them */
     unsigned family; /* the current metric family */
-    unsigned stage;  /* the current stage of the histograms */
-    bool any;        /* an entry of the list has been printed */
-    bool over;       /* all units have been printed */
+    size_t unit;     /* the next unit of the family, or of the statistics; 0: their beginning */
 };
 
-/* All arguments are borrowed. */
-void qd_metrics_cursor_init(struct qd_metrics_cursor *cursor, struct qd_metrics *metrics,
+/* Begins a scrape of one model, or of all if `name` is NULL, and of one version, or of all if
+ * `version` is NULL. `metrics` is borrowed. Returns false if malloc failed; the cursor needs to be
+ * deinitialized then, too. */
+bool qd_metrics_cursor_init(struct qd_metrics_cursor *cursor, struct qd_metrics *metrics,
                             const char *name, const uint64_t *version);
 void qd_metrics_cursor_deinit(struct qd_metrics_cursor *cursor);
 
@@ -86,7 +81,7 @@ void qd_metrics_cursor_deinit(struct qd_metrics_cursor *cursor);
  * by the next call. */
 bool qd_metrics_print_next(struct qd_metrics_cursor *cursor, struct qd_text *text);
 
-/* Like qd_metrics_print_next, for {"model_stats":[…]} of all models, of one, or of one version. */
+/* Like qd_metrics_print_next, for {"model_stats":[…]}. */
 bool qd_metrics_print_next_stats(struct qd_metrics_cursor *cursor, struct qd_text *text);
 
 #endif

@@ -8,8 +8,8 @@
 
 #include "server/memory/text.h"
 
-/* The size of the buffer. Every unit is much smaller: a histogram has up to 8 KiB, the gauges of 16
- * listeners have 11 KiB. A fresh server's metrics fit as a whole. */
+/* The size of the buffer. Every unit is smaller: a histogram has up to 8 KiB, the gauges have up
+ * to 36 KiB. A fresh server's metrics fit as a whole. */
 #define QD_STREAM_BYTES (64u << 10)
 
 struct qd_stream {

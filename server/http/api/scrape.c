@@ -15,7 +15,6 @@ struct scrape {
                          request's arena */
     struct qd_metrics_cursor cursor;
     bool counters_are_over; /* all units of counters (metrics.h) are printed; the gauges follow */
-    unsigned gauge_units;   /* how many units of the gauges are printed */
     struct qd_gauges gauges;
     struct qd_listener_gauge listeners[QD_LISTEN_COUNT_MAX];
     uint64_t connections[QD_IO_THREAD_COUNT_MAX];
@@ -43,11 +42,13 @@ static struct scrape *take_reserved(struct qd_server *server)
     return scrape;
 }
 
-/* Begins the request's stream and its answer. Returns NULL if there is no memory. */
+/* Begins the request's stream and its answer, about all models or about the request's. Returns NULL
+ * if there is no memory. */
 static struct scrape *begin(const struct qd_request_context *context, const char *content_type,
                             bool (*print)(struct qd_stream *stream, struct qd_text *text))
 {
     struct qd_request *request = context->request;
+    const struct qd_signature *of = request->model == NULL ? NULL : &request->model->signature;
     struct scrape *scrape = take_reserved(context->server);
     const bool is_reserved = scrape != NULL;
     if (!is_reserved)
@@ -59,12 +60,17 @@ static struct scrape *begin(const struct qd_request_context *context, const char
     scrape->server = context->server;
     scrape->is_reserved = is_reserved;
     scrape->counters_are_over = false;
-    scrape->gauge_units = 0;
     scrape->stream.print = print;
     scrape->stream.close = close_scrape;
     scrape->stream.ended = false;
     scrape->stream.begin = scrape->stream.end = 0;
     request->stream = &scrape->stream;
+    if (!qd_metrics_cursor_init(&scrape->cursor, context->server->metrics,
+                                of == NULL ? NULL : of->name,
+                                context->path->version == NULL ? NULL : &of->version)) {
+        qd_refuse_memory(&request->arena, "the answer", &request->error);
+        return NULL;
+    }
     request->answer = (struct qd_answer){
         .http_status = qd_status_http(QD_OK), .content_type = content_type, .is_stream = true};
     return scrape;
@@ -81,14 +87,8 @@ enum qd_status qd_answer_stats(const struct qd_request_context *context)
 {
     if (context->path->model != NULL && qd_context_find_model(context) != QD_OK)
         return context->request->error.status;
-    const struct qd_model *model = context->request->model;
-    struct scrape *scrape = begin(context, "application/json", print_stats);
-    if (scrape == NULL)
-        return context->request->error.status;
-    qd_metrics_cursor_init(&scrape->cursor, context->server->metrics,
-                           model == NULL ? NULL : model->signature.name,
-                           context->path->version == NULL ? NULL : &model->signature.version);
-    return QD_OK;
+    begin(context, "application/json", print_stats);
+    return context->request->error.status;
 }
 
 /* ---- Metrics ------------------------------------------------------------------------------ */
@@ -139,18 +139,15 @@ static bool print_metrics(struct qd_stream *stream, struct qd_text *text)
         scrape->counters_are_over = !qd_metrics_print_next(&scrape->cursor, text);
         return true;
     }
-    qd_gauges_print(&scrape->gauges, scrape->gauge_units, text);
-    scrape->gauge_units += !text->failed;
-    return scrape->gauge_units < QD_GAUGES_UNIT_COUNT;
+    qd_gauges_print(&scrape->gauges, text);
+    return text->failed;
 }
 
 enum qd_status qd_answer_metrics(const struct qd_request_context *context)
 {
     struct scrape *scrape =
         begin(context, "text/plain; version=0.0.4; charset=utf-8", print_metrics);
-    if (scrape == NULL)
-        return context->request->error.status;
-    qd_metrics_cursor_init(&scrape->cursor, context->server->metrics, NULL, NULL);
-    read_gauges(scrape);
-    return QD_OK;
+    if (scrape != NULL)
+        read_gauges(scrape);
+    return context->request->error.status;
 }

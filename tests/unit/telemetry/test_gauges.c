@@ -15,8 +15,7 @@ static char *print(const struct qd_gauges *gauges)
     struct qd_text text;
     scratch_init(&scratch, 16 << 20);
     qd_text_init(&text, &scratch.arena);
-    for (unsigned unit = 0; unit < QD_GAUGES_UNIT_COUNT; unit++)
-        qd_gauges_print(gauges, unit, &text);
+    qd_gauges_print(gauges, &text);
     return scratch_take_text(&scratch, &text);
 }
 

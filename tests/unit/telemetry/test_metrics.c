@@ -34,14 +34,14 @@ static char *print_all(struct qd_metrics_cursor *cursor, print_next *next, size_
 static char *print(struct qd_metrics *metrics)
 {
     struct qd_metrics_cursor cursor;
-    qd_metrics_cursor_init(&cursor, metrics, NULL, NULL);
+    cr_assert(qd_metrics_cursor_init(&cursor, metrics, NULL, NULL));
     return print_all(&cursor, qd_metrics_print_next, QD_STREAM_BYTES);
 }
 
 static char *print_stats(struct qd_metrics *metrics, const char *name, const uint64_t *version)
 {
     struct qd_metrics_cursor cursor;
-    qd_metrics_cursor_init(&cursor, metrics, name, version);
+    cr_assert(qd_metrics_cursor_init(&cursor, metrics, name, version));
     return print_all(&cursor, qd_metrics_print_next_stats, QD_STREAM_BYTES);
 }
 
@@ -222,10 +222,10 @@ Test(metrics, any_room_makes_the_same_text)
     struct models models = models_create();
     for (unsigned i = 0; i < 2; i++) {
         struct qd_metrics_cursor cursor;
-        qd_metrics_cursor_init(&cursor, models.metrics, NULL, NULL);
+        cr_assert(qd_metrics_cursor_init(&cursor, models.metrics, NULL, NULL));
         char *whole = print_all(&cursor, prints[i], QD_STREAM_BYTES);
         for (size_t room = 1; room < 3000; room += room < 40 ? 1 : 97) {
-            qd_metrics_cursor_init(&cursor, models.metrics, NULL, NULL);
+            cr_assert(qd_metrics_cursor_init(&cursor, models.metrics, NULL, NULL));
             char *text = print_all(&cursor, prints[i], room);
             cr_assert_str_eq(text, whole, "in units of %zu bytes", room);
             free(text);
@@ -246,7 +246,7 @@ Test(metrics, models_come_and_go_while_a_text_is_printed)
             struct qd_metrics_cursor cursor;
             char room[QD_STREAM_BYTES];
             more = true;
-            qd_metrics_cursor_init(&cursor, models.metrics, NULL, NULL);
+            cr_assert(qd_metrics_cursor_init(&cursor, models.metrics, NULL, NULL));
             for (unsigned unit = 0; more && unit <= when + 3; unit++) {
                 struct qd_part part;
                 struct qd_text text;
@@ -283,7 +283,7 @@ Test(metrics, a_model_that_comes_again_is_not_twice_in_a_text)
         struct qd_part part;
         struct qd_text text;
         char room[QD_STREAM_BYTES];
-        qd_metrics_cursor_init(&cursor, models.metrics, NULL, NULL);
+        cr_assert(qd_metrics_cursor_init(&cursor, models.metrics, NULL, NULL));
         qd_text_init_in(&text, &part, room, sizeof(room));
         for (unsigned unit = 0; unit < 2; unit++)
             cr_assert(prints[i](&cursor, &text));
@@ -330,7 +330,7 @@ Test(metrics, a_stream_has_the_same_bytes_however_it_is_read)
     for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
         struct printed printed = {.stream = {.print = print_stream}};
         size_t read = 0, some;
-        qd_metrics_cursor_init(&printed.cursor, models.metrics, NULL, NULL);
+        cr_assert(qd_metrics_cursor_init(&printed.cursor, models.metrics, NULL, NULL));
         while ((some = qd_stream_read(&printed.stream, text + read, counts[i])) > 0)
             read += some;
         cr_assert_eq(read, bytes);

@@ -114,7 +114,7 @@ static void check_large(unsigned thread_count, enum qd_coding both_ways)
         uint64_t stage_ns[QD_STAGE_COUNT];
         qd_request_stages(request, stage_ns);
         for (unsigned stage = 0; stage < QD_STAGE_TOTAL; stage++)
-            cr_assert_gt(stage_ns[stage], 0, "%s", qd_stage_names[stage]);
+            cr_assert_gt(stage_ns[stage], 0, "stage %u", stage);
     }
     service_end();
 }
