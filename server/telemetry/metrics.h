@@ -1,7 +1,8 @@
 /* Counters, for /metrics (Prometheus) and /v2/models/.../stats (Triton's form).
  *
  * All functions may be called on any thread. One lock protects all counters. It is held for a
- * fraction of a microsecond when a request ends, and while a unit of text is printed. */
+ * fraction of a microsecond when a request ends, while a scrape takes and releases its counters,
+ * and while a unit of text is printed. */
 #ifndef SERVER_TELEMETRY_METRICS_H
 #define SERVER_TELEMETRY_METRICS_H
 
