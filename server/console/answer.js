@@ -7,12 +7,20 @@ function showAnswer(tree, timing, milliseconds) {
   const total = stages.find(([name]) => name === "total")?.[1];
   $("answered").textContent = "Answered" +
     (total === undefined ? "" : " in " + timeText(total / 1e3)) + " by " +
-    tree.parameters.kernel + ", version " + tree.model_version + "; with the way there and back " +
+    kernelsText(tree.parameters.kernel) + ", version " + tree.model_version + "; with the way there and back " +
     timeText(milliseconds / 1e3) + ".";
   $("stages").replaceChildren(stageTable(stages));
   $("outputs").replaceChildren(...tree.outputs.map(showOutput));
   $("nodes").replaceChildren(...nodeTable(tree.parameters.profile ?? []));
   showTimes(tree.parameters.profile ?? []);
+}
+
+const KERNELS_SHOWN_MAX = 3;
+
+/* Shortens the kernels of a network, which may have dozens. The table of nodes has them all. */
+function kernelsText(kernel) {
+  const all = kernel.split("+"), more = all.length - KERNELS_SHOWN_MAX;
+  return all.slice(0, KERNELS_SHOWN_MAX).join("+") + (more > 0 ? " and " + more + " more" : "");
 }
 
 const NODE_ROWS_MAX = 500;
