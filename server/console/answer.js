@@ -7,8 +7,8 @@ function showAnswer(tree, timing, milliseconds) {
   const total = stages.find(([name]) => name === "total")?.[1];
   $("answered").textContent = "Answered" +
     (total === undefined ? "" : " in " + timeText(total / 1e3)) + " by " +
-    kernelsText(tree.parameters.kernel) + ", version " + tree.model_version + "; with the way there and back " +
-    timeText(milliseconds / 1e3) + ".";
+    kernelsText(tree.parameters.kernel) + ", version " + tree.model_version +
+    "; with the way there and back " + timeText(milliseconds / 1e3) + ".";
   $("stages").replaceChildren(stageTable(stages));
   $("outputs").replaceChildren(...tree.outputs.map(showOutput));
   $("nodes").replaceChildren(...nodeTable(tree.parameters.profile ?? []));

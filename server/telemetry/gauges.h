@@ -46,8 +46,8 @@ struct qd_gauges {
     struct qd_process process;
 };
 
-/* Prints the gauges in Prometheus' text format 0.0.4: 4 KiB, and up to 36 KiB with 16 listeners whose
- * names are as long as possible. */
+/* Prints the gauges in Prometheus' text format 0.0.4: 4 KiB, and up to 36 KiB with 16 listeners
+ * whose names are as long as possible. */
 void qd_gauges_print(const struct qd_gauges *gauges, struct qd_text *text);
 
 #endif

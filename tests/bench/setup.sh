@@ -35,4 +35,5 @@ echo "bench: installing ONNX Runtime, OpenVINO and FastAPI into $venv"
     { install "$wanted" && cp "$wanted" "$installed"; } ||
         { install "$most" && cp "$most" "$installed"; }
 } >"$log" 2>&1 </dev/null || true
-works "$wanted" || works "$most" || echo "bench: they could not be installed ($log): measuring without them"
+works "$wanted" || works "$most" ||
+    echo "bench: they could not be installed ($log): measuring without them"
