@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "server/base/background.h"
 
-#include <signal.h>
 #include <time.h>
 
 enum { END_S = 2 };
@@ -27,17 +26,6 @@ static void *run_all(void *context)
     return NULL;
 }
 
-/* Starts the thread with all signals blocked, so that other threads handle them. */
-static bool start(struct qd_background_task *task)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const bool started = pthread_create(&task->thread, NULL, run_all, task) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
-}
-
 bool qd_background_ask(struct qd_background_task *task)
 {
     pthread_mutex_lock(&task->lock);
@@ -49,7 +37,7 @@ bool qd_background_ask(struct qd_background_task *task)
         return true;
     if (task->started) /* it is about to end, or has */
         pthread_join(task->thread, NULL);
-    task->started = start(task);
+    task->started = pthread_create(&task->thread, NULL, run_all, task) == 0;
     if (!task->started)
         task->running = false;
     return task->started;

@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -241,21 +240,15 @@ uint64_t qd_log_file_dropped(const struct qd_log_file *file)
 
 /* ---- Life --------------------------------------------------------------------------------- */
 
-/* Starts the thread with all signals blocked, so that other threads handle them. */
 static bool start_thread(struct qd_log_file *file)
 {
     pthread_condattr_t attributes;
-    sigset_t all, before;
-    sigfillset(&all);
     pthread_mutex_init(&file->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&file->wake, &attributes);
     pthread_condattr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const bool started = pthread_create(&file->thread, NULL, run, file) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
+    return pthread_create(&file->thread, NULL, run, file) == 0;
 }
 
 static bool open_file(struct qd_log_file *file, const char *path, struct qd_error *error)
