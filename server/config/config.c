@@ -210,6 +210,7 @@ static bool parse_seconds(const struct flag *flag, const char *text, uint64_t *n
     return *text == '\0' && *ns > 0;
 }
 
+/* Finds a text in a list. The field may be an enum, which is an unsigned to gcc and clang. */
 static bool parse_choice(const char *const *choices, const char *text, unsigned *index)
 {
     for (*index = 0; choices[*index] != NULL; (*index)++)
@@ -218,23 +219,22 @@ static bool parse_choice(const char *const *choices, const char *text, unsigned 
     return false;
 }
 
-/* Parses one address, or several separated by commas. */
-static bool parse_listen(struct qd_config *config, const char *text)
+/* Appends texts with commas between to a list of arrays of item_bytes each. */
+static bool parse_list(char *list, size_t item_bytes, size_t *count, size_t count_max,
+                       const char *text, bool (*is_valid)(const char *item))
 {
-    for (;;) {
-        size_t count = strcspn(text, ",");
-        if (count == 0 || count >= QD_LISTEN_BYTES_MAX ||
-            config->listen_count == QD_LISTEN_COUNT_MAX)
+    do {
+        const size_t bytes = strcspn(text, ",");
+        if (bytes >= item_bytes || *count == count_max)
             return false;
-        char *listen = config->listen[config->listen_count++];
-        memcpy(listen, text, count);
-        listen[count] = '\0';
-        if (!qd_address_valid(listen))
+        char *item = list + item_bytes * (*count)++;
+        memcpy(item, text, bytes);
+        item[bytes] = '\0';
+        if (!is_valid(item))
             return false;
-        if (text[count] == '\0')
-            return true;
-        text += count + 1;
-    }
+        text += bytes;
+    } while (*text++ == ',');
+    return true;
 }
 
 /* Returns whether the text is an origin as browsers write it: SCHEME://HOST or SCHEME://HOST:PORT,
@@ -248,26 +248,6 @@ static bool is_origin(const char *text)
     const char *host = text + scheme + 3;
     size_t bytes = strspn(host, "abcdefghijklmnopqrstuvwxyz0123456789-._[]:");
     return bytes > 0 && host[bytes] == '\0';
-}
-
-/* Parses origins separated by commas. There may be none. */
-static bool parse_origins(struct qd_config *config, const char *text)
-{
-    while (*text != '\0') {
-        size_t count = strcspn(text, ",");
-        if (count >= QD_CORS_ORIGIN_BYTES_MAX ||
-            config->cors_origin_count == QD_CORS_ORIGIN_COUNT_MAX)
-            return false;
-        char *origin = config->cors_origins[config->cors_origin_count++];
-        memcpy(origin, text, count);
-        origin[count] = '\0';
-        if (!is_origin(origin))
-            return false;
-        text += count;
-        if (*text == ',' && *++text == '\0')
-            return false;
-    }
-    return true;
 }
 
 /* Parses "auto" or a name of libqk's list. */
@@ -298,9 +278,12 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
     unsigned choice;
     switch (flag->kind) {
     case KIND_LISTEN:
-        return parse_listen(config, text);
+        return parse_list(*config->listen, QD_LISTEN_BYTES_MAX, &config->listen_count,
+                          QD_LISTEN_COUNT_MAX, text, qd_address_valid);
     case KIND_ORIGIN:
-        return parse_origins(config, text);
+        return *text == '\0' ||
+               parse_list(*config->cors_origins, QD_CORS_ORIGIN_BYTES_MAX,
+                          &config->cors_origin_count, QD_CORS_ORIGIN_COUNT_MAX, text, is_origin);
     case KIND_COUNT:
         return parse_auto(flag, text, field) || parse_count(flag, text, field);
     case KIND_PERMISSIONS:
@@ -313,16 +296,17 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
         return parse_name(qk_tier_name, text, field);
     case KIND_GEMM:
         return parse_name(qk_gemm_name, text, field);
-    case KIND_LEVEL:
-        if (!parse_choice(levels, text, &choice))
-            return false;
-        config->log_level = (enum qd_log_level)choice;
-        return true;
     case KIND_SWITCH:
         if (!parse_choice(switches, text, &choice))
             return false;
         *(bool *)field = choice != 0;
         return true;
+    case KIND_LEVEL:
+        return parse_choice(levels, text, field);
+    case KIND_MODE:
+        return parse_choice(modes, text, field);
+    case KIND_FORMAT:
+        return parse_choice(formats, text, field);
     case KIND_PATH:
         *(const char **)field = text;
         return true;
@@ -331,16 +315,6 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
                       text);
     case KIND_FILES:
         return append(config->models, &config->model_count, QD_MODEL_FLAG_COUNT_MAX, text);
-    case KIND_MODE:
-        if (!parse_choice(modes, text, &choice))
-            return false;
-        config->model_control_mode = (enum qd_control_mode)choice;
-        return true;
-    case KIND_FORMAT:
-        if (!parse_choice(formats, text, &choice))
-            return false;
-        *(enum qd_line_format *)field = (enum qd_line_format)choice;
-        return true;
     case KIND_HELP:
     case KIND_VERSION:
     case KIND_HEALTHCHECK:
