@@ -118,7 +118,7 @@ struct qd_request {
     char user[QD_USER_BYTES]; /* the name of the request's token; "" if none was needed */
     struct qd_trace trace;
     struct qd_log_record log_record; /* all texts are "" if no log is read */
-    char server_timing[256]; /* from REPLYING on: six stages of at most 35 bytes */
+    char server_timing[256];         /* from REPLYING on: six stages of at most 35 bytes */
 };
 
 /* Initializes a request, which is in READING since first_line_ns. */
