@@ -154,19 +154,21 @@ class NthAllocation(unittest.TestCase):
         self.fail("%s: no end" % name)
 
     def check(self, name, request, before=(), after=()):
+        """Returns how many failures there were. A request that allocates nothing has none."""
         self.prepare(before)
         expected = self.told(self.ask(request))
-        live = []
+        live, failures = [], 0
         # The first round fills the caches. The second must leave no more blocks than the first.
         for _ in range(2):
             for forever in (False, True):
-                self.assertGreater(self.try_all(name, request, expected, before, forever), 0, name)
+                failures += self.try_all(name, request, expected, before, forever)
             self.prepare(before)
             self.prepare(after)
             self.close()
             live.append(self.blocks(live[-1] if live else None))
         self.assertLessEqual(live[1], live[0], "%s: blocks that are lost" % name)
         self.assertEqual(self.server.metric_once(0, "quantd_inflight_bytes"), 0, name)
+        return failures
 
     def blocks(self, hoped):
         """Returns how many blocks live once the connections are closed and the work after them has
@@ -181,9 +183,11 @@ class NthAllocation(unittest.TestCase):
         return last
 
     def check_kinds(self, kinds):
+        failures = 0
         for name, request in kinds.items():
             with self.subTest(kind=name):
-                self.check(name, request)
+                failures += self.check(name, request)
+        self.assertGreater(failures, 0)
 
     def test_inferences(self):
         count = 3000
