@@ -384,7 +384,7 @@ bool qd_metrics_print_next(struct qd_metrics_cursor *cursor, struct qd_text *tex
         print_type(cursor->family, text);
     else
         print_version(cursor->held[(cursor->unit - 1) / each], cursor->family,
-                      (cursor->unit - 1) % each, text);
+                      (enum qd_stage)((cursor->unit - 1) % each), text);
     pthread_mutex_unlock(&cursor->metrics->lock);
     cursor->unit += !text->failed;
     if (cursor->unit > each * cursor->count) {
