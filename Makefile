@@ -201,6 +201,8 @@ KERNELS := \
     kernels/conv/igemm/slab_kernels_scalar.c kernels/conv/igemm/slab_kernels_avx2.c \
     kernels/conv/igemm/slab_kernels_avx512bw.c kernels/conv/igemm/slab_kernels_avx512vbmi.c \
     kernels/conv/igemm/slab_kernels_neon.c \
+    kernels/conv/winograd/plan.c kernels/conv/winograd/run.c \
+    kernels/conv/winograd/transforms_scalar.c kernels/conv/winograd/transforms_avx2.c \
     kernels/conv/depthwise/layout.c kernels/conv/depthwise/plan.c \
     kernels/conv/depthwise/patterns.c kernels/conv/depthwise/interleaved.c \
     kernels/conv/depthwise/kernel_scalar.c \

@@ -28,6 +28,8 @@ static double integer_ops(const struct qk_profile *profile, enum qk_product prod
     switch (product) {
     case QK_PRODUCT_AVX2:
         return 2 * 20;
+    case QK_PRODUCT_AVX2_WORDS:
+        return 2 * 16;
     case QK_PRODUCT_AVXVNNI:
         return 2 * 64;
     case QK_PRODUCT_VNNI:
@@ -325,6 +327,10 @@ enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_kerne
         conv->small_tile = conv->small_tile->small_tile;
     conv->main_costs = costs_of(profile, conv->main);
     conv->small_tile_costs = costs_of(profile, conv->small_tile);
+    if (conv->main && conv->main->winograd)
+        conv->words_terms_per_ns =
+            conv->main_costs.terms_per_ns *
+            times_as_fast(profile, QK_PRODUCT_AVX2_WORDS, conv->main->product);
     choice->matmul = conv->main ? conv->main : fastest_backend(profile, choice->cpu_flags);
     choice->matmul_terms_per_ns = costs_of(profile, choice->matmul).terms_per_ns;
     set_conv_sizes(profile, conv);

@@ -42,6 +42,8 @@ static const char *product_name(enum qk_product product, uint32_t cpu_flags)
 {
     size_t count;
     const struct qk_conv_backend *backends = qk_conv_backends(&count);
+    if (product == QK_PRODUCT_AVX2_WORDS)
+        return "avx2 words";
     for (size_t left = count; left > 0; left--) {
         const struct qk_conv_backend *backend = &backends[left - 1];
         if (backend->product == product && !(backend->cpu_flags & ~cpu_flags))

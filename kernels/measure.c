@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "kernels/conv/backend.h"
+#include "kernels/conv/winograd/winograd.h"
 
 /* Each measurement is the best of RUNS runs of at least RUN_NS. A function that takes much longer,
  * as under an emulator, runs once. */
@@ -185,6 +186,9 @@ static void measure_products(struct qk_profile *profile, const struct qk_openbla
         if (backends[i].cpu_flags & ~profile->cpu_flags || *ops > 0)
             continue;
         *ops = measure_product(backends[i].igemm);
+        if (backends[i].winograd)
+            profile->product_ops_per_ns[QK_PRODUCT_AVX2_WORDS] =
+                measure_product(backends[i].winograd->igemm);
         if (openblas && !any)
             measure_sgemm(profile, openblas);
         any = true;

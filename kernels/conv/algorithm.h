@@ -1,4 +1,4 @@
-/* The interface through which call.c calls the three algorithms of a convolution, and the choice
+/* The interface through which call.c calls the algorithms of a convolution, and the choice
  * between them. Private to conv/. */
 #ifndef KERNELS_CONV_ALGORITHM_H
 #define KERNELS_CONV_ALGORITHM_H
@@ -31,6 +31,8 @@ struct qk_conv_algorithm {
 };
 
 extern const struct qk_conv_algorithm qk_conv_algorithm_igemm;
+/* Packs and plans for igemm and for Winograd's algorithm; each plan takes the faster one. */
+extern const struct qk_conv_algorithm qk_conv_algorithm_winograd;
 extern const struct qk_conv_algorithm qk_conv_algorithm_depthwise;
 extern const struct qk_conv_algorithm qk_conv_algorithm_sgemm;
 

@@ -1,6 +1,7 @@
 #include "kernels/conv/backend.h"
 
 #include "kernels/conv/depthwise/depthwise.h"
+#include "kernels/conv/winograd/winograd.h"
 #include "kernels/cpu.h"
 
 enum {
@@ -28,6 +29,7 @@ static const struct qk_conv_backend avx2_words = {
     .igemm = &qk_igemm_s16s16_6x16__avx2,
     .slabs = &qk_slab_kernels_s16x2__avx2,
     .depthwise = &qk_depthwise_s16s16_1x32__avx2,
+    .winograd = &qk_winograd__avx2,
     .product = QK_PRODUCT_AVX2,
     .slab_cycles = 25,
 };
@@ -44,6 +46,7 @@ static const struct qk_conv_backend avx2_small_m = {
     .wide_share_most = 0.08,
     .slabs = &qk_slab_kernels_u8x4__avx2,
     .depthwise = &qk_depthwise_s16s16_1x32__avx2,
+    .winograd = &qk_winograd__avx2,
     .product = QK_PRODUCT_AVX2,
     .slab_cycles = 50,
 };
@@ -100,6 +103,7 @@ static const struct qk_conv_backend backends[COUNT] = {
             .wide_share_most = 0.2,
             .slabs = &qk_slab_kernels_u8x4__avx2,
             .depthwise = &qk_depthwise_s16s16_1x32__avx2,
+            .winograd = &qk_winograd__avx2,
             .product = QK_PRODUCT_AVX2,
             .slab_cycles = 50,
         },

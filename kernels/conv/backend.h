@@ -41,6 +41,7 @@ struct qk_conv_backend {
                              multiplied in that time */
     const struct qk_slab_kernels *slabs;
     const struct qk_depthwise *depthwise; /* for groups of one channel */
+    const struct qk_winograd *winograd;   /* for kernels of 3 x 3; NULL: it would not be faster */
     double slab_cycles;      /* a rough guess of the cycles that making 16 quads of a slab takes */
     enum qk_product product; /* its product, whose speed the profile has (kernels/cpu.h) */
 };
@@ -66,6 +67,7 @@ struct qk_conv_tuning {
      * NULL, sgemm computes all convolutions. */
     const struct qk_conv_backend *main, *small_tile, *depthwise;
     struct qk_conv_costs main_costs, small_tile_costs;
+    double words_terms_per_ns; /* like terms_per_ns, of the products of `main`'s winograd */
     double cycles_per_ns;
     double pack_unit_ns; /* how long a unit of packing should take */
     double unit_ns;      /* how long a unit of a run should take, at most */

@@ -1,4 +1,4 @@
-/* Packs the numbers that each output channel has in all three algorithms: sum of weights, bias and
+/* Packs the numbers that each output channel has in all algorithms: sum of weights, bias and
  * multiplier. Private to conv/. */
 #ifndef KERNELS_CONV_CHANNELS_H
 #define KERNELS_CONV_CHANNELS_H

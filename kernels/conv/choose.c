@@ -6,6 +6,7 @@
 
 #include "kernels/conv/depthwise/interleaved.h"
 #include "kernels/conv/igemm/pack.h"
+#include "kernels/conv/winograd/plan.h"
 
 /* Returns true if the weights would fill less than a tenth of the tiles and steps of a kernel that
  * takes only whole ones. The convolution would then take ten times the time and memory that it
@@ -83,5 +84,7 @@ void qk_conv_choose(struct qk_conv *conv, size_t weights)
     if (conv->backend && conv->backend->words &&
         (has_few_terms(conv, conv->backend) || has_wide_weights(conv, conv->backend)))
         conv->backend = conv->backend->words;
-    conv->algorithm = conv->backend ? &qk_conv_algorithm_igemm : &qk_conv_algorithm_sgemm;
+    conv->algorithm = !conv->backend            ? &qk_conv_algorithm_sgemm
+                      : qk_winograd_suits(conv) ? &qk_conv_algorithm_winograd
+                                                : &qk_conv_algorithm_igemm;
 }

@@ -9,7 +9,7 @@
  * these steps is that of ONNX Runtime's MlasRequantizeOutput (kernels/conv/requantize.h). Taps that
  * lie outside x read x_zp and so add nothing.
  *
- * Three algorithms compute the sums. Each has a folder, and all give the same bits:
+ * Four algorithms compute the sums. Each has a folder, and all give the same bits:
  *
  * - igemm computes integer products (kernels/gemm/igemm.h) of packed weights and slabs of x
  *   (kernels/conv/igemm/slabs.h). Bytes are multiplied as they are, u8 by s8; an int8 x and a uint8
@@ -20,6 +20,9 @@
  *   The last term is one number for each m and goes into the bias. The middle term needs the sums
  *   of x's columns, which are computed only if a w_zp is not 0. Everything wraps modulo 2^32.
  *
+ * - winograd needs fewer products for kernels of 3 x 3 with strides of 1, and no more rounding
+ *   (kernels/conv/winograd/winograd.h). Its weights are packed beside igemm's, and each plan takes
+ *   the one of the two that it expects to be faster.
  * - depthwise computes the same products for groups of one channel, straight from x
  *   (kernels/conv/depthwise/depthwise.h).
  * - sgemm multiplies floats: weights less their zero point, |w| <= 255, and x centred to signed 8
@@ -150,6 +153,9 @@ struct qk_conv {
     struct qk_conv_sgemm sgemm;
     struct qk_conv_igemm igemm;
     struct qk_conv_depthwise depthwise;
+    /* The weights of winograd, beside those of igemm: [group][panel][tap][pair of channels][row][2]
+     * (kernels/conv/winograd/winograd.h). NULL: not packed. */
+    int8_t *winograd;
     int32_t *bias; /* [M], less what the sums are too large by: the offset of stored x times the sum
                       of weights (channels.h); with x_zero_point_input, only this sum of weights */
     float *multiplier; /* [M], fl32(fl32(x_scale * w_scale) / y_scale); 0 if there are none */

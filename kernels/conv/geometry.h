@@ -1,5 +1,5 @@
 /* Finds, axis by axis, which element of x each tap of the kernel reads for each output position.
- * All three algorithms use it. Private to conv/. */
+ * All algorithms use it. Private to conv/. */
 #ifndef KERNELS_CONV_GEOMETRY_H
 #define KERNELS_CONV_GEOMETRY_H
 

@@ -47,7 +47,8 @@ FEW = "29"          # the first steps run each 29th case of long tests
 AREAS = ("kernels/a", "kernels/call.c", "kernels/graph", "kernels/c", "kernels/d",
          "kernels/element/", "kernels/operators/", "kernels/elementwise/", "kernels/dequantize/",
          "kernels/quantize/", "kernels/binary/", "kernels/lookup/", "kernels/gemm/",
-         "kernels/conv/igemm/", "kernels/conv/depthwise/", "kernels/conv/sgemm/", "kernels/conv/",
+         "kernels/conv/igemm/", "kernels/conv/winograd/", "kernels/conv/depthwise/",
+         "kernels/conv/sgemm/", "kernels/conv/",
          "server/json/", "server/oip/", "server/http/wire/framing.c")
 # Files for other machines, and files that cannot change results: they measure speed or write the
 # log.
@@ -83,6 +84,7 @@ TESTS = (
     Tests("kernels/element/", ELEMENTWISE, (["quantize/"],), OPERATORS),
     Tests("kernels/gemm/", CONV, (["gemm/"],), OPERATORS),
     Tests("kernels/conv/igemm/", CONV, (["slabs/"],), OPERATORS),
+    Tests("kernels/conv/winograd/", CONV, (["winograd/"],), OPERATORS),
     Tests("kernels/conv/depthwise/", CONV, (["depthwise/"],), OPERATORS),
     Tests("kernels/conv/sgemm/", CONV, (["sgemm/"],), OPERATORS),
     Tests("kernels/conv/", CONV, (), OPERATORS),

@@ -129,6 +129,7 @@ void check_pool_planes(struct check *check);
 void check_lookup(struct check *check);
 void check_move(struct check *check);
 void check_slabs(struct check *check);
+void check_winograd(struct check *check);
 void check_depthwise(struct check *check);
 void check_sgemm(struct check *check);
 

@@ -125,6 +125,7 @@ int main(int count, char **words)
     check_lookup(&check);
     check_move(&check);
     check_slabs(&check);
+    check_winograd(&check);
     check_depthwise(&check);
     check_sgemm(&check);
     check_memory_deinit(&check);

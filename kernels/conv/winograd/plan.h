@@ -1,0 +1,52 @@
+/* The plan of a Winograd convolution (winograd.h): plan.c makes it, and run.c runs it. Private to
+ * conv/. */
+#ifndef KERNELS_CONV_WINOGRAD_PLAN_H
+#define KERNELS_CONV_WINOGRAD_PLAN_H
+
+#include "kernels/conv/geometry.h"
+#include "kernels/conv/igemm/slab_kernels.h"
+#include "kernels/conv/winograd/winograd.h"
+
+/* Returns true if the weights of a convolution can be multiplied by Winograd's algorithm, and if
+ * this may be faster than igemm. The convolution's backend must be set. */
+bool qk_winograd_suits(const struct qk_conv *conv);
+
+/* Returns how many weights of each tap a panel has: rows of a panel times channels, rounded up to
+ * whole cache lines of words. */
+size_t qk_winograd_panel_weights(const struct qk_conv *conv);
+
+/* The offsets of the parts of the workspace, in bytes. Each is a multiple of 64. */
+struct qk_winograd_workspace {
+    size_t padded;   /* the padded rows of two channels */
+    size_t quads;    /* V: [16][slabs][tiles] */
+    size_t weights;  /* U of a panel: [16][panel_weights] */
+    size_t products; /* M of a panel: [16][mr][QK_IGEMM_NR] */
+    size_t sums;     /* tiles of sums of a panel */
+    size_t segments; /* the struct qk_tile_segment of all these tiles */
+    size_t bytes;
+};
+
+/* A unit computes some panels of output channels of one group at a block of 2 x 2 tiles. */
+struct qk_winograd_plan {
+    const struct qk_conv *conv;
+    const struct qk_winograd *kernels;
+    const struct qk_epilogue *epilogue;
+    struct qk_conv_geometry geometry;
+    size_t tile_rows, tile_columns; /* of a block: together at most QK_IGEMM_NR tiles */
+    size_t row_bands, column_bands;
+    size_t m_parts, m_part_panels; /* how the panels of a group are cut */
+    size_t panels;                 /* of a group */
+    size_t together;               /* how many panels share V of a point in the L1 cache */
+    size_t slabs;                  /* pairs of channels */
+    size_t slab_bytes, point_bytes;
+    size_t row_bytes; /* of a padded row */
+    const struct qk_igemm_step *steps;
+    size_t step_count;
+    struct qk_winograd_workspace workspace;
+};
+
+/* The plan's `run`: computes units [begin, end). */
+void qk_winograd_run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
+                     void *workspace, size_t begin, size_t end);
+
+#endif

@@ -1,0 +1,187 @@
+/* Convolutions by Winograd's algorithm against the naive convolution, byte for byte, and which
+ * convolutions it computes. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/dispatch.h"
+#include "tests/support/kernels/conv_run.h"
+
+static struct qk_test_gemms gemms; /* AVX2 alone, or nothing on other CPUs */
+
+static void setup(void)
+{
+    gemms.count = 0;
+    struct qk_kernels *kernels = qk_test_kernels_gemm("auto", "avx2");
+    if (kernels) {
+        gemms.names[0] = "avx2";
+        gemms.kernels[gemms.count++] = kernels;
+    }
+}
+
+static void teardown(void)
+{
+    qk_test_gemms_deinit(&gemms);
+}
+
+TestSuite(conv_winograd, .init = setup, .fini = teardown);
+
+/* Makes igemm's estimate so high that plans take Winograd's algorithm wherever they can. */
+static void prefer_winograd(void)
+{
+    if (gemms.count > 0)
+        gemms.kernels[0]->choice.conv.main_costs.product_cycles *= 1e4;
+}
+
+static struct conv_case square_case(int64_t channels, int64_t rows, int64_t size)
+{
+    return (struct conv_case){
+        .naive = {.images = 1,
+                  .channels = channels,
+                  .out_channels = rows,
+                  .group = 1,
+                  .in = {1, size, size},
+                  .kernel = {1, 3, 3},
+                  .stride = {1, 1, 1},
+                  .dilation = {1, 1, 1},
+                  .pad_begin = {0, 1, 1},
+                  .pad_end = {0, 1, 1},
+                  .x_zero_point = 113,
+                  .y_zero_point = 120,
+                  .x_scale = 0.02F,
+                  .y_scale = (float)channels * 0.5F},
+        .spatial_rank = 2,
+        .w_scale_all = 0.05F,
+        .with_bias = true,
+        .seed = 11,
+    };
+}
+
+/* Checks the bytes of a case, and whether Winograd's algorithm computes it. Its units run in a
+ * random order, because they share nothing. */
+static void check(struct conv_case test, bool expect_winograd)
+{
+    static const int32_t signed_zero = 0, unsigned_zero = 128;
+    char text[512];
+    if (!test.w_zero_point_all)
+        test.w_zero_point_all = test.naive.w_signed ? &signed_zero : &unsigned_zero;
+    cr_assert(conv_case_make(&test));
+    conv_case_text(&test, text);
+    conv_case_expect(&test);
+    for (size_t i = 0; i < gemms.count; i++) {
+        struct qk_test_result result;
+        qk_test_run_shuffled(gemms.kernels[i], &test.call, test.seed, &result);
+        cr_assert_eq(result.status, QK_OK, "%s: %s", text, result.error.text);
+        cr_expect_str_eq(result.plan.kernel, expect_winograd ? "conv_winograd_avx2" : "conv_avx2",
+                         "%s", text);
+        cr_assert_arr_eq(result.output, test.expected, test.y_bytes, "%s", text);
+        qk_test_result_deinit(&result);
+    }
+    conv_case_check_made(&gemms, &test, text);
+    conv_case_deinit(&test);
+}
+
+static struct conv_case random_case(uint64_t *lot)
+{
+    struct conv_case test = square_case(8 + (int64_t)qk_test_random_below(lot, 35),
+                                        8 + (int64_t)qk_test_random_below(lot, 30), 1);
+    const int64_t sizes[] = {1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 28, 31, 40, 67, 140};
+    const size_t count = sizeof(sizes) / sizeof(sizes[0]);
+    test.naive.group = 1 + (int64_t)qk_test_random_below(lot, 2);
+    test.naive.channels *= test.naive.group;
+    test.naive.out_channels *= test.naive.group;
+    test.naive.images = 1 + (int64_t)qk_test_random_below(lot, 2);
+    for (int i = 1; i < 3; i++) {
+        test.naive.pad_begin[i] = (int64_t)qk_test_random_below(lot, 4);
+        test.naive.pad_end[i] = (int64_t)qk_test_random_below(lot, 4);
+        const int64_t least = 3 - test.naive.pad_begin[i] - test.naive.pad_end[i];
+        test.naive.in[i] = sizes[qk_test_random_below(lot, i == 1 ? count - 3 : count)];
+        test.naive.in[i] = test.naive.in[i] < least ? least : test.naive.in[i];
+    }
+    test.naive.x_signed = qk_test_random_below(lot, 2);
+    test.naive.w_signed = qk_test_random_below(lot, 2);
+    test.naive.y_signed = qk_test_random_below(lot, 2);
+    test.naive.x_zero_point =
+        (int32_t)qk_test_random_below(lot, 256) - (test.naive.x_signed ? 128 : 0);
+    test.naive.y_zero_point = test.naive.y_signed ? -3 : 120;
+    test.x_fill = (enum conv_fill)qk_test_random_below(lot, CONV_FILL_MIXED + 1);
+    test.w_fill = (enum conv_fill)qk_test_random_below(lot, CONV_FILL_MIXED + 1);
+    test.w_scale_per_channel = qk_test_random_below(lot, 2);
+    test.form = qk_test_random_below(lot, 4) == 0 ? CONV_FORM_INTEGER : CONV_FORM_QLINEAR;
+    test.seed = *lot | 1;
+    return test;
+}
+
+Test(conv_winograd, random)
+{
+    uint64_t lot = 5;
+    prefer_winograd();
+    for (size_t i = 0; i < 150; i++) {
+        const struct conv_case test = random_case(&lot);
+        if (qk_test_runs(i))
+            check(test, true);
+    }
+}
+
+/* With more channels, four times the sums would leave 32 bits. */
+Test(conv_winograd, greatest_sums)
+{
+    prefer_winograd();
+    for (int64_t channels = 1827; channels <= 1828; channels++)
+        for (int fill = 0; fill < 4; fill++) {
+            struct conv_case test = square_case(channels, 8, 3);
+            test.naive.w_signed = true;
+            test.naive.x_zero_point = fill & 1 ? 0 : 255;
+            test.x_fill = fill & 1 ? CONV_FILL_MAX : CONV_FILL_MIN;
+            test.w_fill = fill & 2 ? CONV_FILL_MAX : CONV_FILL_MIN;
+            test.form = CONV_FORM_INTEGER;
+            check(test, channels == 1827);
+        }
+}
+
+Test(conv_winograd, leaves_other_convolutions_to_igemm)
+{
+    static const int32_t one = 1;
+    struct conv_case test = square_case(16, 16, 12);
+    prefer_winograd();
+    check(test, true);
+    test.naive.w_signed = true;
+    test.w_zero_point_all = &one;
+    check(test, false);
+    test = square_case(16, 16, 12);
+    test.naive.stride[2] = 2;
+    check(test, false);
+    test = square_case(16, 16, 12);
+    test.naive.dilation[1] = 2;
+    check(test, false);
+    test = square_case(16, 16, 12);
+    test.naive.kernel[1] = 5;
+    check(test, false);
+    test = square_case(16, 16, 12);
+    test.form = CONV_FORM_CHANNELS_LAST;
+    check(test, false);
+    check(square_case(4, 16, 12), false);
+}
+
+/* The plan compares both estimates for the shape of x. */
+Test(conv_winograd, serves_shapes_that_gain)
+{
+    struct conv_case test = square_case(64, 64, 28);
+    check(test, true);
+    test.naive.in[1] = test.naive.in[2] = 1;
+    check(test, false);
+}
+
+/* Rows are padded by whole vectors, which must not reach what lies behind the last row. */
+Test(conv_winograd, serves_planes_of_all_sizes)
+{
+    prefer_winograd();
+    for (int64_t height = 1; height <= 20; height++)
+        for (int64_t width = 1; width <= 35; width++) {
+            struct conv_case test = square_case(8, 8, 1);
+            test.naive.in[1] = height;
+            test.naive.in[2] = width;
+            if (qk_test_runs((size_t)(height * 35 + width)))
+                check(test, true);
+        }
+}
