@@ -374,6 +374,8 @@ endif
 
 # The compiler and the flags that objects were made with. If they change, all objects are made
 # again.
+# An object passes its own TIER on to what it needs.
+$(B)/flags: TIER := $(TIER)
 $(B)/flags: export FLAGS = $(notdir $(lastword $(CC))) $(ALL_CFLAGS) $(AVX512BW) $(ALL_LDFLAGS)
 $(B)/flags: always
 	@mkdir -p $(@D)
