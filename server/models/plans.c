@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,8 +23,7 @@ struct qd_kept_plan {
 struct qd_plans {
     const struct qk_graph *graph;
     struct qd_memory *memory;
-    _Atomic uint64_t compute_ns; /* of the plan that was made last */
-    pthread_mutex_t lock;        /* protects all fields below, and the fields of the kept plans */
+    pthread_mutex_t lock; /* protects all fields below, and the fields of the kept plans */
     struct qd_kept_plan *newest;
     struct qd_kept_plan *oldest;
     size_t count;
@@ -184,24 +182,6 @@ static struct qd_kept_plan *pin_known(struct qd_plans *plans, const struct qk_te
     return kept;
 }
 
-static uint64_t compute_ns(const struct qk_graph_plan *plan)
-{
-    uint64_t sum_ns = 0;
-    for (size_t i = 0; i < plan->node_count; i++) {
-        const struct qk_plan *node = &plan->nodes[i].plan;
-        uint64_t ns;
-        if (__builtin_mul_overflow(node->unit_count, node->unit_cost_ns, &ns) ||
-            __builtin_add_overflow(sum_ns, ns, &sum_ns))
-            return UINT64_MAX;
-    }
-    return sum_ns;
-}
-
-uint64_t qd_plans_compute_ns(const struct qd_plans *plans)
-{
-    return atomic_load(&plans->compute_ns);
-}
-
 /* Makes a plan with one pin, in the models' memory. Sets *made to NULL and succeeds if that memory
  * has no room. */
 static enum qk_status make(struct qd_plans *plans, const struct qk_tensor *inputs,
@@ -224,7 +204,6 @@ static enum qk_status make(struct qd_plans *plans, const struct qk_tensor *input
         qd_arena_deinit(&arena);
         return status == QK_NO_MEMORY ? QK_OK : status;
     }
-    atomic_store(&plans->compute_ns, compute_ns(&kept->plan));
     kept->arena = arena;
     *made = kept;
     return QK_OK;

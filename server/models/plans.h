@@ -26,8 +26,6 @@ void qd_plans_destroy(struct qd_plans *plans);
  * If the models' memory has no room for a new plan, the plan is made in `own` and not kept. */
 enum qk_status qd_plans_pin(struct qd_plans *plans, const struct qk_tensor *inputs,
                             struct qd_arena *own, struct qd_pin *pin, struct qk_error *error);
-/* Returns about how long computing takes by the plan that was made last. 0: none was made. */
-uint64_t qd_plans_compute_ns(const struct qd_plans *plans);
 /* Releases a pin. Call it once for each pin. Does nothing for a pin without a plan. */
 void qd_plans_unpin(struct qd_plans *plans, struct qd_pin *pin);
 

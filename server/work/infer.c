@@ -527,18 +527,12 @@ static bool plans_tables(const struct qd_inference *inference)
 }
 
 /* Plans the request. If large constants have to be read, or tables to be made, planning is a phase
- * of its own, so that the job can give way before it. So is the planning of a network that takes
- * long: while the job waits then, it holds no memory for its tensors. */
+ * of its own, so that the job can give way before it. */
 static bool plan_all(struct qd_inference *inference)
 {
-    const struct qd_model *model = inference->request->model;
-    const uint64_t ahead_ns = model->graph == NULL ? 0 : qd_plans_compute_ns(model->plans);
-    if (constant_bytes(inference) > INLINE_CONSTANT_BYTES_MAX || plans_tables(inference) ||
-        ahead_ns > QD_QUANTUM_NS) {
+    if (constant_bytes(inference) > INLINE_CONSTANT_BYTES_MAX || plans_tables(inference)) {
         inference->job.may_run_inline = false;
-        set_phase(inference, run_plan, after_plan, 1, QD_QUANTUM_NS, 1);
-        inference->job.phase.ahead_ns = ahead_ns;
-        return true;
+        return set_phase(inference, run_plan, after_plan, 1, QD_QUANTUM_NS, 1);
     }
     plan(inference);
     return after_plan(&inference->job);

@@ -11,17 +11,6 @@ void qd_job_list_append(struct qd_job_list *list, struct qd_job *job)
     list->tail = job;
 }
 
-static void prepend(struct qd_job_list *list, struct qd_job *job)
-{
-    job->previous = NULL;
-    job->next = list->head;
-    if (list->head != NULL)
-        list->head->previous = job;
-    else
-        list->tail = job;
-    list->head = job;
-}
-
 void qd_job_list_remove(struct qd_job_list *list, struct qd_job *job)
 {
     if (job->previous != NULL)
@@ -34,63 +23,15 @@ void qd_job_list_remove(struct qd_job_list *list, struct qd_job *job)
         list->tail = job->previous;
 }
 
-void qd_queue_init(struct qd_queue *queue)
-{
-    atomic_store(&queue->first_level, QD_LEVEL_COUNT);
-    atomic_store(&queue->shortest_ns, UINT64_MAX);
-}
-
-/* Counts a job that is in a list of the queue now. */
-static void count(struct qd_queue *queue, struct qd_job *job)
-{
-    job->queued = true;
-    atomic_fetch_add(&queue->count, 1);
-    if (!job->taken) {
-        atomic_fetch_add(&queue->new_count, 1);
-        return;
-    }
-    if (job->queued_level > QD_LEVEL_UNREAD && job->queued_level < atomic_load(&queue->first_level))
-        atomic_store(&queue->first_level, job->queued_level);
-    if (job->need_ns < atomic_load(&queue->shortest_ns))
-        atomic_store(&queue->shortest_ns, job->need_ns);
-}
-
-/* Returns the lowest level that is known of a waiting job. */
-static unsigned first_level(const struct qd_queue *queue)
-{
-    unsigned level = QD_LEVEL_FIRST;
-    while (level < QD_LEVEL_COUNT && queue->levels[level].head == NULL)
-        level++;
-    return level;
-}
-
-/* Returns the least need_ns of the jobs that a worker has taken before. No job needs less than
- * `least_ns`, so the first one that needs no more ends the search. */
-static uint64_t shortest_ns(const struct qd_queue *queue, uint64_t least_ns)
-{
-    uint64_t shortest_ns = UINT64_MAX;
-    for (unsigned level = 0; level < QD_LEVEL_COUNT; level++) {
-        const struct qd_job *job = queue->levels[level].head;
-        for (; job != NULL && shortest_ns > least_ns; job = job->next)
-            if (job->taken && job->need_ns < shortest_ns)
-                shortest_ns = job->need_ns;
-    }
-    return shortest_ns;
-}
-
 void qd_queue_append(struct qd_queue *queue, struct qd_job *job)
 {
     job->arrival = queue->arrivals++;
     job->queued_level = job->taken ? job->level : QD_LEVEL_UNREAD; /* `level` may change */
+    job->queued = true;
     qd_job_list_append(&queue->levels[job->queued_level], job);
-    count(queue, job);
-}
-
-void qd_queue_return(struct qd_queue *queue, struct qd_job *job)
-{
-    job->queued_level = job->level;
-    prepend(&queue->levels[job->queued_level], job);
-    count(queue, job);
+    atomic_fetch_add(&queue->count, 1);
+    if (!job->taken)
+        atomic_fetch_add(&queue->new_count, 1);
 }
 
 bool qd_queue_hold(struct qd_queue *queue, struct qd_job *job)
@@ -132,9 +73,6 @@ void qd_queue_remove(struct qd_queue *queue, struct qd_job *job)
     job->held = false;
     if (!job->taken)
         atomic_fetch_sub(&queue->new_count, 1);
-    else if (job->need_ns <= atomic_load(&queue->shortest_ns))
-        atomic_store(&queue->shortest_ns, shortest_ns(queue, job->need_ns));
-    atomic_store(&queue->first_level, first_level(queue));
 }
 
 struct qd_job *qd_queue_first(const struct qd_queue *queue)

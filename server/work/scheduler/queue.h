@@ -28,24 +28,16 @@ void qd_job_list_remove(struct qd_job_list *list, struct qd_job *job);
 
 struct qd_queue {
     struct qd_job_list levels[QD_LEVEL_COUNT];
-    atomic_size_t count;     /* may be read without the lock */
-    atomic_size_t new_count; /* jobs that no worker has taken yet, including held jobs */
-    /* Of the jobs that a worker has taken before: the lowest level that is known, or
-     * QD_LEVEL_COUNT, and the least need_ns, or UINT64_MAX. May be read without the lock. */
-    atomic_uint first_level;
-    _Atomic uint64_t shortest_ns;
+    atomic_size_t count;      /* may be read without the lock */
+    atomic_size_t new_count;  /* jobs that no worker has taken yet, including held jobs */
     struct qd_job_list held;  /* jobs that may not start yet, in order of arrival */
     atomic_size_t held_count; /* including a job whose may_start is being called */
     uint64_t arrivals;        /* of all jobs so far, to find the one that has waited longest */
     unsigned takes;
 };
 
-/* Called once, before all others, if all bytes of the queue are 0. */
-void qd_queue_init(struct qd_queue *queue);
 /* Appends the job to its level. A new job's level is QD_LEVEL_UNREAD. */
 void qd_queue_append(struct qd_queue *queue, struct qd_job *job);
-/* Puts a job that was taken before in front of its level, as if it had not been taken. */
-void qd_queue_return(struct qd_queue *queue, struct qd_job *job);
 /* Calls may_start, which the job's code must have, for a new job. Holds the job and returns true if
  * it may not start yet. Otherwise returns false, and does not append the job. */
 bool qd_queue_hold(struct qd_queue *queue, struct qd_job *job);

@@ -131,40 +131,12 @@ static void show_open(struct qd_scheduler *scheduler, struct qd_job *job)
     atomic_fetch_add(&scheduler->news, 1);
 }
 
-/* Puts the job back into the queue: to the end of its level, or in front of it if the job's turn is
- * not over. Under the lock, by the only thread that has the job. */
-static void step_back(struct qd_scheduler *scheduler, struct qd_job *job, bool keeps_turn)
+/* Puts the job back into the queue. Under the lock, by the only thread that has the job. */
+static void step_back(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     job->code->on_running(job, false);
     job->running = false;
-    job->turn_ns = keeps_turn ? job->turn_ns : 0;
-    if (__builtin_add_overflow(qd_time_slice_left_ns(job), job->turn_ns, &job->need_ns))
-        job->need_ns = UINT64_MAX;
-    if (keeps_turn) {
-        qd_queue_return(&scheduler->signs.queue, job);
-        atomic_fetch_add(&scheduler->news, 1);
-    } else {
-        enqueue(scheduler, job);
-    }
-}
-
-/* Counts the slice in its job's turn. Under the lock. */
-static void note_turn(struct qd_time_slice *slice)
-{
-    if (slice->kind != QD_TIME_SLICE_WORKER)
-        return;
-    const uint64_t now_ns = qd_clock_ns();
-    slice->job->turn_ns = qd_time_slice_turn_ns(slice, now_ns);
-    slice->since_ns = now_ns;
-}
-
-/* Returns whether the job, which a worker leaves, comes before the other jobs of its level when the
- * jobs have ended for which it gives way. If its level is not known yet, these may be of the same
- * level, so it does not. Under the lock. */
-static bool keeps_turn(const struct qd_scheduler *scheduler, struct qd_job *job)
-{
-    return job->taken && job->level > QD_LEVEL_UNREAD &&
-           !qd_time_slice_is_turn_over(&scheduler->signs, job, job->turn_ns);
+    enqueue(scheduler, job);
 }
 
 static bool is_on_loop(const struct qd_time_slice *slice)
@@ -174,27 +146,21 @@ static bool is_on_loop(const struct qd_time_slice *slice)
 
 /* Opens a new phase of a job that only this thread has. Returns true if the thread has taken a
  * slot; other workers may then join. Returns false if the job is back in the queue: the phase does
- * not suit the time slice, or other jobs come first. Those come before a new job that is long, too,
- * so that it begins when its turn has come. */
+ * not suit the time slice, or other jobs come first. */
 static bool open_phase(struct qd_scheduler *scheduler, struct qd_time_slice *slice)
 {
     struct qd_job *job = slice->job;
     qd_time_slice_open_phase(job);
     pthread_mutex_lock(&scheduler->lock);
-    const bool is_long = qd_time_slice_left_ns(job) > QD_QUANTUM_NS;
-    const bool lines_up =
-        slice->is_first && is_long && atomic_load(&scheduler->signs.queue.count) > 0;
-    const bool stays = qd_time_slice_is_stopped(&scheduler->signs, job) ||
-                       (!lines_up && qd_time_slice_suits(slice) &&
-                        !qd_queue_has_before(&scheduler->signs.queue, job->level) &&
-                        (is_on_loop(slice) || !qd_time_slice_gives_way(&scheduler->signs, slice)));
+    const bool stays =
+        qd_time_slice_is_stopped(&scheduler->signs, job) ||
+        (qd_time_slice_suits(slice) && !qd_queue_has_before(&scheduler->signs.queue, job->level) &&
+         (is_on_loop(slice) || !qd_time_slice_gives_way(&scheduler->signs, slice)));
     if (stays) {
-        slice->is_first = slice->is_first && !is_long;
         qd_time_slice_take_slot(slice);
         show_open(scheduler, job);
     } else {
-        note_turn(slice);
-        step_back(scheduler, job, !lines_up && keeps_turn(scheduler, job));
+        step_back(scheduler, job);
     }
     int chosen = choose(scheduler);
     pthread_mutex_unlock(&scheduler->lock);
@@ -209,14 +175,13 @@ static bool leave_phase(struct qd_scheduler *scheduler, struct qd_time_slice *sl
     struct qd_job *job = slice->job;
     pthread_mutex_lock(&scheduler->lock);
     qd_time_slice_leave_slot(&scheduler->signs, slice);
-    note_turn(slice);
     bool last = job->worker_count == 0;
     if (last && job->phase.slot_count > 1)
         qd_job_list_remove(&scheduler->open, job);
     bool gives_way = last && qd_time_slice_units_left(job) > 0 &&
                      !qd_time_slice_is_stopped(&scheduler->signs, job);
     if (gives_way)
-        step_back(scheduler, job, keeps_turn(scheduler, job));
+        step_back(scheduler, job);
     pthread_mutex_unlock(&scheduler->lock);
     return last && !gives_way;
 }
@@ -300,15 +265,14 @@ static bool run_slice(struct qd_scheduler *scheduler, struct qd_time_slice *slic
 
 /* Takes the next job from the queue, which is not empty. Under the lock. A job that the loop has
  * begun waited among the new jobs, but has a level by now. If another job comes before that level,
- * or the job is long and others wait, the begun job goes back into the queue, to its level. */
+ * the begun job goes back into the queue, to its level. */
 static struct qd_job *take_next(struct qd_queue *queue)
 {
     for (;;) {
         struct qd_job *job = qd_queue_take(queue);
         const bool may_step_back = job->started && !job->taken;
-        const bool is_long = atomic_load(&queue->count) > 0 && job->need_ns > QD_QUANTUM_NS;
         job->taken = true;
-        if (!may_step_back || !(is_long || qd_queue_has_before(queue, job->level)))
+        if (!may_step_back || !qd_queue_has_before(queue, job->level))
             return job;
         qd_queue_append(queue, job);
     }
@@ -321,9 +285,7 @@ static struct qd_time_slice take_from_queue(struct qd_scheduler *scheduler,
 {
     struct qd_time_slice slice = {.job = take_next(&scheduler->signs.queue), .kind = kind};
     const uint64_t now_ns = qd_clock_ns();
-    slice.since_ns = now_ns;
     slice.until_ns = now_ns + QD_QUANTUM_NS;
-    slice.is_first = !slice.job->started && kind == QD_TIME_SLICE_WORKER;
     if (slice.job->started) {
         if (slice.job->wait_until_ns != 0 && now_ns >= slice.job->wait_until_ns)
             qd_time_slice_expire(slice.job);
@@ -424,7 +386,6 @@ struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop,
     scheduler->loop_computes = settings->loop_computes;
     scheduler->worker_count = thread_count;
     scheduler->idle = NOBODY;
-    qd_queue_init(&scheduler->signs.queue);
     pthread_mutex_init(&scheduler->lock, NULL);
     pthread_mutex_lock(&scheduler->lock); /* workers wait here until all is initialized */
     scheduler->pool = qd_pool_create(loop, thread_count, settings->worker_nice, work, scheduler);
@@ -524,7 +485,7 @@ static bool leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
         return false;
     }
     if (job->started)
-        step_back(scheduler, job, false);
+        step_back(scheduler, job);
     else
         enqueue(scheduler, job);
     const int chosen = is_for_idle_loop(scheduler) ? NOBODY : choose(scheduler);

@@ -21,20 +21,9 @@
  *   have helpers (straggler.h).
  *
  *   Waiting jobs come first. As soon as a job is in the queue, helpers leave their phase after
- *   their current batch of units. A worker that took its job from the queue goes on with it at
- *   least for a time slice, QD_QUANTUM_NS. After that it leaves the job for a new one, or one of a
- *   lower level. The last worker to leave puts the job in front of its level, so that it goes on
- *   when they are done. A new job that turns out to be longer than a time slice goes to the end of
- *   its level if others wait, before it takes memory for tensors.
- *
- *   Long jobs take turns. A job's turn is over when it has lasted as long as the shortest job that
- *   waits needs, by its estimate, unless the job itself is nearly done. Then it goes to the end of
- *   its level. So jobs that take equally long run to their ends one after the other, with the
- *   caches to themselves, and a job that waits behind n longer ones waits about n times as long as
- *   it takes, not for their ends. Before, workers changed the job after each QD_QUANTUM_NS. With 16
- *   clients and two workers of a Zen 3 EPYC, MobileNetV2 then had 141 answers per second, not 154,
- *   and ResNet-50 20.9, not 22.3. All 16 runs took memory at once: the process had 52 and 109 MiB
- *   at most, not 33 and 77.
+ *   their current batch of units. A worker that took its job from the queue leaves when its time
+ *   slice, QD_QUANTUM_NS, is over. The last worker to leave puts the job at the end of its level in
+ *   the queue. So no job waits for a large job's end.
  *
  *   Jobs are unequal. A new job is in the first level. `start` or a `then` may set its level.
  *   Before its next phase, the job goes back into the queue if a job that comes before it waits
@@ -83,7 +72,7 @@
  * on any job that it gives away. So only the time beyond it, spent on a job that it computes
  * itself, delays the other connections. */
 #define QD_GIVING_NS UINT64_C(15000)
-/* How long a worker's time slice is if new jobs wait. It is long enough that filling the caches
+/* How long a worker's time slice is if other jobs wait. It is long enough that filling the caches
  * pays. */
 #define QD_QUANTUM_NS UINT64_C(1000000)
 /* How long a worker computes before it checks again whether other jobs wait. It takes at most as
@@ -170,11 +159,9 @@ struct qd_job {
     bool queued;
     bool held; /* its may_start has returned false */
     unsigned queued_level;
-    uint64_t need_ns;    /* in the queue: about how long its turn takes in all, as far as known */
-    uint64_t turn_ns;    /* how long a worker has computed it in its turn, before this time slice */
-    uint64_t arrival;    /* its number in the order of arrivals in the queue */
-    uint64_t started_ns; /* when its `start` began */
-    size_t worker_count; /* workers that have a slot of its phase */
+    uint64_t arrival;       /* its number in the order of arrivals in the queue */
+    uint64_t started_ns;    /* when its `start` began */
+    size_t worker_count;    /* workers that have a slot of its phase */
     uint64_t idle_since_ns; /* when a worker left because no unit was left; 0 if no worker has */
     struct qd_worker_slot *free_slots;
     struct qd_job *next; /* in the list that has the job */

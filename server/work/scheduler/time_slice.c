@@ -5,8 +5,6 @@
 #include "server/base/clock.h"
 #include "server/work/scheduler/cpu_yield.h"
 
-enum { TURN_TIMES = 4 };
-
 bool qd_time_slice_is_stopped(const struct qd_time_slice_signs *signs, const struct qd_job *job)
 {
     return atomic_load(&signs->abandoned) || atomic_load(&job->stopped);
@@ -38,28 +36,6 @@ bool qd_time_slice_suits(struct qd_time_slice *slice)
     return true;
 }
 
-/* Returns whether a worker that has had its time slice leaves the job: for a job that no worker has
- * taken yet, for one of a lower level, or because the job's turn is over. */
-static bool worker_gives_way(const struct qd_time_slice_signs *signs,
-                             const struct qd_time_slice *slice)
-{
-    const struct qd_queue *queue = &signs->queue;
-    const uint64_t now_ns = qd_clock_ns();
-    if (now_ns < slice->until_ns)
-        return false;
-    return atomic_load(&queue->new_count) > atomic_load(&queue->held_count) ||
-           atomic_load(&queue->first_level) < slice->job->level ||
-           qd_time_slice_is_turn_over(signs, slice->job, qd_time_slice_turn_ns(slice, now_ns));
-}
-
-bool qd_time_slice_is_turn_over(const struct qd_time_slice_signs *signs, struct qd_job *job,
-                                uint64_t turn_ns)
-{
-    const uint64_t shortest_ns = atomic_load(&signs->queue.shortest_ns);
-    return turn_ns >= shortest_ns &&
-           (qd_time_slice_left_ns(job) > shortest_ns || turn_ns / TURN_TIMES >= shortest_ns);
-}
-
 bool qd_time_slice_gives_way(const struct qd_time_slice_signs *signs,
                              const struct qd_time_slice *slice)
 {
@@ -68,7 +44,7 @@ bool qd_time_slice_gives_way(const struct qd_time_slice_signs *signs,
     case QD_TIME_SLICE_HELPER:
         return others_wait;
     case QD_TIME_SLICE_WORKER:
-        return others_wait && worker_gives_way(signs, slice);
+        return others_wait && qd_clock_ns() >= slice->until_ns;
     case QD_TIME_SLICE_INLINE:
         break;
     case QD_TIME_SLICE_IDLE_LOOP:
@@ -77,21 +53,6 @@ bool qd_time_slice_gives_way(const struct qd_time_slice_signs *signs,
         break;
     }
     return qd_clock_ns() >= slice->until_ns;
-}
-
-uint64_t qd_time_slice_turn_ns(const struct qd_time_slice *slice, uint64_t now_ns)
-{
-    return slice->job->turn_ns + now_ns - slice->since_ns;
-}
-
-uint64_t qd_time_slice_left_ns(struct qd_job *job)
-{
-    uint64_t ns;
-    const struct qd_phase *phase = &job->phase;
-    return __builtin_mul_overflow(qd_time_slice_units_left(job), phase->unit_cost_ns, &ns) ||
-                   __builtin_add_overflow(ns, phase->ahead_ns, &ns)
-               ? UINT64_MAX
-               : ns;
 }
 
 void qd_time_slice_set_running(struct qd_job *job, bool running)

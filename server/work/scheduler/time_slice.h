@@ -5,8 +5,7 @@
  * the job then.
  *
  * A worker that took the job from the queue computes any phase. It leaves when QD_QUANTUM_NS are
- * over and a job waits in the queue that is new or of a lower level, or the job's turn is over
- * (qd_time_slice_is_turn_over). A helper, which joins a phase that another thread began,
+ * over and another job waits in the queue. A helper, which joins a phase that another thread began,
  * leaves as soon as a job waits there. Both yield their CPU between two batches (cpu_yield.h).
  *
  * Inline, the loop computes phases of a job that may run inline, as long as all of them together
@@ -37,8 +36,6 @@ struct qd_time_slice {
     struct qd_job *job; /* NULL if there is none */
     struct qd_worker_slot *slot;
     enum qd_time_slice_kind kind;
-    bool is_first;        /* of a job that was new, while the job may line up (open_phase) */
-    uint64_t since_ns;    /* of a worker: when the slice began */
     uint64_t until_ns;    /* not used for a helper */
     uint64_t budget_ns;   /* inline: how much estimated work is still allowed */
     struct qd_loop *loop; /* the loop that computes; NULL for a worker */
@@ -61,20 +58,6 @@ bool qd_time_slice_suits(struct qd_time_slice *slice);
 /* Returns whether the thread has to leave although units are left. */
 bool qd_time_slice_gives_way(const struct qd_time_slice_signs *signs,
                              const struct qd_time_slice *slice);
-
-/* Returns how long the job's worker has computed it in its turn, which may have been interrupted by
- * new jobs. */
-uint64_t qd_time_slice_turn_ns(const struct qd_time_slice *slice, uint64_t now_ns);
-
-/* Returns about how long the rest of the job takes, as far as its phase tells. */
-uint64_t qd_time_slice_left_ns(struct qd_job *job);
-
-/* Returns whether the job's turn, which has lasted for turn_ns, is over: it has lasted as long as
- * the shortest job that waits needs for its turn, and the rest would last longer than that. The
- * estimate of the rest may be far too low, so a turn is also over when it has lasted four times as
- * long. */
-bool qd_time_slice_is_turn_over(const struct qd_time_slice_signs *signs, struct qd_job *job,
-                                uint64_t turn_ns);
 
 /* Prepares a new phase of the job: all its slots are free, and no unit has run. */
 void qd_time_slice_open_phase(struct qd_job *job);

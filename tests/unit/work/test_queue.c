@@ -68,62 +68,6 @@ Test(queue, who_steps_back_for_whom)
     cr_assert(qd_queue_has_before(&queue, QD_LEVEL_DEFAULT + 1));
 }
 
-Test(queue, who_returns_is_the_first_of_its_level)
-{
-    struct qd_queue queue = {.count = 0};
-    struct qd_job jobs[3];
-    qd_queue_init(&queue);
-    for (size_t i = 0; i < 3; i++) {
-        jobs[i] = (struct qd_job){.taken = true, .level = QD_LEVEL_DEFAULT};
-        qd_queue_append(&queue, &jobs[i]);
-    }
-    cr_assert_eq(qd_queue_take(&queue), &jobs[0]);
-    qd_queue_return(&queue, &jobs[0]);
-    for (size_t i = 0; i < 3; i++)
-        cr_assert_eq(qd_queue_take(&queue), &jobs[i]);
-    qd_queue_return(&queue, &jobs[2]);
-    qd_queue_append(&queue, &jobs[1]);
-    cr_assert_eq(qd_queue_take(&queue), &jobs[2], "the list was empty");
-    cr_assert_eq(qd_queue_take(&queue), &jobs[1]);
-    cr_assert_null(qd_queue_take(&queue));
-}
-
-static void expect_least(struct qd_queue *queue, unsigned first_level, uint64_t shortest_ns)
-{
-    cr_assert_eq(atomic_load(&queue->first_level), first_level);
-    cr_assert_eq(atomic_load(&queue->shortest_ns), shortest_ns);
-}
-
-/* Jobs that no worker has taken yet do not count. */
-Test(queue, it_knows_the_first_level_and_the_shortest_job)
-{
-    struct qd_queue queue = {.count = 0};
-    struct qd_job new = {.need_ns = 0};
-    struct qd_job read = {.taken = true, .level = QD_LEVEL_UNREAD, .need_ns = 7};
-    struct qd_job last = {.taken = true, .level = QD_LEVEL_LAST, .need_ns = 5};
-    struct qd_job first = {.taken = true, .level = QD_LEVEL_FIRST, .need_ns = 9};
-    qd_queue_init(&queue);
-    expect_least(&queue, QD_LEVEL_COUNT, UINT64_MAX);
-    qd_queue_append(&queue, &new);
-    expect_least(&queue, QD_LEVEL_COUNT, UINT64_MAX);
-    qd_queue_append(&queue, &read);
-    expect_least(&queue, QD_LEVEL_COUNT, 7);
-    qd_queue_append(&queue, &last);
-    expect_least(&queue, QD_LEVEL_LAST, 5);
-    qd_queue_return(&queue, &first);
-    expect_least(&queue, QD_LEVEL_FIRST, 5);
-    qd_queue_remove(&queue, &last);
-    expect_least(&queue, QD_LEVEL_FIRST, 7);
-    qd_queue_append(&queue, &last);
-    qd_queue_remove(&queue, &first);
-    expect_least(&queue, QD_LEVEL_LAST, 5);
-    qd_queue_remove(&queue, &last);
-    expect_least(&queue, QD_LEVEL_COUNT, 7);
-    qd_queue_remove(&queue, &read);
-    expect_least(&queue, QD_LEVEL_COUNT, UINT64_MAX);
-    cr_assert_eq(qd_queue_take(&queue), &new);
-}
-
 /* ---- Levels ------------------------------------------------------------------------------- */
 
 static bool has_started(struct toy *toy)
