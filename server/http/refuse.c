@@ -102,7 +102,7 @@ static void on_fault(struct qd_connection *connection)
 {
     const bool is_fine = connection->request == NULL || connection->request->error.status == QD_OK;
     if (!qd_exchange_ensure_request(connection)) {
-        qd_connection_advance(connection, QD_CONNECTION_CLOSING);
+        qd_connection_cut(connection);
         return;
     }
     if (is_fine)

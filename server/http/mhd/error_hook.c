@@ -24,7 +24,7 @@ enum MHD_Result qd_error_hook_queue(struct MHD_Connection *connection, unsigned 
         enum MHD_Result (*queue)(struct MHD_Connection *connection, unsigned http_status,
                                  struct MHD_Response *response);
     } next = {qd_hook_next(QD_HOOK_QUEUE_RESPONSE)};
-    return next.queue(connection, http_status, response);
+    return next.symbol == NULL ? MHD_NO : next.queue(connection, http_status, response);
 }
 
 void qd_error_hook_explain(unsigned http_status, bool in_head, bool in_body, struct qd_error *error)

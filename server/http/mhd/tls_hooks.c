@@ -95,6 +95,8 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_send(gnutls_session
     struct qd_connection *connection = is_hooked(session) ? gnutls_db_get_ptr(session) : NULL;
     if (connection == NULL)
         return next_send(session, bytes, count);
+    if (connection->state == QD_CONNECTION_CLOSING)
+        return GNUTLS_E_PUSH_ERROR; /* if the socket is full, gnutls_bye has not ended our side */
     if (connection->io.interim_left > 0) {
         const ssize_t result = next_send(session, NULL, 0);
         if (result < 0)

@@ -32,6 +32,15 @@ static bool send_over_tls(void *session, const struct iovec *parts, size_t count
     return true;
 }
 
+/* Has the kernel or GnuTLS refuse what the library would send after a direct response. */
+static void end_sending(const struct qd_connection *connection, void *session)
+{
+    if (session != NULL)
+        qd_tls_end_sending(session);
+    else
+        shutdown(connection->socket.fd, SHUT_WR);
+}
+
 bool qd_direct_response(struct qd_connection *connection, void *session, const char *reason)
 {
     const struct qd_request *request = connection->request;
@@ -40,8 +49,10 @@ bool qd_direct_response(struct qd_connection *connection, void *session, const c
     struct iovec parts[1 + PARTS_MAX];
     size_t count = 1;
     const char *end = qd_answer_print_head(request, reason, head);
-    if (end == NULL)
+    if (end == NULL) {
+        end_sending(connection, session);
         return false;
+    }
     size_t bytes = (size_t)(end - head);
     parts[0] = (struct iovec){head, bytes};
     for (size_t i = 0; i < answer->part_count && i < PARTS_MAX && !connection->current.is_head;
@@ -54,11 +65,11 @@ bool qd_direct_response(struct qd_connection *connection, void *session, const c
     connection->io.continue_left = 0;
     if (session != NULL) {
         const bool is_sent = send_over_tls(session, parts, count);
-        qd_tls_end_sending(session);
+        end_sending(connection, session);
         return is_sent;
     }
     const struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
     const ssize_t sent = sendmsg(connection->socket.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    shutdown(connection->socket.fd, SHUT_WR);
+    end_sending(connection, session);
     return sent == (ssize_t)bytes;
 }
