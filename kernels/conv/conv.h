@@ -20,7 +20,7 @@
  *   The last term is one number for each m and goes into the bias. The middle term needs the sums
  *   of x's columns, which are computed only if a w_zp is not 0. Everything wraps modulo 2^32.
  *
- * - winograd needs fewer products for kernels of 3 x 3 with strides of 1, and no more rounding
+ * - winograd needs fewer products for kernels of 3 x 3 with strides of 1, and its sums are exact
  *   (kernels/conv/winograd/winograd.h). Its weights are packed beside igemm's, and each plan takes
  *   the one of the two that it expects to be faster.
  * - depthwise computes the same products for groups of one channel, straight from x
@@ -149,7 +149,7 @@ struct qk_conv {
     const struct qk_conv_tuning *tuning;
     const struct qk_conv_backend *backend;     /* NULL: sgemm */
     const struct qk_conv_costs *costs;         /* of the backend; set only for igemm */
-    const struct qk_conv_algorithm *algorithm; /* says which of the next three members is set */
+    const struct qk_conv_algorithm *algorithm; /* says which of the next members are set */
     struct qk_conv_sgemm sgemm;
     struct qk_conv_igemm igemm;
     struct qk_conv_depthwise depthwise;

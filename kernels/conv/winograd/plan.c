@@ -28,8 +28,12 @@
 #define LEAST_NS 50000
 /* Blocks may be cut into this many bands of columns. */
 #define COLUMN_BANDS_MOST 8
-/* Parts of the output channels transform x again. This may cost up to this fraction of all. */
-#define X_CHEAP 0.04
+/* Each part of the output channels transforms x again. All parts may together cost up to X_CHEAP of
+ * the rest. One more part, for an even number of units, may cost up to X_MOST of it. */
+#define X_CHEAP 0.08
+#define X_MOST 0.2
+/* If units would be so many times as long as wanted, igemm serves several threads better. */
+#define UNITS_MOST 8.0
 
 /* ---- Weights ----------------------------------------------------------------------------- */
 
@@ -46,9 +50,9 @@ bool qk_winograd_suits(const struct qk_conv *conv)
 {
     const struct qk_conv_desc *desc = &conv->desc;
     const size_t rows = desc->out_channels / desc->group;
-    if (!conv->backend->winograd || desc->spatial_rank != 2 || desc->channels_last ||
-        rows < ROWS_LEAST || desc->group_channels < CHANNELS_LEAST ||
-        desc->group_channels > QK_WINOGRAD_CHANNELS_MAX)
+    if (!conv->backend->winograd || !(conv->tuning->words_terms_per_ns > 0) ||
+        desc->spatial_rank != 2 || desc->channels_last || rows < ROWS_LEAST ||
+        desc->group_channels < CHANNELS_LEAST || desc->group_channels > QK_WINOGRAD_CHANNELS_MAX)
         return false;
     for (int i = QK_AXIS_ROW; i <= QK_AXIS_COLUMN; i++)
         if (desc->kernel[i] != 3 || desc->stride[i] != 1 || desc->dilation[i] != 1)
@@ -129,8 +133,9 @@ static bool cut_blocks(struct qk_winograd_plan *plan, size_t column_bands)
     const size_t height = tiles_of(plan, QK_AXIS_ROW);
     const size_t columns = qk_divide_up(tiles_of(plan, QK_AXIS_COLUMN), column_bands);
     const size_t tile_bytes = QK_WINOGRAD_POINTS * QK_IGEMM_QUAD_BYTES * plan->slabs;
-    const size_t most =
-        qk_size_min(2 * plan->conv->tuning->quads_bytes / tile_bytes, QK_IGEMM_NR) / columns;
+    const size_t vectors = /* a slab has whole ones */
+        2 * plan->conv->tuning->quads_bytes / (tile_bytes * QK_IGEMM_VECTOR);
+    const size_t most = qk_size_min(vectors * QK_IGEMM_VECTOR, QK_IGEMM_NR) / columns;
     if (most == 0)
         return false;
     plan->column_bands = qk_divide_up(tiles_of(plan, QK_AXIS_COLUMN), columns);
@@ -180,21 +185,29 @@ static bool choose_blocks(struct qk_winograd_plan *plan, struct cycles *cycles)
     return best > 0 && cut_blocks(plan, best);
 }
 
-/* Cuts the output channels into parts if there are too few blocks for units of the wanted time, or
- * an odd number of blocks, so that two threads have the same work. */
-static void cut_rows(struct qk_winograd_plan *plan, const struct cycles *cycles)
+static size_t block_count(const struct qk_winograd_plan *plan)
+{
+    return plan->geometry.images * plan->conv->desc.group * plan->row_bands * plan->column_bands;
+}
+
+/* Cuts the output channels into parts if there are too few blocks for units of the wanted time. An
+ * odd number of blocks gets an even number of parts, so that two threads have the same work. Adds
+ * what the parts cost to `cycles`. Returns false if units would be much too long. */
+static bool cut_rows(struct qk_winograd_plan *plan, struct cycles *cycles)
 {
     const struct qk_conv *conv = plan->conv;
     const double ns = cycles->all / conv->tuning->cycles_per_ns;
-    const size_t blocks =
-        plan->geometry.images * conv->desc.group * plan->row_bands * plan->column_bands;
+    const size_t blocks = block_count(plan);
     const double wanted = ns / qk_conv_unit_ns(conv->tuning, ns) / (double)blocks;
     const double cheap = 1 + cycles->all / cycles->x * X_CHEAP;
-    const double parts = wanted < cheap ? wanted : cheap;
-    plan->m_parts = blocks % 2 == 1 && wanted > 1 ? 2 : (size_t)parts;
-    plan->m_parts = qk_size_min(qk_size_max(plan->m_parts, 1), plan->panels);
-    plan->m_part_panels = qk_divide_up(plan->panels, plan->m_parts);
+    size_t parts = qk_size_max((size_t)(wanted < cheap ? wanted : cheap), 1);
+    if (blocks % 2 == 1 && wanted > 1 && cycles->x < X_MOST * cycles->all)
+        parts += parts % 2;
+    parts = qk_size_min(parts, plan->panels);
+    plan->m_part_panels = qk_divide_up(plan->panels, parts);
     plan->m_parts = qk_divide_up(plan->panels, plan->m_part_panels);
+    cycles->all += cycles->x * (double)(plan->m_parts - 1);
+    return wanted <= UNITS_MOST * (double)plan->m_parts;
 }
 
 /* ---- The plan ---------------------------------------------------------------------------- */
@@ -231,7 +244,7 @@ static void lay_out(struct qk_winograd_plan *plan)
         reserve(&at, (plan->together * QK_WINOGRAD_POINTS * mr * QK_IGEMM_NR + QK_WINOGRAD_LANES) *
                          sizeof(int32_t));
     work->sums = reserve(&at, sums_tiles * mr * QK_IGEMM_NR * sizeof(int32_t));
-    work->segments = reserve(&at, sums_tiles * row_segments * sizeof(struct qk_tile_segment));
+    work->segments = reserve(&at, row_segments * sizeof(struct qk_tile_segment));
     work->bytes = at;
 }
 
@@ -265,7 +278,8 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
     };
     if (!qk_conv_algorithm_igemm.plan(args, memory, plan))
         return false;
-    if (plan->outputs[0].count == 0 || !choose_blocks(&fitted, &cycles))
+    if (plan->outputs[0].count == 0 || !choose_blocks(&fitted, &cycles) ||
+        !cut_rows(&fitted, &cycles))
         return true;
     const double igemm_ns = (double)plan->unit_cost_ns * (double)plan->unit_count;
     const double ns = cycles.all / conv->tuning->cycles_per_ns;
@@ -274,7 +288,6 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
     struct qk_winograd_plan *state = qk_conv_alloc(memory, 1, sizeof(*state));
     if (!state)
         return false;
-    cut_rows(&fitted, &cycles);
     lay_out(&fitted);
     *state = fitted;
     if (!list_steps(state, memory))
@@ -283,11 +296,8 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
     plan->run = qk_winograd_run;
     plan->state = state;
     plan->workspace_bytes = state->workspace.bytes;
-    plan->unit_count = state->geometry.images * conv->desc.group * state->row_bands *
-                       state->column_bands * state->m_parts;
-    const double all = cycles.all + cycles.x * (double)(state->m_parts - 1);
-    plan->unit_cost_ns =
-        (uint64_t)(all / (double)plan->unit_count / conv->tuning->cycles_per_ns) + 1;
+    plan->unit_count = block_count(state) * state->m_parts;
+    plan->unit_cost_ns = (uint64_t)(ns / (double)plan->unit_count) + 1;
     return true;
 }
 

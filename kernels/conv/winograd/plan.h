@@ -19,10 +19,10 @@ size_t qk_winograd_panel_weights(const struct qk_conv *conv);
 struct qk_winograd_workspace {
     size_t padded;   /* the padded rows of two channels */
     size_t quads;    /* V: [16][slabs][tiles] */
-    size_t weights;  /* U of a panel: [16][panel_weights] */
-    size_t products; /* M of a panel: [16][mr][QK_IGEMM_NR] */
+    size_t weights;  /* U of panels that are multiplied together: [panel][16][panel_weights] */
+    size_t products; /* M of these panels: [panel][16][mr][QK_IGEMM_NR] */
     size_t sums;     /* tiles of sums of a panel */
-    size_t segments; /* the struct qk_tile_segment of all these tiles */
+    size_t segments; /* the struct qk_tile_segment of one of these tiles */
     size_t bytes;
 };
 

@@ -73,7 +73,7 @@ void qk_winograd_weights_scalar(const int8_t *weights, size_t count, int16_t *to
 
 /* ---- Sums -------------------------------------------------------------------------------- */
 
-/* Computes 4 A^T of 4 numbers that are `stride` apart, in place. */
+/* Computes A^T of 4 numbers that are `stride` apart, in place. */
 QK_WRAPS static void sum_4(uint32_t *m, size_t stride)
 {
     const uint32_t a = m[0], b = m[stride], c = m[2 * stride], d = m[3 * stride];

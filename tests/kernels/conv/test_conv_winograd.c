@@ -26,11 +26,14 @@ static void teardown(void)
 
 TestSuite(conv_winograd, .init = setup, .fini = teardown);
 
-/* Makes igemm's estimate so high that plans take Winograd's algorithm wherever they can. */
+/* Makes igemm's estimate so high, and the cache so large, that plans take Winograd's algorithm
+ * wherever they can. */
 static void prefer_winograd(void)
 {
-    if (gemms.count > 0)
-        gemms.kernels[0]->choice.conv.main_costs.product_cycles *= 1e4;
+    if (gemms.count == 0)
+        return;
+    gemms.kernels[0]->choice.conv.main_costs.product_cycles *= 1e4;
+    gemms.kernels[0]->choice.conv.quads_bytes *= 8;
 }
 
 static struct conv_case square_case(int64_t channels, int64_t rows, int64_t size)
