@@ -213,9 +213,11 @@ static bool parse_seconds(const struct flag *flag, const char *text, uint64_t *n
 /* Finds a text in a list. The field may be an enum, which is an unsigned to gcc and clang. */
 static bool parse_choice(const char *const *choices, const char *text, unsigned *index)
 {
-    for (*index = 0; choices[*index] != NULL; (*index)++)
-        if (strcmp(choices[*index], text) == 0)
+    for (unsigned i = 0; choices[i] != NULL; i++)
+        if (strcmp(choices[i], text) == 0) {
+            *index = i;
             return true;
+        }
     return false;
 }
 
