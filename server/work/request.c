@@ -301,7 +301,8 @@ void qd_request_refuse(struct qd_request *request)
 {
     const char *allow = request->answer.allow;
     bool close = request->answer.close;
-    qd_log_record_note_call(&request->log_record, &request->oip.asked);
+    if (request->log_record.method[0] != '\0') /* a log is read */
+        qd_log_record_note_call(&request->log_record, &request->oip.asked);
     empty_arena(request);
     request->answer = (struct qd_answer){.http_status = 0};
     qd_oip_encode_error(&request->error, &request->arena, &request->answer);
