@@ -53,7 +53,7 @@ enum qd_tls_sent {
 enum qd_tls_sent qd_tls_send(void *session, const void *bytes, size_t count)
     __attribute__((warn_unused_result));
 
-/* Tells the client that no more bytes come. libmicrohttpd can send nothing from then on. */
+/* Tells the client that no more bytes come, if the socket has room for that. */
 void qd_tls_end_sending(void *session);
 
 /* Returns how many decrypted bytes the session holds that have not been read. */
