@@ -9,5 +9,7 @@ arm64) tools=aarch64-linux-gnu ;;
     exit 1
     ;;
 esac
-make -s -j"$(nproc)" CC=$tools-gcc AR=$tools-ar PKG_CONFIG=$tools-pkg-config build/quantd
+# The program is stripped, so -g would only cost time.
+make -s -j"$(nproc)" CFLAGS=-O2 CC=$tools-gcc AR=$tools-ar PKG_CONFIG=$tools-pkg-config \
+    build/quantd
 $tools-strip -o "$2" build/quantd
