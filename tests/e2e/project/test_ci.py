@@ -8,7 +8,8 @@ from pathlib import Path
 
 from quantd import ROOT
 
-STEPS = sum(line.startswith("step ") for line in (ROOT / ".ci" / "run").read_text().splitlines())
+STEPS = sum(line.startswith(("step ", "begin "))
+            for line in (ROOT / ".ci" / "run").read_text().splitlines())
 
 # Replaces make: prints each step's output and returns its exit status, by target and flags.
 MAKE = """#!/bin/sh
