@@ -48,6 +48,30 @@ static inline bytes_16 evens_16(bytes_16 low, bytes_16 high)
     return _mm_packus_epi16(_mm_and_si128(low, byte), _mm_and_si128(high, byte));
 }
 
+static inline bytes_16 xor_16(bytes_16 a, bytes_16 b)
+{
+    return _mm_xor_si128(a, b);
+}
+
+static inline bytes_16 zip_low_16(bytes_16 a, bytes_16 b)
+{
+    return _mm_unpacklo_epi8(a, b);
+}
+
+static inline bytes_16 zip_high_16(bytes_16 a, bytes_16 b)
+{
+    return _mm_unpackhi_epi8(a, b);
+}
+
+/* VPSADBW adds unsigned bytes. Signed bytes are made unsigned by adding 128 to each. */
+static inline int32_t sum_16(bytes_16 bytes)
+{
+    const __m128i halves =
+        _mm_sad_epu8(_mm_xor_si128(bytes, _mm_set1_epi8((char)0x80)), _mm_setzero_si128());
+    return _mm_cvtsi128_si32(_mm_add_epi32(halves, _mm_unpackhi_epi64(halves, halves))) -
+           CHUNK * 128;
+}
+
 /* What a quad holds: two words, which are x less its zero point, or four bytes. Bytes of x are
  * flipped first. This adds 128 to an INT8 x and makes it unsigned, so one loop serves both types.
  */
@@ -120,6 +144,7 @@ static inline struct form form_for(const struct qk_slab_fill *job, size_t terms)
 }
 
 #include "kernels/conv/igemm/slab_kernels_16.h"
+#include "kernels/conv/igemm/transpose_16.h"
 
 /* ---- Requantize, by rows ----------------------------------------------------------------- */
 
@@ -520,6 +545,7 @@ const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2 = {
     .epilogues =
         {[QK_EPILOGUE_BYTES] = requantize_tile, [QK_EPILOGUE_INT32] = qk_any_epilogue__avx2},
     .any_epilogue = qk_any_epilogue__avx2,
+    .transpose = transpose,
 };
 
 #endif

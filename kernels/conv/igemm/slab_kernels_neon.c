@@ -48,6 +48,26 @@ static inline bytes_16 evens_16(bytes_16 low, bytes_16 high)
     return vuzp1q_u8(low, high);
 }
 
+static inline bytes_16 xor_16(bytes_16 a, bytes_16 b)
+{
+    return veorq_u8(a, b);
+}
+
+static inline bytes_16 zip_low_16(bytes_16 a, bytes_16 b)
+{
+    return vzip1q_u8(a, b);
+}
+
+static inline bytes_16 zip_high_16(bytes_16 a, bytes_16 b)
+{
+    return vzip2q_u8(a, b);
+}
+
+static inline int32_t sum_16(bytes_16 bytes)
+{
+    return vaddlvq_s8(vreinterpretq_s8_u8(bytes));
+}
+
 struct form {
     size_t terms;
     uint8x16_t flip;
@@ -109,109 +129,10 @@ static inline void requantize_row(const struct qk_epilogue_tile *tile,
     }
 }
 
-/* ---- Transpose --------------------------------------------------------------------------- */
-
-/* Transposes 16 x 16 bytes: byte b of vector v goes to byte v of vector b. Each of the four rounds
- * rotates the 8 bits of (v, b) to the left by one. */
-static inline void transpose_16(uint8x16_t v[16])
-{
-    uint8x16_t next[16];
-#pragma GCC unroll 4
-    for (size_t round = 0; round < 4; round++) {
-#pragma GCC unroll 8
-        for (size_t i = 0; i < 8; i++) {
-            next[2 * i] = vzip1q_u8(v[i], v[i + 8]);
-            next[2 * i + 1] = vzip2q_u8(v[i], v[i + 8]);
-        }
-#pragma GCC unroll 16
-        for (size_t i = 0; i < 16; i++)
-            v[i] = next[i];
-    }
-}
-
-/* 16 channels of a K block from channel `first` on. The block has `count` of them. */
-struct channels {
-    size_t first, count;
-    uint8x16_t there;
-    size_t quads, at[4]; /* how many quads are written, and their offsets */
-};
-
-static struct channels channels_from(const struct qk_transpose *job, size_t first)
-{
-    struct channels channels = {.first = first, .quads = qk_size_min(job->quads - first / 4, 4)};
-    channels.count = first < job->channels ? qk_size_min(job->channels - first, 16) : 0;
-    channels.there = range_16(0, channels.count);
-    for (size_t i = 0; i < 4; i++)
-        channels.at[i] = qk_transpose_quad_at(job, first / 4 + i);
-    return channels;
-}
-
-/* Stores the quads of a tap. Returns `sum` with the tap's weights added to its lanes. */
-static inline int32x4_t store_tap(const struct channels *channels, uint8x16_t tap, uint8_t flip,
-                                  uint8_t *to, int32x4_t sum)
-{
-    const uint8x16_t bytes = vandq_u8(veorq_u8(tap, vdupq_n_u8(flip)), channels->there);
-    uint32_t quads[4];
-    vst1q_u32(quads, vreinterpretq_u32_u8(bytes));
-    for (size_t i = 0; i < channels->quads; i++)
-        memcpy(to + channels->at[i], &quads[i], sizeof(quads[i]));
-    return vpadalq_s16(sum, vpaddlq_s8(vreinterpretq_s8_u8(bytes)));
-}
-
-/* Transposes one K block of a row and returns the sum of its weights. Reads up to 15 bytes beyond
- * the block. */
-static uint32_t transpose_block(const struct qk_transpose *job, const uint8_t *from, uint8_t *to)
-{
-    int32x4_t sum = vdupq_n_s32(0);
-    for (size_t first = 0; first < 4 * job->quads; first += 16) {
-        const struct channels channels = channels_from(job, first);
-        for (size_t tap = 0; tap < job->taps; tap += 16) {
-            const size_t taps = qk_size_min(job->taps - tap, 16);
-            const uint8_t *at = from + first * job->taps + tap;
-            uint8x16_t v[16];
-            if (job->taps == 1) { /* channels are in order already */
-                v[0] = channels.count > 0 ? vld1q_u8(at) : vdupq_n_u8(0);
-            } else {
-                for (size_t i = 0; i < 16; i++)
-                    v[i] = i < channels.count ? vld1q_u8(at + i * job->taps) : vdupq_n_u8(0);
-                transpose_16(v);
-            }
-            for (size_t t = 0; t < taps; t++)
-                sum =
-                    store_tap(&channels, v[t], job->flip, to + (tap + t) * job->to_tap_stride, sum);
-        }
-    }
-    return (uint32_t)vaddvq_s32(sum);
-}
-
-/* There may be no memory beyond the last block. Blocks that end less than 15 bytes before the end
- * are therefore copied first, with zeros after them. */
-static void transpose(const struct qk_transpose *job)
-{
-    const size_t block_bytes = job->channels * job->taps;
-    const uint8_t *end =
-        job->from + (job->rows - 1) * job->from_row_stride + job->k_blocks * block_bytes;
-    uint8_t copy[QK_TRANSPOSE_CHANNELS * QK_TRANSPOSE_TAPS + 16];
-    for (size_t row = 0; row < job->rows; row++) {
-        const uint8_t *from = job->from + row * job->from_row_stride;
-        uint8_t *to = job->to + row * job->to_row_stride;
-        for (size_t i = 0; i < job->k_blocks; i++) {
-            const bool near = (size_t)(end - from) < block_bytes + 15;
-            if (near) {
-                memcpy(copy, from, block_bytes);
-                memset(copy + block_bytes, 0, 15);
-            }
-            job->sums[row] =
-                (int32_t)((uint32_t)job->sums[row] + transpose_block(job, near ? copy : from, to));
-            from += block_bytes;
-            to += job->taps * job->to_tap_stride;
-        }
-    }
-}
-
 /* ---- Kernels ----------------------------------------------------------------------------- */
 
 #include "kernels/conv/igemm/slab_kernels_16.h"
+#include "kernels/conv/igemm/transpose_16.h"
 
 static void requantize(const struct qk_epilogue_tile *tile)
 {
