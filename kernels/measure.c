@@ -106,7 +106,7 @@ static double measure_product(const struct qk_igemm *igemm)
     memset(memory, 1, quads_bytes + weights_bytes + sums_bytes);
     for (size_t i = 0; i < STEPS; i++)
         steps[i] = (struct qk_igemm_step){.offset = 0, .slabs = QK_IGEMM_STEP_SLABS};
-    static const uint32_t none_wide[STEPS] = {0};
+    static const struct qk_igemm_wide none_wide[STEPS] = {0};
     struct product product = {
         .igemm = igemm,
         .args = {.quads = memory,
@@ -116,6 +116,7 @@ static double measure_product(const struct qk_igemm *igemm)
                  .weights = memory + quads_bytes,
                  .step_bytes = step_bytes,
                  .wide = none_wide,
+                 .wide_weights = memory,
                  .rows = igemm->mr,
                  .vectors = igemm->nr / QK_IGEMM_VECTOR,
                  .positions = igemm->nr,

@@ -37,10 +37,10 @@
  * because 255 * 64 + 255 * 64 = 32640 is less than 2^15. Two weights of 100 do not. A kernel that
  * uses this instruction multiplies wide weights in another way. It has `mark_wide`, which the
  * packer calls once for each step of a packed panel. Two arrays then follow the steps of a panel.
- * The first has a 32-bit word for each step, in which the kernel notes where the step has wide
- * weights. The word is 0 if the step has none. The second has as many bytes as all steps: room
- * for the form that `mark_wide` gives to wide weights. Weights of 0 and 1 are never wide, so a
- * panel of these may have words of 0 without `mark_wide`.
+ * The first has a struct qk_igemm_wide for each step, in which the kernel notes where the step has
+ * wide weights. The second has the form that `mark_wide` gives to wide weights, step after step
+ * without gaps: at most `wide_bytes` for each quad that `count_wide` counts. Weights of 0 and 1 are
+ * never wide, so a panel of these needs no `mark_wide` if its first array is all 0.
  *
  * A kernel for matrices may have `arrange` instead. Its steps are then consecutive slabs, and all
  * but the last step have QK_IGEMM_STEP_SLABS. A chunk is up to QK_IGEMM_CHUNK_STEPS of these steps,
@@ -96,6 +96,12 @@ struct qk_igemm_step {
     uint32_t slabs;  /* at least 1 */
 };
 
+/* What `mark_wide` notes of a step. */
+struct qk_igemm_wide {
+    uint32_t marks;  /* the kernel's own; 0: the step has no wide weights */
+    uint32_t offset; /* bytes from the panel's second array to the part of this step */
+};
+
 /* Where a kernel stores the bytes of a panel, and how it makes them: it adds the bias, multiplies,
  * rounds to nearest even, adds the zero point, and saturates, as kernels/conv/requantize.h says. No
  * clamp is needed before the conversion to an integer, because multipliers are between -1 and 1. */
@@ -115,10 +121,11 @@ struct qk_igemm_args {
     size_t step_count;
     const uint8_t *weights; /* the panel's weights, from the first step on */
     size_t step_bytes;      /* from one step's weights to those of the next */
-    const uint32_t *wide;   /* with `mark_wide`: the panel's first array, from the first step on */
-    const uint8_t *wide_weights; /* with `mark_wide`: the second array, from the first step on */
-    const uint8_t *order;        /* with `arrange`: the panel's orders, from the first chunk on */
-    size_t rows;                 /* 1 to mr */
+    /* With `mark_wide`: the panel's first array, from the first step on, and its second array. */
+    const struct qk_igemm_wide *wide;
+    const uint8_t *wide_weights;
+    const uint8_t *order; /* with `arrange`: the panel's orders, from the first chunk on */
+    size_t rows;          /* 1 to mr */
     size_t vectors; /* by rows: how many vectors of positions, from 1 to nr / QK_IGEMM_VECTOR */
     /* By position: 1 to nr. By rows: the sums of further positions need not be computed, even if
      * they belong to the last vector. dot: 1 to the largest remainder. */
@@ -154,10 +161,17 @@ struct qk_igemm {
     bool whole_steps;
     /* Finds the wide weights of a step, and may change these weights. The step has `slabs` slabs,
      * and its panel `rows` rows. `wide_weights` is the step's part of the panel's second array.
-     * Returns the step's word of the first array. NULL: no weights are wide for this kernel. */
-    uint32_t (*mark_wide)(uint8_t *weights, size_t slabs, size_t rows, uint8_t *wide_weights);
+     * Sets *marks, and returns how many bytes this part has. NULL: no weights are wide for this
+     * kernel. */
+    size_t (*mark_wide)(uint8_t *weights, size_t slabs, size_t rows, uint8_t *wide_weights,
+                        uint32_t *marks);
+    /* With `mark_wide`: returns how many quads of a row of weights are wide. The row has
+     * [channels][taps] weights, each of which is xored with `flip` first. A quad is four channels
+     * of a tap; the last channels may be fewer. */
+    size_t (*count_wide)(const uint8_t *row, size_t channels, size_t taps, uint8_t flip);
     size_t wide_rows; /* with `mark_wide`: how many rows of a slab are multiplied in the other way
                          if any of them has wide weights */
+    size_t wide_bytes; /* with `mark_wide`: what these rows of a slab take in the second array */
     /* Arranges the weights of a chunk of `slabs` slabs, and writes their order. NULL: the kernel
      * has no orders. A kernel has at most one of mark_wide and arrange. */
     void (*arrange)(uint8_t *weights, size_t slabs, size_t rows, uint8_t *order);
@@ -195,7 +209,7 @@ static inline size_t qk_igemm_step_bytes(const struct qk_igemm *igemm, size_t st
  * lines. Returns 0 if the kernel has no mark_wide. */
 static inline size_t qk_igemm_wide_bytes(const struct qk_igemm *igemm, size_t steps)
 {
-    return igemm->mark_wide ? (steps * sizeof(uint32_t) + 63) / 64 * 64 : 0;
+    return igemm->mark_wide ? (steps * sizeof(struct qk_igemm_wide) + 63) / 64 * 64 : 0;
 }
 
 /* Returns the size of the orders of a panel, in bytes. Returns 0 if the kernel has no arrange. */

@@ -7,7 +7,7 @@
  * panel once. Weights of 7 bits, as ONNX Runtime's quantizer makes them with reduce_range, are all
  * of this kind. Of weights that use all 8 bits, less than half are. The weights of the other slabs
  * become words, which VPMADDWD multiplies exactly: terms 0 and 2 of all rows replace the quads, and
- * terms 1 and 3 go to the room behind the panel. The words of `mark_wide` are masks of these slabs.
+ * terms 1 and 3 go to the array behind the panel. `marks` is a mask of these slabs.
  * Layers with many of them use another kernel (kernels/conv/choose.c).
  *
  * A tile is made of parts of up to 6 positions by two vectors of rows. The 12 vectors of sums stay
@@ -78,8 +78,8 @@ multiply_mixed(const struct qk_igemm_args *args, size_t step, const uint8_t *qua
                const uint8_t *weights, __m256i sums[PART][NV], const size_t positions,
                const size_t vectors)
 {
-    const uint8_t *odd = args->wide_weights + step * args->step_bytes;
-    const uint32_t wide = args->wide[step];
+    const uint8_t *odd = args->wide_weights + args->wide[step].offset;
+    const uint32_t wide = args->wide[step].marks;
     const uint32_t slabs = args->steps[step].slabs;
     if (wide == ((uint32_t)1 << slabs) - 1) {
         for (uint32_t i = slabs; i > 0; i--) {
@@ -96,10 +96,10 @@ multiply_mixed(const struct qk_igemm_args *args, size_t step, const uint8_t *qua
         multiply_pairs(quads + i * args->slab_bytes, weights + i * SLAB_BYTES, sums, positions,
                        vectors);
     }
-    for (uint32_t left = wide; left > 0; left &= left - 1) {
+    for (uint32_t left = wide; left > 0; left &= left - 1, odd += SLAB_BYTES) {
         const size_t i = (size_t)__builtin_ctz(left);
-        multiply_wide(quads + i * args->slab_bytes, weights + i * SLAB_BYTES, odd + i * SLAB_BYTES,
-                      sums, positions, vectors);
+        multiply_wide(quads + i * args->slab_bytes, weights + i * SLAB_BYTES, odd, sums, positions,
+                      vectors);
     }
 }
 
@@ -113,7 +113,7 @@ __attribute__((always_inline)) static inline void add_part(const struct qk_igemm
     for (size_t s = 0; s < args->step_count; s++, step_weights += args->step_bytes) {
         const uint8_t *quads = args->quads + args->steps[s].offset + first * QK_IGEMM_QUAD_BYTES;
         const uint8_t *weights = step_weights;
-        if (args->wide[s] != 0) {
+        if (args->wide[s].marks != 0) {
             multiply_mixed(args, s, quads, weights, sums, positions, vectors);
             continue;
         }
@@ -134,12 +134,13 @@ static void multiply(const struct qk_igemm_args *args)
 
 /* Finds the slabs whose products may leave a word, and turns their weights into words. Rows that
  * the panel lacks are ignored, because their weights may be anything. */
-static uint32_t mark_wide(uint8_t *weights, size_t slabs, size_t rows, uint8_t *wide_weights)
+static size_t mark_wide(uint8_t *weights, size_t slabs, size_t rows, uint8_t *wide_weights,
+                        uint32_t *marks)
 {
+    __m256i *odd = (__m256i *)(void *)wide_weights;
     uint32_t found = 0;
     for (size_t i = 0; i < slabs; i++) {
         __m256i *even = (__m256i *)(void *)(weights + i * SLAB_BYTES);
-        __m256i *odd = (__m256i *)(void *)(wide_weights + i * SLAB_BYTES);
         __m256i wide = _mm256_setzero_si256();
         for (size_t v = 0; v < NV; v++) {
             const __m256i here = find_wide_pairs(_mm256_load_si256(even + v));
@@ -151,11 +152,12 @@ static uint32_t mark_wide(uint8_t *weights, size_t slabs, size_t rows, uint8_t *
         found |= (uint32_t)1 << i;
         for (size_t v = 0; v < NV; v++) {
             const __m256i quads = _mm256_load_si256(even + v);
-            _mm256_store_si256(odd + v, _mm256_srai_epi16(quads, 8));
+            _mm256_store_si256(odd++, _mm256_srai_epi16(quads, 8));
             _mm256_store_si256(even + v, _mm256_srai_epi16(_mm256_slli_epi16(quads, 8), 8));
         }
     }
-    return found;
+    *marks = found;
+    return (size_t)__builtin_popcount(found) * SLAB_BYTES;
 }
 
 const struct qk_igemm qk_igemm_u8s8_16x14__avx2 = {
@@ -169,7 +171,9 @@ const struct qk_igemm qk_igemm_u8s8_16x14__avx2 = {
     .quad_stride = SLAB_BYTES,
     .multiply = multiply,
     .mark_wide = mark_wide,
+    .count_wide = count_wide,
     .wide_rows = MR,
+    .wide_bytes = SLAB_BYTES,
 };
 
 #endif

@@ -42,21 +42,21 @@ enum { VECTORS_MOST = QK_IGEMM_NR / LANES };
 
 /* A quad of weights with an excess is 4 bytes in the list of its step: the slab, the excess of
  * weight 1, the row, and the excess of weight 3. The excesses are therefore the upper bytes of two
- * words. The list of a step is never longer than the step itself. */
+ * words. The list of a step is never longer than the step itself. `marks` is its length. */
 
 /* Adds the products of all excesses to the sums of their rows. Inlined with a constant number of
  * vectors. */
 __attribute__((always_inline)) static inline void add_excesses(const struct qk_igemm_args *args,
                                                                const size_t vectors)
 {
-    const size_t slab_bytes = args->slab_bytes, step_bytes = args->step_bytes;
+    const size_t slab_bytes = args->slab_bytes;
     const struct qk_igemm_step *step = args->steps;
-    const uint32_t *wide = args->wide, *end = wide + args->step_count;
-    const uint8_t *list = args->wide_weights;
+    const struct qk_igemm_wide *wide = args->wide, *end = wide + args->step_count;
+    const uint8_t *entry = args->wide_weights + wide->offset;
     const uint8_t *quads = args->quads;
     int32_t *sums = args->sums;
-    for (; wide < end; wide++, step++, list += step_bytes) {
-        const uint8_t *entry = list, *last = list + *wide * QK_IGEMM_QUAD_BYTES;
+    for (; wide < end; wide++, step++) {
+        const uint8_t *last = entry + (size_t)wide->marks * QK_IGEMM_QUAD_BYTES;
         for (; entry < last; entry += QK_IGEMM_QUAD_BYTES) {
             const uint8_t *from = quads + step->offset + entry[0] * slab_bytes;
             int32_t *to = sums + (size_t)entry[2] * QK_IGEMM_NR;
@@ -113,9 +113,10 @@ static uint32_t find_wide(const uint8_t *weights, size_t quads)
     return ~(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(narrow)) & 0xff;
 }
 
-/* Splits the weights of wide pairs and lists the excesses. Returns the length of the list. Rows
- * that the panel lacks are not listed, because their sums are not used. */
-static uint32_t mark_wide(uint8_t *weights, size_t slabs, size_t rows, uint8_t *wide_weights)
+/* Splits the weights of wide pairs and lists the excesses. Rows that the panel lacks are not
+ * listed, because their sums are not used. */
+static size_t mark_wide(uint8_t *weights, size_t slabs, size_t rows, uint8_t *wide_weights,
+                        uint32_t *marks)
 {
     const size_t quads = slabs * MR;
     uint32_t found = 0;
@@ -137,7 +138,8 @@ static uint32_t mark_wide(uint8_t *weights, size_t slabs, size_t rows, uint8_t *
             memcpy(wide_weights + found * QK_IGEMM_QUAD_BYTES, entry, sizeof(entry));
             found++;
         }
-    return found;
+    *marks = found;
+    return found * QK_IGEMM_QUAD_BYTES;
 }
 
 const struct qk_igemm qk_igemm_u8s8_6x16__avx2 = {
@@ -148,7 +150,9 @@ const struct qk_igemm qk_igemm_u8s8_6x16__avx2 = {
     .quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES,
     .multiply = multiply,
     .mark_wide = mark_wide,
+    .count_wide = count_wide,
     .wide_rows = 1,
+    .wide_bytes = QK_IGEMM_QUAD_BYTES,
 };
 
 #endif

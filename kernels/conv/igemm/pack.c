@@ -138,22 +138,50 @@ QK_WRAPS static void pack_panel(const struct qk_conv *conv, const struct qk_slab
     pack_rows(conv, order, w, rows, (struct recode){words, flipped ? 0x80 : 0, zero_points}, panel);
 }
 
-/* Calls `mark_wide` for each step of a packed panel, if the kernel has it, and stores the words
- * that it returns. */
+/* Calls `mark_wide` for each step of a packed panel, if the kernel has it. */
 static void mark_wide_slabs(const struct qk_conv *conv, const struct qk_slab_order *order,
                             size_t rows, uint8_t *panel)
 {
     const struct qk_igemm *igemm = conv->backend->igemm;
     const size_t taps = order->outer_taps * order->row_taps * order->column_taps;
     const size_t step_bytes = conv->igemm.step_bytes;
-    const size_t all = order->steps * step_bytes;
-    const size_t room = all + qk_igemm_wide_bytes(igemm, order->steps);
+    uint8_t *first = panel + order->steps * step_bytes;
+    uint8_t *second = first + qk_igemm_wide_bytes(igemm, order->steps);
+    struct qk_igemm_wide wide = {0};
     for (size_t s = 0; igemm->mark_wide && s < order->steps; s++) {
-        const uint32_t wide =
+        const size_t bytes =
             igemm->mark_wide(panel + s * step_bytes, qk_slab_count(order, s / taps), rows,
-                             panel + room + s * step_bytes);
-        memcpy(panel + all + s * sizeof(wide), &wide, sizeof(wide));
+                             second + wide.offset, &wide.marks);
+        memcpy(first + s * sizeof(wide), &wide, sizeof(wide));
+        wide.offset += (uint32_t)bytes;
     }
+}
+
+/* Sets *bytes to the size of the second array of wide weights that any panel needs: all panels have
+ * the same size. Returns false if it is too large for struct qk_igemm_wide. */
+static bool count_wide(const struct qk_conv *conv, const struct qk_slab_order *order, size_t *bytes)
+{
+    const struct qk_igemm *igemm = conv->backend->igemm;
+    const size_t all = order->steps * conv->igemm.step_bytes;
+    const size_t rows = conv->desc.out_channels / conv->desc.group;
+    const uint8_t flip = conv->constants.w_type == QK_UINT8 ? 0x80 : 0;
+    /* If quads hold columns, a row of columns is counted as the channels of one tap. */
+    const size_t width = (size_t)conv->desc.kernel[QK_AXIS_COLUMN];
+    const size_t channels = order->columns_in_quads ? width : conv->desc.group_channels;
+    const size_t taps = order->columns_in_quads ? 1 : conv->depth / channels;
+    *bytes = 0;
+    for (size_t first = 0; igemm->mark_wide && first < conv->desc.out_channels;) {
+        const size_t left = rows - first % rows;
+        const size_t count = qk_size_min(left, igemm->mr);
+        size_t found = 0;
+        for (size_t at = first * conv->depth; at < (first + count) * conv->depth;
+             at += channels * taps)
+            found += igemm->count_wide(conv->constants.w + at, channels, taps, flip);
+        *bytes = qk_size_max(*bytes, qk_size_min(found * igemm->wide_bytes, all));
+        first += count;
+    }
+    *bytes = qk_divide_up(*bytes, 64) * 64;
+    return *bytes <= UINT32_MAX;
 }
 
 /* Returns true if any of `rows` rows has a wide pair in this quad. `w` points at the first row. */
@@ -242,12 +270,13 @@ bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double
     struct qk_conv_igemm *packed = &conv->igemm;
     packed->panel_count = (rows - 1) / igemm->mr + 1;
     packed->step_bytes = qk_igemm_step_bytes(igemm, order.step_slabs, rows);
-    size_t bytes;
-    /* The words after the steps cannot overflow if the steps do not, because a word is smaller than
-     * a step. What `mark_wide` makes takes as many bytes as the steps. */
-    if (!qk_mul_size(packed->step_bytes, order.steps * (igemm->mark_wide ? 2 : 1),
-                     &packed->panel_bytes) ||
-        __builtin_add_overflow(packed->panel_bytes, qk_igemm_wide_bytes(igemm, order.steps),
+    size_t bytes, wide;
+    /* What qk_igemm_wide_bytes returns cannot overflow if the steps do not, because a step is
+     * larger than struct qk_igemm_wide. */
+    if (!qk_mul_size(packed->step_bytes, order.steps, &packed->panel_bytes) ||
+        !count_wide(conv, &order, &wide) ||
+        __builtin_add_overflow(packed->panel_bytes,
+                               qk_igemm_wide_bytes(igemm, order.steps) + wide,
                                &packed->panel_bytes) ||
         !qk_mul_size(packed->panel_bytes, packed->panel_count * conv->desc.group, &bytes) ||
         __builtin_add_overflow(bytes, QK_IGEMM_SLACK, &bytes))

@@ -133,10 +133,9 @@ static struct qk_igemm_args panel_args(const struct qk_conv_igemm_plan *plan, co
         .add = begin > 0,
     };
     if (conv->backend->igemm->mark_wide) {
-        const uint8_t *words = panel + plan->order.steps * conv->igemm.step_bytes;
-        args.wide = (const uint32_t *)(const void *)words + begin;
-        args.wide_weights = words + qk_igemm_wide_bytes(conv->backend->igemm, plan->order.steps) +
-                            begin * conv->igemm.step_bytes;
+        const uint8_t *wide = panel + plan->order.steps * conv->igemm.step_bytes;
+        args.wide = (const struct qk_igemm_wide *)(const void *)wide + begin;
+        args.wide_weights = wide + qk_igemm_wide_bytes(conv->backend->igemm, plan->order.steps);
     }
     return args;
 }

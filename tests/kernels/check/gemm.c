@@ -234,15 +234,19 @@ static void treat_wide(struct check *check, struct job *job, const uint8_t *weig
         return;
     uint8_t *copy = check_buffer(check, "wide weights", CHECK_INPUT, bytes, 64);
     uint8_t *room = check_buffer(check, "room", CHECK_INPUT, bytes, 64);
-    uint32_t *wide =
-        check_buffer(check, "wide", CHECK_INPUT, args->step_count * sizeof(*wide), sizeof(*wide));
+    struct qk_igemm_wide *wide =
+        check_buffer(check, "wide", CHECK_INPUT, args->step_count * sizeof(*wide), QUAD);
+    uint32_t offset = 0;
     memcpy(copy, weights, bytes);
     check_fill_bytes(check, room, bytes);
     check_forget(room, bytes);
     check_forget(wide, args->step_count * sizeof(*wide));
-    for (size_t s = 0; s < args->step_count; s++)
-        wide[s] = job->igemm->mark_wide(copy + s * args->step_bytes, args->steps[s].slabs,
-                                        args->rows, room + s * args->step_bytes);
+    for (size_t s = 0; s < args->step_count; s++) {
+        wide[s].offset = offset;
+        offset += (uint32_t)job->igemm->mark_wide(copy + s * args->step_bytes,
+                                                  args->steps[s].slabs, args->rows, room + offset,
+                                                  &wide[s].marks);
+    }
     job->actual = copy;
     args->wide_weights = room;
     args->wide = wide;
@@ -539,6 +543,62 @@ static void check_dot(struct check *check, const void *kernel)
         compare(check, &job, args->positions);
 }
 
+/* ---- Count of wide weights --------------------------------------------------------------- */
+
+static size_t count_wide(const uint8_t *row, size_t channels, size_t taps, uint8_t flip)
+{
+    size_t found = 0;
+    for (size_t tap = 0; tap < taps; tap++)
+        for (size_t channel = 0; channel < channels; channel += QUAD) {
+            int quad[QUAD] = {0};
+            for (size_t k = 0; k < QUAD && channel + k < channels; k++)
+                quad[k] = (int8_t)(row[(channel + k) * taps + tap] ^ flip);
+            found += qk_igemm_excess(quad[0], quad[1]) != 0 ||
+                     qk_igemm_excess(quad[2], quad[3]) != 0;
+        }
+    return found;
+}
+
+struct count {
+    const struct qk_igemm *igemm;
+    const uint8_t *row;
+    size_t channels, taps;
+    uint8_t flip;
+    size_t expected, actual;
+};
+
+static void count_expected(void *context)
+{
+    struct count *job = context;
+    job->expected = count_wide(job->row, job->channels, job->taps, job->flip);
+}
+
+static void count_actual(void *context)
+{
+    struct count *job = context;
+    job->actual = job->igemm->count_wide(job->row, job->channels, job->taps, job->flip);
+}
+
+static void check_count(struct check *check, const void *kernel)
+{
+    struct count job = {.igemm = kernel,
+                        .channels = check_is_timed(check) ? 256 : check_between(check, 1, 90),
+                        .taps = check_is_timed(check)    ? 9
+                                : check_chance(check, 2) ? 1
+                                                         : check_between(check, 1, 30),
+                        .flip = check_chance(check, 2) ? 0x80 : 0};
+    const size_t bytes = job.channels * job.taps;
+    uint8_t *row = check_buffer(check, "row", CHECK_INPUT, bytes, 1);
+    check_fill_bytes(check, row, bytes);
+    for (size_t i = 0; i < bytes && check_index(check) % 2 == 0; i++)
+        row[i] = (uint8_t)(check_between(check, 60, 68) * (check_chance(check, 2) ? 1 : -1U));
+    job.row = row;
+    check_describe(check, "%zu channels of %zu taps", job.channels, job.taps);
+    if (check_calls(check, count_expected, count_actual, &job, (double)bytes, "weight"))
+        check_that(check, job.actual == job.expected, "expected %zu, got %zu", job.expected,
+                   job.actual);
+}
+
 /* ---- Tiers ------------------------------------------------------------------------------- */
 
 static void check_layout(struct check *check, const char *tier, const struct qk_igemm *igemm)
@@ -550,6 +610,8 @@ static void check_layout(struct check *check, const char *tier, const struct qk_
     if (igemm->stores_bytes)
         check_run(check,
                   &(struct check_subject){"gemm/multiply_to_bytes", check_bytes, igemm, 3000});
+    if (igemm->count_wide)
+        check_run(check, &(struct check_subject){"gemm/count_wide", check_count, igemm, 2000});
     if (igemm->dot)
         check_run(check, &(struct check_subject){"gemm/dot", check_dot, igemm, 2000});
 }
