@@ -305,6 +305,8 @@ $(B)/kernels/%.o: SAN_PLANS := \
     -fsanitize=unsigned-integer-overflow,implicit-conversion,float-cast-overflow \
     -fsanitize-ignorelist=tests/fuzz/ignored.txt
 $(B)/kernels/%_scalar.o: SAN_PLANS :=
+# ccache does not see by itself that the list has changed.
+export CCACHE_EXTRAFILES := $(CURDIR)/tests/fuzz/ignored.txt
 endif
 # With ASan's check for use after return, gcc aligns frames to 32 bytes, not 64 (gcc bug 110027).
 SAN_FRAMES := $(and $(filter address,$(SAN)),$(if $(findstring clang,$(CC)),, \
