@@ -169,8 +169,8 @@ struct qk_igemm {
      * [channels][taps] weights, each of which is xored with `flip` first. A quad is four channels
      * of a tap; the last channels may be fewer. */
     size_t (*count_wide)(const uint8_t *row, size_t channels, size_t taps, uint8_t flip);
-    size_t wide_rows; /* with `mark_wide`: how many rows of a slab are multiplied in the other way
-                         if any of them has wide weights */
+    size_t wide_rows;  /* with `mark_wide`: how many rows of a slab are multiplied in the other way
+                          if any of them has wide weights */
     size_t wide_bytes; /* with `mark_wide`: what these rows of a slab take in the second array */
     /* Arranges the weights of a chunk of `slabs` slabs, and writes their order. NULL: the kernel
      * has no orders. A kernel has at most one of mark_wide and arrange. */

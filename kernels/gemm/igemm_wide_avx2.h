@@ -22,8 +22,7 @@ static inline __m256i find_wide_pairs(__m256i quads)
 
 /* Returns the first `count` of up to 8 bytes, xored with `flip`. Other bytes may be anything. Never
  * reads at or beyond `end`. */
-static inline __m128i load_taps(const uint8_t *from, size_t count, const uint8_t *end,
-                                uint8_t flip)
+static inline __m128i load_taps(const uint8_t *from, size_t count, const uint8_t *end, uint8_t flip)
 {
     uint64_t bytes = 0;
     if (end - from >= (ptrdiff_t)sizeof(bytes))

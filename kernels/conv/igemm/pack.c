@@ -275,8 +275,7 @@ bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double
      * larger than struct qk_igemm_wide. */
     if (!qk_mul_size(packed->step_bytes, order.steps, &packed->panel_bytes) ||
         !count_wide(conv, &order, &wide) ||
-        __builtin_add_overflow(packed->panel_bytes,
-                               qk_igemm_wide_bytes(igemm, order.steps) + wide,
+        __builtin_add_overflow(packed->panel_bytes, qk_igemm_wide_bytes(igemm, order.steps) + wide,
                                &packed->panel_bytes) ||
         !qk_mul_size(packed->panel_bytes, packed->panel_count * conv->desc.group, &bytes) ||
         __builtin_add_overflow(bytes, QK_IGEMM_SLACK, &bytes))

@@ -1,6 +1,6 @@
-/* Transposes weights for packing (struct qk_transpose in slab_kernels.h), 16 channels at a time. Only
- * for slab_kernels_avx2.c and slab_kernels_neon.c, which define these names before they include
- * this file, besides those that slab_kernels_16.h names:
+/* Transposes weights for packing (struct qk_transpose in slab_kernels.h), 16 channels at a time.
+ * Only for slab_kernels_avx2.c and slab_kernels_neon.c, which define these names before they
+ * include this file, besides those that slab_kernels_16.h names:
  *
  * - xor_16: a xor b;
  * - zip_low_16 and zip_high_16: the first, or last, 8 bytes of a and b by turns;

@@ -243,9 +243,8 @@ static void treat_wide(struct check *check, struct job *job, const uint8_t *weig
     check_forget(wide, args->step_count * sizeof(*wide));
     for (size_t s = 0; s < args->step_count; s++) {
         wide[s].offset = offset;
-        offset += (uint32_t)job->igemm->mark_wide(copy + s * args->step_bytes,
-                                                  args->steps[s].slabs, args->rows, room + offset,
-                                                  &wide[s].marks);
+        offset += (uint32_t)job->igemm->mark_wide(copy + s * args->step_bytes, args->steps[s].slabs,
+                                                  args->rows, room + offset, &wide[s].marks);
     }
     job->actual = copy;
     args->wide_weights = room;
@@ -553,8 +552,8 @@ static size_t count_wide(const uint8_t *row, size_t channels, size_t taps, uint8
             int quad[QUAD] = {0};
             for (size_t k = 0; k < QUAD && channel + k < channels; k++)
                 quad[k] = (int8_t)(row[(channel + k) * taps + tap] ^ flip);
-            found += qk_igemm_excess(quad[0], quad[1]) != 0 ||
-                     qk_igemm_excess(quad[2], quad[3]) != 0;
+            found +=
+                qk_igemm_excess(quad[0], quad[1]) != 0 || qk_igemm_excess(quad[2], quad[3]) != 0;
         }
     return found;
 }
