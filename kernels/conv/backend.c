@@ -29,7 +29,7 @@ static const struct qk_conv_backend avx2_words = {
     .igemm = &qk_igemm_s16s16_6x16__avx2,
     .slabs = &qk_slab_kernels_s16x2__avx2,
     .depthwise = &qk_depthwise_s16s16_1x32__avx2,
-    .winograd = &qk_winograd__avx2,
+    .winograd = qk_winograd__avx2,
     .product = QK_PRODUCT_AVX2,
     .slab_cycles = 25,
 };
@@ -46,7 +46,7 @@ static const struct qk_conv_backend avx2_small_m = {
     .wide_share_most = 0.08,
     .slabs = &qk_slab_kernels_u8x4__avx2,
     .depthwise = &qk_depthwise_s16s16_1x32__avx2,
-    .winograd = &qk_winograd__avx2,
+    .winograd = qk_winograd__avx2,
     .product = QK_PRODUCT_AVX2,
     .slab_cycles = 50,
 };
@@ -103,7 +103,7 @@ static const struct qk_conv_backend backends[COUNT] = {
             .wide_share_most = 0.2,
             .slabs = &qk_slab_kernels_u8x4__avx2,
             .depthwise = &qk_depthwise_s16s16_1x32__avx2,
-            .winograd = &qk_winograd__avx2,
+            .winograd = qk_winograd__avx2,
             .product = QK_PRODUCT_AVX2,
             .slab_cycles = 50,
         },

@@ -41,7 +41,8 @@ struct qk_conv_backend {
                              multiplied in that time */
     const struct qk_slab_kernels *slabs;
     const struct qk_depthwise *depthwise; /* for groups of one channel */
-    const struct qk_winograd *winograd;   /* for kernels of 3 x 3; NULL: it would not be faster */
+    /* For kernels of 3 x 3: QK_WINOGRAD_SIZES algorithms. NULL: they would not be faster. */
+    const struct qk_winograd *winograd;
     double slab_cycles;      /* a rough guess of the cycles that making 16 quads of a slab takes */
     enum qk_product product; /* its product, whose speed the profile has (kernels/cpu.h) */
 };

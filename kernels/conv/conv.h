@@ -127,6 +127,13 @@ struct qk_conv_depthwise {
     bool any_zero_point;   /* true if at least one zero point is not 0 */
 };
 
+/* The packed weights of winograd (kernels/conv/winograd/winograd.h), beside those of igemm. */
+struct qk_conv_winograd {
+    int8_t *weights; /* [group][panel][tap][pair of channels][row][2] */
+    int32_t *sums;   /* [M], of the weights of each output channel */
+    size_t n;        /* tiles may have up to n x n positions */
+};
+
 /* How packing is cut into units. An item is what packing takes as a whole: an output channel or,
  * for igemm, a panel of output channels, with its weights, zero points, sums, biases and
  * multipliers. A unit has unit_items items; the last unit may have fewer. */
@@ -153,9 +160,7 @@ struct qk_conv {
     struct qk_conv_sgemm sgemm;
     struct qk_conv_igemm igemm;
     struct qk_conv_depthwise depthwise;
-    /* The weights of winograd, beside those of igemm: [group][panel][tap][pair of channels][row][2]
-     * (kernels/conv/winograd/winograd.h). NULL: not packed. */
-    int8_t *winograd;
+    struct qk_conv_winograd winograd;
     int32_t *bias; /* [M], less what the sums are too large by: the offset of stored x times the sum
                       of weights (channels.h); with x_zero_point_input, only this sum of weights */
     float *multiplier; /* [M], fl32(fl32(x_scale * w_scale) / y_scale); 0 if there are none */

@@ -2,9 +2,12 @@
  *
  * Whether Winograd's algorithm is faster depends on the number of positions, which only plans know.
  * The weights are therefore packed twice: for igemm, and as one byte for each weight. U takes 3.6
- * bytes for each weight, so it is not kept: a unit makes U of one panel at a time, which costs some
- * 3 % of the products of a full block of tiles. */
+ * or 8 bytes for each weight, so it is not kept: a unit makes U of some panels at a time, which
+ * costs some 3 % of the products of a full block of tiles. */
 #include "kernels/conv/winograd/plan.h"
+
+#include <math.h>
+#include <stdlib.h>
 
 #include "kernels/conv/algorithm.h"
 #include "kernels/conv/backend.h"
@@ -14,11 +17,6 @@
 /* With fewer channels or rows, transforms take longer than the products that they save. */
 #define CHANNELS_LEAST 8
 #define ROWS_LEAST 8
-/* The cycles of the transforms, measured on a Zen 3: for each tile of a channel, for each weight,
- * and for each 8 tiles of a row, including the epilogue of their 32 sums. */
-#define X_CYCLES 5.0
-#define WEIGHT_CYCLES 1.3
-#define SUMS_CYCLES 50.0
 /* The speed of products in the L1 cache less what reading V from the L2 cache costs. */
 #define PRODUCT_SPEED 0.85
 /* A plan takes Winograd's algorithm if it costs less than this fraction of igemm's estimate, which
@@ -26,14 +24,19 @@
  * which took 37 us instead of 30. */
 #define WORTH_CHANGING 0.9
 #define LEAST_NS 50000
+/* V of a block should fit into the L2 cache. If V of even 16 tiles does not, it may be this many
+ * times as large: 512 channels at 14 x 14 are still twice as fast as with igemm. */
+#define V_MOST 2
 /* Blocks may be cut into this many bands of columns. */
 #define COLUMN_BANDS_MOST 8
 /* Each part of the output channels transforms x again. All parts may together cost up to X_CHEAP of
  * the rest. One more part, for an even number of units, may cost up to X_MOST of it. */
 #define X_CHEAP 0.08
 #define X_MOST 0.2
-/* If units would be so many times as long as wanted, igemm serves several threads better. */
+/* A unit may take UNITS_MOST times the wanted time, or IGEMM_UNITS_MOST times that of igemm's
+ * units, whichever is longer. Otherwise igemm would serve several threads better. */
 #define UNITS_MOST 8.0
+#define IGEMM_UNITS_MOST 1.5
 
 /* ---- Weights ----------------------------------------------------------------------------- */
 
@@ -66,6 +69,24 @@ static size_t panel_count(const struct qk_conv *conv)
                         conv->backend->winograd->igemm->mr);
 }
 
+/* Returns the largest sum of |weights| of an output channel, or a bound that is small enough. */
+static uint64_t largest_weights(const struct qk_conv *conv)
+{
+    const uint8_t flip = conv->constants.w_type == QK_UINT8 ? 0x80 : 0;
+    uint64_t largest = (uint64_t)conv->depth * 128;
+    if (largest <= QK_WINOGRAD_WEIGHTS_MAX(4))
+        return largest;
+    largest = 0;
+    for (size_t channel = 0; channel < conv->desc.out_channels; channel++) {
+        const uint8_t *w = conv->constants.w + channel * conv->depth;
+        uint32_t sum = 0;
+        for (size_t i = 0; i < conv->depth; i++)
+            sum += (uint32_t)abs((int8_t)(w[i] ^ flip));
+        largest = sum > largest ? sum : largest;
+    }
+    return largest;
+}
+
 size_t qk_winograd_panel_weights(const struct qk_conv *conv)
 {
     const size_t slabs = qk_divide_up(conv->desc.group_channels, 2);
@@ -80,8 +101,10 @@ static bool prepare(struct qk_conv *conv, struct qk_memory memory, double *item_
                      qk_winograd_panel_weights(conv) * QK_WINOGRAD_TAPS, &bytes))
         return false;
     *item_cycles += 2.0 * (double)conv->depth * (double)conv->backend->igemm->mr;
-    conv->winograd = qk_conv_alloc(memory, bytes, 1);
-    return conv->winograd;
+    conv->winograd.n = largest_weights(conv) <= QK_WINOGRAD_WEIGHTS_MAX(4) ? 4 : 2;
+    conv->winograd.sums = qk_conv_alloc(memory, conv->desc.out_channels, sizeof(int32_t));
+    conv->winograd.weights = qk_conv_alloc(memory, bytes, 1);
+    return conv->winograd.sums && conv->winograd.weights;
 }
 
 /* Packs the weights of an output channel: [panel][tap][pair of channels][row][2]. If the number of
@@ -96,13 +119,17 @@ static void pack_row(const struct qk_conv *conv, size_t channel)
     const size_t panel = channel / rows * panel_count(conv) + row / mr;
     const uint8_t flip = conv->constants.w_type == QK_UINT8 ? 0x80 : 0;
     const uint8_t *from = conv->constants.w + channel * conv->depth;
+    int32_t sum = 0;
     for (size_t c = 0; c < channels + channels % 2; c++) {
-        int8_t *to = conv->winograd + panel * weights * QK_WINOGRAD_TAPS +
+        int8_t *to = conv->winograd.weights + panel * weights * QK_WINOGRAD_TAPS +
                      (c / 2 * mr + row % mr) * 2 + c % 2;
-        for (size_t tap = 0; tap < QK_WINOGRAD_TAPS; tap++)
-            to[tap * weights] =
-                c < channels ? (int8_t)(from[c * QK_WINOGRAD_TAPS + tap] ^ flip) : 0;
+        for (size_t tap = 0; tap < QK_WINOGRAD_TAPS; tap++) {
+            const int8_t w = c < channels ? (int8_t)(from[c * QK_WINOGRAD_TAPS + tap] ^ flip) : 0;
+            to[tap * weights] = w;
+            sum += w;
+        }
     }
+    conv->winograd.sums[channel] = sum;
 }
 
 /* An item is a panel of igemm. Two items may have rows of one panel here, but no common bytes. */
@@ -123,7 +150,7 @@ static void pack(const struct qk_conv *conv, size_t begin, size_t end)
 
 static size_t tiles_of(const struct qk_winograd_plan *plan, int axis)
 {
-    return qk_divide_up((size_t)plan->geometry.axis[axis].out, 2);
+    return qk_divide_up((size_t)plan->geometry.axis[axis].out, plan->kernels->n);
 }
 
 /* Sets the plan's bands, with this number of bands of columns. Returns false if a block would be
@@ -132,9 +159,12 @@ static bool cut_blocks(struct qk_winograd_plan *plan, size_t column_bands)
 {
     const size_t height = tiles_of(plan, QK_AXIS_ROW);
     const size_t columns = qk_divide_up(tiles_of(plan, QK_AXIS_COLUMN), column_bands);
-    const size_t tile_bytes = QK_WINOGRAD_POINTS * QK_IGEMM_QUAD_BYTES * plan->slabs;
-    const size_t vectors = /* a slab has whole ones */
-        2 * plan->conv->tuning->quads_bytes / (tile_bytes * QK_IGEMM_VECTOR);
+    const size_t vector_bytes =
+        QK_IGEMM_VECTOR * plan->kernels->points * QK_IGEMM_QUAD_BYTES * plan->slabs;
+    const size_t cache_bytes = 2 * plan->conv->tuning->quads_bytes;
+    size_t vectors = cache_bytes / vector_bytes; /* a slab has whole ones */
+    if (vectors == 0 && vector_bytes <= V_MOST * cache_bytes)
+        vectors = 1;
     const size_t most = qk_size_min(vectors * QK_IGEMM_VECTOR, QK_IGEMM_NR) / columns;
     if (most == 0)
         return false;
@@ -153,6 +183,7 @@ struct cycles {
 static struct cycles count_cycles(const struct qk_winograd_plan *plan)
 {
     const struct qk_conv *conv = plan->conv;
+    const struct qk_winograd *kernels = plan->kernels;
     const double terms_per_cycle =
         conv->tuning->words_terms_per_ns / conv->tuning->cycles_per_ns * PRODUCT_SPEED;
     const size_t tiles = plan->tile_rows * plan->tile_columns;
@@ -161,13 +192,14 @@ static struct cycles count_cycles(const struct qk_winograd_plan *plan)
     const double channels = (double)plan->slabs * 2;
     const double blocks = (double)plan->geometry.images * (double)conv->desc.group *
                           (double)plan->row_bands * (double)plan->column_bands;
-    const double x = X_CYCLES * (double)tiles * channels;
-    const double products = QK_WINOGRAD_POINTS * vectors * 8 * rows * channels / terms_per_cycle;
-    const double sums = (double)plan->tile_rows *
-                        (double)qk_divide_up(plan->tile_columns, QK_WINOGRAD_LANES) * rows *
-                        SUMS_CYCLES;
-    return (struct cycles){x * blocks,
-                           (x + products + sums + WEIGHT_CYCLES * rows * channels) * blocks};
+    const double row_vectors =
+        (double)plan->tile_rows * (double)qk_divide_up(plan->tile_columns, QK_WINOGRAD_LANES);
+    const double x = kernels->x_cycles * row_vectors * channels;
+    const double products =
+        (double)kernels->points * vectors * 8 * rows * channels / terms_per_cycle;
+    const double sums = kernels->sums_cycles * row_vectors * rows;
+    return (struct cycles){
+        x * blocks, (x + products + sums + kernels->weight_cycles * rows * channels) * blocks};
 }
 
 /* Sets the plan's blocks to the cheapest ones. Returns false if there are none. */
@@ -190,24 +222,27 @@ static size_t block_count(const struct qk_winograd_plan *plan)
     return plan->geometry.images * plan->conv->desc.group * plan->row_bands * plan->column_bands;
 }
 
-/* Cuts the output channels into parts if there are too few blocks for units of the wanted time. An
- * odd number of blocks gets an even number of parts, so that two threads have the same work. Adds
- * what the parts cost to `cycles`. Returns false if units would be much too long. */
-static bool cut_rows(struct qk_winograd_plan *plan, struct cycles *cycles)
+/* Cuts the output channels into parts if there are too few blocks for units of the wanted time, as
+ * far as that is cheap. An odd number of blocks gets an even number of parts, so that two threads
+ * get the same work. Makes more parts if units would be too long for several threads: longer than
+ * wanted, and longer than igemm's. Adds the cost of the parts to *cycles. */
+static void cut_rows(struct qk_winograd_plan *plan, double igemm_unit_ns, struct cycles *cycles)
 {
     const struct qk_conv *conv = plan->conv;
     const double ns = cycles->all / conv->tuning->cycles_per_ns;
+    const double unit_ns = qk_conv_unit_ns(conv->tuning, ns);
+    const double longest_ns = fmax(UNITS_MOST * unit_ns, IGEMM_UNITS_MOST * igemm_unit_ns);
     const size_t blocks = block_count(plan);
-    const double wanted = ns / qk_conv_unit_ns(conv->tuning, ns) / (double)blocks;
+    const double wanted = ns / unit_ns / (double)blocks;
     const double cheap = 1 + cycles->all / cycles->x * X_CHEAP;
-    size_t parts = qk_size_max((size_t)(wanted < cheap ? wanted : cheap), 1);
+    const double least = fmin(ceil(ns / longest_ns / (double)blocks), (double)plan->panels);
+    size_t parts = qk_size_max((size_t)fmin(wanted, cheap), (size_t)least);
     if (blocks % 2 == 1 && wanted > 1 && cycles->x < X_MOST * cycles->all)
         parts += parts % 2;
-    parts = qk_size_min(parts, plan->panels);
+    parts = qk_size_min(qk_size_max(parts, 1), plan->panels);
     plan->m_part_panels = qk_divide_up(plan->panels, parts);
     plan->m_parts = qk_divide_up(plan->panels, plan->m_part_panels);
     cycles->all += cycles->x * (double)(plan->m_parts - 1);
-    return wanted <= UNITS_MOST * (double)plan->m_parts;
 }
 
 /* ---- The plan ---------------------------------------------------------------------------- */
@@ -222,27 +257,28 @@ static size_t reserve(size_t *at, size_t bytes)
 static void lay_out(struct qk_winograd_plan *plan)
 {
     const size_t mr = plan->kernels->igemm->mr;
-    const size_t pitch = QK_WINOGRAD_PITCH(plan->tile_columns);
+    const size_t n = plan->kernels->n, points = plan->kernels->points;
+    const size_t pitch = QK_WINOGRAD_PITCH(n, plan->tile_columns);
     const size_t tiles = plan->tile_rows * plan->tile_columns;
-    const size_t sums_tiles = qk_divide_up(2 * plan->tile_rows * pitch, QK_IGEMM_NR);
+    const size_t sums_tiles = qk_divide_up(n * plan->tile_rows * pitch, QK_IGEMM_NR);
     const size_t row_segments = QK_IGEMM_NR / QK_IGEMM_VECTOR; /* pitches have whole vectors */
     struct qk_winograd_workspace *work = &plan->workspace;
     size_t at = 0;
+    /* An odd number of cache lines, because the transform writes all points side by side. An even
+     * number would put them in few sets of the cache. */
+    plan->point_weights = (qk_winograd_panel_weights(plan->conv) / 32 | 1) * 32;
     const size_t panel_bytes =
-        QK_WINOGRAD_POINTS * (sizeof(int16_t) * qk_winograd_panel_weights(plan->conv) +
-                              mr * QK_IGEMM_NR * sizeof(int32_t));
+        points * (sizeof(int16_t) * plan->point_weights + mr * QK_IGEMM_NR * sizeof(int32_t));
     plan->together = qk_size_max(
         qk_size_min(plan->conv->tuning->quads_bytes / panel_bytes, plan->m_part_panels), 1);
     plan->row_bytes = pitch + 18; /* padding is written 16 bytes at a time */
     plan->slab_bytes = qk_divide_up(tiles, QK_IGEMM_VECTOR) * QK_IGEMM_VECTOR * QK_IGEMM_QUAD_BYTES;
     plan->point_bytes = plan->slabs * plan->slab_bytes + 64; /* transforms write beyond a slab */
-    work->padded = reserve(&at, 2 * (2 * plan->tile_rows + 2) * plan->row_bytes);
-    work->quads = reserve(&at, QK_WINOGRAD_POINTS * plan->point_bytes);
-    work->weights = reserve(&at, plan->together * QK_WINOGRAD_POINTS * sizeof(int16_t) *
-                                     qk_winograd_panel_weights(plan->conv));
-    work->products =
-        reserve(&at, (plan->together * QK_WINOGRAD_POINTS * mr * QK_IGEMM_NR + QK_WINOGRAD_LANES) *
-                         sizeof(int32_t));
+    work->padded = reserve(&at, 2 * (n * plan->tile_rows + 2) * plan->row_bytes);
+    work->quads = reserve(&at, points * plan->point_bytes);
+    work->weights = reserve(&at, plan->together * points * sizeof(int16_t) * plan->point_weights);
+    work->products = reserve(&at, (plan->together * points * mr * QK_IGEMM_NR + QK_WINOGRAD_LANES) *
+                                      sizeof(int32_t));
     work->sums = reserve(&at, sums_tiles * mr * QK_IGEMM_NR * sizeof(int32_t));
     work->segments = reserve(&at, row_segments * sizeof(struct qk_tile_segment));
     work->bytes = at;
@@ -262,6 +298,28 @@ static bool list_steps(struct qk_winograd_plan *plan, struct qk_memory memory)
     return steps;
 }
 
+/* Fits the plan to tiles of each size. Returns false if none will do; otherwise sets the plan's
+ * units to the cheapest ones, and *cycles. */
+static bool fit(struct qk_winograd_plan *plan, double igemm_unit_ns, struct cycles *cycles)
+{
+    const struct qk_conv *conv = plan->conv;
+    bool found = false;
+    for (size_t i = 0; i < QK_WINOGRAD_SIZES; i++) {
+        struct qk_winograd_plan fitted = *plan;
+        struct cycles needed = {0, 0};
+        fitted.kernels = &conv->backend->winograd[i];
+        if (fitted.kernels->n > conv->winograd.n || !choose_blocks(&fitted, &needed))
+            continue;
+        cut_rows(&fitted, igemm_unit_ns, &needed);
+        if (found && needed.all >= cycles->all)
+            continue;
+        found = true;
+        *plan = fitted;
+        *cycles = needed;
+    }
+    return found;
+}
+
 /* Plans the convolution for igemm, and then for Winograd's algorithm if that is cheaper. */
 static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory memory,
                       struct qk_plan *plan)
@@ -270,7 +328,6 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
     struct cycles cycles = {0, 0};
     struct qk_winograd_plan fitted = {
         .conv = conv,
-        .kernels = conv->backend->winograd,
         .epilogue = args->epilogue,
         .geometry = *args->geometry,
         .panels = panel_count(conv),
@@ -278,8 +335,7 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
     };
     if (!qk_conv_algorithm_igemm.plan(args, memory, plan))
         return false;
-    if (plan->outputs[0].count == 0 || !choose_blocks(&fitted, &cycles) ||
-        !cut_rows(&fitted, &cycles))
+    if (plan->outputs[0].count == 0 || !fit(&fitted, (double)plan->unit_cost_ns, &cycles))
         return true;
     const double igemm_ns = (double)plan->unit_cost_ns * (double)plan->unit_count;
     const double ns = cycles.all / conv->tuning->cycles_per_ns;
@@ -292,7 +348,7 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
     *state = fitted;
     if (!list_steps(state, memory))
         return false;
-    plan->kernel = "conv_winograd_avx2";
+    plan->kernel = state->kernels->kernel;
     plan->run = qk_winograd_run;
     plan->state = state;
     plan->workspace_bytes = state->workspace.bytes;

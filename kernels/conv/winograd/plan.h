@@ -18,15 +18,15 @@ size_t qk_winograd_panel_weights(const struct qk_conv *conv);
 /* The offsets of the parts of the workspace, in bytes. Each is a multiple of 64. */
 struct qk_winograd_workspace {
     size_t padded;   /* the padded rows of two channels */
-    size_t quads;    /* V: [16][slabs][tiles] */
-    size_t weights;  /* U of panels that are multiplied together: [panel][16][panel_weights] */
-    size_t products; /* M of these panels: [panel][16][mr][QK_IGEMM_NR] */
+    size_t quads;    /* V: [points][slabs][tiles] */
+    size_t weights;  /* U of panels that are multiplied together: [panel][points][point_weights] */
+    size_t products; /* M of these panels: [panel][points][mr][QK_IGEMM_NR] */
     size_t sums;     /* tiles of sums of a panel */
     size_t segments; /* the struct qk_tile_segment of one of these tiles */
     size_t bytes;
 };
 
-/* A unit computes some panels of output channels of one group at a block of 2 x 2 tiles. */
+/* A unit computes some panels of output channels of one group at a block of tiles. */
 struct qk_winograd_plan {
     const struct qk_conv *conv;
     const struct qk_winograd *kernels;
@@ -39,7 +39,8 @@ struct qk_winograd_plan {
     size_t together;               /* how many panels share V of a point in the L1 cache */
     size_t slabs;                  /* pairs of channels */
     size_t slab_bytes, point_bytes;
-    size_t row_bytes; /* of a padded row */
+    size_t row_bytes;     /* of a padded row */
+    size_t point_weights; /* from U of one point to that of the next */
     const struct qk_igemm_step *steps;
     size_t step_count;
     struct qk_winograd_workspace workspace;

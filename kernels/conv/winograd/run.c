@@ -9,6 +9,7 @@
 #include "kernels/conv/channels.h"
 #include "kernels/conv/igemm/pack.h"
 #include "kernels/sizes.h"
+#include "kernels/wrap.h"
 
 struct unit {
     size_t image, group;
@@ -22,7 +23,9 @@ struct unit {
 struct work {
     const uint8_t *x;
     uint8_t *y;
-    int32_t x_zero_point, x_offset;
+    int32_t x_zero_point;
+    int32_t x_offset;  /* of igemm's x */
+    int32_t x_missing; /* how much less x is here than igemm's x */
     uint8_t *padded, *quads;
     int16_t *weights;
     int32_t *products, *sums;
@@ -32,93 +35,117 @@ struct work {
 static struct unit locate(const struct qk_winograd_plan *plan, size_t index)
 {
     const struct qk_conv_axis *axis = plan->geometry.axis;
+    const size_t n = plan->kernels->n;
     struct unit unit;
     unit.panel_begin = index % plan->m_parts * plan->m_part_panels;
     unit.panel_end = qk_size_min(unit.panel_begin + plan->m_part_panels, plan->panels);
     index /= plan->m_parts;
-    unit.column = index % plan->column_bands * plan->tile_columns * 2;
+    unit.column = index % plan->column_bands * plan->tile_columns * n;
     unit.columns =
-        qk_size_min((size_t)axis[QK_AXIS_COLUMN].out - unit.column, plan->tile_columns * 2);
+        qk_size_min((size_t)axis[QK_AXIS_COLUMN].out - unit.column, plan->tile_columns * n);
     index /= plan->column_bands;
-    unit.row = index % plan->row_bands * plan->tile_rows * 2;
-    unit.rows = qk_size_min((size_t)axis[QK_AXIS_ROW].out - unit.row, plan->tile_rows * 2);
+    unit.row = index % plan->row_bands * plan->tile_rows * n;
+    unit.rows = qk_size_min((size_t)axis[QK_AXIS_ROW].out - unit.row, plan->tile_rows * n);
     index /= plan->row_bands;
     unit.group = index % plan->conv->desc.group;
     unit.image = index / plan->conv->desc.group;
-    unit.tile_rows = qk_divide_up(unit.rows, 2);
-    unit.tile_columns = qk_divide_up(unit.columns, 2);
+    unit.tile_rows = qk_divide_up(unit.rows, n);
+    unit.tile_columns = qk_divide_up(unit.columns, n);
     return unit;
 }
 
 /* ---- x ----------------------------------------------------------------------------------- */
 
+/* The rows and columns of a unit's padded rows that lie in x. Other elements are padding. */
+struct inside {
+    size_t row_begin, row_end, column_begin, column_end;
+    const uint8_t *x; /* the first of these elements of the first channel */
+};
+
+/* Sets [*begin, *end), the part of `wanted` elements from `first` on that lies in [0, in). */
+static void clip(int64_t first, size_t wanted, int64_t in, size_t *begin, size_t *end)
+{
+    const int64_t last = first + (int64_t)wanted < in ? first + (int64_t)wanted : in;
+    const int64_t from = first < 0 ? 0 : first;
+    *begin = from < last ? (size_t)(from - first) : 0;
+    *end = from < last ? (size_t)(last - first) : 0;
+}
+
+static struct inside find_inside(const struct qk_winograd_plan *plan, const struct unit *unit,
+                                 const uint8_t *plane)
+{
+    const size_t n = plan->kernels->n;
+    const struct qk_conv_axis *rows = &plan->geometry.axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *columns = &plan->geometry.axis[QK_AXIS_COLUMN];
+    const int64_t row = (int64_t)unit->row - rows->pad;
+    const int64_t column = (int64_t)unit->column - columns->pad;
+    struct inside inside;
+    clip(row, unit->tile_rows * n + 2, rows->in, &inside.row_begin, &inside.row_end);
+    clip(column, unit->tile_columns * n + 2, columns->in, &inside.column_begin, &inside.column_end);
+    if (inside.column_begin == inside.column_end)
+        inside.row_end = inside.row_begin;
+    inside.x = inside.row_begin == inside.row_end
+                   ? plane
+                   : plane + (row + (int64_t)inside.row_begin) * columns->in + column +
+                         (int64_t)inside.column_begin;
+    return inside;
+}
+
 /* Copies `count` bytes without the call of a function, because most rows are short. */
 static inline void copy_row(uint8_t *to, const uint8_t *from, size_t count)
 {
-    if (count < 16) {
+    if (count >= 16) {
+        for (size_t i = 0; i + 16 <= count; i += 16)
+            memcpy(to + i, from + i, 16);
+        memcpy(to + count - 16, from + count - 16, 16);
+    } else if (count >= 8) {
+        memcpy(to, from, 8);
+        memcpy(to + count - 8, from + count - 8, 8);
+    } else if (count >= 4) {
+        memcpy(to, from, 4);
+        memcpy(to + count - 4, from + count - 4, 4);
+    } else {
         for (size_t i = 0; i < count; i++)
             to[i] = from[i];
-        return;
-    }
-    for (size_t i = 0; i + 16 <= count; i += 16)
-        memcpy(to + i, from + i, 16);
-    memcpy(to + count - 16, from + count - 16, 16);
-}
-
-/* Writes padding to `to` + [begin, end), and up to 15 bytes more. */
-static inline void fill_padding(uint8_t *to, size_t begin, size_t end, uint8_t padding)
-{
-    for (size_t i = begin; i < end; i += 16)
-        memset(to + i, padding, 16);
-}
-
-/* Writes the padded rows that a unit reads of one channel. Each row has room for 16 more bytes. */
-static void pad_channel(const struct qk_winograd_plan *plan, const struct unit *unit,
-                        const uint8_t *plane, uint8_t padding, uint8_t *to)
-{
-    const struct qk_conv_axis *row_axis = &plan->geometry.axis[QK_AXIS_ROW];
-    const struct qk_conv_axis *axis = &plan->geometry.axis[QK_AXIS_COLUMN];
-    const int64_t first = (int64_t)unit->column - axis->pad;
-    const int64_t wanted = (int64_t)unit->tile_columns * 2 + 2;
-    const int64_t begin = first < 0 ? (-first < wanted ? -first : wanted) : 0;
-    const int64_t left = axis->in - first;
-    const int64_t end = left < begin ? begin : left < wanted ? left : wanted;
-    for (size_t i = 0; i < unit->tile_rows * 2 + 2; i++, to += plan->row_bytes) {
-        const int64_t row = (int64_t)(unit->row + i) - row_axis->pad;
-        const bool inside = row >= 0 && row < row_axis->in && begin < end;
-        fill_padding(to, 0, (size_t)(inside ? begin : wanted), padding);
-        if (inside) {
-            copy_row(to + begin, plane + row * axis->in + first + begin, (size_t)(end - begin));
-            fill_padding(to, (size_t)end, (size_t)wanted, padding);
-        }
     }
 }
 
+/* Copies a channel's elements between the padding. */
+static void copy_inside(const struct qk_winograd_plan *plan, const struct inside *inside,
+                        const uint8_t *from, uint8_t *to)
+{
+    const size_t width = (size_t)plan->geometry.axis[QK_AXIS_COLUMN].in;
+    const size_t count = inside->column_end - inside->column_begin;
+    to += inside->row_begin * plan->row_bytes + inside->column_begin;
+    for (size_t row = inside->row_begin; row < inside->row_end; row++) {
+        copy_row(to, from, count);
+        to += plan->row_bytes;
+        from += width;
+    }
+}
+
+/* All channels have the same padding, so it is written once. */
 static void transform_x(const struct qk_winograd_plan *plan, const struct unit *unit,
                         const struct work *work)
 {
     const struct qk_conv *conv = plan->conv;
     const size_t channels = conv->desc.group_channels;
-    const uint8_t *plane = work->x + (unit->image * conv->desc.group + unit->group) * channels *
-                                         plan->geometry.channel_size;
-    const uint8_t flip = qk_conv_x_flip(conv->x_type, false);
-    /* The sums of igemm's words are not corrected by the bias, so x is transformed less its zero
-     * point. */
-    const bool words = conv->backend->igemm->quad_k == 2;
-    const size_t channel_bytes = (2 * plan->tile_rows + 2) * plan->row_bytes;
+    const size_t channel_bytes = (plan->kernels->n * plan->tile_rows + 2) * plan->row_bytes;
+    struct inside inside = find_inside(plan, unit,
+                                       work->x + (unit->image * conv->desc.group + unit->group) *
+                                                     channels * plan->geometry.channel_size);
     struct qk_winograd_x job = {
         .x = {work->padded, work->padded + channel_bytes},
         .row_bytes = plan->row_bytes,
         .tile_rows = unit->tile_rows,
         .tile_columns = unit->tile_columns,
-        .flip = flip,
-        .x_zero_point = words ? (uint8_t)((uint8_t)work->x_zero_point ^ flip) : 0,
+        .flip = qk_conv_x_flip(conv->x_type, false),
         .quads = work->quads,
         .point_bytes = plan->point_bytes,
     };
-    for (size_t c = 0; c < channels; c++, plane += plan->geometry.channel_size) {
-        pad_channel(plan, unit, plane, (uint8_t)work->x_zero_point,
-                    work->padded + c % 2 * channel_bytes);
+    memset(work->padded, work->x_zero_point, 2 * channel_bytes);
+    for (size_t c = 0; c < channels; c++, inside.x += plan->geometry.channel_size) {
+        copy_inside(plan, &inside, inside.x, work->padded + c % 2 * channel_bytes);
         if (c % 2 == 0 && c + 1 < channels)
             continue;
         plan->kernels->transform_x(&job); /* the weights of a missing channel are 0 */
@@ -133,7 +160,7 @@ static size_t list_segments(const struct qk_winograd_plan *plan, const struct un
                             struct qk_tile_segment *segments)
 {
     const size_t width = (size_t)plan->geometry.axis[QK_AXIS_COLUMN].out;
-    const size_t pitch = QK_WINOGRAD_PITCH(unit->tile_columns);
+    const size_t pitch = QK_WINOGRAD_PITCH(plan->kernels->n, unit->tile_columns);
     const size_t end = (b + 1) * QK_IGEMM_NR;
     size_t count = 0;
     size_t next = SIZE_MAX; /* the offset after the last segment */
@@ -163,7 +190,6 @@ static void multiply(const struct qk_winograd_plan *plan, const struct unit *uni
 {
     const struct qk_igemm *igemm = plan->kernels->igemm;
     const size_t tiles = unit->tile_rows * unit->tile_columns;
-    const size_t point_weights = qk_winograd_panel_weights(plan->conv);
     struct qk_igemm_args args = {
         .slab_bytes = plan->slab_bytes,
         .steps = plan->steps,
@@ -172,16 +198,28 @@ static void multiply(const struct qk_winograd_plan *plan, const struct unit *uni
         .vectors = qk_divide_up(tiles, QK_IGEMM_VECTOR),
         .positions = tiles,
     };
-    for (size_t point = 0; point < QK_WINOGRAD_POINTS; point++) {
+    for (size_t point = 0; point < plan->kernels->points; point++) {
         args.quads = work->quads + point * plan->point_bytes;
         for (size_t row = 0; row < rows; row += igemm->mr) {
-            const size_t panel = row / igemm->mr * QK_WINOGRAD_POINTS + point;
+            const size_t panel = row / igemm->mr * plan->kernels->points + point;
             args.rows = qk_size_min(rows - row, igemm->mr);
-            args.weights = (const uint8_t *)(work->weights + panel * point_weights);
+            args.weights = (const uint8_t *)(work->weights + panel * plan->point_weights);
             args.sums = work->products + panel * igemm->mr * QK_IGEMM_NR;
             igemm->multiply(&args);
         }
     }
+}
+
+/* Writes the biases of `count` output channels. igemm's biases are for sums of x as igemm has it,
+ * which is unsigned bytes, or words less the zero point. The sums of this algorithm have x less
+ * QK_WINOGRAD_X_CENTRE. */
+QK_WRAPS static void make_bias(const struct qk_conv *conv, const struct work *work, size_t channel,
+                               size_t count, int32_t *bias)
+{
+    const int32_t *from = qk_conv_bias(conv, work->x_offset, channel, count, bias);
+    for (size_t i = 0; i < count; i++)
+        bias[i] = (int32_t)((uint32_t)from[i] +
+                            (uint32_t)work->x_missing * (uint32_t)conv->winograd.sums[channel + i]);
 }
 
 /* Returns the job of the epilogue for `rows` rows of a group from `row` on, without what differs
@@ -196,10 +234,11 @@ static struct qk_epilogue_tile panel_tile(const struct qk_winograd_plan *plan,
     const size_t first =
         (unit->image * conv->desc.out_channels + channel) * plan->geometry.positions +
         unit->row * width + unit->column;
+    make_bias(conv, work, channel, rows, bias);
     return (struct qk_epilogue_tile){
         .epilogue = plan->epilogue,
         .rows = rows,
-        .bias = qk_conv_bias(conv, work->x_offset, channel, rows, bias),
+        .bias = bias,
         .multiplier = plan->epilogue->multiplier + channel,
         .y = work->y + first * plan->epilogue->y_bytes,
         .y_stride = plan->geometry.positions,
@@ -212,7 +251,7 @@ static void finish(const struct qk_winograd_plan *plan, const struct unit *unit,
                    const struct work *work, struct qk_epilogue_tile *tile)
 {
     const struct qk_slab_kernels *slabs = plan->conv->backend->slabs;
-    const size_t all = unit->rows * QK_WINOGRAD_PITCH(unit->tile_columns);
+    const size_t all = unit->rows * QK_WINOGRAD_PITCH(plan->kernels->n, unit->tile_columns);
     const size_t mr = plan->kernels->igemm->mr;
     for (size_t b = 0; b * QK_IGEMM_NR < all; b++) {
         tile->sums = work->sums + b * mr * QK_IGEMM_NR;
@@ -231,8 +270,10 @@ static void transform_weights(const struct qk_winograd_plan *plan, const struct 
     const size_t weights = qk_winograd_panel_weights(plan->conv);
     for (size_t p = begin; p < end; p++)
         plan->kernels->transform_weights(
-            plan->conv->winograd + (unit->group * plan->panels + p) * weights * QK_WINOGRAD_TAPS,
-            weights, work->weights + (p - begin) * QK_WINOGRAD_POINTS * weights);
+            plan->conv->winograd.weights +
+                (unit->group * plan->panels + p) * weights * QK_WINOGRAD_TAPS,
+            weights, work->weights + (p - begin) * plan->kernels->points * plan->point_weights,
+            plan->point_weights);
 }
 
 static void run_panels(const struct qk_winograd_plan *plan, const struct unit *unit,
@@ -247,7 +288,7 @@ static void run_panels(const struct qk_winograd_plan *plan, const struct unit *u
         for (size_t p = begin; p < end; p++) {
             const size_t rows = qk_size_min(group_rows - p * mr, mr);
             const struct qk_winograd_sums job = {
-                .products = work->products + (p - begin) * QK_WINOGRAD_POINTS * mr * QK_IGEMM_NR,
+                .products = work->products + (p - begin) * plan->kernels->points * mr * QK_IGEMM_NR,
                 .mr = mr,
                 .rows = rows,
                 .tile_rows = unit->tile_rows,
@@ -269,11 +310,15 @@ void qk_winograd_run(const struct qk_plan *plan, const void *const *inputs, void
     const struct qk_winograd_workspace *at = &state->workspace;
     uint8_t *bytes = workspace;
     const int32_t x_zero_point = qk_conv_x_zero_point(state->conv, inputs);
+    /* igemm's words are x less its zero point, so that x_offset is 0. */
+    const int32_t x_offset = qk_conv_igemm_x_offset(state->conv, x_zero_point);
+    const int32_t unsigned_zero_point = qk_conv_x_offset(state->conv->x_type, x_zero_point, false);
     const struct work work = {
         .x = qk_conv_x(inputs),
         .y = outputs[0],
         .x_zero_point = x_zero_point,
-        .x_offset = qk_conv_igemm_x_offset(state->conv, x_zero_point),
+        .x_offset = x_offset,
+        .x_missing = QK_WINOGRAD_X_CENTRE - (unsigned_zero_point - x_offset),
         .padded = bytes + at->padded,
         .quads = bytes + at->quads,
         .weights = (int16_t *)(void *)(bytes + at->weights),

@@ -4,42 +4,64 @@
 
 #include "kernels/wrap.h"
 
+enum { SIDE_MAX = 6, INVERSE_OF_9 = 0x38E38E39 };
+
+/* Multiplies a matrix of `rows` x `columns` by a vector of numbers that are `stride` apart. The
+ * results are to_stride apart, and may overwrite the vector. */
+QK_WRAPS static void apply(const int8_t *matrix, size_t rows, size_t columns, const uint32_t *from,
+                           size_t stride, uint32_t *to, size_t to_stride)
+{
+    uint32_t made[SIDE_MAX];
+    for (size_t i = 0; i < rows; i++) {
+        made[i] = 0;
+        for (size_t j = 0; j < columns; j++)
+            made[i] += (uint32_t)(int32_t)matrix[i * columns + j] * from[j * stride];
+    }
+    for (size_t i = 0; i < rows; i++)
+        to[i * to_stride] = made[i];
+}
+
+/* Multiplies by the matrix from the left, and by its transpose from the right. `from` is a square
+ * of columns x columns, and `to` a square of rows x rows. */
+static void apply_twice(const int8_t *matrix, size_t rows, size_t columns, const uint32_t *from,
+                        uint32_t *to)
+{
+    uint32_t half[SIDE_MAX * SIDE_MAX];
+    for (size_t i = 0; i < columns; i++)
+        apply(matrix, rows, columns, from + i, columns, half + i, columns);
+    for (size_t i = 0; i < rows; i++)
+        apply(matrix, rows, columns, half + i * columns, 1, to + i * rows, 1);
+}
+
 /* ---- x ----------------------------------------------------------------------------------- */
 
-/* Computes B^T of 4 elements that are `stride` apart, in place. */
-static void transform_4(int32_t *d, size_t stride)
-{
-    const int32_t a = d[0], b = d[stride], c = d[2 * stride], e = d[3 * stride];
-    d[0] = a - c;
-    d[stride] = b + c;
-    d[2 * stride] = c - b;
-    d[3 * stride] = b - e;
-}
+static const int8_t x_2[] = {1, 0, -1, 0, 0, 1, 1, 0, 0, -1, 1, 0, 0, 1, 0, -1};
+static const int8_t x_4[] = {4, 0,  -5, 0, 1, 0, 0, -4, -4, 1,  1, 0, 0, 4, -4, -1, 1, 0,
+                             0, -2, -1, 2, 1, 0, 0, 2,  -1, -2, 1, 0, 0, 4, 0,  -5, 0, 1};
 
-static void transform_tile(const struct qk_winograd_x *job, size_t channel, size_t row,
-                           size_t column, int32_t d[QK_WINOGRAD_POINTS])
+static void transform_tile(size_t n, const struct qk_winograd_x *job, const uint8_t *x,
+                           uint32_t d[QK_WINOGRAD_POINTS_MAX])
 {
-    for (size_t i = 0; i < 4; i++)
-        for (size_t j = 0; j < 4; j++) {
-            const uint8_t byte = job->x[channel][(2 * row + i) * job->row_bytes + 2 * column + j];
-            d[4 * i + j] = (uint8_t)(byte ^ job->flip) - job->x_zero_point;
+    const size_t side = n + 2;
+    for (size_t i = 0; i < side; i++)
+        for (size_t j = 0; j < side; j++) {
+            const uint8_t byte = x[i * job->row_bytes + j];
+            d[side * i + j] = (uint32_t)((uint8_t)(byte ^ job->flip) - QK_WINOGRAD_X_CENTRE);
         }
-    for (size_t i = 0; i < 4; i++)
-        transform_4(d + 4 * i, 1);
-    for (size_t j = 0; j < 4; j++)
-        transform_4(d + j, 4);
+    apply_twice(n == 2 ? x_2 : x_4, side, side, d, d);
 }
 
-void qk_winograd_x_scalar(const struct qk_winograd_x *job)
+void qk_winograd_x_scalar(size_t n, const struct qk_winograd_x *job)
 {
     for (size_t i = 0; i < job->tile_rows; i++)
         for (size_t j = 0; j < job->tile_columns; j++) {
             uint8_t *to = job->quads + (i * job->tile_columns + j) * QK_IGEMM_QUAD_BYTES;
-            int32_t d[2][QK_WINOGRAD_POINTS];
+            uint32_t d[2][QK_WINOGRAD_POINTS_MAX];
             for (size_t channel = 0; channel < 2; channel++)
-                transform_tile(job, channel, i, j, d[channel]);
-            for (size_t point = 0; point < QK_WINOGRAD_POINTS; point++) {
-                const int16_t quad[2] = {(int16_t)d[0][point], (int16_t)d[1][point]};
+                transform_tile(n, job, job->x[channel] + n * i * job->row_bytes + n * j,
+                               d[channel]);
+            for (size_t point = 0; point < (n + 2) * (n + 2); point++) {
+                const uint16_t quad[2] = {(uint16_t)d[0][point], (uint16_t)d[1][point]};
                 memcpy(to + point * job->point_bytes, quad, sizeof(quad));
             }
         }
@@ -47,57 +69,51 @@ void qk_winograd_x_scalar(const struct qk_winograd_x *job)
 
 /* ---- Weights ----------------------------------------------------------------------------- */
 
-/* Computes 2G of 3 elements that are `stride` apart. The results are to_stride apart. */
-static void double_3(const int32_t *g, size_t stride, int32_t *to, size_t to_stride)
+void qk_winograd_weights_scalar(size_t n, const int8_t *weights, size_t count, int16_t *to,
+                                size_t to_stride)
 {
-    to[0] = 2 * g[0];
-    to[to_stride] = g[0] + g[stride] + g[2 * stride];
-    to[2 * to_stride] = g[0] - g[stride] + g[2 * stride];
-    to[3 * to_stride] = 2 * g[2 * stride];
-}
-
-void qk_winograd_weights_scalar(const int8_t *weights, size_t count, int16_t *to)
-{
+    static const int8_t matrix_2[] = {2, 0, 0, 1, 1, 1, 1, -1, 1, 0, 0, 2};
+    static const int8_t matrix_4[] = {1, 0, 0, 1, 1, 1, 1, -1, 1, 1, 2, 4, 1, -2, 4, 0, 0, 1};
     for (size_t at = 0; at < count; at++) {
-        int32_t g[QK_WINOGRAD_TAPS], columns[12], u[QK_WINOGRAD_POINTS];
+        uint32_t g[QK_WINOGRAD_TAPS], u[QK_WINOGRAD_POINTS_MAX];
         for (size_t tap = 0; tap < QK_WINOGRAD_TAPS; tap++)
-            g[tap] = weights[tap * count + at];
-        for (size_t j = 0; j < 3; j++)
-            double_3(g + j, 3, columns + j, 3);
-        for (size_t i = 0; i < 4; i++)
-            double_3(columns + 3 * i, 1, u + 4 * i, 1);
-        for (size_t point = 0; point < QK_WINOGRAD_POINTS; point++)
-            to[point * count + at] = (int16_t)u[point];
+            g[tap] = (uint32_t)weights[tap * count + at];
+        apply_twice(n == 2 ? matrix_2 : matrix_4, n + 2, 3, g, u);
+        for (size_t point = 0; point < (n + 2) * (n + 2); point++)
+            to[point * to_stride + at] = (int16_t)u[point];
     }
 }
 
 /* ---- Sums -------------------------------------------------------------------------------- */
 
-/* Computes A^T of 4 numbers that are `stride` apart, in place. */
-QK_WRAPS static void sum_4(uint32_t *m, size_t stride)
+/* The matrices A^T F, with rows that are divided by powers of 2, and how many more powers of 2
+ * their results still are too large by. */
+static const int8_t sums_2[] = {1, 1, 1, 0, 0, 1, -1, -1};
+static const int8_t sums_4[] = {6, -4, -4, 1, 1, 0, 0, -2, 2, 1, -1, 0,
+                                0, -1, -1, 1, 1, 0, 0, -1, 1, 2, -2, 6};
+static const uint8_t shifts_2[] = {1, 1};
+static const uint8_t shifts_4[] = {3, 2, 1, 1};
+
+QK_WRAPS static int32_t divide(size_t n, uint32_t sum, size_t row, size_t column)
 {
-    const uint32_t a = m[0], b = m[stride], c = m[2 * stride], d = m[3 * stride];
-    m[0] = a + b + c;
-    m[stride] = b - c - d;
+    const uint8_t *shifts = n == 2 ? shifts_2 : shifts_4;
+    return (int32_t)(n == 2 ? sum : sum * INVERSE_OF_9) >> (shifts[row] + shifts[column]);
 }
 
-void qk_winograd_sums_scalar(const struct qk_winograd_sums *job)
+void qk_winograd_sums_scalar(size_t n, const struct qk_winograd_sums *job)
 {
-    const size_t pitch = QK_WINOGRAD_PITCH(job->tile_columns);
+    const size_t pitch = QK_WINOGRAD_PITCH(n, job->tile_columns);
     for (size_t row = 0; row < job->rows; row++)
         for (size_t t = 0; t < job->tile_rows * job->tile_columns; t++) {
-            const size_t first = t / job->tile_columns * 2 * pitch + t % job->tile_columns * 2;
-            uint32_t m[QK_WINOGRAD_POINTS];
-            for (size_t point = 0; point < QK_WINOGRAD_POINTS; point++)
+            const size_t first = t / job->tile_columns * n * pitch + t % job->tile_columns * n;
+            uint32_t m[QK_WINOGRAD_POINTS_MAX], y[16];
+            for (size_t point = 0; point < (n + 2) * (n + 2); point++)
                 m[point] = (uint32_t)job->products[(point * job->mr + row) * QK_IGEMM_NR + t];
-            for (size_t i = 0; i < 4; i++)
-                sum_4(m + 4 * i, 1);
-            for (size_t j = 0; j < 2; j++)
-                sum_4(m + j, 4);
-            for (size_t i = 0; i < 4; i++) {
-                const size_t at = first + i / 2 * pitch + i % 2;
+            apply_twice(n == 2 ? sums_2 : sums_4, n, n + 2, m, y);
+            for (size_t i = 0; i < n * n; i++) {
+                const size_t at = first + i / n * pitch + i % n;
                 job->sums[(at / QK_IGEMM_NR * job->mr + row) * QK_IGEMM_NR + at % QK_IGEMM_NR] =
-                    (int32_t)m[i / 2 * 4 + i % 2] >> 2;
+                    divide(n, y[i], i / n, i % n);
             }
         }
 }

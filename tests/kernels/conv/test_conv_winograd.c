@@ -26,14 +26,14 @@ static void teardown(void)
 
 TestSuite(conv_winograd, .init = setup, .fini = teardown);
 
-/* Makes igemm's estimate so high, and the cache so large, that plans take Winograd's algorithm
- * wherever they can. */
+/* Makes igemm's estimate so high, and the cache as large as choice.c lets it be, so that plans take
+ * Winograd's algorithm wherever they can. */
 static void prefer_winograd(void)
 {
     if (gemms.count == 0)
         return;
     gemms.kernels[0]->choice.conv.main_costs.product_cycles *= 1e4;
-    gemms.kernels[0]->choice.conv.quads_bytes *= 8;
+    gemms.kernels[0]->choice.conv.quads_bytes = 512 * 1024;
 }
 
 static struct conv_case square_case(int64_t channels, int64_t rows, int64_t size)
@@ -60,9 +60,14 @@ static struct conv_case square_case(int64_t channels, int64_t rows, int64_t size
     };
 }
 
-/* Checks the bytes of a case, and whether Winograd's algorithm computes it. Its units run in a
- * random order, because they share nothing. */
-static void check(struct conv_case test, bool expect_winograd)
+static bool is_winograd(const char *kernel)
+{
+    return strcmp(kernel, "conv_winograd_avx2") == 0 || strcmp(kernel, "conv_winograd4_avx2") == 0;
+}
+
+/* Checks the bytes of a case, and whether Winograd's algorithm computes it, by which kernel unless
+ * that is NULL. Its units run in a random order, because they share nothing. */
+static void check_kernel(struct conv_case test, bool expect_winograd, const char *kernel)
 {
     static const int32_t signed_zero = 0, unsigned_zero = 128;
     char text[512];
@@ -75,13 +80,20 @@ static void check(struct conv_case test, bool expect_winograd)
         struct qk_test_result result;
         qk_test_run_shuffled(gemms.kernels[i], &test.call, test.seed, &result);
         cr_assert_eq(result.status, QK_OK, "%s: %s", text, result.error.text);
-        cr_expect_str_eq(result.plan.kernel, expect_winograd ? "conv_winograd_avx2" : "conv_avx2",
-                         "%s", text);
+        cr_expect_eq(is_winograd(result.plan.kernel), expect_winograd, "%s: %s", text,
+                     result.plan.kernel);
+        if (kernel)
+            cr_expect_str_eq(result.plan.kernel, kernel, "%s", text);
         cr_assert_arr_eq(result.output, test.expected, test.y_bytes, "%s", text);
         qk_test_result_deinit(&result);
     }
     conv_case_check_made(&gemms, &test, text);
     conv_case_deinit(&test);
+}
+
+static void check(struct conv_case test, bool expect_winograd)
+{
+    check_kernel(test, expect_winograd, NULL);
 }
 
 static struct conv_case random_case(uint64_t *lot)
@@ -126,20 +138,37 @@ Test(conv_winograd, random)
     }
 }
 
-/* With more channels, four times the sums would leave 32 bits. */
+/* Returns a case whose sums are as large as they can be, in four ways. */
+static struct conv_case greatest_case(int64_t channels, int64_t size, int way)
+{
+    struct conv_case test = square_case(channels, 8, size);
+    test.naive.w_signed = true;
+    test.naive.x_zero_point = way & 1 ? 0 : 255;
+    test.x_fill = way & 1 ? CONV_FILL_MAX : CONV_FILL_MIN;
+    test.w_fill = way & 2 ? CONV_FILL_MAX : CONV_FILL_MIN;
+    test.form = CONV_FORM_INTEGER;
+    return test;
+}
+
+/* With more channels, four times the sums could leave 32 bits. */
 Test(conv_winograd, greatest_sums)
 {
     prefer_winograd();
-    for (int64_t channels = 1827; channels <= 1828; channels++)
-        for (int fill = 0; fill < 4; fill++) {
-            struct conv_case test = square_case(channels, 8, 3);
-            test.naive.w_signed = true;
-            test.naive.x_zero_point = fill & 1 ? 0 : 255;
-            test.x_fill = fill & 1 ? CONV_FILL_MAX : CONV_FILL_MIN;
-            test.w_fill = fill & 2 ? CONV_FILL_MAX : CONV_FILL_MIN;
-            test.form = CONV_FORM_INTEGER;
-            check(test, channels == 1827);
-        }
+    for (int64_t channels = 3640; channels <= 3641; channels++)
+        for (int way = 0; way < 4; way++)
+            check(greatest_case(channels, 3, way), channels == 3640);
+}
+
+/* With larger weights, 64 times the sums could leave 32 bits. Weights of 127 are smaller than those
+ * of -128. */
+Test(conv_winograd, greatest_sums_of_large_tiles)
+{
+    prefer_winograd();
+    for (int64_t channels = 227; channels <= 228; channels++)
+        for (int way = 0; way < 4; way++)
+            check_kernel(greatest_case(channels, 32, way), true,
+                         channels == 228 && !(way & 2) ? "conv_winograd_avx2"
+                                                       : "conv_winograd4_avx2");
 }
 
 Test(conv_winograd, leaves_other_convolutions_to_igemm)
