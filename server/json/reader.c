@@ -13,7 +13,6 @@
 enum {
     ROOM_BYTES = 2 << 10, /* allocated at a time for nodes and strings; a small request needs one or
                              two of these */
-    MARKS_MIN = 32,
     NUMBER_BYTES_MAX = 1023,
     NUMBER_PLACES_MAX = 19 + 1, /* of a mantissa */
     FLAT_BYTES_MAX = 64,        /* how much data skip_flat looks at */
@@ -145,18 +144,13 @@ static bool block_is_plain(const char *block, size_t *commas)
 
 static const char *add_mark(struct qd_json_reader *reader, const char *at)
 {
-    if (reader->mark_count == reader->mark_capacity) {
-        size_t size = sizeof(*reader->marks);
-        size_t capacity = reader->mark_capacity == 0 ? MARKS_MIN : reader->mark_capacity * 2;
-        struct qd_json_mark *marks = qd_arena_grow(reader->arena, reader->marks,
-                                                   reader->mark_capacity * size, capacity * size);
-        if (marks == NULL) {
-            qd_refuse_memory(reader->arena, "the request's JSON", reader->error);
-            return NULL;
-        }
-        reader->marks = marks;
-        reader->mark_capacity = capacity;
+    struct qd_json_mark *marks = qd_arena_extend(reader->arena, reader->marks, reader->mark_count,
+                                                 &reader->mark_capacity, sizeof(*marks));
+    if (marks == NULL) {
+        qd_refuse_memory(reader->arena, "the request's JSON", reader->error);
+        return NULL;
     }
+    reader->marks = marks;
     reader->marks[reader->mark_count++] = (struct qd_json_mark){at, reader->commas};
     reader->marked = at;
     return at;

@@ -310,6 +310,25 @@ void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t 
     return result;
 }
 
+void *qd_arena_extend(struct qd_arena *arena, void *list, size_t count, size_t *capacity,
+                      size_t element_bytes)
+{
+    enum { CAPACITY_MIN = 8 };
+    if (count < *capacity)
+        return list;
+    const size_t wanted = *capacity == 0 ? CAPACITY_MIN : *capacity * 2;
+    list = qd_arena_grow(arena, list, *capacity * element_bytes, wanted * element_bytes);
+    *capacity = list == NULL ? *capacity : wanted;
+    return list;
+}
+
+char *qd_arena_copy(struct qd_arena *arena, const char *string)
+{
+    const size_t bytes = strlen(string) + 1;
+    char *copy = qd_arena_alloc(arena, bytes);
+    return copy == NULL ? NULL : memcpy(copy, string, bytes);
+}
+
 /* ---- Refusals ----------------------------------------------------------------------------- */
 
 /* Refuses memory for a model. The text says how much is missing, which the server's operator needs

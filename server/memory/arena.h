@@ -131,6 +131,14 @@ struct qd_block *qd_arena_detach(struct qd_arena *arena, void *reserved);
  * allocation still exists. */
 void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t new_bytes);
 
+/* Returns a list that has `count` elements, or a larger copy of it, with room for one more. An
+ * empty list is NULL and has capacity 0. If it returns NULL, the old list still exists. */
+void *qd_arena_extend(struct qd_arena *arena, void *list, size_t count, size_t *capacity,
+                      size_t element_bytes);
+
+/* Copies a string. Returns NULL if there is no memory. */
+char *qd_arena_copy(struct qd_arena *arena, const char *string);
+
 /* Releases an allocation that was made with `bytes`. A large one is freed now, a small one together
  * with the arena. */
 void qd_arena_release(struct qd_arena *arena, void *memory, size_t bytes);

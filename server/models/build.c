@@ -513,14 +513,6 @@ static enum qd_status find_types(struct qd_build *build, struct qd_error *error)
 
 /* ---- What the model keeps ------------------------------------------------------------------ */
 
-/* Copies a string out of the scratch arena. Returns NULL if the arena has no room. */
-static char *copy(struct qd_arena *arena, const char *string)
-{
-    size_t bytes = strlen(string) + 1;
-    char *text = qd_arena_alloc(arena, bytes);
-    return text == NULL ? NULL : memcpy(text, string, bytes);
-}
-
 static bool copy_strides(struct qd_arena *arena, struct qd_port *port)
 {
     if (port->strides == NULL)
@@ -543,9 +535,9 @@ static struct qd_port *copy_ports(struct qd_arena *arena, const struct qd_port *
     for (size_t i = 0; copies != NULL && i < count; i++) {
         copies[i] = ports[i];
         copies[i].optional = false;
-        copies[i].name = copy(arena, ports[i].name);
+        copies[i].name = qd_arena_copy(arena, ports[i].name);
         if (ports[i].shape_text != NULL)
-            copies[i].shape_text = copy(arena, ports[i].shape_text);
+            copies[i].shape_text = qd_arena_copy(arena, ports[i].shape_text);
         if (copies[i].name == NULL ||
             (ports[i].shape_text != NULL && copies[i].shape_text == NULL) ||
             !copy_strides(arena, &copies[i]))
@@ -559,7 +551,7 @@ static const char *const *copy_names(struct qd_arena *arena, const char *const *
 {
     const char **copies = qd_arena_calloc(arena, count, sizeof(*copies));
     for (size_t i = 0; copies != NULL && i < count; i++) {
-        copies[i] = copy(arena, names[i]);
+        copies[i] = qd_arena_copy(arena, names[i]);
         if (copies[i] == NULL)
             return NULL;
     }
@@ -578,7 +570,7 @@ static bool keep_config(const struct qd_model_config *config, struct qd_arena *a
     signature->cut_outputs = copy_names(arena, cut->outputs, cut->output_count);
     signature->cut_output_count = cut->output_count;
     if (config->file_name != NULL)
-        signature->file_name = copy(arena, config->file_name);
+        signature->file_name = qd_arena_copy(arena, config->file_name);
     return signature->version_policy != NULL && signature->cut_inputs != NULL &&
            signature->cut_outputs != NULL &&
            (config->file_name == NULL || signature->file_name != NULL);
@@ -597,7 +589,7 @@ static bool copy_labels(const struct qd_build *build, struct qd_arena *arena,
             if (file == NULL || strcmp(config->outputs[k].name, outputs[i].name) != 0)
                 continue;
             sources[i] = build->output_labels[k];
-            outputs[i].label_file = copy(arena, file);
+            outputs[i].label_file = qd_arena_copy(arena, file);
             if (outputs[i].label_file == NULL)
                 return false;
         }
@@ -621,9 +613,9 @@ static enum qd_status make_signature(struct qd_build *build, const enum qk_type 
     struct qd_port *inputs = copy_ports(&model->arena, build->inputs, call->input_count);
     struct qd_port *outputs = copy_ports(&model->arena, build->outputs, call->output_count);
     model->signature = (struct qd_signature){
-        .name = copy(&model->arena, build->name),
+        .name = qd_arena_copy(&model->arena, build->name),
         .platform = build->platform,
-        .about = copy(&model->arena, build->about),
+        .about = qd_arena_copy(&model->arena, build->about),
         .version = build->version,
         .inputs = inputs,
         .input_count = call->input_count,

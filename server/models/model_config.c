@@ -245,11 +245,13 @@ static enum qd_status read_platform(const struct reader *reader, const char *pat
     return read_one_of(reader, path, value, names);
 }
 
-/* Copies a string into the arena. Returns NULL if the arena has no room. */
-static char *copy(const struct reader *reader, const char *string)
+/* Copies a string into the arena. */
+static enum qd_status copy(const struct reader *reader, const char *string, const char **made)
 {
-    char *made = qd_arena_alloc(reader->arena, strlen(string) + 1);
-    return made == NULL ? NULL : strcpy(made, string);
+    *made = qd_arena_copy(reader->arena, string);
+    return *made != NULL
+               ? QD_OK
+               : qd_refuse_memory(reader->arena, "the model configuration", reader->error);
 }
 
 /* Returns whether the name can only be an entry of the version's own folder. */
@@ -269,12 +271,7 @@ static enum qd_status read_file_name(const struct reader *reader, const char *pa
                         "the name of a file in the version's folder, such as "
                         "\"model_quantized.onnx\", of at most 255 bytes and without '/'",
                         value);
-    if (*name == '\0')
-        return QD_OK;
-    config->file_name = copy(reader, name);
-    return config->file_name != NULL
-               ? QD_OK
-               : qd_refuse_memory(reader->arena, "the model configuration", reader->error);
+    return *name == '\0' ? QD_OK : copy(reader, name, &config->file_name);
 }
 
 static enum qd_status read_kind(const struct reader *reader, const char *path,
@@ -410,11 +407,7 @@ static enum qd_status read_port_name(const struct reader *reader, const char *pa
     const char *name = qd_json_string(value);
     if (name == NULL)
         return expected(reader, path, "a string", value);
-    struct qd_config_port *port = target;
-    port->name = copy(reader, name);
-    return port->name != NULL
-               ? QD_OK
-               : qd_refuse_memory(reader->arena, "the model configuration", reader->error);
+    return copy(reader, name, &((struct qd_config_port *)target)->name);
 }
 
 static enum qd_status read_data_type(const struct reader *reader, const char *path,
@@ -462,10 +455,8 @@ static enum qd_status read_label_file(const struct reader *reader, const char *p
     if (name == NULL || strlen(name) > NAME_MAX)
         return expected(reader, path,
                         "the name of a file in the model's folder, of at most 255 bytes", value);
-    port->label_file = *name == '\0' ? NULL : copy(reader, name);
-    return *name == '\0' || port->label_file != NULL
-               ? QD_OK
-               : qd_refuse_memory(reader->arena, "the model configuration", reader->error);
+    port->label_file = NULL;
+    return *name == '\0' ? QD_OK : copy(reader, name, &port->label_file);
 }
 
 static enum qd_status read_ports(const struct reader *reader, const char *path,
@@ -541,9 +532,8 @@ static enum qd_status read_names(const struct reader *reader, const char *path,
                 return qd_fail(reader->error, QD_INVALID,
                                "%s: %s: expected each name once, got %s twice", reader->source,
                                field, qd_show_string(name).text);
-        made[*count] = copy(reader, name);
-        if (made[*count] == NULL)
-            return qd_refuse_memory(reader->arena, "the model configuration", reader->error);
+        if (copy(reader, name, &made[*count]) != QD_OK)
+            return reader->error->status;
         ++*count;
     }
     return QD_OK;
@@ -611,6 +601,13 @@ static const struct key config_keys[] = {
 };
 _Static_assert(sizeof(config_keys) / sizeof(*config_keys) <= KEY_COUNT_MAX, "one bit for each");
 
+/* Puts the file's name before an error. */
+static enum qd_status fail_in(const char *source, struct qd_error *error)
+{
+    const struct qd_error inner = *error;
+    return qd_fail(error, inner.status, "%s: %.400s", source, inner.text);
+}
+
 void qd_model_config_init(struct qd_model_config *config)
 {
     *config = (struct qd_model_config){.policy = QD_POLICY_LATEST, .latest_count = 1};
@@ -623,12 +620,9 @@ enum qd_status qd_model_config_read(const char *json, size_t bytes, const char *
     const struct reader reader = {source, name, arena, config, error, NULL};
     const struct qd_json_value *tree;
     qd_model_config_init(config);
-    enum qd_status status = qd_json_read(json, bytes, arena, &tree, error);
-    if (status != QD_OK) {
-        struct qd_error inner = *error;
-        return qd_fail(error, status, "%s: %.400s", source, inner.text);
-    }
-    return read_object(&reader, "", tree, config_keys, config);
+    return qd_json_read(json, bytes, arena, &tree, error) == QD_OK
+               ? read_object(&reader, "", tree, config_keys, config)
+               : fail_in(source, error);
 }
 
 enum qd_status qd_model_config_read_pbtxt(const char *text, size_t bytes, const char *source,
@@ -648,12 +642,9 @@ enum qd_status qd_model_config_read_pbtxt(const char *text, size_t bytes, const 
     const struct reader reader = {source, name, arena, config, error, &ignored};
     const struct qd_json_value *tree;
     qd_model_config_init(config);
-    enum qd_status status = qd_prototext_read(text, bytes, repeated, arena, &tree, error);
-    if (status != QD_OK) {
-        struct qd_error inner = *error;
-        return qd_fail(error, status, "%s: %.400s", source, inner.text);
-    }
-    status = read_object(&reader, "", tree, keys, config);
+    if (qd_prototext_read(text, bytes, repeated, arena, &tree, error) != QD_OK)
+        return fail_in(source, error);
+    const enum qd_status status = read_object(&reader, "", tree, keys, config);
     if (status == QD_OK && *ignored.text != '\0')
         qd_log(QD_LOG_WARN, "config.pbtxt: these keys have no effect", "model=\"%s\" keys=\"%s\"",
                name, ignored.text);

@@ -21,7 +21,6 @@ enum {
     FILE_UNIT_BYTES = 256 << 10,
     TEXT_UNIT_CHARACTERS = 64 << 10,
     CONFIG_BYTES_MAX = 1 << 20,
-    READING_COUNT_MIN = 8,
     SHOWN_BYTES = sizeof(((struct qd_sources *)NULL)->shown),
 };
 
@@ -141,12 +140,11 @@ static enum qd_status read_file_name(struct body *body, const char *key, struct 
                        "file:1/model.onnx, with a version above 0",
                        qd_show_string(key).text);
     }
-    char *copy = qd_arena_alloc(body->sources->arena, strlen(path) + 1);
-    if (copy == NULL)
-        return qd_refuse_memory(body->sources->arena, "the files' names", body->error);
     file->version = version;
-    file->path = strcpy(copy, path);
-    return QD_OK;
+    file->path = qd_arena_copy(body->sources->arena, path);
+    return file->path != NULL
+               ? QD_OK
+               : qd_refuse_memory(body->sources->arena, "the files' names", body->error);
 }
 
 /* Adds an empty file to the list. Returns NULL on failure, with the reason in body->error. */
@@ -157,19 +155,14 @@ static struct qd_call_file *add_file(struct body *body)
         qd_fail(body->error, QD_INVALID, "parameters: expected at most %d files", FILE_COUNT_MAX);
         return NULL;
     }
-    if (sources->file_count == body->file_capacity) {
-        size_t capacity = body->file_capacity == 0 ? 4 : body->file_capacity * 2;
-        size_t size = sizeof(*sources->files);
-        struct qd_call_file *files = qd_arena_grow(sources->arena, sources->files,
-                                                   body->file_capacity * size, capacity * size);
-        if (files == NULL) {
-            qd_refuse_memory(sources->arena, "the files' names", body->error);
-            return NULL;
-        }
-        sources->files = files;
-        body->file_capacity = capacity;
+    struct qd_call_file *files = qd_arena_extend(
+        sources->arena, sources->files, sources->file_count, &body->file_capacity, sizeof(*files));
+    if (files == NULL) {
+        qd_refuse_memory(sources->arena, "the files' names", body->error);
+        return NULL;
     }
-    return &sources->files[sources->file_count++];
+    sources->files = files;
+    return &files[sources->file_count++];
 }
 
 static enum qd_status read_file(struct body *body, const struct qd_json_value *member)
@@ -493,19 +486,13 @@ enum qd_status qd_sources_open(struct qd_sources *sources, struct qd_error *erro
 static enum qd_status add_reading(struct qd_sources *sources, const struct qd_source_file *file,
                                   uint64_t offset, uint64_t bytes, char *to, struct qd_error *error)
 {
-    if (sources->reading_count == sources->reading_capacity) {
-        size_t capacity =
-            sources->reading_capacity == 0 ? READING_COUNT_MIN : sources->reading_capacity * 2;
-        size_t size = sizeof(*sources->readings);
-        struct qd_reading *readings =
-            qd_arena_grow(sources->version_arena, sources->readings,
-                          sources->reading_capacity * size, capacity * size);
-        if (readings == NULL)
-            return qd_refuse_memory(sources->version_arena, "what is to be read", error);
-        sources->readings = readings;
-        sources->reading_capacity = capacity;
-    }
-    sources->readings[sources->reading_count++] =
+    struct qd_reading *readings =
+        qd_arena_extend(sources->version_arena, sources->readings, sources->reading_count,
+                        &sources->reading_capacity, sizeof(*readings));
+    if (readings == NULL)
+        return qd_refuse_memory(sources->version_arena, "what is to be read", error);
+    sources->readings = readings;
+    readings[sources->reading_count++] =
         (struct qd_reading){file, offset, bytes, to, sources->unit_count};
     sources->unit_count += (size_t)((bytes + FILE_UNIT_BYTES - 1) / FILE_UNIT_BYTES);
     return QD_OK;
@@ -532,7 +519,7 @@ static enum qd_status open_file(struct qd_sources *sources, const char *path,
         return qd_fail(error, QD_INVALID, "%s: expected at most %d files", shown,
                        QD_SOURCES_FILE_COUNT_MAX);
     }
-    char *copy = qd_arena_alloc(sources->version_arena, strlen(path) + 1);
+    const char *copy = qd_arena_copy(sources->version_arena, path);
     if (copy == NULL)
         return qd_refuse_memory(sources->version_arena, shown, error);
     struct qd_source_file *opened = &sources->opened[sources->opened_count];
@@ -543,7 +530,7 @@ static enum qd_status open_file(struct qd_sources *sources, const char *path,
         qd_memory_max(sources->arena->memory), &opened->fd, &opened->about, error);
     if (status != QD_OK)
         return status;
-    opened->path = strcpy(copy, path);
+    opened->path = copy;
     sources->opened_count++;
     *file = opened;
     return QD_OK;

@@ -1,7 +1,5 @@
 #include "server/work/scan.h"
 
-#include <string.h>
-
 #include "server/memory/arena.h"
 
 enum { MODEL_NS = 50000 }; /* to read one folder that is in the system's cache */
@@ -20,8 +18,8 @@ static void look(struct qd_scan *scan, struct qd_scan_entry *entry)
         entry->fingerprint = folder.fingerprint;
         qd_model_folder_close(&folder);
     } else {
-        char *copy = qd_arena_alloc(&scan->arena, strlen(error.text) + 1);
-        entry->failure = copy == NULL ? "no memory" : strcpy(copy, error.text);
+        const char *copy = qd_arena_copy(&scan->arena, error.text);
+        entry->failure = copy == NULL ? "no memory" : copy;
     }
     qd_arena_deinit(&scan->folder_arena);
 }

@@ -52,12 +52,9 @@ static size_t value_bytes(const char *value)
 enum qd_status qd_context_keep_name(const struct qd_request_context *context)
 {
     struct qd_request *request = context->request;
-    const char *segment = context->path->model;
-    char *name = qd_arena_alloc(&request->arena, strlen(segment) + 1);
-    if (name == NULL)
-        return qd_refuse_memory(&request->arena, "the name", &request->error);
-    request->name = strcpy(name, segment);
-    return QD_OK;
+    request->name = qd_arena_copy(&request->arena, context->path->model);
+    return request->name != NULL ? QD_OK
+                                 : qd_refuse_memory(&request->arena, "the name", &request->error);
 }
 
 static enum qd_status refuse_encoding(const struct qd_request_context *context,

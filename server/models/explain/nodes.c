@@ -59,8 +59,8 @@ static bool set_inputs(struct qd_explanation *made, size_t size)
 /* Copies a text. Returns "" if the arena has no room. */
 static const char *copy(struct qd_arena *arena, const char *text)
 {
-    char *made = qd_arena_alloc(arena, strlen(text) + 1);
-    return made == NULL ? "" : strcpy(made, text);
+    const char *made = qd_arena_copy(arena, text);
+    return made == NULL ? "" : made;
 }
 
 /* Plans the graph with sizes that it takes. */

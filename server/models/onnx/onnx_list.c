@@ -65,8 +65,7 @@ static const char *copy_refusal(struct qd_onnx_reader *reader, size_t position)
     const size_t begin = strlen(where.text);
     if (strncmp(text, where.text, begin) == 0 && strncmp(text + begin, ": ", 2) == 0)
         text += begin + 2;
-    char *made = qd_arena_alloc(reader->arena, strlen(text) + 1);
-    return made == NULL ? NULL : strcpy(made, text);
+    return qd_arena_copy(reader->arena, text);
 }
 
 /* Reads each node alone. Fails if that cannot be done. */

@@ -24,7 +24,6 @@ enum {
     VERSION_DIGITS_MAX = 18,
     ENTRY_COUNT_MAX = 65536,  /* entries that are looked at in one folder */
     ENTRIES_BYTES = 16 << 10, /* bytes of entries that are read at once */
-    LIST_COUNT_MIN = 16,
 };
 
 /* Returns whether the name begins with the domain of an operator, such as "onnx." or
@@ -300,27 +299,20 @@ static bool is_model_file(int folder, const char *name)
             (fstatat(folder, name, &about, 0) == 0 && S_ISREG(about.st_mode)));
 }
 
-static enum qd_status append_name(struct name_list *list, const char *name, size_t bytes,
-                                  struct qd_error *error)
+static enum qd_status append_name(struct name_list *list, const char *name, struct qd_error *error)
 {
     if (list->count == QD_REPOSITORY_MODEL_COUNT_MAX)
         return qd_fail(error, QD_TOO_LARGE, "the repository: expected at most %d models",
                        QD_REPOSITORY_MODEL_COUNT_MAX);
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity == 0 ? LIST_COUNT_MIN : list->capacity * 2;
-        const char **names = qd_arena_grow(
-            list->arena, list->names, list->capacity * sizeof(*names), capacity * sizeof(*names));
-        if (names == NULL)
-            return qd_refuse_memory(list->arena, "the repository's names", error);
-        list->names = names;
-        list->capacity = capacity;
-    }
-    char *copy = qd_arena_alloc(list->arena, bytes + 1);
-    if (copy == NULL)
+    const char **names =
+        qd_arena_extend(list->arena, list->names, list->count, &list->capacity, sizeof(*names));
+    if (names == NULL)
         return qd_refuse_memory(list->arena, "the repository's names", error);
-    memcpy(copy, name, bytes);
-    copy[bytes] = '\0';
-    list->names[list->count++] = copy;
+    list->names = names;
+    names[list->count] = qd_arena_copy(list->arena, name);
+    if (names[list->count] == NULL)
+        return qd_refuse_memory(list->arena, "the repository's names", error);
+    list->count++;
     return QD_OK;
 }
 
@@ -344,7 +336,7 @@ static enum qd_status add_name(struct visitor *visitor, int folder, const char *
     if (qd_repository_is_given(list->repository, name) ||
         (!as_folder && is_model_folder(folder, name)))
         return QD_OK; /* it is in the list already, or will be */
-    return append_name(list, name, strlen(name), error);
+    return append_name(list, name, error);
 }
 
 static int compare_names(const void *a, const void *b)
@@ -359,8 +351,7 @@ enum qd_status qd_repository_list(const struct qd_repository *repository, struct
     int root;
     enum qd_status status = QD_OK;
     for (size_t i = 0; status == QD_OK && i < repository->given_count; i++)
-        status =
-            append_name(&list, repository->given[i].name, strlen(repository->given[i].name), error);
+        status = append_name(&list, repository->given[i].name, error);
     if (status == QD_OK && repository->path != NULL) {
         status = open_root(repository, &root, error);
         if (status == QD_OK) {
@@ -446,17 +437,12 @@ static enum qd_status add_version(struct visitor *visitor, int fd, const char *n
     if (folder->version_count == QD_REPOSITORY_VERSION_COUNT_MAX)
         return qd_fail(error, QD_TOO_LARGE, "%.100s: expected at most %d versions", list->name,
                        QD_REPOSITORY_VERSION_COUNT_MAX);
-    if (folder->version_count == list->capacity) {
-        size_t capacity = list->capacity == 0 ? LIST_COUNT_MIN : list->capacity * 2;
-        size_t bytes = sizeof(*folder->versions);
-        uint64_t *versions =
-            qd_arena_grow(list->arena, folder->versions, list->capacity * bytes, capacity * bytes);
-        if (versions == NULL)
-            return qd_refuse_memory(list->arena, "the model's versions", error);
-        folder->versions = versions;
-        list->capacity = capacity;
-    }
-    folder->versions[folder->version_count++] = number;
+    uint64_t *versions = qd_arena_extend(list->arena, folder->versions, folder->version_count,
+                                         &list->capacity, sizeof(*versions));
+    if (versions == NULL)
+        return qd_refuse_memory(list->arena, "the model's versions", error);
+    folder->versions = versions;
+    versions[folder->version_count++] = number;
     return QD_OK;
 }
 
