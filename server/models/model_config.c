@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +20,6 @@ struct reader {
     const char *source;
     const char *model;
     struct qd_arena *arena;
-    struct qd_model_config *config;
     struct qd_error *error;
     struct ignored *ignored; /* NULL: a key that is not known is refused */
 };
@@ -29,20 +29,50 @@ struct ignored {
     char text[400];
 };
 
-/* One key of an object. `target` is the struct that the object fills in. */
+/* A value, and where to. */
+struct field {
+    const struct reader *reader;
+    const char *path; /* "" for the whole configuration */
+    const struct qd_json_value *value;
+    void *target;             /* what the value fills in */
+    size_t *count;            /* of a list that the value fills in; NULL: its key has none */
+    const char *const *names; /* of its key */
+};
+
+/* One key of an object. */
 struct key {
     const char *name;
-    enum qd_status (*read)(const struct reader *reader, const char *path,
-                           const struct qd_json_value *value, void *target);
+    enum qd_status (*read)(const struct field *field);
+    size_t offset;            /* of the target, in what the object fills in */
+    size_t count_offset;      /* likewise, of the list's count; 0: none */
+    const char *const *names; /* what read_one_of takes; NULL at the end */
 };
+
+#define KEY(name, read)            \
+    {                              \
+        (name), (read), 0, 0, NULL \
+    }
+/* A key with a target, and with a list's count if `count_offset` is not 0. */
+#define KEY_AT(name, read, offset, count_offset)       \
+    {                                                  \
+        (name), (read), (offset), (count_offset), NULL \
+    }
 
 /* Fails with a text such as "parameters.config: input[0].dims: expected an array of integers, got
  * 7". */
-static enum qd_status expected(const struct reader *reader, const char *path, const char *what,
+#define FAIL(field, format, ...)                                                            \
+    qd_fail((field)->reader->error, QD_INVALID, "%s: %s: " format, (field)->reader->source, \
+            (field)->path, __VA_ARGS__)
+
+static enum qd_status expected(const struct field *field, const char *what,
                                const struct qd_json_value *got)
 {
-    return qd_fail(reader->error, QD_INVALID, "%s: %s: expected %s, got %s", reader->source, path,
-                   what, qd_json_show(got).text);
+    return FAIL(field, "expected %s, got %s", what, qd_json_show(got).text);
+}
+
+static enum qd_status refuse_memory(const struct field *field)
+{
+    return qd_refuse_memory(field->reader->arena, "the model configuration", field->reader->error);
 }
 
 /* ---- Objects ------------------------------------------------------------------------------ */
@@ -89,18 +119,36 @@ static void add_ignored(struct ignored *ignored, const char *key)
         strcpy(ignored->text + used, ", ...");
 }
 
-/* Reads each member of an object with the function of its key. `keys` end with a NULL name. */
-static enum qd_status read_object(const struct reader *reader, const char *path,
-                                  const struct qd_json_value *object, const struct key *keys,
-                                  void *target)
+/* Reads the value of a key. */
+static enum qd_status read_member(const struct field *object, const struct key *key,
+                                  const char *path, const struct qd_json_value *value)
 {
+    char *target = object->target;
+    const struct field field = {
+        .reader = object->reader,
+        .path = path,
+        .value = value,
+        .target = target == NULL ? NULL : target + key->offset,
+        .count = key->count_offset == 0 ? NULL : (size_t *)(void *)(target + key->count_offset),
+        .names = key->names,
+    };
+    return value->kind == QD_JSON_NULL ? QD_OK : key->read(&field);
+}
+
+/* Reads each member of an object with the function of its key. `keys` end with a NULL name. */
+static enum qd_status read_object(const struct field *object, const struct key *keys)
+{
+    const struct reader *reader = object->reader;
     uint32_t seen = 0;
-    if (!qd_json_is_object(object))
-        return expected(reader, *path == '\0' ? "the configuration" : path, "an object", object);
-    const struct qd_json_value *member = object->first;
+    if (!qd_json_is_object(object->value)) {
+        struct field named = *object;
+        named.path = *object->path == '\0' ? "the configuration" : object->path;
+        return expected(&named, "an object", object->value);
+    }
+    const struct qd_json_value *member = object->value->first;
     for (; member != NULL; member = member->next) {
         const struct key *key = find_key(keys, member->key);
-        const char *dot = *path == '\0' ? "" : ".";
+        const char *dot = *object->path == '\0' ? "" : ".";
         if (key == NULL && reader->ignored != NULL) {
             add_ignored(reader->ignored, member->key);
             continue;
@@ -109,18 +157,16 @@ static enum qd_status read_object(const struct reader *reader, const char *path,
             return qd_fail(reader->error, QD_INVALID,
                            "%s: %s%s%s is no key of Triton's model "
                            "configuration, or one that is not known here",
-                           reader->source, path, dot, qd_show_string(member->key).text);
+                           reader->source, object->path, dot, qd_show_string(member->key).text);
         }
-        char name[PATH_BYTES];
-        snprintf(name, sizeof(name), "%s%s%s", path, dot, key->name);
+        char path[PATH_BYTES];
+        snprintf(path, sizeof(path), "%s%s%s", object->path, dot, key->name);
         if ((seen >> (key - keys) & 1) != 0) {
             return qd_fail(reader->error, QD_INVALID, "%s: %s: expected once, got twice",
-                           reader->source, name);
+                           reader->source, path);
         }
         seen |= UINT32_C(1) << (key - keys);
-        if (member->kind == QD_JSON_NULL)
-            continue;
-        enum qd_status status = key->read(reader, name, member, target);
+        enum qd_status status = read_member(object, key, path, member);
         if (status != QD_OK)
             return status;
     }
@@ -143,27 +189,23 @@ static bool read_integer(const struct qd_json_value *value, int64_t *number)
     return true;
 }
 
-static enum qd_status read_count(const struct reader *reader, const char *path,
-                                 const struct qd_json_value *value, void *target)
+static enum qd_status read_count(const struct field *field)
 {
     int64_t number;
-    if (!read_integer(value, &number) || number < 0)
-        return expected(reader, path, "an integer >= 0", value);
-    *(uint64_t *)target = (uint64_t)number;
+    if (!read_integer(field->value, &number) || number < 0)
+        return expected(field, "an integer >= 0", field->value);
+    *(uint64_t *)field->target = (uint64_t)number;
     return QD_OK;
 }
 
 /* Accepts a key that only concerns the placement of work, its speed, or reports about it. */
-static enum qd_status ignore(const struct reader *reader, const char *path,
-                             const struct qd_json_value *value, void *target)
+static enum qd_status ignore(const struct field *field)
 {
-    (void)value;
-    (void)target;
-    const char *dot = strrchr(path, '.');
-    if (reader->ignored != NULL)
-        add_ignored(reader->ignored, dot == NULL ? path : dot + 1);
+    const char *dot = strrchr(field->path, '.');
+    if (field->reader->ignored != NULL)
+        add_ignored(field->reader->ignored, dot == NULL ? field->path : dot + 1);
     qd_log(QD_LOG_DEBUG, "model configuration: has no effect here", "model=\"%s\" key=%s",
-           reader->model, path);
+           field->reader->model, field->path);
     return QD_OK;
 }
 
@@ -176,82 +218,97 @@ static bool is_empty(const struct qd_json_value *value)
 }
 
 /* Refuses a key that would change results, or that names a part which this server does not have. */
-static enum qd_status refuse(const struct reader *reader, const char *path,
-                             const struct qd_json_value *value, void *target)
+static enum qd_status refuse(const struct field *field)
 {
-    (void)target;
-    return qd_fail(reader->error, QD_INVALID,
-                   "%s: %s: expected no such key, got %s; this server does not support it",
-                   reader->source, path, qd_json_show(value).text);
+    return FAIL(field, "expected no such key, got %s; this server does not support it",
+                qd_json_show(field->value).text);
 }
 
-static enum qd_status refuse_filled(const struct reader *reader, const char *path,
-                                    const struct qd_json_value *value, void *target)
+static enum qd_status refuse_filled(const struct field *field)
 {
-    return is_empty(value) ? QD_OK : refuse(reader, path, value, target);
+    return is_empty(field->value) ? QD_OK : refuse(field);
 }
 
-static enum qd_status refuse_true(const struct reader *reader, const char *path,
-                                  const struct qd_json_value *value, void *target)
+static enum qd_status refuse_true(const struct field *field)
 {
     bool flag;
-    if (!qd_json_bool(value, &flag))
-        return expected(reader, path, "true or false", value);
-    return flag ? refuse(reader, path, value, target) : QD_OK;
+    if (!qd_json_bool(field->value, &flag))
+        return expected(field, "true or false", field->value);
+    return flag ? refuse(field) : QD_OK;
 }
 
-static enum qd_status read_one_of(const struct reader *reader, const char *path,
-                                  const struct qd_json_value *value, const char *const *names)
+static enum qd_status read_one_of(const struct field *field)
 {
-    const char *text = qd_json_string(value);
+    const char *text = qd_json_string(field->value);
     char known[160] = "";
     size_t used = 0;
-    for (size_t i = 0; names[i] != NULL; i++) {
-        if (text != NULL && strcmp(text, names[i]) == 0)
+    for (size_t i = 0; field->names[i] != NULL; i++) {
+        if (text != NULL && strcmp(text, field->names[i]) == 0)
             return QD_OK;
         if (used < sizeof(known))
             used += (size_t)snprintf(known + used, sizeof(known) - used, "%s\"%s\"",
-                                     i == 0 ? "" : " or ", names[i]);
+                                     i == 0 ? "" : " or ", field->names[i]);
     }
-    return expected(reader, path, known, value);
-}
-
-/* ---- Name, platform, backend, instances --------------------------------------------------- */
-
-static enum qd_status read_name(const struct reader *reader, const char *path,
-                                const struct qd_json_value *value, void *target)
-{
-    (void)target;
-    const char *name = qd_json_string(value);
-    if (name == NULL || (*name != '\0' && strcmp(name, reader->model) != 0))
-        return expected(reader, path, qd_show_string(reader->model).text, value);
-    return QD_OK;
-}
-
-static enum qd_status read_backend(const struct reader *reader, const char *path,
-                                   const struct qd_json_value *value, void *target)
-{
-    static const char *const names[] = {"onnxruntime", "quantd", "", NULL};
-    (void)target;
-    return read_one_of(reader, path, value, names);
-}
-
-static enum qd_status read_platform(const struct reader *reader, const char *path,
-                                    const struct qd_json_value *value, void *target)
-{
-    static const char *const names[] = {
-        "onnxruntime_onnx", "onnx_onnxv1", "onnxruntime", "quantd", "", NULL};
-    (void)target;
-    return read_one_of(reader, path, value, names);
+    return expected(field, known, field->value);
 }
 
 /* Copies a string into the arena. */
-static enum qd_status copy(const struct reader *reader, const char *string, const char **made)
+static enum qd_status copy(const struct field *field, const char *string, const char **made)
 {
-    *made = qd_arena_copy(reader->arena, string);
-    return *made != NULL
-               ? QD_OK
-               : qd_refuse_memory(reader->arena, "the model configuration", reader->error);
+    *made = qd_arena_copy(field->reader->arena, string);
+    return *made != NULL ? QD_OK : refuse_memory(field);
+}
+
+static enum qd_status read_string(const struct field *field)
+{
+    const char *string = qd_json_string(field->value);
+    return string == NULL ? expected(field, "a string", field->value)
+                          : copy(field, string, field->target);
+}
+
+/* Reads each object of an array with `keys`, into `size` bytes of *items. *items is allocated in
+ * the arena, or NULL if `size` is 0. */
+static enum qd_status read_array(const struct field *field, const struct key *keys, size_t size,
+                                 size_t *count, char **items)
+{
+    if (!qd_json_is_array(field->value))
+        return expected(field, "an array", field->value);
+    *count = 0;
+    for (const struct qd_json_value *item = field->value->first; item != NULL; item = item->next)
+        ++*count;
+    *items = size == 0 ? NULL : qd_arena_calloc(field->reader->arena, *count, size);
+    if (size > 0 && *items == NULL)
+        return refuse_memory(field);
+    size_t index = 0;
+    for (const struct qd_json_value *item = field->value->first; item != NULL; item = item->next) {
+        char path[PATH_BYTES];
+        snprintf(path, sizeof(path), "%s[%zu]", field->path, index);
+        const struct field object = {.reader = field->reader,
+                                     .path = path,
+                                     .value = item,
+                                     .target = size == 0 ? NULL : *items + index * size};
+        enum qd_status status = read_object(&object, keys);
+        if (status != QD_OK)
+            return status;
+        index++;
+    }
+    return QD_OK;
+}
+
+/* ---- Names, instances --------------------------------------------------------------------- */
+
+static const char *const backends[] = {"onnxruntime", "quantd", "", NULL};
+static const char *const platforms[] = {
+    "onnxruntime_onnx", "onnx_onnxv1", "onnxruntime", "quantd", "", NULL};
+static const char *const kinds[] = {"KIND_CPU", "KIND_AUTO", NULL};
+
+static enum qd_status read_name(const struct field *field)
+{
+    const char *model = field->reader->model;
+    const char *name = qd_json_string(field->value);
+    if (name == NULL || (*name != '\0' && strcmp(name, model) != 0))
+        return expected(field, qd_show_string(model).text, field->value);
+    return QD_OK;
 }
 
 /* Returns whether the name can only be an entry of the version's own folder. */
@@ -261,185 +318,130 @@ static bool is_file_name(const char *name)
            strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-static enum qd_status read_file_name(const struct reader *reader, const char *path,
-                                     const struct qd_json_value *value, void *target)
+static enum qd_status read_file_name(const struct field *field)
 {
-    struct qd_model_config *config = target;
-    const char *name = qd_json_string(value);
+    const char *name = qd_json_string(field->value);
     if (!is_file_name(name))
-        return expected(reader, path,
+        return expected(field,
                         "the name of a file in the version's folder, such as "
                         "\"model_quantized.onnx\", of at most 255 bytes and without '/'",
-                        value);
-    return *name == '\0' ? QD_OK : copy(reader, name, &config->file_name);
+                        field->value);
+    return *name == '\0' ? QD_OK : copy(field, name, field->target);
 }
 
-static enum qd_status read_kind(const struct reader *reader, const char *path,
-                                const struct qd_json_value *value, void *target)
-{
-    static const char *const names[] = {"KIND_CPU", "KIND_AUTO", NULL};
-    (void)target;
-    return read_one_of(reader, path, value, names);
-}
-
-/* Reads each object of an array with `keys`, into `size` bytes of *items. *items is allocated in
- * the arena, or NULL if `size` is 0. */
-static enum qd_status read_array(const struct reader *reader, const char *path,
-                                 const struct qd_json_value *array, const struct key *keys,
-                                 size_t size, size_t *count, char **items)
-{
-    if (!qd_json_is_array(array))
-        return expected(reader, path, "an array", array);
-    *count = 0;
-    for (const struct qd_json_value *item = array->first; item != NULL; item = item->next)
-        ++*count;
-    *items = size == 0 ? NULL : qd_arena_calloc(reader->arena, *count, size);
-    if (size > 0 && *items == NULL)
-        return qd_refuse_memory(reader->arena, "the model configuration", reader->error);
-    size_t index = 0;
-    for (const struct qd_json_value *item = array->first; item != NULL; item = item->next) {
-        char name[PATH_BYTES];
-        snprintf(name, sizeof(name), "%s[%zu]", path, index);
-        void *target = size == 0 ? NULL : *items + index * size;
-        enum qd_status status = read_object(reader, name, item, keys, target);
-        if (status != QD_OK)
-            return status;
-        index++;
-    }
-    return QD_OK;
-}
-
-static enum qd_status read_instances(const struct reader *reader, const char *path,
-                                     const struct qd_json_value *value, void *target)
+static enum qd_status read_instances(const struct field *field)
 {
     static const struct key keys[] = {
-        {"name", ignore},         {"kind", read_kind},
-        {"count", ignore},        {"gpus", refuse_filled},
-        {"rate_limiter", ignore}, {"profile", refuse_filled},
-        {"passive", refuse_true}, {"secondary_devices", refuse_filled},
-        {"host_policy", ignore},  {NULL, NULL},
+        KEY("name", ignore),         {"kind", read_one_of, 0, 0, kinds},
+        KEY("count", ignore),        KEY("gpus", refuse_filled),
+        KEY("rate_limiter", ignore), KEY("profile", refuse_filled),
+        KEY("passive", refuse_true), KEY("secondary_devices", refuse_filled),
+        KEY("host_policy", ignore),  {.name = NULL},
     };
     size_t count;
     char *items;
-    (void)target;
-    return read_array(reader, path, value, keys, 0, &count, &items);
+    return read_array(field, keys, 0, &count, &items);
 }
 
 /* ---- Versions ----------------------------------------------------------------------------- */
 
-static enum qd_status read_latest_count(const struct reader *reader, const char *path,
-                                        const struct qd_json_value *value, void *target)
+#define AT(field) offsetof(struct qd_model_config, field)
+
+static enum qd_status read_latest_count(const struct field *field)
 {
-    struct qd_model_config *config = target;
-    enum qd_status status = read_count(reader, path, value, &config->latest_count);
-    if (status == QD_OK && config->latest_count == 0)
-        return expected(reader, path, "an integer >= 1", value);
-    return status;
+    int64_t number;
+    if (read_integer(field->value, &number) && number == 0)
+        return expected(field, "an integer >= 1", field->value);
+    return read_count(field);
 }
 
-static enum qd_status read_latest(const struct reader *reader, const char *path,
-                                  const struct qd_json_value *value, void *target)
+static enum qd_status read_latest(const struct field *field)
 {
-    static const struct key keys[] = {{"num_versions", read_latest_count}, {NULL, NULL}};
-    ((struct qd_model_config *)target)->policy = QD_POLICY_LATEST;
-    return read_object(reader, path, value, keys, target);
+    static const struct key keys[] = {
+        KEY_AT("num_versions", read_latest_count, AT(latest_count), 0), {.name = NULL}};
+    ((struct qd_model_config *)field->target)->policy = QD_POLICY_LATEST;
+    return read_object(field, keys);
 }
 
-static enum qd_status read_all(const struct reader *reader, const char *path,
-                               const struct qd_json_value *value, void *target)
+static enum qd_status read_all(const struct field *field)
 {
-    static const struct key keys[] = {{NULL, NULL}};
-    ((struct qd_model_config *)target)->policy = QD_POLICY_ALL;
-    return read_object(reader, path, value, keys, target);
+    static const struct key keys[] = {{.name = NULL}};
+    ((struct qd_model_config *)field->target)->policy = QD_POLICY_ALL;
+    return read_object(field, keys);
 }
 
-static enum qd_status read_versions(const struct reader *reader, const char *path,
-                                    const struct qd_json_value *value, void *target)
+static enum qd_status read_versions(const struct field *field)
 {
-    struct qd_model_config *config = target;
+    struct qd_model_config *config = field->target;
+    const struct qd_json_value *list = field->value;
     config->version_count = 0;
-    if (!qd_json_is_array(value))
-        return expected(reader, path, "an array of version numbers", value);
-    if (value->first == NULL)
-        return qd_fail(reader->error, QD_INVALID, "%s: %s: expected a version, got none",
-                       reader->source, path);
-    for (const struct qd_json_value *item = value->first; item != NULL; item = item->next) {
+    if (!qd_json_is_array(list))
+        return expected(field, "an array of version numbers", list);
+    if (list->first == NULL)
+        return expected(field, "a version", NULL);
+    for (const struct qd_json_value *item = list->first; item != NULL; item = item->next) {
         int64_t number;
-        if (config->version_count == QD_CONFIG_VERSION_COUNT_MAX) {
-            return qd_fail(reader->error, QD_INVALID, "%s: %s: expected at most %d versions",
-                           reader->source, path, QD_CONFIG_VERSION_COUNT_MAX);
-        }
+        if (config->version_count == QD_CONFIG_VERSION_COUNT_MAX)
+            return FAIL(field, "expected at most %d versions", QD_CONFIG_VERSION_COUNT_MAX);
         if (!read_integer(item, &number) || number <= 0)
-            return expected(reader, path, "integers > 0", item);
+            return expected(field, "integers > 0", item);
         config->versions[config->version_count++] = (uint64_t)number;
     }
     return QD_OK;
 }
 
-static enum qd_status read_specific(const struct reader *reader, const char *path,
-                                    const struct qd_json_value *value, void *target)
+static enum qd_status read_specific(const struct field *field)
 {
-    static const struct key keys[] = {{"versions", read_versions}, {NULL, NULL}};
-    struct qd_model_config *config = target;
+    static const struct key keys[] = {KEY("versions", read_versions), {.name = NULL}};
+    struct qd_model_config *config = field->target;
     config->policy = QD_POLICY_SPECIFIC;
-    enum qd_status status = read_object(reader, path, value, keys, target);
+    enum qd_status status = read_object(field, keys);
     if (status == QD_OK && config->version_count == 0)
-        return expected(reader, path, "versions in it", value);
+        return expected(field, "versions in it", field->value);
     return status;
 }
 
-static enum qd_status read_policy(const struct reader *reader, const char *path,
-                                  const struct qd_json_value *value, void *target)
+static enum qd_status read_policy(const struct field *field)
 {
-    static const struct key keys[] = {
-        {"latest", read_latest}, {"all", read_all}, {"specific", read_specific}, {NULL, NULL}};
+    static const struct key keys[] = {KEY("latest", read_latest),
+                                      KEY("all", read_all),
+                                      KEY("specific", read_specific),
+                                      {.name = NULL}};
+    const struct qd_json_value *value = field->value;
     const struct qd_json_value *first = qd_json_is_object(value) ? value->first : NULL;
     if (first != NULL && first->next != NULL)
-        return expected(reader, path, "one of latest, all and specific", value);
-    return read_object(reader, path, value, keys, target);
+        return expected(field, "one of latest, all and specific", value);
+    return read_object(field, keys);
 }
 
 /* ---- Inputs and outputs ------------------------------------------------------------------- */
 
-static enum qd_status read_port_name(const struct reader *reader, const char *path,
-                                     const struct qd_json_value *value, void *target)
+static enum qd_status read_data_type(const struct field *field)
 {
-    const char *name = qd_json_string(value);
-    if (name == NULL)
-        return expected(reader, path, "a string", value);
-    return copy(reader, name, &((struct qd_config_port *)target)->name);
-}
-
-static enum qd_status read_data_type(const struct reader *reader, const char *path,
-                                     const struct qd_json_value *value, void *target)
-{
-    const char *name = qd_json_string(value);
+    const char *name = qd_json_string(field->value);
     enum qk_type type = QK_NONE;
     if (name != NULL && strncmp(name, "TYPE_", 5) == 0)
         type = qk_type_by_name(name + 5);
     if (type == QK_NONE)
-        return expected(reader, path, "a datatype such as TYPE_UINT8 that operators here take",
-                        value);
-    ((struct qd_config_port *)target)->type = type;
+        return expected(field, "a datatype such as TYPE_UINT8 that operators here take",
+                        field->value);
+    *(enum qk_type *)field->target = type;
     return QD_OK;
 }
 
-static enum qd_status read_dims(const struct reader *reader, const char *path,
-                                const struct qd_json_value *value, void *target)
+static enum qd_status read_dims(const struct field *field)
 {
-    struct qd_config_port *port = target;
-    if (!qd_json_is_array(value))
-        return expected(reader, path, "an array of integers", value);
+    struct qd_config_port *port = field->target;
+    if (!qd_json_is_array(field->value))
+        return expected(field, "an array of integers", field->value);
     port->shaped = true;
     port->rank = 0;
-    for (const struct qd_json_value *item = value->first; item != NULL; item = item->next) {
+    for (const struct qd_json_value *item = field->value->first; item != NULL; item = item->next) {
         int64_t dim;
-        if (port->rank == QK_RANK_MAX - 1) {
-            return qd_fail(reader->error, QD_INVALID, "%s: %s: expected at most %d dimensions",
-                           reader->source, path, QK_RANK_MAX - 1);
-        }
+        if (port->rank == QK_RANK_MAX - 1)
+            return FAIL(field, "expected at most %d dimensions", QK_RANK_MAX - 1);
         if (!read_integer(item, &dim) || dim < QD_DIM_FREE)
-            return expected(reader, path, "integers >= 0, or -1 where any will do", item);
+            return expected(field, "integers >= 0, or -1 where any will do", item);
         port->dims[port->rank++] = dim;
     }
     return QD_OK;
@@ -447,157 +449,115 @@ static enum qd_status read_dims(const struct reader *reader, const char *path,
 
 /* Reads the path of a file in the model's folder. Opening it refuses a path that leaves the folder.
  */
-static enum qd_status read_label_file(const struct reader *reader, const char *path,
-                                      const struct qd_json_value *value, void *target)
+static enum qd_status read_label_file(const struct field *field)
 {
-    struct qd_config_port *port = target;
-    const char *name = qd_json_string(value);
+    const char *name = qd_json_string(field->value);
     if (name == NULL || strlen(name) > NAME_MAX)
-        return expected(reader, path,
-                        "the name of a file in the model's folder, of at most 255 bytes", value);
-    port->label_file = NULL;
-    return *name == '\0' ? QD_OK : copy(reader, name, &port->label_file);
+        return expected(field, "the name of a file in the model's folder, of at most 255 bytes",
+                        field->value);
+    return *name == '\0' ? QD_OK : copy(field, name, field->target);
 }
 
-static enum qd_status read_ports(const struct reader *reader, const char *path,
-                                 const struct qd_json_value *value,
-                                 const struct qd_config_port **ports, size_t *count)
+static enum qd_status read_ports(const struct field *field)
 {
     static const struct key keys[] = {
-        {"name", read_port_name},
-        {"data_type", read_data_type},
-        {"dims", read_dims},
-        {"format", ignore},
-        {"label_filename", read_label_file},
-        {"reshape", refuse},
-        {"optional", refuse_true},
-        {"is_shape_tensor", refuse_true},
-        {"allow_ragged_batch", refuse_true},
-        {"is_non_linear_format_io", refuse_true},
-        {NULL, NULL},
+        KEY_AT("name", read_string, offsetof(struct qd_config_port, name), 0),
+        KEY_AT("data_type", read_data_type, offsetof(struct qd_config_port, type), 0),
+        KEY("dims", read_dims),
+        KEY("format", ignore),
+        KEY_AT("label_filename", read_label_file, offsetof(struct qd_config_port, label_file), 0),
+        KEY("reshape", refuse),
+        KEY("optional", refuse_true),
+        KEY("is_shape_tensor", refuse_true),
+        KEY("allow_ragged_batch", refuse_true),
+        KEY("is_non_linear_format_io", refuse_true),
+        {.name = NULL},
     };
+    const struct qd_config_port **ports = field->target;
     char *items;
-    enum qd_status status = read_array(reader, path, value, keys, sizeof(**ports), count, &items);
-    *ports = *count == 0 ? NULL : (const void *)items;
-    for (size_t i = 0; status == QD_OK && i < *count; i++) {
-        if ((*ports)[i].name == NULL) {
-            status = qd_fail(reader->error, QD_INVALID,
-                             "%s: %s[%zu].name: expected a string, got "
-                             "none",
-                             reader->source, path, i);
-        }
-    }
+    enum qd_status status = read_array(field, keys, sizeof(**ports), field->count, &items);
+    *ports = *field->count == 0 ? NULL : (const void *)items;
+    for (size_t i = 0; status == QD_OK && i < *field->count; i++)
+        if ((*ports)[i].name == NULL)
+            status = qd_fail(field->reader->error, QD_INVALID,
+                             "%s: %s[%zu].name: expected a string, got none", field->reader->source,
+                             field->path, i);
     return status;
-}
-
-static enum qd_status read_inputs(const struct reader *reader, const char *path,
-                                  const struct qd_json_value *value, void *target)
-{
-    struct qd_model_config *config = target;
-    return read_ports(reader, path, value, &config->inputs, &config->input_count);
-}
-
-static enum qd_status read_outputs(const struct reader *reader, const char *path,
-                                   const struct qd_json_value *value, void *target)
-{
-    struct qd_model_config *config = target;
-    return read_ports(reader, path, value, &config->outputs, &config->output_count);
 }
 
 /* ---- Where to cut -------------------------------------------------------------------------- */
 
 /* Reads a list of names of values in an ONNX file. */
-static enum qd_status read_names(const struct reader *reader, const char *path,
-                                 const struct qd_json_value *value, const char *const **names,
-                                 size_t *count)
+static enum qd_status read_names(const struct field *field)
 {
-    const char **made = qd_arena_alloc(reader->arena, QK_GRAPH_PORT_COUNT_MAX * sizeof(*made));
+    const struct qd_json_value *list = field->value;
+    const char **made =
+        qd_arena_alloc(field->reader->arena, QK_GRAPH_PORT_COUNT_MAX * sizeof(*made));
     if (made == NULL)
-        return qd_refuse_memory(reader->arena, "the model configuration", reader->error);
-    if (!qd_json_is_array(value) || value->first == NULL)
-        return expected(reader, path, "an array of names of values in the ONNX file", value);
-    *names = made;
-    *count = 0;
-    for (const struct qd_json_value *item = value->first; item != NULL; item = item->next) {
-        char field[PATH_BYTES];
-        snprintf(field, sizeof(field), "%s[%zu]", path, *count);
+        return refuse_memory(field);
+    if (!qd_json_is_array(list) || list->first == NULL)
+        return expected(field, "an array of names of values in the ONNX file", list);
+    *(const char *const **)field->target = made;
+    *field->count = 0;
+    for (const struct qd_json_value *item = list->first; item != NULL; item = item->next) {
+        char path[PATH_BYTES];
+        struct field entry = *field;
+        snprintf(path, sizeof(path), "%s[%zu]", field->path, *field->count);
+        entry.path = path;
         const char *name = qd_json_string(item);
-        if (*count == QK_GRAPH_PORT_COUNT_MAX)
-            return qd_fail(reader->error, QD_INVALID, "%s: %s: expected at most %d names, got more",
-                           reader->source, path, QK_GRAPH_PORT_COUNT_MAX);
+        if (*field->count == QK_GRAPH_PORT_COUNT_MAX)
+            return FAIL(field, "expected at most %d names, got more", QK_GRAPH_PORT_COUNT_MAX);
         if (name == NULL || *name == '\0')
-            return expected(reader, field, "the name of a value in the ONNX file", item);
-        for (size_t i = 0; i < *count; i++)
+            return expected(&entry, "the name of a value in the ONNX file", item);
+        for (size_t i = 0; i < *field->count; i++)
             if (strcmp(made[i], name) == 0)
-                return qd_fail(reader->error, QD_INVALID,
-                               "%s: %s: expected each name once, got %s twice", reader->source,
-                               field, qd_show_string(name).text);
-        if (copy(reader, name, &made[*count]) != QD_OK)
-            return reader->error->status;
-        ++*count;
+                return FAIL(&entry, "expected each name once, got %s twice",
+                            qd_show_string(name).text);
+        if (copy(field, name, &made[*field->count]) != QD_OK)
+            return field->reader->error->status;
+        ++*field->count;
     }
     return QD_OK;
 }
 
-static enum qd_status read_cut_inputs(const struct reader *reader, const char *path,
-                                      const struct qd_json_value *value, void *target)
-{
-    struct qd_onnx_cut *cut = &((struct qd_model_config *)target)->cut;
-    return read_names(reader, path, value, &cut->inputs, &cut->input_count);
-}
-
-static enum qd_status read_cut_outputs(const struct reader *reader, const char *path,
-                                       const struct qd_json_value *value, void *target)
-{
-    struct qd_onnx_cut *cut = &((struct qd_model_config *)target)->cut;
-    return read_names(reader, path, value, &cut->outputs, &cut->output_count);
-}
-
 /* ---- The configuration -------------------------------------------------------------------- */
 
-static enum qd_status read_batch_max(const struct reader *reader, const char *path,
-                                     const struct qd_json_value *value, void *target)
+static enum qd_status read_transaction(const struct field *field)
 {
-    return read_count(reader, path, value, &((struct qd_model_config *)target)->batch_max);
-}
-
-static enum qd_status read_transaction(const struct reader *reader, const char *path,
-                                       const struct qd_json_value *value, void *target)
-{
-    static const struct key keys[] = {{"decoupled", refuse_true}, {NULL, NULL}};
-    return read_object(reader, path, value, keys, target);
+    static const struct key keys[] = {KEY("decoupled", refuse_true), {.name = NULL}};
+    return read_object(field, keys);
 }
 
 /* The fields of Triton's ModelConfig, and two of our own: inputs and outputs. */
 static const struct key config_keys[] = {
-    {"name", read_name},
-    {"platform", read_platform},
-    {"backend", read_backend},
-    {"runtime", refuse_filled},
-    {"version_policy", read_policy},
-    {"max_batch_size", read_batch_max},
-    {"input", read_inputs},
-    {"output", read_outputs},
-    {"inputs", read_cut_inputs},
-    {"outputs", read_cut_outputs},
-    {"batch_input", refuse_filled},
-    {"batch_output", refuse_filled},
-    {"optimization", ignore},
-    {"dynamic_batching", ignore}, /* does not change answers */
-    {"sequence_batching", refuse},
-    {"ensemble_scheduling", refuse},
-    {"instance_group", read_instances},
-    {"default_model_filename", read_file_name},
-    {"cc_model_filenames", refuse_filled},
-    {"metric_tags", ignore},
-    {"parameters", ignore},
-    {"model_warmup", ignore},
-    {"model_operations", refuse_filled},
-    {"model_transaction_policy", read_transaction},
-    {"model_repository_agents", refuse_filled},
-    {"response_cache", ignore},
-    {"model_metrics", ignore},
-    {NULL, NULL},
+    KEY("name", read_name),
+    {"platform", read_one_of, 0, 0, platforms},
+    {"backend", read_one_of, 0, 0, backends},
+    KEY("runtime", refuse_filled),
+    KEY("version_policy", read_policy),
+    KEY_AT("max_batch_size", read_count, AT(batch_max), 0),
+    KEY_AT("input", read_ports, AT(inputs), AT(input_count)),
+    KEY_AT("output", read_ports, AT(outputs), AT(output_count)),
+    KEY_AT("inputs", read_names, AT(cut.inputs), AT(cut.input_count)),
+    KEY_AT("outputs", read_names, AT(cut.outputs), AT(cut.output_count)),
+    KEY("batch_input", refuse_filled),
+    KEY("batch_output", refuse_filled),
+    KEY("optimization", ignore),
+    KEY("dynamic_batching", ignore), /* does not change answers */
+    KEY("sequence_batching", refuse),
+    KEY("ensemble_scheduling", refuse),
+    KEY("instance_group", read_instances),
+    KEY_AT("default_model_filename", read_file_name, AT(file_name), 0),
+    KEY("cc_model_filenames", refuse_filled),
+    KEY("metric_tags", ignore),
+    KEY("parameters", ignore),
+    KEY("model_warmup", ignore),
+    KEY("model_operations", refuse_filled),
+    KEY("model_transaction_policy", read_transaction),
+    KEY("model_repository_agents", refuse_filled),
+    KEY("response_cache", ignore),
+    KEY("model_metrics", ignore),
+    {.name = NULL},
 };
 _Static_assert(sizeof(config_keys) / sizeof(*config_keys) <= KEY_COUNT_MAX, "one bit for each");
 
@@ -617,11 +577,11 @@ enum qd_status qd_model_config_read(const char *json, size_t bytes, const char *
                                     const char *name, struct qd_arena *arena,
                                     struct qd_model_config *config, struct qd_error *error)
 {
-    const struct reader reader = {source, name, arena, config, error, NULL};
-    const struct qd_json_value *tree;
+    const struct reader reader = {source, name, arena, error, NULL};
+    struct field whole = {.reader = &reader, .path = "", .target = config};
     qd_model_config_init(config);
-    return qd_json_read(json, bytes, arena, &tree, error) == QD_OK
-               ? read_object(&reader, "", tree, config_keys, config)
+    return qd_json_read(json, bytes, arena, &whole.value, error) == QD_OK
+               ? read_object(&whole, config_keys)
                : fail_in(source, error);
 }
 
@@ -631,20 +591,20 @@ enum qd_status qd_model_config_read_pbtxt(const char *text, size_t bytes, const 
 {
     static const char *const repeated[] = {"input", "output", "dims", "versions", NULL};
     static const struct key keys[] = {
-        {"version_policy", read_policy},
-        {"max_batch_size", read_batch_max},
-        {"input", read_inputs},
-        {"output", read_outputs},
-        {"default_model_filename", read_file_name},
-        {NULL, NULL},
+        KEY("version_policy", read_policy),
+        KEY_AT("max_batch_size", read_count, AT(batch_max), 0),
+        KEY_AT("input", read_ports, AT(inputs), AT(input_count)),
+        KEY_AT("output", read_ports, AT(outputs), AT(output_count)),
+        KEY_AT("default_model_filename", read_file_name, AT(file_name), 0),
+        {.name = NULL},
     };
     struct ignored ignored = {""};
-    const struct reader reader = {source, name, arena, config, error, &ignored};
-    const struct qd_json_value *tree;
+    const struct reader reader = {source, name, arena, error, &ignored};
+    struct field whole = {.reader = &reader, .path = "", .target = config};
     qd_model_config_init(config);
-    if (qd_prototext_read(text, bytes, repeated, arena, &tree, error) != QD_OK)
+    if (qd_prototext_read(text, bytes, repeated, arena, &whole.value, error) != QD_OK)
         return fail_in(source, error);
-    const enum qd_status status = read_object(&reader, "", tree, keys, config);
+    const enum qd_status status = read_object(&whole, keys);
     if (status == QD_OK && *ignored.text != '\0')
         qd_log(QD_LOG_WARN, "config.pbtxt: these keys have no effect", "model=\"%s\" keys=\"%s\"",
                name, ignored.text);
@@ -653,10 +613,10 @@ enum qd_status qd_model_config_read_pbtxt(const char *text, size_t bytes, const 
 
 /* ---- Versions ----------------------------------------------------------------------------- */
 
-static bool is_named(const struct qd_model_config *config, uint64_t version)
+static bool is_in(const uint64_t *versions, size_t count, uint64_t version)
 {
-    for (size_t i = 0; i < config->version_count; i++)
-        if (config->versions[i] == version)
+    for (size_t i = 0; i < count; i++)
+        if (versions[i] == version)
             return true;
     return false;
 }
@@ -668,7 +628,7 @@ bool qd_model_config_wants(const struct qd_model_config *config, const uint64_t 
     case QD_POLICY_LATEST:
         return version_count - index <= config->latest_count;
     case QD_POLICY_SPECIFIC:
-        return is_named(config, versions[index]);
+        return is_in(config->versions, config->version_count, versions[index]);
     default:
         return true;
     }
@@ -677,13 +637,9 @@ bool qd_model_config_wants(const struct qd_model_config *config, const uint64_t 
 uint64_t qd_model_config_misses(const struct qd_model_config *config, const uint64_t *versions,
                                 size_t version_count)
 {
-    for (size_t i = 0; config->policy == QD_POLICY_SPECIFIC && i < config->version_count; i++) {
-        size_t at = 0;
-        while (at < version_count && versions[at] != config->versions[i])
-            at++;
-        if (at == version_count)
+    for (size_t i = 0; config->policy == QD_POLICY_SPECIFIC && i < config->version_count; i++)
+        if (!is_in(versions, version_count, config->versions[i]))
             return config->versions[i];
-    }
     return 0;
 }
 
