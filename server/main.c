@@ -58,26 +58,17 @@ struct process {
     struct qk_kernels *kernels;
     struct qd_loop *loop;
     struct qd_prefault *prefault;
-    struct qd_memory *memory;
-    struct qd_memory *model_memory;
-    struct qd_regions *regions; /* of shared memory; NULL: clients may register none */
-    struct qd_metrics *metrics;
-    struct qd_models *models;
-    struct qd_repository *repository;
-    struct qd_scheduler *scheduler;
-    struct qd_loader *loader;
-    bool models_failed;  /* a model failed at start, and --exit-on-error is on */
-    bool loader_stopped; /* the loader has nothing under way, and begins nothing more */
-    bool drained;        /* no connection is left */
-    struct qd_access *access;
+    struct qd_repository *repository; /* NULL: none */
+    bool models_failed;               /* a model failed at start, and --exit-on-error is on */
+    bool loader_stopped;        /* the loader has nothing under way, and begins nothing more */
+    bool drained;               /* no connection is left */
     struct qd_console *console; /* NULL: none */
     struct qd_tls *tls;         /* NULL: none */
     struct qd_quota *quota;
     struct qd_background_task reload; /* reads the tokens and the certificate again */
     bool reload_waits;                /* SIGHUP came before the server listened */
-    struct qd_server server;
+    struct qd_server server;          /* the parts that handlers use; the process owns them, too */
     struct qd_io_threads *io_threads;
-    struct qd_log_file *access_log; /* NULL: none */
     struct qd_handle *sigterm;
     struct qd_handle *sigint;
     struct qd_handle *sighup;
@@ -113,7 +104,7 @@ static void on_drained(void *context)
     if (process->loader_stopped)
         qd_loop_stop(process->loop);
     else
-        qd_scheduler_abandon(process->scheduler);
+        qd_scheduler_abandon(process->server.tools.scheduler);
 }
 
 static void on_drain_timeout(void *context)
@@ -121,7 +112,7 @@ static void on_drain_timeout(void *context)
     struct process *process = context;
     qd_log(QD_LOG_WARN, "drain timeout: closing the remaining connections", "connections=%zu",
            qd_io_threads_connection_count(process->io_threads));
-    qd_scheduler_abandon(process->scheduler);
+    qd_scheduler_abandon(process->server.tools.scheduler);
     qd_io_threads_cut(process->io_threads);
 }
 
@@ -135,9 +126,9 @@ static void on_stop_signal(void *context)
     }
     qd_log(QD_LOG_INFO, "draining", "connections=%zu queued=%zu",
            process->io_threads == NULL ? 0 : qd_io_threads_connection_count(process->io_threads),
-           qd_scheduler_queue_count(process->scheduler));
+           qd_scheduler_queue_count(process->server.tools.scheduler));
     atomic_store(&process->server.draining, true);
-    qd_loader_stop(process->loader, on_loader_stopped, process);
+    qd_loader_stop(process->server.loader, on_loader_stopped, process);
     if (process->io_threads == NULL) { /* the models for the start are still being loaded */
         on_drained(process);
         return;
@@ -150,7 +141,7 @@ static void on_stop_signal(void *context)
 static void reload(void *context)
 {
     struct process *process = context;
-    qd_access_reload(process->access);
+    qd_access_reload(process->server.access);
     if (process->tls != NULL)
         qd_tls_reload(process->tls);
 }
@@ -161,8 +152,8 @@ static void reload(void *context)
 static void on_reload_signal(void *context)
 {
     struct process *process = context;
-    if (process->access_log != NULL)
-        qd_log_file_reopen(process->access_log);
+    if (process->server.access_log.file != NULL)
+        qd_log_file_reopen(process->server.access_log.file);
     process->reload_waits = process->io_threads == NULL;
     if (!process->reload_waits && !qd_background_ask(&process->reload))
         qd_log(QD_LOG_ERROR, "SIGHUP: no thread to read the files again", "%s", "");
@@ -173,14 +164,14 @@ static void on_reload_signal(void *context)
 static void on_room(void *context)
 {
     struct process *process = context;
-    qd_scheduler_release(process->scheduler);
+    qd_scheduler_release(process->server.tools.scheduler);
 }
 
 static void on_trim(void *context)
 {
     struct process *process = context;
-    const bool more = qd_memory_trim_some(process->memory, TRIM_STEP_BYTES);
-    if (qd_memory_trim_some(process->model_memory, TRIM_STEP_BYTES) || more) {
+    const bool more = qd_memory_trim_some(process->server.memory, TRIM_STEP_BYTES);
+    if (qd_memory_trim_some(process->server.model_memory, TRIM_STEP_BYTES) || more) {
         qd_timer_start(process->trim_timer, TRIM_STEP_MS, TRIM_MS);
         return;
     }
@@ -189,6 +180,13 @@ static void on_trim(void *context)
 }
 
 /* ---- Start and end ------------------------------------------------------------------------ */
+
+/* Returns one of so many parts of the memory, or `otherwise` if its size is unknown. */
+static uint64_t share_of_memory(uint64_t parts, uint64_t otherwise)
+{
+    const uint64_t bytes = qd_loop_memory_bytes() / parts;
+    return bytes != 0 ? bytes : otherwise;
+}
 
 /* Replaces each "auto" by a number. Requests get half of the memory, because a process is more than
  * its requests. */
@@ -204,18 +202,14 @@ static void resolve_auto(struct qd_config *config)
                (unsigned long long)config->max_body_bytes);
     }
     if (config->max_inflight_bytes == QD_AUTO) {
-        uint64_t half = qd_loop_memory_bytes() / 2;
+        const uint64_t half = share_of_memory(2, INFLIGHT_AUTO_BYTES_MAX);
         config->max_inflight_bytes =
-            half != 0 && half < INFLIGHT_AUTO_BYTES_MAX ? half : INFLIGHT_AUTO_BYTES_MAX;
+            half < INFLIGHT_AUTO_BYTES_MAX ? half : INFLIGHT_AUTO_BYTES_MAX;
     }
-    if (config->max_shared_bytes == QD_AUTO) {
-        uint64_t half = qd_loop_memory_bytes() / 2;
-        config->max_shared_bytes = half != 0 ? half : SHARED_AUTO_BYTES;
-    }
-    if (config->max_model_bytes == QD_AUTO) {
-        uint64_t quarter = qd_loop_memory_bytes() / 4;
-        config->max_model_bytes = quarter != 0 ? quarter : MODEL_AUTO_BYTES;
-    }
+    if (config->max_shared_bytes == QD_AUTO)
+        config->max_shared_bytes = share_of_memory(2, SHARED_AUTO_BYTES);
+    if (config->max_model_bytes == QD_AUTO)
+        config->max_model_bytes = share_of_memory(4, MODEL_AUTO_BYTES);
 }
 
 /* Opens /dev/null for each standard stream that the parent process has closed. Otherwise the first
@@ -324,13 +318,14 @@ static int explain(struct process *process, const char *program)
     resolve_auto(config);
     if (!create_kernels(process))
         return give_up(&process->error, EXIT_FAILURE);
-    process->model_memory = qd_memory_create(config->max_model_bytes);
-    bool done = process->model_memory != NULL || qd_fail_startup(&process->error, "out of memory");
+    process->server.model_memory = qd_memory_create(config->max_model_bytes);
+    bool done =
+        process->server.model_memory != NULL || qd_fail_startup(&process->error, "out of memory");
     if (done) {
-        qd_memory_set_for_models(process->model_memory);
+        qd_memory_set_for_models(process->server.model_memory);
         const struct qd_explain_settings settings = {
             .kernels = process->kernels,
-            .memory = process->model_memory,
+            .memory = process->server.model_memory,
             .links = config->allow_repository_links ? QD_LINKS_ANYWHERE : QD_LINKS_INSIDE,
             .program = program,
             .path = config->explain,
@@ -341,7 +336,7 @@ static int explain(struct process *process, const char *program)
         done = qd_explain(&settings, stdout, &process->error);
     }
     const int status = done ? EXIT_SUCCESS : give_up(&process->error, EXIT_FAILURE);
-    qd_memory_destroy(process->model_memory);
+    qd_memory_destroy(process->server.model_memory);
     qk_kernels_destroy(process->kernels);
     return status;
 }
@@ -369,50 +364,43 @@ static bool start_kernels(struct process *process)
     return true;
 }
 
-static bool create_access(struct process *process)
-{
-    process->access = qd_access_create(&process->config, &process->error);
-    return process->access != NULL;
-}
-
-static bool create_console(struct process *process)
-{
-    if (!process->config.console)
-        return true;
-    process->console = qd_console_create();
-    return process->console != NULL || qd_fail_startup(&process->error, "out of memory");
-}
-
-static bool create_tls(struct process *process)
-{
-    if (process->config.tls_cert[0] == '\0')
-        return true;
-    process->tls = qd_tls_create(&process->config, &process->error);
-    return process->tls != NULL;
-}
-
-/* Returns false if an access log is asked for and cannot be opened. */
-static bool open_access_log(struct process *process)
+/* Creates what handlers use: the parts that flags ask for. start_services creates the others. */
+static bool create_parts(struct process *process)
 {
     const struct qd_config *config = &process->config;
-    if (strcmp(config->access_log, "off") == 0)
-        return true;
-    process->access_log = qd_log_file_create(config->access_log, &process->error);
-    return process->access_log != NULL;
-}
-
-static bool create_regions(struct process *process)
-{
-    const struct qd_config *config = &process->config;
-    if (config->shared_memory_prefix[0] == '\0')
-        return true;
-    process->regions = qd_regions_create(config->shared_memory_prefix, config->max_shared_bytes);
-    return process->regions != NULL ||
-           qd_fail_startup(&process->error, "--allow-shared-memory: out of memory or threads");
+    struct qd_server *server = &process->server;
+    struct qd_error *error = &process->error;
+    *server = (struct qd_server){
+        .config = config,
+        .tools = {.kernels = process->kernels,
+                  .thread_count = (unsigned)config->threads,
+                  .compute_timeout_ns = config->compute_timeout_ns,
+                  .max_body_bytes = config->max_body_bytes},
+        .compress_answers = config->compress_answers,
+        .access_log = {.format = config->log_format},
+        .log_format_initial = config->log_format,
+    };
+    server->access = qd_access_create(config, error);
+    if (server->access == NULL)
+        return false;
+    if (config->tls_cert[0] != '\0' && (process->tls = qd_tls_create(config, error)) == NULL)
+        return false;
+    if (config->console && (process->console = qd_console_create()) == NULL)
+        return qd_fail_startup(error, "out of memory");
+    server->console = process->console;
+    if (strcmp(config->access_log, "off") != 0 &&
+        (server->access_log.file = qd_log_file_create(config->access_log, error)) == NULL)
+        return false;
+    const char *prefix = config->shared_memory_prefix;
+    if (*prefix != '\0' &&
+        (server->regions = qd_regions_create(prefix, config->max_shared_bytes)) == NULL)
+        return qd_fail_startup(error, "--allow-shared-memory: out of memory or threads");
+    return true;
 }
 
 static bool start_services(struct process *process)
 {
+    struct qd_server *server = &process->server;
     const struct qd_config *config = &process->config;
     if (!qd_pool_can_start((unsigned)config->threads)) {
         return qd_fail_startup(
@@ -422,33 +410,33 @@ static bool start_services(struct process *process)
     }
     process->prefault = qd_prefault_create();
     process->loop = qd_loop_create();
-    process->memory = qd_memory_create(config->max_inflight_bytes);
-    process->model_memory = qd_memory_create(config->max_model_bytes);
-    process->metrics = qd_metrics_create();
+    server->memory = qd_memory_create(config->max_inflight_bytes);
+    server->model_memory = qd_memory_create(config->max_model_bytes);
+    server->metrics = qd_metrics_create();
     process->quota = qd_quota_create(config);
-    if (process->metrics != NULL)
-        process->models = qd_models_create(process->metrics);
-    if (process->prefault == NULL || process->loop == NULL || process->memory == NULL ||
-        process->model_memory == NULL || process->models == NULL || process->quota == NULL)
+    if (server->metrics != NULL)
+        server->models = qd_models_create(server->metrics);
+    if (process->prefault == NULL || process->loop == NULL || server->memory == NULL ||
+        server->model_memory == NULL || server->models == NULL || process->quota == NULL)
         return qd_fail_startup(&process->error, "out of memory, file descriptors or threads");
-    qd_memory_set_prefault(process->memory, process->prefault);
-    qd_memory_set_for_models(process->model_memory);
+    qd_memory_set_prefault(server->memory, process->prefault);
+    qd_memory_set_for_models(server->model_memory);
     const struct qd_scheduler_settings scheduling = {.thread_count = (unsigned)config->threads,
                                                      .queue_max = config->max_queue,
                                                      .worker_nice = (int)config->worker_nice,
                                                      .loop_computes = config->loop_computes};
-    process->scheduler = qd_scheduler_create(process->loop, &scheduling);
+    server->tools.scheduler = qd_scheduler_create(process->loop, &scheduling);
     process->sigterm = qd_loop_signal(process->loop, SIGTERM, on_stop_signal, process);
     process->sigint = qd_loop_signal(process->loop, SIGINT, on_stop_signal, process);
     process->sighup = qd_loop_signal(process->loop, SIGHUP, on_reload_signal, process);
     process->trim_timer = qd_loop_timer(process->loop, on_trim, process);
     process->room_timer = qd_loop_timer(process->loop, on_room, process);
     process->drain_timer = qd_loop_timer(process->loop, on_drain_timeout, process);
-    if (process->scheduler == NULL || process->sigterm == NULL || process->sigint == NULL ||
+    if (server->tools.scheduler == NULL || process->sigterm == NULL || process->sigint == NULL ||
         process->sighup == NULL || process->trim_timer == NULL || process->room_timer == NULL ||
         process->drain_timer == NULL)
         return qd_fail_startup(&process->error, "out of memory or file descriptors");
-    qd_admission_on_room(qd_memory_admission(process->memory), on_room, process);
+    qd_admission_on_room(qd_memory_admission(server->memory), on_room, process);
     hold_stop_signals(false);
     qd_timer_start(process->trim_timer, TRIM_MS, TRIM_MS);
     qd_timer_start(process->room_timer, ROOM_MS, ROOM_MS);
@@ -459,6 +447,7 @@ static bool start_services(struct process *process)
 
 static bool create_loader(struct process *process)
 {
+    struct qd_server *server = &process->server;
     const struct qd_config *config = &process->config;
     struct qd_error error;
     if (config->model_repository[0] != '\0' || config->model_count > 0) {
@@ -472,11 +461,11 @@ static bool create_loader(struct process *process)
         if (qd_repository_give(process->repository, config->models[i], &error) != QD_OK)
             return qd_fail_startup(&process->error, "--model: %s", error.text);
     const struct qd_loader_settings settings = {
-        .models = process->models,
+        .models = server->models,
         .tools = {.kernels = process->kernels,
-                  .memory = process->model_memory,
+                  .memory = server->model_memory,
                   .repository = process->repository,
-                  .scheduler = process->scheduler,
+                  .scheduler = server->tools.scheduler,
                   .loop = process->loop,
                   .thread_count = (unsigned)config->threads},
         .mode = config->model_control_mode,
@@ -485,8 +474,8 @@ static bool create_loader(struct process *process)
         .poll_ns = config->repository_poll_ns,
         .load_timeout_ns = config->compute_timeout_ns,
     };
-    process->loader = qd_loader_create(&settings);
-    return process->loader != NULL ||
+    server->loader = qd_loader_create(&settings);
+    return server->loader != NULL ||
            qd_fail_startup(&process->error, "out of memory or file descriptors");
 }
 
@@ -506,43 +495,25 @@ static bool load_models(struct process *process)
 {
     if (!create_loader(process))
         return false;
-    qd_loader_start(process->loader, on_models_loaded, process);
+    qd_loader_start(process->server.loader, on_models_loaded, process);
     qd_loop_run(process->loop);
     return !process->models_failed;
 }
 
 static bool start_listening(struct process *process)
 {
-    process->server = (struct qd_server){
-        .config = &process->config,
-        .tools = {.kernels = process->kernels,
-                  .scheduler = process->scheduler,
-                  .thread_count = (unsigned)process->config.threads,
-                  .compute_timeout_ns = process->config.compute_timeout_ns,
-                  .max_body_bytes = process->config.max_body_bytes},
-        .memory = process->memory,
-        .metrics = process->metrics,
-        .models = process->models,
-        .model_memory = process->model_memory,
-        .loader = process->loader,
-        .access = process->access,
-        .console = process->console,
-        .compress_answers = process->config.compress_answers,
-        .regions = process->regions,
-        .access_log = {.file = process->access_log, .format = process->config.log_format},
-        .log_format_initial = process->config.log_format,
-    };
+    struct qd_server *server = &process->server;
     const struct qd_listener_settings settings = {
-        .memory = process->memory,
+        .memory = server->memory,
         .config = &process->config,
         .quota = process->quota,
         .tls = process->tls,
-        .handler = qd_server_handler(&process->server),
+        .handler = qd_server_handler(server),
     };
     process->io_threads = qd_io_threads_create(process->loop, &settings, &process->error);
     if (process->io_threads == NULL)
         return false;
-    process->server.io_threads = process->io_threads;
+    server->io_threads = process->io_threads;
     if (!qd_io_threads_start(process->io_threads)) {
         return qd_fail_startup(
             &process->error,
@@ -561,30 +532,31 @@ static bool start_listening(struct process *process)
 
 static void deinit(struct process *process)
 {
+    struct qd_server *server = &process->server;
     const bool reloads = !qd_background_end(&process->reload);
     qd_prefault_destroy(process->prefault); /* first: qd_loop_destroy calls its last posts */
     qd_io_threads_destroy(process->io_threads);
-    if (process->memory != NULL) /* no request waits for memory any more */
-        qd_admission_on_room(qd_memory_admission(process->memory), NULL, NULL);
+    if (server->memory != NULL) /* no request waits for memory any more */
+        qd_admission_on_room(qd_memory_admission(server->memory), NULL, NULL);
     qd_quota_destroy(process->quota);
-    qd_log_file_destroy(process->access_log);
+    qd_log_file_destroy(server->access_log.file);
     qd_handle_destroy(process->sigterm);
     qd_handle_destroy(process->sigint);
     qd_handle_destroy(process->sighup);
     qd_handle_destroy(process->trim_timer);
     qd_handle_destroy(process->room_timer);
     qd_handle_destroy(process->drain_timer);
-    qd_loader_destroy(process->loader);
-    qd_scheduler_destroy(process->scheduler);
+    qd_loader_destroy(server->loader);
+    qd_scheduler_destroy(server->tools.scheduler);
     qd_loop_destroy(process->loop);
-    qd_models_destroy(process->models);
+    qd_models_destroy(server->models);
     qd_repository_close(process->repository);
-    qd_metrics_destroy(process->metrics);
-    qd_memory_destroy(process->model_memory);
-    qd_memory_destroy(process->memory);
-    qd_regions_destroy(process->regions);
+    qd_metrics_destroy(server->metrics);
+    qd_memory_destroy(server->model_memory);
+    qd_memory_destroy(server->memory);
+    qd_regions_destroy(server->regions);
     if (!reloads)
-        qd_access_destroy(process->access);
+        qd_access_destroy(server->access);
     qd_console_destroy(process->console);
     if (!reloads)
         qd_tls_destroy(process->tls);
@@ -624,9 +596,8 @@ int main(int argc, char **argv)
     resolve_auto(&process.config);
     qd_background_init(&process.reload, reload, &process);
     bool ready = raise_file_limit(&process) && start_kernels(&process) &&
-                 qd_log_start(&process.error) && create_access(&process) && create_tls(&process) &&
-                 create_console(&process) && open_access_log(&process) &&
-                 create_regions(&process) && start_services(&process) && load_models(&process) &&
+                 qd_log_start(&process.error) && create_parts(&process) &&
+                 start_services(&process) && load_models(&process) &&
                  (process.server.draining || start_listening(&process));
     if (ready) {
         if (!process.server.draining)
