@@ -12,8 +12,6 @@ enum { BYTES_MAX = 24 << 20 };
 /* A kept plan. It lies in its own arena, with its key. */
 struct qd_kept_plan {
     struct qk_graph_plan plan;
-    struct qd_kept_plan *newer; /* in the order of their last use */
-    struct qd_kept_plan *older;
     size_t pin_count;
     bool listed; /* false: there was no room in the list, so the last unpin frees the plan */
     struct qd_arena arena;
@@ -24,8 +22,7 @@ struct qd_plans {
     const struct qk_graph *graph;
     struct qd_memory *memory;
     pthread_mutex_t lock; /* protects all fields below, and the fields of the kept plans */
-    struct qd_kept_plan *newest;
-    struct qd_kept_plan *oldest;
+    struct qd_kept_plan *list[QD_PLANS_COUNT_MAX]; /* the one that was used last is first */
     size_t count;
     size_t bytes; /* the sum of the plans' arenas */
 };
@@ -54,27 +51,11 @@ static void destroy_kept(struct qd_kept_plan *kept)
 
 /* ---- The list ----------------------------------------------------------------------------- */
 
-static void link_newest(struct qd_plans *plans, struct qd_kept_plan *kept)
+static void move_to_front(struct qd_plans *plans, size_t index)
 {
-    kept->newer = NULL;
-    kept->older = plans->newest;
-    if (plans->newest != NULL)
-        plans->newest->newer = kept;
-    else
-        plans->oldest = kept;
-    plans->newest = kept;
-}
-
-static void unlink_kept(struct qd_plans *plans, struct qd_kept_plan *kept)
-{
-    if (kept->newer != NULL)
-        kept->newer->older = kept->older;
-    else
-        plans->newest = kept->older;
-    if (kept->older != NULL)
-        kept->older->newer = kept->newer;
-    else
-        plans->oldest = kept->newer;
+    struct qd_kept_plan *kept = plans->list[index];
+    memmove(&plans->list[1], &plans->list[0], index * sizeof(struct qd_kept_plan *));
+    plans->list[0] = kept;
 }
 
 static bool fits(const struct qd_plans *plans, size_t bytes)
@@ -83,42 +64,33 @@ static bool fits(const struct qd_plans *plans, size_t bytes)
 }
 
 /* Removes the oldest plans that are not pinned from the list, until `bytes` more bytes fit. Removes
- * none if that can never succeed. Returns the removed plans, linked by `older`. The caller
- * holds the lock. */
-static struct qd_kept_plan *make_room(struct qd_plans *plans, size_t bytes)
+ * none if that can never succeed. Moves the removed plans to `out`, and returns how many there are.
+ * The caller holds the lock. */
+static size_t make_room(struct qd_plans *plans, size_t bytes,
+                        struct qd_kept_plan *out[QD_PLANS_COUNT_MAX])
 {
-    struct qd_kept_plan *out = NULL;
-    struct qd_kept_plan *kept = plans->oldest;
-    while (kept != NULL && bytes <= BYTES_MAX && !fits(plans, bytes)) {
-        struct qd_kept_plan *next = kept->newer;
-        if (kept->pin_count == 0) {
-            unlink_kept(plans, kept);
-            plans->count--;
-            plans->bytes -= kept->arena.bytes;
-            kept->older = out;
-            out = kept;
-        }
-        kept = next;
+    size_t out_count = 0;
+    for (size_t i = plans->count; i-- > 0 && bytes <= BYTES_MAX && !fits(plans, bytes);) {
+        struct qd_kept_plan *kept = plans->list[i];
+        if (kept->pin_count > 0)
+            continue;
+        plans->count--;
+        plans->bytes -= kept->arena.bytes;
+        memmove(&plans->list[i], &plans->list[i + 1],
+                (plans->count - i) * sizeof(struct qd_kept_plan *));
+        out[out_count++] = kept;
     }
-    return out;
-}
-
-static void destroy_list(struct qd_kept_plan *kept)
-{
-    while (kept != NULL) {
-        struct qd_kept_plan *older = kept->older;
-        destroy_kept(kept);
-        kept = older;
-    }
+    return out_count;
 }
 
 void qd_plans_destroy(struct qd_plans *plans)
 {
     if (plans == NULL)
         return;
-    for (const struct qd_kept_plan *kept = plans->newest; kept != NULL; kept = kept->older)
-        assert(kept->pin_count == 0);
-    destroy_list(plans->newest);
+    for (size_t i = 0; i < plans->count; i++) {
+        assert(plans->list[i]->pin_count == 0);
+        destroy_kept(plans->list[i]);
+    }
     pthread_mutex_destroy(&plans->lock);
     free(plans);
 }
@@ -160,14 +132,13 @@ static void write_key(const struct qd_plans *plans, struct qd_kept_plan *kept,
 /* Finds a plan and makes it the newest. The caller holds the lock. */
 static struct qd_kept_plan *find(struct qd_plans *plans, const struct qk_tensor *inputs)
 {
-    struct qd_kept_plan *kept = plans->newest;
-    while (kept != NULL && !has_key(plans, kept, inputs))
-        kept = kept->older;
-    if (kept != NULL && kept != plans->newest) {
-        unlink_kept(plans, kept);
-        link_newest(plans, kept);
-    }
-    return kept;
+    size_t i = 0;
+    while (i < plans->count && !has_key(plans, plans->list[i], inputs))
+        i++;
+    if (i == plans->count)
+        return NULL;
+    move_to_front(plans, i);
+    return plans->list[0];
 }
 
 /* ---- Pins --------------------------------------------------------------------------------- */
@@ -214,25 +185,26 @@ static enum qk_status make(struct qd_plans *plans, const struct qk_tensor *input
 static struct qd_kept_plan *list_new(struct qd_plans *plans, const struct qk_tensor *inputs,
                                      struct qd_kept_plan *made)
 {
-    struct qd_kept_plan *out = NULL;
+    struct qd_kept_plan *out[QD_PLANS_COUNT_MAX];
+    size_t out_count = 0;
     pthread_mutex_lock(&plans->lock);
     struct qd_kept_plan *kept = find(plans, inputs);
     if (kept != NULL) {
         kept->pin_count++;
-        made->older = NULL;
-        out = made;
+        out[out_count++] = made;
     } else {
         kept = made;
-        out = make_room(plans, made->arena.bytes);
+        out_count = make_room(plans, made->arena.bytes, out);
         made->listed = fits(plans, made->arena.bytes);
     }
     if (kept == made && made->listed) {
-        link_newest(plans, made);
-        plans->count++;
+        plans->list[plans->count] = made;
+        move_to_front(plans, plans->count++);
         plans->bytes += made->arena.bytes;
     }
     pthread_mutex_unlock(&plans->lock);
-    destroy_list(out);
+    while (out_count > 0)
+        destroy_kept(out[--out_count]);
     return kept;
 }
 
