@@ -12,23 +12,29 @@
 #include "server/models/repository/repository.h"
 #include "server/oip/signature.h"
 
-/* What became of a node of the file. The order counts: a node that became several has the first of
- * their fates, so those that runs compute come first (add_left). */
+/* What became of a node of the file: constant, name in JSON, words for people. In these, %s is the
+ * operator that it runs as, and %u is node `into`. The order counts: a node that became several has
+ * the first of their fates, so those that runs compute come first (add_left). */
+#define QD_EXPLAINED_LIST(X)                                                                    \
+    X(READ, "read", "")           /* the model is refused, but not because of this node */      \
+    X(OPERATOR, "operator", "%s") /* runs compute it */                                         \
+    X(TABLE, "table", "a table")  /* runs look it up in a table, with other nodes */            \
+    X(ALIAS, "alias", "%s, moves nothing")           /* its outputs lie where its inputs lie */ \
+    X(PLANNED, "planned", "%s, once for each shape") /* shapes depend on it */                  \
+    X(UNUSED, "unused", "%s, which no run needs")                                               \
+    X(FOLDED, "folded", "a constant")                                                           \
+    X(FUSED, "fused", "a part of node %u")                                                      \
+    X(IN_TABLE, "in_table", "a part of the table at node %u")                                   \
+    X(CANCELLED, "cancelled", "nothing: it cancels with node %u") /* undoes what that does */   \
+    X(REMOVED, "removed", "nothing: no node needs it")                                          \
+    X(CONSTANT, "constant", "a constant")                  /* a Constant node */                \
+    X(LEFT_OUT, "left_out", "nothing: no output needs it") /* or it is cut off */               \
+    X(REFUSED, "refused", "refused")
+
 enum qd_explained_fate {
-    QD_EXPLAINED_READ,     /* the model is refused, but not because of this node */
-    QD_EXPLAINED_OPERATOR, /* runs compute it */
-    QD_EXPLAINED_TABLE,    /* runs look it up in a table, with other nodes */
-    QD_EXPLAINED_ALIAS,    /* it moves nothing: its outputs lie where its inputs lie */
-    QD_EXPLAINED_PLANNED,  /* plans compute it, because shapes depend on it */
-    QD_EXPLAINED_UNUSED,   /* no run needs it */
-    QD_EXPLAINED_FOLDED,
-    QD_EXPLAINED_FUSED,     /* a part of node `into` */
-    QD_EXPLAINED_IN_TABLE,  /* a part of the table of node `into` */
-    QD_EXPLAINED_CANCELLED, /* it undoes what node `into` does */
-    QD_EXPLAINED_REMOVED,   /* nothing reads it */
-    QD_EXPLAINED_CONSTANT,  /* a Constant node */
-    QD_EXPLAINED_LEFT_OUT,  /* no output needs it, or it is cut off */
-    QD_EXPLAINED_REFUSED
+#define X(name, json, words) QD_EXPLAINED_##name,
+    QD_EXPLAINED_LIST(X)
+#undef X
 };
 
 struct qd_explained_node {

@@ -5,13 +5,9 @@
 #include "server/models/explain/explain.h"
 
 static const char *const fate_names[] = {
-    [QD_EXPLAINED_READ] = "read",         [QD_EXPLAINED_OPERATOR] = "operator",
-    [QD_EXPLAINED_TABLE] = "table",       [QD_EXPLAINED_ALIAS] = "alias",
-    [QD_EXPLAINED_PLANNED] = "planned",   [QD_EXPLAINED_UNUSED] = "unused",
-    [QD_EXPLAINED_FOLDED] = "folded",     [QD_EXPLAINED_FUSED] = "fused",
-    [QD_EXPLAINED_IN_TABLE] = "in_table", [QD_EXPLAINED_CANCELLED] = "cancelled",
-    [QD_EXPLAINED_REMOVED] = "removed",   [QD_EXPLAINED_CONSTANT] = "constant",
-    [QD_EXPLAINED_LEFT_OUT] = "left_out", [QD_EXPLAINED_REFUSED] = "refused",
+#define X(name, json, words) json,
+    QD_EXPLAINED_LIST(X)
+#undef X
 };
 
 /* The most bytes that a node's JSON takes beside strings of the file and `reads`, and the member

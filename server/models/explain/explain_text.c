@@ -140,23 +140,12 @@ struct row {
 /* Prints what became of a node. */
 static void print_fate(const struct qd_explained_node *node, char *text, size_t size)
 {
-    static const char *const words[] = {
-        [QD_EXPLAINED_READ] = "",
-        [QD_EXPLAINED_OPERATOR] = "%s",
-        [QD_EXPLAINED_TABLE] = "a table",
-        [QD_EXPLAINED_ALIAS] = "%s, moves nothing",
-        [QD_EXPLAINED_PLANNED] = "%s, once for each shape",
-        [QD_EXPLAINED_UNUSED] = "%s, which no run needs",
-        [QD_EXPLAINED_FOLDED] = "a constant",
-        [QD_EXPLAINED_FUSED] = "a part of node %u",
-        [QD_EXPLAINED_IN_TABLE] = "a part of the table at node %u",
-        [QD_EXPLAINED_CANCELLED] = "nothing: it cancels with node %u",
-        [QD_EXPLAINED_REMOVED] = "nothing: no node needs it",
-        [QD_EXPLAINED_CONSTANT] = "a constant",
-        [QD_EXPLAINED_LEFT_OUT] = "nothing: no output needs it",
-        [QD_EXPLAINED_REFUSED] = "refused",
+    static const char *const fates[] = {
+#define X(name, json, words) words,
+        QD_EXPLAINED_LIST(X)
+#undef X
     };
-    const char *format = words[node->fate];
+    const char *format = fates[node->fate];
     const char *place = strchr(format, '%');
     if (place == NULL)
         snprintf(text, size, "%s", format);
