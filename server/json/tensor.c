@@ -1,6 +1,5 @@
 #include "server/json/tensor.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,19 +24,11 @@ struct reader {
 
 /* ---- Errors ------------------------------------------------------------------------------ */
 
-enum { SHOWN_BYTES = 40, SHAPE_BYTES = 96 };
-
-/* Prints dimensions such as "[2,3]". QK_RANK_MAX dimensions whose product fits 64 bits take at most
- * 84 bytes, because each further digit multiplies the product by ten. */
-static void print_dims(const size_t *dims, uint32_t rank, char *text, size_t size)
-{
-    size_t used = (size_t)snprintf(text, size, "[");
-    for (uint32_t i = 0; i < rank; i++) {
-        used += (size_t)snprintf(text + used, size - used, i == 0 ? "%zu" : ",%zu", dims[i]);
-        assert(used + 2 <= size);
-    }
-    snprintf(text + used, size - used, "]");
-}
+enum {
+    SHOWN_BYTES = 40,
+    SHAPE_BYTES = 96, /* QK_RANK_MAX dims whose product fits 64 bits take at most 84 bytes, because
+                         each further digit multiplies the product by ten */
+};
 
 /* Measures the value at `at` as it is written, for an error text. Returns how many bytes to show.
  * Sets *more to "..." if the value is longer, otherwise to "". */
@@ -75,7 +66,8 @@ static enum qd_status refuse_element(const struct reader *reader)
                  (long long)type->max, type->name);
     if (reader->at < reader->end && *reader->at == '[') {
         char shape[SHAPE_BYTES];
-        print_dims(reader->tensor->dims, reader->tensor->rank, shape, sizeof(shape));
+        qd_print_integers((const int64_t *)reader->tensor->dims, reader->tensor->rank, shape,
+                          sizeof(shape));
         return qd_fail(reader->error, QD_INVALID,
                        "%s: element %zu: expected %s, got an array: nested deeper than shape %s",
                        reader->field, reader->index, wanted, shape);
@@ -109,13 +101,14 @@ static enum qd_status refuse_count(const struct reader *reader, const size_t *po
     if (reader->field == NULL)
         return QD_INVALID;
     char shape[SHAPE_BYTES];
-    print_dims(reader->tensor->dims, reader->tensor->rank, shape, sizeof(shape));
+    qd_print_integers((const int64_t *)reader->tensor->dims, reader->tensor->rank, shape,
+                      sizeof(shape));
     if (position == NULL) {
         return qd_fail(reader->error, QD_INVALID, "%s: expected %zu elements for shape %s, got %zu",
                        reader->field, wanted, shape, got);
     }
     char where[SHAPE_BYTES];
-    print_dims(position, axis, where, sizeof(where));
+    qd_print_integers((const int64_t *)position, axis, where, sizeof(where));
     char got_text[24] = "more";
     if (got != MORE)
         snprintf(got_text, sizeof(got_text), "%zu", got);

@@ -690,7 +690,7 @@ static enum qd_status apply_dims(const struct qd_config_port *wanted, const char
         return QD_OK;
     }
     char shape[160];
-    qd_port_print_shape(port, shape, sizeof(shape));
+    qd_print_integers(port->dims, port->rank, shape, sizeof(shape));
     if (port->rank != wanted->rank + first) {
         return qd_fail(error, QD_INVALID,
                        "the configuration's %s %s: expected %u dimensions%s, for the "
@@ -746,7 +746,7 @@ static enum qd_status check_batch(const struct qd_port *ports, size_t count, con
 {
     for (size_t i = 0; i < count; i++) {
         char shape[160];
-        qd_port_print_shape(&ports[i], shape, sizeof(shape));
+        qd_print_integers(ports[i].dims, ports[i].rank, shape, sizeof(shape));
         if (ports[i].shaped && (ports[i].rank == 0 || ports[i].dims[0] != QD_DIM_FREE)) {
             return qd_fail(error, QD_INVALID,
                            "the configuration's max_batch_size: expected 0, as the first dimension "

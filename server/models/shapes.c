@@ -117,8 +117,8 @@ static enum qd_status refuse_shape(const struct qd_port *found, const struct qd_
 {
     char made[160];
     char got[160];
-    qd_port_print_shape(found, made, sizeof(made));
-    qd_port_print_shape(declared, got, sizeof(got));
+    qd_print_integers(found->dims, found->rank, made, sizeof(made));
+    qd_print_integers(declared->dims, declared->rank, got, sizeof(got));
     return qd_fail(error, QD_INVALID,
                    "output %zu (%s): shape: expected %s, which the graph makes of its inputs, got "
                    "%s",

@@ -54,9 +54,8 @@ struct listed {
 static struct listed show_integers(const int64_t *list, size_t count)
 {
     struct listed shown;
-    struct qd_port port = {.rank = count < QK_RANK_MAX ? (uint32_t)count : QK_RANK_MAX};
-    memcpy(port.dims, list, port.rank * sizeof(*list));
-    qd_port_print_shape(&port, shown.text, sizeof(shown.text));
+    qd_print_integers(list, count < QK_RANK_MAX ? count : QK_RANK_MAX, shown.text,
+                      sizeof(shown.text));
     return shown;
 }
 
@@ -256,7 +255,7 @@ static enum qd_status refuse_shape(const struct qd_oip_decoder *decoder, const s
 {
     char field[128];
     char wanted[256];
-    qd_port_print_shape(input->port, wanted, sizeof(wanted));
+    qd_print_integers(input->port->dims, input->port->rank, wanted, sizeof(wanted));
     snprintf(field, sizeof(field), "parameters.%s.shape", qd_show_name(input->name).text);
     return qd_fail(decoder->error, QD_INVALID, "%s: expected %s%s, got %s",
                    input->carrier == NULL ? label(input, ".shape").text : field, wanted,

@@ -149,7 +149,7 @@ static void take_port(struct raw *raw, const struct qd_port *port, struct qd_por
                              .dims = {QD_DIM_FREE},
                              .strides = port->strides};
     raw->port = port->shaped ? port : list;
-    qd_port_print_shape(raw->port, raw->shape, sizeof(raw->shape));
+    qd_print_integers(raw->port->dims, raw->port->rank, raw->shape, sizeof(raw->shape));
     *raw->tensor = (struct qk_tensor){.type = (enum qk_type)__builtin_ctz(port->types),
                                       .rank = raw->port->rank};
 }

@@ -40,17 +40,6 @@ void qd_builtin_init(struct qd_builtin *builtin, const struct qk_operator *op,
     qd_signature_init(&builtin->signature, op, row, builtin->ports);
 }
 
-void qd_port_print_shape(const struct qd_port *port, char *text, size_t size)
-{
-    size_t used = (size_t)snprintf(text, size, "[");
-    for (uint32_t i = 0; i < port->rank && used < size; i++) {
-        used += (size_t)snprintf(text + used, size - used, "%s%lld", i == 0 ? "" : ",",
-                                 (long long)port->dims[i]);
-    }
-    if (used < size)
-        snprintf(text + used, size - used, "]");
-}
-
 bool qd_port_takes(const struct qd_port *port, const struct qk_tensor *tensor)
 {
     bool fits = !port->shaped || port->rank == tensor->rank;

@@ -66,10 +66,6 @@ struct qd_builtin {
 void qd_builtin_init(struct qd_builtin *builtin, const struct qk_operator *op,
                      const struct qk_version *row);
 
-/* Prints a shape such as "[1,3,-1,-1]", or "[]" for a scalar. Cuts it off if it exceeds `size`
- * bytes. */
-void qd_port_print_shape(const struct qd_port *port, char *text, size_t size);
-
 /* Checks that a loaded model's signature keeps the bounds of limits.h on the number of ports and on
  * the lengths of their names, and that all names differ. */
 enum qd_status qd_signature_check(const struct qd_signature *signature, struct qd_error *error);

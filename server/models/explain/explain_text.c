@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/json/tree.h"
 #include "server/memory/text.h"
 #include "server/models/explain/explain.h"
 
@@ -262,7 +263,7 @@ static void print_ports(FILE *out, size_t columns, const char *label, const stru
     for (size_t i = 0; i < count; i++) {
         char shape[256] = "any shape";
         if (ports[i].shaped)
-            qd_port_print_shape(&ports[i], shape, sizeof(shape));
+            qd_print_integers(ports[i].dims, ports[i].rank, shape, sizeof(shape));
         print_format(out, columns, i == 0 ? label : "", "%.400s %s %s", ports[i].name,
                      ports[i].types == 0
                          ? ""
@@ -288,7 +289,7 @@ static void print_sizes(FILE *out, size_t columns, const struct qd_explanation *
         char shape[256];
         for (uint32_t k = 0; k < port.rank; k++)
             port.dims[k] = (int64_t)explanation->inputs[i].dims[k];
-        qd_port_print_shape(&port, shape, sizeof(shape));
+        qd_print_integers(port.dims, port.rank, shape, sizeof(shape));
         print_format(out, columns, "", "%.400s %s", port.name, shape);
     }
 }

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "server/json/tree.h"
 #include "server/models/shapes.h"
 #include "tests/support/kernels/graph_case.h"
 #include "tests/unit/scratch.h"
@@ -76,7 +77,7 @@ static enum qd_status settle(struct qd_port x, struct qd_port outputs[2])
 static void expect_shape(const struct qd_port *port, const char *expected)
 {
     char shape[160];
-    qd_port_print_shape(port, shape, sizeof(shape));
+    qd_print_integers(port->dims, port->rank, shape, sizeof(shape));
     cr_expect(port->shaped);
     cr_expect_str_eq(shape, expected);
 }
