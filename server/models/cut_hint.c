@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/memory/text.h"
 #include "server/models/onnx/onnx_parts.h"
 
 /* How often a part is tried, each time without one node more that was refused. Networks have few
@@ -32,54 +33,39 @@ static enum qd_status load(const struct qd_build *refused, const struct qd_sourc
     return status;
 }
 
-/* A text that grows. */
-struct text {
-    char *bytes;
-    size_t size;
-    size_t count;
-    bool is_full;
-};
-
-static void put(struct text *text, const char *string)
-{
-    const size_t bytes = strlen(string);
-    text->is_full |= text->count + bytes >= text->size;
-    if (text->is_full)
-        return;
-    memcpy(text->bytes + text->count, string, bytes + 1);
-    text->count += bytes;
-}
-
 /* Puts a list of the configuration. Nothing is escaped: names that would have to be are no part of
  * a hint. */
-static void put_names(struct text *text, const char *key, const char *const *names, size_t count)
+static void put_names(struct qd_text *text, const char *key, const char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         for (const char *at = names[i]; *at != '\0'; at++)
-            text->is_full |= (unsigned char)*at < ' ' || *at == '"' || *at == '\\';
-        put(text, i == 0 ? "\"" : ", ");
-        put(text, i == 0 ? key : "");
-        put(text, i == 0 ? "\": [\"" : "\"");
-        put(text, names[i]);
-        put(text, "\"");
+            text->failed |= (unsigned char)*at < ' ' || *at == '"' || *at == '\\';
+        qd_text_string(text, i == 0 ? "\"" : ", ");
+        qd_text_string(text, i == 0 ? key : "");
+        qd_text_string(text, i == 0 ? "\": [\"" : "\"");
+        qd_text_string(text, names[i]);
+        qd_text_string(text, "\"");
     }
-    put(text, count == 0 ? "" : "]");
+    qd_text_string(text, count == 0 ? "" : "]");
 }
 
 /* Adds what a part's configuration is, and how many nodes it runs. */
-static void add(struct qd_cut_hints *hints, const struct qd_onnx_part *part, size_t node_count)
+static void add(struct qd_cut_hints *hints, const struct qd_onnx_part *found, size_t node_count)
 {
-    const struct qd_onnx_cut *cut = &part->cut;
+    const struct qd_onnx_cut *cut = &found->cut;
     struct qd_cut_hint *hint = &hints->list[hints->count];
-    struct text text = {.bytes = hint->config, .size = sizeof(hint->config)};
-    put(&text, "{");
+    struct qd_part part;
+    struct qd_text text;
+    qd_text_init_in(&text, &part, hint->config, sizeof(hint->config) - 1);
+    qd_text_string(&text, "{");
     put_names(&text, "inputs", cut->inputs, cut->input_count);
-    put(&text, cut->input_count > 0 && cut->output_count > 0 ? ", " : "");
+    qd_text_string(&text, cut->input_count > 0 && cut->output_count > 0 ? ", " : "");
     put_names(&text, "outputs", cut->outputs, cut->output_count);
-    put(&text, "}");
-    hint->node_count = part->node_count;
+    qd_text_string(&text, "}");
+    hint->config[text.bytes] = '\0';
+    hint->node_count = found->node_count;
     hints->node_count = node_count;
-    hints->count += !text.is_full;
+    hints->count += !text.failed;
 }
 
 /* Finds one of the two parts that loads, and adds it. Adds nothing if there is none. The node that
@@ -133,21 +119,21 @@ void qd_cut_hints_print(const struct qd_cut_hints *hints, size_t bytes_max, stru
     bool is_first = true;
     if (used >= size)
         return;
-    struct text text = {.bytes = error->text + used, .size = size - used};
     for (size_t i = 0; i < hints->count; i++) {
-        const struct text before = text;
+        const size_t begin = strlen(error->text);
+        struct qd_part part;
+        struct qd_text text;
         char nodes[96];
-        put(&text, is_first ? "; the configuration " : ", ");
-        put(&text, hints->list[i].config);
+        qd_text_init_in(&text, &part, error->text + begin, size - begin - 1);
+        qd_text_string(&text, is_first ? "; the configuration " : ", ");
+        qd_text_string(&text, hints->list[i].config);
         if (is_first)
             snprintf(nodes, sizeof(nodes), " runs %zu of the %zu nodes that depend on inputs",
                      hints->list[i].node_count, hints->node_count);
         else
             snprintf(nodes, sizeof(nodes), " runs %zu", hints->list[i].node_count);
-        put(&text, nodes);
-        is_first = is_first && text.is_full;
-        if (text.is_full)
-            text = before;
-        text.bytes[text.count] = '\0';
+        qd_text_string(&text, nodes);
+        is_first = is_first && text.failed;
+        error->text[text.failed ? begin : begin + text.bytes] = '\0';
     }
 }
