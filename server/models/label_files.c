@@ -1,28 +1,10 @@
 /* Finds and reads the files that name the classes of a model's outputs: a part of sources.h. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "server/models/sources.h"
 #include "server/oip/labels.h"
-
-/* Reads an open file into memory. Fails if the file is too large or ends earlier than it did. */
-static enum qd_status read_whole(int fd, size_t bytes, const char *shown, char *text,
-                                 struct qd_error *error)
-{
-    for (size_t at = 0; at < bytes;) {
-        const ssize_t got = pread(fd, text + at, bytes - at, (off_t)at);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return qd_fail(error, QD_UNAVAILABLE, "%s: cannot be read: %s", shown, strerror(errno));
-        if (got == 0)
-            return qd_fail(error, QD_UNAVAILABLE, "%s: it was cut short while it was read", shown);
-        at += (size_t)got;
-    }
-    return QD_OK;
-}
 
 /* Reads labels from a file below a folder. Fails with QD_NOT_FOUND if there is no such file. */
 static enum qd_status read_file(const struct qd_sources *sources, int folder, const char *path,
@@ -43,7 +25,7 @@ static enum qd_status read_file(const struct qd_sources *sources, int folder, co
     else if ((text = qd_arena_alloc(sources->version_arena, bytes + 1)) == NULL)
         status = qd_refuse_memory(sources->version_arena, shown, error);
     else
-        status = read_whole(fd, bytes, shown, text, error);
+        status = qd_folder_read(fd, 0, text, bytes, shown, error);
     close(fd);
     return status == QD_OK
                ? qd_labels_read(text, bytes, shown, sources->version_arena, labels, error)
@@ -54,14 +36,12 @@ static enum qd_status read_file(const struct qd_sources *sources, int folder, co
 static enum qd_status read_call_file(const struct qd_sources *sources, const char *path,
                                      const struct qd_labels **labels, struct qd_error *error)
 {
+    const struct qd_call_file *file = qd_sources_call_file(sources, path);
     char shown[200];
     snprintf(shown, sizeof(shown), "file:%llu/%.150s", (unsigned long long)sources->version, path);
-    for (size_t i = 0; i < sources->file_count; i++) {
-        const struct qd_call_file *file = &sources->files[i];
-        if (file->version == sources->version && strcmp(file->path, path) == 0)
-            return qd_labels_read(file->text, file->count, shown, sources->version_arena, labels,
-                                  error);
-    }
+    if (file != NULL)
+        return qd_labels_read(file->text, file->count, shown, sources->version_arena, labels,
+                              error);
     return qd_fail(error, QD_NOT_FOUND, "%s: expected a file, got none", shown);
 }
 

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "server/models/sources.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -315,32 +314,6 @@ void qd_sources_close(struct qd_sources *sources)
     qd_model_folder_close(&sources->folder);
 }
 
-/* Reads `count` bytes. Returns false on failure. errno is then 0 if the file ends earlier, because
- * it was cut short after it was opened. */
-static bool read_range(int fd, uint64_t offset, char *bytes, size_t count)
-{
-    while (count > 0) {
-        ssize_t got = pread(fd, bytes, count, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            errno = got == 0 ? 0 : errno;
-            return false;
-        }
-        bytes += got;
-        offset += (uint64_t)got;
-        count -= (size_t)got;
-    }
-    return true;
-}
-
-static enum qd_status fail_read(const char *shown, struct qd_error *error)
-{
-    if (errno == 0)
-        return qd_fail(error, QD_UNAVAILABLE, "%.200s: it was cut short while it was read", shown);
-    return qd_fail(error, QD_UNAVAILABLE, "%.200s: cannot be read: %s", shown, strerror(errno));
-}
-
 /* Reads NAME/config.json, which has the same form as a load call's parameters.config, or
  * NAME/config.pbtxt. */
 static enum qd_status read_config(struct qd_sources *sources, struct qd_error *error)
@@ -359,8 +332,8 @@ static enum qd_status read_config(struct qd_sources *sources, struct qd_error *e
     char *text = qd_arena_alloc(sources->arena, bytes);
     if (text == NULL)
         status = qd_refuse_memory(sources->arena, shown, error);
-    else if (!read_range(fd, 0, text, bytes))
-        status = fail_read(shown, error);
+    else
+        status = qd_folder_read(fd, 0, text, bytes, shown, error);
     close(fd);
     if (status != QD_OK)
         return status;
@@ -440,12 +413,6 @@ static enum qd_status choose_versions(struct qd_sources *sources, const uint64_t
     return QD_OK;
 }
 
-static int compare_versions(const void *a, const void *b)
-{
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return (left > right) - (left < right);
-}
-
 /* Collects the versions of a load call's files, each once, and chooses from them. */
 static enum qd_status choose_of_files(struct qd_sources *sources, struct qd_error *error)
 {
@@ -454,7 +421,7 @@ static enum qd_status choose_of_files(struct qd_sources *sources, struct qd_erro
         return qd_refuse_memory(sources->arena, "the model's versions", error);
     for (size_t i = 0; i < sources->file_count; i++)
         versions[i] = sources->files[i].version;
-    qsort(versions, sources->file_count, sizeof(*versions), compare_versions);
+    qd_repository_sort(versions, sources->file_count);
     size_t count = 1;
     for (size_t i = 1; i < sources->file_count; i++)
         if (versions[i] != versions[count - 1])
@@ -585,9 +552,7 @@ static enum qd_status find_in_folder(struct qd_sources *sources, struct qd_error
     return status;
 }
 
-/* Finds a file of the current version in the load call. Returns NULL if there is none or if `path`
- * is NULL. */
-static struct qd_call_file *find_call_file(const struct qd_sources *sources, const char *path)
+struct qd_call_file *qd_sources_call_file(const struct qd_sources *sources, const char *path)
 {
     for (size_t i = 0; path != NULL && i < sources->file_count; i++) {
         struct qd_call_file *file = &sources->files[i];
@@ -599,13 +564,13 @@ static struct qd_call_file *find_call_file(const struct qd_sources *sources, con
 
 static enum qd_status find_in_call(struct qd_sources *sources, struct qd_error *error)
 {
-    struct qd_call_file *onnx = find_call_file(sources, onnx_name(sources));
-    struct qd_call_file *request = find_call_file(sources, request_name(sources));
+    struct qd_call_file *onnx = qd_sources_call_file(sources, onnx_name(sources));
+    struct qd_call_file *request = qd_sources_call_file(sources, request_name(sources));
     enum qd_status status = choose_kind(sources, onnx != NULL, request != NULL, error);
     if (status != QD_OK)
         return status;
     sources->main_file = onnx != NULL ? onnx : request;
-    sources->blob_file = request != NULL ? find_call_file(sources, "request.bin") : NULL;
+    sources->blob_file = request != NULL ? qd_sources_call_file(sources, "request.bin") : NULL;
     sources->decoding = 0;
     sources->decoding_begun = false;
     for (size_t i = 0; i < sources->file_count; i++)
@@ -664,13 +629,12 @@ static void fetch_file_unit(struct qd_sources *sources, size_t unit)
     uint64_t at = (uint64_t)(unit - reading->unit_begin) * FILE_UNIT_BYTES;
     uint64_t left = reading->bytes - at;
     size_t count = left < FILE_UNIT_BYTES ? (size_t)left : FILE_UNIT_BYTES;
-    if (read_range(reading->file->fd, reading->offset + at, reading->to + at, count))
-        return;
     struct qd_error error;
     char shown[SHOWN_BYTES];
     show(sources, reading->file->path, shown, sizeof(shown));
-    fail_read(shown, &error);
-    note_failure(sources, &error);
+    if (qd_folder_read(reading->file->fd, reading->offset + at, reading->to + at, count, shown,
+                       &error) != QD_OK)
+        note_failure(sources, &error);
 }
 
 /* Decodes the next characters of a file. Ends the file if they are its last ones. */
@@ -760,8 +724,9 @@ static enum qd_status external_of_folder(void *context, const char *location, ui
     if (offset > size || length > size - offset) {
         char head[512]; /* large enough for a whole Git LFS pointer and the like */
         const size_t count = size < sizeof(head) ? (size_t)size : sizeof(head);
-        const char *name =
-            read_range(file->fd, 0, head, count) ? qd_foreign_name(head, count) : NULL;
+        const char *name = qd_folder_read(file->fd, 0, head, count, location, error) == QD_OK
+                               ? qd_foreign_name(head, count)
+                               : NULL;
         return qd_fail(error, QD_INVALID,
                        "external data \"%.150s\": expected at least %llu bytes from %llu on, the "
                        "file has %llu%s%s",
@@ -782,7 +747,7 @@ static enum qd_status external_of_call(void *context, const char *location, uint
                                        struct qd_error *error)
 {
     const struct qd_sources *sources = context;
-    const struct qd_call_file *file = find_call_file(sources, location);
+    const struct qd_call_file *file = qd_sources_call_file(sources, location);
     (void)arena;
     if (file == NULL) {
         return qd_fail(error, QD_INVALID,

@@ -131,4 +131,8 @@ enum qd_status qd_sources_fail(const struct qd_sources *sources, const struct qd
                                struct qd_error *error);
 void qd_sources_close(struct qd_sources *sources);
 
+/* Finds a file of the current version in the load call. Returns NULL if there is none or if `path`
+ * is NULL. */
+struct qd_call_file *qd_sources_call_file(const struct qd_sources *sources, const char *path);
+
 #endif

@@ -210,3 +210,23 @@ enum qd_status qd_folder_open_file(int folder, const char *path, enum qd_links l
         close(*fd);
     return status;
 }
+
+enum qd_status qd_folder_read(int fd, uint64_t offset, char *bytes, size_t count, const char *shown,
+                              struct qd_error *error)
+{
+    while (count > 0) {
+        const ssize_t got = pread(fd, bytes, count, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return qd_fail(error, QD_UNAVAILABLE, "%.200s: cannot be read: %s", shown,
+                           strerror(errno));
+        if (got == 0)
+            return qd_fail(error, QD_UNAVAILABLE, "%.200s: it was cut short while it was read",
+                           shown);
+        bytes += got;
+        offset += (uint64_t)got;
+        count -= (size_t)got;
+    }
+    return QD_OK;
+}

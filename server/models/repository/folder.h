@@ -29,4 +29,9 @@ enum qd_status qd_folder_open_file(int folder, const char *path, enum qd_links l
                                    const char *shown, uint64_t bytes_max, int *fd,
                                    struct stat *about, struct qd_error *error);
 
+/* Reads `count` bytes of an open file. Fails with QD_UNAVAILABLE, also if the file ends earlier
+ * because it was cut short after it was opened. */
+enum qd_status qd_folder_read(int fd, uint64_t offset, char *bytes, size_t count, const char *shown,
+                              struct qd_error *error);
+
 #endif

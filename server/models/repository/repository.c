@@ -488,6 +488,11 @@ static int compare_versions(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+void qd_repository_sort(uint64_t *versions, size_t count)
+{
+    qsort(versions, count, sizeof(*versions), compare_versions);
+}
+
 /* Gives the model its only version. */
 static enum qd_status set_only_version(struct qd_model_folder *folder, struct qd_arena *arena,
                                        struct qd_error *error)
@@ -554,7 +559,7 @@ static enum qd_status read_folder(struct qd_model_folder *folder, const char *na
     for (size_t i = 0; marks && status == QD_OK && i < folder->version_count; i++)
         status = mark_version(folder, name, folder->versions[i], error);
     if (folder->version_count > 0)
-        qsort(folder->versions, folder->version_count, sizeof(*folder->versions), compare_versions);
+        qd_repository_sort(folder->versions, folder->version_count);
     /* A number is the name of a version: the repository is then the folder of one model. */
     else if (status == QD_OK && folder->has_model && version_of(name) == 0)
         status = set_only_version(folder, arena, error);

@@ -89,6 +89,9 @@ enum qd_status qd_model_folder_open(const struct qd_repository *repository, cons
                                     struct qd_model_folder *folder, struct qd_error *error);
 void qd_model_folder_close(struct qd_model_folder *folder);
 
+/* Sorts versions, as those of a folder are. */
+void qd_repository_sort(uint64_t *versions, size_t count);
+
 /* The file in a model's folder that names its classes. */
 #define QD_LABEL_FILE "labels.txt"
 /* Prints the name of such a file for a model of one file: FILE without its ".onnx", and with
