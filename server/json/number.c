@@ -1,5 +1,6 @@
 #include "server/json/number.h"
 
+#include <fenv.h>
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -193,75 +194,55 @@ enum { DIGITS_KEPT = 128 };
 
 struct digits {
     char text[DIGITS_KEPT + 32]; /* the digits, then "e" and the exponent of the last digit */
-    int count;
-    int exponent;
 };
 
-static void collect(const struct qd_json_number *number, struct digits *digits)
+static struct digits collect(const struct qd_json_number *number)
 {
+    struct digits digits;
     bool more = false;
+    int count = 0;
     const char *end = number->text + number->bytes;
-    digits->count = 0;
     for (const char *at = number->text; at < end && *at != 'e' && *at != 'E'; at++) {
-        bool significant = is_digit(at, end) && (digits->count > 0 || *at != '0');
-        if (significant && digits->count < DIGITS_KEPT)
-            digits->text[digits->count++] = *at;
+        bool significant = is_digit(at, end) && (count > 0 || *at != '0');
+        if (significant && count < DIGITS_KEPT)
+            digits.text[count++] = *at;
         else if (significant && *at != '0')
             more = true;
     }
     int64_t exponent = number->exponent; /* the exponent of the mantissa's last digit */
-    exponent -= digits->count > MANTISSA_DIGITS ? digits->count - MANTISSA_DIGITS : 0;
+    exponent -= count > MANTISSA_DIGITS ? count - MANTISSA_DIGITS : 0;
     if (more) {
-        digits->text[digits->count++] = '1';
+        digits.text[count++] = '1';
         exponent--;
     }
-    digits->exponent = exponent > 9999 ? 9999 : exponent < -9999 ? -9999 : (int)exponent;
-    snprintf(digits->text + digits->count, sizeof(digits->text) - (size_t)digits->count, "e%d",
-             digits->exponent);
+    snprintf(digits.text + count, sizeof(digits.text) - (size_t)count, "e%d",
+             exponent > 9999    ? 9999
+             : exponent < -9999 ? -9999
+                                : (int)exponent);
+    return digits;
 }
 
 static float slow_float(const struct qd_json_number *number)
 {
-    struct digits digits;
-    collect(number, &digits);
-    float value = strtof(digits.text, NULL);
+    const struct digits digits = collect(number);
+    const float value = strtof(digits.text, NULL);
     return number->negative ? -value : value;
 }
 
-/* Compares the digits with `value`, which is finite and above 0. Returns a number below 0, 0, or
- * above 0. */
-static int compare(const struct digits *digits, float value)
-{
-    char exact[DIGITS_KEPT + 32]; /* "d.ddd" with every digit that a float can have, and "e-45" */
-    snprintf(exact, sizeof(exact), "%.*e", DIGITS_KEPT - 1, (double)value);
-    int place = digits->exponent + digits->count - 1; /* the exponent of the first digit */
-    int value_place = atoi(exact + DIGITS_KEPT + 2);
-    if (place != value_place)
-        return place < value_place ? -1 : 1;
-    exact[1] = exact[0]; /* removes the point */
-    for (int i = 0; i < digits->count || i < DIGITS_KEPT; i++) {
-        char digit = i < digits->count ? digits->text[i] : '0';
-        char value_digit = i < DIGITS_KEPT ? exact[1 + i] : '0';
-        if (digit != value_digit)
-            return digit < value_digit ? -1 : 1;
-    }
-    return 0;
-}
-
-/* Returns the number rounded to odd: the nearest float or, if that is even and differs from the
- * number, its neighbour on the number's other side. */
+/* Returns the number rounded to odd: strtof rounds it toward zero and says whether that was exact.
+ */
 static float slow_odd(const struct qd_json_number *number)
 {
-    struct digits digits;
-    collect(number, &digits);
-    float value = strtof(digits.text, NULL);
+    const struct digits digits = collect(number);
+    const int mode = fegetround();
     uint32_t bits;
+    feclearexcept(FE_INEXACT);
+    fesetround(FE_TOWARDZERO);
+    float value = strtof(digits.text, NULL);
+    fesetround(mode);
     memcpy(&bits, &value, sizeof(bits));
-    if (bits % 2 == 0 && isfinite(value)) {
-        int side = bits == 0 ? 1 : compare(&digits, value);
-        bits += (uint32_t)side;
-        memcpy(&value, &bits, sizeof(value));
-    }
+    bits |= fetestexcept(FE_INEXACT) != 0;
+    memcpy(&value, &bits, sizeof(value));
     return number->negative ? -value : value;
 }
 
