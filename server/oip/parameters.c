@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -283,57 +284,48 @@ static enum qd_status check_carriers(const struct reader *reader)
 
 /* ---- OIP's own keys ---------------------------------------------------------------------- */
 
-static enum qd_status read_binary_output(const struct reader *reader,
-                                         const struct qd_json_value *value)
-{
-    bool binary;
-    if (!qd_json_bool(value, &binary))
-        return expected(reader, value, "true or false");
-    reader->asked->binary_outputs = binary ? UINT32_MAX : 0;
-    return QD_OK;
-}
-
-static enum qd_status read_timeout(const struct reader *reader, const struct qd_json_value *value)
-{
-    return qd_json_uint64(value, &reader->asked->timeout_us)
-               ? QD_OK
-               : expected(reader, value, "microseconds, an integer in [0, 2^64)");
-}
-
-static enum qd_status read_priority(const struct reader *reader, const struct qd_json_value *value)
-{
-    return qd_json_uint64(value, &reader->asked->priority)
-               ? QD_OK
-               : expected(reader, value, "an integer in [0, 2^64)");
-}
-
-static enum qd_status read_profile(const struct reader *reader, const struct qd_json_value *value)
-{
-    return qd_json_bool(value, &reader->asked->profiles) ? QD_OK
-                                                         : expected(reader, value, "true or false");
-}
-
-static enum qd_status ignore(const struct reader *reader, const struct qd_json_value *value)
-{
-    (void)reader;
-    (void)value;
-    return QD_OK;
-}
+enum own_kind { IGNORED, FLAG, NUMBER, BINARY_OUTPUT };
 
 static const struct own_key {
     const char *name;
-    enum qd_status (*read)(const struct reader *reader, const struct qd_json_value *value);
+    enum own_kind kind;
+    size_t offset; /* in struct qd_oip_asked */
+    const char *expected;
 } own_keys[] = {
-    {"binary_data_output", read_binary_output},
-    {"timeout", read_timeout},
-    {"priority", read_priority},
-    {"profile", read_profile},
-    {"sequence_id", ignore},
-    {"sequence_start", ignore},
-    {"sequence_end", ignore},
-    {"headers", ignore},
-    {"content_type", ignore}, /* clients of MLServer send it */
+    {"binary_data_output", BINARY_OUTPUT, 0, "true or false"},
+    {"timeout", NUMBER, offsetof(struct qd_oip_asked, timeout_us),
+     "microseconds, an integer in [0, 2^64)"},
+    {"priority", NUMBER, offsetof(struct qd_oip_asked, priority), "an integer in [0, 2^64)"},
+    {"profile", FLAG, offsetof(struct qd_oip_asked, profiles), "true or false"},
+    {"sequence_id", IGNORED, 0, NULL},
+    {"sequence_start", IGNORED, 0, NULL},
+    {"sequence_end", IGNORED, 0, NULL},
+    {"headers", IGNORED, 0, NULL},
+    {"content_type", IGNORED, 0, NULL}, /* clients of MLServer send it */
 };
+
+static enum qd_status read_own(const struct reader *reader, const struct own_key *key,
+                               const struct qd_json_value *value)
+{
+    void *const field = (char *)reader->asked + key->offset;
+    bool is_read = true;
+    bool binary;
+    switch (key->kind) {
+    case IGNORED:
+        break;
+    case FLAG:
+        is_read = qd_json_bool(value, field);
+        break;
+    case NUMBER:
+        is_read = qd_json_uint64(value, field);
+        break;
+    case BINARY_OUTPUT:
+        is_read = qd_json_bool(value, &binary);
+        reader->asked->binary_outputs = binary ? UINT32_MAX : 0;
+        break;
+    }
+    return is_read ? QD_OK : expected(reader, value, key->expected);
+}
 
 /* ---- All of them ------------------------------------------------------------------------- */
 
@@ -386,7 +378,7 @@ static enum qd_status read_parameter(struct reader *reader, const struct qd_json
         if (strcmp(key, own_keys[i].name) == 0) {
             bool again = (reader->seen >> i & 1) != 0;
             reader->seen |= 1u << i;
-            return again ? twice(reader, key) : own_keys[i].read(reader, value);
+            return again ? twice(reader, key) : read_own(reader, &own_keys[i], value);
         }
     }
     size_t input;
