@@ -201,8 +201,6 @@ static enum qd_status read_source(struct explainer *explainer)
         .memory = explainer->settings->memory,
         .lists_nodes = true,
     };
-    explainer->made->is_cut =
-        sources->config.cut.input_count + sources->config.cut.output_count > 0;
     status = qd_sources_labels(sources, &explainer->build, error);
     if (status != QD_OK)
         return status;

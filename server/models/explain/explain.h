@@ -62,7 +62,6 @@ struct qd_explanation {
     struct qd_explained_node *nodes;      /* those of the file */
     size_t node_count;
     size_t unlisted;       /* more nodes */
-    bool is_cut;           /* the configuration cuts the file */
     bool brings_constants; /* requests bring constants, so that each makes a graph of its own */
     size_t resident_bytes;
     /* The plan for inputs of these shapes. Without a plan, why_unplanned says why there is none. */
