@@ -132,6 +132,39 @@ Test(arena, grow_keeps_the_bytes_and_returns_the_old_block)
     scratch_deinit(&scratch);
 }
 
+Test(arena, a_list_grows_until_it_is_refused)
+{
+    struct scratch scratch;
+    uint64_t *list = NULL;
+    size_t capacity = 0;
+    uint64_t count = 0;
+    scratch_init(&scratch, MIB);
+    for (;; count++) {
+        uint64_t *more = qd_arena_extend(&scratch.arena, list, count, &capacity, sizeof(*list));
+        if (more == NULL)
+            break;
+        list = more;
+        cr_assert_gt(capacity, count);
+        list[count] = count;
+    }
+    cr_assert_eq(count, capacity, "the list that was refused more stays as it is");
+    cr_assert_gt(count, 10000);
+    for (uint64_t i = 0; i < count; i++)
+        cr_assert_eq(list[i], i);
+    scratch_deinit(&scratch);
+}
+
+Test(arena, a_string_is_copied_with_its_end)
+{
+    struct scratch scratch;
+    scratch_init(&scratch, MIB);
+    const char *copy = qd_arena_copy(&scratch.arena, "quantd");
+    cr_assert_str_eq(copy, "quantd");
+    cr_assert_str_eq(qd_arena_copy(&scratch.arena, ""), "");
+    cr_assert_str_eq(copy, "quantd");
+    scratch_deinit(&scratch);
+}
+
 Test(arena, what_is_released_goes_back_at_once)
 {
     struct scratch scratch;

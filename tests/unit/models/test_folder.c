@@ -200,3 +200,20 @@ Test(folder, links_may_lead_anywhere)
     cr_assert_eq(qd_folder_open(folder, "..", links, "..", &fd, &error), QD_INVALID);
     cr_assert_eq(qd_folder_open(folder, "link", links, "link", &fd, &error), QD_INVALID);
 }
+
+Test(folder, a_file_is_read_to_where_it_was_cut_short)
+{
+    char bytes[8] = "";
+    struct stat about;
+    int fd;
+    cr_assert_eq(
+        qd_folder_open_file(folder, "file", QD_LINKS_INSIDE, "net/file", 100, &fd, &about, &error),
+        QD_OK);
+    cr_assert_eq(qd_folder_read(fd, 1, bytes, 4, "net/file", &error), QD_OK);
+    cr_assert_str_eq(bytes, "2345");
+    cr_assert_eq(qd_folder_read(fd, 1, bytes, 5, "net/file", &error), QD_UNAVAILABLE);
+    cr_assert_str_eq(error.text, "net/file: it was cut short while it was read");
+    cr_assert_eq(qd_folder_read(-1, 0, bytes, 1, "net/file", &error), QD_UNAVAILABLE);
+    cr_assert_str_eq(error.text, "net/file: cannot be read: Bad file descriptor");
+    close(fd);
+}
