@@ -3,6 +3,8 @@
 #define KERNELS_GEMM_IGEMM_WIDE_AVX2_H
 
 #include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 /* Returns a mask of the 16-bit words of 8 quads that have wide pairs: the positive weights of the
