@@ -590,7 +590,7 @@ static void check_count(struct check *check, const void *kernel)
     uint8_t *row = check_buffer(check, "row", CHECK_INPUT, bytes, 1);
     check_fill_bytes(check, row, bytes);
     for (size_t i = 0; i < bytes && check_index(check) % 2 == 0; i++)
-        row[i] = (uint8_t)(check_between(check, 60, 68) * (check_chance(check, 2) ? 1 : -1U));
+        row[i] = (uint8_t)((int)check_between(check, 60, 68) * (check_chance(check, 2) ? 1 : -1));
     job.row = row;
     check_describe(check, "%zu channels of %zu taps", job.channels, job.taps);
     if (check_calls(check, count_expected, count_actual, &job, (double)bytes, "weight"))
