@@ -19,6 +19,8 @@
 #                        A=--throughput measures 1, 2, 3 of them into docker/scale.md
 #   make test-reliability   p99 beside large work, attacks, drains: into tests/RELIABILITY.md;
 #                        A=--short some of it, A='--soak 30' everything mixed for half an hour
+#   make test-debian     make test on bare Debian 12 and 13, each in a root of its own, as root;
+#                        A=trixie one of them
 #   make test-clients    small clients in seven languages; skips those without their toolchain
 #   make fuzz SECONDS=60 connections, bodies, ONNX files, operators and more, so long each
 #   make mutate          changes lines of the sources and counts what the tests notice of it; see
@@ -470,6 +472,10 @@ conformance:
 	@python=build/conformance/venv/bin/python; test -x $$python || python=python3; \
 	    B=$(B) $$python tests/conformance/run.py $(A)
 
+test-debian:
+	@$(INSTALL) debian
+	@tests/debian/run.sh $(A)
+
 test-load:
 	@$(INSTALL) build load
 	@$(SUBMAKE) $(B)/quantd
@@ -622,7 +628,7 @@ clean:
 	rm -rf build
 
 .PHONY: all always headers demo test test-unit test-e2e test-short conformance test-clients fuzz
-.PHONY: test-cpus
+.PHONY: test-cpus test-debian
 .PHONY: lint help
 .PHONY: clean test-reliability
 .PHONY: check-kernels check-kernels-emulated

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what a task needs: install-packages.sh GROUP...
 # GROUP: build, demo, test, fuzz, lint, conformance, load, replicas, reliability, clients, schema,
-# console, kubernetes, arm64, man, image, podman, bench, model or numbers. build:arm64 is
+# console, kubernetes, arm64, man, image, podman, bench, model, numbers or debian. build:arm64 is
 # build for that machine, wherever this is, with Debian's cross compiler and multiarch libraries.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
@@ -18,6 +18,7 @@ packages_of()
     build:*) packages_of build | sed "s/^gcc /binutils gcc-for-host /; s/pkg-config/pkgconf/
         s/\(gcc-for-host\|pkgconf\|lib[^ ]*-dev\)/&:${1#*:}/g" ;;
     demo) echo curl ;;
+    debian) echo mmdebstrap git ;;
     test) echo libcriterion-dev python3 curl openssl git ;;
     fuzz) echo clang libclang-rt-dev python3 zlib1g-dev ;;
     lint) echo clang clang-format shellcheck git zlib1g-dev ;;
@@ -41,7 +42,7 @@ packages_of()
     *)
         echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance," \
             "load, replicas, reliability, clients, schema, console, kubernetes, arm64, man," \
-            "image, podman, bench, model, numbers, mutate" >&2
+            "image, podman, bench, model, numbers, mutate, debian" >&2
         exit 2
         ;;
     esac
