@@ -262,7 +262,7 @@ SERVER := \
     server/http/wire/direct_response.c server/http/wire/framing.c \
     server/http/wire/head.c server/http/wire/lingering_close.c \
     server/http/wire/quota.c server/http/wire/socket.c server/http/wire/tls.c \
-    server/http/mhd/error_hook.c server/http/mhd/socket_hooks.c server/http/mhd/tls_hooks.c \
+    server/http/mhd/socket_hooks.c server/http/mhd/tls_hooks.c \
     server/http/mhd/trial.c \
     server/http/endpoint.c server/http/exchange.c \
     server/http/io_threads.c server/http/listener.c server/http/path.c server/http/refuse.c \

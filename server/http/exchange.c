@@ -89,7 +89,8 @@ bool qd_exchange_ensure_request(struct qd_connection *connection)
     struct qd_request *request =
         create_request(exchange, first_line_ns != 0 ? first_line_ns : qd_clock_ns());
     connection->request = request;
-    connection->current.is_head = qd_framing_is_head(&connection->framing, connection->done_count);
+    connection->current.is_head =
+        connection->framing.is_head && connection->framing.done_count == connection->done_count;
     if (request == NULL)
         return false;
     request->loop = exchange->loop;
@@ -127,7 +128,7 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
         qd_connection_advance_at(connection, QD_CONNECTION_ANSWER,
                                  connection->request->times.since_ns);
     qd_connection_widen(connection, answer->bytes);
-    enum MHD_Result taken = qd_error_hook_queue(connection->http, answer->http_status, response);
+    enum MHD_Result taken = MHD_queue_response(connection->http, answer->http_status, response);
     if (!is_ours)
         MHD_destroy_response(response);
     return taken;
@@ -147,9 +148,9 @@ void qd_exchange_answer(struct qd_request *request)
 /* ---- Refusals ----------------------------------------------------------------------------- */
 
 /* Refuses the request through libmicrohttpd, which closes the connection after the answer. */
-static enum MHD_Result refuse(struct qd_connection *connection, enum qd_last_answer last)
+static enum MHD_Result refuse(struct qd_connection *connection)
 {
-    connection->final_answer = last;
+    connection->final_answer = QD_LAST_REFUSAL;
     connection->request->answer.close = true;
     qd_refuse_make(connection);
     return send_answer(connection);
@@ -158,64 +159,9 @@ static enum MHD_Result refuse(struct qd_connection *connection, enum qd_last_ans
 static enum MHD_Result collect_header(void *context, enum MHD_ValueKind kind, const char *name,
                                       size_t name_bytes, const char *value, size_t value_bytes)
 {
-    if (kind == MHD_COOKIE_KIND)
-        qd_head_add_cookie(context, name_bytes, value_bytes);
-    else
-        qd_head_add(context, name, name_bytes, value, value_bytes);
+    (void)kind, (void)value_bytes;
+    qd_head_add(context, name, name_bytes, value);
     return MHD_YES;
-}
-
-/* Fills the error with what qd_head_check finds wrong in the head. libmicrohttpd 1.0 refuses a
- * Transfer-Encoding other than chunked by itself, with a 400, before on_head sees the head, but the
- * head's fields are already there. Returns false if nothing is wrong with them. */
-static bool explain_by_head(struct qd_connection *connection)
-{
-    struct qd_head head;
-    if (!qd_framing_is_unclear(&connection->framing) ||
-        connection->framing.done_count != connection->done_count)
-        return false;
-    qd_head_init(&head, "", "/", "HTTP/1.1");
-    MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND | MHD_COOKIE_KIND, collect_header,
-                                &head);
-    return qd_head_check(&head, &connection->request->error) != QD_OK;
-}
-
-/* Has libmicrohttpd close a connection whose state is CLOSING. If libmicrohttpd 0.9.75 refuses
- * cookies and we then tell it to close, it frees the connection's memory and goes on reading the
- * head there. So it gets an empty response. That is not sent, because our side of the connection
- * has ended. */
-static enum MHD_Result give_up(struct qd_connection *connection, unsigned http_status)
-{
-    return qd_error_hook_queue(connection->http, http_status, qd_exchange_of(connection)->stand_in);
-}
-
-/* Answers a request that libmicrohttpd cannot read. libmicrohttpd does not tell the method, and
- * does not know it while the first line is incomplete. framing.c knows it. An answer to HEAD is
- * sent past libmicrohttpd, which might otherwise send a body. */
-static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned http_status)
-{
-    struct qd_connection *connection = connection_of(mhd);
-    if (connection == NULL)
-        return MHD_NO;
-    if (connection->state == QD_CONNECTION_CLOSING)
-        return give_up(connection, http_status);
-    const bool in_head = connection->current.first_line_ns != 0;
-    const bool in_body = connection->request != NULL;
-    if (in_head && !in_body && connection->current.target_bytes > QD_HEAD_BYTES_MAX)
-        http_status = MHD_HTTP_URI_TOO_LONG;
-    if (!qd_exchange_ensure_request(connection)) {
-        qd_connection_cut(connection);
-        return give_up(connection, http_status);
-    }
-    if (http_status != MHD_HTTP_BAD_REQUEST || in_body || !explain_by_head(connection))
-        qd_error_hook_explain(http_status, in_head, in_body, &connection->request->error);
-    if (qd_error_hook_would_repeat(mhd, in_body)) {
-        qd_refuse_past_library(connection);
-        return give_up(connection, http_status);
-    }
-    if (connection->current.is_head)
-        return qd_refuse_past_library(connection);
-    return refuse(connection, QD_LAST_UNREADABLE);
 }
 
 /* ---- The request -------------------------------------------------------------------------- */
@@ -227,15 +173,12 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
 void *qd_exchange_on_request_line(void *context, const char *uri, struct MHD_Connection *mhd)
 {
     (void)context;
-    const size_t target_bytes = strlen(uri);
     char *query = strchr(uri, '?');
     if (query != NULL && query[1] != '\0')
         query[1] = '\0';
     struct qd_connection *connection = connection_of(mhd);
-    if (connection != NULL && connection->state != QD_CONNECTION_CLOSING) {
-        connection->current.target_bytes = target_bytes;
+    if (connection != NULL && connection->state != QD_CONNECTION_CLOSING)
         qd_connection_advance(connection, QD_CONNECTION_HEAD);
-    }
     return NULL;
 }
 
@@ -267,15 +210,6 @@ static bool is_all_here(const struct qd_connection *connection)
     return connection->framing.done_count > connection->done_count;
 }
 
-/* Refuses a head that takes too much of libmicrohttpd's memory. */
-static enum qd_status check_head_size(struct qd_connection *connection, const struct qd_head *head)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection->http, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    return qd_head_check_size(head, info == NULL ? 0 : info->header_size,
-                              connection->current.target_bytes, &connection->request->error);
-}
-
 static enum MHD_Result on_head(struct qd_connection *connection, const char *target,
                                const char *method, const char *version)
 {
@@ -289,28 +223,23 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     struct qd_head head;
     qd_head_init(&head, method, target, version);
     connection->current.is_http_1_1 = head.is_http_1_1;
-    MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND | MHD_COOKIE_KIND, collect_header,
-                                &head);
+    MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND, collect_header, &head);
     connection->current.closes_after_answer = qd_head_closes_connection(&head) ||
                                               qd_refuse_is_over_quota(connection) ||
                                               !connection->io.is_hooked;
     exchange->handler.opened(exchange->handler.context, &head, request);
-    if (check_head_size(connection, &head) != QD_OK)
-        return qd_refuse_past_library(connection);
-    if (qd_head_check(&head, &request->error) != QD_OK)
-        return refuse(connection, QD_LAST_REFUSAL);
     if (exchange->handler.admit(exchange->handler.context, &head, request) == QD_OK &&
         check_quota(connection, &head) == QD_OK)
         check_size(connection, &head);
     if (request->error.status == QD_OK)
         exchange->handler.begin(exchange->handler.context, &head, request);
-    const bool has_body = head.content_bytes > 0 || head.transfer_encoding != NULL;
+    const bool has_body = head.content_bytes > 0 || head.is_chunked;
     /* A refused body is not read to its end if the client waits for "100 Continue" before it sends
      * the body, if the body is too large, or if the connection is beyond the quota. */
     const bool stops_reading = head.expects_continue || head.content_bytes > QD_DISCARD_BYTES_MAX ||
                                (has_body && qd_refuse_is_over_quota(connection));
     if (request->error.status != QD_OK && stops_reading)
-        return refuse(connection, QD_LAST_REFUSAL); /* before the whole body is sent in vain */
+        return refuse(connection); /* before the whole body is sent in vain */
     return MHD_YES;
 }
 
@@ -415,10 +344,8 @@ void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **
     struct qd_connection *connection = connection_of(mhd);
     if (connection == NULL)
         return;
-    const bool sent = connection->state == QD_CONNECTION_ANSWER &&
-                      (code == MHD_REQUEST_TERMINATED_COMPLETED_OK ||
-                       (connection->final_answer == QD_LAST_UNREADABLE &&
-                        code == MHD_REQUEST_TERMINATED_WITH_ERROR));
+    const bool sent =
+        connection->state == QD_CONNECTION_ANSWER && code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
     const bool closes = connection->request != NULL && connection->request->answer.close;
     const uint64_t now_ns =
         connection->request != NULL
@@ -532,7 +459,7 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
     qd_refuse_watch(&exchange->connections);
     if (settings->tls != NULL)
         exchange->connections.decrypted_bytes = decrypted_bytes;
-    qd_hooks_start(settings->tls, on_library_error);
+    qd_hooks_start(settings->tls);
     return open;
 }
 

@@ -2,7 +2,7 @@
  * works inside. README.md, in this folder, says why each hook exists and what happens without it.
  *
  * Calls of a function of another library go to the first definition that the loader finds, and the
- * program's definitions come before any library's. This folder therefore defines seven functions
+ * program's definitions come before any library's. This folder therefore defines six functions
  * again (QD_HOOK_LIST). Each definition passes on the calls that do not concern it.
  *
  * Nothing promises that the library calls these functions. qd_hooks_start tries it out. Where a
@@ -13,7 +13,6 @@
 #ifndef SERVER_HTTP_MHD_HOOKS_H
 #define SERVER_HTTP_MHD_HOOKS_H
 
-#include <microhttpd.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -28,8 +27,7 @@
     X(SENDMSG, SOCKET, sendmsg)             \
     X(HANDSHAKE, TLS, gnutls_handshake)     \
     X(RECORD_RECV, TLS, gnutls_record_recv) \
-    X(RECORD_SEND, TLS, gnutls_record_send) \
-    X(QUEUE_RESPONSE, ERROR, MHD_queue_response)
+    X(RECORD_SEND, TLS, gnutls_record_send)
 
 enum qd_hook {
 #define X(name, group, function) QD_HOOK_##name,
@@ -41,21 +39,14 @@ enum qd_hook {
 enum qd_hook_group {
     QD_HOOKS_SOCKET, /* connections without TLS */
     QD_HOOKS_TLS,
-    QD_HOOKS_ERROR,
 };
 
 /* Tries out all hooks, those of TLS only if `tls` is not NULL, and logs a warning for each one that
- * is not called. The callback is called instead of sending http_status and HTML. It returns MHD_YES
- * if it has queued an answer, and MHD_NO to have the connection closed. Later calls do nothing.
- * Must be called before any daemon runs. */
-void qd_hooks_start(const struct qd_tls *tls,
-                    enum MHD_Result (*callback)(struct MHD_Connection *connection,
-                                                unsigned http_status));
+ * is not called. Later calls do nothing. Must be called before any daemon runs. */
+void qd_hooks_start(const struct qd_tls *tls);
 
 /* Returns true if the trial has seen all hooks of the group. May be called on any thread. */
 bool qd_hooks_work(enum qd_hook_group group);
-
-/* ---- Reads and sends ---------------------------------------------------------------------- */
 
 /* Hooks a connection without TLS. A connection with TLS is hooked by qd_tls_begin. Returns false if
  * malloc failed. */
@@ -83,21 +74,5 @@ size_t qd_io_hooks_take_body(struct qd_connection *connection, const char *bytes
 ssize_t qd_io_hooks_read(struct qd_connection *connection,
                          ssize_t (*read)(void *source, void *bytes, size_t count), void *source,
                          void *bytes, size_t count);
-
-/* ---- Errors ------------------------------------------------------------------------------- */
-
-/* Fills `error` with what is wrong with a request that libmicrohttpd answers with http_status, as
- * far as it can be known from outside. in_head: its first line was fine. in_body: its head was
- * fine. */
-void qd_error_hook_explain(unsigned http_status, bool in_head, bool in_body,
-                           struct qd_error *error);
-
-/* Returns true if libmicrohttpd would send a second head after the first. Versions before 1.0 do so
- * after they have refused what a head says about the body. */
-bool qd_error_hook_would_repeat(struct MHD_Connection *connection, bool in_body);
-
-/* Calls libmicrohttpd's own MHD_queue_response. */
-enum MHD_Result qd_error_hook_queue(struct MHD_Connection *connection, unsigned http_status,
-                                    struct MHD_Response *response);
 
 #endif

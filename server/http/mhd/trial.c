@@ -2,6 +2,7 @@
 #include "server/http/mhd/trial.h"
 
 #include <dlfcn.h>
+#include <microhttpd.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,11 +28,10 @@ static const enum qd_hook_group groups[] = {
 };
 
 static bool started;
-static bool works[] = {[QD_HOOKS_SOCKET] = false, [QD_HOOKS_TLS] = false, [QD_HOOKS_ERROR] = false};
+static bool works[] = {[QD_HOOKS_SOCKET] = false, [QD_HOOKS_TLS] = false};
 static _Thread_local bool seen[QD_HOOK_COUNT];
 static _Thread_local bool is_trial;
 static _Thread_local enum qd_hook_group trial_group;
-static enum MHD_Result (*on_error)(struct MHD_Connection *connection, unsigned http_status);
 
 /* Looks the function up at its first call. A constructor of our own would be too late, because the
  * start of some library may call the function before it. */
@@ -44,15 +44,6 @@ void *qd_hook_next(enum qd_hook hook)
         atomic_store_explicit(&found[hook], symbol, memory_order_relaxed);
     }
     return symbol;
-}
-
-bool qd_hook_on_error(struct MHD_Connection *connection, unsigned http_status,
-                      enum MHD_Result *result)
-{
-    if (on_error == NULL || !qd_hooks_work(QD_HOOKS_ERROR))
-        return false;
-    *result = on_error(connection, http_status);
-    return true;
 }
 
 bool qd_hooks_work(enum qd_hook_group group)
@@ -75,8 +66,7 @@ static bool is_unhooked(enum qd_hook hook)
 
 bool qd_trial_saw(enum qd_hook hook)
 {
-    const bool is_tried = groups[hook] == trial_group || groups[hook] == QD_HOOKS_ERROR;
-    if (!is_trial || !is_tried || is_unhooked(hook))
+    if (!is_trial || groups[hook] != trial_group || is_unhooked(hook))
         return false;
     seen[hook] = true;
     return true;
@@ -89,20 +79,18 @@ static enum MHD_Result answer(void *responses, struct MHD_Connection *connection
 {
     (void)method, (void)version, (void)bytes, (void)count;
     if (*slot != NULL)
-        return qd_error_hook_queue(connection, MHD_HTTP_OK,
-                                   ((struct MHD_Response **)responses)[target[1] == '1']);
+        return MHD_queue_response(connection, MHD_HTTP_OK,
+                                  ((struct MHD_Response **)responses)[target[1] == '1']);
     *slot = connection;
     return MHD_YES;
 }
 
-/* Gives the daemon, which has no socket, one end of a socket pair. The other end has sent three
- * requests. The first two get an empty answer and one in parts, as the server sends them. Every
- * version of libmicrohttpd refuses the third one. */
+/* Gives the daemon, which has no socket, one end of a socket pair. The other end has sent two
+ * requests. They get an empty answer and one in parts, as the server sends them. */
 static void try_out(struct MHD_Daemon *daemon)
 {
     static const char requests[] = "GET /0 HTTP/1.1\r\nHost: q\r\n\r\n"
-                                   "GET /1 HTTP/1.1\r\nHost: q\r\n\r\n"
-                                   "GET / HTTP/9.9\r\n\r\n";
+                                   "GET /1 HTTP/1.1\r\nHost: q\r\n\r\n";
     enum { BYTES = sizeof(requests) - 1, RUNS = 32 };
     const struct sockaddr_storage nobody = {.ss_family = AF_UNIX};
     int ends[2];
@@ -144,7 +132,6 @@ static void judge(bool has_tls)
                             "alone checks what they bring",
         [QD_HOOKS_TLS] = "with TLS, connections end after one answer, and libmicrohttpd alone "
                          "checks what they bring",
-        [QD_HOOKS_ERROR] = "libmicrohttpd answers some errors with HTML",
     };
     for (size_t i = 0; i < sizeof(works) / sizeof(*works); i++)
         works[i] = true;
@@ -157,14 +144,11 @@ static void judge(bool has_tls)
     }
 }
 
-void qd_hooks_start(const struct qd_tls *tls,
-                    enum MHD_Result (*callback)(struct MHD_Connection *connection,
-                                                unsigned http_status))
+void qd_hooks_start(const struct qd_tls *tls)
 {
     if (started)
         return;
     started = true;
-    on_error = callback;
     const struct MHD_IoVec parts[] = {{"{", 1}, {"}", 1}};
     struct MHD_Response *responses[] = {
         MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT),

@@ -12,9 +12,4 @@ void *qd_hook_next(enum qd_hook hook);
 /* Notes that the library has called the hook, if a trial runs on this thread. Returns true then. */
 bool qd_trial_saw(enum qd_hook hook);
 
-/* Calls the callback of qd_hooks_start. Returns false if there is none or the hook does not work.
- */
-bool qd_hook_on_error(struct MHD_Connection *connection, unsigned http_status,
-                      enum MHD_Result *result);
-
 #endif

@@ -53,11 +53,9 @@ enum qd_peer {
 /* An answer after which the connection is closed although the client may still send. */
 enum qd_last_answer {
     QD_LAST_NONE,
-    QD_LAST_REFUSAL,    /* the library sends it */
-    QD_LAST_UNREADABLE, /* the library sends it because it could not read the request, and then
-                           reports an error although it has sent the answer */
-    QD_LAST_DELIVERED,  /* sent straight to the socket, past the library (direct_response.h) */
-    QD_LAST_LOST,       /* like DELIVERED, but the socket did not take all of it */
+    QD_LAST_REFUSAL,   /* the library sends it */
+    QD_LAST_DELIVERED, /* sent straight to the socket, past the library (direct_response.h) */
+    QD_LAST_LOST,      /* like DELIVERED, but the socket did not take all of it */
 };
 
 struct qd_link {
@@ -168,7 +166,6 @@ struct qd_connection_tls {
  * and the other members are left over from the request before. */
 struct qd_connection_current {
     uint64_t first_line_ns; /* when the first line was complete; 0: between requests */
-    size_t target_bytes;    /* the length of the target in its first line */
     uint64_t chunks;        /* in how many pieces the library passed on its body */
     bool is_head;           /* it is a HEAD */
     bool is_http_1_1;

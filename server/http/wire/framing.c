@@ -16,14 +16,15 @@ enum state {
     LINE, /* the rest of a line */
     LINE_LF,
     LINE_BEGIN,
-    TRAILER_NAME,
-    HEAD_LF, /* the LF of the empty line that ends the head or the trailer */
-    NAME,
+    FIELD, /* the rest of the name of a field that has no meaning here */
+    NAME,  /* what may be the name of one of `fields` */
+    COOKIES,
     VALUE, /* blanks before the value of Content-Length or Transfer-Encoding */
     LENGTH,
     CODING,
     VALUE_BLANKS, /* blanks after the value: useless */
     VALUE_CR,
+    HEAD_LF, /* the LF of the empty line that ends the head or the trailer */
     BODY,
     SIZE,        /* the size of a chunk */
     SIZE_ZEROS,  /* zeros after a first digit that is also a zero: useless */
@@ -34,12 +35,27 @@ enum state {
     CHUNK,
     CHUNK_CR,
     CHUNK_LF,
-    UNCLEAR, /* qd_head_check refuses the head and the connection is closed: the rest is ignored */
 };
+
+/* libmicrohttpd 1.0 takes UINT64_MAX for an unknown length. */
+#define LENGTH_MAX (UINT64_MAX - 1)
+
+/* The fields that matter here. */
+enum field { LENGTH_FIELD, COOKIE_FIELD, HOST_FIELD, CODING_FIELD };
+static const char *const fields[QD_FRAMING_FIELD_COUNT] = {"content-length", "cookie", "host",
+                                                           "transfer-encoding"};
 
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t';
+}
+
+/* A name is a token (RFC 9110). */
+static bool is_token_character(char c)
+{
+    if (c == '-' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
+        return true; /* the fast path for nearly all characters */
+    return c > ' ' && c < 0x7f && strchr("\"(),/:;<=>?@[\\]{}", c) == NULL;
 }
 
 static char lower(char c)
@@ -103,14 +119,34 @@ static void begin_line(struct qd_framing *framing, char c)
         framing->state = HEAD_LF;
         return;
     }
-    framing->is_length = lower(c) == 'c';
+    const char first = framing->is_trailer ? '\0' : lower(c);
+    const bool is_known = first == 'c' || first == 'h' || first == 't';
+    framing->field = first == 'c' ? LENGTH_FIELD : first == 'h' ? HOST_FIELD : CODING_FIELD;
     framing->matched = 0;
-    framing->state = framing->is_length || lower(c) == 't' ? NAME : LINE;
-    framing->state = framing->is_trailer ? TRAILER_NAME : framing->state;
+    framing->state = is_known ? NAME : FIELD;
+    framing->head_bytes += QD_HEAD_FIELD_BYTES;
     if (is_blank(c))
         fail(framing, QD_FAULT_FOLD, c);
     else if (c == ':')
         fail(framing, QD_FAULT_NAMELESS, c);
+}
+
+/* Reads the rest of a name, up to its colon. */
+static const char *read_field(struct qd_framing *framing, const char *at, const char *end)
+{
+    while (at < end && is_token_character(*at))
+        at++;
+    if (at == end)
+        return at;
+    framing->state = LINE;
+    if (*at == '\r')
+        fail(framing, QD_FAULT_NO_COLON, *at);
+    else if (*at == '\n')
+        fail(framing, QD_FAULT_BARE_LF, *at);
+    else if (*at != ':')
+        fail(framing, (*at >= 0 && *at < ' ') || *at == 0x7f ? QD_FAULT_CONTROL : QD_FAULT_NAME,
+             *at);
+    return at;
 }
 
 /* Reads the rest of a line, and the lines after it that have no meaning for framing, without a
@@ -118,6 +154,11 @@ static void begin_line(struct qd_framing *framing, char c)
 static const char *read_lines(struct qd_framing *framing, const char *at, const char *end)
 {
     for (;;) {
+        if (framing->state == FIELD) {
+            at = read_field(framing, at, end);
+            if (at == end || framing->fault != QD_FAULT_NONE)
+                return at;
+        }
         at = read_text(framing, at, end, LINE_LF);
         if (at == end || framing->fault != QD_FAULT_NONE)
             return at;
@@ -127,60 +168,62 @@ static const char *read_lines(struct qd_framing *framing, const char *at, const 
         at += 2;
         if (framing->state == HEAD_LF)
             return at + 1;
-        if (framing->state != LINE || framing->fault != QD_FAULT_NONE)
+        if (framing->state != FIELD || framing->fault != QD_FAULT_NONE)
             return at;
     }
 }
 
-static const char *read_trailer_name(struct qd_framing *framing, const char *at, const char *end)
+/* Reads the cookies of a line. libmicrohttpd makes a record of each, and a copy of all. */
+static const char *read_cookies(struct qd_framing *framing, const char *at, const char *end)
 {
-    while (at < end && *at != ':' && (unsigned char)*at >= ' ' && *at != 0x7f)
-        at++;
-    if (at == end)
-        return at;
-    framing->state = LINE;
-    if (*at == '\r')
-        fail(framing, QD_FAULT_NO_COLON, *at);
+    for (; at < end && ((unsigned char)*at >= ' ' || *at == '\t') && *at != 0x7f; at++)
+        framing->head_bytes += 2 + (*at == ';' || *at == ',' ? QD_HEAD_FIELD_BYTES : 0);
+    framing->state = at < end ? LINE : COOKIES;
     return at;
 }
 
-/* Begins the value of Content-Length or Transfer-Encoding. A second field of the same name makes
- * the head unclear. */
+/* Begins the value of one of `fields`. */
 static void begin_value(struct qd_framing *framing)
 {
-    uint8_t *count = framing->is_length ? &framing->length_count : &framing->coding_count;
-    framing->is_unclear = framing->is_unclear || *count > 0;
-    *count = 1;
-    framing->state = VALUE;
+    static const enum state states[] = {
+        [LENGTH_FIELD] = VALUE,
+        [COOKIE_FIELD] = COOKIES,
+        [HOST_FIELD] = LINE,
+        [CODING_FIELD] = VALUE,
+    };
+    framing->state = (uint8_t)states[framing->field];
     framing->digit_count = framing->matched = 0;
-    if (framing->is_length)
+    framing->field_counts[framing->field]++;
+    if (framing->field == COOKIE_FIELD)
+        framing->head_bytes += QD_HEAD_FIELD_BYTES;
+    else if (framing->field == LENGTH_FIELD)
         framing->left_bytes = 0;
 }
 
 static const char *read_name(struct qd_framing *framing, const char *at, const char *end)
 {
-    const char *name = framing->is_length ? "content-length" : "transfer-encoding";
-    uint8_t matched = framing->matched;
-    while (at < end && name[matched] != '\0' && lower(*at) == name[matched]) {
-        at++;
-        matched++;
+    for (; at < end; at++) {
+        if (framing->field == LENGTH_FIELD && framing->matched == 2 && lower(*at) == 'o')
+            framing->field = COOKIE_FIELD;
+        const char *name = fields[framing->field];
+        if (name[framing->matched] == '\0' && *at == ':') {
+            begin_value(framing);
+            return at + 1;
+        }
+        if (lower(*at) != name[framing->matched]) {
+            framing->state = FIELD;
+            return at;
+        }
+        framing->matched++;
     }
-    framing->matched = matched;
-    if (at == end)
-        return at;
-    if (name[matched] != '\0' || *at != ':') {
-        framing->state = LINE;
-        return at;
-    }
-    begin_value(framing);
-    return at + 1;
+    return at;
 }
 
 /* Returns true, and takes the character, if it is a digit. */
 static bool read_length(struct qd_framing *framing, char c)
 {
     const uint64_t digit = (uint64_t)(c - '0');
-    if (c >= '0' && c <= '9' && framing->left_bytes <= (UINT64_MAX - digit) / 10) {
+    if (c >= '0' && c <= '9' && framing->left_bytes <= (LENGTH_MAX - digit) / 10) {
         framing->left_bytes = framing->left_bytes * 10 + digit;
         framing->digit_count = 1;
         return true;
@@ -202,7 +245,7 @@ static bool read_coding(struct qd_framing *framing, char c)
         return true;
     }
     const bool ends = chunked[framing->matched] == '\0' && (c == '\r' || is_blank(c));
-    framing->is_unclear = framing->is_unclear || !ends;
+    framing->is_other_coding = framing->is_other_coding || !ends;
     framing->state = ends ? VALUE_BLANKS : LINE;
     return false;
 }
@@ -213,16 +256,15 @@ static void begin_request(struct qd_framing *framing)
 {
     framing->state = METHOD;
     framing->line = 1;
-    framing->is_head = framing->is_trailer = framing->is_unclear = false;
-    framing->matched = framing->length_count = framing->coding_count = 0;
-    framing->left_bytes = framing->body_bytes = framing->waste_bytes = 0;
+    framing->is_head = framing->is_trailer = framing->is_http_1_0 = framing->is_other_coding =
+        false;
+    memset(framing->field_counts, 0, sizeof(framing->field_counts));
+    framing->matched = 0;
+    framing->head_bytes = framing->left_bytes = framing->body_bytes = framing->waste_bytes = 0;
 }
 
 static void end_request(struct qd_framing *framing)
 {
-    const uint64_t bit = UINT64_C(1) << framing->done_count % 64;
-    uint64_t *heads = &framing->heads[framing->done_count / 64 % QD_FRAMING_HEAD_WORDS];
-    *heads = framing->is_head ? *heads | bit : *heads & ~bit;
     framing->done_count++;
     framing->waste_bytes = 0;
     framing->state = BEFORE;
@@ -246,18 +288,24 @@ bool qd_framing_is_in_body(const struct qd_framing *framing)
     return framing->state == BODY && framing->fault == QD_FAULT_NONE;
 }
 
-bool qd_framing_is_unclear(const struct qd_framing *framing)
-{
-    return framing->state == UNCLEAR && framing->fault == QD_FAULT_NONE;
-}
-
 static void end_head(struct qd_framing *framing)
 {
-    if (framing->is_unclear || framing->length_count + framing->coding_count > 1)
-        framing->state = UNCLEAR;
-    else if (framing->coding_count > 0 && !framing->is_trailer)
+    const unsigned lengths = framing->field_counts[LENGTH_FIELD];
+    const unsigned hosts = framing->field_counts[HOST_FIELD];
+    const unsigned codings = framing->field_counts[CODING_FIELD];
+    if (hosts > 1 || (hosts == 0 && !framing->is_http_1_0))
+        framing->fault = QD_FAULT_HOST;
+    else if (lengths > 0 && codings > 0)
+        framing->fault = QD_FAULT_LENGTH_AND_CODING;
+    else if (lengths > 1)
+        framing->fault = QD_FAULT_LENGTHS;
+    else if (codings > 0 && framing->is_http_1_0)
+        framing->fault = QD_FAULT_OLD_CODING;
+    else if (codings > 1 || framing->is_other_coding)
+        framing->fault = QD_FAULT_CODING;
+    else if (codings > 0 && !framing->is_trailer)
         begin_size(framing);
-    else if (framing->length_count > 0 && framing->left_bytes > 0)
+    else if (lengths > 0 && framing->left_bytes > 0)
         begin_body(framing);
     else
         end_request(framing);
@@ -349,6 +397,8 @@ static void read_lf(struct qd_framing *framing, char c)
 static bool read_method(struct qd_framing *framing, char c)
 {
     static const char head[] = "HEAD ";
+    if (c == ' ' && framing->matched == 0)
+        fail(framing, QD_FAULT_FIRST_LINE, c);
     const bool is_next = c == head[framing->matched];
     /* A line that ends after "HEAD" is a fault, and its answer has no body either. */
     const bool is_cut = head[framing->matched] == ' ' && (unsigned char)c < ' ';
@@ -389,6 +439,7 @@ static bool read_version(struct qd_framing *framing, char c)
     const bool is_digit = c >= '0' && c <= '9';
     if (framing->matched < minor ? c == version[framing->matched]
                                  : framing->matched == minor && is_digit) {
+        framing->is_http_1_0 = framing->matched == minor && c == '0';
         framing->matched++;
         return true;
     }
@@ -426,16 +477,16 @@ static bool read_one(struct qd_framing *framing, char c)
         return framing->state == HEAD_LF;
     case VALUE:
         if (!is_blank(c))
-            framing->state = framing->is_length ? LENGTH : CODING;
+            framing->state = framing->field == LENGTH_FIELD ? LENGTH : CODING;
         return is_blank(c);
     case CODING:
         return read_coding(framing, c);
     case VALUE_CR:
         framing->state = LINE;
-        if (c != '\r' && framing->is_length)
+        if (c != '\r' && framing->field == LENGTH_FIELD)
             fail(framing, QD_FAULT_LENGTH, c);
         else if (c != '\r') /* another coding follows */
-            framing->is_unclear = true;
+            framing->is_other_coding = true;
         return false;
     case SIZE:
         return read_size(framing, c);
@@ -458,7 +509,10 @@ static const char *read_some(struct qd_framing *framing, const char *at, const c
     case TARGET:
         return read_part(framing, at, end);
     case LINE:
+    case FIELD:
         return read_lines(framing, at, end);
+    case COOKIES:
+        return read_cookies(framing, at, end);
     case VERSION:
         while (at < end && read_version(framing, *at))
             at++;
@@ -469,8 +523,6 @@ static const char *read_some(struct qd_framing *framing, const char *at, const c
         while (at < end && read_length(framing, *at))
             at++;
         return at;
-    case TRAILER_NAME:
-        return read_trailer_name(framing, at, end);
     case VALUE_BLANKS:
         at = skip_blanks(at, end);
         framing->state = at < end ? VALUE_CR : VALUE_BLANKS;
@@ -490,8 +542,6 @@ static const char *read_some(struct qd_framing *framing, const char *at, const c
     case BODY:
     case CHUNK:
         return skip_body(framing, at, end);
-    case UNCLEAR:
-        return end;
     default:
         return at + read_one(framing, *at);
     }
@@ -501,8 +551,19 @@ static bool is_waste(const struct qd_framing *framing)
 {
     const uint32_t always = 1u << BEFORE | 1u << BEFORE_LF | 1u << VALUE_BLANKS | 1u << SIZE_ZEROS |
                             1u << SIZE_BLANKS | 1u << EXTENSION;
-    const uint32_t in_trailer = 1u << TRAILER_NAME | 1u << LINE | 1u << LINE_LF;
+    const uint32_t in_trailer = 1u << FIELD | 1u << LINE | 1u << LINE_LF;
     return ((always | (framing->is_trailer ? in_trailer : 0)) >> framing->state & 1) != 0;
+}
+
+/* Counts bytes of the head. `state` is the state in which they were read. The result is the same
+ * however the bytes are cut into pieces, also if they have another fault. */
+static void count_head(struct qd_framing *framing, enum state state, size_t bytes)
+{
+    if (state >= HEAD_LF || framing->is_trailer)
+        return;
+    framing->head_bytes += bytes;
+    if (framing->head_bytes > QD_HEAD_BYTES_MAX)
+        framing->fault = state == TARGET ? QD_FAULT_TARGET_SIZE : QD_FAULT_HEAD_SIZE;
 }
 
 size_t qd_framing_read(struct qd_framing *framing, char *bytes, size_t count, size_t *begun)
@@ -514,6 +575,7 @@ size_t qd_framing_read(struct qd_framing *framing, char *bytes, size_t count, si
         if (framing->state == BEFORE)
             *begun = (size_t)(kept - bytes);
         const bool goes = is_waste(framing);
+        const enum state state = framing->state;
         const char *from = at;
         at = read_some(framing, at, end);
         const size_t taken = (size_t)(at - from);
@@ -522,6 +584,7 @@ size_t qd_framing_read(struct qd_framing *framing, char *bytes, size_t count, si
             if (framing->waste_bytes > QD_WASTE_BYTES_MAX)
                 fail(framing, QD_FAULT_WASTE, '\0');
         } else {
+            count_head(framing, state, taken);
             if (kept != from)
                 memmove(kept, from, taken);
             kept += taken;
@@ -545,6 +608,65 @@ static void print_place(const struct qd_framing *framing, char *text, size_t siz
 static void print_character(unsigned char c, char *text, size_t size)
 {
     snprintf(text, size, c > ' ' && c < 0x7f ? "'%c'" : "0x%02x", c);
+}
+
+/* Explains the faults of the body. */
+static enum qd_status explain_body(const struct qd_framing *framing, const char *got,
+                                   struct qd_error *error)
+{
+    switch (framing->fault) {
+    case QD_FAULT_CHUNK_SIZE:
+        return qd_fail(error, QD_INVALID,
+                       "the body: expected a chunk's size, in hexadecimal digits, after %llu "
+                       "bytes, got %s",
+                       (unsigned long long)framing->body_bytes, got);
+    case QD_FAULT_CHUNK_END:
+        return qd_fail(error, QD_INVALID,
+                       "the body: expected CR LF after the chunk that ends with byte %llu, got %s",
+                       (unsigned long long)framing->body_bytes, got);
+    case QD_FAULT_WASTE:
+        return qd_fail(
+            error, framing->is_trailer ? QD_HEAD_TOO_LARGE : QD_INVALID,
+            "the request: expected at most %u bytes of empty lines, chunks' extensions, zeros "
+            "before and blanks after a length, and a trailer, beyond as many as the chunks have, "
+            "got more",
+            QD_WASTE_BYTES_MAX);
+    case QD_FAULT_BEYOND_64_BITS:
+        return qd_fail(error, QD_TOO_LARGE,
+                       "the body: expected a size of at most 64 bits, got more");
+    default:
+        return qd_fail(error, QD_TOO_LARGE,
+                       "the body: expected at most %llu bytes (--max-body-bytes), got %llu, and "
+                       "then a chunk of %llu",
+                       (unsigned long long)framing->body_bytes_max,
+                       (unsigned long long)framing->body_bytes,
+                       (unsigned long long)framing->left_bytes);
+    }
+}
+
+/* Explains the faults of the fields that matter for framing. */
+static enum qd_status explain_fields(const struct qd_framing *framing, const char *got,
+                                     struct qd_error *error)
+{
+    switch (framing->fault) {
+    case QD_FAULT_HOST:
+        return qd_fail(error, QD_INVALID, "header Host: expected exactly one, got %u",
+                       framing->field_counts[HOST_FIELD]);
+    case QD_FAULT_LENGTHS:
+        return qd_fail(error, QD_INVALID, "header Content-Length: expected at most one, got %u",
+                       framing->field_counts[LENGTH_FIELD]);
+    case QD_FAULT_CODING:
+        return qd_fail(error, QD_NOT_IMPLEMENTED,
+                       "header Transfer-Encoding: expected chunked, once, got another coding");
+    case QD_FAULT_OLD_CODING:
+        return qd_fail(error, QD_INVALID,
+                       "header Transfer-Encoding: expected none in an HTTP/1.0 request, got one");
+    case QD_FAULT_LENGTH_AND_CODING:
+        return qd_fail(error, QD_INVALID,
+                       "headers Content-Length and Transfer-Encoding: expected one, got both");
+    default:
+        return explain_body(framing, got, error);
+    }
 }
 
 enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_error *error)
@@ -575,6 +697,20 @@ enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_er
     case QD_FAULT_NAMELESS:
         return qd_fail(error, QD_INVALID, "%s: expected a name, got %s", where,
                        framing->fault == QD_FAULT_FOLD ? "a blank" : got);
+    case QD_FAULT_NAME:
+        return qd_fail(error, QD_INVALID,
+                       "%s: expected a name of letters, digits and !#$%%&'*+-.^_`|~, and a colon, "
+                       "got %s",
+                       where, got);
+    case QD_FAULT_TARGET_SIZE:
+        return qd_fail(error, QD_LINE_TOO_LONG,
+                       "the first line: expected a target of at most %u bytes, got more",
+                       QD_HEAD_BYTES_MAX);
+    case QD_FAULT_HEAD_SIZE:
+        return qd_fail(error, QD_HEAD_TOO_LARGE,
+                       "the head: expected at most %u bytes, %u more for each field and cookie and "
+                       "cookies three times, got more",
+                       QD_HEAD_BYTES_MAX, QD_HEAD_FIELD_BYTES);
     case QD_FAULT_NO_COLON:
         return qd_fail(error, QD_INVALID, "%s: expected a colon after a name, got the line's end",
                        where);
@@ -583,31 +719,7 @@ enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_er
                        "header Content-Length: expected a number of bytes, got %s where a digit "
                        "or the line's end has to be",
                        got);
-    case QD_FAULT_CHUNK_SIZE:
-        return qd_fail(error, QD_INVALID,
-                       "the body: expected a chunk's size, in hexadecimal digits, after %llu "
-                       "bytes, got %s",
-                       (unsigned long long)framing->body_bytes, got);
-    case QD_FAULT_CHUNK_END:
-        return qd_fail(error, QD_INVALID,
-                       "the body: expected CR LF after the chunk that ends with byte %llu, got %s",
-                       (unsigned long long)framing->body_bytes, got);
-    case QD_FAULT_WASTE:
-        return qd_fail(
-            error, framing->is_trailer ? QD_HEAD_TOO_LARGE : QD_INVALID,
-            "the request: expected at most %u bytes of empty lines, chunks' extensions, zeros "
-            "before and blanks after a length, and a trailer, beyond as many as the chunks have, "
-            "got more",
-            QD_WASTE_BYTES_MAX);
-    case QD_FAULT_BEYOND_64_BITS:
-        return qd_fail(error, QD_TOO_LARGE,
-                       "the body: expected a size of at most 64 bits, got more");
     default:
-        return qd_fail(error, QD_TOO_LARGE,
-                       "the body: expected at most %llu bytes (--max-body-bytes), got %llu, and "
-                       "then a chunk of %llu",
-                       (unsigned long long)framing->body_bytes_max,
-                       (unsigned long long)framing->body_bytes,
-                       (unsigned long long)framing->left_bytes);
+        return explain_fields(framing, got, error);
     }
 }

@@ -18,32 +18,6 @@ void qd_head_init(struct qd_head *head, const char *method, const char *target, 
     }
 }
 
-/* RFC 9110: a name is a token, a value has no control characters but tabs. */
-static bool is_token_character(unsigned char c)
-{
-    if (c == '-' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
-        return true; /* the fast path for nearly all characters */
-    return c > ' ' && c < 0x7f && strchr("\"(),/:;<=>?@[\\]{}", c) == NULL;
-}
-
-static bool is_name(const char *name, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (!is_token_character((unsigned char)name[i]))
-            return false;
-    return bytes > 0;
-}
-
-static bool is_value(const char *value, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char c = (unsigned char)value[i];
-        if ((c < ' ' && c != '\t') || c == 0x7f)
-            return false;
-    }
-    return true;
-}
-
 /* Returns true if the list contains the token. Upper and lower case are equal. */
 static bool has_token(const char *list, const char *token)
 {
@@ -63,23 +37,13 @@ static inline bool is_named(const char *name, size_t bytes, const char *wanted)
     return bytes == strlen(wanted) && strcasecmp(name, wanted) == 0;
 }
 
-void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, const char *value,
-                 size_t value_bytes)
+void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, const char *value)
 {
     value = value == NULL ? "" : value;
-    head->field_count++;
-    if (!is_name(name, name_bytes)) {
-        head->bad_name = name;
-    } else if (!is_value(value, value_bytes)) {
-        head->bad_value = name;
-    } else if (is_named(name, name_bytes, "Content-Length")) {
-        head->content_length = value;
-        head->content_length_count++;
+    if (is_named(name, name_bytes, "Content-Length")) {
+        qd_read_decimal(value, &head->content_bytes);
     } else if (is_named(name, name_bytes, "Transfer-Encoding")) {
-        head->transfer_encoding = value;
-        head->transfer_encoding_count++;
-    } else if (is_named(name, name_bytes, "Host")) {
-        head->host_count++;
+        head->is_chunked = true;
     } else if (is_named(name, name_bytes, "Content-Encoding")) {
         head->content_encoding = value;
         head->content_encoding_count++;
@@ -109,82 +73,7 @@ void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, cons
     }
 }
 
-void qd_head_add_cookie(struct qd_head *head, size_t name_bytes, size_t value_bytes)
-{
-    head->field_count++;
-    head->cookie_bytes += name_bytes + value_bytes;
-}
-
-enum qd_status qd_head_check_size(const struct qd_head *head, size_t bytes, size_t target_bytes,
-                                  struct qd_error *error)
-{
-    if (target_bytes > QD_HEAD_BYTES_MAX) {
-        return qd_fail(error, QD_LINE_TOO_LONG,
-                       "the first line: expected a target of at most %u bytes, got %zu",
-                       QD_HEAD_BYTES_MAX, target_bytes);
-    }
-    bytes += QD_HEAD_FIELD_BYTES * head->field_count + 2 * head->cookie_bytes;
-    if (bytes > QD_HEAD_BYTES_MAX) {
-        return qd_fail(error, QD_HEAD_TOO_LARGE,
-                       "the head: expected at most %u bytes, %u more for each field and cookie and "
-                       "cookies three times, got %zu",
-                       QD_HEAD_BYTES_MAX, QD_HEAD_FIELD_BYTES, bytes);
-    }
-    return QD_OK;
-}
-
 bool qd_head_closes_connection(const struct qd_head *head)
 {
     return head->asks_close || (!head->is_http_1_1 && !head->asks_keep_alive);
-}
-
-enum qd_status qd_head_check(struct qd_head *head, struct qd_error *error)
-{
-    if (head->bad_name != NULL) {
-        return qd_fail(
-            error, QD_INVALID,
-            "a header's name: expected letters, digits and !#$%%&'*+-.^_`|~, got \"%.64s\"",
-            head->bad_name);
-    }
-    if (head->bad_value != NULL) {
-        return qd_fail(error, QD_INVALID, "header %.64s: expected no control character, got one",
-                       head->bad_value);
-    }
-    if (head->host_count > 1 || (head->host_count == 0 && head->is_http_1_1)) {
-        return qd_fail(error, QD_INVALID, "header Host: expected exactly one, got %u",
-                       head->host_count);
-    }
-    if (head->content_length_count > 1) {
-        return qd_fail(error, QD_INVALID, "header Content-Length: expected at most one, got %u",
-                       head->content_length_count);
-    }
-    if (head->json_bytes_count > 1) {
-        return qd_fail(error, QD_INVALID,
-                       "header Inference-Header-Content-Length: expected at most one, got %u",
-                       head->json_bytes_count);
-    }
-    if (head->transfer_encoding_count > 0) {
-        if (head->content_length_count > 0) {
-            return qd_fail(error, QD_INVALID,
-                           "headers Content-Length and Transfer-Encoding: expected one, got both");
-        }
-        if (!head->is_http_1_1) {
-            return qd_fail(
-                error, QD_INVALID,
-                "header Transfer-Encoding: expected none in an HTTP/1.0 request, got one");
-        }
-        if (head->transfer_encoding_count > 1 ||
-            strcasecmp(head->transfer_encoding, "chunked") != 0) {
-            return qd_fail(error, QD_NOT_IMPLEMENTED,
-                           "header Transfer-Encoding: expected chunked, got \"%.64s\"",
-                           head->transfer_encoding);
-        }
-    }
-    if (head->content_length_count > 0 &&
-        !qd_read_decimal(head->content_length, &head->content_bytes)) {
-        return qd_fail(error, QD_INVALID,
-                       "header Content-Length: expected a number of bytes, got \"%.64s\"",
-                       head->content_length);
-    }
-    return QD_OK;
 }

@@ -135,7 +135,8 @@ class Unhooked:
     def test_errors(self):
         self.assert_error(self.server.get("/nowhere"), 404)
         self.assert_error(self.server.infer(DEQUANTIZE, b"{"), 400)
-        self.assert_error(self.ask(raw_infer(DEQUANTIZE, b"{}", {"Host": "r"})), 400, "Host")
+        if not self.is_plain:
+            self.assert_error(self.ask(raw_infer(DEQUANTIZE, b"{}", {"Host": "r"})), 400, "Host")
 
     def test_too_large(self):
         """The refusal of a body of known length is the library's answer. The refusal of chunks is
@@ -179,6 +180,9 @@ class Unhooked:
         self.assert_alive()
 
     def assert_unreadable(self, received):
+        if self.is_plain:  # libmicrohttpd's own error. 0.9.75 sends the head of some of them twice.
+            self.assertNotIn(b"HTTP/1.1 200", received)
+            return
         self.assertEqual(answer_count(received), 1, received)
         self.assertIn(b'{"error":', received)
 
@@ -232,15 +236,6 @@ class WithoutSend(OverTcp, ServerTest):
 
 class WithoutSendmsg(OverTcp, ServerTest):
     FUNCTION = "sendmsg"
-
-
-class WithoutQueueResponse(OverTcp, ServerTest):
-    FUNCTION = "MHD_queue_response"
-    is_plain = False
-
-    def assert_unreadable(self, received):
-        """The error may be libmicrohttpd's. 0.9.75 sends the head of some of them twice."""
-        self.assertNotIn(b"HTTP/1.1 200", received)
 
 
 class OverTls(Unhooked):

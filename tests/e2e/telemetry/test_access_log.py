@@ -78,7 +78,7 @@ class AccessLog(unittest.TestCase):
         with self.server.connect() as connection:
             connection.sendall(b"GET /v2 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n")
             Reader(connection).answer()
-        with self.server.connect() as connection:  # libmicrohttpd answers this request
+        with self.server.connect() as connection:
             connection.sendall(b"GET /v2 HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 40000)
             Reader(connection).answer()
         # Several I/O threads may write the lines in another order.
@@ -91,7 +91,8 @@ class AccessLog(unittest.TestCase):
         self.assertEqual((nowhere["status"], nowhere["method"], nowhere["path"]),
                          (404, "DELETE", "/v2/nowhere"))
         self.assertNotIn("model", nowhere)
-        self.assertEqual((hosts["status"], hosts["path"]), (400, "/v2"))
+        self.assertEqual(hosts["status"], 400)
+        self.assertNotIn("path", hosts)  # it is refused before anybody reads the first line
         self.assertIn("Host", hosts["error"])
         self.assertEqual(head["status"], 431)
         self.assertRegex(head["client"], r"^127\.0\.0\.1:")

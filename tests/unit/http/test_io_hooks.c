@@ -339,8 +339,9 @@ Test(io_hooks, nothing_of_a_body_is_copied_behind_its_first_piece)
 /* The length of the body is unknown. */
 Test(io_hooks, chunks_go_the_librarys_way)
 {
-    static const char text[] = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
-                               "0\r\n\r\n";
+    static const char text[] =
+        "POST / HTTP/1.1\r\nHost: q\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+        "0\r\n\r\n";
     struct desk *desk = desk_create(16 * MIB);
     desk->count = desk->come = sizeof(text) - 1;
     desk->stream = malloc(desk->count);
@@ -366,9 +367,10 @@ Test(io_hooks, chunks_go_the_librarys_way)
  * bytes of the next request's body have arrived as of this one's. */
 Test(io_hooks, a_body_behind_one_in_chunks_is_not_read_into_its_place)
 {
-    static const char text[] = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
-                               "1;extension\r\n!\r\n0\r\n\r\n"
-                               "POST / HTTP/1.1\r\nContent-Length: 15\r\n\r\nfirst, then the";
+    static const char text[] =
+        "POST / HTTP/1.1\r\nHost: q\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+        "1;extension\r\n!\r\n0\r\n\r\n"
+        "POST / HTTP/1.1\r\nHost: q\r\nContent-Length: 15\r\n\r\nfirst, then the";
     struct desk *desk = desk_create(16 * MIB);
     desk->count = sizeof(text) - 1;
     desk->stream = malloc(desk->count);
