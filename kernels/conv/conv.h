@@ -127,11 +127,10 @@ struct qk_conv_depthwise {
     bool any_zero_point;   /* true if at least one zero point is not 0 */
 };
 
-/* The packed weights of winograd (kernels/conv/winograd/winograd.h), beside those of igemm. */
+/* What winograd (kernels/conv/winograd/winograd.h) needs beside igemm's packed weights. */
 struct qk_conv_winograd {
-    int8_t *weights; /* [group][panel][tap][pair of channels][row][2] */
-    int32_t *sums;   /* [M], of the weights of each output channel */
-    size_t n;        /* tiles may have up to n x n positions */
+    int32_t *sums; /* [M], of the weights of each output channel */
+    size_t n;      /* tiles may have up to n x n positions */
 };
 
 /* How packing is cut into units. An item is what packing takes as a whole: an output channel or,

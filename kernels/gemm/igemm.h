@@ -172,6 +172,12 @@ struct qk_igemm {
     size_t wide_rows;  /* with `mark_wide`: how many rows of a slab are multiplied in the other way
                           if any of them has wide weights */
     size_t wide_bytes; /* with `mark_wide`: what these rows of a slab take in the second array */
+    /* Writes the weights of a step as they were before `mark_wide`: [slab][pair of terms][row][2],
+     * as signed bytes, into which words must fit. A slab of bytes has two pairs of terms, one of
+     * words has one. Rows that the panel lacks may be anything. NULL: the kernel has no use for it.
+     */
+    void (*unpack)(const uint8_t *weights, size_t slabs, struct qk_igemm_wide wide,
+                   const uint8_t *wide_weights, int8_t *to);
     /* Arranges the weights of a chunk of `slabs` slabs, and writes their order. NULL: the kernel
      * has no orders. A kernel has at most one of mark_wide and arrange. */
     void (*arrange)(uint8_t *weights, size_t slabs, size_t rows, uint8_t *order);

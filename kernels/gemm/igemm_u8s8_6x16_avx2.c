@@ -142,6 +142,31 @@ static size_t mark_wide(uint8_t *weights, size_t slabs, size_t rows, uint8_t *wi
     return found * QK_IGEMM_QUAD_BYTES;
 }
 
+/* Separates the pairs of a slab, and then adds the excesses to the weights. */
+static void unpack(const uint8_t *weights, size_t slabs, struct qk_igemm_wide wide,
+                   const uint8_t *wide_weights, int8_t *to)
+{
+    enum { PAIR_BYTES = 2 * MR, SLAB_BYTES = 2 * PAIR_BYTES };
+    const __m128i pairs =
+        _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15); /* of four rows */
+    int8_t *slab = to;
+    for (size_t i = 0; i < slabs; i++, weights += SLAB_BYTES, slab += SLAB_BYTES) {
+        const __m128i first = _mm_shuffle_epi8(_mm_loadu_si128((const void *)weights), pairs);
+        const __m128i last = _mm_shuffle_epi8(_mm_loadl_epi64((const void *)(weights + 16)), pairs);
+        const int32_t even = _mm_cvtsi128_si32(last), odd = _mm_extract_epi32(last, 2);
+        _mm_storel_epi64((void *)slab, first);
+        memcpy(slab + 8, &even, sizeof(even));
+        _mm_storel_epi64((void *)(slab + PAIR_BYTES), _mm_unpackhi_epi64(first, first));
+        memcpy(slab + PAIR_BYTES + 8, &odd, sizeof(odd));
+    }
+    const uint8_t *entry = wide_weights + wide.offset;
+    for (uint32_t i = 0; i < wide.marks; i++, entry += QK_IGEMM_QUAD_BYTES) {
+        int8_t *pair = to + (size_t)entry[0] * SLAB_BYTES + (size_t)entry[2] * 2;
+        pair[1] = (int8_t)(pair[1] + (int8_t)entry[1]);
+        pair[PAIR_BYTES + 1] = (int8_t)(pair[PAIR_BYTES + 1] + (int8_t)entry[3]);
+    }
+}
+
 const struct qk_igemm qk_igemm_u8s8_6x16__avx2 = {
     .quad_k = 4,
     .mr = MR,
@@ -151,6 +176,7 @@ const struct qk_igemm qk_igemm_u8s8_6x16__avx2 = {
     .multiply = multiply,
     .mark_wide = mark_wide,
     .count_wide = count_wide,
+    .unpack = unpack,
     .wide_rows = 1,
     .wide_bytes = QK_IGEMM_QUAD_BYTES,
 };

@@ -1,9 +1,9 @@
 /* Prepares, packs and plans Winograd convolutions (winograd.h).
  *
  * Whether Winograd's algorithm is faster depends on the number of positions, which only plans know.
- * The weights are therefore packed twice: for igemm, and as one byte for each weight. U takes 3.6
- * or 8 bytes for each weight, so it is not kept: a unit makes U of some panels at a time, which
- * costs some 3 % of the products of a full block of tiles. */
+ * The weights are therefore packed for igemm. U takes 3.6 or 8 bytes for each weight, so it is not
+ * kept: a unit makes U of some panels at a time from igemm's panels, which costs some 4 % of the
+ * products of a full block of tiles. */
 #include "kernels/conv/winograd/plan.h"
 
 #include <math.h>
@@ -49,24 +49,19 @@ static bool has_plain_weights(const struct qk_conv *conv)
     return true;
 }
 
-bool qk_winograd_suits(const struct qk_conv *conv)
+bool qk_winograd_suits(const struct qk_conv *conv, const struct qk_conv_backend *backend)
 {
     const struct qk_conv_desc *desc = &conv->desc;
     const size_t rows = desc->out_channels / desc->group;
-    if (!conv->backend->winograd || !(conv->tuning->words_terms_per_ns > 0) ||
+    if (!backend->winograd || !backend->igemm->unpack || !(conv->tuning->words_terms_per_ns > 0) ||
         desc->spatial_rank != 2 || desc->channels_last || rows < ROWS_LEAST ||
         desc->group_channels < CHANNELS_LEAST || desc->group_channels > QK_WINOGRAD_CHANNELS_MAX)
         return false;
     for (int i = QK_AXIS_ROW; i <= QK_AXIS_COLUMN; i++)
         if (desc->kernel[i] != 3 || desc->stride[i] != 1 || desc->dilation[i] != 1)
             return false;
-    return has_plain_weights(conv);
-}
-
-static size_t panel_count(const struct qk_conv *conv)
-{
-    return qk_divide_up(conv->desc.out_channels / conv->desc.group,
-                        conv->backend->winograd->igemm->mr);
+    return has_plain_weights(conv) &&
+           !qk_slab_order_for(desc, backend, conv->costs).columns_in_quads;
 }
 
 /* Returns the largest sum of |weights| of an output channel, or a bound that is small enough. */
@@ -89,60 +84,29 @@ static uint64_t largest_weights(const struct qk_conv *conv)
 
 size_t qk_winograd_panel_weights(const struct qk_conv *conv)
 {
-    const size_t slabs = qk_divide_up(conv->desc.group_channels, 2);
-    return qk_divide_up(slabs * 2 * conv->backend->winograd->igemm->mr, 32) * 32;
+    const size_t channels = qk_divide_up(conv->desc.group_channels, 4) * 4;
+    return qk_divide_up(channels * conv->backend->igemm->mr, 32) * 32;
 }
 
 static bool prepare(struct qk_conv *conv, struct qk_memory memory, double *item_cycles)
 {
-    size_t bytes;
-    if (!qk_conv_algorithm_igemm.prepare(conv, memory, item_cycles) ||
-        !qk_mul_size(panel_count(conv) * conv->desc.group,
-                     qk_winograd_panel_weights(conv) * QK_WINOGRAD_TAPS, &bytes))
+    if (!qk_conv_algorithm_igemm.prepare(conv, memory, item_cycles))
         return false;
-    *item_cycles += 2.0 * (double)conv->depth * (double)conv->backend->igemm->mr;
     conv->winograd.n = largest_weights(conv) <= QK_WINOGRAD_WEIGHTS_MAX(4) ? 4 : 2;
     conv->winograd.sums = qk_conv_alloc(memory, conv->desc.out_channels, sizeof(int32_t));
-    conv->winograd.weights = qk_conv_alloc(memory, bytes, 1);
-    return conv->winograd.sums && conv->winograd.weights;
+    return conv->winograd.sums;
 }
 
-/* Packs the weights of an output channel: [panel][tap][pair of channels][row][2]. If the number of
- * channels is odd, the last weights are 0. Other missing weights may be anything. */
-static void pack_row(const struct qk_conv *conv, size_t channel)
-{
-    const size_t rows = conv->desc.out_channels / conv->desc.group;
-    const size_t channels = conv->desc.group_channels;
-    const size_t mr = conv->backend->winograd->igemm->mr;
-    const size_t weights = qk_winograd_panel_weights(conv);
-    const size_t row = channel % rows;
-    const size_t panel = channel / rows * panel_count(conv) + row / mr;
-    const uint8_t flip = conv->constants.w_type == QK_UINT8 ? 0x80 : 0;
-    const uint8_t *from = conv->constants.w + channel * conv->depth;
-    int32_t sum = 0;
-    for (size_t c = 0; c < channels + channels % 2; c++) {
-        int8_t *to = conv->winograd.weights + panel * weights * QK_WINOGRAD_TAPS +
-                     (c / 2 * mr + row % mr) * 2 + c % 2;
-        for (size_t tap = 0; tap < QK_WINOGRAD_TAPS; tap++) {
-            const int8_t w = c < channels ? (int8_t)(from[c * QK_WINOGRAD_TAPS + tap] ^ flip) : 0;
-            to[tap * weights] = w;
-            sum += w;
-        }
-    }
-    conv->winograd.sums[channel] = sum;
-}
-
-/* An item is a panel of igemm. Two items may have rows of one panel here, but no common bytes. */
 static void pack(const struct qk_conv *conv, size_t begin, size_t end)
 {
     const size_t rows = conv->desc.out_channels / conv->desc.group;
     const size_t mr = conv->backend->igemm->mr;
     qk_conv_algorithm_igemm.pack(conv, begin, end);
     for (size_t i = begin; i < end; i++) {
-        const size_t first = i % conv->igemm.panel_count * mr;
-        const size_t last = first + qk_size_min(rows - first, mr);
-        for (size_t row = first; row < last; row++)
-            pack_row(conv, i / conv->igemm.panel_count * rows + row);
+        const size_t row = i % conv->igemm.panel_count * mr;
+        const size_t first = i / conv->igemm.panel_count * rows + row;
+        for (size_t m = first; m < first + qk_size_min(rows - row, mr); m++)
+            conv->winograd.sums[m] = qk_conv_weight_sum(conv, m);
     }
 }
 
@@ -276,6 +240,7 @@ static void lay_out(struct qk_winograd_plan *plan)
     plan->point_bytes = plan->slabs * plan->slab_bytes + 64; /* transforms write beyond a slab */
     work->padded = reserve(&at, 2 * (n * plan->tile_rows + 2) * plan->row_bytes);
     work->quads = reserve(&at, points * plan->point_bytes);
+    work->unpacked = reserve(&at, QK_WINOGRAD_TAPS * qk_winograd_panel_weights(plan->conv));
     work->weights = reserve(&at, plan->together * points * sizeof(int16_t) * plan->point_weights);
     work->products = reserve(&at, (plan->together * points * mr * QK_IGEMM_NR + QK_WINOGRAD_LANES) *
                                       sizeof(int32_t));
@@ -330,7 +295,8 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
         .conv = conv,
         .epilogue = args->epilogue,
         .geometry = *args->geometry,
-        .panels = panel_count(conv),
+        .order = qk_slab_order_for(&conv->desc, conv->backend, conv->costs),
+        .panels = conv->igemm.panel_count,
         .slabs = qk_divide_up(conv->desc.group_channels, 2),
     };
     if (!qk_conv_algorithm_igemm.plan(args, memory, plan))

@@ -5,20 +5,23 @@
 
 #include "kernels/conv/geometry.h"
 #include "kernels/conv/igemm/slab_kernels.h"
+#include "kernels/conv/igemm/slabs.h"
 #include "kernels/conv/winograd/winograd.h"
 
-/* Returns true if the weights of a convolution can be multiplied by Winograd's algorithm, and if
- * this may be faster than igemm. The convolution's backend must be set. */
-bool qk_winograd_suits(const struct qk_conv *conv);
+/* Returns true if the weights of a convolution, packed for this backend, can be multiplied by
+ * Winograd's algorithm, and if this may be faster than igemm. The convolution's costs must be set.
+ */
+bool qk_winograd_suits(const struct qk_conv *conv, const struct qk_conv_backend *backend);
 
-/* Returns how many weights of each tap a panel has: rows of a panel times channels, rounded up to
- * whole cache lines of words. */
+/* Returns how many weights of each tap a panel has: rows of a panel times channels of whole quads,
+ * rounded up to whole cache lines of words. */
 size_t qk_winograd_panel_weights(const struct qk_conv *conv);
 
 /* The offsets of the parts of the workspace, in bytes. Each is a multiple of 64. */
 struct qk_winograd_workspace {
     size_t padded;   /* the padded rows of two channels */
     size_t quads;    /* V: [points][slabs][tiles] */
+    size_t unpacked; /* the weights of a panel: [tap][pair of channels][row][2] */
     size_t weights;  /* U of panels that are multiplied together: [panel][points][point_weights] */
     size_t products; /* M of these panels: [panel][points][mr][QK_IGEMM_NR] */
     size_t sums;     /* tiles of sums of a panel */
@@ -32,6 +35,7 @@ struct qk_winograd_plan {
     const struct qk_winograd *kernels;
     const struct qk_epilogue *epilogue;
     struct qk_conv_geometry geometry;
+    struct qk_slab_order order;     /* of igemm's packed weights */
     size_t tile_rows, tile_columns; /* of a block: together at most QK_IGEMM_NR tiles */
     size_t row_bands, column_bands;
     size_t m_parts, m_part_panels; /* how the panels of a group are cut */

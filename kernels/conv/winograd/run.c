@@ -27,6 +27,7 @@ struct work {
     int32_t x_offset;  /* of igemm's x */
     int32_t x_missing; /* how much less x is here than igemm's x */
     uint8_t *padded, *quads;
+    int8_t *unpacked;
     int16_t *weights;
     int32_t *products, *sums;
     struct qk_tile_segment *segments;
@@ -263,17 +264,41 @@ static void finish(const struct qk_winograd_plan *plan, const struct unit *unit,
     }
 }
 
+/* Takes the weights of a panel out of igemm's panel. */
+static void unpack(const struct qk_winograd_plan *plan, const uint8_t *panel, int8_t *to)
+{
+    const struct qk_conv *conv = plan->conv;
+    const struct qk_igemm *igemm = conv->backend->igemm;
+    const size_t step_bytes = conv->igemm.step_bytes;
+    const size_t slab_weights = igemm->mr * igemm->quad_k;
+    const uint8_t *marks = panel + plan->order.steps * step_bytes;
+    const uint8_t *wide_weights = marks + qk_igemm_wide_bytes(igemm, plan->order.steps);
+    for (size_t s = 0; s < plan->order.steps; s++) {
+        const size_t k_block = s / QK_WINOGRAD_TAPS, tap = s % QK_WINOGRAD_TAPS;
+        struct qk_igemm_wide wide = {0};
+        if (igemm->mark_wide)
+            memcpy(&wide, marks + s * sizeof(wide), sizeof(wide));
+        igemm->unpack(panel + s * step_bytes, qk_slab_count(&plan->order, k_block), wide,
+                      wide_weights,
+                      to + tap * qk_winograd_panel_weights(conv) +
+                          k_block * plan->order.step_slabs * slab_weights);
+    }
+}
+
 /* Makes U of the panels [begin, end). */
 static void transform_weights(const struct qk_winograd_plan *plan, const struct unit *unit,
                               const struct work *work, size_t begin, size_t end)
 {
     const size_t weights = qk_winograd_panel_weights(plan->conv);
-    for (size_t p = begin; p < end; p++)
-        plan->kernels->transform_weights(
-            plan->conv->winograd.weights +
-                (unit->group * plan->panels + p) * weights * QK_WINOGRAD_TAPS,
-            weights, work->weights + (p - begin) * plan->kernels->points * plan->point_weights,
-            plan->point_weights);
+    const struct qk_conv_igemm *packed = &plan->conv->igemm;
+    for (size_t p = begin; p < end; p++) {
+        unpack(plan, packed->weights + (unit->group * plan->panels + p) * packed->panel_bytes,
+               work->unpacked);
+        plan->kernels->transform_weights(work->unpacked, weights,
+                                         work->weights + (p - begin) * plan->kernels->points *
+                                                             plan->point_weights,
+                                         plan->point_weights);
+    }
 }
 
 static void run_panels(const struct qk_winograd_plan *plan, const struct unit *unit,
@@ -321,6 +346,7 @@ void qk_winograd_run(const struct qk_plan *plan, const void *const *inputs, void
         .x_missing = QK_WINOGRAD_X_CENTRE - (unsigned_zero_point - x_offset),
         .padded = bytes + at->padded,
         .quads = bytes + at->quads,
+        .unpacked = (int8_t *)(void *)(bytes + at->unpacked),
         .weights = (int16_t *)(void *)(bytes + at->weights),
         .products = (int32_t *)(void *)(bytes + at->products),
         .sums = (int32_t *)(void *)(bytes + at->sums),

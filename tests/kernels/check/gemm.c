@@ -598,6 +598,51 @@ static void check_count(struct check *check, const void *kernel)
                    job.actual);
 }
 
+/* ---- Unpack ------------------------------------------------------------------------------ */
+
+struct unpack {
+    struct job job; /* whose first step is unpacked */
+    struct check_pair bytes;
+};
+
+static void unpack_expected(void *context)
+{
+    const struct unpack *unpack = context;
+    const struct qk_igemm *igemm = unpack->job.igemm;
+    int8_t *to = unpack->bytes.expected;
+    for (size_t slab = 0; slab < unpack->job.args.steps[0].slabs; slab++)
+        for (size_t k = 0; k < igemm->quad_k; k++)
+            for (size_t row = 0; row < igemm->mr; row++) {
+                const uint8_t *quad = unpack->job.weights + qk_igemm_weight_at(igemm, row, slab);
+                const size_t pair = slab * (igemm->quad_k / 2) + k / 2;
+                to[(pair * igemm->mr + row) * 2 + k % 2] = (int8_t)quad[k * (4 / igemm->quad_k)];
+            }
+}
+
+static void unpack_actual(void *context)
+{
+    const struct unpack *unpack = context;
+    const struct qk_igemm_args *args = &unpack->job.args;
+    unpack->job.igemm->unpack(unpack->job.actual, args->steps[0].slabs,
+                              args->wide ? args->wide[0] : (struct qk_igemm_wide){0},
+                              args->wide_weights, unpack->bytes.actual);
+}
+
+/* The low byte of each word is its weight: the kernel does not look at the other one. */
+static void check_unpack(struct check *check, const void *kernel)
+{
+    const struct qk_igemm *igemm = kernel;
+    struct unpack unpack;
+    begin_job(check, igemm, igemm->mr, &unpack.job);
+    make_multiply(check, &unpack.job);
+    const size_t slabs = unpack.job.args.steps[0].slabs;
+    const size_t weights = slabs * igemm->mr * igemm->quad_k;
+    unpack.bytes = check_outputs(check, "weights", weights, 1);
+    check_describe(check, "%zu slabs", slabs);
+    if (check_calls(check, unpack_expected, unpack_actual, &unpack, (double)weights, "weight"))
+        check_same(check, &unpack.bytes, 1);
+}
+
 /* ---- Tiers ------------------------------------------------------------------------------- */
 
 static void check_layout(struct check *check, const char *tier, const struct qk_igemm *igemm)
@@ -611,6 +656,8 @@ static void check_layout(struct check *check, const char *tier, const struct qk_
                   &(struct check_subject){"gemm/multiply_to_bytes", check_bytes, igemm, 3000});
     if (igemm->count_wide)
         check_run(check, &(struct check_subject){"gemm/count_wide", check_count, igemm, 2000});
+    if (igemm->unpack)
+        check_run(check, &(struct check_subject){"gemm/unpack", check_unpack, igemm, 2000});
     if (igemm->dot)
         check_run(check, &(struct check_subject){"gemm/dot", check_dot, igemm, 2000});
 }
