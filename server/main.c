@@ -181,7 +181,7 @@ static void on_trim(void *context)
 
 /* ---- Start and end ------------------------------------------------------------------------ */
 
-/* Returns one of so many parts of the memory, or `otherwise` if its size is unknown. */
+/* Returns the size of the memory divided by `parts`, or `otherwise` if the size is unknown. */
 static uint64_t share_of_memory(uint64_t parts, uint64_t otherwise)
 {
     const uint64_t bytes = qd_loop_memory_bytes() / parts;

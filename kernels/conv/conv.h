@@ -129,8 +129,8 @@ struct qk_conv_depthwise {
 
 /* What winograd (kernels/conv/winograd/winograd.h) needs beside igemm's packed weights. */
 struct qk_conv_winograd {
-    int32_t *sums; /* [M], of the weights of each output channel */
-    size_t n;      /* tiles may have up to n x n positions */
+    int32_t *sums;   /* [M], of the weights of each output channel */
+    uint32_t *sizes; /* [M], sums of |weights| */
 };
 
 /* How packing is cut into units. An item is what packing takes as a whole: an output channel or,

@@ -210,6 +210,25 @@ static bool is_all_here(const struct qd_connection *connection)
     return connection->framing.done_count > connection->done_count;
 }
 
+/* Refuses a head that takes too much of libmicrohttpd's memory. Only for plain connections, whose
+ * heads framing.c has not counted. Cookies count three times there, and here the whole head does.
+ */
+static enum qd_status check_plain_head(struct qd_connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection->http, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    const int cookies = MHD_get_connection_values_n(connection->http, MHD_COOKIE_KIND, NULL, NULL);
+    const int fields = MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND, NULL, NULL);
+    const size_t bytes = (info == NULL ? 0 : info->header_size) * (cookies > 0 ? 3 : 1) +
+                         (size_t)(fields + cookies) * QD_HEAD_FIELD_BYTES;
+    if (bytes <= QD_HEAD_BYTES_MAX)
+        return QD_OK;
+    return qd_fail(&connection->request->error, QD_HEAD_TOO_LARGE,
+                   "the head: expected at most %u bytes, %u more for each field and cookie and "
+                   "three times as many with cookies, got %zu",
+                   QD_HEAD_BYTES_MAX, QD_HEAD_FIELD_BYTES, bytes);
+}
+
 static enum MHD_Result on_head(struct qd_connection *connection, const char *target,
                                const char *method, const char *version)
 {
@@ -228,6 +247,10 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
                                               qd_refuse_is_over_quota(connection) ||
                                               !connection->io.is_hooked;
     exchange->handler.opened(exchange->handler.context, &head, request);
+    if (!connection->io.is_hooked && check_plain_head(connection) != QD_OK)
+        return qd_refuse_past_library(connection);
+    if (qd_head_check(&head, &request->error) != QD_OK)
+        return refuse(connection);
     if (exchange->handler.admit(exchange->handler.context, &head, request) == QD_OK &&
         check_quota(connection, &head) == QD_OK)
         check_size(connection, &head);

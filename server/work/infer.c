@@ -18,7 +18,7 @@ enum {
      * nodes to plan. */
     INLINE_JSON_BYTES_MAX = 4 << 10,
     INLINE_NUMBERS_MAX = 512,
-    INLINE_CONSTANT_BYTES_MAX = 1 << 20,
+    INLINE_CONSTANT_BYTES_MAX = 256 << 10,
     INLINE_NODES_MAX = 8,
     /* JSON that takes some 100 us with its numbers. It is read in one go, without a phase of its
      * own. */

@@ -64,24 +64,6 @@ bool qk_winograd_suits(const struct qk_conv *conv, const struct qk_conv_backend 
            !qk_slab_order_for(desc, backend, conv->costs).columns_in_quads;
 }
 
-/* Returns the largest sum of |weights| of an output channel, or a bound that is small enough. */
-static uint64_t largest_weights(const struct qk_conv *conv)
-{
-    const uint8_t flip = conv->constants.w_type == QK_UINT8 ? 0x80 : 0;
-    uint64_t largest = (uint64_t)conv->depth * 128;
-    if (largest <= QK_WINOGRAD_WEIGHTS_MAX(4))
-        return largest;
-    largest = 0;
-    for (size_t channel = 0; channel < conv->desc.out_channels; channel++) {
-        const uint8_t *w = conv->constants.w + channel * conv->depth;
-        uint32_t sum = 0;
-        for (size_t i = 0; i < conv->depth; i++)
-            sum += (uint32_t)abs((int8_t)(w[i] ^ flip));
-        largest = sum > largest ? sum : largest;
-    }
-    return largest;
-}
-
 size_t qk_winograd_panel_weights(const struct qk_conv *conv)
 {
     const size_t channels = qk_divide_up(conv->desc.group_channels, 4) * 4;
@@ -92,9 +74,25 @@ static bool prepare(struct qk_conv *conv, struct qk_memory memory, double *item_
 {
     if (!qk_conv_algorithm_igemm.prepare(conv, memory, item_cycles))
         return false;
-    conv->winograd.n = largest_weights(conv) <= QK_WINOGRAD_WEIGHTS_MAX(4) ? 4 : 2;
     conv->winograd.sums = qk_conv_alloc(memory, conv->desc.out_channels, sizeof(int32_t));
-    return conv->winograd.sums;
+    conv->winograd.sizes = qk_conv_alloc(memory, conv->desc.out_channels, sizeof(uint32_t));
+    return conv->winograd.sums && conv->winograd.sizes;
+}
+
+/* Adds up the weights of an output channel, and their absolute values. */
+static void add_weights(const struct qk_conv *conv, size_t channel)
+{
+    const uint8_t flip = conv->constants.w_type == QK_UINT8 ? 0x80 : 0;
+    const uint8_t *w = conv->constants.w + channel * conv->depth;
+    int32_t sum = 0;
+    uint32_t size = 0;
+    for (size_t i = 0; i < conv->depth; i++) {
+        const int32_t weight = (int8_t)(w[i] ^ flip);
+        sum += weight;
+        size += (uint32_t)abs(weight);
+    }
+    conv->winograd.sums[channel] = sum;
+    conv->winograd.sizes[channel] = size;
 }
 
 static void pack(const struct qk_conv *conv, size_t begin, size_t end)
@@ -106,7 +104,7 @@ static void pack(const struct qk_conv *conv, size_t begin, size_t end)
         const size_t row = i % conv->igemm.panel_count * mr;
         const size_t first = i / conv->igemm.panel_count * rows + row;
         for (size_t m = first; m < first + qk_size_min(rows - row, mr); m++)
-            conv->winograd.sums[m] = qk_conv_weight_sum(conv, m);
+            add_weights(conv, m);
     }
 }
 
@@ -235,7 +233,7 @@ static void lay_out(struct qk_winograd_plan *plan)
         points * (sizeof(int16_t) * plan->point_weights + mr * QK_IGEMM_NR * sizeof(int32_t));
     plan->together = qk_size_max(
         qk_size_min(plan->conv->tuning->quads_bytes / panel_bytes, plan->m_part_panels), 1);
-    plan->row_bytes = pitch + 18; /* padding is written 16 bytes at a time */
+    plan->row_bytes = pitch + 18; /* transforms read up to 4 columns more than the pitch */
     plan->slab_bytes = qk_divide_up(tiles, QK_IGEMM_VECTOR) * QK_IGEMM_VECTOR * QK_IGEMM_QUAD_BYTES;
     plan->point_bytes = plan->slabs * plan->slab_bytes + 64; /* transforms write beyond a slab */
     work->padded = reserve(&at, 2 * (n * plan->tile_rows + 2) * plan->row_bytes);
@@ -263,17 +261,27 @@ static bool list_steps(struct qk_winograd_plan *plan, struct qk_memory memory)
     return steps;
 }
 
+/* Returns the size of the largest tiles for which no output channel has too large weights. */
+static size_t largest_tiles(const struct qk_conv *conv)
+{
+    for (size_t m = 0; m < conv->desc.out_channels; m++)
+        if (conv->winograd.sizes[m] > QK_WINOGRAD_WEIGHTS_MAX(4))
+            return 2;
+    return 4;
+}
+
 /* Fits the plan to tiles of each size. Returns false if none will do; otherwise sets the plan's
  * units to the cheapest ones, and *cycles. */
 static bool fit(struct qk_winograd_plan *plan, double igemm_unit_ns, struct cycles *cycles)
 {
     const struct qk_conv *conv = plan->conv;
+    const size_t largest = largest_tiles(conv);
     bool found = false;
     for (size_t i = 0; i < QK_WINOGRAD_SIZES; i++) {
         struct qk_winograd_plan fitted = *plan;
         struct cycles needed = {0, 0};
         fitted.kernels = &conv->backend->winograd[i];
-        if (fitted.kernels->n > conv->winograd.n || !choose_blocks(&fitted, &needed))
+        if (fitted.kernels->n > largest || !choose_blocks(&fitted, &needed))
             continue;
         cut_rows(&fitted, igemm_unit_ns, &needed);
         if (found && needed.all >= cycles->all)

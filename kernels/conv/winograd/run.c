@@ -132,9 +132,10 @@ static void transform_x(const struct qk_winograd_plan *plan, const struct unit *
     const struct qk_conv *conv = plan->conv;
     const size_t channels = conv->desc.group_channels;
     const size_t channel_bytes = (plan->kernels->n * plan->tile_rows + 2) * plan->row_bytes;
-    struct inside inside = find_inside(plan, unit,
-                                       work->x + (unit->image * conv->desc.group + unit->group) *
-                                                     channels * plan->geometry.channel_size);
+    const struct inside inside =
+        find_inside(plan, unit,
+                    work->x + (unit->image * conv->desc.group + unit->group) * channels *
+                                  plan->geometry.channel_size);
     struct qk_winograd_x job = {
         .x = {work->padded, work->padded + channel_bytes},
         .row_bytes = plan->row_bytes,
@@ -145,8 +146,9 @@ static void transform_x(const struct qk_winograd_plan *plan, const struct unit *
         .point_bytes = plan->point_bytes,
     };
     memset(work->padded, work->x_zero_point, 2 * channel_bytes);
-    for (size_t c = 0; c < channels; c++, inside.x += plan->geometry.channel_size) {
-        copy_inside(plan, &inside, inside.x, work->padded + c % 2 * channel_bytes);
+    for (size_t c = 0; c < channels; c++) {
+        copy_inside(plan, &inside, inside.x + c * plan->geometry.channel_size,
+                    work->padded + c % 2 * channel_bytes);
         if (c % 2 == 0 && c + 1 < channels)
             continue;
         plan->kernels->transform_x(&job); /* the weights of a missing channel are 0 */

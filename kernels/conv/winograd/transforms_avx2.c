@@ -260,7 +260,7 @@ static void transform_sums_2(const struct qk_winograd_sums *job)
         }
 }
 
-static inline __m256i twice(__m256i a)
+static inline __m256i double_32(__m256i a)
 {
     return _mm256_add_epi32(a, a);
 }
@@ -270,12 +270,12 @@ static inline void sum_6(const __m256i m[6], __m256i to[4])
 {
     const __m256i sum_12 = _mm256_add_epi32(m[1], m[2]), sum_34 = _mm256_add_epi32(m[3], m[4]);
     const __m256i less_12 = _mm256_sub_epi32(m[1], m[2]), less_34 = _mm256_sub_epi32(m[3], m[4]);
-    const __m256i front = _mm256_add_epi32(twice(_mm256_sub_epi32(m[0], sum_12)), m[0]);
-    const __m256i back = _mm256_add_epi32(less_34, _mm256_add_epi32(twice(m[5]), m[5]));
-    to[0] = _mm256_add_epi32(twice(front), sum_34);
-    to[1] = _mm256_sub_epi32(less_34, twice(less_12));
+    const __m256i front = _mm256_add_epi32(double_32(_mm256_sub_epi32(m[0], sum_12)), m[0]);
+    const __m256i back = _mm256_add_epi32(less_34, _mm256_add_epi32(double_32(m[5]), m[5]));
+    to[0] = _mm256_add_epi32(double_32(front), sum_34);
+    to[1] = _mm256_sub_epi32(less_34, double_32(less_12));
     to[2] = _mm256_sub_epi32(sum_34, sum_12);
-    to[3] = _mm256_sub_epi32(twice(back), less_12);
+    to[3] = _mm256_sub_epi32(double_32(back), less_12);
 }
 
 /* Stores y of 8 tiles, whose columns are vectors, position by position. */

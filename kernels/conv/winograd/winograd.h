@@ -82,8 +82,9 @@ struct qk_winograd {
     const char *kernel;           /* the name of a plan's kernel */
     size_t n;                     /* a tile is n x n positions */
     size_t points;                /* (n + 2)^2 */
-    /* The cycles of the transforms: for each 8 tiles of a row of a channel, for each weight, and
-     * for each 8 tiles of a row of an output channel, including the epilogue of their sums. */
+    /* The cycles of the transforms, measured on a Zen 3: for each 8 tiles of a row of a channel,
+     * for each weight, and for each 8 tiles of a row of an output channel, including the epilogue
+     * of their sums. */
     double x_cycles, weight_cycles, sums_cycles;
     void (*transform_x)(const struct qk_winograd_x *job);
     /* Makes U from `count` weights of each tap, a multiple of 32, at count * tap. U of a point is

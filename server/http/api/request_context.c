@@ -92,11 +92,6 @@ enum qd_status qd_context_reserve(const struct qd_request_context *context)
 {
     const struct qd_head *head = context->head;
     struct qd_request *request = context->request;
-    if (head->json_bytes_count > 1) {
-        return qd_fail(&request->error, QD_INVALID,
-                       "header Inference-Header-Content-Length: expected at most one, got %u",
-                       head->json_bytes_count);
-    }
     if (head->json_bytes != NULL) {
         const size_t bytes = value_bytes(head->json_bytes);
         char *copy = qd_arena_calloc(&request->arena, bytes + 1, 1);

@@ -144,7 +144,7 @@ static const char *read_field(struct qd_framing *framing, const char *at, const 
     else if (*at == '\n')
         fail(framing, QD_FAULT_BARE_LF, *at);
     else if (*at != ':')
-        fail(framing, (*at >= 0 && *at < ' ') || *at == 0x7f ? QD_FAULT_CONTROL : QD_FAULT_NAME,
+        fail(framing, (unsigned char)*at < ' ' || *at == 0x7f ? QD_FAULT_CONTROL : QD_FAULT_NAME,
              *at);
     return at;
 }
@@ -210,7 +210,7 @@ static const char *read_name(struct qd_framing *framing, const char *at, const c
             begin_value(framing);
             return at + 1;
         }
-        if (lower(*at) != name[framing->matched]) {
+        if (name[framing->matched] == '\0' || lower(*at) != name[framing->matched]) {
             framing->state = FIELD;
             return at;
         }
@@ -657,7 +657,8 @@ static enum qd_status explain_fields(const struct qd_framing *framing, const cha
                        framing->field_counts[LENGTH_FIELD]);
     case QD_FAULT_CODING:
         return qd_fail(error, QD_NOT_IMPLEMENTED,
-                       "header Transfer-Encoding: expected chunked, once, got another coding");
+                       "header Transfer-Encoding: expected chunked, once, got %s",
+                       framing->is_other_coding ? "another coding" : "it more than once");
     case QD_FAULT_OLD_CODING:
         return qd_fail(error, QD_INVALID,
                        "header Transfer-Encoding: expected none in an HTTP/1.0 request, got one");
@@ -704,7 +705,7 @@ enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_er
                        where, got);
     case QD_FAULT_TARGET_SIZE:
         return qd_fail(error, QD_LINE_TOO_LONG,
-                       "the first line: expected a target of at most %u bytes, got more",
+                       "the first line: expected at most %u bytes before the version, got more",
                        QD_HEAD_BYTES_MAX);
     case QD_FAULT_HEAD_SIZE:
         return qd_fail(error, QD_HEAD_TOO_LARGE,

@@ -33,7 +33,7 @@ enum qd_fault {
     QD_FAULT_NAMELESS,          /* a line that begins with a colon */
     QD_FAULT_NAME,              /* a field's name with a character that is not allowed there */
     QD_FAULT_NO_COLON,          /* a line of the head or the trailer without a colon */
-    QD_FAULT_TARGET_SIZE,       /* the target alone exceeds QD_HEAD_BYTES_MAX */
+    QD_FAULT_TARGET_SIZE,       /* method and target alone exceed QD_HEAD_BYTES_MAX */
     QD_FAULT_HEAD_SIZE,         /* the head exceeds QD_HEAD_BYTES_MAX */
     QD_FAULT_HOST,              /* no Host in HTTP/1.1, or more than one */
     QD_FAULT_LENGTH,            /* Content-Length is not a number */

@@ -73,6 +73,15 @@ void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, cons
     }
 }
 
+enum qd_status qd_head_check(const struct qd_head *head, struct qd_error *error)
+{
+    if (head->json_bytes_count <= 1)
+        return QD_OK;
+    return qd_fail(error, QD_INVALID,
+                   "header Inference-Header-Content-Length: expected at most one, got %u",
+                   head->json_bytes_count);
+}
+
 bool qd_head_closes_connection(const struct qd_head *head)
 {
     return head->asks_close || (!head->is_http_1_1 && !head->asks_keep_alive);

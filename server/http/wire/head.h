@@ -1,4 +1,5 @@
-/* Reads the headers of a request, which framing.c has checked. Pure. */
+/* Reads the headers of a request. framing.c has checked them, except on plain connections
+ * (server/http/mhd/README.md). Pure. */
 #ifndef SERVER_HTTP_WIRE_HEAD_H
 #define SERVER_HTTP_WIRE_HEAD_H
 
@@ -45,6 +46,10 @@ void qd_head_init(struct qd_head *head, const char *method, const char *target,
 /* Adds a header. All headers must be added, in any order. Name and value end with a NUL. The value
  * is borrowed for as long as the head is used. NULL is an empty value. */
 void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, const char *value);
+
+/* Refuses a head with several Inference-Header-Content-Length: two readers could disagree about
+ * where the JSON of the body ends. Call it after the last header. */
+enum qd_status qd_head_check(const struct qd_head *head, struct qd_error *error);
 
 /* Returns true if the connection ends after this request's answer (RFC 9112, 9.3). Call it after
  * the last header. */

@@ -137,6 +137,8 @@ class Unhooked:
         self.assert_error(self.server.infer(DEQUANTIZE, b"{"), 400)
         if not self.is_plain:
             self.assert_error(self.ask(raw_infer(DEQUANTIZE, b"{}", {"Host": "r"})), 400, "Host")
+        self.assert_error(self.ask(raw_request("GET", "/v2", headers={"X": 25000 * "a"})), 431,
+                          "the head")
 
     def test_too_large(self):
         """The refusal of a body of known length is the library's answer. The refusal of chunks is

@@ -415,6 +415,8 @@ class Smuggling(HttpTest):
             b"X: a\nContent-Length: 43\r\n\r\n", b"X: a\rContent-Length: 43\r\n\r\n",
             b"X: a\r\n\n", b"X: a\r\n\r\r\n", b"X: a\r\n b\r\n\r\n", b"X: a\r\n\tb: c\r\n\r\n",
             b": a\r\nContent-Length: 43\r\n\r\n", b"X: a\r\n:\r\n\r\n",
+            b"Content-Length\0: 43\r\n\r\n", b"Transfer-Encoding\0\0: chunked\r\n\r\n",
+            b"Host\0: a\r\n\r\n", b"Cookie\0: a\r\n\r\n",
             b"Content-Length: 4 3\r\n\r\n", b"Content-Length: \r\n\r\n",
             b"Content-Length: 43\r\nContent-Length: x\r\n\r\n")),
             b"POST %s HTTP/1.1\r\nHost: q\r\n" % infer_path(DEQUANTIZE).encode())

@@ -136,7 +136,7 @@ int main(int count, char **words)
         printf("Tiers that did not: %s\n", check.lacking);
     if (check.timed)
         return 0;
-    if (check.seen == 0) { /* a part may be empty */
+    if (check.only != NULL && check.seen == 0) { /* without a name, a part may be empty */
         fprintf(stderr, "no kernel is called '%s'; see --list\n", check.only);
         return 2;
     }

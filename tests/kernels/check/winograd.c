@@ -179,8 +179,8 @@ void check_winograd(struct check *check)
     if (!check_tier(check, "avx2", check_lacks("avx2")))
         return;
     static const char *const names[QK_WINOGRAD_SIZES][3] = {
-        {"winograd/x 2", "winograd/weights 2", "winograd/sums 2"},
-        {"winograd/x 4", "winograd/weights 4", "winograd/sums 4"},
+        {"winograd/x_2", "winograd/weights_2", "winograd/sums_2"},
+        {"winograd/x_4", "winograd/weights_4", "winograd/sums_4"},
     };
     for (size_t i = 0; i < QK_WINOGRAD_SIZES; i++) {
         const struct qk_winograd *kernels = &qk_winograd__avx2[i];

@@ -171,6 +171,11 @@ Test(framing, lines)
     ASSERT_FAULT(POST "Content-Length\r\n\r\n", QD_FAULT_NO_COLON, "line 3");
     ASSERT_FAULT(POST "what\n\r\n", QD_FAULT_BARE_LF, "line 3");
     ASSERT_FAULT(POST "X\0: a\r\n\r\n", QD_FAULT_CONTROL, "got 0x00");
+    ASSERT_FAULT(POST "Content-Length\0: 5\r\n\r\n", QD_FAULT_CONTROL, "got 0x00");
+    ASSERT_FAULT(POST "Cookie\0: 5\r\n\r\n", QD_FAULT_CONTROL, "got 0x00");
+    ASSERT_FAULT(POST "Host\0: 5\r\n\r\n", QD_FAULT_CONTROL, "got 0x00");
+    ASSERT_FAULT(POST "Transfer-Encoding\0\0: chunked\r\n\r\n", QD_FAULT_CONTROL, "got 0x00");
+    ASSERT_FAULT(POST "Ho\0st: 5\r\n\r\n", QD_FAULT_CONTROL, "got 0x00");
     ASSERT_FAULT(POST "X-\xc3\xa4: a\r\n\r\n", QD_FAULT_NAME, "line 3: expected a name of letters");
     ASSERT_FAULT(POST "Content-Length : 5\r\n\r\n", QD_FAULT_NAME, "got 0x20");
     ASSERT_FAULT(POST "Bra[ket: 5\r\n\r\n", QD_FAULT_NAME, "got '['");
