@@ -174,14 +174,26 @@ class Unhooked:
                         b"GET /v2 HTTP/1.1\r\nHost: q\r\nwhat\r\n\r\n",
                         b"GET /v2 HTTP/1.1\r\nHost: q\r\nCookie: %s\r\n\r\n" % (b"a=b; " * 9000),
                         chunked(b"{}", 2).replace(b"2\r\n{}", b"zz\r\n{}")):
-            reader = self.open()
-            reader.connection.sendall(request + follows)
-            received = receive_all(reader.connection)
-            self.assertRegex(received, rb"^HTTP/1\.[01] (400|414|431|505) ")
-            self.assert_unreadable(received)
+            self.assert_unreadable(self.exchange_refused(request + follows))
         self.assert_alive()
 
+    def exchange_refused(self, request):
+        """Sends what the server refuses before it has read all. Returns what it sends back, or None
+        if libmicrohttpd has closed the connection while the request was sent: it does not wait for
+        the rest, so its answer can be lost."""
+        reader = self.open()
+        try:
+            reader.connection.sendall(request)
+            return receive_all(reader.connection)
+        except OSError:
+            if not self.is_plain:
+                raise
+            return None
+
     def assert_unreadable(self, received):
+        if self.is_plain and not received:
+            return
+        self.assertRegex(received, rb"^HTTP/1\.[01] (400|414|431|505) ")
         if self.is_plain:  # libmicrohttpd's own error. 0.9.75 sends the head of some of them twice.
             self.assertNotIn(b"HTTP/1.1 200", received)
             return
