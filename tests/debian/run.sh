@@ -25,13 +25,15 @@ if test "$(id -u)" != 0; then
     exit 1
 fi
 
-# Makes the root file system of a suite, with a clone of this repository in /quantd.
+# Makes the root file system of a suite, with a clone of this repository in /quantd. The repository
+# may belong to another user than root, which git would refuse to read.
 make_root()
 {
     rm -rf "${home:?}/$1"
     mkdir -p "$home"
     mmdebstrap --quiet --variant=minbase --mode=root --include=make "$1" "$home/$1" &&
-        git clone --quiet --no-local . "$home/$1/quantd"
+        git clone --quiet --no-local \
+            --upload-pack "git -c safe.directory='*' upload-pack" . "$home/$1/quantd"
 }
 
 # Runs `make test` in a root, as a machine of its own would: with its own processes, which end with
