@@ -60,10 +60,9 @@ struct process {
     struct qd_prefault *prefault;
     struct qd_repository *repository; /* NULL: none */
     bool models_failed;               /* a model failed at start, and --exit-on-error is on */
-    bool loader_stopped;        /* the loader has nothing under way, and begins nothing more */
-    bool drained;               /* no connection is left */
-    struct qd_console *console; /* NULL: none */
-    struct qd_tls *tls;         /* NULL: none */
+    bool loader_stopped; /* the loader has nothing under way, and begins nothing more */
+    bool drained;        /* no connection is left */
+    struct qd_tls *tls;  /* NULL: none */
     struct qd_quota *quota;
     struct qd_background_task reload; /* reads the tokens and the certificate again */
     bool reload_waits;                /* SIGHUP came before the server listened */
@@ -364,7 +363,8 @@ static bool start_kernels(struct process *process)
     return true;
 }
 
-/* Creates what handlers use: the parts that flags ask for. start_services creates the others. */
+/* Creates the parts that need nothing but flags, for handlers and listeners. start_services creates
+ * the others. */
 static bool create_parts(struct process *process)
 {
     const struct qd_config *config = &process->config;
@@ -385,9 +385,8 @@ static bool create_parts(struct process *process)
         return false;
     if (config->tls_cert[0] != '\0' && (process->tls = qd_tls_create(config, error)) == NULL)
         return false;
-    if (config->console && (process->console = qd_console_create()) == NULL)
+    if (config->console && (server->console = qd_console_create()) == NULL)
         return qd_fail_startup(error, "out of memory");
-    server->console = process->console;
     if (strcmp(config->access_log, "off") != 0 &&
         (server->access_log.file = qd_log_file_create(config->access_log, error)) == NULL)
         return false;
@@ -557,7 +556,7 @@ static void deinit(struct process *process)
     qd_regions_destroy(server->regions);
     if (!reloads)
         qd_access_destroy(server->access);
-    qd_console_destroy(process->console);
+    qd_console_destroy(server->console);
     if (!reloads)
         qd_tls_destroy(process->tls);
     qk_kernels_destroy(process->kernels);

@@ -16,7 +16,8 @@
 #include "server/work/infer.h"
 #include "server/work/loader.h"
 
-/* All pointers are borrowed. */
+/* main.c owns what the pointers point at, from before the first request until after the last one.
+ */
 struct qd_server {
     const struct qd_config *config; /* shown in the metadata of the server; NULL: not shown */
     struct qd_infer_tools tools;
@@ -27,7 +28,7 @@ struct qd_server {
     struct qd_loader *loader;
     struct qd_access *access;
     struct qd_regions *regions;             /* of shared memory; NULL: clients may register none */
-    const struct qd_console *console;       /* the page at /; NULL: none */
+    struct qd_console *console;             /* the page at /; NULL: none */
     const struct qd_io_threads *io_threads; /* for the gauges of connections; may be NULL */
     /* How many scrapes are being sent that use no memory of requests: at most
      * QD_SCRAPE_RESERVED_COUNT (scrape.c). */
