@@ -421,7 +421,7 @@ static enum qd_status choose_of_files(struct qd_sources *sources, struct qd_erro
         return qd_refuse_memory(sources->arena, "the model's versions", error);
     for (size_t i = 0; i < sources->file_count; i++)
         versions[i] = sources->files[i].version;
-    qd_repository_sort(versions, sources->file_count);
+    qd_versions_sort(versions, sources->file_count);
     size_t count = 1;
     for (size_t i = 1; i < sources->file_count; i++)
         if (versions[i] != versions[count - 1])

@@ -488,7 +488,7 @@ static int compare_versions(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-void qd_repository_sort(uint64_t *versions, size_t count)
+void qd_versions_sort(uint64_t *versions, size_t count)
 {
     qsort(versions, count, sizeof(*versions), compare_versions);
 }
@@ -559,7 +559,7 @@ static enum qd_status read_folder(struct qd_model_folder *folder, const char *na
     for (size_t i = 0; marks && status == QD_OK && i < folder->version_count; i++)
         status = mark_version(folder, name, folder->versions[i], error);
     if (folder->version_count > 0)
-        qd_repository_sort(folder->versions, folder->version_count);
+        qd_versions_sort(folder->versions, folder->version_count);
     /* A number is the name of a version: the repository is then the folder of one model. */
     else if (status == QD_OK && folder->has_model && version_of(name) == 0)
         status = set_only_version(folder, arena, error);

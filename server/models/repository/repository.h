@@ -89,8 +89,8 @@ enum qd_status qd_model_folder_open(const struct qd_repository *repository, cons
                                     struct qd_model_folder *folder, struct qd_error *error);
 void qd_model_folder_close(struct qd_model_folder *folder);
 
-/* Sorts versions, as those of a folder are. */
-void qd_repository_sort(uint64_t *versions, size_t count);
+/* Sorts versions, the lowest first. */
+void qd_versions_sort(uint64_t *versions, size_t count);
 
 /* The file in a model's folder that names its classes. */
 #define QD_LABEL_FILE "labels.txt"
