@@ -188,13 +188,3 @@ struct qd_shown qd_json_show(const struct qd_json_value *value)
         snprintf(shown.text, sizeof(shown.text), "%s", words[value->kind]);
     return shown;
 }
-
-void qd_print_integers(const int64_t *list, size_t count, char *text, size_t size)
-{
-    size_t used = (size_t)snprintf(text, size, "[");
-    for (size_t i = 0; i < count && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%lld", i == 0 ? "" : ",",
-                                 (long long)list[i]);
-    if (used < size)
-        snprintf(text + used, size - used, "]");
-}

@@ -124,8 +124,4 @@ struct qd_shown qd_show_string(const char *string);              /* in quotes */
 struct qd_shown qd_show_bytes(const char *bytes, size_t count);  /* in quotes; may contain NULs */
 struct qd_shown qd_show_name(const char *name); /* without quotes, for "parameters.NAME: ..." */
 
-/* Prints integers such as "[1,3,-1,-1]", a shape for example, or "[]" if there are none. Cuts the
- * text off if it exceeds `size` bytes. */
-void qd_print_integers(const int64_t *list, size_t count, char *text, size_t size);
-
 #endif

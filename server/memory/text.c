@@ -136,6 +136,16 @@ void qd_text_decimal(struct qd_text *text, uint64_t number)
     qd_text_append(text, digits, (size_t)(qd_print_decimal(number, digits) - digits));
 }
 
+void qd_print_integers(const int64_t *list, size_t count, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (size_t i = 0; i < count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", i == 0 ? "" : ",",
+                                 (long long)list[i]);
+    if (used < size)
+        snprintf(text + used, size - used, "]");
+}
+
 const char *qd_scan_decimal(const char *text, uint64_t *number)
 {
     const char *at = text;

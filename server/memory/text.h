@@ -98,6 +98,10 @@ void qd_text_decimal(struct qd_text *text, uint64_t number);
 #define QD_DECIMAL_BYTES_MAX 20
 char *qd_print_decimal(uint64_t number, char *at);
 
+/* Prints integers such as "[1,3,-1,-1]", a shape for example, or "[]" if there are none. Cuts the
+ * text off if it exceeds `size` bytes. */
+void qd_print_integers(const int64_t *list, size_t count, char *text, size_t size);
+
 /* Reads the decimal number at the start of the text. Returns the end of its digits, or NULL if
  * there are none or the number does not fit. */
 const char *qd_scan_decimal(const char *text, uint64_t *number);

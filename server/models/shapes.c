@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/json/tree.h"
+#include "server/memory/text.h"
 
 /* The sizes that stand for a free dimension. If an output's dimension is the same with one of the
  * small sizes and with the far one, it does not depend on the free dimension, because no model has

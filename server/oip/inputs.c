@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/memory/arena.h"
+#include "server/memory/text.h"
 #include "server/oip/shm_tensors.h"
 
 /* ---- One input --------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "server/json/tree.h"
+#include "server/memory/text.h"
 #include "server/oip/inputs.h"
 
 enum { NO_DIM = QK_RANK_MAX };

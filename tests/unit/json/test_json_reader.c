@@ -642,18 +642,3 @@ Test(json_reader, what_is_shown_has_no_control_characters)
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         cr_expect_str_eq(qd_show_string(cases[i].sent).text, cases[i].shown, "%zu", i);
 }
-
-Test(json_reader, integers_are_printed_as_far_as_they_fit)
-{
-    static const int64_t list[] = {1, -1, INT64_MIN};
-    char shown[64];
-    qd_print_integers(list, 0, shown, sizeof(shown));
-    cr_assert_str_eq(shown, "[]");
-    qd_print_integers(list, 3, shown, sizeof(shown));
-    cr_assert_str_eq(shown, "[1,-1,-9223372036854775808]");
-    for (size_t size = 1; size < sizeof("[1,-1,-9223372036854775808]"); size++) {
-        qd_print_integers(list, 3, shown, size);
-        cr_assert_eq(strlen(shown), size - 1);
-        cr_assert_eq(memcmp(shown, "[1,-1,-9223372036854775808]", size - 1), 0);
-    }
-}

@@ -196,3 +196,18 @@ Test(text, in_a_room_of_the_callers)
     qd_text_borrow(&text, "5", 1);
     cr_assert(text.failed, "there is no second part");
 }
+
+Test(text, integers_are_printed_as_far_as_they_fit)
+{
+    static const int64_t list[] = {1, -1, INT64_MIN};
+    char shown[64];
+    qd_print_integers(list, 0, shown, sizeof(shown));
+    cr_assert_str_eq(shown, "[]");
+    qd_print_integers(list, 3, shown, sizeof(shown));
+    cr_assert_str_eq(shown, "[1,-1,-9223372036854775808]");
+    for (size_t size = 1; size < sizeof("[1,-1,-9223372036854775808]"); size++) {
+        qd_print_integers(list, 3, shown, size);
+        cr_assert_eq(strlen(shown), size - 1);
+        cr_assert_eq(memcmp(shown, "[1,-1,-9223372036854775808]", size - 1), 0);
+    }
+}

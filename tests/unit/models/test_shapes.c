@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "server/json/tree.h"
+#include "server/memory/text.h"
 #include "server/models/shapes.h"
 #include "tests/support/kernels/graph_case.h"
 #include "tests/unit/scratch.h"
