@@ -26,12 +26,14 @@ if test "$(id -u)" != 0; then
 fi
 
 # Makes the root file system of a suite, with a clone of this repository in /quantd. The repository
-# may belong to another user than root, which git would refuse to read.
+# may belong to another user than root, which git would refuse to read. mmdebstrap makes no
+# /etc/hosts, which every machine has: the tests resolve "localhost".
 make_root()
 {
     rm -rf "${home:?}/$1"
     mkdir -p "$home"
     mmdebstrap --quiet --variant=minbase --mode=root --include=make "$1" "$home/$1" &&
+        printf '127.0.0.1 localhost\n::1 localhost\n' >"$home/$1/etc/hosts" &&
         git clone --quiet --no-local \
             --upload-pack "git -c safe.directory='*' upload-pack" . "$home/$1/quantd"
 }
