@@ -48,16 +48,6 @@ struct key {
     const char *const *names; /* what read_one_of takes; NULL at the end */
 };
 
-#define KEY(name, read)            \
-    {                              \
-        (name), (read), 0, 0, NULL \
-    }
-/* A key with a target, and with a list's count if `count_offset` is not 0. */
-#define KEY_AT(name, read, offset, count_offset)       \
-    {                                                  \
-        (name), (read), (offset), (count_offset), NULL \
-    }
-
 /* Fails with a text such as "parameters.config: input[0].dims: expected an array of integers, got
  * 7". */
 #define FAIL(field, format, ...)                                                            \
@@ -189,13 +179,20 @@ static bool read_integer(const struct qd_json_value *value, int64_t *number)
     return true;
 }
 
-static enum qd_status read_count(const struct field *field)
+/* Reads an integer of at least `least`. */
+static enum qd_status read_at_least(const struct field *field, int64_t least)
 {
     int64_t number;
-    if (!read_integer(field->value, &number) || number < 0)
-        return expected(field, "an integer >= 0", field->value);
+    if (!read_integer(field->value, &number) || number < least)
+        return FAIL(field, "expected an integer >= %" PRId64 ", got %s", least,
+                    qd_json_show(field->value).text);
     *(uint64_t *)field->target = (uint64_t)number;
     return QD_OK;
+}
+
+static enum qd_status read_count(const struct field *field)
+{
+    return read_at_least(field, 0);
 }
 
 /* Accepts a key that only concerns the placement of work, its speed, or reports about it. */
@@ -332,11 +329,16 @@ static enum qd_status read_file_name(const struct field *field)
 static enum qd_status read_instances(const struct field *field)
 {
     static const struct key keys[] = {
-        KEY("name", ignore),         {"kind", read_one_of, 0, 0, kinds},
-        KEY("count", ignore),        KEY("gpus", refuse_filled),
-        KEY("rate_limiter", ignore), KEY("profile", refuse_filled),
-        KEY("passive", refuse_true), KEY("secondary_devices", refuse_filled),
-        KEY("host_policy", ignore),  {.name = NULL},
+        {.name = "name", .read = ignore},
+        {.name = "kind", .read = read_one_of, .names = kinds},
+        {.name = "count", .read = ignore},
+        {.name = "gpus", .read = refuse_filled},
+        {.name = "rate_limiter", .read = ignore},
+        {.name = "profile", .read = refuse_filled},
+        {.name = "passive", .read = refuse_true},
+        {.name = "secondary_devices", .read = refuse_filled},
+        {.name = "host_policy", .read = ignore},
+        {.name = NULL},
     };
     size_t count;
     char *items;
@@ -349,16 +351,14 @@ static enum qd_status read_instances(const struct field *field)
 
 static enum qd_status read_latest_count(const struct field *field)
 {
-    int64_t number;
-    if (read_integer(field->value, &number) && number == 0)
-        return expected(field, "an integer >= 1", field->value);
-    return read_count(field);
+    return read_at_least(field, 1);
 }
 
 static enum qd_status read_latest(const struct field *field)
 {
     static const struct key keys[] = {
-        KEY_AT("num_versions", read_latest_count, AT(latest_count), 0), {.name = NULL}};
+        {.name = "num_versions", .read = read_latest_count, .offset = AT(latest_count)},
+        {.name = NULL}};
     ((struct qd_model_config *)field->target)->policy = QD_POLICY_LATEST;
     return read_object(field, keys);
 }
@@ -382,7 +382,8 @@ static enum qd_status read_versions(const struct field *field)
     for (const struct qd_json_value *item = list->first; item != NULL; item = item->next) {
         int64_t number;
         if (config->version_count == QD_CONFIG_VERSION_COUNT_MAX)
-            return FAIL(field, "expected at most %d versions", QD_CONFIG_VERSION_COUNT_MAX);
+            return FAIL(field, "expected at most %d versions, got more",
+                        QD_CONFIG_VERSION_COUNT_MAX);
         if (!read_integer(item, &number) || number <= 0)
             return expected(field, "integers > 0", item);
         config->versions[config->version_count++] = (uint64_t)number;
@@ -392,7 +393,7 @@ static enum qd_status read_versions(const struct field *field)
 
 static enum qd_status read_specific(const struct field *field)
 {
-    static const struct key keys[] = {KEY("versions", read_versions), {.name = NULL}};
+    static const struct key keys[] = {{.name = "versions", .read = read_versions}, {.name = NULL}};
     struct qd_model_config *config = field->target;
     config->policy = QD_POLICY_SPECIFIC;
     enum qd_status status = read_object(field, keys);
@@ -403,9 +404,9 @@ static enum qd_status read_specific(const struct field *field)
 
 static enum qd_status read_policy(const struct field *field)
 {
-    static const struct key keys[] = {KEY("latest", read_latest),
-                                      KEY("all", read_all),
-                                      KEY("specific", read_specific),
+    static const struct key keys[] = {{.name = "latest", .read = read_latest},
+                                      {.name = "all", .read = read_all},
+                                      {.name = "specific", .read = read_specific},
                                       {.name = NULL}};
     const struct qd_json_value *value = field->value;
     const struct qd_json_value *first = qd_json_is_object(value) ? value->first : NULL;
@@ -439,7 +440,7 @@ static enum qd_status read_dims(const struct field *field)
     for (const struct qd_json_value *item = field->value->first; item != NULL; item = item->next) {
         int64_t dim;
         if (port->rank == QK_RANK_MAX - 1)
-            return FAIL(field, "expected at most %d dimensions", QK_RANK_MAX - 1);
+            return FAIL(field, "expected at most %d dimensions, got more", QK_RANK_MAX - 1);
         if (!read_integer(item, &dim) || dim < QD_DIM_FREE)
             return expected(field, "integers >= 0, or -1 where any will do", item);
         port->dims[port->rank++] = dim;
@@ -461,16 +462,20 @@ static enum qd_status read_label_file(const struct field *field)
 static enum qd_status read_ports(const struct field *field)
 {
     static const struct key keys[] = {
-        KEY_AT("name", read_string, offsetof(struct qd_config_port, name), 0),
-        KEY_AT("data_type", read_data_type, offsetof(struct qd_config_port, type), 0),
-        KEY("dims", read_dims),
-        KEY("format", ignore),
-        KEY_AT("label_filename", read_label_file, offsetof(struct qd_config_port, label_file), 0),
-        KEY("reshape", refuse),
-        KEY("optional", refuse_true),
-        KEY("is_shape_tensor", refuse_true),
-        KEY("allow_ragged_batch", refuse_true),
-        KEY("is_non_linear_format_io", refuse_true),
+        {.name = "name", .read = read_string, .offset = offsetof(struct qd_config_port, name)},
+        {.name = "data_type",
+         .read = read_data_type,
+         .offset = offsetof(struct qd_config_port, type)},
+        {.name = "dims", .read = read_dims},
+        {.name = "format", .read = ignore},
+        {.name = "label_filename",
+         .read = read_label_file,
+         .offset = offsetof(struct qd_config_port, label_file)},
+        {.name = "reshape", .read = refuse},
+        {.name = "optional", .read = refuse_true},
+        {.name = "is_shape_tensor", .read = refuse_true},
+        {.name = "allow_ragged_batch", .read = refuse_true},
+        {.name = "is_non_linear_format_io", .read = refuse_true},
         {.name = NULL},
     };
     const struct qd_config_port **ports = field->target;
@@ -524,39 +529,45 @@ static enum qd_status read_names(const struct field *field)
 
 static enum qd_status read_transaction(const struct field *field)
 {
-    static const struct key keys[] = {KEY("decoupled", refuse_true), {.name = NULL}};
+    static const struct key keys[] = {{.name = "decoupled", .read = refuse_true}, {.name = NULL}};
     return read_object(field, keys);
 }
 
 /* The fields of Triton's ModelConfig, and two of our own: inputs and outputs. */
 static const struct key config_keys[] = {
-    KEY("name", read_name),
-    {"platform", read_one_of, 0, 0, platforms},
-    {"backend", read_one_of, 0, 0, backends},
-    KEY("runtime", refuse_filled),
-    KEY("version_policy", read_policy),
-    KEY_AT("max_batch_size", read_count, AT(batch_max), 0),
-    KEY_AT("input", read_ports, AT(inputs), AT(input_count)),
-    KEY_AT("output", read_ports, AT(outputs), AT(output_count)),
-    KEY_AT("inputs", read_names, AT(cut.inputs), AT(cut.input_count)),
-    KEY_AT("outputs", read_names, AT(cut.outputs), AT(cut.output_count)),
-    KEY("batch_input", refuse_filled),
-    KEY("batch_output", refuse_filled),
-    KEY("optimization", ignore),
-    KEY("dynamic_batching", ignore), /* does not change answers */
-    KEY("sequence_batching", refuse),
-    KEY("ensemble_scheduling", refuse),
-    KEY("instance_group", read_instances),
-    KEY_AT("default_model_filename", read_file_name, AT(file_name), 0),
-    KEY("cc_model_filenames", refuse_filled),
-    KEY("metric_tags", ignore),
-    KEY("parameters", ignore),
-    KEY("model_warmup", ignore),
-    KEY("model_operations", refuse_filled),
-    KEY("model_transaction_policy", read_transaction),
-    KEY("model_repository_agents", refuse_filled),
-    KEY("response_cache", ignore),
-    KEY("model_metrics", ignore),
+    {.name = "name", .read = read_name},
+    {.name = "platform", .read = read_one_of, .names = platforms},
+    {.name = "backend", .read = read_one_of, .names = backends},
+    {.name = "runtime", .read = refuse_filled},
+    {.name = "version_policy", .read = read_policy},
+    {.name = "max_batch_size", .read = read_count, .offset = AT(batch_max)},
+    {.name = "input", .read = read_ports, .offset = AT(inputs), .count_offset = AT(input_count)},
+    {.name = "output", .read = read_ports, .offset = AT(outputs), .count_offset = AT(output_count)},
+    {.name = "inputs",
+     .read = read_names,
+     .offset = AT(cut.inputs),
+     .count_offset = AT(cut.input_count)},
+    {.name = "outputs",
+     .read = read_names,
+     .offset = AT(cut.outputs),
+     .count_offset = AT(cut.output_count)},
+    {.name = "batch_input", .read = refuse_filled},
+    {.name = "batch_output", .read = refuse_filled},
+    {.name = "optimization", .read = ignore},
+    {.name = "dynamic_batching", .read = ignore}, /* does not change answers */
+    {.name = "sequence_batching", .read = refuse},
+    {.name = "ensemble_scheduling", .read = refuse},
+    {.name = "instance_group", .read = read_instances},
+    {.name = "default_model_filename", .read = read_file_name, .offset = AT(file_name)},
+    {.name = "cc_model_filenames", .read = refuse_filled},
+    {.name = "metric_tags", .read = ignore},
+    {.name = "parameters", .read = ignore},
+    {.name = "model_warmup", .read = ignore},
+    {.name = "model_operations", .read = refuse_filled},
+    {.name = "model_transaction_policy", .read = read_transaction},
+    {.name = "model_repository_agents", .read = refuse_filled},
+    {.name = "response_cache", .read = ignore},
+    {.name = "model_metrics", .read = ignore},
     {.name = NULL},
 };
 _Static_assert(sizeof(config_keys) / sizeof(*config_keys) <= KEY_COUNT_MAX, "one bit for each");
@@ -591,11 +602,17 @@ enum qd_status qd_model_config_read_pbtxt(const char *text, size_t bytes, const 
 {
     static const char *const repeated[] = {"input", "output", "dims", "versions", NULL};
     static const struct key keys[] = {
-        KEY("version_policy", read_policy),
-        KEY_AT("max_batch_size", read_count, AT(batch_max), 0),
-        KEY_AT("input", read_ports, AT(inputs), AT(input_count)),
-        KEY_AT("output", read_ports, AT(outputs), AT(output_count)),
-        KEY_AT("default_model_filename", read_file_name, AT(file_name), 0),
+        {.name = "version_policy", .read = read_policy},
+        {.name = "max_batch_size", .read = read_count, .offset = AT(batch_max)},
+        {.name = "input",
+         .read = read_ports,
+         .offset = AT(inputs),
+         .count_offset = AT(input_count)},
+        {.name = "output",
+         .read = read_ports,
+         .offset = AT(outputs),
+         .count_offset = AT(output_count)},
+        {.name = "default_model_filename", .read = read_file_name, .offset = AT(file_name)},
         {.name = NULL},
     };
     struct ignored ignored = {""};

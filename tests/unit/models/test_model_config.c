@@ -88,14 +88,32 @@ Test(model_config, cuts)
                  "config: outputs: expected once, got twice");
 }
 
-Test(model_config, cuts_at_many_values)
+/* Checks that a configuration fails whose list has the numbers from 1 to `count`, each between two
+ * `quote`s. `begin` and `end` are the text around the list. */
+static void expect_too_long(const char *begin, const char *quote, unsigned count, const char *end,
+                            const char *wanted)
 {
-    char json[512] = "{\"inputs\":[\"0\"";
-    size_t used = strlen(json);
-    for (unsigned i = 1; i < 33; i++)
-        used += (size_t)snprintf(json + used, sizeof(json) - used, ",\"%u\"", i);
-    snprintf(json + used, sizeof(json) - used, "]}");
-    expect_error(json, "config: inputs: expected at most 32 names, got more");
+    char json[QD_CONFIG_VERSION_COUNT_MAX * 8];
+    size_t used = (size_t)snprintf(json, sizeof(json), "%s", begin);
+    for (unsigned i = 1; i <= count; i++)
+        used += (size_t)snprintf(json + used, sizeof(json) - used, "%s%u%s%s", quote, i, quote,
+                                 i < count ? "," : end);
+    cr_assert_lt(used, sizeof(json));
+    expect_error(json, wanted);
+}
+
+Test(model_config, lists_have_bounds)
+{
+    char wanted[128];
+    snprintf(wanted, sizeof(wanted),
+             "config: version_policy.specific.versions: expected at most %d versions, got more",
+             QD_CONFIG_VERSION_COUNT_MAX);
+    expect_too_long("{\"version_policy\":{\"specific\":{\"versions\":[", "",
+                    QD_CONFIG_VERSION_COUNT_MAX + 1, "]}}}", wanted);
+    expect_too_long("{\"input\":[{\"name\":\"x\",\"dims\":[", "", 32, "]}]}",
+                    "config: input[0].dims: expected at most 31 dimensions, got more");
+    expect_too_long("{\"inputs\":[", "\"", 33, "]}",
+                    "config: inputs: expected at most 32 names, got more");
 }
 
 Test(model_config, refuses_what_it_does_not_do)
@@ -131,6 +149,8 @@ Test(model_config, refuses_what_it_does_not_do)
          "config: version_policy: expected one of latest, all and specific, got an object"},
         {"{\"version_policy\":{\"latest\":{\"num_versions\":0}}}",
          "config: version_policy.latest.num_versions: expected an integer >= 1, got 0"},
+        {"{\"version_policy\":{\"latest\":{\"num_versions\":-1}}}",
+         "config: version_policy.latest.num_versions: expected an integer >= 1, got -1"},
         {"{\"version_policy\":{\"specific\":{\"versions\":[]}}}",
          "config: version_policy.specific.versions: expected a version, got none"},
         {"{\"version_policy\":{\"specific\":{\"versions\":[0]}}}",
