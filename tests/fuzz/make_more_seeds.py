@@ -19,6 +19,7 @@ sys.path.insert(0, str(HERE.parent / "e2e"))
 from examples import LENGTH, example_body, load_examples  # noqa: E402
 
 LINES = (b"GET /v2/health/live HTTP/1.1\r\nHost: q\r\n\r\n",
+         b"GET /v2 HTTP/1.1\r\nHost: q\r\nHost\0X: q\r\n\r\n",
          b"GET /v2 HTTP/1.0\r\n\r\n", b"OPTIONS * HTTP/1.1\r\nHost: q\r\n\r\n",
          b"GET http://q/metrics?x=1 HTTP/1.1\r\nHost: q\r\n\r\n",
          b"GET /v2/models/onnx.QLinearConv/versions/10/config HTTP/1.1\r\nHost: q\r\n\r\n",
