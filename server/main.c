@@ -401,12 +401,16 @@ static bool start_services(struct process *process)
 {
     struct qd_server *server = &process->server;
     const struct qd_config *config = &process->config;
-    if (!qd_pool_can_start((unsigned)config->threads)) {
+    const struct qd_scheduler_settings scheduling = {.thread_count = (unsigned)config->threads,
+                                                     .queue_max = config->max_queue,
+                                                     .worker_nice = (int)config->worker_nice,
+                                                     .loop_computes = config->loop_computes};
+    server->tools.scheduler = qd_scheduler_create(&scheduling);
+    if (server->tools.scheduler == NULL)
         return qd_fail_startup(
             &process->error,
             "--threads: cannot start %llu; memory or the limit on processes is short",
             (unsigned long long)config->threads);
-    }
     process->prefault = qd_prefault_create();
     process->loop = qd_loop_create();
     server->memory = qd_memory_create(config->max_inflight_bytes);
@@ -420,20 +424,14 @@ static bool start_services(struct process *process)
         return qd_fail_startup(&process->error, "out of memory, file descriptors or threads");
     qd_memory_set_prefault(server->memory, process->prefault);
     qd_memory_set_for_models(server->model_memory);
-    const struct qd_scheduler_settings scheduling = {.thread_count = (unsigned)config->threads,
-                                                     .queue_max = config->max_queue,
-                                                     .worker_nice = (int)config->worker_nice,
-                                                     .loop_computes = config->loop_computes};
-    server->tools.scheduler = qd_scheduler_create(process->loop, &scheduling);
     process->sigterm = qd_loop_signal(process->loop, SIGTERM, on_stop_signal, process);
     process->sigint = qd_loop_signal(process->loop, SIGINT, on_stop_signal, process);
     process->sighup = qd_loop_signal(process->loop, SIGHUP, on_reload_signal, process);
     process->trim_timer = qd_loop_timer(process->loop, on_trim, process);
     process->room_timer = qd_loop_timer(process->loop, on_room, process);
     process->drain_timer = qd_loop_timer(process->loop, on_drain_timeout, process);
-    if (server->tools.scheduler == NULL || process->sigterm == NULL || process->sigint == NULL ||
-        process->sighup == NULL || process->trim_timer == NULL || process->room_timer == NULL ||
-        process->drain_timer == NULL)
+    if (process->sigterm == NULL || process->sigint == NULL || process->sighup == NULL ||
+        process->trim_timer == NULL || process->room_timer == NULL || process->drain_timer == NULL)
         return qd_fail_startup(&process->error, "out of memory or file descriptors");
     qd_admission_on_room(qd_memory_admission(server->memory), on_room, process);
     hold_stop_signals(false);

@@ -121,11 +121,6 @@ uint64_t qd_loop_memory_bytes(void)
     return limit == 0 || (total != 0 && total < limit) ? total : limit;
 }
 
-void *qd_loop_uv(struct qd_loop *loop)
-{
-    return &loop->uv;
-}
-
 static struct qd_handle *handle_create(qd_callback *callback, void *context)
 {
     struct qd_handle *handle = calloc(1, sizeof(*handle));

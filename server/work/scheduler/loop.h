@@ -1,5 +1,5 @@
 /* The event loop: calls its users back when a descriptor can be read, a timer ends, a signal comes
- * or another thread asks for it. Only loop.c and pool.c know that it is libuv's.
+ * or another thread asks for it. Only loop.c knows that it is libuv's.
  *
  * All functions but qd_loop_post and qd_async_send are called on the loop's thread. Handles call
  * their callbacks on that thread, from qd_loop_run. A function that creates something returns NULL
@@ -16,8 +16,8 @@ struct qd_handle;
 typedef void qd_callback(void *context);
 
 struct qd_loop *qd_loop_create(void);
-/* Calls what was posted after the last iteration, and destroys the loop. Every handle on the loop,
- * and the pool, must have been destroyed before. NULL is fine. */
+/* Calls what was posted after the last iteration, and destroys the loop. Every handle on the loop
+ * must have been destroyed before. NULL is fine. */
 void qd_loop_destroy(struct qd_loop *loop);
 
 /* Runs until qd_loop_stop. From then on the thread has short time slices (cpu_yield.h). */
@@ -67,8 +67,5 @@ struct qd_handle *qd_loop_async(struct qd_loop *loop, qd_callback *callback, voi
 void qd_async_send(struct qd_handle *async); /* on any thread */
 
 void qd_handle_destroy(struct qd_handle *handle); /* no call follows; NULL is fine */
-
-/* Returns the libuv loop, for pool.c. */
-void *qd_loop_uv(struct qd_loop *loop);
 
 #endif

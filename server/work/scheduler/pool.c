@@ -1,11 +1,9 @@
 #define _GNU_SOURCE
 #include "server/work/scheduler/pool.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <sched.h>
-#include <semaphore.h>
-#include <stdio.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -13,34 +11,23 @@
 
 #include "server/work/scheduler/cpu_yield.h"
 
-enum { STACK_BYTES = 8 << 20 }; /* as in libuv's pool */
+enum { STACK_BYTES = 8 << 20 };
 
 struct thread {
+    struct qd_pool *pool;
+    uv_thread_t uv;
     pid_t id;
-    sem_t wake;
+    uv_sem_t wake;     /* at first, wakes the thread when all threads exist */
     bool moved;        /* the thread that woke it took a CPU from it */
     cpu_set_t allowed; /* the CPUs it might use before */
 };
 
 struct qd_pool {
-    void (*body)(void *context, unsigned index);
+    void (*body)(void *context, unsigned index); /* NULL: not all threads could be started */
     void *context;
-    sem_t returned; /* counts the bodies that have returned */
     int nice;
-    unsigned thread_count;
+    unsigned thread_count; /* threads that were started */
     struct thread threads[];
-};
-
-/* libuv's work items of the threads. They live until the loop has heard that all have ended, when
- * the pool may already be gone. */
-struct items {
-    unsigned left;
-    struct item {
-        uv_work_t uv; /* first, so that a pointer to it is one to the item */
-        struct qd_pool *pool;
-        unsigned index;
-        struct items *all;
-    } each[];
 };
 
 unsigned qd_pool_parallelism(void)
@@ -48,36 +35,6 @@ unsigned qd_pool_parallelism(void)
     unsigned count = uv_available_parallelism();
     return count < QD_POOL_THREADS_MAX ? count : QD_POOL_THREADS_MAX;
 }
-
-static void pass(void *gate)
-{
-    uv_mutex_lock(gate);
-    uv_mutex_unlock(gate);
-}
-
-bool qd_pool_can_start(unsigned thread_count)
-{
-    const uv_thread_options_t options = {UV_THREAD_HAS_STACK_SIZE, STACK_BYTES};
-    uv_thread_t *threads = calloc(thread_count, sizeof(*threads));
-    uv_mutex_t gate;
-    if (threads == NULL || uv_mutex_init(&gate) != 0) {
-        free(threads);
-        return false;
-    }
-    unsigned started = 0;
-    uv_mutex_lock(&gate); /* so that all of them exist at the same time */
-    while (started < thread_count &&
-           uv_thread_create_ex(&threads[started], &options, pass, &gate) == 0)
-        started++;
-    uv_mutex_unlock(&gate);
-    for (unsigned i = 0; i < started; i++)
-        uv_thread_join(&threads[i]);
-    uv_mutex_destroy(&gate);
-    free(threads);
-    return started == thread_count;
-}
-
-/* ---- What a thread does ------------------------------------------------------------------- */
 
 /* Raises the niceness of the calling thread only: on Linux each thread has its own. Does nothing if
  * the thread's niceness cannot be read. */
@@ -89,66 +46,52 @@ static void be_nice(int more)
         setpriority(PRIO_PROCESS, 0, own + more); /* beyond 19 it is 19 */
 }
 
-static void on_work(uv_work_t *uv)
+static void run(void *context)
 {
-    const struct item *item = (struct item *)uv;
-    struct qd_pool *pool = item->pool;
-    pool->threads[item->index].id = gettid();
+    struct thread *thread = context;
+    struct qd_pool *pool = thread->pool;
+    uv_sem_wait(&thread->wake);
+    if (pool->body == NULL)
+        return;
+    thread->id = gettid();
     be_nice(pool->nice);
     qd_cpu_shorten_linux_slices();
-    pool->body(pool->context, item->index);
-    sem_post(&pool->returned);
+    pool->body(pool->context, (unsigned)(thread - pool->threads));
 }
 
-static void on_done(uv_work_t *uv, int status)
+static bool start(struct qd_pool *pool)
 {
-    struct items *all = ((struct item *)uv)->all;
-    (void)status; /* the item is never cancelled */
-    if (--all->left == 0)
-        free(all);
-}
-
-static void start(struct qd_pool *pool, struct qd_loop *loop, struct items *items)
-{
-    char text[16];
-    snprintf(text, sizeof(text), "%u", pool->thread_count);
-    setenv("UV_THREADPOOL_SIZE", text, 1); /* libuv reads it at the first item */
-    items->left = pool->thread_count;
-    for (unsigned i = 0; i < pool->thread_count; i++) {
-        struct item *item = &items->each[i];
-        item->pool = pool;
-        item->index = i;
-        item->all = items;
-        sem_init(&pool->threads[i].wake, 0, 0);
-        int result = uv_queue_work(qd_loop_uv(loop), &item->uv, on_work, on_done);
-        assert(result == 0); /* it fails only without a callback */
-        (void)result;
+    const uv_thread_options_t options = {UV_THREAD_HAS_STACK_SIZE, STACK_BYTES};
+    struct thread *thread = &pool->threads[pool->thread_count];
+    thread->pool = pool;
+    if (uv_sem_init(&thread->wake, 0) != 0)
+        return false;
+    if (uv_thread_create_ex(&thread->uv, &options, run, thread) != 0) {
+        uv_sem_destroy(&thread->wake);
+        return false;
     }
+    pool->thread_count++;
+    return true;
 }
 
-struct qd_pool *qd_pool_create(struct qd_loop *loop, unsigned thread_count, int nice,
+struct qd_pool *qd_pool_create(unsigned thread_count, int nice,
                                void (*body)(void *context, unsigned index), void *context)
 {
     struct qd_pool *pool = calloc(1, sizeof(*pool) + thread_count * sizeof(*pool->threads));
-    struct items *items = calloc(1, sizeof(*items) + thread_count * sizeof(*items->each));
-    if (pool == NULL || items == NULL) {
-        free(pool);
-        free(items);
+    if (pool == NULL)
         return NULL;
-    }
-    pool->body = body;
     pool->context = context;
-    pool->thread_count = thread_count;
     pool->nice = nice;
-    sem_init(&pool->returned, 0, 0);
-    start(pool, loop, items);
-    return pool;
-}
-
-static void wait_for(sem_t *semaphore)
-{
-    while (sem_wait(semaphore) != 0) { /* EINTR: a signal handler ran on this thread */
+    while (pool->thread_count < thread_count && start(pool)) {
     }
+    const bool started = pool->thread_count == thread_count;
+    pool->body = started ? body : NULL;
+    for (unsigned i = 0; i < pool->thread_count; i++)
+        uv_sem_post(&pool->threads[i].wake);
+    if (started)
+        return pool;
+    qd_pool_destroy(pool);
+    return NULL;
 }
 
 void qd_pool_destroy(struct qd_pool *pool)
@@ -156,10 +99,9 @@ void qd_pool_destroy(struct qd_pool *pool)
     if (pool == NULL)
         return;
     for (unsigned i = 0; i < pool->thread_count; i++)
-        wait_for(&pool->returned);
+        uv_thread_join(&pool->threads[i].uv);
     for (unsigned i = 0; i < pool->thread_count; i++)
-        sem_destroy(&pool->threads[i].wake);
-    sem_destroy(&pool->returned);
+        uv_sem_destroy(&pool->threads[i].wake);
     free(pool);
 }
 
@@ -168,7 +110,7 @@ void qd_pool_destroy(struct qd_pool *pool)
 void qd_pool_sleep(struct qd_pool *pool, unsigned index)
 {
     struct thread *thread = &pool->threads[index];
-    wait_for(&thread->wake);
+    uv_sem_wait(&thread->wake);
     if (thread->moved)
         sched_setaffinity(0, sizeof(thread->allowed), &thread->allowed);
     thread->moved = false;
@@ -176,7 +118,7 @@ void qd_pool_sleep(struct qd_pool *pool, unsigned index)
 
 void qd_pool_wake(struct qd_pool *pool, unsigned index)
 {
-    sem_post(&pool->threads[index].wake);
+    uv_sem_post(&pool->threads[index].wake);
 }
 
 /* Takes `cpu` from the CPUs of a sleeping thread, so that it wakes on another one. Returns false if

@@ -1,6 +1,4 @@
-/* Runs the workers, the threads that compute. They are the threads of libuv's pool, and each runs
- * one work item for as long as the pool lives. So libuv does not decide which thread does what
- * next, and a thread can wake another one directly.
+/* Runs the workers, the threads that compute. A thread can wake another one directly.
  *
  * How long waking a thread takes, from the call to the thread's first step, was measured on virtual
  * machines with two CPUs. By way of the loop and uv_queue_work it is 60 us. Directly it is 30 to 45
@@ -9,11 +7,7 @@
 #ifndef SERVER_WORK_SCHEDULER_POOL_H
 #define SERVER_WORK_SCHEDULER_POOL_H
 
-#include <stdbool.h>
-
-#include "server/work/scheduler/loop.h"
-
-#define QD_POOL_THREADS_MAX 1024 /* libuv's */
+#define QD_POOL_THREADS_MAX 1024
 
 struct qd_pool;
 
@@ -21,20 +15,15 @@ struct qd_pool;
  * heeds the CPU quotas of version 2 control groups, 1.44 (Debian 12) heeds none. */
 unsigned qd_pool_parallelism(void);
 
-/* Returns false if the system does not grant this many threads (a limit on processes, memory). */
-bool qd_pool_can_start(unsigned thread_count);
-
 /* Starts thread_count threads. Each calls `body` once, with its index, from 0. The threads'
  * niceness is `nice` more than that of the process, 19 at most: if more threads want CPUs than
- * there are, Linux gives them less time than the loop. Their time slices are short (cpu_yield.h). A
- * process has one pool, and creates it while it has no other thread, because this function sets an
- * environment variable. libuv aborts if it does not get the threads, so call qd_pool_can_start
- * first. Returns NULL if malloc failed. */
-struct qd_pool *qd_pool_create(struct qd_loop *loop, unsigned thread_count, int nice,
+ * there are, Linux gives them less time than the loop. Their time slices are short (cpu_yield.h).
+ * Returns NULL, without a call of `body`, if the system does not grant this many threads (a limit
+ * on processes, memory). */
+struct qd_pool *qd_pool_create(unsigned thread_count, int nice,
                                void (*body)(void *context, unsigned index), void *context);
 
-/* Waits until every body has returned, which the owner has to bring about. On the loop's thread,
- * before the loop is destroyed. NULL is fine. */
+/* Waits until every body has returned, which the owner has to bring about. NULL is fine. */
 void qd_pool_destroy(struct qd_pool *pool);
 
 /* Sleeps until the thread is woken. Returns at once if it was woken since its last sleep. Called by

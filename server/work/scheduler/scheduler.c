@@ -374,8 +374,7 @@ static void on_over(void *context)
     job->code->done(job);
 }
 
-struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop,
-                                         const struct qd_scheduler_settings *settings)
+struct qd_scheduler *qd_scheduler_create(const struct qd_scheduler_settings *settings)
 {
     const unsigned thread_count = settings->thread_count;
     struct qd_scheduler *scheduler =
@@ -388,7 +387,7 @@ struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop,
     scheduler->idle = NOBODY;
     pthread_mutex_init(&scheduler->lock, NULL);
     pthread_mutex_lock(&scheduler->lock); /* workers wait here until all is initialized */
-    scheduler->pool = qd_pool_create(loop, thread_count, settings->worker_nice, work, scheduler);
+    scheduler->pool = qd_pool_create(thread_count, settings->worker_nice, work, scheduler);
     pthread_mutex_unlock(&scheduler->lock);
     if (scheduler->pool == NULL) {
         qd_scheduler_destroy(scheduler);

@@ -177,11 +177,10 @@ struct qd_scheduler_settings {
     bool loop_computes; /* if false, workers compute everything */
 };
 
-/* Creates the scheduler and the pool, which belongs to `loop`; qd_pool_create says when that is
- * allowed. Returns NULL if there is no memory. */
-struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop,
-                                         const struct qd_scheduler_settings *settings);
-/* Called when no job is left, before the pool's loop is destroyed. NULL is fine. */
+/* Creates the scheduler and its workers. Returns NULL if the system grants no more memory or
+ * threads. */
+struct qd_scheduler *qd_scheduler_create(const struct qd_scheduler_settings *settings);
+/* Called when no job is left. NULL is fine. */
 void qd_scheduler_destroy(struct qd_scheduler *scheduler);
 
 /* Returns false if the queue is full or the scheduler is abandoned. On any thread, as are the next

@@ -131,7 +131,7 @@ struct bench_handover bench_handover_measure(unsigned thread_count, uint64_t wor
     struct trials *trials = calloc(1, sizeof(*trials));
     if (!trials || !(trials->slots = calloc(thread_count, sizeof(*trials->slots))) ||
         !(trials->loop = qd_loop_create()) ||
-        !(trials->scheduler = qd_scheduler_create(trials->loop, &settings)) ||
+        !(trials->scheduler = qd_scheduler_create(&settings)) ||
         !(trials->pause = qd_loop_timer(trials->loop, submit, trials)))
         bench_fail("no memory for a scheduler");
     trials->unit_ns = unit_ns;

@@ -205,16 +205,16 @@ class Start(unittest.TestCase):
 
     @unittest.skipIf(SANITIZED, "a sanitizer wants to be loaded first")
     def test_threads_cannot_start(self):
-        """The order in which threads start: the log's thread, three workers as a trial, the
-        prefault thread, the workers, and two I/O threads beside the main one. Either the first of
-        these two cannot start, or the second, which leaves a first one without work."""
+        """The order in which threads start: the log's thread, three workers, the prefault thread,
+        and two I/O threads beside the main one. Either the first of these two cannot start, or the
+        second, which leaves a first one without work."""
         flags = ("--threads", "3", "--io-threads", "3", "--gemm", "scalar")
         library = shim(self, "nth_thread")
-        for number in (9, 10):
+        for number in (6, 7):
             said = self.run_and_fail("--listen", "127.0.0.1:0", *flags,
                                      env={"LD_PRELOAD": library, "NTH_THREAD": str(number)})
             self.assertIn("--io-threads: cannot start 3; memory or the limit on processes", said)
-        server = Server(*flags, env={"LD_PRELOAD": library, "NTH_THREAD": "11"})
+        server = Server(*flags, env={"LD_PRELOAD": library, "NTH_THREAD": "8"})
         self.assertEqual(server.get("/v2/health/live").status, 200)
         server.stop()
 

@@ -155,8 +155,8 @@ class CommandLine(unittest.TestCase):
         self.assertRegex(result.stdout, r"^quantd \d+\.\d+\S*\n$")
 
     def test_threads_run_before_the_first_request(self):
-        # libuv aborts if it cannot start a thread. That must happen at the start and not with the
-        # first request.
+        # If the server cannot start a thread, it must say so at the start and not at the first
+        # request.
         counts = []
         for threads in ("1", "4"):
             server = Server("--threads", threads)

@@ -26,7 +26,6 @@ static struct desk desk_create(void)
     desk.server = (struct qd_server){
         .tools = {.kernels = kernels,
                   .scheduler = qd_scheduler_create(
-                      desk.loop,
                       &(struct qd_scheduler_settings){.thread_count = 1, .queue_max = 1}),
                   .thread_count = 1},
         .memory = qd_memory_create(64 << 20),

@@ -20,7 +20,7 @@ void service_start(unsigned thread_count, size_t bytes_max)
         .thread_count = thread_count, .queue_max = REQUEST_COUNT_MAX, .loop_computes = true};
     service.tools = (struct qd_infer_tools){
         .kernels = service.kernels,
-        .scheduler = qd_scheduler_create(service.loop, &settings),
+        .scheduler = qd_scheduler_create(&settings),
         .thread_count = thread_count,
         .compute_timeout_ns = 60 * QD_NS_PER_S,
         .max_body_bytes = 64 << 20,

@@ -162,7 +162,7 @@ struct desk *desk_create_with(const struct qd_scheduler_settings *settings)
 {
     struct desk *desk = calloc(1, sizeof(*desk));
     desk->loop = qd_loop_create();
-    desk->scheduler = qd_scheduler_create(desk->loop, settings);
+    desk->scheduler = qd_scheduler_create(settings);
     return desk;
 }
 
