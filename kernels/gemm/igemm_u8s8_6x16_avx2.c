@@ -12,7 +12,8 @@
  * weights take follows their number, wherever they are.
  *
  * A tile is six rows by two vectors of positions. It takes all 16 YMM registers: 12 for sums, two
- * for x, one for a quad of weights, and one for products. The ones are an operand in memory. */
+ * for x, one for a quad of weights, and one for products. The ones are an operand in memory. If one
+ * or two last positions are left, a vector has the six rows of a position instead. */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __x86_64__
@@ -100,8 +101,8 @@ static void multiply_narrow(const struct qk_igemm_args *args)
  * weight 1, the row, and the excess of weight 3. The excesses are therefore the upper bytes of two
  * words. The list of a step is never longer than the step itself. `marks` is its length. */
 
-/* Adds the products of all excesses to the sums of their rows. Inlined with a constant number of
- * vectors. */
+/* Adds the products of all excesses to the sums of their rows. Sums beyond the positions may not
+ * have been written before; nobody reads them. Inlined with a constant number of vectors. */
 __attribute__((always_inline)) static inline void add_excesses(const struct qk_igemm_args *args,
                                                                const size_t vectors)
 {

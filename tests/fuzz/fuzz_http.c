@@ -57,7 +57,8 @@ static void *serve(void *listen)
     abort();
 }
 
-/* Ends the process at once. The regular exit of libuv would wait for the server's threads. */
+/* Ends the process at once: the server's threads still run, and exit would destroy what they use.
+ */
 static void leave(int status, void *context)
 {
     (void)context;

@@ -1,6 +1,6 @@
 /* Runs Criterion's tests without Criterion's runner. Each test is a forked process, which a failed
- * assertion ends at once, on whatever thread. In Criterion's runner that process exits, libuv then
- * waits for threads that never end, and after the test's time limit the runner aborts and the
+ * assertion ends at once, on whatever thread. In Criterion's runner that process exits while other
+ * threads run. If they keep it from ending, the runner aborts after the test's time limit, and the
  * results of all tests are lost.
  *
  * Criterion's runner also maps memory at addresses of the thread sanitizer, which stops the
