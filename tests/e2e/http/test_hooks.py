@@ -178,20 +178,23 @@ class Unhooked:
         self.assert_alive()
 
     def exchange_refused(self, request):
-        """Sends what the server refuses before it has read all. Returns what it sends back, or None
-        if libmicrohttpd has closed the connection while the request was sent: it does not wait for
-        the rest, so its answer can be lost."""
+        """Sends what the server refuses before it has read all. Returns what it sends back. Over
+        TLS a client sends several records, and libmicrohttpd closes without waiting for all of
+        them, so its answer can be lost. Returns b"" then."""
         reader = self.open()
         try:
             reader.connection.sendall(request)
             return receive_all(reader.connection)
         except OSError:
-            if not self.is_plain:
+            if not self.loses_answers():
                 raise
-            return None
+            return b""
+
+    def loses_answers(self):
+        return self.is_plain and self.server.tls is not None
 
     def assert_unreadable(self, received):
-        if self.is_plain and not received:
+        if self.loses_answers() and received == b"":
             return
         self.assertRegex(received, rb"^HTTP/1\.[01] (400|414|431|505) ")
         if self.is_plain:  # libmicrohttpd's own error. 0.9.75 sends the head of some of them twice.
