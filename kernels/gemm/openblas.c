@@ -127,6 +127,30 @@ static enum qk_status check_room_to_load(void **buffers, size_t count, struct qk
     return fits ? QK_OK : no_room(count, error);
 }
 
+/* Fails if OpenBLAS has fewer buffers than `count`. It has two for each thread that it was built
+ * for, and at least 50 (NUM_BUFFERS in its driver/others/memory.c). Beyond them it complains itself:
+ * to stderr, and beyond 512 more to stdout. Its text of the configuration names the threads, but not
+ * if it was built for one. */
+static enum qk_status check_buffer_count(const struct qk_openblas *openblas, size_t count,
+                                         struct qk_error *error)
+{
+    __typeof__(openblas_get_config) *get_config = NULL;
+    const enum qk_status status =
+        find_symbol(openblas->library, "openblas_get_config", &get_config, error);
+    if (status != QK_OK)
+        return status;
+    static const char word[] = "MAX_THREADS=";
+    const char *threads = strstr(get_config(), word);
+    const size_t doubled = threads ? 2 * strtoul(threads + sizeof(word) - 1, NULL, 10) : 0;
+    const size_t buffer_count = doubled > 50 ? doubled : 50;
+    if (count > buffer_count)
+        return qk_fail(error, QK_UNAVAILABLE,
+                       "gemm: blas: expected at most %zu threads (--threads), one for each buffer "
+                       "of OpenBLAS, got %zu",
+                       buffer_count, count);
+    return QK_OK;
+}
+
 /* Takes a buffer from OpenBLAS for each thread, and gives all of them back. OpenBLAS keeps them
  * mapped. */
 static enum qk_status map_buffers(const struct qk_openblas *openblas, void **buffers, size_t count,
@@ -191,6 +215,8 @@ enum qk_status qk_openblas_init(struct qk_openblas *openblas, uint32_t cpu_flags
                                     : qk_fail(error, QK_NO_MEMORY, "out of memory for OpenBLAS");
     if (status == QK_OK)
         status = load(openblas, error);
+    if (status == QK_OK)
+        status = check_buffer_count(openblas, threads, error);
     if (status == QK_OK)
         status = map_buffers(openblas, buffers, threads, error);
     free(buffers);

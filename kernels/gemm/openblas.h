@@ -45,7 +45,8 @@ const char *qk_openblas_core(uint32_t cpu_flags, const char *wanted);
 
 /* Loads OpenBLAS for `threads` threads that multiply at the same time. Must be called before other
  * threads start, because it calls setenv. Fails with QK_UNAVAILABLE if the library is missing or
- * incomplete, or if there is no address space for its buffers, and with QK_NO_MEMORY. */
+ * incomplete, if it has fewer buffers than `threads`, or if there is no address space for them, and
+ * with QK_NO_MEMORY. */
 enum qk_status qk_openblas_init(struct qk_openblas *openblas, uint32_t cpu_flags, size_t threads,
                                 struct qk_error *error);
 /* Unloads OpenBLAS. A struct of zeros, which is not loaded, is allowed, too. */

@@ -210,6 +210,19 @@ class Start(StartTest):
         result = self.start("--kernels", limit=(resource.RLIMIT_AS, 150 << 20))
         self.assertEqual((result.returncode, result.stderr), (0, ""))
 
+    @unittest.skipIf(SANITIZED, "a sanitizer wants more address space than there is")
+    def test_more_threads_than_openblas_has_buffers(self):
+        """OpenBLAS itself would complain: to stderr beyond its buffers, and to stdout beyond 512
+        more."""
+        for threads in ("500", "1024"):
+            result = self.start("--gemm", "blas", "--threads", threads)
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertRegex(result.stderr, r"^quantd: --gemm: blas: expected at most \d+ threads "
+                             r"\(--threads\), one for each buffer of OpenBLAS, got %s\n$" % threads)
+            result = self.start("--kernels", "--threads", threads)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertTrue(result.stdout.startswith("This machine\n"), result.stdout)
+
     def test_without_openblas(self):
         Path(self.folder, "libopenblas.so.0").write_text("nothing")
         server = Server(env={"LD_LIBRARY_PATH": self.folder})
