@@ -5,8 +5,8 @@ import statistics
 import figures
 import plot
 from figures import bold_below, geometric_mean, ns_text, threads_text
-from served_report import (CONNECTIONS, ECHO_FACTOR, PEERS, bold_above, connections_text, p50_ns,
-                           rate, series_name, times)
+from served_report import (CONNECTIONS, ECHO_FACTOR, PEERS, bold_above, connections_text,
+                           mean_text, p50_ns, rate, series_name, times)
 from tensors import MIB
 
 FORMS = ("QOperator U8S8", "QDQ U8S8", "QOperator S8S8", "QDQ S8S8")
@@ -16,6 +16,9 @@ at = series_name
 
 # Contestant -> the geometric mean and the least, as times quantd's time.
 TARGETS = {ORT: (2.0, 1.2), FLOATS: (3.0, 1.0), OPENVINO: (1.5, 1.0)}
+# What the README calls a contestant, its name, and whether its files are S8S8; None: all are.
+CONTESTANTS = (("ONNX Runtime, U8S8", ORT, False), ("ONNX Runtime, S8S8", ORT, True),
+               ("ONNX Runtime, float32", FLOATS, False), ("OpenVINO", OPENVINO, None))
 SIGNED_MEAN = 10.0  # S8S8 in ONNX Runtime
 SIGNED_MOST = 1.1  # times quantd's own U8S8
 CONVOLVED_MOST = ((1.25, ("ResNet-50", "VGG", "YOLO")), (1.6, ("MobileNet", "EfficientNet")))
@@ -206,7 +209,29 @@ class Report:
             print("  %-80s %2d of %2d; %s" % (text, reached, count, detail))
 
     def readme_lines(self):
-        return [self.machine[0] + ":", "", *self.target_lines()]
+        return [self.machine[0] + ":", "", *self.contestant_lines(), "", *self.service_lines()]
+
+    def contestant_lines(self):
+        """Yields a table with the geometric mean and the least for each contestant."""
+        counts = threads_of(self.timed)
+        yield "| network in process |%s" % "".join(" %s |" % threads_text(n) for n in counts)
+        yield "|---|" + "---:|" * len(counts)
+        for text, name, signed in CONTESTANTS:
+            rows = [row for row in self.timed if signed is None or is_signed(row) == signed]
+            yield "| %s |%s" % (text, "".join(" %s |" % mean_text(
+                rows, lambda row, name=name, threads=threads: faster(row, name, threads))
+                for threads in counts))
+
+    def service_lines(self):
+        """Yields a table with each network that is asked over HTTP."""
+        yield "| network over HTTP |%s first answer | memory when idle | at most |" % "".join(
+            " %s |" % connections_text(count) for count in CONNECTIONS)
+        yield "|---|" + "---:|" * (len(CONNECTIONS) + 3)
+        for row in self.served:
+            shares = [times(row, count) for count in CONNECTIONS]
+            shares += [peer_share(row, what) for what in ("cold", "idle", "peak")]
+            yield "| %s |%s" % (row["network"], "".join(
+                " %.2f |" % share if share else " – |" for share in shares))
 
     # ---- RESULTS.md ------------------------------------------------------------------------------
 
