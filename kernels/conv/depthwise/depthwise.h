@@ -56,8 +56,9 @@ struct qk_depthwise_layout {
                       words, each half has two taps of each quad; if not, only the first half is
                       used */
     /* The rows and columns of positions in a full unit. With partial_rows, a unit has a part of
-     * each of its rows, and lanes are computed row by row. Otherwise a unit has whole rows, or a
-     * single row or a part of one. */
+     * each of its rows, or long rows of vectors of 8 lanes, and lanes are computed row by row.
+     * Vectors of 8 lanes then leave out rows of taps that read only padding. Otherwise a unit has
+     * whole rows, or a single row or a part of one. */
     size_t rows, columns;
     bool partial_rows;
     size_t taps;      /* the most taps that a quad has */
@@ -167,6 +168,15 @@ size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation,
  * all zeros before. */
 void qk_depthwise_lay_out(struct qk_depthwise_layout *layout,
                           const struct qk_conv_geometry *geometry, size_t depth, size_t load_bytes);
+
+/* The rows of taps [begin, end). */
+struct qk_tap_range {
+    size_t begin, end;
+};
+
+/* Returns the rows of taps that read rows inside x for a row of positions. All others read only
+ * padding. */
+struct qk_tap_range qk_depthwise_taps_inside(const struct qk_conv_axis *axis, size_t row);
 
 /* Returns how many rows of quads a channel buffer has. */
 static inline size_t qk_depthwise_quad_rows(const struct qk_depthwise_layout *layout)

@@ -162,6 +162,8 @@ struct output {
     size_t half; /* bytes from the quads of one word of weights to those of the next */
     struct qk_requantize requantize;
     const uint8_t *buffer, *weights;
+    size_t begin, end; /* the quads that may read x; all others read only fill */
+    bool fill_is_0;
     int32_t bias;
     float multiplier;
 };
@@ -196,17 +198,31 @@ __attribute__((always_inline)) static inline void add_quad(const struct output *
     }
 }
 
+/* Returns what all sums begin with: the bias, and the products of quads that read only fill, which
+ * are the same in all lanes. */
+__attribute__((always_inline)) static inline sums_8 begin_sums(const struct output *output,
+                                                               const size_t words)
+{
+    sums_8 sums[VECTORS] = {splat_sum(output->bias)};
+    for (size_t c = 0; !output->fill_is_0 && c < output->begin; c++)
+        add_quad(output, c, 0, words, 1, sums);
+    for (size_t c = output->end; !output->fill_is_0 && c < output->quads; c++)
+        add_quad(output, c, 0, words, 1, sums);
+    return sums[0];
+}
+
 /* Computes an N tile: lanes [first, first + LANES * vectors). Inlined with constants, so that the
  * compiler keeps sums in registers. */
 __attribute__((always_inline)) static inline void run_n_tile(const struct output *output,
-                                                             size_t first, const size_t words,
+                                                             sums_8 begin, size_t first,
+                                                             const size_t words,
                                                              const size_t vectors, uint8_t *y)
 {
     sums_8 sums[VECTORS];
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
-        sums[v] = splat_sum(output->bias);
-    for (size_t c = 0; c < output->quads; c++)
+        sums[v] = begin;
+    for (size_t c = output->begin; c < output->end; c++)
         add_quad(output, c, first, words, vectors, sums);
 #pragma GCC unroll 4
     for (size_t v = vectors; v < VECTORS; v++)
@@ -217,17 +233,18 @@ __attribute__((always_inline)) static inline void run_n_tile(const struct output
 }
 
 __attribute__((always_inline)) static inline void run_vectors(const struct output *output,
-                                                              size_t first, const size_t words,
-                                                              size_t vectors, uint8_t *y)
+                                                              sums_8 begin, size_t first,
+                                                              const size_t words, size_t vectors,
+                                                              uint8_t *y)
 {
     if (vectors == 4)
-        run_n_tile(output, first, words, 4, y);
+        run_n_tile(output, begin, first, words, 4, y);
     else if (vectors == 3)
-        run_n_tile(output, first, words, 3, y);
+        run_n_tile(output, begin, first, words, 3, y);
     else if (vectors == 2)
-        run_n_tile(output, first, words, 2, y);
+        run_n_tile(output, begin, first, words, 2, y);
     else if (vectors == 1)
-        run_n_tile(output, first, words, 1, y);
+        run_n_tile(output, begin, first, words, 1, y);
 }
 
 /* Computes `count` positions of an output channel, each in a lane. The caller, run_form, passes all
@@ -237,16 +254,29 @@ __attribute__((always_inline)) static inline void run_vectors(const struct outpu
 __attribute__((always_inline)) static inline void
 run_output(const struct output output, const size_t words, size_t count, uint8_t *y)
 {
+    const sums_8 begin = begin_sums(&output, words);
     uint8_t few[VECTORS * LANES];
     size_t first = 0;
     for (; count - first >= VECTORS * LANES; first += VECTORS * LANES)
-        run_n_tile(&output, first, words, VECTORS, y + first);
+        run_n_tile(&output, begin, first, words, VECTORS, y + first);
     const size_t vectors = qk_divide_up(count - first, LANES);
     const bool alone = vectors * LANES > count;
     first = alone ? 0 : count - vectors * LANES;
-    run_vectors(&output, first, words, vectors, alone ? few : y + first);
+    run_vectors(&output, begin, first, words, vectors, alone ? few : y + first);
     if (alone)
         memcpy(y, few, count);
+}
+
+/* Leaves out the quads of an output channel that read only padding for a row of positions. */
+static void leave_out_padding(const struct qk_depthwise_job *job, size_t row, struct output *output)
+{
+    const size_t row_quads = job->layout->row_quads;
+    const struct qk_tap_range taps =
+        qk_depthwise_taps_inside(&job->geometry->axis[QK_AXIS_ROW], row);
+    if (job->layout->planes > 1)
+        return;
+    output->begin = taps.begin * row_quads;
+    output->end = taps.end * row_quads;
 }
 
 /* Fills in the orders that store_weights takes, one for each 4 quads. An order says for each byte
@@ -294,6 +324,8 @@ run_form(const struct qk_depthwise_job *job, const size_t words, const bool part
     struct output output = {
         .offsets = job->offsets,
         .quads = job->quads,
+        .end = job->quads,
+        .fill_is_0 = (job->fill ^ job->flip) == 0,
         .half = HALF(buffer_bytes),
         .requantize = job->epilogue->requantize,
         .weights = job->work.weights,
@@ -311,8 +343,11 @@ run_form(const struct qk_depthwise_job *job, const size_t words, const bool part
                 output.bias = job->bias[m];
                 output.multiplier = job->multiplier[m];
                 make_weights(job, words, m);
-                for (size_t r = 0; r < lane_rows; r++, output.buffer += quad_row_bytes)
+                for (size_t r = 0; r < lane_rows; r++, output.buffer += quad_row_bytes) {
+                    if (partial_rows)
+                        leave_out_padding(job, job->row + r, &output);
                     run_output(output, words, lanes, y + r * width);
+                }
             }
     }
 }

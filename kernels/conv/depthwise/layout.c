@@ -22,6 +22,16 @@ size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation,
     return qk_size_min(qk_size_min((size_t)most, QK_DEPTHWISE_TAPS), (size_t)kernel);
 }
 
+struct qk_tap_range qk_depthwise_taps_inside(const struct qk_conv_axis *axis, size_t row)
+{
+    struct qk_tap_range taps = {0, (size_t)axis->kernel};
+    while (taps.begin < taps.end && qk_conv_input_index(axis, row, taps.begin) < 0)
+        taps.begin++;
+    while (taps.end > taps.begin && qk_conv_input_index(axis, row, taps.end - 1) >= axis->in)
+        taps.end--;
+    return taps;
+}
+
 /* Returns the pitch of rows of quads. Short rows begin where a vector or half of one begins, if
  * that costs few lanes. Otherwise rows have no gaps. */
 static size_t find_pitch(const struct qk_depthwise_layout *layout, size_t width)
@@ -129,6 +139,44 @@ static void fit_columns(struct qk_depthwise_layout *layout, const struct qk_conv
     layout->width = layout->pitch = layout->columns + (share ? more : 0);
 }
 
+/* Returns how many vectors of quads a unit with all rows takes for a channel: those that it makes,
+ * and those that it multiplies. */
+static double count_vectors(const struct qk_depthwise_layout *layout,
+                            const struct qk_conv_axis *row, size_t lanes)
+{
+    const size_t rows = (size_t)row->out, columns = layout->columns;
+    const size_t made = qk_depthwise_quad_rows(layout) * qk_divide_up(layout->pitch, lanes);
+    size_t taken = 0;
+    if (!layout->partial_rows)
+        taken = (size_t)row->kernel * qk_divide_up(rows * columns, lanes);
+    for (size_t i = 0; layout->partial_rows && i < rows; i++) {
+        const struct qk_tap_range taps = qk_depthwise_taps_inside(row, i);
+        taken += (taps.end - taps.begin) * qk_divide_up(columns, lanes);
+    }
+    return (double)made + (double)(taken * layout->row_quads * layout->planes);
+}
+
+/* Lays out whole rows of positions, but such that the lanes of each row are computed by themselves.
+ * This is faster if several quads of a row of taps can share rows of quads, or if many rows of taps
+ * read only padding. Returns false if this would not save a tenth, or if rows are so short that
+ * they leave N tiles partly empty. */
+static bool fit_rows_alone(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
+                           const struct qk_conv_axis *column)
+{
+    const size_t lanes = layout->load_bytes / QK_DEPTHWISE_TAPS * 2;
+    struct qk_depthwise_layout alone = *layout;
+    if (layout->load_bytes == QK_DEPTHWISE_BYTES || layout->columns < PARTIAL_ROW_COLUMNS ||
+        layout->rows < (size_t)row->out || !fit_partial_rows(&alone, row, column) ||
+        alone.rows < layout->rows || alone.columns < layout->columns)
+        return false;
+    alone.quad_rows = alone.rows + alone.row.span;
+    layout->quad_rows = layout->rows + layout->row.span;
+    if (count_vectors(&alone, row, lanes) > 0.9 * count_vectors(layout, row, lanes))
+        return false;
+    *layout = alone;
+    return true;
+}
+
 /* Lays out quads of whole rows. If too few rows fit, tries parts of several rows. If neither fits,
  * lays out one row or a part of one. */
 static void fit_quads(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
@@ -136,7 +184,8 @@ static void fit_quads(struct qk_depthwise_layout *layout, const struct qk_conv_a
 {
     const bool whole = fit_rows(layout, row, (size_t)column->out);
     const bool few = !whole || layout->rows < qk_size_min(3 * layout->row.span, (size_t)row->out);
-    if (!(few && fit_partial_rows(layout, row, column)) && !whole)
+    if (!(whole && fit_rows_alone(layout, row, column)) &&
+        !(few && fit_partial_rows(layout, row, column)) && !whole)
         fit_columns(layout, row, column);
     layout->quad_rows = layout->rows + layout->row.span;
     /* The last vector may write fill behind the last quad. The room for it keeps this fill out of

@@ -50,19 +50,41 @@ static bool join_pattern(const struct qk_depthwise_load_pattern *pattern,
     return true;
 }
 
+/* Returns true if a vector has only quads of its row, and if these read only columns inside x. */
+static bool is_inside(const struct qk_depthwise_job *job, size_t array, size_t quad, size_t lanes)
+{
+    const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
+    const size_t first_tap = array * job->layout->taps;
+    const size_t taps = qk_size_min(job->layout->taps, (size_t)axis->kernel - first_tap);
+    const size_t last = job->column + quad + lanes - 1;
+    return quad + lanes <= job->layout->width &&
+           qk_conv_input_index(axis, job->column + quad, first_tap) >= 0 &&
+           qk_conv_input_index(axis, last, first_tap + taps - 1) < axis->in;
+}
+
 /* Adds the load patterns of some rows of quads, and returns how many. Vectors go from the last to
  * the first: the last vector writes fill behind its row, which the beginning of the next row then
- * overwrites. */
+ * overwrites. Vectors that lie inside x have the same permutation as the vector behind, so it is
+ * worked out once for all neighbours. */
 static size_t add_quad_rows(const struct qk_depthwise_job *job, size_t array,
                             const struct qk_depthwise_quad_rows *quad_rows, size_t lanes,
                             qk_depthwise_add_vector *add_vector,
                             struct qk_depthwise_load_pattern *patterns)
 {
     const size_t step = lanes * (size_t)job->geometry->axis[QK_AXIS_COLUMN].stride;
-    size_t count = 0;
+    size_t count = 0, added = 0;
+    bool behind_is_inside = false;
     for (size_t left = qk_divide_up(job->layout->width, lanes); left > 0; left--) {
-        const size_t added =
-            add_vector(job, array, (left - 1) * lanes, quad_rows, patterns + count);
+        const size_t quad = (left - 1) * lanes;
+        const bool inside = is_inside(job, array, quad, lanes);
+        if (inside && behind_is_inside && added == 1) {
+            patterns[count] = patterns[count - 1];
+            patterns[count].offset -= step;
+            patterns[count].to -= lanes * QK_DEPTHWISE_TAPS;
+        } else {
+            added = add_vector(job, array, quad, quad_rows, patterns + count);
+        }
+        behind_is_inside = inside;
         if (added != 1 || quad_rows->count > 1 || count == 0 ||
             !join_pattern(&patterns[count], &patterns[count - 1], step, lanes))
             count += added;
