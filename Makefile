@@ -227,7 +227,7 @@ SERVER := \
     server/base/background.c server/base/digest.c server/base/file.c server/base/snapshots.c \
     server/base/status.c \
     server/memory/admission.c server/memory/arena.c server/memory/blocks.c server/memory/mapping.c \
-    server/memory/prefault.c server/memory/text.c \
+    server/memory/text.c \
     server/telemetry/gauges.c server/telemetry/line.c server/telemetry/log.c \
     server/telemetry/log_file.c server/telemetry/metrics.c server/telemetry/process.c \
     server/telemetry/prometheus.c \

@@ -23,7 +23,6 @@
 #include "server/http/io_threads.h"
 #include "server/memory/admission.h"
 #include "server/memory/arena.h"
-#include "server/memory/prefault.h"
 #include "server/models/explain/explain.h"
 #include "server/models/repository/repository.h"
 #include "server/models/table.h"
@@ -31,6 +30,7 @@
 #include "server/telemetry/log.h"
 #include "server/telemetry/log_file.h"
 #include "server/telemetry/metrics.h"
+#include "server/work/body_prefault.h"
 #include "server/work/loader.h"
 #include "server/work/scheduler/loop.h"
 #include "server/work/scheduler/pool.h"
@@ -57,7 +57,7 @@ struct process {
     struct qd_error error; /* why the process cannot start */
     struct qk_kernels *kernels;
     struct qd_loop *loop;
-    struct qd_prefault *prefault;
+    struct qd_prefaulter *prefaulter;
     struct qd_repository *repository; /* NULL: none */
     bool models_failed;               /* a model failed at start, and --exit-on-error is on */
     bool loader_stopped; /* the loader has nothing under way, and begins nothing more */
@@ -411,7 +411,7 @@ static bool start_services(struct process *process)
             &process->error,
             "--threads: cannot start %llu; memory or the limit on processes is short",
             (unsigned long long)config->threads);
-    process->prefault = qd_prefault_create();
+    process->prefaulter = qd_prefaulter_create();
     process->loop = qd_loop_create();
     server->memory = qd_memory_create(config->max_inflight_bytes);
     server->model_memory = qd_memory_create(config->max_model_bytes);
@@ -419,10 +419,9 @@ static bool start_services(struct process *process)
     process->quota = qd_quota_create(config);
     if (server->metrics != NULL)
         server->models = qd_models_create(server->metrics);
-    if (process->prefault == NULL || process->loop == NULL || server->memory == NULL ||
+    if (process->prefaulter == NULL || process->loop == NULL || server->memory == NULL ||
         server->model_memory == NULL || server->models == NULL || process->quota == NULL)
         return qd_fail_startup(&process->error, "out of memory, file descriptors or threads");
-    qd_memory_set_prefault(server->memory, process->prefault);
     qd_memory_set_for_models(server->model_memory);
     process->sigterm = qd_loop_signal(process->loop, SIGTERM, on_stop_signal, process);
     process->sigint = qd_loop_signal(process->loop, SIGINT, on_stop_signal, process);
@@ -502,6 +501,7 @@ static bool start_listening(struct process *process)
     struct qd_server *server = &process->server;
     const struct qd_listener_settings settings = {
         .memory = server->memory,
+        .prefaulter = process->prefaulter,
         .config = &process->config,
         .quota = process->quota,
         .tls = process->tls,
@@ -531,7 +531,7 @@ static void deinit(struct process *process)
 {
     struct qd_server *server = &process->server;
     const bool reloads = !qd_background_end(&process->reload);
-    qd_prefault_destroy(process->prefault); /* first: qd_loop_destroy calls its last posts */
+    qd_prefaulter_destroy(process->prefaulter); /* first: qd_loop_destroy calls its last posts */
     qd_io_threads_destroy(process->io_threads);
     if (server->memory != NULL) /* no request waits for memory any more */
         qd_admission_on_room(qd_memory_admission(server->memory), NULL, NULL);

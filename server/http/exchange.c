@@ -94,6 +94,7 @@ bool qd_exchange_ensure_request(struct qd_connection *connection)
     if (request == NULL)
         return false;
     request->loop = exchange->loop;
+    request->body.prefaulter = exchange->prefaulter;
     request->body.on_room = on_room;
     request->connection = connection;
     return true;
@@ -469,6 +470,7 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
 {
     *exchange = (struct qd_exchange){.loop = loop,
                                      .memory = settings->memory,
+                                     .prefaulter = settings->prefaulter,
                                      .config = settings->config,
                                      .quota = settings->quota,
                                      .tls = settings->tls,

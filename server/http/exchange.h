@@ -17,6 +17,7 @@ struct qd_exchange {
     struct qd_connections connections;
     struct qd_loop *loop;
     struct qd_memory *memory;
+    struct qd_prefaulter *prefaulter;
     const struct qd_config *config;
     struct qd_quota *quota;
     struct qd_tls *tls; /* NULL without TLS */

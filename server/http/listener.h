@@ -56,6 +56,7 @@ struct qd_handler {
  * borrowed. */
 struct qd_listener_settings {
     struct qd_memory *memory;
+    struct qd_prefaulter *prefaulter;
     const struct qd_config *config;
     struct qd_quota *quota;
     struct qd_tls *tls; /* for TCP addresses; NULL without TLS */

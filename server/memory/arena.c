@@ -237,7 +237,9 @@ bool qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes)
 size_t qd_arena_committed(const struct qd_arena *arena, const void *reserved)
 {
     const struct qd_block *block = block_at(arena, reserved);
-    return block == NULL || !block->large ? SIZE_MAX : block->bytes;
+    if (block == NULL || !block->large)
+        return SIZE_MAX;
+    return qd_block_is_lost(block) ? 0 : block->bytes;
 }
 
 /* Grows the only allocation of a block to `bytes`. Returns false if the block has no room. */
@@ -283,12 +285,14 @@ static void give_back(struct qd_arena *arena, struct qd_block *own)
     qd_block_give(arena->memory, own);
 }
 
-struct qd_block *qd_arena_detach(struct qd_arena *arena, void *reserved)
+void qd_arena_move(struct qd_arena *from, struct qd_arena *to, void *reserved)
 {
-    struct qd_block *block = block_at(arena, reserved);
+    struct qd_block *block = block_at(from, reserved);
     assert(block != NULL && block->large);
-    take_out(arena, block);
-    return block;
+    take_out(from, block);
+    block->next = to->blocks;
+    to->blocks = block;
+    count(to, block->bytes);
 }
 
 void qd_arena_release(struct qd_arena *arena, void *memory, size_t bytes)

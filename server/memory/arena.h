@@ -20,7 +20,6 @@
 
 struct qd_admission;
 struct qd_memory;
-struct qd_prefault;
 
 struct qd_memory *qd_memory_create(size_t bytes_max); /* returns NULL if malloc failed */
 void qd_memory_destroy(struct qd_memory *memory);     /* every arena must have been freed */
@@ -33,11 +32,6 @@ size_t qd_memory_max(const struct qd_memory *memory);
  */
 void qd_memory_set_for_models(struct qd_memory *memory);
 bool qd_memory_is_for_models(const struct qd_memory *memory);
-
-/* Sets the thread that prefaults fresh pages (prefault.h), borrowed. NULL, the initial value: there
- * is none. Call it before other threads use the memory. */
-void qd_memory_set_prefault(struct qd_memory *memory, struct qd_prefault *prefault);
-struct qd_prefault *qd_memory_prefault(const struct qd_memory *memory);
 
 /* Sets a function that is called each time the memory of bodies was revoked
  * (QD_RESERVATION_REVOKED). The thread that needs the memory calls it with a lock held, so it may
@@ -119,12 +113,11 @@ bool qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes);
 /* Like qd_arena_commit. Also sets *fresh to an offset: no page from there to the end of the
  * committed bytes has been touched yet. */
 bool qd_arena_commit_fresh(struct qd_arena *arena, void *reserved, size_t bytes, size_t *fresh);
-/* Returns how many bytes of a reservation are committed, or SIZE_MAX if all of it may be written.
- */
+/* Returns how many bytes of a reservation may be written: those that are committed, none if it was
+ * revoked, SIZE_MAX if all of it may be. */
 size_t qd_arena_committed(const struct qd_arena *arena, const void *reserved);
-/* Takes a reservation of 256 KiB or more out of the arena, for a user that outlives the arena. The
- * user returns it with qd_block_give (blocks.h). Until then its bytes count as in use. */
-struct qd_block *qd_arena_detach(struct qd_arena *arena, void *reserved);
+/* Moves a reservation of 256 KiB or more to another arena of the same memory. */
+void qd_arena_move(struct qd_arena *from, struct qd_arena *to, void *reserved);
 
 /* Like realloc, for an allocation of this arena. `old_bytes` is the size with which it was made, or
  * 0 for a NULL `old`. Copies old_bytes, and frees a large old block. If it returns NULL, the old

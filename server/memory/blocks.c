@@ -36,8 +36,7 @@ struct qd_memory {
     bool is_for_models;
     pthread_mutex_t lock;
     size_t bytes_max;
-    struct qd_prefault *prefault; /* NULL: no thread prefaults pages */
-    size_t bytes_used;            /* bytes in use */
+    size_t bytes_used; /* bytes in use */
     size_t bytes_kept; /* bytes of kept blocks, and touched bytes of reserved blocks beyond those in
                           use */
     struct qd_block *reserved; /* the latest first */
@@ -580,16 +579,6 @@ struct qd_admission *qd_memory_admission(const struct qd_memory *memory)
 void qd_memory_set_for_models(struct qd_memory *memory)
 {
     memory->is_for_models = true;
-}
-
-void qd_memory_set_prefault(struct qd_memory *memory, struct qd_prefault *prefault)
-{
-    memory->prefault = prefault;
-}
-
-struct qd_prefault *qd_memory_prefault(const struct qd_memory *memory)
-{
-    return memory->prefault;
 }
 
 bool qd_memory_is_for_models(const struct qd_memory *memory)

@@ -1,7 +1,6 @@
 /* The blocks in which memory for requests, or for models, is handed out and kept. The server's
- * other sources use only qd_block_give, the sizes and qd_round_up; for everything else they use
- * arena.h. All functions may be called on any thread. A block belongs to the thread that has taken
- * it. */
+ * other sources use only the sizes and qd_round_up; for everything else they use arena.h. All
+ * functions may be called on any thread. A block belongs to the thread that has taken it. */
 #ifndef SERVER_MEMORY_BLOCKS_H
 #define SERVER_MEMORY_BLOCKS_H
 

@@ -153,14 +153,12 @@ size_t qd_request_body_room(struct qd_request *request, size_t placed)
         old >= request->body.capacity)
         return 0;
     const size_t left = request->body.capacity - old;
-    const size_t wanted = old + (left < QD_PLACED_BYTES_MAX ? left : QD_PLACED_BYTES_MAX);
-    qd_body_prefault_go_on(request, wanted);
-    if (request->body.prefault == NULL)
-        qd_arena_commit(&request->arena, request->body.bytes, wanted);
-    const size_t end = qd_body_prefault_end(request);
-    if (qd_request_has_lost_body(request))
-        return 0; /* the next bytes are refused */
-    return (end < request->body.capacity ? end : request->body.capacity) - old;
+    const size_t wanted = left < QD_PLACED_BYTES_MAX ? left : QD_PLACED_BYTES_MAX;
+    const size_t there = qd_body_prefault(request, old + wanted) - old;
+    size_t end = old + (there < wanted ? there : wanted);
+    if (!qd_arena_commit(&request->arena, request->body.bytes, end))
+        end = qd_arena_committed(&request->arena, request->body.bytes); /* less than that */
+    return end > old ? end - old : 0;
 }
 
 /* Returns how many bytes it has taken. */
@@ -177,9 +175,8 @@ static size_t take(struct qd_request *request, const char *bytes, size_t count, 
     }
     if (!request->body.is_kept)
         return count;
-    qd_body_prefault_go_on(request, (size_t)old + count);
-    if (request->body.prefault != NULL && qd_body_prefault_end(request) - old < count)
-        count = qd_body_prefault_end(request) - (size_t)old;
+    const size_t there = qd_body_prefault(request, (size_t)old + count) - (size_t)old;
+    count = there < count ? there : count;
     if (!make_room(request, (size_t)old + count, bytes_max)) {
         qd_refuse_memory(&request->arena, "the body", &request->error);
         empty_arena(request);

@@ -53,7 +53,8 @@ struct qd_body {
     char *bytes;
     size_t capacity;
     size_t count_said; /* the Content-Length of a body that first gets less room; otherwise 0 */
-    struct qd_body_prefault *prefault; /* in progress (body_prefault.h); NULL if there is none */
+    struct qd_prefaulter *prefaulter;  /* body_prefault.h; NULL: the loop touches all pages */
+    struct qd_body_prefault *prefault; /* in progress; NULL if there is none */
     /* Called on the request's loop's thread when the pages are there. From then on
      * qd_request_take_body takes more bytes. */
     void (*on_room)(struct qd_request *request);

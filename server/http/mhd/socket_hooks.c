@@ -81,7 +81,7 @@ static char *find_place(const struct qd_connection *connection, size_t *room)
     const size_t there = qd_request_body_room(request, connection->io.placed_bytes);
     if (there == 0)
         return NULL;
-    *room = there < QD_PLACED_BYTES_MAX ? there : QD_PLACED_BYTES_MAX;
+    *room = there;
     return request->body.bytes + ours;
 }
 

@@ -457,7 +457,7 @@ Test(arena, a_commit_tells_which_pages_are_fresh)
     scratch_deinit(&scratch);
 }
 
-Test(arena, what_is_detached_counts_until_it_is_given)
+Test(arena, what_is_moved_outlives_its_first_arena)
 {
     struct scratch scratch;
     scratch_init(&scratch, 20 * MIB);
@@ -465,13 +465,16 @@ Test(arena, what_is_detached_counts_until_it_is_given)
     char *body = qd_arena_reserve(&scratch.arena, 8 * MIB);
     cr_assert(qd_arena_commit(&scratch.arena, body, 4 * MIB));
     const size_t used = qd_memory_used(scratch.memory);
-    struct qd_block *block = qd_arena_detach(&scratch.arena, body);
+    struct qd_arena other;
+    qd_arena_init(&other, scratch.memory);
+    qd_arena_move(&scratch.arena, &other, body);
+    cr_assert_eq(other.bytes, 4 * MIB);
     cr_assert_eq(scratch.arena.bytes, used - 4 * MIB);
     beside[0] = 1;
     qd_arena_deinit(&scratch.arena);
     cr_assert_eq(qd_memory_used(scratch.memory), 4 * MIB);
     memset(body, 1, 4 * MIB);
-    qd_block_give(scratch.memory, block);
+    qd_arena_deinit(&other);
     cr_assert_eq(qd_memory_used(scratch.memory), 0);
     scratch_deinit(&scratch);
 }

@@ -1,75 +1,15 @@
-/* The thread that prefaults pages, and the bodies for which it does so. */
+/* Bodies whose pages a thread prefaults. */
 #include <criterion/criterion.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #include "server/base/clock.h"
-#include "server/memory/prefault.h"
 #include "server/work/body_prefault.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
-/* ---- The thread --------------------------------------------------------------------------- */
-
-enum { ORDER_COUNT = 40 };
-
-static struct order {
-    struct qd_prefault_order order; /* must be the first member */
-    unsigned number;                /* when the order was reported, as a number */
-} orders[ORDER_COUNT];
-static atomic_uint told;
-
-static void on_prefaulted(struct qd_prefault_order *order)
-{
-    struct order *own = (struct order *)order;
-    own->number = atomic_load(&told) + 1; /* only one thread counts */
-    atomic_fetch_add(&told, 1);
-}
-
-/* Orders all pages of fresh memory. Returns where the memory begins. */
-static char *order_all(struct qd_prefault *prefault, size_t each_bytes)
-{
-    char *bytes = mmap(NULL, ORDER_COUNT * each_bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    for (size_t i = 0; i < ORDER_COUNT; i++) {
-        orders[i].order =
-            (struct qd_prefault_order){bytes + i * each_bytes, each_bytes, on_prefaulted, NULL};
-        qd_prefault_add(prefault, &orders[i].order);
-    }
-    return bytes;
-}
-
-Test(prefault, orders_are_served_as_they_came)
-{
-    struct qd_prefault *prefault = qd_prefault_create();
-    char *bytes = order_all(prefault, 64 * KIB);
-    while (atomic_load(&told) < ORDER_COUNT)
-        sched_yield();
-    unsigned char there[ORDER_COUNT * 64 * KIB / 4096];
-    cr_assert_eq(mincore(bytes, ORDER_COUNT * 64 * KIB, there), 0);
-    for (unsigned i = 0; i < sizeof(there); i++)
-        cr_assert_eq(there[i] & 1, 1, "page %u", i);
-    for (unsigned i = 0; i < ORDER_COUNT; i++)
-        cr_assert_eq(orders[i].number, i + 1);
-    qd_prefault_destroy(prefault);
-}
-
-Test(prefault, all_is_told_before_the_end)
-{
-    struct qd_prefault *prefault = qd_prefault_create();
-    order_all(prefault, 2 * MIB);
-    qd_prefault_destroy(prefault);
-    cr_assert_eq(told, ORDER_COUNT);
-}
-
-/* ---- A body ------------------------------------------------------------------------------- */
-
 /* A sender. Its request is notified of room while the loop runs, and then stops the loop. */
 struct sender {
     struct qd_loop *loop;
-    struct qd_prefault *prefault;
+    struct qd_prefaulter *prefaulter;
     struct qd_memory *memory;
     struct qd_request *request;
     uint64_t bytes_max;
@@ -84,14 +24,14 @@ static void start(struct sender *sender)
 {
     sender->request = qd_request_create(sender->memory, qd_clock_ns());
     sender->request->loop = sender->loop;
+    sender->request->body.prefaulter = sender->prefaulter;
     sender->request->body.on_room = on_room;
 }
 
 static struct sender sender_create(size_t memory_bytes, uint64_t bytes_max)
 {
-    struct sender sender = {qd_loop_create(), qd_prefault_create(), qd_memory_create(memory_bytes),
-                            NULL, bytes_max};
-    qd_memory_set_prefault(sender.memory, sender.prefault);
+    struct sender sender = {qd_loop_create(), qd_prefaulter_create(),
+                            qd_memory_create(memory_bytes), NULL, bytes_max};
     start(&sender);
     return sender;
 }
@@ -99,7 +39,7 @@ static struct sender sender_create(size_t memory_bytes, uint64_t bytes_max)
 static void sender_destroy(struct sender *sender)
 {
     qd_request_destroy(sender->request);
-    qd_prefault_destroy(sender->prefault);
+    qd_prefaulter_destroy(sender->prefaulter);
     qd_loop_destroy(sender->loop);
     cr_assert_eq(qd_memory_used(sender->memory), 0);
     qd_memory_destroy(sender->memory);
