@@ -9,6 +9,8 @@
  * - evens_16: every second one of 32 bytes in two vectors, beginning with the first;
  * - struct sources: 16 elements of each source, which are the terms of 16 quads;
  * - struct form: what a quad holds, with `terms`, the number of its terms; form_for makes one;
+ * - load_halves: loads the two halves of a vector from two addresses;
+ * - store_halves: stores the first 8 quads at one address, and the last 8 at another;
  * - store_quads: stores the first `count` of 16 quads. */
 #ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_16_H
 #define KERNELS_CONV_IGEMM_SLAB_KERNELS_16_H
@@ -199,6 +201,53 @@ fill_slowly(const struct form *form, const struct chunk chunk[4], size_t plane, 
     }
 }
 
+/* Returns true if there is a single row, all of it inside the plane, that fill_line can fill. */
+static bool is_line(const struct qk_slab_fill *job, size_t terms)
+{
+    const struct qk_window *window = job->windows[0];
+    return window->inside_rows.end - window->inside_rows.begin == 1 && window->column_stride == 1 &&
+           window->columns >= CHUNK / 2 && look_inside(job, terms, 0, window->columns);
+}
+
+/* Fills such a row in all slabs. The last vector begins earlier if it would not be full, and then
+ * makes some quads twice. If the row is shorter than a vector, the halves of the vector do that.
+ * Slabs of short rows take less than half of the time that fill_inside takes for them. */
+__attribute__((always_inline)) static inline void fill_line(const struct qk_slab_fill *job,
+                                                            const struct form *form)
+{
+    const struct form mine = *form; /* this copy cannot alias the quads, so it stays in registers */
+    const struct qk_window *window = job->windows[0];
+    const size_t line = window->inside_rows.begin, columns = window->columns;
+    const int64_t row = window->row_first + (int64_t)line * window->row_stride;
+    const size_t slabs = job->slabs, slab_bytes = job->slab_bytes, plane_step = job->plane_step;
+    const size_t last = columns < CHUNK ? 0 : columns - CHUNK, half = columns - CHUNK / 2;
+    uint8_t *to = job->quads + line * window->pitch * QK_IGEMM_QUAD_BYTES;
+    const uint8_t *from[4];
+#pragma GCC unroll 4
+    for (size_t k = 0; k < form->terms; k++)
+        from[k] = job->planes[k] + row * window->in_columns + job->windows[k]->column_first;
+    for (size_t s = 0; s < slabs; s++, to += slab_bytes) {
+        struct sources sources;
+        if (columns < CHUNK) {
+#pragma GCC unroll 4
+            for (size_t k = 0; k < form->terms; k++)
+                sources.bytes[k] = load_halves(from[k], from[k] + half);
+            store_halves(&mine, &sources, to, to + half * QK_IGEMM_QUAD_BYTES);
+        }
+        for (size_t at = 0; columns >= CHUNK; at = qk_size_min(at + CHUNK, last)) {
+#pragma GCC unroll 4
+            for (size_t k = 0; k < form->terms; k++)
+                sources.bytes[k] = load_16(from[k] + at);
+            store_quads(&mine, &sources, CHUNK, to + at * QK_IGEMM_QUAD_BYTES);
+            if (at == last)
+                break;
+        }
+#pragma GCC unroll 4
+        for (size_t k = 0; k < form->terms; k++)
+            from[k] += plane_step;
+    }
+}
+
 /* Fills the rows that are inside the plane, chunk by chunk, each chunk in all rows. If there is
  * only one row, its chunks that lie completely inside the plane are filled in one call, as if each
  * were a row of a single chunk. */
@@ -276,7 +325,10 @@ __attribute__((always_inline)) static inline void fill(const struct qk_slab_fill
     const size_t behind = (inside.end - 1) * window->pitch + window->columns;
     fill_padding(job, 0, inside.begin * window->pitch, &form);
     fill_padding(job, behind, count - behind, &form);
-    fill_inside(job, &form);
+    if (is_line(job, terms))
+        fill_line(job, &form);
+    else
+        fill_inside(job, &form);
 }
 
 /* ---- Store ------------------------------------------------------------------------------- */

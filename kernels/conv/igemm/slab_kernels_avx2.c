@@ -25,6 +25,12 @@ static inline void store_16(uint8_t *to, bytes_16 bytes)
     _mm_storeu_si128((void *)to, bytes);
 }
 
+static inline bytes_16 load_halves(const uint8_t *low, const uint8_t *high)
+{
+    return _mm_unpacklo_epi64(_mm_loadl_epi64((const void *)low),
+                              _mm_loadl_epi64((const void *)high));
+}
+
 static inline bytes_16 splat_16(uint8_t byte)
 {
     return _mm_set1_epi8((char)byte);
@@ -118,6 +124,14 @@ static inline struct quads byte_quads(const struct form *form, const struct sour
     const __m256i high = _mm256_set_m128i(_mm_unpackhi_epi16(ab_high, cd_high),
                                           _mm_unpacklo_epi16(ab_high, cd_high));
     return (struct quads){_mm256_xor_si256(low, flip), _mm256_xor_si256(high, flip)};
+}
+
+static inline void store_halves(const struct form *form, const struct sources *from, uint8_t *to,
+                                uint8_t *high_to)
+{
+    const struct quads quads = form->terms == 2 ? word_quads(form, from) : byte_quads(form, from);
+    _mm256_storeu_si256((void *)to, quads.low);
+    _mm256_storeu_si256((void *)high_to, quads.high);
 }
 
 /* Stores the first `count` of 16 quads. */

@@ -25,6 +25,11 @@ static inline void store_16(uint8_t *to, bytes_16 bytes)
     vst1q_u8(to, bytes);
 }
 
+static inline bytes_16 load_halves(const uint8_t *low, const uint8_t *high)
+{
+    return vcombine_u8(vld1_u8(low), vld1_u8(high));
+}
+
 static inline bytes_16 splat_16(uint8_t byte)
 {
     return vdupq_n_u8(byte);
@@ -83,12 +88,10 @@ struct sources {
     uint8x16_t bytes[4];
 };
 
-/* Stores the first `count` of 16 quads. */
-static inline void store_quads(const struct form *form, const struct sources *from, size_t count,
-                               uint8_t *to)
+static inline void store_halves(const struct form *form, const struct sources *from, uint8_t *to,
+                                uint8_t *high_to)
 {
-    uint8_t few[CHUNK * QK_IGEMM_QUAD_BYTES];
-    uint8_t *const all = count >= CHUNK ? to : few;
+    uint8_t *const halves[2] = {to, high_to};
     uint16x8_t pairs[2][2];
 #pragma GCC unroll 2
     for (size_t i = 0; i < 2; i++) {
@@ -99,9 +102,18 @@ static inline void store_quads(const struct form *form, const struct sources *fr
     }
 #pragma GCC unroll 2
     for (size_t i = 0; i < 2; i++) {
-        vst1q_u8(all + 32 * i, vreinterpretq_u8_u16(vzip1q_u16(pairs[0][i], pairs[1][i])));
-        vst1q_u8(all + 32 * i + 16, vreinterpretq_u8_u16(vzip2q_u16(pairs[0][i], pairs[1][i])));
+        vst1q_u8(halves[i], vreinterpretq_u8_u16(vzip1q_u16(pairs[0][i], pairs[1][i])));
+        vst1q_u8(halves[i] + 16, vreinterpretq_u8_u16(vzip2q_u16(pairs[0][i], pairs[1][i])));
     }
+}
+
+/* Stores the first `count` of 16 quads. */
+static inline void store_quads(const struct form *form, const struct sources *from, size_t count,
+                               uint8_t *to)
+{
+    uint8_t few[CHUNK * QK_IGEMM_QUAD_BYTES];
+    uint8_t *const all = count >= CHUNK ? to : few;
+    store_halves(form, from, all, all + sizeof(few) / 2);
     if (all == few)
         memcpy(to, few, count * QK_IGEMM_QUAD_BYTES);
 }
