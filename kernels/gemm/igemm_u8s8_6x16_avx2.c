@@ -41,32 +41,13 @@ enum { VECTORS_MOST = QK_IGEMM_NR / LANES };
 
 /* ---- Last positions ---------------------------------------------------------------------- */
 
-/* The most positions after whole vectors that are computed one by one. Planes of 3 x 3 and 7 x 7
- * positions leave one. */
-enum { LAST_MOST = 2 };
-
-/* Computes the sums of `count` positions from `first` on, without excesses. A vector holds the rows
- * of one position, because a vector of positions would be mostly empty. Inlined with a constant
+/* Computes the sums of `count` positions from `first` on, without excesses. Inlined with a constant
  * `count`. */
 __attribute__((always_inline)) static inline void multiply_last(const struct qk_igemm_args *args,
                                                                 size_t first, const size_t count)
 {
-    const __m256i rows = _mm256_setr_epi32(-1, -1, -1, -1, -1, -1, 0, 0);
-    const struct qk_igemm_step *step = args->steps;
-    const uint8_t *step_weights = args->weights;
     __m256i sums[LAST_MOST] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-    for (size_t s = 0; s < args->step_count; s++, step++, step_weights += args->step_bytes) {
-        const uint8_t *quads = args->quads + step->offset + first * QK_IGEMM_QUAD_BYTES;
-        const uint8_t *weights = step_weights;
-        for (uint32_t i = 0; i < step->slabs; i++) {
-            const __m256i w = _mm256_maskload_epi32((const void *)weights, rows);
-#pragma GCC unroll 2
-            for (size_t p = 0; p < count; p++)
-                sums[p] = add_products(sums[p], broadcast_quad(quads + p * QK_IGEMM_QUAD_BYTES), w);
-            quads += args->slab_bytes;
-            weights += (size_t)MR * QK_IGEMM_QUAD_BYTES;
-        }
-    }
+    add_last(args, first, sums, count);
     for (size_t p = 0; p < count; p++) {
         uint32_t lanes[LANES];
         _mm256_storeu_si256((void *)lanes, sums[p]);
