@@ -132,22 +132,46 @@ static size_t quads_least(const struct qk_conv_igemm_plan *plan)
     return plan->conv->backend->igemm->by_position ? UNIT_QUADS_LEAST / 6 : UNIT_QUADS_LEAST;
 }
 
+/* Returns into how many bands the work may be cut at most. `whole` is the number of quads of a slab
+ * that has all rows and columns. Work of few quads is cut in two if making the slabs takes so long
+ * that the output channels cannot be cut instead, and if two bands fill vectors as one does. Two
+ * threads can then share a 3 x 3 kernel with a stride of 2 on a plane of 32 x 32. */
+static size_t bands_most(const struct qk_conv_igemm_plan *plan, const struct candidate *candidate,
+                         size_t whole)
+{
+    const struct qk_slab_layout *layout = &candidate->layout;
+    const size_t height = (size_t)plan->geometry.axis[QK_AXIS_ROW].out;
+    const size_t most = whole / quads_least(plan);
+    if (most > 1 || plan->conv->backend->igemm->by_position ||
+        candidate->slab_cycles < SLABS_MOST * candidate->cycles)
+        return qk_size_max(most, 1);
+    const size_t first =
+        height > 1 ? qk_divide_up(height, 2) * layout->pitch
+                   : qk_divide_up(qk_divide_up(whole, 2), QK_IGEMM_VECTOR) * QK_IGEMM_VECTOR;
+    const size_t second = whole > first ? whole - first : 0;
+    const size_t vectors = qk_divide_up(first, 8) + qk_divide_up(second, 8);
+    const bool alike = 4 * second >= 3 * first;
+    return alike && 10 * vectors <= 11 * qk_divide_up(whole, 8) ? 2 : 1;
+}
+
 /* Cuts rows, or else columns, into bands of about the same size, none larger than before. Makes at
- * least `least` bands, unless they would be too small. */
+ * least `least` bands, unless they would be too small. Bands of columns end where a vector of a
+ * kernel by rows ends. */
 static void cut_bands(const struct qk_conv_igemm_plan *plan, struct candidate *candidate,
                       size_t least)
 {
     struct qk_slab_layout *layout = &candidate->layout;
     const size_t height = (size_t)plan->geometry.axis[QK_AXIS_ROW].out;
     const size_t width = (size_t)plan->geometry.axis[QK_AXIS_COLUMN].out;
+    const size_t vector = plan->conv->backend->igemm->by_position ? 1 : QK_IGEMM_VECTOR;
     const bool whole_rows = layout->columns == width;
     const size_t whole = whole_rows ? height * layout->pitch : width;
-    const size_t useful = qk_size_max(whole / quads_least(plan), 1);
-    const size_t wanted = qk_size_min(least, useful);
+    const size_t wanted = qk_size_min(least, bands_most(plan, candidate, whole));
     if (whole_rows && height > 1) {
         layout->rows = qk_size_min(layout->rows, qk_divide_up(height, qk_size_min(wanted, height)));
     } else {
-        layout->columns = qk_size_min(layout->columns, qk_divide_up(width, wanted));
+        const size_t columns = qk_divide_up(width, wanted);
+        layout->columns = qk_size_min(layout->columns, qk_divide_up(columns, vector) * vector);
         if (layout->columns < width) {
             layout->overlap = 0;
             layout->pitch = layout->columns + layout->column.span;
@@ -156,8 +180,10 @@ static void cut_bands(const struct qk_conv_igemm_plan *plan, struct candidate *c
     candidate->row_bands = qk_divide_up(height, layout->rows);
     candidate->column_bands = qk_divide_up(width, layout->columns);
     layout->rows = qk_divide_up(height, candidate->row_bands);
-    if (candidate->column_bands > 1)
-        layout->columns = qk_divide_up(width, candidate->column_bands);
+    if (candidate->column_bands > 1) {
+        const size_t columns = qk_divide_up(width, candidate->column_bands);
+        layout->columns = qk_size_min(layout->columns, qk_divide_up(columns, vector) * vector);
+    }
 }
 
 /* Chains images with small planes, one after the other, into units of about UNIT_QUADS_LEAST padded

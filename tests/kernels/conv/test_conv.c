@@ -518,3 +518,25 @@ Test(conv, names_its_kernel_and_cost)
         expect_kernel(gemms.kernels[i], depthwise, expected);
     }
 }
+
+/* Making the slabs of few output channels takes so long that only bands of positions can be shared.
+ */
+Test(conv, few_channels_are_shared_by_bands)
+{
+    struct conv_case test = tiled_case();
+    test.naive.images = test.naive.group = 1;
+    test.naive.channels = 16;
+    test.naive.out_channels = 32;
+    test.naive.in[1] = test.naive.in[2] = 32;
+    test.naive.stride[1] = test.naive.stride[2] = 2;
+    cr_assert(conv_case_make(&test));
+    for (size_t i = 0; i < gemms.count; i++) {
+        struct qk_test_result result;
+        if (strcmp(gemms.names[i], "avx2") != 0)
+            continue;
+        qk_test_run(gemms.kernels[i], &test.call, &result);
+        cr_expect_eq(result.plan.unit_count, 2, "%zu", result.plan.unit_count);
+        qk_test_result_deinit(&result);
+    }
+    conv_case_deinit(&test);
+}
