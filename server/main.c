@@ -21,7 +21,6 @@
 #include "server/http/api/server.h"
 #include "server/http/guard/access.h"
 #include "server/http/io_threads.h"
-#include "server/memory/admission.h"
 #include "server/memory/arena.h"
 #include "server/models/explain/explain.h"
 #include "server/models/repository/repository.h"
@@ -432,7 +431,7 @@ static bool start_services(struct process *process)
     if (process->sigterm == NULL || process->sigint == NULL || process->sighup == NULL ||
         process->trim_timer == NULL || process->room_timer == NULL || process->drain_timer == NULL)
         return qd_fail_startup(&process->error, "out of memory or file descriptors");
-    qd_admission_on_room(qd_memory_admission(server->memory), on_room, process);
+    qd_memory_set_on_room(server->memory, on_room, process);
     hold_stop_signals(false);
     qd_timer_start(process->trim_timer, TRIM_MS, TRIM_MS);
     qd_timer_start(process->room_timer, ROOM_MS, ROOM_MS);
@@ -534,7 +533,7 @@ static void deinit(struct process *process)
     qd_prefaulter_destroy(process->prefaulter); /* first: qd_loop_destroy calls its last posts */
     qd_io_threads_destroy(process->io_threads);
     if (server->memory != NULL) /* no request waits for memory any more */
-        qd_admission_on_room(qd_memory_admission(server->memory), NULL, NULL);
+        qd_memory_set_on_room(server->memory, NULL, NULL);
     qd_quota_destroy(process->quota);
     qd_log_file_destroy(server->access_log.file);
     qd_handle_destroy(process->sigterm);

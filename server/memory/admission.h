@@ -11,46 +11,41 @@
  * or until no memory has been freed for a second. Answers whose clients did not read in that second
  * do not delay requests again.
  *
- * A request calls try_begin until it returns true, take when it gets memory, end when its work is
- * done, and forget when it has freed its memory. qd_arena_try_begin and its relatives (arena.h)
- * make these calls.
- *
- * All functions may be called on any thread. */
+ * Each struct qd_memory has an admission. Only blocks.c calls these functions, with the memory's
+ * lock held: try_begin until it returns true, end when the request's work is done, and forget when
+ * the request has freed its memory. All other sources use qd_arena_try_begin and qd_arena_end_work
+ * (arena.h). */
 #ifndef SERVER_MEMORY_ADMISSION_H
 #define SERVER_MEMORY_ADMISSION_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-struct qd_admission;
-struct qd_memory;
+/* Zeros at first. */
+struct qd_admission {
+    size_t bytes_spoken;  /* set aside for requests at work that have not taken it yet */
+    size_t begun_count;   /* requests that have begun and whose memory is not back yet */
+    size_t work_count;    /* of these, requests whose work is not done yet */
+    size_t stalled_count; /* of these, about how many freed no memory for a second */
+    uint64_t begun_ns;    /* when the last request began */
+    uint64_t ended_ns;    /* when the last request ended */
+    uint64_t back_ns;     /* when memory last came back */
+    uint64_t interval_ns; /* the average time from one end to the next */
+};
 
-struct qd_admission *
-qd_admission_create(struct qd_memory *memory); /* returns NULL if malloc failed */
-void qd_admission_destroy(struct qd_admission *admission);
-
-/* Sets a function that is called, on any thread, when a waiting request may be able to begin. With
- * NULL, nothing is called. Call it while no other thread uses the admission. */
-void qd_admission_on_room(struct qd_admission *admission, void (*on_room)(void *context),
-                          void *context);
-
-/* Begins a request that is expected to take `bytes`, and sets this amount of memory aside. Returns
- * false if the request has to wait. */
-bool qd_admission_try_begin(struct qd_admission *admission, size_t bytes);
-/* Records that `bytes` of the memory set aside have been taken, or are no longer needed. */
-void qd_admission_take(struct qd_admission *admission, size_t bytes);
-/* Records that a request's work is done. The request still holds memory, such as its answer. */
-void qd_admission_end(struct qd_admission *admission);
+/* Begins a request that is expected to take `bytes`, and sets this amount of memory aside.
+ * `bytes_left` is how many bytes nobody uses. Returns false if the request has to wait. */
+bool qd_admission_try_begin(struct qd_admission *admission, size_t bytes, size_t bytes_left);
+/* Records that a request's work is done, which leaves `bytes` that were set aside for it. The
+ * request still holds memory, such as its answer. */
+void qd_admission_end(struct qd_admission *admission, size_t bytes);
 /* Records that a request that has ended has freed all its memory, too. */
 void qd_admission_forget(struct qd_admission *admission);
-/* Reports that some memory was freed, for example the body of a request whose answer is being sent
- * or whose client has disconnected. */
-void qd_admission_room(const struct qd_admission *admission);
 
-/* Returns in how many seconds a client should try again after a refusal for lack of memory, at
- * least 1. This is the time that all present requests need one after another, at the rate at which
- * work ended lately. It is at least the age of the oldest body, because that body may need as much
- * time again. */
-unsigned qd_admission_retry_after_s(struct qd_admission *admission);
+/* Returns how long all requests at work and `body_count` more need, one after another, at the rate
+ * at which work ended lately. */
+uint64_t qd_admission_time_ns(const struct qd_admission *admission, size_t body_count,
+                              uint64_t now_ns);
 
 #endif

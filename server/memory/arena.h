@@ -18,7 +18,6 @@
 
 #include "server/base/status.h"
 
-struct qd_admission;
 struct qd_memory;
 
 struct qd_memory *qd_memory_create(size_t bytes_max); /* returns NULL if malloc failed */
@@ -28,10 +27,8 @@ size_t qd_memory_kept(struct qd_memory *memory);      /* bytes kept for reuse */
 size_t qd_memory_max(const struct qd_memory *memory);
 
 /* Marks this as the memory of loaded models instead of requests: refusals then name
- * --max-model-bytes instead of --max-inflight-bytes. Call it before other threads use the memory.
- */
+ * --max-model-bytes instead of --max-inflight-bytes. Call it before the first arena is made. */
 void qd_memory_set_for_models(struct qd_memory *memory);
-bool qd_memory_is_for_models(const struct qd_memory *memory);
 
 /* Sets a function that is called each time the memory of bodies was revoked
  * (QD_RESERVATION_REVOKED). The thread that needs the memory calls it with a lock held, so it may
@@ -43,12 +40,15 @@ void qd_memory_set_on_lost(struct qd_memory *memory, qd_memory_on_lost *on_lost,
 /* Returns whether a body of `bytes` may be received: whether that many bytes are free, or held by
  * bodies that arrive slowly. */
 bool qd_memory_has_room(struct qd_memory *memory, size_t bytes);
-/* Returns how many bodies there are on which no work has begun, without those that arrive slowly.
- * Sets *oldest_ns to the time at which the oldest of them began to arrive, or to now if there is
- * none. */
-size_t qd_memory_bodies(struct qd_memory *memory, uint64_t *oldest_ns);
-/* Returns the admission of this memory (admission.h). */
-struct qd_admission *qd_memory_admission(const struct qd_memory *memory);
+/* Sets a function that is called, on any thread, when work that waits may be able to begin
+ * (qd_arena_try_begin). With NULL, nothing is called. Call it while no other thread uses the
+ * memory. */
+void qd_memory_set_on_room(struct qd_memory *memory, void (*on_room)(void *context), void *context);
+/* Returns in how many seconds a client should try again after a refusal for lack of memory, at
+ * least 1. This is the time that all present requests need one after another, at the rate at which
+ * work ended lately. It is at least the age of the oldest body that does not arrive slowly, because
+ * that body may need as much time again. */
+unsigned qd_memory_retry_after_s(struct qd_memory *memory);
 
 /* Frees the blocks that were not needed since the last call. */
 void qd_memory_trim(struct qd_memory *memory);
@@ -61,8 +61,9 @@ struct qd_block;
 
 struct qd_arena {
     struct qd_memory *memory; /* borrowed */
-    struct qd_block *blocks;  /* newest first */
-    char *next;               /* free bytes in the newest small block */
+    size_t small_block_bytes;
+    struct qd_block *blocks; /* newest first */
+    char *next;              /* free bytes in the newest small block */
     size_t room;
     size_t bytes;         /* the bytes of all its blocks */
     size_t refused_bytes; /* the size of the last block that was refused */

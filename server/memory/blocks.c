@@ -18,6 +18,8 @@
 #define SLOW_NS (2 * QD_NS_PER_S)
 
 enum {
+    SMALL_BLOCK_BYTES = 32 << 10, /* holds all memory of a request with a few KiB of tensors */
+    MODEL_BLOCK_BYTES = 4 << 10,  /* models keep their memory, and a small model needs little */
     LEAST_BLOCK_BYTES = 1 << 10,
     STEP_COUNT = 4, /* how many block sizes there are for each doubling: few, so that most blocks
                        are reused */
@@ -44,12 +46,25 @@ struct qd_memory {
     qd_memory_on_lost *on_lost; /* NULL: nothing is called */
     void *on_lost_context;
 
-    struct qd_admission *admission;
+    struct qd_admission admission;
+    void (*on_room)(void *context); /* NULL: nothing is called */
+    void *on_room_context;
     struct block_class classes[CLASS_COUNT];
 };
 
-bool qd_block_class(const struct qd_memory *memory, size_t bytes, unsigned *class_index,
-                    size_t *class_bytes)
+/* What to take: a block of `limit` bytes, of which `bytes` count at first. */
+struct wish {
+    unsigned class_index;
+    size_t class_bytes;
+    bool large;
+    bool reserved;
+    size_t bytes;
+    size_t limit;
+};
+
+/* Finds the smallest class for `bytes`. The sizes of classes are (4, 5, 6, 7) * 2^n, and (16 ...
+ * 31) * 2^n in the memory of models. Returns false if there is no class of this size. */
+static bool find_class(const struct qd_memory *memory, size_t bytes, struct wish *wish)
 {
     const unsigned step_count = memory->is_for_models ? MODEL_STEP_COUNT : STEP_COUNT;
     size_t step = LEAST_BLOCK_BYTES / step_count;
@@ -60,29 +75,43 @@ bool qd_block_class(const struct qd_memory *memory, size_t bytes, unsigned *clas
     unsigned steps = step_count;
     while (step * steps < bytes)
         steps++;
-    *class_index = doubling * step_count + steps - step_count;
-    *class_bytes = step * steps;
+    wish->class_index = doubling * step_count + steps - step_count;
+    wish->class_bytes = step * steps;
     return true;
 }
 
-size_t qd_block_class_bytes(const struct qd_memory *memory, unsigned class_index)
+static size_t class_bytes(const struct qd_memory *memory, unsigned class_index)
 {
     const unsigned step_count = memory->is_for_models ? MODEL_STEP_COUNT : STEP_COUNT;
     const size_t step = (size_t)LEAST_BLOCK_BYTES / step_count << class_index / step_count;
     return step * (step_count + class_index % step_count);
 }
 
+/* All blocks of a class are of one kind, so the class decides whether the block is small or large.
+ * Otherwise a small block that its header brings to QD_LARGE_BLOCK_BYTES would be kept among large
+ * blocks, and handed out without the bytes of its header. Returns false if no class is so large. */
+static bool make_wish(const struct qd_memory *memory, size_t bytes, bool reserved,
+                      struct wish *wish)
+{
+    *wish = (struct wish){.reserved = reserved, .limit = SIZE_MAX};
+    if (!find_class(memory, bytes + QD_BLOCK_ALIGNMENT, wish))
+        return false;
+    wish->large = wish->class_bytes >= QD_LARGE_BLOCK_BYTES;
+    const size_t large_bytes = bytes < QD_LARGE_BLOCK_BYTES ? QD_LARGE_BLOCK_BYTES : bytes;
+    if (wish->large && !find_class(memory, large_bytes, wish))
+        return false;
+    wish->limit = wish->large ? qd_round_up(bytes, QD_PAGE_BYTES) : wish->class_bytes;
+    wish->bytes = reserved ? 0 : wish->limit;
+    return true;
+}
+
 struct qd_memory *qd_memory_create(size_t bytes_max)
 {
     struct qd_memory *memory = calloc(1, sizeof(*memory));
-    struct qd_admission *admission = memory == NULL ? NULL : qd_admission_create(memory);
-    if (admission == NULL) {
-        free(memory);
+    if (memory == NULL)
         return NULL;
-    }
     pthread_mutex_init(&memory->lock, NULL);
     memory->bytes_max = bytes_max;
-    memory->admission = admission;
     return memory;
 }
 
@@ -206,7 +235,7 @@ static void free_blocks(struct qd_memory *memory, struct qd_block *retired)
             continue;
         }
         if (block->large)
-            munmap(block->payload, qd_block_class_bytes(memory, block->class_index));
+            munmap(block->payload, class_bytes(memory, block->class_index));
         free(block);
     }
 }
@@ -255,8 +284,7 @@ static void unlist_reserved(struct qd_memory *memory, struct qd_block *block)
 }
 
 /* Hands out a block that was kept and has been taken out of its class. The lock is held. */
-static void hand_out(struct qd_memory *memory, struct qd_block *block,
-                     const struct qd_block_wish *wish)
+static void hand_out(struct qd_memory *memory, struct qd_block *block, const struct wish *wish)
 {
     block->limit = wish->limit;
     if (!block->large)
@@ -375,6 +403,20 @@ void qd_memory_set_on_lost(struct qd_memory *memory, qd_memory_on_lost *on_lost,
     pthread_mutex_unlock(&memory->lock);
 }
 
+void qd_memory_set_on_room(struct qd_memory *memory, void (*on_room)(void *context), void *context)
+{
+    memory->on_room = on_room;
+    memory->on_room_context = context;
+}
+
+/* Reports that some memory was freed, for example the body of a request whose answer is being sent
+ * or whose client has disconnected. The lock is not held. */
+static void tell_room(const struct qd_memory *memory)
+{
+    if (memory->on_room != NULL)
+        memory->on_room(memory->on_room_context);
+}
+
 bool qd_memory_has_room(struct qd_memory *memory, size_t bytes)
 {
     pthread_mutex_lock(&memory->lock);
@@ -386,25 +428,50 @@ bool qd_memory_has_room(struct qd_memory *memory, size_t bytes)
     return bytes <= left;
 }
 
-size_t qd_memory_bodies(struct qd_memory *memory, uint64_t *oldest_ns)
+unsigned qd_memory_retry_after_s(struct qd_memory *memory)
 {
-    size_t count = 0;
+    size_t body_count = 0;
     pthread_mutex_lock(&memory->lock);
     const uint64_t now_ns = qd_clock_ns();
-    *oldest_ns = now_ns;
+    uint64_t oldest_ns = now_ns;
     for (const struct qd_block *b = memory->reserved; b != NULL; b = b->next_reserved) {
         if ((b->reservation != QD_RESERVATION_COMING && b->reservation != QD_RESERVATION_WAITING) ||
             is_slow(b, now_ns))
             continue;
-        count++;
-        *oldest_ns =
-            ((const struct qd_large_block *)b)->came_ns; /* the list ends with the oldest */
+        body_count++;
+        oldest_ns = ((const struct qd_large_block *)b)->came_ns; /* the list ends with the oldest */
     }
+    const uint64_t work_ns = qd_admission_time_ns(&memory->admission, body_count, now_ns);
     pthread_mutex_unlock(&memory->lock);
-    return count;
+    const uint64_t age_ns = now_ns > oldest_ns ? now_ns - oldest_ns : 0;
+    const uint64_t seconds = (work_ns > age_ns ? work_ns : age_ns) / QD_NS_PER_S + 1;
+    return seconds < UINT32_MAX ? (unsigned)seconds : UINT32_MAX;
 }
 
-static struct qd_block *fresh_block(const struct qd_block_wish *wish)
+/* ---- What an arena holds ------------------------------------------------------------------ */
+
+static void count(struct qd_arena *arena, size_t bytes)
+{
+    arena->bytes += bytes;
+    if (arena->together != NULL)
+        *arena->together += bytes;
+}
+
+/* Counts bytes that the arena has taken. They are no longer set aside for it. */
+static void count_taken(struct qd_arena *arena, size_t bytes)
+{
+    struct qd_memory *memory = arena->memory;
+    const size_t spoken = bytes < arena->spoken_bytes ? bytes : arena->spoken_bytes;
+    count(arena, bytes);
+    if (spoken == 0)
+        return;
+    arena->spoken_bytes -= spoken;
+    pthread_mutex_lock(&memory->lock);
+    memory->admission.bytes_spoken -= spoken;
+    pthread_mutex_unlock(&memory->lock);
+}
+
+static struct qd_block *fresh_block(const struct wish *wish)
 {
     struct qd_block *block = wish->large
                                  ? fresh_large(wish->class_bytes, wish->limit, wish->reserved)
@@ -414,7 +481,9 @@ static struct qd_block *fresh_block(const struct qd_block_wish *wish)
     return block;
 }
 
-struct qd_block *qd_block_take(struct qd_memory *memory, const struct qd_block_wish *wish)
+/* Takes a block out of those that are kept, or makes one. Returns NULL if it does not fit, or if
+ * malloc failed. */
+static struct qd_block *take(struct qd_memory *memory, const struct wish *wish)
 {
     struct block_class *class = &memory->classes[wish->class_index];
     struct qd_block *block = NULL;
@@ -445,9 +514,44 @@ struct qd_block *qd_block_take(struct qd_memory *memory, const struct qd_block_w
     return block;
 }
 
-void qd_block_give(struct qd_memory *memory, struct qd_block *block)
+struct qd_block *qd_block_take(struct qd_arena *arena, size_t bytes, bool reserved)
 {
+    struct wish wish;
+    struct qd_block *block =
+        make_wish(arena->memory, bytes, reserved, &wish) ? take(arena->memory, &wish) : NULL;
+    if (block == NULL) {
+        arena->refused_bytes = wish.limit;
+        return NULL;
+    }
+    block->next = arena->blocks;
+    arena->blocks = block;
+    count_taken(arena, block->bytes);
+    return block;
+}
+
+/* Takes a block out of the arena. */
+static void take_out(struct qd_arena *arena, struct qd_block *block)
+{
+    struct qd_block **link = &arena->blocks;
+    while (*link != block)
+        link = &(*link)->next;
+    *link = block->next;
+    count(arena, 0 - block->bytes); /* subtracts */
+}
+
+void qd_block_move(struct qd_arena *from, struct qd_arena *to, struct qd_block *block)
+{
+    take_out(from, block);
+    block->next = to->blocks;
+    to->blocks = block;
+    count(to, block->bytes);
+}
+
+void qd_block_give(struct qd_arena *arena, struct qd_block *block)
+{
+    struct qd_memory *memory = arena->memory;
     struct qd_block *retired = NULL;
+    take_out(arena, block);
     pthread_mutex_lock(&memory->lock);
     if (qd_block_is_lost(block)) {
         unlist_reserved(memory, block);
@@ -471,11 +575,14 @@ void qd_block_give(struct qd_memory *memory, struct qd_block *block)
     keep(memory, block);
     pthread_mutex_unlock(&memory->lock);
     if (large)
-        qd_admission_room(memory->admission);
+        tell_room(memory);
 }
 
-bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t bytes, size_t *fresh)
+/* Raises the number of bytes of a large block that count to `bytes`. Sets *fresh to an offset: no
+ * page from there to `bytes` has been touched yet. */
+static bool extend(struct qd_arena *arena, struct qd_block *block, size_t bytes, size_t *fresh)
 {
+    struct qd_memory *memory = arena->memory;
     struct qd_block *idle = NULL;
     pthread_mutex_lock(&memory->lock);
     const size_t more = bytes - block->bytes;
@@ -494,7 +601,39 @@ bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t by
     }
     pthread_mutex_unlock(&memory->lock);
     free_blocks(memory, idle);
+    if (fits)
+        count_taken(arena, more);
+    else
+        arena->refused_bytes = more;
     return fits;
+}
+
+bool qd_block_commit(struct qd_arena *arena, struct qd_block *block, size_t bytes, size_t *fresh)
+{
+    if (qd_block_is_lost(block)) {
+        arena->refused_bytes = 0;
+        return false;
+    }
+    if (bytes <= block->bytes)
+        return true;
+    const size_t step = bytes <= QD_HUGE_PAGE_BYTES ? QD_PAGE_BYTES : QD_HUGE_PAGE_BYTES;
+    const size_t wanted = qd_round_up(bytes, step);
+    assert(bytes <= block->limit);
+    return extend(arena, block, wanted < block->limit ? wanted : block->limit, fresh);
+}
+
+bool qd_block_grow(struct qd_arena *arena, struct qd_block *block, size_t bytes)
+{
+    if (!block->large)
+        return bytes <= block->bytes - QD_BLOCK_ALIGNMENT;
+    if (bytes > class_bytes(arena->memory, block->class_index))
+        return false;
+    const size_t limit = qd_round_up(bytes, QD_PAGE_BYTES);
+    size_t fresh;
+    if (limit > block->bytes && !extend(arena, block, limit, &fresh))
+        return false;
+    block->limit = limit > block->limit ? limit : block->limit;
+    return true;
 }
 
 /* ---- Giving back to the system ------------------------------------------------------------ */
@@ -545,7 +684,6 @@ void qd_memory_destroy(struct qd_memory *memory)
     assert(memory->bytes_used == 0);
     qd_memory_trim(memory);
     qd_memory_trim(memory);
-    qd_admission_destroy(memory->admission);
     pthread_mutex_destroy(&memory->lock);
     free(memory);
 }
@@ -571,17 +709,113 @@ size_t qd_memory_max(const struct qd_memory *memory)
     return memory->bytes_max;
 }
 
-struct qd_admission *qd_memory_admission(const struct qd_memory *memory)
-{
-    return memory->admission;
-}
-
 void qd_memory_set_for_models(struct qd_memory *memory)
 {
     memory->is_for_models = true;
 }
 
-bool qd_memory_is_for_models(const struct qd_memory *memory)
+size_t qd_memory_small_block_bytes(const struct qd_memory *memory)
 {
-    return memory->is_for_models;
+    return memory->is_for_models ? MODEL_BLOCK_BYTES : SMALL_BLOCK_BYTES;
+}
+
+/* ---- Work that may begin ------------------------------------------------------------------ */
+
+bool qd_arena_try_begin(struct qd_arena *arena, size_t bytes)
+{
+    struct qd_memory *memory = arena->memory;
+    bytes = bytes < memory->bytes_max ? bytes : memory->bytes_max;
+    pthread_mutex_lock(&memory->lock);
+    const bool begins =
+        qd_admission_try_begin(&memory->admission, bytes, memory->bytes_max - memory->bytes_used);
+    pthread_mutex_unlock(&memory->lock);
+    if (!begins)
+        return false;
+    arena->spoken_bytes = bytes;
+    arena->has_begun = true;
+    arena->works = true;
+    return true;
+}
+
+void qd_arena_end_work(struct qd_arena *arena)
+{
+    struct qd_memory *memory = arena->memory;
+    if (!arena->works)
+        return;
+    pthread_mutex_lock(&memory->lock);
+    qd_admission_end(&memory->admission, arena->spoken_bytes);
+    pthread_mutex_unlock(&memory->lock);
+    arena->spoken_bytes = 0;
+    arena->works = false;
+    tell_room(memory);
+}
+
+void qd_arena_forget(struct qd_arena *arena)
+{
+    struct qd_memory *memory = arena->memory;
+    if (!arena->has_begun)
+        return;
+    pthread_mutex_lock(&memory->lock);
+    qd_admission_forget(&memory->admission);
+    pthread_mutex_unlock(&memory->lock);
+    arena->has_begun = false;
+    tell_room(memory);
+}
+
+/* ---- Refusals ----------------------------------------------------------------------------- */
+
+size_t qd_arena_own_bytes(const struct qd_arena *arena)
+{
+    return arena->together != NULL ? *arena->together : arena->bytes;
+}
+
+bool qd_arena_hopeless(const struct qd_arena *arena)
+{
+    return arena->refused_bytes > arena->memory->bytes_max - qd_arena_own_bytes(arena);
+}
+
+/* Refuses memory for a model. The text says how much is missing, which the server's operator needs
+ * to know. */
+static enum qd_status refuse_model_memory(const struct qd_arena *arena, const char *what,
+                                          enum qd_status status, struct qd_error *error)
+{
+    const size_t bytes_max = arena->memory->bytes_max;
+    const size_t used = qd_memory_used(arena->memory);
+    const size_t left = used < bytes_max ? bytes_max - used : 0;
+    const size_t wanted = arena->refused_bytes;
+    const size_t own = qd_arena_own_bytes(arena);
+    if (wanted <= left) {
+        return qd_fail_for(error, QD_REASON_MODEL_MEMORY, QD_UNAVAILABLE,
+                           "no memory for %s: the system has no %zu bytes", what, wanted);
+    }
+    return qd_fail_for(error, QD_REASON_MODEL_MEMORY, status,
+                       "no memory for %s: %zu bytes are missing in --max-model-bytes (%zu), of "
+                       "which this load has %zu, and others %zu",
+                       what, wanted - left, bytes_max, own, used > own ? used - own : 0);
+}
+
+enum qd_status qd_refuse_memory(const struct qd_arena *arena, const char *what,
+                                struct qd_error *error)
+{
+    const size_t bytes_max = arena->memory->bytes_max;
+    const enum qd_status status = qd_arena_hopeless(arena) ? QD_TOO_LARGE : QD_UNAVAILABLE;
+    if (arena->memory->is_for_models)
+        return refuse_model_memory(arena, what, status, error);
+    if (arena->refused_bytes == 0) {
+        return qd_fail_for(error, QD_REASON_MEMORY, QD_UNAVAILABLE,
+                           "no memory for %s: it gave way to other requests, which hold most of "
+                           "--max-inflight-bytes (%zu); try again later",
+                           what, bytes_max);
+    }
+    if (status == QD_TOO_LARGE) {
+        return qd_fail_for(
+            error, QD_REASON_MEMORY, QD_TOO_LARGE,
+            "no memory for %s: %zu bytes more than the %zu this request already holds "
+            "exceed --max-inflight-bytes (%zu)",
+            what, arena->refused_bytes, arena->bytes, bytes_max);
+    }
+    return qd_fail_for(error, QD_REASON_MEMORY, QD_UNAVAILABLE,
+                       "no memory for %s: %zu bytes, and other requests hold most of "
+                       "--max-inflight-bytes (%zu); try again later",
+                       what, arena->refused_bytes, bytes_max);
 }

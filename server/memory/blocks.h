@@ -1,6 +1,7 @@
-/* The blocks in which memory for requests, or for models, is handed out and kept. The server's
- * other sources use only the sizes and qd_round_up; for everything else they use arena.h. All
- * functions may be called on any thread. A block belongs to the thread that has taken it. */
+/* The blocks in which memory for requests, or for models, is handed out and kept, and the account
+ * of it: how much each arena holds, and how much was set aside for it. The server's other sources
+ * use only the sizes and qd_round_up; for everything else they use arena.h. All functions may be
+ * called on any thread. An arena and its blocks are used by one thread at a time. */
 #ifndef SERVER_MEMORY_BLOCKS_H
 #define SERVER_MEMORY_BLOCKS_H
 
@@ -49,32 +50,28 @@ struct qd_large_block {
 static_assert(sizeof(struct qd_block) <= QD_BLOCK_ALIGNMENT,
               "the header fits before an aligned payload");
 
-/* What to take: a block of `limit` bytes, of which `bytes` count at first. */
-struct qd_block_wish {
-    unsigned class_index;
-    size_t class_bytes;
-    bool large;
-    bool reserved;
-    size_t bytes;
-    size_t limit;
-};
-
 static inline size_t qd_round_up(size_t bytes, size_t unit)
 {
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Finds the smallest class for `bytes`. The sizes of classes are (4, 5, 6, 7) * 2^n, and (16 ...
- * 31) * 2^n in the memory of models. Returns false if there is no class of this size. */
-bool qd_block_class(const struct qd_memory *memory, size_t bytes, unsigned *class_index,
-                    size_t *class_bytes);
-/* Returns the size of the class with this index. */
-size_t qd_block_class_bytes(const struct qd_memory *memory, unsigned class_index);
+/* Returns the size of the small blocks of an arena of this memory. An allocation of a quarter of it
+ * or more gets a block of its own. */
+size_t qd_memory_small_block_bytes(const struct qd_memory *memory);
 
-/* Takes a block. Returns NULL if the block would exceed the memory's bound, or if malloc failed.
- * qd_block_give returns a block to the memory. */
-struct qd_block *qd_block_take(struct qd_memory *memory, const struct qd_block_wish *wish);
-void qd_block_give(struct qd_memory *memory, struct qd_block *block);
+/* Takes a block with room for `bytes`, and adds it to arena->blocks. No byte of a reserved block
+ * counts yet. Returns NULL if the block would exceed the memory's bound, or if malloc failed. Then
+ * sets arena->refused_bytes, as all functions below do when they return false. */
+struct qd_block *qd_block_take(struct qd_arena *arena, size_t bytes, bool reserved);
+/* Returns a block of the arena to the memory. */
+void qd_block_give(struct qd_arena *arena, struct qd_block *block);
+/* Moves a block to another arena of the same memory. */
+void qd_block_move(struct qd_arena *from, struct qd_arena *to, struct qd_block *block);
+
+/* Like qd_arena_commit_fresh, for a large block. Leaves *fresh as it is if nothing is committed. */
+bool qd_block_commit(struct qd_arena *arena, struct qd_block *block, size_t bytes, size_t *fresh);
+/* Grows the only allocation of a block to `bytes`. Returns false if the block has no room. */
+bool qd_block_grow(struct qd_arena *arena, struct qd_block *block, size_t bytes);
 
 /* Like qd_arena_set_reservation. */
 bool qd_block_set_reservation(struct qd_memory *memory, struct qd_block *block,
@@ -84,9 +81,7 @@ static inline bool qd_block_is_lost(const struct qd_block *block)
     return block->reservation == QD_RESERVATION_REVOKED;
 }
 
-/* Raises the number of bytes of a large block that count to `bytes`. Sets *fresh to an offset: no
- * page from there to `bytes` has been touched yet. Returns false if the memory's bound would be
- * exceeded. */
-bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t bytes, size_t *fresh);
+/* Records that an arena has freed all its memory, if work on it had begun. */
+void qd_arena_forget(struct qd_arena *arena);
 
 #endif

@@ -5,7 +5,6 @@
 #include "server/base/clock.h"
 #include "server/base/limits.h"
 #include "server/json/reader.h"
-#include "server/memory/admission.h"
 #include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/oip/encode.h"
@@ -121,7 +120,7 @@ static bool may_start(struct qd_job *job, bool others_wait)
 unsigned qd_infer_retry_after_s(struct qd_scheduler *scheduler, struct qd_memory *memory)
 {
     const unsigned queue_s = qd_scheduler_retry_after_s(scheduler);
-    const unsigned memory_s = qd_admission_retry_after_s(qd_memory_admission(memory));
+    const unsigned memory_s = qd_memory_retry_after_s(memory);
     const unsigned seconds = queue_s > memory_s ? queue_s : memory_s;
     return seconds < QD_RETRY_AFTER_MAX_S ? seconds : QD_RETRY_AFTER_MAX_S;
 }

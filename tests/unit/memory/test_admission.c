@@ -1,6 +1,4 @@
 /* Which requests give way, and which may begin, if memory is short. */
-#include "server/memory/admission.h"
-
 #include <criterion/criterion.h>
 #include <stdint.h>
 #include <string.h>
@@ -142,7 +140,7 @@ Test(admission, who_fits_beside_others_begins_and_who_is_alone_always)
     struct crowd crowd = {.memory = NULL};
     int calls = 0;
     crowd_init(&crowd, 16 * MIB);
-    qd_admission_on_room(qd_memory_admission(crowd.memory), count_call, &calls);
+    qd_memory_set_on_room(crowd.memory, count_call, &calls);
     cr_assert(qd_arena_try_begin(&crowd.arenas[0], 10 * MIB));
     cr_assert_not(qd_arena_try_begin(&crowd.arenas[1], 7 * MIB));
     cr_assert(qd_arena_try_begin(&crowd.arenas[2], 6 * MIB));
@@ -178,7 +176,7 @@ Test(admission, whoever_gives_memory_back_tells_those_who_wait)
     struct crowd crowd = {.memory = NULL};
     crowd_init(&crowd, 16 * MIB);
     struct room room = {crowd.memory, SIZE_MAX};
-    qd_admission_on_room(qd_memory_admission(crowd.memory), note_room, &room);
+    qd_memory_set_on_room(crowd.memory, note_room, &room);
     cr_assert(come(&crowd, 0, 4 * MIB));
     cr_assert(come(&crowd, 1, 4 * MIB));
     cr_assert(reserve_as(&crowd, 0, QD_RESERVATION_FIRM));
@@ -226,14 +224,13 @@ Test(admission, a_time_to_come_back)
 {
     struct crowd crowd = {.memory = NULL};
     crowd_init(&crowd, 16 * MIB);
-    struct qd_admission *admission = qd_memory_admission(crowd.memory);
-    cr_assert_eq(qd_admission_retry_after_s(admission), 1);
+    cr_assert_eq(qd_memory_retry_after_s(crowd.memory), 1);
     cr_assert(qd_arena_try_begin(&crowd.arenas[0], MIB));
     const struct timespec pause = {.tv_nsec = 600000000};
     nanosleep(&pause, NULL);
     cr_assert(come(&crowd, 1, MIB));
     cr_assert(come(&crowd, 2, MIB));
-    cr_assert_geq(qd_admission_retry_after_s(admission), 2, "three times the time of the first");
+    cr_assert_geq(qd_memory_retry_after_s(crowd.memory), 2, "three times the time of the first");
     crowd_deinit(&crowd);
 }
 

@@ -307,6 +307,7 @@ Test(arena, models_take_little_more_than_they_need)
     struct scratch scratch;
     scratch_init(&scratch, 64 * MIB);
     qd_memory_set_for_models(scratch.memory);
+    qd_arena_init(&scratch.arena, scratch.memory);
     static const size_t sizes[] = {1, 64, 100, 900, 1000, 1024, 3000, 10000, 36864, 40000, 2359296};
     size_t wanted = 0;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
@@ -393,6 +394,7 @@ Test(arena, a_used_block_is_never_shorter_than_asked)
         scratch_deinit(&scratch);
         scratch_init(&scratch, 64 * MIB);
         qd_memory_set_for_models(scratch.memory);
+        qd_arena_init(&scratch.arena, scratch.memory);
     }
     scratch_deinit(&scratch);
 }
