@@ -1,6 +1,5 @@
 #include "server/models/build.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -229,95 +228,51 @@ bool qd_build_try(struct qd_build_work *work, size_t node_count, size_t constant
     return true;
 }
 
-static enum qd_status fail_to_lower(struct qd_build *build, enum qk_status status,
-                                    const struct qk_error *cause, struct qd_error *error)
-{
-    if (status == QK_NO_MEMORY)
-        return qd_refuse_memory(build->scratch, "constants that nodes compute", error);
-    build->refused_node = cause->node;
-    return qd_fail(error, QD_INVALID, "%s", cause->text);
-}
-
-/* Lowers the graph, and moves the list of deferred constants to where their nodes are then. Nodes
- * with deferred constants stay. */
-static enum qd_status lower(struct qd_build *build, struct qd_error *error)
+/* Lowers the graph of a file, or does only the part of it that is the same for all types. */
+static enum qd_status lower(struct qd_build *build, bool once, struct qd_error *error)
 {
     struct qk_error cause = {.status = QK_OK};
     const struct qk_memory memory = {alloc, build->scratch};
-    const struct qd_onnx_graph *onnx = build->onnx;
-    const size_t count = build->call.node_count;
     const uint32_t *origins;
-    if (onnx == NULL)
+    if (build->onnx == NULL)
         return QD_OK;
     build->call.memory = &build->computed;
-    const enum qk_status status =
-        qk_graph_lower(build->kernels, &build->call, memory, &origins, &cause);
-    if (status != QK_OK)
-        return fail_to_lower(build, status, &cause, error);
-    struct qd_onnx_deferred *deferred =
-        qd_arena_alloc(build->scratch, (onnx->deferred_count + 1) * sizeof(*deferred));
-    uint32_t *places = qd_arena_alloc(build->scratch, (count + 1) * sizeof(*places));
-    if (deferred == NULL || places == NULL)
-        return qd_refuse_memory(build->scratch, "the model", error);
-    for (size_t i = 0; i < count; i++)
-        places[i] = UINT32_MAX;
-    /* Of copies of a node, the first one counts. Lowering copies no node with deferred constants.
-     */
-    for (size_t left = build->call.node_count; left > 0; left--)
-        places[origins[left - 1]] = (uint32_t)(left - 1);
-    for (size_t i = 0; i < onnx->deferred_count; i++) {
-        deferred[i] = onnx->deferred[i];
-        deferred[i].node = places[deferred[i].node];
-        if (deferred[i].node == UINT32_MAX)
-            return qd_fail(error, QD_INVALID,
-                           "node %u: expected its constants in the file, got an input",
-                           onnx->deferred[i].node);
-    }
-    build->deferred = deferred;
-    return QD_OK;
+    const enum qk_status status = (once ? qk_graph_lower_once : qk_graph_lower)(
+        build->kernels, &build->call, memory, &origins, &cause);
+    if (status == QK_OK)
+        return QD_OK;
+    if (status == QK_NO_MEMORY)
+        return qd_refuse_memory(build->scratch, "constants that nodes compute", error);
+    build->refused_node = cause.node;
+    return qd_fail(error, QD_INVALID, "%s", cause.text);
 }
 
-/* Creates a model and prepares its graph. */
+/* Creates a model and prepares its graph. If some constants come with each request, the model keeps
+ * the graph's call instead. The caller releases the model, also after a failure. */
 static enum qd_status prepare_graph(struct qd_build *build, struct qd_model **model,
                                     struct qk_graph **graph, struct qd_error *error)
 {
-    struct qk_error cause = {.status = QK_OK};
+    struct qk_error cause = {.status = QK_NO_MEMORY, .node = QK_VALUE_NONE};
     *model = qd_model_create(build->memory);
     if (*model == NULL)
         return qd_fail_for(error, QD_REASON_MODEL_MEMORY, QD_UNAVAILABLE,
                            "no memory for the model; try again later");
-    (*model)->arena.together = build->scratch->together;
-    struct qk_memory memory = {alloc, &(*model)->arena};
-    if (qk_graph_prepare(build->kernels, &build->call, memory, graph, &cause) == QK_OK) {
+    struct qd_arena *arena = &(*model)->arena;
+    arena->together = build->scratch->together;
+    if (build->onnx != NULL && build->onnx->has_deferred) {
+        (*model)->deferred = qd_deferred_copy(&build->call, arena);
+        if ((*model)->deferred != NULL)
+            return QD_OK;
+    } else if (qk_graph_prepare(build->kernels, &build->call, (struct qk_memory){alloc, arena},
+                                graph, &cause) == QK_OK) {
         (*model)->graph = *graph;
         return QD_OK;
     }
     build->refused_node = cause.node;
-    enum qd_status status =
-        cause.status == QK_NO_MEMORY
-            ? qd_refuse_memory(&(*model)->arena, "the model's weights", error)
-            : qd_fail(error, cause.status == QK_INVALID ? QD_INVALID : QD_INTERNAL, "%s",
-                      cause.text);
-    qd_model_release(*model);
-    *model = NULL;
-    return status;
-}
-
-/* Creates a model that keeps its graph's call, because some constants come with each request. */
-static enum qd_status copy_deferred_graph(const struct qd_build *build, struct qd_model **model,
-                                          struct qk_graph **graph, struct qd_error *error)
-{
-    *graph = NULL;
-    *model = qd_model_create(build->memory);
-    if (*model == NULL)
-        return qd_fail_for(error, QD_REASON_MODEL_MEMORY, QD_UNAVAILABLE,
-                           "no memory for the model; try again later");
-    (*model)->arena.together = build->scratch->together;
-    (*model)->deferred = qd_deferred_copy(&build->call, build->deferred,
-                                          build->onnx->deferred_count, &(*model)->arena);
-    return (*model)->deferred != NULL
-               ? QD_OK
-               : qd_refuse_memory(&(*model)->arena, "the model's weights", error);
+    return cause.status == QK_NO_MEMORY
+               ? qd_refuse_memory(arena, "the model's weights", error)
+               : qd_fail(error, cause.status == QK_INVALID ? QD_INVALID : QD_INTERNAL, "%s",
+                         cause.text);
 }
 
 /* ---- Types of inputs ---------------------------------------------------------------------- */
@@ -340,6 +295,17 @@ static enum qd_status refuse_untyped(const struct qd_build *build, size_t port,
                    qd_show_string(input->name).text, types);
 }
 
+/* Gives deferred constants the types of the inputs that bring them. */
+static void type_deferred(struct qd_build *build)
+{
+    const struct qk_graph_call *call = &build->call;
+    struct qk_node *nodes = (struct qk_node *)(uintptr_t)call->nodes; /* the reader made them */
+    for (size_t i = 0; i < call->node_count; i++)
+        for (size_t k = 0; k < nodes[i].call.op->input_count; k++)
+            if (nodes[i].call.inputs[k].type == QK_NONE && nodes[i].inputs[k] < call->input_count)
+                nodes[i].call.inputs[k].type = call->inputs[nodes[i].inputs[k]].type;
+}
+
 /* Sets the types of inputs that an ONNX file does not declare, where the configuration's `input`
  * has them, or where the nodes take only one type. The others become `untyped`. */
 static enum qd_status declare_types(struct qd_build *build, struct qd_error *error)
@@ -355,30 +321,16 @@ static enum qd_status declare_types(struct qd_build *build, struct qd_error *err
                 *type = config->inputs[k].type;
         if (*type == QK_NONE && (types & (types - 1)) == 0)
             *type = (enum qk_type)__builtin_ctz(types);
-        else if (*type == QK_NONE && build->onnx->deferred_count > 0)
+        else if (*type == QK_NONE && build->onnx->has_deferred)
             return refuse_untyped(build, i, error);
         else if (*type == QK_NONE)
             build->untyped |= UINT32_C(1) << i;
         else if ((types & QK_BIT(*type)) == 0)
             return qd_model_config_refuse_type(build->inputs[i].name, types, *type, error);
     }
+    if (build->onnx != NULL && build->onnx->has_deferred)
+        type_deferred(build);
     return QD_OK;
-}
-
-/* Folds constants once, before types are tried. Inputs without a type imply that there are no
- * deferred constants, whose nodes would have to be found again. */
-static enum qd_status fold_once(struct qd_build *build, struct qd_error *error)
-{
-    struct qk_error cause = {.status = QK_OK};
-    const struct qk_memory memory = {alloc, build->scratch};
-    const uint32_t *origins;
-    if (build->onnx == NULL)
-        return QD_OK;
-    assert(build->onnx->deferred_count == 0);
-    build->call.memory = &build->computed;
-    const enum qk_status status =
-        qk_graph_lower_once(build->kernels, &build->call, memory, &origins, &cause);
-    return status == QK_OK ? QD_OK : fail_to_lower(build, status, &cause, error);
 }
 
 /* Returns how many bytes the constants of all nodes have. */
@@ -425,7 +377,7 @@ static enum qd_status try_types(struct qd_build *build, bool *works, struct qd_e
     trial.scratch = &scratch;
     trial.call.fates = NULL; /* a trial says nothing of what becomes of the nodes */
     build->work->computed.is_refused = false;
-    enum qd_status status = lower(&trial, why);
+    enum qd_status status = lower(&trial, false, why);
     if (status == QD_OK)
         status = prepare_graph(&trial, &model, &graph, why);
     build->refused_node = trial.refused_node;
@@ -484,7 +436,8 @@ static enum qd_status find_types(struct qd_build *build, struct qd_error *error)
     enum qk_type found = QK_NONE;
     if (several && build->onnx == NULL)
         return refuse_untyped(build, first, error);
-    enum qd_status status = fold_once(build, error);
+    /* Constants are folded once, before types are tried. */
+    enum qd_status status = lower(build, true, error);
     for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT && status == QD_OK; type++) {
         bool works = false;
         if (set_types(build, type))
@@ -652,11 +605,9 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
     if (status == QD_OK && build->untyped != 0)
         status = find_types(build, error);
     if (status == QD_OK)
-        status = lower(build, error);
+        status = lower(build, false, error);
     if (status == QD_OK)
-        status = build->onnx != NULL && build->onnx->deferred_count > 0
-                     ? copy_deferred_graph(build, model, graph, error)
-                     : prepare_graph(build, model, graph, error);
+        status = prepare_graph(build, model, graph, error);
     const enum qk_type *types = status == QD_OK && *graph != NULL ? (*graph)->output_types : NULL;
     if (status == QD_OK && build->onnx != NULL)
         status = qd_onnx_settle_outputs(build->onnx, types, error);

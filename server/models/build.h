@@ -60,8 +60,6 @@ struct qd_build {
     uint32_t untyped;                 /* bit i: the source does not say which type input i has */
     const struct qd_onnx_graph *onnx; /* NULL if the version is a request */
     struct qd_onnx_list listed;       /* of an ONNX file; empty without lists_nodes */
-    /* onnx's deferred constants, in the nodes that folding has left; set by qd_build_prepare. */
-    const struct qd_onnx_deferred *deferred;
     /* What the passes take. A build that is a copy of this one, and frees its own arena, counts
      * from here on. */
     struct qk_graph_memory computed;

@@ -80,67 +80,63 @@ static bool make_table(struct copier *copier, const struct qk_graph_call *call,
     return copier->blocks != NULL;
 }
 
-static struct qd_deferred_graph *copy_graph(struct copier *copier, const struct qk_graph_call *call,
-                                            const struct qd_onnx_deferred *deferred,
-                                            size_t deferred_count)
+static struct qk_graph_call *copy_graph(struct copier *copier, const struct qk_graph_call *call)
 {
     struct qk_node *nodes = copy(copier, call->nodes, call->node_count * sizeof(*call->nodes));
     const char **names =
         copy(copier, call->value_names, call->value_count * sizeof(*call->value_names));
-    struct qd_deferred_graph made = {
-        .call = *call,
-        .deferred = copy(copier, deferred, deferred_count * sizeof(*deferred)),
-        .deferred_count = deferred_count,
-    };
+    struct qk_graph_call made = *call;
     for (size_t i = 0; i < call->node_count && !copier->failed; i++) {
         nodes[i].name = copy_string(copier, nodes[i].name);
         copy_call(copier, &nodes[i].call);
     }
     for (size_t i = 0; i < call->value_count && !copier->failed; i++)
         names[i] = copy_string(copier, names[i]);
-    made.call.nodes = nodes;
-    made.call.value_names = names;
-    made.call.work = NULL; /* these are the load's, which ends */
-    made.call.memory = NULL;
-    made.call.fates = NULL;
-    made.call.fate_count = 0;
+    made.nodes = nodes;
+    made.value_names = names;
+    made.work = NULL; /* these are the load's, which ends */
+    made.memory = NULL;
+    made.fates = NULL;
+    made.fate_count = 0;
     return copy(copier, &made, sizeof(made));
 }
 
-struct qd_deferred_graph *qd_deferred_copy(const struct qk_graph_call *call,
-                                           const struct qd_onnx_deferred *deferred,
-                                           size_t deferred_count, struct qd_arena *arena)
+struct qk_graph_call *qd_deferred_copy(const struct qk_graph_call *call, struct qd_arena *arena)
 {
     struct copier copier = {.arena = arena};
     struct qd_arena scratch;
     qd_arena_init(&scratch, arena->memory);
     scratch.together = arena->together;
-    struct qd_deferred_graph *made = NULL;
+    struct qk_graph_call *made = NULL;
     if (make_table(&copier, call, &scratch))
-        made = copy_graph(&copier, call, deferred, deferred_count);
+        made = copy_graph(&copier, call);
     else
         arena->refused_bytes = scratch.refused_bytes; /* for qd_refuse_memory */
     qd_arena_deinit(&scratch);
     return made;
 }
 
-enum qk_status qd_deferred_prepare(const struct qd_deferred_graph *deferred,
+enum qk_status qd_deferred_prepare(const struct qk_graph_call *deferred,
                                    const struct qk_kernels *kernels, const struct qk_tensor *inputs,
                                    struct qk_memory memory, struct qk_graph **graph,
                                    struct qk_error *error)
 {
-    struct qk_graph_call call = deferred->call;
+    struct qk_graph_call call = *deferred;
     const size_t bytes = call.node_count * sizeof(*call.nodes);
     struct qk_node *nodes = memory.alloc(memory.context, bytes);
     if (nodes == NULL)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a graph of %zu nodes",
                        call.node_count);
     memcpy(nodes, call.nodes, bytes);
-    for (size_t i = 0; i < call.node_count; i++)
+    for (size_t i = 0; i < call.node_count; i++) {
         nodes[i].call.constants_stay = true;
-    for (size_t i = 0; i < deferred->deferred_count; i++)
-        nodes[deferred->deferred[i].node].call.inputs[deferred->deferred[i].input] =
-            inputs[deferred->deferred[i].port];
+        for (size_t k = 0; k < nodes[i].call.op->input_count; k++) {
+            struct qk_tensor *tensor = &nodes[i].call.inputs[k];
+            if (!(nodes[i].call.variable >> k & 1) && tensor->type != QK_NONE &&
+                tensor->data == NULL)
+                *tensor = inputs[nodes[i].inputs[k]];
+        }
+    }
     call.nodes = nodes;
     return qk_graph_prepare(kernels, &call, memory, graph, error);
 }

@@ -7,23 +7,16 @@
 
 #include "kernels/qk.h"
 #include "server/memory/arena.h"
-#include "server/models/onnx/onnx.h"
 
-struct qd_deferred_graph {
-    struct qk_graph_call call;
-    const struct qd_onnx_deferred *deferred;
-    size_t deferred_count;
-};
-
-/* Copies the call and `deferred`, with everything they point at, into the arena. Returns NULL if
- * the arena has no room. */
-struct qd_deferred_graph *qd_deferred_copy(const struct qk_graph_call *call,
-                                           const struct qd_onnx_deferred *deferred,
-                                           size_t deferred_count, struct qd_arena *arena);
+/* Copies the call, with everything it points at, into the arena. Returns NULL if the arena has no
+ * room. In the call's nodes, a deferred constant is an input that is not variable and has a type,
+ * but no data. The entry of qk_node.inputs, which libqk does not read then, is the number of the
+ * graph's input, which is also that of its value. */
+struct qk_graph_call *qd_deferred_copy(const struct qk_graph_call *call, struct qd_arena *arena);
 
 /* Prepares the graph with a request's tensors. inputs[i] belongs to the graph's input i. The
  * tensors and `deferred` must outlive the graph. */
-enum qk_status qd_deferred_prepare(const struct qd_deferred_graph *deferred,
+enum qk_status qd_deferred_prepare(const struct qk_graph_call *deferred,
                                    const struct qk_kernels *kernels, const struct qk_tensor *inputs,
                                    struct qk_memory memory, struct qk_graph **graph,
                                    struct qk_error *error);

@@ -28,7 +28,7 @@ struct qd_model {
     const struct qk_graph *graph;  /* packed, in the arena; NULL if each request makes its own */
     struct qd_plans *plans;        /* plans of the graph; NULL if there is no graph */
     /* In the arena. NULL if the model has a graph or is built in. */
-    const struct qd_deferred_graph *deferred;
+    const struct qk_graph_call *deferred;
     struct qd_counters *counters; /* counters of this name and version; taken by the table */
     struct qd_part nodes;         /* the file's nodes as JSON, in the arena; no bytes: not known */
     size_t resident_bytes;        /* size of the arena once the graph is prepared */

@@ -351,7 +351,7 @@ static enum qd_status take_outputs(struct qd_inference *inference)
  * packed yet. */
 static enum qk_status plan_own(struct qd_inference *inference, struct qk_error *error)
 {
-    const struct qd_deferred_graph *deferred = inference->request->model->deferred;
+    const struct qk_graph_call *deferred = inference->request->model->deferred;
     struct qk_memory memory = {alloc, inference->arena};
     struct qk_instance *instance;
     enum qk_status status =

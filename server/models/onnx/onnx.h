@@ -58,14 +58,6 @@ struct qd_onnx_source {
     struct qd_onnx_list *list; /* qd_onnx_read lists the file's nodes here; NULL: nobody asks */
 };
 
-/* A deferred constant: an input of the graph that a node uses as a constant, such as a scale or a
- * weight (deferred_constants.h). */
-struct qd_onnx_deferred {
-    uint32_t node;  /* index in call.nodes */
-    uint32_t input; /* index of the operator's input */
-    uint32_t port;  /* index of the graph's input */
-};
-
 /* A graph that was read. It lies in the arena, with its weights, but large weights may stay in the
  * file. External data lies where `external` says. All of it must stay until the graph made from it
  * is packed. */
@@ -76,11 +68,7 @@ struct qd_onnx_graph {
      * QK_NONE, and the port has all types that the nodes take that read it. */
     const struct qd_port *inputs;
     struct qd_port *outputs; /* [call.output_count]; no types if the file says none */
-    /* The deferred constants. Nearly all models have none. If there are any, the graph cannot be
-     * prepared at load time. Each request brings tensors for these ports. It copies the nodes, and
-     * puts each tensor, as a constant, into call.nodes[node].call.inputs[input] of the copy. */
-    const struct qd_onnx_deferred *deferred;
-    size_t deferred_count;
+    bool has_deferred; /* some nodes have deferred constants (deferred_constants.h) */
     uint64_t opset;
     const char *graph_name; /* "" if it has none */
     const char *producer;   /* "" if unknown */

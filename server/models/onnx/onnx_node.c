@@ -209,15 +209,11 @@ static enum qd_status read_input(const struct node *node, size_t index, const ch
             call->inputs[index] = *value->tensor;
         return status == QD_OK ? check_type(node, index, field) : status;
     }
-    if (variable || value->maker == QD_ONNX_NODE) {
+    node->node->inputs[index] = value->number;
+    if (variable || value->maker == QD_ONNX_NODE)
         call->variable |= 1U << index;
-        node->node->inputs[index] = value->number;
-    } else {
-        reader->deferred[graph->deferred_count++] =
-            (struct qd_onnx_deferred){.node = (uint32_t)(node->node - reader->nodes),
-                                      .input = (uint32_t)index,
-                                      .port = value->number};
-    }
+    else
+        graph->has_deferred = true;
     return QD_OK;
 }
 
@@ -550,11 +546,9 @@ static enum qd_status make_nodes(struct qd_onnx_reader *reader, size_t count, si
     struct qk_graph_call *call = &reader->graph->call;
     const size_t names = call->value_count;
     reader->nodes = qd_arena_alloc(reader->arena, count * sizeof(*reader->nodes));
-    reader->deferred =
-        qd_arena_alloc(reader->arena, count * QK_INPUT_COUNT_MAX * sizeof(*reader->deferred));
     reader->value_names =
         qd_arena_alloc(reader->arena, (names + more + 1) * sizeof(*reader->value_names));
-    if (reader->nodes == NULL || reader->deferred == NULL || reader->value_names == NULL)
+    if (reader->nodes == NULL || reader->value_names == NULL)
         return qd_onnx_no_memory(reader);
     memcpy(reader->value_names, call->value_names, names * sizeof(*reader->value_names));
     call->value_names = reader->value_names;
@@ -569,7 +563,6 @@ enum qd_status qd_onnx_try_node(struct qd_onnx_reader *reader, size_t position)
                                 : QD_OK;
     const size_t value_count = call->value_count;
     call->node_count = 0;
-    reader->graph->deferred_count = 0;
     if (status == QD_OK)
         status = read_node(reader, position);
     call->value_count = value_count;
@@ -588,7 +581,6 @@ enum qd_status qd_onnx_read_nodes(struct qd_onnx_reader *reader)
                        QK_GRAPH_NODE_COUNT_MAX, count);
     enum qd_status status = make_nodes(reader, count, count - reader->taken_count);
     reader->graph->call.nodes = reader->nodes;
-    reader->graph->deferred = reader->deferred;
     for (size_t i = 0; i < reader->proto->n_node && status == QD_OK; i++)
         if (reader->is_taken[i]) {
             reader->graph->refused_node = (uint32_t)i;

@@ -42,7 +42,6 @@ struct qd_onnx_reader {
     struct qd_port *inputs; /* those of `graph` */
     struct qk_node *nodes;
     const char **value_names; /* those of `graph`, once nodes are read */
-    struct qd_onnx_deferred *deferred;
     struct qd_error *error;
 };
 

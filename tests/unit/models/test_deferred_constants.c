@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "server/models/deferred_constants.h"
+#include "server/models/onnx/onnx.h"
 #include "tests/support/onnx_writer.h"
 #include "tests/unit/scratch.h"
 
@@ -29,7 +30,7 @@ static struct message file(void)
 }
 
 /* Reads the file, copies the graph, and frees everything but the copy. */
-static struct qd_deferred_graph *load(struct qd_arena *arena)
+static struct qk_graph_call *load(struct qd_arena *arena)
 {
     struct scratch scratch;
     struct qd_onnx_graph graph;
@@ -38,9 +39,8 @@ static struct qd_deferred_graph *load(struct qd_arena *arena)
     struct qd_onnx_source source = {.bytes = model.bytes, .count = model.count};
     scratch_init(&scratch, 1 << 20);
     cr_assert_eq(qd_onnx_read(&source, &scratch.arena, &graph, &error), QD_OK, "%s", error.text);
-    cr_assert_eq(graph.deferred_count, 2);
-    struct qd_deferred_graph *deferred =
-        qd_deferred_copy(&graph.call, graph.deferred, graph.deferred_count, arena);
+    cr_assert(graph.has_deferred);
+    struct qk_graph_call *deferred = qd_deferred_copy(&graph.call, arena);
     scratch_deinit(&scratch);
     message_free(&model);
     return deferred;
@@ -57,7 +57,7 @@ static struct qk_tensor tensor_of(enum qk_type type, uint32_t rank, size_t count
         .type = type, .rank = rank, .dims = {count}, .count = count, .stored = count, .data = data};
 }
 
-static enum qk_status prepare(const struct qd_deferred_graph *deferred,
+static enum qk_status prepare(const struct qk_graph_call *deferred,
                               const struct qk_tensor *inputs, struct qd_arena *arena,
                               struct qk_graph **graph, struct qk_kernels **kernels,
                               struct qk_error *error)
@@ -75,7 +75,7 @@ Test(deferred_constants, computes_with_what_a_request_brings)
     struct qk_graph_plan plan;
     struct qk_error error = {.text = ""};
     scratch_init(&scratch, 4 << 20);
-    struct qd_deferred_graph *deferred = load(&scratch.arena);
+    struct qk_graph_call *deferred = load(&scratch.arena);
     cr_assert_not_null(deferred);
     const float s[] = {0.5f, 2, 4};
     const float t = 2;
@@ -107,7 +107,7 @@ Test(deferred_constants, refuses_with_the_node_s_name)
     struct qk_graph *graph;
     struct qk_error error = {.text = ""};
     scratch_init(&scratch, 4 << 20);
-    struct qd_deferred_graph *deferred = load(&scratch.arena);
+    struct qk_graph_call *deferred = load(&scratch.arena);
     const float s[] = {0.5f, 2, 4};
     const struct qk_tensor inputs[] = {tensor_of(QK_FP32, 1, 3, s),
                                        tensor_of(QK_UINT8, 1, 3, "\4\5\7"),
@@ -137,15 +137,14 @@ Test(deferred_constants, copies_a_constant_once)
     }
     const struct qk_graph_call call = {
         .nodes = nodes, .node_count = NODES, .value_names = names, .value_count = NODES};
-    const struct qd_onnx_deferred deferred = {0};
-    const struct qd_deferred_graph *made = qd_deferred_copy(&call, &deferred, 1, &scratch.arena);
+    const struct qk_graph_call *made = qd_deferred_copy(&call, &scratch.arena);
     cr_assert_not_null(made);
     cr_expect_lt(scratch.arena.bytes, 2 * BYTES + NODES * sizeof(nodes[0]));
     for (size_t i = 0; i < NODES; i++) {
-        cr_expect_eq(made->call.nodes[i].call.inputs[0].data,
-                     made->call.nodes[0].call.inputs[0].data);
-        cr_expect_eq(made->call.nodes[i].name, made->call.nodes[0].name);
-        cr_expect_eq(made->call.value_names[i], made->call.value_names[0]);
+        cr_expect_eq(made->nodes[i].call.inputs[0].data,
+                     made->nodes[0].call.inputs[0].data);
+        cr_expect_eq(made->nodes[i].name, made->nodes[0].name);
+        cr_expect_eq(made->value_names[i], made->value_names[0]);
     }
     scratch_deinit(&scratch);
 }
