@@ -248,7 +248,7 @@ SERVER := \
     server/models/base64.c server/models/build.c server/models/cut_hint.c \
     server/models/explain/commands.c server/models/explain/explain.c \
     server/models/explain/explain_json.c server/models/explain/explain_text.c \
-    server/models/explain/nodes.c server/models/explain/progress.c server/models/onnx/onnx_list.c \
+    server/models/explain/nodes.c server/models/onnx/onnx_list.c \
     server/models/cut_inputs.c server/models/deferred_constants.c server/models/label_files.c \
     server/models/model.c server/models/model_config.c server/models/plans.c \
     server/models/prototext.c server/models/shapes.c server/models/sources.c server/models/table.c \

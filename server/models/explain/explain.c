@@ -7,13 +7,11 @@
 
 #include "server/memory/arena.h"
 #include "server/models/cut_inputs.h"
-#include "server/models/explain/progress.h"
 #include "server/models/onnx/onnx_list.h"
 #include "server/models/sources.h"
 
 struct explainer {
     const struct qd_explain_settings *settings;
-    struct qd_progress progress;
     struct qd_arena arena; /* lives as long as the explanation */
     struct qd_arena version_arena;
     struct qd_arena file_arena;
@@ -118,9 +116,14 @@ static enum qd_status open_model(struct explainer *explainer)
 
 /* ---- The steps of a load ------------------------------------------------------------------- */
 
-static void set_step(struct explainer *explainer, const char *step, unsigned percent)
+/* Shows which step begins, and how much of all steps is done. */
+static void set_step(const struct explainer *explainer, const char *step, unsigned percent)
 {
-    qd_progress_set(&explainer->progress, step, percent);
+    static const char bar[] = "##############################";
+    enum { CELLS = sizeof(bar) - 1 };
+    const int done = (int)(percent * CELLS / 100);
+    if (explainer->settings->has_progress)
+        fprintf(stderr, "\r[%.*s%*s] %s\033[K", done, bar, CELLS - done, "", step);
 }
 
 /* Fetches what the sources have to fetch, between two shares of the work in percent. */
@@ -241,7 +244,6 @@ static void init(struct explainer *explainer)
         arenas[i]->together = &explainer->bytes;
     }
     qd_sources_init(&explainer->sources);
-    qd_progress_begin(&explainer->progress, explainer->settings->has_progress);
 }
 
 static void deinit(struct explainer *explainer)
@@ -296,7 +298,7 @@ bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd
                      ? status
                      : error->status;
     made->error = *error;
-    qd_progress_end(&explainer->progress);
+    fputs(settings->has_progress ? "\r\033[K" : "", stderr); /* removes the last step */
     if (!print(explainer, out) && status == QD_OK)
         status = qd_fail(error, QD_INTERNAL, "--explain: the output cannot be written");
     deinit(explainer);

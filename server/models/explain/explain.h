@@ -86,7 +86,7 @@ struct qd_explain_settings {
     const char *path;    /* FILE or NAME=FILE, as of --model, or a folder as in a repository */
     bool as_json;
     size_t columns;    /* the width of the text */
-    bool has_progress; /* show on standard error how far it is, once it takes long */
+    bool has_progress; /* show on standard error, a terminal, how far it is */
 };
 
 /* Prints what would become of the model on `out`. Returns false, with the reason in `error`, if it

@@ -57,10 +57,9 @@ static struct qk_tensor tensor_of(enum qk_type type, uint32_t rank, size_t count
         .type = type, .rank = rank, .dims = {count}, .count = count, .stored = count, .data = data};
 }
 
-static enum qk_status prepare(const struct qk_graph_call *deferred,
-                              const struct qk_tensor *inputs, struct qd_arena *arena,
-                              struct qk_graph **graph, struct qk_kernels **kernels,
-                              struct qk_error *error)
+static enum qk_status prepare(const struct qk_graph_call *deferred, const struct qk_tensor *inputs,
+                              struct qd_arena *arena, struct qk_graph **graph,
+                              struct qk_kernels **kernels, struct qk_error *error)
 {
     cr_assert_eq(qk_kernels_create("auto", "auto", false, 1, kernels, error), QK_OK);
     return qd_deferred_prepare(deferred, *kernels, inputs, (struct qk_memory){take, arena}, graph,
@@ -141,8 +140,7 @@ Test(deferred_constants, copies_a_constant_once)
     cr_assert_not_null(made);
     cr_expect_lt(scratch.arena.bytes, 2 * BYTES + NODES * sizeof(nodes[0]));
     for (size_t i = 0; i < NODES; i++) {
-        cr_expect_eq(made->nodes[i].call.inputs[0].data,
-                     made->nodes[0].call.inputs[0].data);
+        cr_expect_eq(made->nodes[i].call.inputs[0].data, made->nodes[0].call.inputs[0].data);
         cr_expect_eq(made->nodes[i].name, made->nodes[0].name);
         cr_expect_eq(made->value_names[i], made->value_names[0]);
     }
