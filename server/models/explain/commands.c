@@ -1,14 +1,9 @@
 /* The commands that serve a model, or a part of one, for a shell. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "server/models/explain/explain.h"
 
-enum {
-    COMMAND_BYTES_MAX = 16 << 10, /* four times the longest path or configuration */
-    PART_COMMAND_COUNT = 4,
-};
+enum { COMMAND_BYTES_MAX = 16 << 10 }; /* four times the longest path or configuration */
 
 /* Returns whether a shell takes the text as one word that means itself. */
 static bool is_plain(const char *text)
@@ -18,92 +13,84 @@ static bool is_plain(const char *text)
     return *text != '\0' && text[strspn(text, plain)] == '\0';
 }
 
-/* A command that grows. One that is full is not printed: a part of it would do something else. */
-struct command {
-    char text[COMMAND_BYTES_MAX];
-    size_t count;
-    bool is_full;
-};
-
-static void put(struct command *command, const char *text)
-{
-    const size_t bytes = strlen(text);
-    command->is_full |= bytes >= sizeof(command->text) - command->count;
-    if (command->is_full)
-        return; /* only a path of some KiB can have so many quotes */
-    memcpy(command->text + command->count, text, bytes + 1);
-    command->count += bytes;
-}
-
 /* Puts a word, in quotes if it needs them. A quote inside becomes '\''. */
-static void put_word(struct command *command, const char *text)
+static void put_word(struct qd_text *command, const char *text)
 {
     if (is_plain(text)) {
-        put(command, text);
+        qd_text_string(command, text);
         return;
     }
-    put(command, "'");
+    qd_text_string(command, "'");
     for (const char *at = text; *at != '\0'; at++)
-        put(command, *at == '\'' ? "'\\''" : (char[]){*at, '\0'});
-    put(command, "'");
+        qd_text_append(command, *at == '\'' ? "'\\''" : at, *at == '\'' ? 4 : 1);
+    qd_text_string(command, "'");
 }
 
 /* Puts a path in the folder of a part. The folders of two parts have numbers. */
-static void put_path(struct command *command, const struct qd_explanation *explanation, size_t part,
+static void put_path(struct qd_text *command, const struct qd_explanation *explanation, size_t part,
                      const char *file)
 {
     const char *const numbers[] = {"-1", "-2"};
-    put(command, "parts/");
+    qd_text_string(command, "parts/");
     put_word(command, explanation->name);
-    put(command, explanation->cuts.count > 1 ? numbers[part] : "");
-    put(command, file);
+    qd_text_string(command, explanation->cuts.count > 1 ? numbers[part] : "");
+    qd_text_string(command, file);
 }
 
 /* Serves one part: a folder of its own has the file and the configuration. */
 static void put_part(const struct qd_explanation *explanation, size_t part,
-                     struct command commands[PART_COMMAND_COUNT])
+                     struct qd_text commands[QD_EXPLAIN_COMMAND_COUNT_MAX])
 {
-    put(&commands[0], "mkdir -p -- ");
+    qd_text_string(&commands[0], "mkdir -p -- ");
     put_path(&commands[0], explanation, part, "");
-    put(&commands[1], "cp -- ");
+    qd_text_string(&commands[1], "cp -- ");
     put_word(&commands[1], explanation->file);
-    put(&commands[1], " ");
+    qd_text_string(&commands[1], " ");
     put_path(&commands[1], explanation, part, "/model.onnx");
-    put(&commands[2], "echo ");
+    qd_text_string(&commands[2], "echo ");
     put_word(&commands[2], explanation->cuts.list[part].config);
-    put(&commands[2], " > ");
+    qd_text_string(&commands[2], " > ");
     put_path(&commands[2], explanation, part, "/config.json");
     put_word(&commands[3], explanation->program);
-    put(&commands[3], " --model-repository parts");
+    qd_text_string(&commands[3], " --model-repository parts");
 }
 
-static void put_whole(const struct qd_explanation *explanation, struct command *command)
+static void put_whole(const struct qd_explanation *explanation, struct qd_text *command)
 {
     put_word(command, explanation->program);
     if (explanation->folder == NULL) {
-        put(command, " --model ");
+        qd_text_string(command, " --model ");
         put_word(command, explanation->path);
         return;
     }
-    put(command, " --model-repository ");
+    qd_text_string(command, " --model-repository ");
     put_word(command, explanation->folder);
-    put(command, " --model-control-mode explicit --load-model ");
+    qd_text_string(command, " --model-control-mode explicit --load-model ");
     put_word(command, explanation->name);
 }
 
-void qd_explanation_commands(const struct qd_explanation *explanation, size_t part,
-                             qd_explanation_put *call, void *context)
+/* A command that is full is not printed, because a part of it would do something else. Only a path
+ * of some KiB can have so many quotes. */
+size_t qd_explanation_commands(const struct qd_explanation *explanation, size_t part,
+                               struct qd_arena *arena,
+                               const char *commands[QD_EXPLAIN_COMMAND_COUNT_MAX])
 {
-    const size_t count = explanation->signature == NULL ? PART_COMMAND_COUNT : 1;
-    struct command *commands = calloc(count, sizeof(*commands));
-    bool is_full = commands == NULL;
-    if (commands != NULL && explanation->signature == NULL)
-        put_part(explanation, part, commands);
-    else if (commands != NULL)
-        put_whole(explanation, commands);
-    for (size_t i = 0; i < count && !is_full; i++)
-        is_full = commands[i].is_full;
-    for (size_t i = 0; i < count && !is_full; i++)
-        call(context, commands[i].text);
-    free(commands);
+    const size_t count = explanation->signature == NULL ? QD_EXPLAIN_COMMAND_COUNT_MAX : 1;
+    struct qd_text texts[QD_EXPLAIN_COMMAND_COUNT_MAX];
+    struct qd_part parts[QD_EXPLAIN_COMMAND_COUNT_MAX];
+    for (size_t i = 0; i < count; i++) {
+        char *bytes = qd_arena_calloc(arena, 1, COMMAND_BYTES_MAX);
+        if (bytes == NULL)
+            return 0;
+        qd_text_init_in(&texts[i], &parts[i], bytes, COMMAND_BYTES_MAX - 1);
+        commands[i] = bytes;
+    }
+    if (explanation->signature == NULL)
+        put_part(explanation, part, texts);
+    else
+        put_whole(explanation, &texts[0]);
+    for (size_t i = 0; i < count; i++)
+        if (texts[i].failed)
+            return 0;
+    return count;
 }

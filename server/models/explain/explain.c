@@ -228,7 +228,7 @@ static enum qd_status prepare(struct explainer *explainer)
         return status;
     const enum qd_status refused = refuse(explainer);
     if (build->refused_node < build->listed.count)
-        build->listed.nodes[build->refused_node].is_refused = true;
+        build->listed.nodes[build->refused_node].fate = QD_FATE_REFUSED;
     return refused;
 }
 
@@ -264,8 +264,8 @@ static bool print(struct explainer *explainer, FILE *out)
     const struct qd_explanation *made = explainer->made;
     if (settings->as_json)
         return qd_explanation_print_json(made, &explainer->arena, out);
-    return (made->signature == NULL && made->node_count == 0) ||
-           qd_explanation_print_text(made, settings->columns, out);
+    return (made->signature == NULL && made->list->count == 0) ||
+           qd_explanation_print_text(made, settings->columns, &explainer->arena, out);
 }
 
 bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd_error *error)
@@ -282,6 +282,7 @@ bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd
         .program = settings->program, .path = settings->path, .name = "", .file = "", .about = ""};
     explainer->settings = settings;
     explainer->made = made;
+    made->list = &explainer->build.listed;
     explainer->error = error;
     init(explainer);
     enum qd_status status = open_model(explainer);
@@ -293,10 +294,6 @@ bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd
     if (status == QD_OK)
         status =
             qd_explain_keep(&explainer->build, explainer->model, explainer->graph, made, error);
-    else if (explainer->build.listed.count > 0)
-        status = qd_explain_nodes(&explainer->build, NULL, NULL, made, error) == QD_OK
-                     ? status
-                     : error->status;
     made->error = *error;
     fputs(settings->has_progress ? "\r\033[K" : "", stderr); /* removes the last step */
     if (!print(explainer, out) && status == QD_OK)

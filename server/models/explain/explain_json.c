@@ -6,7 +6,7 @@
 
 static const char *const fate_names[] = {
 #define X(name, json, words) json,
-    QD_EXPLAINED_LIST(X)
+    QD_FATE_LIST(X)
 #undef X
 };
 
@@ -53,7 +53,7 @@ static void put_ports(struct qd_text *text, const char *key, const struct qd_por
     qd_text_string(text, count == 0 ? "[]" : "]");
 }
 
-static void put_node(struct qd_text *text, const struct qd_explained_node *node, size_t index)
+static void put_node(struct qd_text *text, const struct qd_onnx_listed *node, size_t index)
 {
     qd_text_format(text, "%s\n{\"index\":%zu", index == 0 ? "" : ",", index);
     put_string(text, "name", node->name);
@@ -78,7 +78,7 @@ static void put_node(struct qd_text *text, const struct qd_explained_node *node,
 }
 
 /* Returns a length that the node's JSON does not exceed. A byte of a string may become six. */
-static size_t node_bytes_max(const struct qd_explained_node *node)
+static size_t node_bytes_max(const struct qd_onnx_listed *node)
 {
     const size_t refusal_bytes = node->refusal == NULL ? 0 : strlen(node->refusal);
     return NODE_BYTES_MAX + 6 * (strlen(node->name) + strlen(node->operator_name) + refusal_bytes) +
@@ -88,20 +88,19 @@ static size_t node_bytes_max(const struct qd_explained_node *node)
 void qd_explanation_put_nodes(struct qd_text *text, const struct qd_explanation *explanation,
                               size_t bytes_max)
 {
+    const struct qd_onnx_list *list = explanation->list;
     const size_t begin = text->bytes;
-    size_t unlisted = explanation->unlisted;
     size_t i = 0;
     qd_text_string(text, "\"nodes\":[");
-    for (; i < explanation->node_count; i++) {
-        const struct qd_explained_node *node = &explanation->nodes[i];
+    for (; i < list->count; i++) {
+        const struct qd_onnx_listed *node = &list->nodes[i];
         if (text->bytes - begin + node_bytes_max(node) > bytes_max)
             break;
         put_node(text, node, i);
     }
     qd_text_string(text, "]");
-    unlisted += explanation->node_count - i;
-    if (unlisted > 0)
-        put_number(text, "unlisted_nodes", unlisted);
+    if (list->unlisted + list->count > i)
+        put_number(text, "unlisted_nodes", list->unlisted + list->count - i);
 }
 
 /* The sizes for which everything behind them holds. */
@@ -129,26 +128,17 @@ static void put_plan(struct qd_text *text, const struct qd_explanation *explanat
     put_number(text, "multiplications", explanation->multiplications);
 }
 
-struct commands {
-    struct qd_text *text;
-    bool has_one;
-};
-
-static void put_command(void *context, const char *command)
-{
-    struct commands *commands = context;
-    qd_text_string(commands->text, commands->has_one ? "," : "");
-    qd_text_json_string(commands->text, command);
-    commands->has_one = true;
-}
-
 static void put_commands(struct qd_text *text, const struct qd_explanation *explanation,
                          size_t part)
 {
-    struct commands commands = {.text = text};
+    const char *commands[QD_EXPLAIN_COMMAND_COUNT_MAX];
+    const size_t count = qd_explanation_commands(explanation, part, text->arena, commands);
     put_key(text, "commands");
     qd_text_string(text, "[");
-    qd_explanation_commands(explanation, part, put_command, &commands);
+    for (size_t i = 0; i < count; i++) {
+        qd_text_string(text, i == 0 ? "" : ",");
+        qd_text_json_string(text, commands[i]);
+    }
     qd_text_string(text, "]");
 }
 

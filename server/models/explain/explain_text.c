@@ -139,11 +139,11 @@ struct row {
 };
 
 /* Prints what became of a node. */
-static void print_fate(const struct qd_explained_node *node, char *text, size_t size)
+static void print_fate(const struct qd_onnx_listed *node, char *text, size_t size)
 {
     static const char *const fates[] = {
 #define X(name, json, words) words,
-        QD_EXPLAINED_LIST(X)
+        QD_FATE_LIST(X)
 #undef X
     };
     const char *format = fates[node->fate];
@@ -157,7 +157,7 @@ static void print_fate(const struct qd_explained_node *node, char *text, size_t 
                  node->runs_as == NULL ? "" : node->runs_as, place + 2);
 }
 
-static void make_row(const struct qd_explained_node *node, size_t index, struct row *row)
+static void make_row(const struct qd_onnx_listed *node, size_t index, struct row *row)
 {
     snprintf(row->index, sizeof(row->index), "%zu", index);
     print_fate(node, row->becomes, sizeof(row->becomes));
@@ -179,8 +179,8 @@ static void measure(const struct qd_explanation *explanation, size_t columns,
     for (size_t k = 0; k < COLUMN_COUNT; k++)
         widths[k] =
             k == MULTIPLICATIONS && explanation->multiplications == 0 ? 0 : strlen(titles[k]);
-    for (size_t i = 0; i < explanation->node_count; i++) {
-        make_row(&explanation->nodes[i], i, &row);
+    for (size_t i = 0; i < explanation->list->count; i++) {
+        make_row(&explanation->list->nodes[i], i, &row);
         for (size_t k = 0; k < COLUMN_COUNT; k++) {
             const size_t wide = columns_of(row.cells[k]);
             widths[k] = wide > widths[k] ? wide : widths[k];
@@ -238,20 +238,20 @@ static void print_nodes(FILE *out, const struct qd_explanation *explanation, siz
 {
     size_t widths[COLUMN_COUNT];
     const char *heads[COLUMN_COUNT];
-    if (explanation->node_count == 0)
+    if (explanation->list->count == 0)
         return;
     measure(explanation, columns, widths);
     for (size_t k = 0; k < COLUMN_COUNT; k++)
         heads[k] = widths[k] > 0 ? titles[k] : "";
     fputc('\n', out);
     print_row(out, heads, widths);
-    for (size_t i = 0; i < explanation->node_count; i++) {
+    for (size_t i = 0; i < explanation->list->count; i++) {
         struct row row;
-        make_row(&explanation->nodes[i], i, &row);
+        make_row(&explanation->list->nodes[i], i, &row);
         print_row(out, row.cells, widths);
     }
-    if (explanation->unlisted > 0)
-        fprintf(out, "and %zu more\n", explanation->unlisted);
+    if (explanation->list->unlisted > 0)
+        fprintf(out, "and %zu more\n", explanation->list->unlisted);
     fputc('\n', out);
 }
 
@@ -322,9 +322,9 @@ static void print_costs(FILE *out, size_t columns, const struct qd_explanation *
 static void print_refusals(FILE *out, size_t columns, const struct qd_explanation *explanation)
 {
     size_t count = 0;
-    for (size_t i = 0; i < explanation->node_count; i++) {
-        const struct qd_explained_node *node = &explanation->nodes[i];
-        if (node->fate != QD_EXPLAINED_REFUSED)
+    for (size_t i = 0; i < explanation->list->count; i++) {
+        const struct qd_onnx_listed *node = &explanation->list->nodes[i];
+        if (node->fate != QD_FATE_REFUSED)
             continue;
         char label[32];
         snprintf(label, sizeof(label), "node %zu", i);
@@ -336,37 +336,36 @@ static void print_refusals(FILE *out, size_t columns, const struct qd_explanatio
     print_words(out, "refused", explanation->error.text, columns);
 }
 
-struct printer {
-    FILE *out;
-    const char *label;
-};
-
 /* Commands are not broken into lines, so that they can be copied. */
-static void print_command(void *context, const char *command)
+static void print_commands(FILE *out, const struct qd_explanation *explanation, size_t part,
+                           struct qd_arena *arena)
 {
-    struct printer *printer = context;
-    print_cell(printer->out, printer->label, LABEL_COLUMNS, false);
-    print_cell(printer->out, command, columns_of(command), false);
-    fputc('\n', printer->out);
-    printer->label = "";
+    const char *commands[QD_EXPLAIN_COMMAND_COUNT_MAX];
+    const size_t count = qd_explanation_commands(explanation, part, arena, commands);
+    for (size_t i = 0; i < count; i++) {
+        print_cell(out, explanation->signature != NULL ? "to serve it" : "", LABEL_COLUMNS, false);
+        print_cell(out, commands[i], columns_of(commands[i]), false);
+        fputc('\n', out);
+    }
 }
 
-static void print_cuts(FILE *out, size_t columns, const struct qd_explanation *explanation)
+static void print_cuts(FILE *out, size_t columns, const struct qd_explanation *explanation,
+                       struct qd_arena *arena)
 {
     for (size_t i = 0; i < explanation->cuts.count; i++) {
-        struct printer printer = {out, ""};
         fputc('\n', out);
         print_format(out, columns, "a part",
                      "quantd can serve %zu of the %zu nodes that depend on "
                      "inputs:",
                      explanation->cuts.list[i].node_count, explanation->cuts.node_count);
-        qd_explanation_commands(explanation, i, print_command, &printer);
+        print_commands(out, explanation, i, arena);
     }
 }
 
 /* ---- All ----------------------------------------------------------------------------------- */
 
-bool qd_explanation_print_text(const struct qd_explanation *explanation, size_t columns, FILE *out)
+bool qd_explanation_print_text(const struct qd_explanation *explanation, size_t columns,
+                               struct qd_arena *arena, FILE *out)
 {
     const struct qd_signature *signature = explanation->signature;
     columns = columns < COLUMNS_MIN ? COLUMNS_MIN : columns;
@@ -378,12 +377,11 @@ bool qd_explanation_print_text(const struct qd_explanation *explanation, size_t 
     }
     print_nodes(out, explanation, columns);
     if (signature != NULL) {
-        struct printer printer = {out, "to serve it"};
         print_costs(out, columns, explanation);
-        qd_explanation_commands(explanation, 0, print_command, &printer);
+        print_commands(out, explanation, 0, arena);
     } else {
         print_refusals(out, columns, explanation);
-        print_cuts(out, columns, explanation);
+        print_cuts(out, columns, explanation, arena);
     }
     return fflush(out) == 0 && !ferror(out);
 }

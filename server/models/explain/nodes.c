@@ -11,7 +11,7 @@
 static const size_t free_sizes[] = {224, 64, 1};
 
 struct describer {
-    const struct qd_build *build;
+    struct qd_build *build;
     const struct qk_graph *graph;
     struct qd_explanation *made;
     struct qd_arena plan_arena;
@@ -87,64 +87,40 @@ static void plan(struct describer *describer)
 /* ---- Nodes --------------------------------------------------------------------------------- */
 
 /* What lowering did with a node that the graph does not have any more. */
-static void set_fate(struct qd_explained_node *node, const struct qk_fate *fate)
+static void set_fate(struct qd_onnx_listed *node, const struct qk_fate *fate)
 {
-    static const enum qd_explained_fate fates[] = {
-        [QK_FATE_KEPT] = QD_EXPLAINED_REMOVED,        [QK_FATE_FOLDED] = QD_EXPLAINED_FOLDED,
-        [QK_FATE_FUSED] = QD_EXPLAINED_FUSED,         [QK_FATE_TABLE] = QD_EXPLAINED_IN_TABLE,
-        [QK_FATE_CANCELLED] = QD_EXPLAINED_CANCELLED, [QK_FATE_REMOVED] = QD_EXPLAINED_REMOVED,
+    static const enum qd_onnx_fate fates[] = {
+        [QK_FATE_KEPT] = QD_FATE_REMOVED,        [QK_FATE_FOLDED] = QD_FATE_FOLDED,
+        [QK_FATE_FUSED] = QD_FATE_FUSED,         [QK_FATE_TABLE] = QD_FATE_IN_TABLE,
+        [QK_FATE_CANCELLED] = QD_FATE_CANCELLED, [QK_FATE_REMOVED] = QD_FATE_REMOVED,
     };
     node->fate = fates[fate->kind];
     node->into = fate->kind == QK_FATE_KEPT ? QK_VALUE_NONE : fate->into;
 }
 
-/* Describes the nodes as the file has them. */
-static void add_listed(struct describer *describer, bool is_refused)
-{
-    struct qd_explanation *made = describer->made;
-    const struct qd_onnx_list *list = &describer->build->listed;
-    for (size_t i = 0; i < list->count; i++) {
-        const struct qd_onnx_listed *listed = &list->nodes[i];
-        struct qd_explained_node *node = &made->nodes[i];
-        *node = (struct qd_explained_node){.name = listed->name,
-                                           .operator_name = listed->operator_name,
-                                           .fate = QD_EXPLAINED_READ,
-                                           .into = QK_VALUE_NONE,
-                                           .reads = listed->reads,
-                                           .read_count = listed->read_count,
-                                           .refusal = listed->refusal};
-        if (listed->is_refused)
-            node->fate = QD_EXPLAINED_REFUSED;
-        else if (listed->is_constant)
-            node->fate = QD_EXPLAINED_CONSTANT;
-        else if (!listed->is_needed)
-            node->fate = QD_EXPLAINED_LEFT_OUT;
-        else if (!is_refused)
-            set_fate(node, &describer->build->call.fates[i]);
-    }
-}
-
-static enum qd_explained_fate fate_of(const struct qk_node_report *report)
+static enum qd_onnx_fate fate_of(const struct qk_node_report *report)
 {
     switch (report->role) {
     case QK_NODE_MOVES_NOTHING:
-        return QD_EXPLAINED_ALIAS;
+        return QD_FATE_ALIAS;
     case QK_NODE_IN_PLAN:
-        return QD_EXPLAINED_PLANNED;
+        return QD_FATE_PLANNED;
     case QK_NODE_UNUSED:
-        return QD_EXPLAINED_UNUSED;
+        return QD_FATE_UNUSED;
     default:
-        return report->op->is_table ? QD_EXPLAINED_TABLE : QD_EXPLAINED_OPERATOR;
+        return report->op->is_table ? QD_FATE_TABLE : QD_FATE_OPERATOR;
     }
 }
 
 /* Describes what is left of a node. One that became several nodes runs if one of them does. */
-static void add_left(struct qd_explanation *made, const struct qk_node_report *report)
+static void add_left(struct describer *describer, const struct qk_node_report *report)
 {
-    if (report->index >= made->node_count)
+    struct qd_explanation *made = describer->made;
+    const struct qd_onnx_list *list = &describer->build->listed;
+    if (report->index >= list->count)
         return;
-    struct qd_explained_node *node = &made->nodes[report->index];
-    const enum qd_explained_fate fate = fate_of(report);
+    struct qd_onnx_listed *node = &list->nodes[report->index];
+    const enum qd_onnx_fate fate = fate_of(report);
     if (node->runs_as == NULL || fate < node->fate) {
         node->fate = fate;
         node->into = QK_VALUE_NONE;
@@ -167,53 +143,45 @@ static void add_all_left(struct describer *describer)
     for (size_t i = 0; graph != NULL && i < graph->node_count; i++) {
         struct qk_node_report report;
         qk_graph_report(graph, made->is_planned ? &describer->plan : NULL, i, &report);
-        add_left(made, &report);
+        add_left(describer, &report);
     }
     for (size_t i = 0; graph == NULL && i < call->node_count; i++) {
         const struct qk_node *node = &call->nodes[i];
-        add_left(made, &(struct qk_node_report){.index = node->number > 0 ? node->number - 1
-                                                                          : QK_VALUE_NONE,
-                                                .op = node->call.op,
-                                                .role = QK_NODE_RUNS});
+        add_left(describer, &(struct qk_node_report){.index = node->number > 0 ? node->number - 1
+                                                                               : QK_VALUE_NONE,
+                                                     .op = node->call.op,
+                                                     .role = QK_NODE_RUNS});
     }
 }
 
-enum qd_status qd_explain_nodes(const struct qd_build *build, const struct qd_model *model,
-                                const struct qk_graph *graph, struct qd_explanation *made,
-                                struct qd_error *error)
+static void describe(struct describer *describer, const struct qd_model *model)
 {
-    struct describer describer = {.build = build, .graph = graph, .made = made};
-    const size_t count = build->listed.count;
-    made->nodes = qd_arena_calloc(build->scratch, count, sizeof(*made->nodes));
-    if (made->nodes == NULL)
-        return qd_refuse_memory(build->scratch, "the list of nodes", error);
+    struct qd_build *build = describer->build;
+    struct qd_explanation *made = describer->made;
     made->about = build->about;
-    made->node_count = count;
-    made->unlisted = build->listed.unlisted;
-    add_listed(&describer, model == NULL);
-    if (model == NULL)
-        return QD_OK;
+    made->list = &build->listed;
+    for (size_t i = 0; i < build->listed.count; i++)
+        if (build->listed.nodes[i].fate == QD_FATE_READ)
+            set_fate(&build->listed.nodes[i], &build->call.fates[i]);
     made->signature = &model->signature;
-    made->brings_constants = graph == NULL;
-    qd_arena_init(&describer.plan_arena, build->memory);
-    describer.plan_arena.together = build->scratch->together;
-    if (graph != NULL)
-        plan(&describer);
-    add_all_left(&describer);
-    qd_arena_deinit(&describer.plan_arena);
-    return QD_OK;
+    made->brings_constants = describer->graph == NULL;
+    qd_arena_init(&describer->plan_arena, build->memory);
+    describer->plan_arena.together = build->scratch->together;
+    if (describer->graph != NULL)
+        plan(describer);
+    add_all_left(describer);
+    qd_arena_deinit(&describer->plan_arena);
 }
 
 /* ---- A loaded model's nodes ---------------------------------------------------------------- */
 
-enum qd_status qd_explain_keep(const struct qd_build *build, struct qd_model *model,
+enum qd_status qd_explain_keep(struct qd_build *build, struct qd_model *model,
                                const struct qk_graph *graph, struct qd_explanation *made,
                                struct qd_error *error)
 {
+    struct describer describer = {.build = build, .graph = graph, .made = made};
     struct qd_text text;
-    enum qd_status status = qd_explain_nodes(build, model, graph, made, error);
-    if (status != QD_OK)
-        return status;
+    describe(&describer, model);
     qd_text_init(&text, build->scratch);
     qd_explanation_put_nodes(&text, made, QD_KEPT_NODES_BYTES_MAX);
     char *bytes = text.failed ? NULL : qd_arena_alloc(&model->arena, text.bytes);

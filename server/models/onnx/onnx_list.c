@@ -51,8 +51,10 @@ static bool describe(const struct qd_onnx_reader *reader, size_t position,
         qd_onnx_is_own_domain(&node->domain) ? &none : &node->domain;
     listed->name = copy(reader->arena, &none, &node->name);
     listed->operator_name = copy(reader->arena, domain, &node->op_type);
-    listed->is_constant = qd_onnx_is_constant(node);
-    listed->is_needed = reader->is_taken[position];
+    listed->into = QK_VALUE_NONE;
+    listed->fate = qd_onnx_is_constant(node)    ? QD_FATE_CONSTANT
+                   : reader->is_taken[position] ? QD_FATE_READ
+                                                : QD_FATE_LEFT_OUT;
     return listed->name != NULL && listed->operator_name != NULL &&
            list_reads(reader, position, listed);
 }
@@ -74,12 +76,13 @@ static enum qd_status try_all(struct qd_onnx_reader *reader, struct qd_onnx_list
     size_t refusals = 0;
     for (size_t i = 0; i < list->count; i++) {
         struct qd_onnx_listed *listed = &list->nodes[i];
-        const enum qd_status status = listed->is_needed ? qd_onnx_try_node(reader, i) : QD_OK;
+        const enum qd_status status =
+            listed->fate == QD_FATE_READ ? qd_onnx_try_node(reader, i) : QD_OK;
         if (status == QD_OK)
             continue;
         if (status != QD_INVALID)
             return status;
-        listed->is_refused = true;
+        listed->fate = QD_FATE_REFUSED;
         if (refusals++ < QD_ONNX_REFUSALS_MAX)
             listed->refusal = copy_refusal(reader, i);
     }

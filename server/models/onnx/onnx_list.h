@@ -11,16 +11,45 @@
 /* The most refusals that are listed with their reason. */
 #define QD_ONNX_REFUSALS_MAX ((size_t)256)
 
+/* What became of a node of the file: constant, name in JSON, words for people. In these, %s is the
+ * operator that it runs as, and %u is node `into`. The order counts: a node that became several has
+ * the first of their fates, so those that runs compute come first (explain/nodes.c, which finds the
+ * fates of nodes that are READ here). */
+#define QD_FATE_LIST(X)                                                                         \
+    X(READ, "read", "")           /* the model is refused, but not because of this node */      \
+    X(OPERATOR, "operator", "%s") /* runs compute it */                                         \
+    X(TABLE, "table", "a table")  /* runs look it up in a table, with other nodes */            \
+    X(ALIAS, "alias", "%s, moves nothing")           /* its outputs lie where its inputs lie */ \
+    X(PLANNED, "planned", "%s, once for each shape") /* shapes depend on it */                  \
+    X(UNUSED, "unused", "%s, which no run needs")                                               \
+    X(FOLDED, "folded", "a constant")                                                           \
+    X(FUSED, "fused", "a part of node %u")                                                      \
+    X(IN_TABLE, "in_table", "a part of the table at node %u")                                   \
+    X(CANCELLED, "cancelled", "nothing: it cancels with node %u") /* undoes what that does */   \
+    X(REMOVED, "removed", "nothing: no node needs it")                                          \
+    X(CONSTANT, "constant", "a constant")                  /* a Constant node */                \
+    X(LEFT_OUT, "left_out", "nothing: no output needs it") /* or it is cut off */               \
+    X(REFUSED, "refused", "refused")                       /* qd_onnx_read would refuse it */
+
+enum qd_onnx_fate {
+#define X(name, json, words) QD_FATE_##name,
+    QD_FATE_LIST(X)
+#undef X
+};
+
 struct qd_onnx_listed {
     /* In the arena. Bytes that are no UTF-8, and control characters, may be among them. */
     const char *name;          /* "" if it has none */
     const char *operator_name; /* "Conv" or, of other domains, "com.microsoft.QLinearAdd" */
     const uint32_t *reads;     /* [read_count]: the listed nodes whose outputs it reads */
     size_t read_count;
-    bool is_constant;    /* a Constant node */
-    bool is_needed;      /* an output needs it, and it is not cut off */
-    bool is_refused;     /* qd_onnx_read would refuse it */
-    const char *refusal; /* why, without the node's name; NULL: not said */
+    enum qd_onnx_fate fate;
+    const char *refusal; /* why it is refused, without the node's name; NULL: not said */
+    /* Not known before the graph is prepared. */
+    uint32_t into;            /* index of a node in the file, or QK_VALUE_NONE */
+    const char *runs_as;      /* quantd's operator, if runs or plans compute it; or NULL */
+    const char *kernel;       /* NULL: not known */
+    uint64_t multiplications; /* for the sizes of the plan */
 };
 
 struct qd_onnx_list {
