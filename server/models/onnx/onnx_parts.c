@@ -12,18 +12,20 @@ struct node {
     bool computes;        /* from the inputs; other nodes compute constants */
     bool needs_refused;   /* it is refused, or it depends on a refused node */
     bool feeds_refused;   /* it is refused, or a refused node depends on it */
-    bool is_placed;       /* in `order` */
-    size_t next_input;    /* while the nodes are ordered: the input to look at next */
     size_t weights_bytes; /* the constants that it reads, and those from which nodes compute them */
+};
+
+/* What is known of a value while a part is cut out. */
+struct mark {
+    bool is_listed; /* among the part's inputs */
+    bool is_read_outside;
 };
 
 struct finder {
     struct qd_onnx_reader *reader;
     struct qd_arena *arena;
     struct node *nodes;
-    size_t *order; /* the nodes that are taken, each behind those that it reads */
-    size_t count;
-    bool *is_border; /* for each value, while a part is cut out: it crosses the part's border */
+    struct mark *marks; /* one for each value */
 };
 
 /* ---- Nodes --------------------------------------------------------------------------------- */
@@ -33,50 +35,6 @@ static const struct qd_onnx_value *value_of(const struct finder *finder, size_t 
 {
     const ProtobufCBinaryData *name = &finder->reader->proto->node[node]->input[input];
     return name->len == 0 ? NULL : qd_onnx_find_value(finder->reader, name);
-}
-
-/* Puts the makers of a node's inputs, and then the node, into the order. Returns false if there is
- * a cycle. `path` has room for all nodes: each of its nodes waits for the next one. */
-static bool place(struct finder *finder, size_t first, size_t *path, bool *is_waiting)
-{
-    size_t length = 0;
-    if (finder->nodes[first].is_placed)
-        return true;
-    path[length++] = first;
-    while (length > 0) {
-        const size_t at = path[length - 1];
-        struct node *node = &finder->nodes[at];
-        is_waiting[at] = true;
-        if (node->next_input == finder->reader->proto->node[at]->n_input) {
-            node->is_placed = true;
-            is_waiting[at] = false;
-            finder->order[finder->count++] = at;
-            length--;
-            continue;
-        }
-        const struct qd_onnx_value *value = value_of(finder, at, node->next_input++);
-        if (value == NULL || value->maker != QD_ONNX_NODE ||
-            finder->nodes[value->position].is_placed)
-            continue;
-        if (is_waiting[value->position])
-            return false;
-        path[length++] = value->position;
-    }
-    return true;
-}
-
-static bool order_nodes(struct finder *finder)
-{
-    const size_t count = finder->reader->proto->n_node;
-    size_t *path = qd_arena_calloc(finder->arena, count, sizeof(*path));
-    bool *is_waiting = qd_arena_calloc(finder->arena, count, sizeof(*is_waiting));
-    finder->order = qd_arena_calloc(finder->arena, count, sizeof(*finder->order));
-    if (path == NULL || is_waiting == NULL || finder->order == NULL)
-        return false;
-    for (size_t i = 0; i < count; i++)
-        if (finder->reader->is_taken[i] && !place(finder, i, path, is_waiting))
-            return false;
-    return true;
 }
 
 /* Adds without an overflow: a constant may be counted once for each way from it to a node. */
@@ -162,92 +120,85 @@ static bool list_name(const struct finder *finder, const ProtobufCBinaryData *na
            qd_onnx_copy_string(name, "", finder->arena, &list[(*count)++], &ignored) == QD_OK;
 }
 
-/* Lists the inputs of a part: the values that it reads from outside, and that must be sent. Those
- * are the results of other nodes, and inputs where the file is cut already. */
-static bool list_inputs(struct finder *finder, bool (*is_in)(const struct node *node),
-                        struct qd_onnx_cut *cut)
-{
-    const struct qd_onnx_reader *reader = finder->reader;
-    memset(finder->is_border, 0, reader->value_count * sizeof(*finder->is_border));
-    for (size_t i = 0; i < finder->count; i++) {
-        const size_t at = finder->order[i];
-        for (size_t k = 0; is_in(&finder->nodes[at]) && k < reader->proto->node[at]->n_input; k++) {
-            const struct qd_onnx_value *value = value_of(finder, at, k);
-            if (value == NULL)
-                continue;
-            const struct node *maker =
-                value->maker == QD_ONNX_NODE ? &finder->nodes[value->position] : NULL;
-            const bool is_sent = maker != NULL
-                                     ? !is_in(maker) && (maker->computes || maker->needs_refused)
-                                     : qd_onnx_is_cut(reader, value);
-            bool *is_border = &finder->is_border[value - reader->values];
-            if (is_sent && !*is_border &&
-                !list_name(finder, &value->name, &cut->inputs, &cut->input_count))
-                return false;
-            *is_border |= is_sent;
-        }
-    }
-    return true;
-}
-
 /* Marks the values that nodes outside a part read, and the outputs of the file. */
 static void mark_outputs(struct finder *finder, bool (*is_in)(const struct node *node))
 {
     const struct qd_onnx_reader *reader = finder->reader;
-    memset(finder->is_border, 0, reader->value_count * sizeof(*finder->is_border));
+    memset(finder->marks, 0, reader->value_count * sizeof(*finder->marks));
     for (size_t i = 0; i < qd_onnx_output_count(reader); i++) {
         const ProtobufCBinaryData name = qd_onnx_output_name(reader, i);
         const struct qd_onnx_value *value = qd_onnx_find_value(reader, &name);
         if (value != NULL)
-            finder->is_border[value - reader->values] = true;
+            finder->marks[value - reader->values].is_read_outside = true;
     }
-    for (size_t i = 0; i < finder->count; i++) {
-        const size_t at = finder->order[i];
-        for (size_t k = 0; !is_in(&finder->nodes[at]) && k < reader->proto->node[at]->n_input;
-             k++) {
+    for (size_t at = 0; at < reader->proto->n_node; at++) {
+        const bool is_outside = reader->is_taken[at] && !is_in(&finder->nodes[at]);
+        for (size_t k = 0; is_outside && k < reader->proto->node[at]->n_input; k++) {
             const struct qd_onnx_value *value = value_of(finder, at, k);
             if (value != NULL)
-                finder->is_border[value - reader->values] = true;
+                finder->marks[value - reader->values].is_read_outside = true;
         }
     }
 }
 
-static bool list_outputs(struct finder *finder, bool (*is_in)(const struct node *node),
-                         struct qd_onnx_cut *cut)
+/* Lists the inputs of a part that a node reads: values from outside that must be sent. Those are
+ * the results of other nodes, and inputs where the file is cut already. */
+static bool list_inputs(struct finder *finder, bool (*is_in)(const struct node *node), size_t at,
+                        struct qd_onnx_cut *cut)
 {
     const struct qd_onnx_reader *reader = finder->reader;
-    mark_outputs(finder, is_in);
-    for (size_t i = 0; i < finder->count; i++) {
-        const size_t at = finder->order[i];
-        const Onnx__NodeProto *node = reader->proto->node[at];
-        for (size_t k = 0; is_in(&finder->nodes[at]) && k < node->n_output; k++) {
-            const struct qd_onnx_value *value =
-                node->output[k].len == 0 ? NULL : qd_onnx_find_value(reader, &node->output[k]);
-            if (value != NULL && value->maker == QD_ONNX_NODE &&
-                finder->is_border[value - reader->values] &&
-                !list_name(finder, &value->name, &cut->outputs, &cut->output_count))
-                return false;
-        }
+    bool done = true;
+    for (size_t k = 0; done && k < reader->proto->node[at]->n_input; k++) {
+        const struct qd_onnx_value *value = value_of(finder, at, k);
+        if (value == NULL)
+            continue;
+        const struct node *maker =
+            value->maker == QD_ONNX_NODE ? &finder->nodes[value->position] : NULL;
+        const bool is_sent = maker != NULL
+                                 ? !is_in(maker) && (maker->computes || maker->needs_refused)
+                                 : qd_onnx_is_cut(reader, value);
+        struct mark *mark = &finder->marks[value - reader->values];
+        if (is_sent && !mark->is_listed)
+            done = list_name(finder, &value->name, &cut->inputs, &cut->input_count);
+        mark->is_listed |= is_sent;
     }
-    return true;
+    return done;
+}
+
+static bool list_outputs(struct finder *finder, size_t at, struct qd_onnx_cut *cut)
+{
+    const struct qd_onnx_reader *reader = finder->reader;
+    const Onnx__NodeProto *node = reader->proto->node[at];
+    bool done = true;
+    for (size_t k = 0; done && k < node->n_output; k++) {
+        const struct qd_onnx_value *value =
+            node->output[k].len == 0 ? NULL : qd_onnx_find_value(reader, &node->output[k]);
+        if (value != NULL && value->maker == QD_ONNX_NODE &&
+            finder->marks[value - reader->values].is_read_outside)
+            done = list_name(finder, &value->name, &cut->outputs, &cut->output_count);
+    }
+    return done;
 }
 
 /* Cuts out the part that is_in says. It has no nodes if it is too small, or has too many ports. */
 static struct qd_onnx_part cut_out(struct finder *finder, bool (*is_in)(const struct node *node))
 {
     struct qd_onnx_part part = {.node_count = 0};
-    const struct qd_onnx_part none = {.node_count = 0};
     size_t bytes = 0;
     size_t all_bytes = 0;
-    for (size_t i = 0; i < finder->count; i++) {
-        const struct node *node = &finder->nodes[finder->order[i]];
+    bool done = true;
+    mark_outputs(finder, is_in);
+    for (size_t at = 0; at < finder->reader->proto->n_node && done; at++) {
+        const struct node *node = &finder->nodes[at]; /* one that is not taken computes nothing */
         add(&all_bytes, node->computes ? node->weights_bytes : 0);
-        add(&bytes, is_in(node) ? node->weights_bytes : 0);
-        part.node_count += is_in(node);
+        if (!is_in(node))
+            continue;
+        add(&bytes, node->weights_bytes);
+        part.node_count++;
+        done = list_inputs(finder, is_in, at, &part.cut) && list_outputs(finder, at, &part.cut);
     }
-    if (part.node_count < NODES_MIN || bytes < all_bytes / WEIGHTS_SHARE ||
-        !list_inputs(finder, is_in, &part.cut) || !list_outputs(finder, is_in, &part.cut))
-        return none;
+    if (!done || part.node_count < NODES_MIN || bytes < all_bytes / WEIGHTS_SHARE)
+        return (struct qd_onnx_part){.node_count = 0};
     if (is_in == is_after && finder->reader->source->cut.output_count == 0 &&
         part.cut.output_count == qd_onnx_output_count(finder->reader))
         part.cut.output_count = 0; /* all outputs of the file, which need not be named */
@@ -268,11 +219,11 @@ bool qd_onnx_find_parts(const struct qd_onnx_source *source, const uint32_t *als
         return false;
     const size_t count = reader.proto->n_node;
     finder.nodes = qd_arena_calloc(arena, count, sizeof(*finder.nodes));
-    finder.is_border = qd_arena_calloc(arena, reader.value_count, sizeof(*finder.is_border));
-    if (finder.nodes == NULL || finder.is_border == NULL || !order_nodes(&finder))
+    finder.marks = qd_arena_calloc(arena, reader.value_count, sizeof(*finder.marks));
+    if (finder.nodes == NULL || finder.marks == NULL)
         return false;
-    for (size_t i = 0; i < finder.count; i++) {
-        const size_t at = finder.order[i];
+    for (size_t i = 0; i < reader.taken_count; i++) {
+        const size_t at = reader.order[i];
         const enum qd_status status = qd_onnx_try_node(&reader, at);
         if (status != QD_OK && status != QD_INVALID)
             return false;
@@ -281,13 +232,13 @@ bool qd_onnx_find_parts(const struct qd_onnx_source *source, const uint32_t *als
     for (size_t i = 0; i < also_count; i++)
         if (also[i] < count)
             finder.nodes[also[i]].is_refused = true;
-    for (size_t i = 0; i < finder.count; i++)
-        look_at_inputs(&finder, finder.order[i]);
-    for (size_t i = finder.count; i-- > 0;)
-        look_at_readers(&finder, finder.order[i]);
+    for (size_t i = 0; i < reader.taken_count; i++)
+        look_at_inputs(&finder, reader.order[i]);
+    for (size_t i = reader.taken_count; i-- > 0;)
+        look_at_readers(&finder, reader.order[i]);
     *parts = (struct qd_onnx_parts){.node_count = 0};
-    for (size_t i = 0; i < finder.count; i++)
-        parts->node_count += finder.nodes[finder.order[i]].computes;
+    for (size_t i = 0; i < count; i++)
+        parts->node_count += finder.nodes[i].computes;
     parts->before = cut_out(&finder, is_before);
     parts->after = cut_out(&finder, is_after);
     return true;

@@ -38,6 +38,7 @@ struct qd_onnx_reader {
     struct qd_onnx_value *values; /* sorted by name */
     size_t value_count;
     bool *is_taken; /* for each node of the file: whether an output needs it */
+    size_t *order; /* [taken_count]: these nodes, each behind those that it reads, but for cycles */
     size_t taken_count;
     struct qd_port *inputs; /* those of `graph` */
     struct qk_node *nodes;
@@ -103,8 +104,8 @@ enum qd_status qd_onnx_read_tensor(const struct qd_onnx_reader *reader,
                                    struct qk_tensor *tensor);
 
 /* Starts and ends the graph where reader->source says: the values that callers send become inputs.
- * Marks the nodes that the outputs need, and the values that these nodes read. Constant nodes are
- * not marked. Takes time linear in the size of the file. */
+ * Marks and orders the nodes that the outputs need, and marks the values that these nodes read.
+ * Constant nodes are not marked. Takes time linear in the size of the file. */
 enum qd_status qd_onnx_select(struct qd_onnx_reader *reader);
 
 /* The outputs: those that the caller wants, or the file's. */

@@ -114,11 +114,12 @@ static enum qd_status check_outputs(const struct qd_onnx_reader *reader)
 
 /* ---- Nodes --------------------------------------------------------------------------------- */
 
-/* Nodes that are taken, and whose inputs have not been looked at yet. */
+/* A node that is taken waits on the path until the nodes that it reads have their places. */
 struct search {
     struct qd_onnx_reader *reader;
-    size_t *waiting;
-    size_t waiting_count;
+    size_t *path;
+    size_t path_length;
+    size_t *next_input; /* of each node: the input to look at next */
 };
 
 static void need(struct search *search, const ProtobufCBinaryData *name)
@@ -131,8 +132,24 @@ static void need(struct search *search, const ProtobufCBinaryData *name)
     if (value->maker != QD_ONNX_NODE || reader->is_taken[value->position])
         return;
     reader->is_taken[value->position] = true;
-    reader->taken_count++;
-    search->waiting[search->waiting_count++] = value->position;
+    search->path[search->path_length++] = value->position;
+}
+
+/* Takes what a value is made of. */
+static void take(struct search *search, const ProtobufCBinaryData *name)
+{
+    struct qd_onnx_reader *reader = search->reader;
+    need(search, name);
+    while (search->path_length > 0) {
+        const size_t at = search->path[search->path_length - 1];
+        const Onnx__NodeProto *node = reader->proto->node[at];
+        if (search->next_input[at] < node->n_input) {
+            need(search, &node->input[search->next_input[at]++]);
+        } else {
+            reader->order[reader->taken_count++] = at;
+            search->path_length--;
+        }
+    }
 }
 
 /* Refuses an input that no output needs. Such a cut is a mistake of the caller's. */
@@ -154,21 +171,19 @@ enum qd_status qd_onnx_select(struct qd_onnx_reader *reader)
 {
     const size_t count = reader->proto->n_node;
     struct search search = {.reader = reader};
-    search.waiting = qd_arena_calloc(reader->arena, count, sizeof(*search.waiting));
+    search.path = qd_arena_calloc(reader->arena, count, sizeof(*search.path));
+    search.next_input = qd_arena_calloc(reader->arena, count, sizeof(*search.next_input));
     reader->is_taken = qd_arena_calloc(reader->arena, count, sizeof(*reader->is_taken));
-    if (search.waiting == NULL || reader->is_taken == NULL)
+    reader->order = qd_arena_calloc(reader->arena, count, sizeof(*reader->order));
+    if (search.path == NULL || search.next_input == NULL || reader->is_taken == NULL ||
+        reader->order == NULL)
         return qd_onnx_no_memory(reader);
     enum qd_status status = cut_inputs(reader);
     if (status == QD_OK)
         status = check_outputs(reader);
     for (size_t i = 0; i < qd_onnx_output_count(reader) && status == QD_OK; i++) {
         const ProtobufCBinaryData name = qd_onnx_output_name(reader, i);
-        need(&search, &name);
-    }
-    while (search.waiting_count > 0 && status == QD_OK) {
-        const Onnx__NodeProto *node = reader->proto->node[search.waiting[--search.waiting_count]];
-        for (size_t i = 0; i < node->n_input; i++)
-            need(&search, &node->input[i]);
+        take(&search, &name);
     }
     return status == QD_OK ? check_needed(reader) : status;
 }
