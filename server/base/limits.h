@@ -122,6 +122,10 @@
 #define QD_WIDE_ANSWER_BYTES (1u << 20)
 #define QD_WIDE_COUNT_MAX 16
 
+/* The number of workers (--threads). Workers beyond the number of CPUs compute nothing more, and
+ * cpu_set_t, by which one worker wakes another on another CPU (pool.c), holds 1024 CPUs. */
+#define QD_THREAD_COUNT_MAX 1024
+
 /* The number of threads that move bytes (--io-threads). It is not more than the number of wide send
  * buffers, because each thread gets its part of these. */
 #define QD_IO_THREAD_COUNT_MAX 16

@@ -69,7 +69,7 @@ static const struct flag flags[] = {
     {"allow-shared-memory", KIND_PATH, AT(shared_memory_prefix), "", 0, 0, "PREFIX",
      "allow POSIX shared memory whose key begins with PREFIX; '*': any key"},
     {.about = "Sizes"},
-    {"threads", KIND_COUNT, AT(threads), "auto", 1, 1024, "N",
+    {"threads", KIND_COUNT, AT(threads), "auto", 1, QD_THREAD_COUNT_MAX, "N",
      "worker threads; auto: one for each CPU that quantd may use"},
     {"io-threads", KIND_COUNT, AT(io_threads), "1", 1, QD_IO_THREAD_COUNT_MAX, "N",
      "I/O threads, each with its own connections; at most 16"},

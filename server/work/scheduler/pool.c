@@ -9,7 +9,10 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "server/base/limits.h"
 #include "server/work/scheduler/cpu_yield.h"
+
+_Static_assert(QD_THREAD_COUNT_MAX <= CPU_SETSIZE, "there may be a worker for each CPU of a set");
 
 enum { STACK_BYTES = 8 << 20 };
 
@@ -33,7 +36,7 @@ struct qd_pool {
 unsigned qd_pool_parallelism(void)
 {
     unsigned count = uv_available_parallelism();
-    return count < QD_POOL_THREADS_MAX ? count : QD_POOL_THREADS_MAX;
+    return count < QD_THREAD_COUNT_MAX ? count : QD_THREAD_COUNT_MAX;
 }
 
 /* Raises the niceness of the calling thread only: on Linux each thread has its own. Does nothing if

@@ -7,11 +7,9 @@
 #ifndef SERVER_WORK_SCHEDULER_POOL_H
 #define SERVER_WORK_SCHEDULER_POOL_H
 
-#define QD_POOL_THREADS_MAX 1024
-
 struct qd_pool;
 
-/* Returns how many CPUs the process may use, from 1 to QD_POOL_THREADS_MAX. libuv 1.50 (Debian 13)
+/* Returns how many CPUs the process may use, from 1 to QD_THREAD_COUNT_MAX. libuv 1.50 (Debian 13)
  * heeds the CPU quotas of version 2 control groups, 1.44 (Debian 12) heeds none. */
 unsigned qd_pool_parallelism(void);
 

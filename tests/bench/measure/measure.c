@@ -67,7 +67,7 @@
 #include <unistd.h>
 
 #include "kernels/dispatch.h"
-#include "server/work/scheduler/pool.h"
+#include "server/base/limits.h"
 #include "server/work/scheduler/scheduler.h"
 #include "tests/bench/limits/move.h"
 #include "tests/bench/limits/peak.h"
@@ -465,7 +465,7 @@ static void on_handover(char *const *words)
 {
     const unsigned long threads = strtoul(words[0], NULL, 10);
     const uint64_t work_ns = strtoull(words[1], NULL, 10), unit_ns = strtoull(words[2], NULL, 10);
-    if (threads < 1 || threads > QD_POOL_THREADS_MAX || unit_ns < 1 || work_ns < unit_ns)
+    if (threads < 1 || threads > QD_THREAD_COUNT_MAX || unit_ns < 1 || work_ns < unit_ns)
         bench_fail("handover: expected threads, and work of a unit at least");
     const struct bench_handover found = bench_handover_measure((unsigned)threads, work_ns, unit_ns);
     printf("%llu %llu %llu %llu %llu\n", (unsigned long long)found.alone_ns,

@@ -95,9 +95,11 @@ static void expect_too_long(const char *begin, const char *quote, unsigned count
 {
     char json[QD_CONFIG_VERSION_COUNT_MAX * 8];
     size_t used = (size_t)snprintf(json, sizeof(json), "%s", begin);
-    for (unsigned i = 1; i <= count; i++)
+    for (unsigned i = 1; i <= count; i++) {
+        cr_assert_lt(used, sizeof(json));
         used += (size_t)snprintf(json + used, sizeof(json) - used, "%s%u%s%s", quote, i, quote,
                                  i < count ? "," : end);
+    }
     cr_assert_lt(used, sizeof(json));
     expect_error(json, wanted);
 }
