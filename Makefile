@@ -265,7 +265,7 @@ SERVER := \
     server/http/mhd/socket_hooks.c server/http/mhd/tls_hooks.c \
     server/http/mhd/trial.c \
     server/http/endpoint.c server/http/exchange.c \
-    server/http/io_threads.c server/http/listener.c server/http/path.c server/http/refuse.c \
+    server/http/listener.c server/http/path.c server/http/refuse.c \
     server/http/response.c \
     server/http/guard/access.c server/http/guard/cors.c server/http/guard/tokens.c \
     server/http/api/access_log.c server/http/api/answers.c server/http/api/console.c \

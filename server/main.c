@@ -20,7 +20,7 @@
 #include "server/http/api/healthcheck.h"
 #include "server/http/api/server.h"
 #include "server/http/guard/access.h"
-#include "server/http/io_threads.h"
+#include "server/http/listener.h"
 #include "server/memory/arena.h"
 #include "server/models/explain/explain.h"
 #include "server/models/repository/repository.h"
@@ -66,7 +66,6 @@ struct process {
     struct qd_background_task reload; /* reads the tokens and the certificate again */
     bool reload_waits;                /* SIGHUP came before the server listened */
     struct qd_server server;          /* the parts that handlers use; the process owns them, too */
-    struct qd_io_threads *io_threads;
     struct qd_handle *sigterm;
     struct qd_handle *sigint;
     struct qd_handle *sighup;
@@ -109,9 +108,9 @@ static void on_drain_timeout(void *context)
 {
     struct process *process = context;
     qd_log(QD_LOG_WARN, "drain timeout: closing the remaining connections", "connections=%zu",
-           qd_io_threads_connection_count(process->io_threads));
+           qd_listeners_connection_count(process->server.listeners));
     qd_scheduler_abandon(process->server.tools.scheduler);
-    qd_io_threads_cut(process->io_threads);
+    qd_listeners_cut(process->server.listeners);
 }
 
 static void on_stop_signal(void *context)
@@ -123,16 +122,18 @@ static void on_stop_signal(void *context)
         _exit(EXIT_FAILURE);
     }
     qd_log(QD_LOG_INFO, "draining", "connections=%zu queued=%zu",
-           process->io_threads == NULL ? 0 : qd_io_threads_connection_count(process->io_threads),
+           process->server.listeners == NULL
+               ? 0
+               : qd_listeners_connection_count(process->server.listeners),
            qd_scheduler_queue_count(process->server.tools.scheduler));
     atomic_store(&process->server.draining, true);
     qd_loader_stop(process->server.loader, on_loader_stopped, process);
-    if (process->io_threads == NULL) { /* the models for the start are still being loaded */
+    if (process->server.listeners == NULL) { /* the models for the start are still being loaded */
         on_drained(process);
         return;
     }
     qd_timer_start(process->drain_timer, process->config.drain_timeout_ns / 1000000, 0);
-    qd_io_threads_drain(process->io_threads, on_drained, process);
+    qd_listeners_drain(process->server.listeners, on_drained, process);
 }
 
 /* Runs on a thread of its own, because a file system may be slow. */
@@ -152,7 +153,7 @@ static void on_reload_signal(void *context)
     struct process *process = context;
     if (process->server.access_log.file != NULL)
         qd_log_file_reopen(process->server.access_log.file);
-    process->reload_waits = process->io_threads == NULL;
+    process->reload_waits = process->server.listeners == NULL;
     if (!process->reload_waits && !qd_background_ask(&process->reload))
         qd_log(QD_LOG_ERROR, "SIGHUP: no thread to read the files again", "%s", "");
 }
@@ -506,11 +507,10 @@ static bool start_listening(struct process *process)
         .tls = process->tls,
         .handler = qd_server_handler(server),
     };
-    process->io_threads = qd_io_threads_create(process->loop, &settings, &process->error);
-    if (process->io_threads == NULL)
+    process->server.listeners = qd_listeners_create(process->loop, &settings, &process->error);
+    if (process->server.listeners == NULL)
         return false;
-    server->io_threads = process->io_threads;
-    if (!qd_io_threads_start(process->io_threads)) {
+    if (!qd_listeners_start(process->server.listeners)) {
         return qd_fail_startup(
             &process->error,
             "--io-threads: cannot start %llu; memory or the limit on processes is "
@@ -518,7 +518,7 @@ static bool start_listening(struct process *process)
             (unsigned long long)process->config.io_threads);
     }
     const char *name;
-    for (size_t i = 0; (name = qd_io_threads_name(process->io_threads, i)) != NULL; i++)
+    for (size_t i = 0; (name = qd_listeners_name(process->server.listeners, i)) != NULL; i++)
         printf("quantd listening on %s\n", name);
     fflush(stdout);
     if (process->reload_waits)
@@ -531,7 +531,7 @@ static void deinit(struct process *process)
     struct qd_server *server = &process->server;
     const bool reloads = !qd_background_end(&process->reload);
     qd_prefaulter_destroy(process->prefaulter); /* first: qd_loop_destroy calls its last posts */
-    qd_io_threads_destroy(process->io_threads);
+    qd_listeners_destroy(process->server.listeners);
     if (server->memory != NULL) /* no request waits for memory any more */
         qd_memory_set_on_room(server->memory, NULL, NULL);
     qd_quota_destroy(process->quota);

@@ -45,42 +45,54 @@ static void on_log(void *context, const char *format, va_list arguments)
     qd_log(QD_LOG_DEBUG, "libmicrohttpd", "text=\"%s\"", text);
 }
 
-static struct MHD_Daemon *start_daemon(const struct qd_endpoint *endpoint,
-                                       const struct qd_endpoint_settings *settings)
+static void on_connection(void *context, struct MHD_Connection *mhd, void **slot,
+                          enum MHD_ConnectionNotificationCode code)
 {
-    const struct qd_config *config = settings->config;
+    struct qd_endpoint *endpoint = context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        endpoint->connection_count++;
+        *slot = qd_exchange_open(endpoint->exchange, mhd, endpoint->index, endpoint->is_https);
+    } else {
+        endpoint->connection_count--;
+        qd_exchange_close(endpoint->exchange, *slot);
+    }
+}
+
+static struct MHD_Daemon *start_daemon(struct qd_endpoint *endpoint)
+{
+    struct qd_exchange *exchange = endpoint->exchange;
     /* The connections that quota.h admits or refuses. Further ones wait in the backlog. */
-    const unsigned connections_max = (unsigned)config->max_connections + QD_REFUSED_COUNT_MAX;
+    const unsigned connections_max =
+        (unsigned)exchange->config->max_connections + QD_REFUSED_COUNT_MAX;
     /* answer_head.h adds Date for a fraction of what it costs in libmicrohttpd. */
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
                      MHD_USE_SUPPRESS_DATE_NO_CLOCK;
     struct MHD_OptionItem tls[] = {{.option = MHD_OPTION_END}, {0}, {0}, {0}};
     if (endpoint->is_https) {
         flags |= MHD_USE_TLS;
-        tls[0] = text_option(MHD_OPTION_HTTPS_MEM_CERT, qd_tls_cert_text(settings->tls));
-        tls[1] = text_option(MHD_OPTION_HTTPS_MEM_KEY, qd_tls_key_text(settings->tls));
+        tls[0] = text_option(MHD_OPTION_HTTPS_MEM_CERT, qd_tls_cert_text(exchange->tls));
+        tls[1] = text_option(MHD_OPTION_HTTPS_MEM_KEY, qd_tls_key_text(exchange->tls));
         tls[2] = text_option(MHD_OPTION_HTTPS_PRIORITIES, QD_TLS_PRIORITIES);
         tls[3].option = MHD_OPTION_END;
     }
     return MHD_start_daemon(
-        flags, 0, NULL, NULL, settings->on_access, settings->context, MHD_OPTION_EXTERNAL_LOGGER,
-        on_log, NULL, MHD_OPTION_ARRAY, tls, MHD_OPTION_LISTEN_SOCKET, endpoint->socket.fd,
+        flags, 0, NULL, NULL, qd_exchange_on_access, exchange, MHD_OPTION_EXTERNAL_LOGGER, on_log,
+        NULL, MHD_OPTION_ARRAY, tls, MHD_OPTION_LISTEN_SOCKET, endpoint->socket.fd,
         MHD_OPTION_CONNECTION_LIMIT, connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)QD_CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, settings->silence_s,
-        MHD_OPTION_NOTIFY_CONNECTION, settings->on_connection, settings->context,
-        MHD_OPTION_NOTIFY_COMPLETED, settings->on_completed, settings->context,
-        MHD_OPTION_URI_LOG_CALLBACK, settings->on_request_line, settings->context,
-        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, settings->context, MHD_OPTION_END);
+        (size_t)QD_CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, exchange->silence_s,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, endpoint, MHD_OPTION_NOTIFY_COMPLETED,
+        qd_exchange_on_completed, exchange, MHD_OPTION_URI_LOG_CALLBACK,
+        qd_exchange_on_request_line, exchange, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+        MHD_OPTION_END);
 }
 
 /* Warns if other hosts can reach the socket and the server asks for no tokens, or tokens come
  * unencrypted. */
-static void warn_of_strangers(const struct qd_endpoint *endpoint,
-                              const struct qd_endpoint_settings *settings)
+static void warn_of_strangers(const struct qd_endpoint *endpoint)
 {
     if (endpoint->socket.is_local)
         return;
-    if (settings->config->token_file[0] == '\0') {
+    if (endpoint->exchange->config->token_file[0] == '\0') {
         qd_log(QD_LOG_WARN, "everybody who reaches this address may use it; see --token-file",
                "address=%s", endpoint->socket.name);
     } else if (!endpoint->is_https) {
@@ -91,11 +103,16 @@ static void warn_of_strangers(const struct qd_endpoint *endpoint,
 
 /* ---- Out of descriptors ------------------------------------------------------------------- */
 
+static void on_ready(void *context)
+{
+    struct qd_endpoint *endpoint = context;
+    endpoint->exchange->pump_needed = true;
+}
+
 static bool watch(struct qd_endpoint *endpoint)
 {
     int epoll_fd = MHD_get_daemon_info(endpoint->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
-    endpoint->watch =
-        qd_loop_watch(endpoint->loop, epoll_fd, endpoint->on_ready, endpoint->context);
+    endpoint->watch = qd_loop_watch(endpoint->exchange->loop, epoll_fd, on_ready, endpoint);
     return endpoint->watch != NULL;
 }
 
@@ -103,7 +120,7 @@ static void resume(void *context)
 {
     struct qd_endpoint *endpoint = context;
     if (watch(endpoint))
-        endpoint->on_ready(endpoint->context);
+        on_ready(endpoint);
     else
         qd_timer_start(endpoint->pause_timer, PAUSE_MS, 0);
 }
@@ -143,40 +160,41 @@ static bool pauses(struct qd_endpoint *endpoint)
     return true;
 }
 
-bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
-                      const struct qd_endpoint *first, const struct qd_endpoint_settings *settings,
-                      struct qd_error *error)
+bool qd_endpoint_open(struct qd_endpoint *endpoint, struct qd_exchange *exchange, size_t index,
+                      const struct qd_endpoint *first, struct qd_error *error)
 {
+    const struct qd_config *config = exchange->config;
+    const char *address = config->listen[index];
+    const bool has_tls = exchange->tls != NULL;
     const struct qd_socket_settings wanted = {
         .backlog = BACKLOG,
-        .is_https = settings->tls != NULL,
-        .unix_mode = (mode_t)settings->config->unix_mode,
-        .unix_owner = settings->config->unix_owner,
-        .is_shared = settings->config->io_threads > 1,
+        .is_https = has_tls,
+        .unix_mode = (mode_t)config->unix_mode,
+        .unix_owner = config->unix_owner,
+        .is_shared = config->io_threads > 1,
     };
-    if (settings->tls != NULL && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+    if (has_tls && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         return qd_fail_startup(
             error, "cannot listen on %s: --tls-cert: this libmicrohttpd has no TLS", address);
     if (first == NULL ? !qd_socket_listen(&endpoint->socket, address, &wanted, error)
                       : !qd_socket_join(&endpoint->socket, &first->socket, BACKLOG, error))
         return false;
-    endpoint->is_https = settings->tls != NULL && endpoint->socket.unix_path[0] == '\0';
-    endpoint->mhd = start_daemon(endpoint, settings);
+    endpoint->exchange = exchange;
+    endpoint->index = index;
+    endpoint->is_https = has_tls && endpoint->socket.unix_path[0] == '\0';
+    endpoint->mhd = start_daemon(endpoint);
     if (endpoint->mhd == NULL) {
         close(endpoint->socket.fd);
         qd_socket_unlink(&endpoint->socket);
         return qd_fail_startup(error, "cannot listen on %s: libmicrohttpd did not start", address);
     }
-    endpoint->loop = settings->loop;
-    endpoint->on_ready = settings->on_ready;
-    endpoint->context = settings->context;
-    endpoint->pause_timer = qd_loop_timer(endpoint->loop, resume, endpoint);
+    endpoint->pause_timer = qd_loop_timer(exchange->loop, resume, endpoint);
     if (endpoint->pause_timer == NULL || !watch(endpoint)) {
         qd_endpoint_close(endpoint);
         return qd_fail_startup(error, "cannot listen on %s: the loop cannot watch it", address);
     }
     if (first == NULL)
-        warn_of_strangers(endpoint, settings);
+        warn_of_strangers(endpoint);
     return true;
 }
 

@@ -3,22 +3,18 @@
 #ifndef SERVER_HTTP_ENDPOINT_H
 #define SERVER_HTTP_ENDPOINT_H
 
-#include <microhttpd.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/config/config.h"
+#include "server/http/exchange.h"
 #include "server/http/wire/socket.h"
-#include "server/http/wire/tls.h"
-#include "server/work/scheduler/loop.h"
 
 struct qd_endpoint {
+    struct qd_exchange *exchange; /* that of the loop */
+    size_t index;                 /* of the address in config->listen */
     struct qd_socket socket;
     struct MHD_Daemon *mhd;
-    struct qd_loop *loop;
-    qd_callback *on_ready;
-    void *context;           /* passed to on_ready */
     struct qd_handle *watch; /* NULL while the endpoint is paused */
     struct qd_handle *pause_timer;
     size_t connection_count;
@@ -27,26 +23,12 @@ struct qd_endpoint {
                             accepted since */
 };
 
-/* The settings that all endpoints of a loop share. */
-struct qd_endpoint_settings {
-    const struct qd_config *config;
-    struct qd_tls *tls; /* for TCP addresses; NULL without TLS */
-    struct qd_loop *loop;
-    unsigned silence_s; /* libmicrohttpd closes a connection that was silent this long; 0: never */
-    MHD_AccessHandlerCallback on_access;
-    MHD_NotifyConnectionCallback on_connection;
-    MHD_RequestCompletedCallback on_completed;
-    void *(*on_request_line)(void *context, const char *line, struct MHD_Connection *connection);
-    qd_callback *on_ready; /* called when qd_endpoint_run has something to do */
-    void *context;         /* passed to all of these callbacks */
-};
-
-/* Opens an endpoint. `first` is another loop's endpoint for the same address, or NULL if this is
+/* Opens an endpoint at config->listen[index]. Sets exchange->pump_needed whenever qd_endpoint_run
+ * has something to do. `first` is another loop's endpoint for the same address, or NULL if this is
  * the first one. On failure, returns false with the reason in `error`, and there is nothing to
  * close. */
-bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
-                      const struct qd_endpoint *first, const struct qd_endpoint_settings *settings,
-                      struct qd_error *error);
+bool qd_endpoint_open(struct qd_endpoint *endpoint, struct qd_exchange *exchange, size_t index,
+                      const struct qd_endpoint *first, struct qd_error *error);
 /* Closes an endpoint. No connection may be suspended. */
 void qd_endpoint_close(struct qd_endpoint *endpoint);
 

@@ -135,7 +135,7 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
     return taken;
 }
 
-void qd_exchange_answer(struct qd_request *request)
+void qd_listener_answer(struct qd_request *request)
 {
     struct qd_connection *connection = request->connection;
     assert(request->state == QD_REPLYING);
@@ -144,6 +144,25 @@ void qd_exchange_answer(struct qd_request *request)
     qd_connection_advance(connection, QD_CONNECTION_ANSWER);
     qd_exchange_of(connection)->pump_needed = true; /* a resume does not wake the loop */
     MHD_resume_connection(connection->http);
+}
+
+static void on_answer_posted(void *request)
+{
+    qd_listener_answer(request);
+}
+
+void qd_listener_post_answer(struct qd_request *request)
+{
+    request->post = (struct qd_post){.callback = on_answer_posted, .context = request};
+    qd_loop_post(request->loop, &request->post);
+}
+
+void qd_listener_print_client(const struct qd_request *request, char text[QD_ADDRESS_TEXT_BYTES])
+{
+    const struct qd_connection *connection = request->connection;
+    qd_address_print(
+        MHD_get_connection_info(connection->http, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr,
+        text);
 }
 
 /* ---- Refusals ----------------------------------------------------------------------------- */

@@ -61,7 +61,4 @@ enum MHD_Result qd_exchange_on_access(void *context, struct MHD_Connection *mhd,
 void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **request_slot,
                               enum MHD_RequestTerminationCode code);
 
-/* Sends the answer of a request that is in REPLYING, and whose connection is PROCESSING. */
-void qd_exchange_answer(struct qd_request *request);
-
 #endif

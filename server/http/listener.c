@@ -1,24 +1,28 @@
 #define _GNU_SOURCE
 #include "server/http/listener.h"
 
-#include <assert.h>
-#include <microhttpd.h>
-#include <stdint.h>
-#include <stdio.h>
+#include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "server/base/clock.h"
+#include "server/base/limits.h"
 #include "server/http/endpoint.h"
-#include "server/http/exchange.h"
 
 enum { PUMP_RUNS_MAX = 8 }; /* how many short jobs the loop computes before it looks at timers */
 
 #define DRAIN_LINGER_NS (500 * QD_NS_PER_MS)
 
-struct qd_listener {
-    struct qd_exchange exchange;
-    const struct qd_config *config;
+/* A loop with its connections, and the posts by which another thread asks it to do something. */
+struct listener {
+    struct qd_exchange exchange; /* has the loop, which is borrowed from the caller in the first
+                                    listener */
+    struct qd_listeners *all;
+    pthread_t thread; /* not used in the first listener */
+    bool has_thread;
+    struct qd_post drain;
+    struct qd_post cut;
+    struct qd_post stop;
+    struct qd_post drained; /* posted to the main loop */
     struct qd_handle *before_sleep;
     struct qd_handle *pump_timer;
     struct qd_handle *sweep_timer;
@@ -27,59 +31,34 @@ struct qd_listener {
     uint64_t restless_ns; /* since when libmicrohttpd wants to run again at once; 0: it rests */
     bool rested;       /* libmicrohttpd has rested since the last qd_connections_look_for_stalled */
     uint64_t sweep_ns; /* when sweep_timer fires; UINT64_MAX: it does not run */
-    qd_callback *on_drained; /* NULL: no drain was asked for, or already called */
-    void *on_drained_context;
+    bool drains;       /* a drain was asked for, and is not over */
     size_t endpoint_count;
     struct qd_endpoint endpoints[QD_LISTEN_COUNT_MAX];
 };
 
+struct qd_listeners {
+    struct qd_memory *memory; /* borrowed; calls on_bodies_lost */
+    qd_callback *on_drained;
+    void *on_drained_context;
+    size_t undrained_count;
+    pthread_mutex_t gate; /* held until all threads have been created */
+    bool serves; /* all threads have been created; set with the gate held, constant afterwards */
+    size_t count;
+    struct listener each[QD_IO_THREAD_COUNT_MAX];
+};
+
 /* ---- Connections -------------------------------------------------------------------------- */
-
-static struct qd_listener *listener_of(void *exchange)
-{
-    return (struct qd_listener *)((char *)exchange - offsetof(struct qd_listener, exchange));
-}
-
-static struct qd_endpoint *endpoint_of(struct qd_listener *listener, struct MHD_Connection *mhd)
-{
-    const struct MHD_Daemon *daemon =
-        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_DAEMON)->daemon;
-    struct qd_endpoint *endpoint = listener->endpoints;
-    while (endpoint->mhd != daemon)
-        endpoint++;
-    return endpoint;
-}
-
-static void on_connection(void *context, struct MHD_Connection *mhd, void **slot,
-                          enum MHD_ConnectionNotificationCode code)
-{
-    struct qd_listener *listener = listener_of(context);
-    struct qd_endpoint *endpoint = endpoint_of(listener, mhd);
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        endpoint->connection_count++;
-        *slot = qd_exchange_open(&listener->exchange, mhd, (size_t)(endpoint - listener->endpoints),
-                                 endpoint->is_https);
-    } else {
-        endpoint->connection_count--;
-        qd_exchange_close(&listener->exchange, *slot);
-    }
-}
 
 static void on_hangups(void *context)
 {
-    struct qd_listener *listener = context;
+    struct listener *listener = context;
     qd_connections_on_hangups(&listener->exchange.connections);
 }
 
 static void on_lost(void *context)
 {
-    struct qd_listener *listener = context;
+    struct listener *listener = context;
     qd_connections_look_for_lost(&listener->exchange.connections);
-}
-
-void qd_listener_tell_lost(struct qd_listener *listener)
-{
-    qd_async_send(listener->lost);
 }
 
 /* Returns by how many nanoseconds the deadlines of lingering sockets are advanced. While the server
@@ -94,21 +73,20 @@ static uint64_t linger_hurry_ns(const struct qd_exchange *exchange)
 
 static void on_sweep(void *context)
 {
-    struct qd_listener *listener = context;
+    struct listener *listener = context;
     struct qd_exchange *exchange = &listener->exchange;
     listener->sweep_ns = UINT64_MAX;
     qd_connections_sweep(&exchange->connections);
     qd_lingering_sweep(exchange->lingering, qd_clock_ns() + linger_hurry_ns(exchange));
-    qd_callback *on_drained = listener->on_drained;
-    if (on_drained != NULL && atomic_load(&exchange->connections.count) == 0 &&
+    if (listener->drains && atomic_load(&exchange->connections.count) == 0 &&
         qd_lingering_count(exchange->lingering) == 0) {
-        listener->on_drained = NULL;
-        on_drained(listener->on_drained_context);
+        listener->drains = false;
+        qd_loop_post(listener->all->each[0].exchange.loop, &listener->drained);
     }
 }
 
 /* Starts the sweep timer for the next deadline. A timer that fires earlier is left alone. */
-static void plan_sweep(struct qd_listener *listener)
+static void plan_sweep(struct listener *listener)
 {
     uint64_t next_ns = qd_connections_next_ns(&listener->exchange.connections);
     uint64_t linger_ns = qd_lingering_next_ns(listener->exchange.lingering);
@@ -123,20 +101,14 @@ static void plan_sweep(struct qd_listener *listener)
 
 /* ---- libmicrohttpd on our loop ------------------------------------------------------------ */
 
-static void on_ready(void *context)
-{
-    struct qd_exchange *exchange = context;
-    exchange->pump_needed = true;
-}
-
 static void on_pump_timer(void *context)
 {
-    struct qd_listener *listener = context;
+    struct listener *listener = context;
     listener->exchange.pump_needed = true;
 }
 
 /* Like qd_endpoint_run, for all endpoints. */
-static uint64_t pump(struct qd_listener *listener)
+static uint64_t pump(struct listener *listener)
 {
     uint64_t wait_ms = UINT64_MAX;
     listener->exchange.pump_needed = false;
@@ -150,7 +122,7 @@ static uint64_t pump(struct qd_listener *listener)
 /* Notes whether libmicrohttpd rests, which means that it can do nothing before an event or a
  * timeout. If it has wanted to run again at once for QD_RESTLESS_NS, a stalled connection may be
  * the reason: qd_connections_look_for_stalled finds it. */
-static void mind_rest(struct qd_listener *listener, bool rests)
+static void mind_rest(struct listener *listener, bool rests)
 {
     listener->rested = listener->rested || rests;
     if (rests) {
@@ -171,7 +143,7 @@ static void mind_rest(struct qd_listener *listener, bool rests)
  * for the answers that were computed meanwhile: sending them may be all that is left to do. */
 static void on_before_sleep(void *context)
 {
-    struct qd_listener *listener = context;
+    struct listener *listener = context;
     const struct qd_handler *handler = &listener->exchange.handler;
     if (!listener->exchange.pump_needed) {
         mind_rest(listener, true);
@@ -193,44 +165,95 @@ static void on_before_sleep(void *context)
     plan_sweep(listener);
 }
 
+/* ---- Posts -------------------------------------------------------------------------------- */
+
+/* Called on the main loop when a loop has drained. */
+static void on_drained(void *context)
+{
+    const struct listener *listener = context;
+    struct qd_listeners *all = listener->all;
+    if (--all->undrained_count == 0)
+        all->on_drained(all->on_drained_context);
+}
+
+static void drain(void *context)
+{
+    struct listener *listener = context;
+    listener->exchange.connections.draining = true;
+    listener->drains = true;
+    for (size_t i = 0; i < listener->endpoint_count; i++)
+        qd_endpoint_drain(&listener->endpoints[i]);
+    listener->exchange.pump_needed = true;
+}
+
+static void cut(void *context)
+{
+    struct listener *listener = context;
+    listener->exchange.connections.cutting = true;
+}
+
+static void stop(void *context)
+{
+    const struct listener *listener = context;
+    qd_loop_stop(listener->exchange.loop);
+}
+
+void qd_listeners_drain(struct qd_listeners *all, qd_callback *callback, void *context)
+{
+    all->on_drained = callback;
+    all->on_drained_context = context;
+    all->undrained_count = all->count;
+    for (size_t i = 0; i < all->count; i++)
+        qd_loop_post(all->each[i].exchange.loop, &all->each[i].drain);
+}
+
+void qd_listeners_cut(struct qd_listeners *all)
+{
+    for (size_t i = 0; i < all->count; i++)
+        qd_loop_post(all->each[i].exchange.loop, &all->each[i].cut);
+}
+
+/* Makes each loop refuse its requests whose bodies have lost their memory (arena.h). Called on any
+ * thread. */
+static void on_bodies_lost(void *context)
+{
+    const struct qd_listeners *all = context;
+    for (size_t i = 0; i < all->count; i++)
+        qd_async_send(all->each[i].lost);
+}
+
 /* ---- Life --------------------------------------------------------------------------------- */
 
-static bool open_endpoints(struct qd_listener *listener, struct qd_loop *loop,
-                           const struct qd_listener *first, struct qd_error *error)
+static bool open_endpoints(struct listener *listener, struct qd_error *error)
 {
-    const struct qd_config *config = listener->config;
-    const struct qd_endpoint_settings settings = {
-        .config = config,
-        .tls = listener->exchange.tls,
-        .loop = loop,
-        .silence_s = listener->exchange.silence_s,
-        .on_access = qd_exchange_on_access,
-        .on_connection = on_connection,
-        .on_completed = qd_exchange_on_completed,
-        .on_request_line = qd_exchange_on_request_line,
-        .on_ready = on_ready,
-        .context = &listener->exchange,
-    };
-    for (size_t i = 0; i < config->listen_count; i++) {
-        if (!qd_endpoint_open(&listener->endpoints[i], config->listen[i],
-                              first == NULL ? NULL : &first->endpoints[i], &settings, error))
+    const struct listener *first = &listener->all->each[0];
+    const size_t count = listener->exchange.config->listen_count;
+    for (size_t i = 0; i < count; i++, listener->endpoint_count++)
+        if (!qd_endpoint_open(&listener->endpoints[i], &listener->exchange, i,
+                              listener == first ? NULL : &first->endpoints[i], error))
             return false;
-        listener->endpoint_count++;
-    }
     return true;
 }
 
-struct qd_listener *qd_listener_create(struct qd_loop *loop,
-                                       const struct qd_listener_settings *settings,
-                                       const struct qd_listener *first, struct qd_error *error)
+/* Adds a listener on all addresses of config->listen. Returns false on failure, with the reason in
+ * `error`. qd_listeners_destroy then also frees what was made for this listener. */
+static bool open_listener(struct qd_listeners *all, struct qd_loop *loop,
+                          const struct qd_listener_settings *settings, struct qd_error *error)
 {
-    struct qd_listener *listener = calloc(1, sizeof(*listener));
+    struct listener *listener = &all->each[all->count];
+    if (loop == NULL)
+        return qd_fail_startup(error, "--io-threads: out of memory or file descriptors");
+    all->count++;
+    *listener = (struct listener){
+        .all = all,
+        .drain = {.callback = drain, .context = listener},
+        .cut = {.callback = cut, .context = listener},
+        .stop = {.callback = stop, .context = listener},
+        .drained = {.callback = on_drained, .context = listener},
+        .sweep_ns = UINT64_MAX,
+    };
     qd_fail_startup(error, "out of memory");
-    if (listener == NULL)
-        return NULL;
-    listener->config = settings->config;
-    listener->sweep_ns = UINT64_MAX;
-    bool open = qd_exchange_init(&listener->exchange, loop, settings);
+    const bool open = qd_exchange_init(&listener->exchange, loop, settings);
     listener->before_sleep = qd_loop_before_sleep(loop, on_before_sleep, listener);
     listener->pump_timer = qd_loop_timer(loop, on_pump_timer, listener);
     listener->sweep_timer = qd_loop_timer(loop, on_sweep, listener);
@@ -239,20 +262,14 @@ struct qd_listener *qd_listener_create(struct qd_loop *loop,
         listener->hangups =
             qd_loop_watch(loop, listener->exchange.connections.hangups, on_hangups, listener);
     }
-    open = open && listener->before_sleep != NULL && listener->pump_timer != NULL &&
-           listener->sweep_timer != NULL && listener->lost != NULL && listener->hangups != NULL;
-    open = open && open_endpoints(listener, loop, first, error);
-    if (!open) {
-        qd_listener_destroy(listener);
-        return NULL;
-    }
-    return listener;
+    return open && listener->before_sleep != NULL && listener->pump_timer != NULL &&
+           listener->sweep_timer != NULL && listener->lost != NULL && listener->hangups != NULL &&
+           open_endpoints(listener, error);
 }
 
-void qd_listener_destroy(struct qd_listener *listener)
+/* Cuts all open connections of a loop off. */
+static void close_listener(struct listener *listener)
 {
-    if (listener == NULL)
-        return;
     for (size_t i = 0; i < listener->endpoint_count; i++)
         qd_endpoint_close(&listener->endpoints[i]);
     qd_handle_destroy(listener->hangups);
@@ -261,68 +278,114 @@ void qd_listener_destroy(struct qd_listener *listener)
     qd_handle_destroy(listener->pump_timer);
     qd_handle_destroy(listener->sweep_timer);
     qd_handle_destroy(listener->lost);
-    free(listener);
 }
 
-const char *qd_listener_name(const struct qd_listener *listener, size_t index)
+struct qd_listeners *qd_listeners_create(struct qd_loop *loop,
+                                         const struct qd_listener_settings *settings,
+                                         struct qd_error *error)
 {
-    return index < listener->endpoint_count ? listener->endpoints[index].socket.name : NULL;
+    struct qd_listeners *all = calloc(1, sizeof(*all));
+    qd_fail_startup(error, "out of memory");
+    if (all == NULL)
+        return NULL;
+    pthread_mutex_init(&all->gate, NULL);
+    all->memory = settings->memory;
+    bool open = open_listener(all, loop, settings, error);
+    while (open && all->count < settings->config->io_threads)
+        open = open_listener(all, qd_loop_create(), settings, error);
+    if (settings->tls != NULL)
+        qd_tls_forget_texts(settings->tls);
+    if (!open) {
+        qd_listeners_destroy(all);
+        return NULL;
+    }
+    qd_memory_set_on_lost(all->memory, on_bodies_lost, all);
+    return all;
 }
 
-size_t qd_listener_connection_count(const struct qd_listener *listener)
+/* Serves no client before all threads have been created, because a request may look at every
+ * loop's connections. Closes the listener on this thread, because part of its state is
+ * thread-local. */
+static void *run(void *context)
 {
-    return atomic_load(&listener->exchange.connections.count);
+    struct listener *listener = context;
+    pthread_mutex_lock(&listener->all->gate);
+    const bool serves = listener->all->serves;
+    pthread_mutex_unlock(&listener->all->gate);
+    if (serves)
+        qd_loop_run(listener->exchange.loop);
+    close_listener(listener);
+    return NULL;
 }
 
-size_t qd_listener_gauges(const struct qd_listener *listener,
-                          struct qd_listener_gauge gauges[QD_LISTEN_COUNT_MAX])
+bool qd_listeners_start(struct qd_listeners *all)
 {
-    for (size_t i = 0; i < listener->endpoint_count; i++) {
-        const struct qd_quota_counts counts = qd_quota_count(listener->exchange.quota, i);
+    pthread_mutex_lock(&all->gate);
+    all->serves = true;
+    for (size_t i = 1; i < all->count && all->serves; i++) {
+        struct listener *listener = &all->each[i];
+        listener->has_thread = pthread_create(&listener->thread, NULL, run, listener) == 0;
+        all->serves = listener->has_thread;
+    }
+    pthread_mutex_unlock(&all->gate);
+    return all->serves;
+}
+
+void qd_listeners_destroy(struct qd_listeners *all)
+{
+    if (all == NULL)
+        return;
+    qd_memory_set_on_lost(all->memory, NULL, NULL);
+    for (size_t i = 1; i < all->count && all->serves; i++)
+        qd_loop_post(all->each[i].exchange.loop, &all->each[i].stop);
+    for (size_t i = 0; i < all->count; i++) {
+        struct listener *listener = &all->each[i];
+        if (listener->has_thread)
+            pthread_join(listener->thread, NULL);
+        else
+            close_listener(listener);
+        if (i > 0)
+            qd_loop_destroy(listener->exchange.loop);
+    }
+    pthread_mutex_destroy(&all->gate);
+    free(all);
+}
+
+/* ---- Queries ------------------------------------------------------------------------------ */
+
+const char *qd_listeners_name(const struct qd_listeners *all, size_t index)
+{
+    const struct listener *first = &all->each[0];
+    return index < first->endpoint_count ? first->endpoints[index].socket.name : NULL;
+}
+
+size_t qd_listeners_connections(const struct qd_listeners *all,
+                                uint64_t counts[QD_IO_THREAD_COUNT_MAX])
+{
+    for (size_t i = 0; i < all->count; i++)
+        counts[i] = atomic_load(&all->each[i].exchange.connections.count);
+    return all->count;
+}
+
+size_t qd_listeners_connection_count(const struct qd_listeners *all)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < all->count; i++)
+        count += atomic_load(&all->each[i].exchange.connections.count);
+    return count;
+}
+
+size_t qd_listeners_gauges(const struct qd_listeners *all,
+                           struct qd_listener_gauge gauges[QD_LISTEN_COUNT_MAX])
+{
+    const struct listener *first = &all->each[0];
+    for (size_t i = 0; i < first->endpoint_count; i++) {
+        const struct qd_quota_counts counts = qd_quota_count(first->exchange.quota, i);
         gauges[i] = (struct qd_listener_gauge){
-            listener->endpoints[i].socket.name,
-            {counts.admitted, listener->config->max_connections},
+            first->endpoints[i].socket.name,
+            {counts.admitted, first->exchange.config->max_connections},
             counts.refused,
         };
     }
-    return listener->endpoint_count;
-}
-
-void qd_listener_print_client(const struct qd_request *request, char text[QD_ADDRESS_TEXT_BYTES])
-{
-    const struct qd_connection *connection = request->connection;
-    qd_address_print(
-        MHD_get_connection_info(connection->http, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr,
-        text);
-}
-
-void qd_listener_drain(struct qd_listener *listener, qd_callback *on_drained, void *context)
-{
-    listener->exchange.connections.draining = true;
-    listener->on_drained = on_drained;
-    listener->on_drained_context = context;
-    for (size_t i = 0; i < listener->endpoint_count; i++)
-        qd_endpoint_drain(&listener->endpoints[i]);
-    listener->exchange.pump_needed = true;
-}
-
-void qd_listener_answer(struct qd_request *request)
-{
-    qd_exchange_answer(request);
-}
-
-static void on_answer_posted(void *request)
-{
-    qd_exchange_answer(request);
-}
-
-void qd_listener_post_answer(struct qd_request *request)
-{
-    request->post = (struct qd_post){.callback = on_answer_posted, .context = request};
-    qd_loop_post(request->loop, &request->post);
-}
-
-void qd_listener_cut(struct qd_listener *listener)
-{
-    listener->exchange.connections.cutting = true;
+    return first->endpoint_count;
 }

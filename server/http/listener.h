@@ -1,21 +1,25 @@
-/* Serves HTTP on the connections of one loop, and hides libmicrohttpd behind a small interface. For
- * each request the listener calls the handler's opened, admit, begin, end and closed, in this
- * order. The handler answers between end and closed. Only listener.c, endpoint, exchange, refuse,
- * response and mhd/ know that libmicrohttpd does the HTTP. Each loop that has connections has
- * a listener (io_threads.h). A listener's functions must be called on its loop's thread, unless
- * their comment says otherwise. The handler is shared by all loops, and called on the threads of
- * all of them.
+/* Serves HTTP on all loops that move bytes (--io-threads): the main loop, and others on threads of
+ * their own. Hides libmicrohttpd behind a small interface: only listener.c, endpoint, exchange,
+ * refuse, response and mhd/ know that it does the HTTP. A connection stays with the loop that
+ * accepted it.
+ *
+ * For each request the handler's opened, admit, begin, end and closed are called, in this order, on
+ * the thread of the connection's loop. All loops share the handler. It answers between end and
+ * closed.
  *
  * The handler need not deal with bodies that are too large or too slow, with heads that two readers
- * could take for different requests, or with connections beyond their quota: the listener refuses
- * all of these. It reads and discards a refused body if that is cheap, so that the client gets to
- * read why. */
+ * could take for different requests, or with connections beyond their quota: all of these are
+ * refused before. A refused body is read and discarded if that is cheap, so that the client gets to
+ * read why.
+ *
+ * All functions must be called on the main loop's thread, unless their comment says otherwise. */
 #ifndef SERVER_HTTP_LISTENER_H
 #define SERVER_HTTP_LISTENER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "server/base/limits.h"
 #include "server/config/address.h"
 #include "server/config/config.h"
 #include "server/http/wire/head.h"
@@ -26,7 +30,7 @@
 #include "server/work/request.h"
 #include "server/work/scheduler/loop.h"
 
-struct qd_listener;
+struct qd_listeners;
 
 struct qd_handler {
     /* Called first, also for a head that is refused afterwards. It is not called for a head that
@@ -52,8 +56,7 @@ struct qd_handler {
     void *context;
 };
 
-/* The settings that the listeners of all loops share. The handler is copied, and everything else is
- * borrowed. */
+/* The handler is copied, and everything else is borrowed. */
 struct qd_listener_settings {
     struct qd_memory *memory;
     struct qd_prefaulter *prefaulter;
@@ -63,44 +66,51 @@ struct qd_listener_settings {
     struct qd_handler handler;
 };
 
-/* Creates a listener on all addresses of config->listen. `first` is another loop's listener on the
- * same addresses, or NULL if this is the first one. The loop must not run yet. Returns NULL on
- * failure, with the reason in `error`. */
-struct qd_listener *qd_listener_create(struct qd_loop *loop,
-                                       const struct qd_listener_settings *settings,
-                                       const struct qd_listener *first, struct qd_error *error);
+/* Listens on all addresses of config->listen, with config->io_threads loops, of which `loop` is the
+ * first. From then on the kernel takes connections, which wait until qd_listeners_start is called
+ * and `loop` runs. `loop` must not run yet. The texts of settings->tls are forgotten, because
+ * libmicrohttpd has read them. Returns NULL on failure, with the reason in `error`. */
+struct qd_listeners *qd_listeners_create(struct qd_loop *loop,
+                                         const struct qd_listener_settings *settings,
+                                         struct qd_error *error);
 
-/* Cuts all open connections off. No request may be between `end` and its answer. NULL is fine. */
-void qd_listener_destroy(struct qd_listener *listener);
+/* Starts the threads of the other loops. Returns false if the system refuses a thread. Then none of
+ * these threads serves connections. */
+bool qd_listeners_start(struct qd_listeners *all);
+
+/* Cuts all open connections off, ends the threads and frees everything. No request may be between
+ * `end` and its answer, and loops that serve must have been drained. NULL is fine. */
+void qd_listeners_destroy(struct qd_listeners *all);
 
 /* Returns the real address with that index, such as "http://127.0.0.1:8000", or NULL beyond the
  * last one. */
-const char *qd_listener_name(const struct qd_listener *listener, size_t index);
+const char *qd_listeners_name(const struct qd_listeners *all, size_t index);
 
-/* Returns how many connections are open. May be called on any thread. */
-size_t qd_listener_connection_count(const struct qd_listener *listener);
-/* Fills a gauge for each address, over all loops. Returns how many addresses there are. May be
- * called on any thread. */
-size_t qd_listener_gauges(const struct qd_listener *listener,
-                          struct qd_listener_gauge gauges[QD_LISTEN_COUNT_MAX]);
+/* These three functions may be called on any thread. The first returns how many connections are
+ * open. */
+size_t qd_listeners_connection_count(const struct qd_listeners *all);
+/* Fills `counts` with the open connections of each loop. Returns how many loops there are. */
+size_t qd_listeners_connections(const struct qd_listeners *all,
+                                uint64_t counts[QD_IO_THREAD_COUNT_MAX]);
+/* Fills a gauge for each address, over all loops. Returns how many addresses there are. */
+size_t qd_listeners_gauges(const struct qd_listeners *all,
+                           struct qd_listener_gauge gauges[QD_LISTEN_COUNT_MAX]);
 
-/* Makes the loop refuse its requests whose bodies have lost their memory (arena.h). May be called
- * on any thread. */
-void qd_listener_tell_lost(struct qd_listener *listener);
+/* Stops accepting, answers the clients that have connected, and then calls on_drained. May be
+ * called once. */
+void qd_listeners_drain(struct qd_listeners *all, qd_callback *on_drained, void *context);
 
-/* Prints the client's address, for people. */
+/* Cuts off every connection. Call it while the loops drain, before the call of on_drained, at most
+ * once. A connection whose request is being processed is cut as soon as its answer is ready. */
+void qd_listeners_cut(struct qd_listeners *all);
+
+/* Prints the client's address, for people. On the request's loop's thread. */
 void qd_listener_print_client(const struct qd_request *request, char text[QD_ADDRESS_TEXT_BYTES]);
 
-/* Sends the answer of a request that is in REPLYING after `end` has returned false. */
+/* Sends the answer of a request that is in REPLYING after `end` has returned false. On the
+ * request's loop's thread. */
 void qd_listener_answer(struct qd_request *request);
 /* Like qd_listener_answer, on any thread. */
 void qd_listener_post_answer(struct qd_request *request);
-
-/* Stops accepting, answers the clients that have connected, and then calls on_drained, once. */
-void qd_listener_drain(struct qd_listener *listener, qd_callback *on_drained, void *context);
-
-/* Cuts off every connection. Call it while the listener drains. A connection whose request is being
- * processed is cut as soon as its answer is ready. */
-void qd_listener_cut(struct qd_listener *listener);
 
 #endif

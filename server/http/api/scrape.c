@@ -124,10 +124,9 @@ static void read_gauges(struct scrape *scrape)
     }
     if (server->access_log.file != NULL)
         gauges->access_lines_dropped = qd_log_file_dropped(server->access_log.file);
-    if (server->io_threads != NULL) {
-        gauges->io_thread_count =
-            qd_io_threads_connections(server->io_threads, scrape->connections);
-        gauges->listener_count = qd_io_threads_gauges(server->io_threads, scrape->listeners);
+    if (server->listeners != NULL) {
+        gauges->io_thread_count = qd_listeners_connections(server->listeners, scrape->connections);
+        gauges->listener_count = qd_listeners_gauges(server->listeners, scrape->listeners);
     }
     qd_process_read(&gauges->process);
 }

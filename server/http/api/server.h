@@ -8,7 +8,6 @@
 
 #include "server/http/api/access_log.h"
 #include "server/http/guard/access.h"
-#include "server/http/io_threads.h"
 #include "server/http/listener.h"
 #include "server/models/table.h"
 #include "server/telemetry/line.h"
@@ -27,9 +26,9 @@ struct qd_server {
     struct qd_memory *model_memory;
     struct qd_loader *loader;
     struct qd_access *access;
-    struct qd_regions *regions;             /* of shared memory; NULL: clients may register none */
-    struct qd_console *console;             /* the page at /; NULL: none */
-    const struct qd_io_threads *io_threads; /* for the gauges of connections; may be NULL */
+    struct qd_regions *regions;     /* of shared memory; NULL: clients may register none */
+    struct qd_console *console;     /* the page at /; NULL: none */
+    struct qd_listeners *listeners; /* NULL before the server listens */
     /* How many scrapes are being sent that use no memory of requests: at most
      * QD_SCRAPE_RESERVED_COUNT (scrape.c). */
     atomic_uint reserved_scrape_count;
@@ -40,7 +39,7 @@ struct qd_server {
     atomic_bool draining;                   /* the server answers that it is not ready */
 };
 
-/* Returns the handler for the settings of qd_io_threads_create, which finds what to do for each
+/* Returns the handler for the settings of qd_listeners_create, which finds what to do for each
  * path. All requests but inferences and loads are answered at once, on the connection's loop, so
  * health never waits for anything that computes. `server` is borrowed. */
 struct qd_handler qd_server_handler(struct qd_server *server);
