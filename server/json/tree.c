@@ -66,14 +66,20 @@ bool qd_json_uint64(const struct qd_json_value *value, uint64_t *whole)
     return true;
 }
 
-static enum qd_status refuse_twice(const struct qd_json_path *path, const char *key,
-                                   struct qd_error *error)
+static enum qd_status refuse(const struct qd_json_path *path, const char *key, const char *what,
+                             const char *got, struct qd_error *error)
 {
+    const char *tail = path == NULL ? "" : path->tail;
     if (path != NULL && path->array != NULL)
-        return qd_fail(error, QD_INVALID, "%s[%zu]%s%s: expected once, got twice", path->array,
-                       path->position, path->tail, key);
-    return qd_fail(error, QD_INVALID, "%s%s: expected once, got twice",
-                   path == NULL ? "" : path->tail, key);
+        return qd_fail(error, QD_INVALID, "%s[%zu]%s%s: expected %s, got %s", path->array,
+                       path->position, tail, key, what, got);
+    return qd_fail(error, QD_INVALID, "%s%s: expected %s, got %s", tail, key, what, got);
+}
+
+enum qd_status qd_json_expected(const struct qd_json_path *path, const char *key, const char *what,
+                                const struct qd_json_value *value, struct qd_error *error)
+{
+    return refuse(path, key, what, qd_json_show(value).text, error);
 }
 
 /* Returns the index of the key's name, or `count` if the key has none of these names. */
@@ -103,7 +109,7 @@ enum qd_status qd_json_fields(const struct qd_json_value *object, const struct q
             continue;
         next = i + 1;
         if (values[i] != NULL)
-            return refuse_twice(path, names[i].text, error);
+            return refuse(path, names[i].text, "once", "twice", error);
         values[i] = member;
         has_null |= member->kind == QD_JSON_NULL;
     }
@@ -123,12 +129,61 @@ enum qd_status qd_json_field(const struct qd_json_value *object, const struct qd
         if (strcmp(member->key, key) != 0)
             continue;
         if (*value != NULL)
-            return refuse_twice(path, key, error);
+            return refuse(path, key, "once", "twice", error);
         *value = member;
     }
     if (*value != NULL && (*value)->kind == QD_JSON_NULL)
         *value = NULL;
     return QD_OK;
+}
+
+/* Returns false if the value is something else. NULL is nothing. */
+static bool take_member(const struct qd_json_member *member, const struct qd_json_value *value)
+{
+    int64_t number;
+    if (value == NULL)
+        return false;
+    switch (member->takes % QD_JSON_NEEDED) {
+    case QD_JSON_TAKES_BOOL:
+        return qd_json_bool(value, member->to);
+    case QD_JSON_TAKES_COUNT:
+    case QD_JSON_TAKES_POSITIVE:
+        if (!qd_json_whole(value, &number) ||
+            number < (member->takes % QD_JSON_NEEDED == QD_JSON_TAKES_POSITIVE))
+            return false;
+        *(uint64_t *)member->to = (uint64_t)number;
+        return true;
+    case QD_JSON_TAKES_STRING:
+        *(const char **)member->to = qd_json_string(value);
+        return qd_json_string(value) != NULL;
+    default:
+        *(const struct qd_json_value **)member->to = value;
+        return member->takes % QD_JSON_NEEDED == QD_JSON_TAKES_ANY || qd_json_is_object(value);
+    }
+}
+
+enum qd_status qd_json_read_members(const struct qd_json_value *object,
+                                    const struct qd_json_path *path,
+                                    const struct qd_json_member *members, size_t count,
+                                    struct qd_error *error)
+{
+    static const char *const wanted[] = {"true or false",
+                                         "an integer in [0, 2^53)",
+                                         "an integer in [1, 2^53)",
+                                         "a string",
+                                         "an object",
+                                         "a value"};
+    enum qd_status status = QD_OK;
+    for (size_t i = 0; i < count && status == QD_OK; i++) {
+        const unsigned takes = members[i].takes;
+        const struct qd_json_value *value;
+        status = qd_json_field(object, path, members[i].key, &value, error);
+        if (status == QD_OK && (value != NULL || takes >= QD_JSON_NEEDED) &&
+            !take_member(&members[i], value))
+            status = qd_json_expected(path, members[i].key, wanted[takes % QD_JSON_NEEDED], value,
+                                      error);
+    }
+    return status;
 }
 
 /* Shows bytes with `quote` before and behind them. It may be "". */

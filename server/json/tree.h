@@ -115,6 +115,34 @@ enum qd_status qd_json_field(const struct qd_json_value *object, const struct qd
                              const char *key, const struct qd_json_value **value,
                              struct qd_error *error);
 
+/* Fails with "PATH KEY: expected WHAT, got VALUE". */
+enum qd_status qd_json_expected(const struct qd_json_path *path, const char *key, const char *what,
+                                const struct qd_json_value *value, struct qd_error *error);
+
+/* What a member of an object has to be, and the type of the variable that takes it. */
+enum qd_json_takes {
+    QD_JSON_TAKES_BOOL,     /* bool */
+    QD_JSON_TAKES_COUNT,    /* uint64_t: an integer in [0, 2^53) */
+    QD_JSON_TAKES_POSITIVE, /* likewise, in [1, 2^53) */
+    QD_JSON_TAKES_STRING,   /* const char * */
+    QD_JSON_TAKES_OBJECT,   /* const struct qd_json_value * */
+    QD_JSON_TAKES_ANY,      /* likewise */
+    QD_JSON_NEEDED = 8,     /* added to one of these: the member must be there */
+};
+
+struct qd_json_member {
+    const char *key;
+    unsigned takes; /* an enum qd_json_takes */
+    void *to;       /* keeps its value if the member is absent or null */
+};
+
+/* Reads members of an object, each as qd_json_field finds it. Refuses a member that is something
+ * else. */
+enum qd_status qd_json_read_members(const struct qd_json_value *object,
+                                    const struct qd_json_path *path,
+                                    const struct qd_json_member *members, size_t count,
+                                    struct qd_error *error);
+
 /* A client's value or text as it is printed in an error: on one line, and cut if it is long. */
 struct qd_shown {
     char text[64];

@@ -50,38 +50,11 @@ static enum qd_status split_body(const struct qd_oip_message *message,
 
 /* ---- Outputs ----------------------------------------------------------------------------- */
 
-static enum qd_status read_binary(const struct qd_oip_decoder *decoder,
-                                  const struct qd_json_value *parameters,
-                                  const struct qd_json_path *path, bool *binary)
-{
-    const struct qd_json_value *value;
-    enum qd_status status = qd_json_field(parameters, path, "binary_data", &value, decoder->error);
-    if (status == QD_OK && value != NULL && !qd_json_bool(value, binary)) {
-        return qd_fail(decoder->error, QD_INVALID,
-                       "outputs[%zu].parameters.binary_data: expected true or false, got %s",
-                       path->position, qd_json_show(value).text);
-    }
-    return status;
-}
-
-/* Reads how many classes are wanted. */
-static enum qd_status read_classification(const struct qd_oip_decoder *decoder,
-                                          const struct qd_json_value *parameters,
-                                          const struct qd_json_path *path, size_t index)
+/* Keeps how many classes of an output are wanted. */
+static enum qd_status want_classes(const struct qd_oip_decoder *decoder, size_t index,
+                                   uint64_t count)
 {
     struct qd_oip_asked *asked = decoder->asked;
-    const struct qd_json_value *value;
-    int64_t count;
-    enum qd_status status =
-        qd_json_field(parameters, path, "classification", &value, decoder->error);
-    if (status != QD_OK || value == NULL)
-        return status;
-    if (!qd_json_whole(value, &count) || count < 1) {
-        return qd_fail(
-            decoder->error, QD_INVALID,
-            "outputs[%zu].parameters.classification: expected an integer in [1, 2^53), got %s",
-            path->position, qd_json_show(value).text);
-    }
     if (asked->class_counts == NULL)
         asked->class_counts = qd_arena_calloc(decoder->arena, asked->signature->output_count,
                                               sizeof(*asked->class_counts));
@@ -103,14 +76,14 @@ static enum qd_status read_output_parameters(const struct qd_oip_decoder *decode
     const struct qd_shm_tensor_reader reader = {decoder->regions, decoder->arena, decoder->asked,
                                                 decoder->error};
     const struct qd_shm_tensor *tensor = NULL;
-    if (!qd_json_is_object(parameters)) {
-        return qd_fail(decoder->error, QD_INVALID,
-                       "outputs[%zu].parameters: expected an object, got %s", position,
-                       qd_json_show(parameters).text);
-    }
-    enum qd_status status = read_classification(decoder, parameters, &path, index);
-    if (status == QD_OK)
-        status = read_binary(decoder, parameters, &path, binary);
+    uint64_t class_count = 0;
+    const struct qd_json_member members[] = {
+        {"classification", QD_JSON_TAKES_POSITIVE, &class_count},
+        {"binary_data", QD_JSON_TAKES_BOOL, binary},
+    };
+    enum qd_status status = qd_json_read_members(parameters, &path, members, 2, decoder->error);
+    if (status == QD_OK && class_count > 0)
+        status = want_classes(decoder, index, class_count);
     if (status == QD_OK)
         status = qd_shm_tensor_read(&reader, parameters, &path, true, index, &tensor);
     if (status == QD_OK && tensor != NULL && *binary) {
@@ -162,18 +135,18 @@ static enum qd_status read_output(const struct qd_oip_decoder *decoder,
                                   const struct qd_json_value *output, size_t position)
 {
     struct qd_oip_asked *asked = decoder->asked;
-    const struct qd_json_value *name;
+    const struct qd_json_value *name = NULL;
     const struct qd_json_value *parameters = NULL;
-    const struct qd_json_path path = {"outputs", position, "."};
+    const struct qd_json_path path = {"outputs", position, "."}, itself = {"outputs", position, ""};
+    const struct qd_json_member members[] = {
+        {"name", QD_JSON_TAKES_ANY, &name},
+        {"parameters", QD_JSON_TAKES_OBJECT, &parameters},
+    };
     bool binary = false;
     size_t i = 0;
-    if (!qd_json_is_object(output)) {
-        return qd_fail(decoder->error, QD_INVALID, "outputs[%zu]: expected an object, got %s",
-                       position, qd_json_show(output).text);
-    }
-    enum qd_status status = qd_json_field(output, &path, "name", &name, decoder->error);
-    if (status == QD_OK)
-        status = qd_json_field(output, &path, "parameters", &parameters, decoder->error);
+    if (!qd_json_is_object(output))
+        return qd_json_expected(&itself, "", "an object", output, decoder->error);
+    enum qd_status status = qd_json_read_members(output, &path, members, 2, decoder->error);
     if (status == QD_OK)
         status = find_output(decoder, name, position, &i);
     if (status != QD_OK)
@@ -195,10 +168,8 @@ static enum qd_status read_outputs(const struct qd_oip_decoder *decoder,
                                    const struct qd_json_value *outputs)
 {
     struct qd_oip_asked *asked = decoder->asked;
-    if (!qd_json_is_array(outputs)) {
-        return qd_fail(decoder->error, QD_INVALID, "outputs: expected an array, got %s",
-                       qd_json_show(outputs).text);
-    }
+    if (!qd_json_is_array(outputs))
+        return qd_json_expected(NULL, "outputs", "an array", outputs, decoder->error);
     const struct qd_json_value *output = outputs->first;
     if (output == NULL) /* an empty list counts as absent */
         return QD_OK;
@@ -217,10 +188,8 @@ static enum qd_status read_outputs(const struct qd_oip_decoder *decoder,
 static enum qd_status read_id(const struct qd_oip_decoder *decoder, const struct qd_json_value *id)
 {
     const char *text = qd_json_string(id);
-    if (text == NULL) {
-        return qd_fail(decoder->error, QD_INVALID, "id: expected a string, got %s",
-                       qd_json_show(id).text);
-    }
+    if (text == NULL)
+        return qd_json_expected(NULL, "id", "a string", id, decoder->error);
     decoder->asked->id = text[0] == '\0' ? NULL : text;
     return QD_OK;
 }
@@ -231,10 +200,8 @@ static enum qd_status read_request(struct qd_oip_decoder *decoder,
 {
     static const struct qd_json_name names[] = {{"id"}, {"parameters"}, {"inputs"}, {"outputs"}};
     const struct qd_json_value *values[4];
-    if (!qd_json_is_object(request)) {
-        return qd_fail(decoder->error, QD_INVALID, "the request: expected a JSON object, got %s",
-                       qd_json_show(request).text);
-    }
+    if (!qd_json_is_object(request))
+        return qd_json_expected(NULL, "the request", "a JSON object", request, decoder->error);
     enum qd_status status = qd_json_fields(request, NULL, names, 4, values, decoder->error);
     if (status == QD_OK && values[0] != NULL)
         status = read_id(decoder, values[0]);

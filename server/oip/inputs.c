@@ -47,6 +47,14 @@ static struct label label(const struct input *input, const char *field)
     return label_of(input->position, field, input->name);
 }
 
+/* Fails with "inputs[1].shape (\"x_scale\"): expected WHAT, got VALUE". */
+static enum qd_status expected(const struct qd_oip_decoder *decoder, const struct input *input,
+                               const char *field, const char *what,
+                               const struct qd_json_value *value)
+{
+    return qd_json_expected(NULL, label(input, field).text, what, value, decoder->error);
+}
+
 /* A list of names for an error, cut off if it is too long. */
 struct listed {
     char text[256];
@@ -132,8 +140,8 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
     const struct qd_json_value *value = input->fields[NAME];
     const char *name = value == NULL ? NULL : qd_json_string(value);
     if (name == NULL) {
-        return qd_fail(decoder->error, QD_INVALID, "inputs[%zu].name: expected a string, got %s",
-                       input->position, qd_json_show(value).text);
+        const struct qd_json_path path = {"inputs", input->position, "."};
+        return qd_json_expected(&path, "name", "a string", value, decoder->error);
     }
     input->index = find_port(signature, name, input->position);
     if (input->index == signature->input_count) {
@@ -201,11 +209,11 @@ read_dims(const struct qd_oip_decoder *decoder, const struct input *input, bool 
 {
     const struct qd_json_value *shape = input->fields[SHAPE];
     const int64_t least = may_be_free ? QD_DIM_FREE : 0;
-    if (shape == NULL || !qd_json_is_array(shape)) {
-        return qd_fail(decoder->error, QD_INVALID, "%s: expected an array of integers%s, got %s",
-                       label(input, ".shape").text, may_be_free ? ", -1 where a size is free" : "",
-                       qd_json_show(shape).text);
-    }
+    if (shape == NULL || !qd_json_is_array(shape))
+        return expected(decoder, input, ".shape",
+                        may_be_free ? "an array of integers, -1 where a size is free"
+                                    : "an array of integers",
+                        shape);
     for (const struct qd_json_value *dim = shape->first; dim != NULL; dim = dim->next) {
         if (*rank == QK_RANK_MAX) {
             return qd_fail(decoder->error, QD_INVALID,
@@ -349,8 +357,7 @@ static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct inp
     static const char field[] = ".parameters.binary_data_size";
     int64_t given;
     if (!qd_json_whole(size, &given) || given < 0)
-        return qd_fail(decoder->error, QD_INVALID, "%s: expected an integer in [0, 2^53), got %s",
-                       label(input, field).text, qd_json_show(size).text);
+        return expected(decoder, input, field, "an integer in [0, 2^53)", size);
     const size_t bytes = (size_t)given;
     enum qd_status status = check_bytes(decoder, input, field, bytes);
     if (status != QD_OK)
@@ -547,10 +554,8 @@ static enum qd_status find_elsewhere(const struct qd_oip_decoder *decoder,
     const struct qd_json_path path = {"inputs", input->position, ".parameters."};
     const struct qd_shm_tensor_reader reader = {decoder->regions, decoder->arena, decoder->asked,
                                                 decoder->error};
-    if (!qd_json_is_object(parameters)) {
-        return qd_fail(decoder->error, QD_INVALID, "%s: expected an object, got %s",
-                       label(input, ".parameters").text, qd_json_show(parameters).text);
-    }
+    if (!qd_json_is_object(parameters))
+        return expected(decoder, input, ".parameters", "an object", parameters);
     enum qd_status status =
         qd_json_field(parameters, &path, "binary_data_size", &content->blob, decoder->error);
     return status == QD_OK ? qd_shm_tensor_read(&reader, parameters, &path, false, input->index,
@@ -651,8 +656,8 @@ static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct
 static enum qd_status read_input(struct qd_oip_decoder *decoder, struct input *input)
 {
     if (!qd_json_is_object(input->json)) {
-        return qd_fail(decoder->error, QD_INVALID, "inputs[%zu]: expected an object, got %s",
-                       input->position, qd_json_show(input->json).text);
+        const struct qd_json_path path = {"inputs", input->position, ""};
+        return qd_json_expected(&path, "", "an object", input->json, decoder->error);
     }
     bool declared = false;
     enum qd_status status = find_fields(decoder, input);
@@ -725,10 +730,8 @@ static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
 enum qd_status qd_oip_read_inputs(struct qd_oip_decoder *decoder,
                                   const struct qd_json_value *inputs)
 {
-    if (inputs == NULL || !qd_json_is_array(inputs)) {
-        return qd_fail(decoder->error, QD_INVALID, "inputs: expected an array, got %s",
-                       qd_json_show(inputs).text);
-    }
+    if (inputs == NULL || !qd_json_is_array(inputs))
+        return qd_json_expected(NULL, "inputs", "an array", inputs, decoder->error);
     struct input input;
     input.position = 0;
     for (input.json = inputs->first; input.json != NULL; input.json = input.json->next) {

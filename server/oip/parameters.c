@@ -399,10 +399,8 @@ enum qd_status qd_oip_read_parameters(const struct qd_json_value *parameters,
                                       struct qd_oip_carrier **carriers, struct qd_error *error)
 {
     struct reader reader = {.arena = arena, .asked = asked, .error = error};
-    if (!qd_json_is_object(parameters)) {
-        return qd_fail(error, QD_INVALID, "parameters: expected an object, got %s",
-                       qd_json_show(parameters).text);
-    }
+    if (!qd_json_is_object(parameters))
+        return qd_json_expected(NULL, "parameters", "an object", parameters, error);
     for (const struct qd_json_value *value = parameters->first; value != NULL;
          value = value->next) {
         enum qd_status status =

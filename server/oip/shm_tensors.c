@@ -39,10 +39,8 @@ static enum qd_status hold_region(const struct qd_shm_tensor_reader *reader,
         return FAIL(reader, path, region_key, "%s",
                     "this server takes no shared memory here (--allow-shared-memory)");
     }
-    if (name == NULL) {
-        return FAIL(reader, path, region_key, "expected a string, got %s",
-                    qd_json_show(value).text);
-    }
+    if (name == NULL)
+        return qd_json_expected(path, region_key, "a string", value, reader->error);
     tensor->region = qd_regions_hold(reader->regions, name);
     if (tensor->region == NULL) {
         return FAIL(reader, path, region_key, "expected one that is registered, got %s",
@@ -51,35 +49,18 @@ static enum qd_status hold_region(const struct qd_shm_tensor_reader *reader,
     return qd_shm_tensors_refuse_loss(reader->asked, reader->error);
 }
 
-static enum qd_status read_number(const struct qd_shm_tensor_reader *reader,
-                                  const struct qd_json_path *path,
-                                  const struct qd_json_value *parameters, const char *key,
-                                  bool is_needed, uint64_t *number)
-{
-    const struct qd_json_value *value;
-    int64_t given = 0;
-    enum qd_status status = qd_json_field(parameters, path, key, &value, reader->error);
-    if (status != QD_OK)
-        return status;
-    if ((value == NULL && is_needed) ||
-        (value != NULL && (!qd_json_whole(value, &given) || given < 0))) {
-        return FAIL(reader, path, key, "expected an integer in [0, 2^53), got %s",
-                    qd_json_show(value).text);
-    }
-    *number = (uint64_t)given;
-    return QD_OK;
-}
-
 static enum qd_status read_place(const struct qd_shm_tensor_reader *reader,
                                  const struct qd_json_path *path,
                                  const struct qd_json_value *parameters,
                                  struct qd_shm_tensor *tensor)
 {
     const size_t count = tensor->region->mapping.count;
-    uint64_t bytes, offset;
-    enum qd_status status = read_number(reader, path, parameters, bytes_key, true, &bytes);
-    if (status == QD_OK)
-        status = read_number(reader, path, parameters, offset_key, false, &offset);
+    uint64_t bytes = 0, offset = 0;
+    const struct qd_json_member members[] = {
+        {bytes_key, QD_JSON_NEEDED + QD_JSON_TAKES_COUNT, &bytes},
+        {offset_key, QD_JSON_TAKES_COUNT, &offset},
+    };
+    enum qd_status status = qd_json_read_members(parameters, path, members, 2, reader->error);
     if (status != QD_OK)
         return status;
     if (offset > count || bytes > count - offset) {
