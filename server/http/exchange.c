@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "server/http/exchange.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,12 +134,22 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
     return taken;
 }
 
+/* Makes the answer of a request that has an error in place of one. */
+static void complete_answer(struct qd_connection *connection)
+{
+    struct qd_request *request = connection->request;
+    if (request->error.status != QD_OK)
+        qd_refuse_make(connection);
+    else if (request->state != QD_REPLYING)
+        qd_request_advance(request, QD_REPLYING);
+}
+
 void qd_listener_answer(struct qd_request *request)
 {
     struct qd_connection *connection = request->connection;
-    assert(request->state == QD_REPLYING);
     if (connection->state != QD_CONNECTION_PROCESSING)
         return; /* it was computed inline: on_body_complete sends it */
+    complete_answer(connection);
     qd_connection_advance(connection, QD_CONNECTION_ANSWER);
     qd_exchange_of(connection)->pump_needed = true; /* a resume does not wake the loop */
     MHD_resume_connection(connection->http);
@@ -336,13 +345,13 @@ static enum MHD_Result on_body_complete(struct qd_connection *connection)
     struct qd_request *request = connection->request;
     if (request->body.prefault != NULL)
         return hold(connection); /* stays in READING until pages are prefaulted (body_prefault.h) */
-    if (request->error.status != QD_OK || qd_request_end_body(request) != QD_OK) {
-        qd_refuse_make(connection);
-    } else if (!exchange->handler.end(exchange->handler.context, request)) {
+    if (request->error.status == QD_OK && qd_request_end_body(request) == QD_OK &&
+        !exchange->handler.end(exchange->handler.context, request)) {
         qd_connection_advance(connection, QD_CONNECTION_PROCESSING);
         suspend(connection);
         return MHD_YES;
     }
+    complete_answer(connection);
     return send_answer(connection);
 }
 

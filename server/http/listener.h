@@ -42,8 +42,9 @@ struct qd_handler {
     /* Called when the head is complete and the body has yet to come. Calls qd_request_reserve_body
      * if it wants the body. On failure, request->error says why, and `end` is not called. */
     enum qd_status (*begin)(void *context, const struct qd_head *head, struct qd_request *request);
-    /* Called when the body is complete. Returns true if the request is in REPLYING. Returns false
-     * if it will be in REPLYING later; qd_listener_answer is called then. */
+    /* Called when the body is complete. Returns true if the answer is complete, or if
+     * request->error says why there is none. Returns false if that will be so later;
+     * qd_listener_answer is called then. */
     bool (*end)(void *context, struct qd_request *request);
     /* Called when the request ends. `delivered`: the whole answer was sent. */
     void (*closed)(void *context, struct qd_request *request, bool delivered);
@@ -107,7 +108,7 @@ void qd_listeners_cut(struct qd_listeners *all);
 /* Prints the client's address, for people. On the request's loop's thread. */
 void qd_listener_print_client(const struct qd_request *request, char text[QD_ADDRESS_TEXT_BYTES]);
 
-/* Sends the answer of a request that is in REPLYING after `end` has returned false. On the
+/* Sends the answer, or the refusal, of a request for which `end` has returned false. On the
  * request's loop's thread. */
 void qd_listener_answer(struct qd_request *request);
 /* Like qd_listener_answer, on any thread. */

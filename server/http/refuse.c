@@ -11,9 +11,10 @@ void qd_refuse_make(struct qd_connection *connection)
 {
     struct qd_request *request = connection->request;
     const struct qd_handler *handler = &qd_exchange_of(connection)->handler;
-    if (request->error.status == QD_UNAVAILABLE && request->retry_after_s == 0)
-        request->retry_after_s = handler->retry_after_s(handler->context);
+    const unsigned retry_after_s =
+        request->error.status == QD_UNAVAILABLE ? handler->retry_after_s(handler->context) : 0;
     qd_request_refuse(request);
+    request->answer.retry_after_s = retry_after_s;
 }
 
 enum MHD_Result qd_refuse_past_library(struct qd_connection *connection)

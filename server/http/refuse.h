@@ -12,8 +12,8 @@ void qd_refuse_watch(struct qd_connections *connections);
 /* Returns true if the connection is beyond --max-connections or --max-connections-per-address. */
 bool qd_refuse_is_over_quota(const struct qd_connection *connection);
 
-/* Makes the answer from the request's error. If the error is QD_UNAVAILABLE, the answer gets a
- * Retry-After, for which the handler is asked unless the request already has one. */
+/* Makes the answer from the request's error. If the error is QD_UNAVAILABLE, the answer gets the
+ * handler's Retry-After. */
 void qd_refuse_make(struct qd_connection *connection);
 
 /* Sends the refusal straight to the socket, because libmicrohttpd takes no answer now, and frees

@@ -117,14 +117,6 @@ static bool may_start(struct qd_job *job, bool others_wait)
     return true;
 }
 
-unsigned qd_infer_retry_after_s(struct qd_scheduler *scheduler, struct qd_memory *memory)
-{
-    const unsigned queue_s = qd_scheduler_retry_after_s(scheduler);
-    const unsigned memory_s = qd_memory_retry_after_s(memory);
-    const unsigned seconds = queue_s > memory_s ? queue_s : memory_s;
-    return seconds < QD_RETRY_AFTER_MAX_S ? seconds : QD_RETRY_AFTER_MAX_S;
-}
-
 /* ---- Phases ------------------------------------------------------------------------------- */
 
 typedef void run_units(struct qd_job *job, void *workspace, size_t begin, size_t end);
@@ -758,8 +750,7 @@ static void cancel(struct qd_job *job)
                 inference->abandoned ? "the client has gone" : "the server shuts down");
 }
 
-/* Ends the inference, which neither the scheduler nor a worker uses any more. A refusal clears the
- * arena, which has the inference. */
+/* Ends the inference, which neither the scheduler nor a worker uses any more. */
 static void done(struct qd_job *job)
 {
     struct qd_inference *inference = inference_of(job);
@@ -768,14 +759,9 @@ static void done(struct qd_job *job)
     qd_shm_tensors_release(&request->oip.asked);
     if (inference->pin.plan != NULL)
         qd_plans_unpin(request->model->plans, &inference->pin);
-    if (request->error.status == QD_UNAVAILABLE)
-        request->retry_after_s =
-            qd_infer_retry_after_s(inference->tools->scheduler, request->arena.memory);
     qd_arena_end_work(&request->arena);
     request->oip.inference = NULL;
-    if (request->error.status != QD_OK)
-        qd_request_refuse(request);
-    else
+    if (request->error.status == QD_OK)
         qd_request_drop_body(request); /* the answer is complete, and sending may take long */
     request->on_answered(request);
 }
@@ -785,7 +771,6 @@ static void done(struct qd_job *job)
 /* Refuses the request because the queue is full. Returns false. */
 static bool refuse_full(struct qd_scheduler *scheduler, struct qd_request *request)
 {
-    request->retry_after_s = qd_infer_retry_after_s(scheduler, request->arena.memory);
     qd_fail_for(&request->error, QD_REASON_QUEUE, QD_UNAVAILABLE,
                 "the queue is full (--max-queue): %zu requests wait; try again later",
                 qd_scheduler_queue_count(scheduler));
@@ -832,8 +817,6 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
 {
     static const struct qd_job_code large = {start, on_running, expire, cancel, done, may_start};
     static const struct qd_job_code small = {start, on_running, expire, cancel, done, NULL};
-    if (!qd_infer_try_room(tools, request))
-        return false;
     struct qd_inference *inference = create(tools, request);
     if (inference == NULL)
         return false;

@@ -49,17 +49,13 @@ struct qd_infer_tools {
     uint64_t max_body_bytes; /* bound of a compressed body after inflating */
 };
 
-/* Returns after how many seconds a refused client should try again, from 1 to QD_RETRY_AFTER_MAX_S.
- * It depends on the queue and on the requests that wait for memory. On any thread. */
-unsigned qd_infer_retry_after_s(struct qd_scheduler *scheduler, struct qd_memory *memory);
-
 /* Returns false if the queue is full or the server shuts down; request->error says which. */
 bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *request);
 
 /* Submits an inference. The caller has set on_answered and all of request->oip.message but its
- * body. on_answered is called when the request is in REPLYING; `tools` is borrowed until then.
- * Returns false if the queue is full, the server shuts down, or there is no memory; request->error
- * says which. */
+ * body. on_answered is called when the request is in REPLYING, or request->error says why it is
+ * not; `tools` is borrowed until then. Returns false if the queue is full, the server shuts down,
+ * or there is no memory; request->error says which. */
 bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *request);
 
 /* Ends the work for a client that has gone: at once if the inference is in the queue, otherwise

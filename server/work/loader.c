@@ -247,13 +247,9 @@ static void begin_scan(struct qd_loader *loader)
 /* Answers a call. A success has an empty body, as with Triton. */
 static void answer(struct qd_request *request, const struct qd_error *error)
 {
-    if (error->status != QD_OK) {
-        request->error = *error;
-        qd_request_refuse(request);
-    } else {
-        request->answer = (struct qd_answer){.http_status = qd_status_http(QD_OK)};
-        qd_request_reply(request);
-    }
+    request->error = *error;
+    if (error->status == QD_OK)
+        qd_request_reply_empty(request);
     request->on_answered(request);
 }
 

@@ -57,10 +57,10 @@ enum qd_status qd_loader_try_room(struct qd_loader *loader, const char *name,
 /* Returns how many load calls wait, at most QD_LOADER_WAITING_MAX. */
 size_t qd_loader_waiting_count(struct qd_loader *loader);
 
-/* Takes a request whose body is complete. When the request is in REPLYING, calls its on_answered,
- * on any thread, perhaps before this function returns. on_answered must return soon and must not
- * call the loader. If the function fails, the error is in request->error, and there is no other
- * effect. */
+/* Takes a request whose body is complete. When the request is in REPLYING, or its error says why it
+ * is not, calls its on_answered, on any thread, perhaps before this function returns. on_answered
+ * must return soon and must not call the loader. If the function fails, the error is in
+ * request->error, and there is no other effect. */
 enum qd_status qd_loader_load(struct qd_loader *loader, const char *name,
                               struct qd_request *request);
 

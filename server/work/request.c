@@ -288,6 +288,12 @@ void qd_request_reply(struct qd_request *request)
     print_timing(request, request->server_timing);
 }
 
+void qd_request_reply_empty(struct qd_request *request)
+{
+    request->answer = (struct qd_answer){.http_status = qd_status_http(QD_OK)};
+    qd_request_reply(request);
+}
+
 void qd_request_add_header(struct qd_request *request, const char *name, const char *value)
 {
     assert(request->header_count < QD_REQUEST_HEADER_COUNT_MAX);
@@ -303,8 +309,6 @@ void qd_request_refuse(struct qd_request *request)
     empty_arena(request);
     request->answer = (struct qd_answer){.http_status = 0};
     qd_oip_encode_error(&request->error, &request->arena, &request->answer);
-    if (request->answer.retry_after_s != 0 && request->retry_after_s != 0)
-        request->answer.retry_after_s = request->retry_after_s;
     request->answer.allow = allow;
     request->answer.close = close;
     qd_request_reply(request);

@@ -96,16 +96,16 @@ struct qd_request {
     const char *name;
 
     /* What happens next. */
-    /* Called when the body is complete. Returns true if the request is in REPLYING. NULL if the
-     * answer is already complete. */
+    /* Called when the body is complete. Returns true if the answer is complete, or if `error` says
+     * why there is none. NULL if the answer is already complete. */
     bool (*end)(void *context, struct qd_request *request);
-    /* Called when the answer is complete; for an inference, on the request's loop's thread. */
+    /* Called when the answer is complete, or `error` says why there is none; for an inference, on
+     * the request's loop's thread. */
     void (*on_answered)(struct qd_request *request);
     struct qd_post post; /* used by another thread to hand the answer to `loop` */
 
     /* The answer. */
     struct qd_answer answer;  /* from REPLYING on */
-    unsigned retry_after_s;   /* for a refusal with Retry-After; 0: then it is 1 s */
     struct qd_stream *stream; /* closed with the request, or when it is refused; NULL if none */
     /* For any answer, including a refusal. Borrowed as long as the request lives. */
     struct qd_header headers[QD_REQUEST_HEADER_COUNT_MAX];
@@ -175,6 +175,9 @@ void qd_request_refuse(struct qd_request *request);
 
 /* Advances to REPLYING, and fills server_timing from times.spent_ns. */
 void qd_request_reply(struct qd_request *request);
+
+/* Answers with an empty body, and advances to REPLYING. */
+void qd_request_reply_empty(struct qd_request *request);
 
 /* Sets stage_ns to the durations of the stages. TOTAL is the sum of all stages but SEND. */
 void qd_request_stages(const struct qd_request *request, uint64_t stage_ns[QD_STAGE_COUNT]);

@@ -159,7 +159,6 @@ static bool end_page(void *context, struct qd_request *request)
     qd_request_add_header(request, "Content-Security-Policy", console->policy);
     qd_request_add_header(request, "X-Content-Type-Options", "nosniff");
     qd_request_add_header(request, "Referrer-Policy", "no-referrer");
-    qd_request_advance(request, QD_REPLYING);
     return true;
 }
 

@@ -5,30 +5,16 @@
 #include "server/json/tree.h"
 #include "server/memory/arena.h"
 
-/* Reads a flag of an object. A flag that is absent is false. */
-static enum qd_status read_flag(struct qd_request *request, const struct qd_json_value *object,
-                                const char *path, const char *key, bool *flag)
-{
-    const struct qd_json_path place = {.tail = path};
-    const struct qd_json_value *value;
-    *flag = false;
-    enum qd_status status = qd_json_field(object, &place, key, &value, &request->error);
-    if (status == QD_OK && value != NULL && !qd_json_bool(value, flag)) {
-        return qd_fail(&request->error, QD_INVALID, "%s%s: expected true or false, got %s", path,
-                       key, qd_json_show(value).text);
-    }
-    return status;
-}
-
 /* Reads the body, which is empty or an object such as {"ready": true}. */
 static enum qd_status read_index_body(struct qd_request *request, bool *only_ready)
 {
+    const struct qd_json_member ready = {"ready", QD_JSON_TAKES_BOOL, only_ready};
     const struct qd_json_value *tree;
     *only_ready = false;
     enum qd_status status = qd_context_read_body(request, &tree);
     if (status != QD_OK || tree == NULL)
         return status;
-    return read_flag(request, tree, "", "ready", only_ready);
+    return qd_json_read_members(tree, NULL, &ready, 1, &request->error);
 }
 
 static bool end_index(void *context, struct qd_request *request)
@@ -41,19 +27,12 @@ static bool end_index(void *context, struct qd_request *request)
         qd_models_print_index(server->models, only_ready, &text);
         qd_context_answer_text(request, &text);
     }
-    if (request->error.status != QD_OK)
-        qd_request_refuse(request);
-    else
-        qd_request_advance(request, QD_REPLYING);
     return true;
 }
 
 enum qd_status qd_begin_index(const struct qd_request_context *context)
 {
-    if (qd_context_check_encoding(context) != QD_OK)
-        return context->request->error.status;
-    context->request->end = end_index;
-    return qd_context_reserve_small(context);
+    return qd_context_begin_call(context, end_index);
 }
 
 /* ---- Loading ------------------------------------------------------------------------------ */
@@ -61,10 +40,7 @@ enum qd_status qd_begin_index(const struct qd_request_context *context)
 static bool end_load(void *context, struct qd_request *request)
 {
     struct qd_server *server = context;
-    if (qd_loader_load(server->loader, request->name, request) == QD_OK)
-        return false;
-    qd_request_refuse(request);
-    return true;
+    return qd_loader_load(server->loader, request->name, request) != QD_OK;
 }
 
 enum qd_status qd_begin_load(const struct qd_request_context *context)
@@ -72,7 +48,7 @@ enum qd_status qd_begin_load(const struct qd_request_context *context)
     struct qd_request *request = context->request;
     if (qd_loader_try_room(context->server->loader, context->path->model, &request->error) !=
             QD_OK ||
-        qd_context_check_encoding(context) != QD_OK || qd_context_keep_name(context) != QD_OK)
+        qd_context_keep_name(context) != QD_OK)
         return request->error.status;
     request->end = end_load;
     request->on_answered = qd_listener_post_answer;
@@ -83,41 +59,32 @@ enum qd_status qd_begin_load(const struct qd_request_context *context)
  * model depends on another here, so both values mean the same. */
 static enum qd_status check_unload_body(struct qd_request *request)
 {
+    static const struct qd_json_path path = {.tail = "parameters."};
     const struct qd_json_value *tree;
     const struct qd_json_value *parameters = NULL;
-    bool flag;
+    bool ignored;
+    const struct qd_json_member outer = {"parameters", QD_JSON_TAKES_OBJECT, &parameters};
+    const struct qd_json_member inner = {"unload_dependents", QD_JSON_TAKES_BOOL, &ignored};
     enum qd_status status = qd_context_read_body(request, &tree);
-    if (status != QD_OK || tree == NULL)
-        return status;
-    status = qd_json_field(tree, NULL, "parameters", &parameters, &request->error);
-    if (status == QD_OK && parameters != NULL && !qd_json_is_object(parameters)) {
-        status = qd_fail(&request->error, QD_INVALID, "parameters: expected an object, got %s",
-                         qd_json_show(parameters).text);
-    } else if (status == QD_OK && parameters != NULL) {
-        status = read_flag(request, parameters, "parameters.", "unload_dependents", &flag);
-    }
+    if (status == QD_OK && tree != NULL)
+        status = qd_json_read_members(tree, NULL, &outer, 1, &request->error);
+    if (status == QD_OK && parameters != NULL)
+        status = qd_json_read_members(parameters, &path, &inner, 1, &request->error);
     return status;
 }
 
 static bool end_unload(void *context, struct qd_request *request)
 {
     struct qd_server *server = context;
-    if (check_unload_body(request) != QD_OK ||
-        qd_loader_unload(server->loader, request->name, &request->error) != QD_OK) {
-        qd_request_refuse(request);
-        return true;
-    }
-    request->answer = (struct qd_answer){.http_status = qd_status_http(QD_OK)};
-    qd_request_reply(request);
+    if (check_unload_body(request) == QD_OK &&
+        qd_loader_unload(server->loader, request->name, &request->error) == QD_OK)
+        qd_request_reply_empty(request);
     return true;
 }
 
 enum qd_status qd_begin_unload(const struct qd_request_context *context)
 {
-    struct qd_request *request = context->request;
-    if (qd_loader_check(context->server->loader, context->path->model, &request->error) != QD_OK ||
-        qd_context_check_encoding(context) != QD_OK || qd_context_keep_name(context) != QD_OK)
-        return request->error.status;
-    request->end = end_unload;
-    return qd_context_reserve_small(context);
+    const enum qd_status status =
+        qd_loader_check(context->server->loader, context->path->model, &context->request->error);
+    return status == QD_OK ? qd_context_begin_call(context, end_unload) : status;
 }

@@ -6,26 +6,16 @@
 #include "server/json/tree.h"
 #include "server/telemetry/log.h"
 
-static const struct {
-    const char *key;
-    enum qd_log_level level;
-} switches[] = {
-    {"log_info", QD_LOG_INFO},
-    {"log_warning", QD_LOG_WARN},
-    {"log_error", QD_LOG_ERROR},
-};
+enum { SWITCH_COUNT = 3 };
 
-enum { SWITCH_COUNT = sizeof(switches) / sizeof(*switches) };
+static const enum qd_log_level levels[SWITCH_COUNT] = {QD_LOG_INFO, QD_LOG_WARN, QD_LOG_ERROR};
 
-static const char verbose_key[] = "log_verbose_level";
-static const char format_key[] = "log_format";
-static const char file_key[] = "log_file";
-
-/* The values that a call sets; NULL: not set. */
+/* What a call says. */
 struct change {
-    const struct qd_json_value *switches[SWITCH_COUNT];
-    const struct qd_json_value *verbose;
-    const struct qd_json_value *format;
+    bool switches[SWITCH_COUNT]; /* of `levels` */
+    uint64_t verbosity;
+    const struct qd_json_value *format; /* NULL: not set */
+    const struct qd_json_value *file;
 };
 
 static enum qd_status answer(const struct qd_server *server, struct qd_request *request)
@@ -33,13 +23,13 @@ static enum qd_status answer(const struct qd_server *server, struct qd_request *
     const char *log_format = atomic_load(&server->log_format);
     struct qd_text text;
     qd_text_init(&text, &request->arena);
-    qd_text_string(&text, "{\"log_file\":\"\"");
-    for (size_t i = 0; i < SWITCH_COUNT; i++) {
-        qd_text_format(&text, ",\"%s\":%s", switches[i].key,
-                       qd_log_enabled(switches[i].level) ? "true" : "false");
-    }
-    qd_text_format(&text, ",\"%s\":%" PRIu64 ",\"%s\":\"%s\"}", verbose_key, qd_log_verbosity(),
-                   format_key, log_format == NULL ? "default" : log_format);
+    qd_text_format(&text,
+                   "{\"log_file\":\"\",\"log_info\":%s,\"log_warning\":%s,\"log_error\":%s,"
+                   "\"log_verbose_level\":%" PRIu64 ",\"log_format\":\"%s\"}",
+                   qd_log_enabled(QD_LOG_INFO) ? "true" : "false",
+                   qd_log_enabled(QD_LOG_WARN) ? "true" : "false",
+                   qd_log_enabled(QD_LOG_ERROR) ? "true" : "false", qd_log_verbosity(),
+                   log_format == NULL ? "default" : log_format);
     return qd_context_answer_text(request, &text);
 }
 
@@ -50,20 +40,15 @@ enum qd_status qd_answer_logging(const struct qd_request_context *context)
 
 /* ---- Changing ----------------------------------------------------------------------------- */
 
-static bool is_known(const char *key)
+static enum qd_status check_keys(const struct qd_json_value *tree,
+                                 const struct qd_json_member *known, size_t count,
+                                 struct qd_error *error)
 {
-    for (size_t i = 0; i < SWITCH_COUNT; i++)
-        if (strcmp(key, switches[i].key) == 0)
-            return true;
-    return strcmp(key, verbose_key) == 0 || strcmp(key, format_key) == 0 ||
-           strcmp(key, file_key) == 0;
-}
-
-static enum qd_status check_keys(const struct qd_json_value *tree, struct qd_error *error)
-{
-    const struct qd_json_value *member = tree->first;
-    for (; member != NULL; member = member->next) {
-        if (!is_known(member->key)) {
+    for (const struct qd_json_value *member = tree->first; member != NULL; member = member->next) {
+        size_t i = 0;
+        while (i < count && strcmp(member->key, known[i].key) != 0)
+            i++;
+        if (i == count) {
             return qd_fail(
                 error, QD_INVALID,
                 "the body: expected log_info, log_warning, log_error, log_verbose_level, "
@@ -86,57 +71,43 @@ static const char *find_format(const struct qd_json_value *value)
     return NULL;
 }
 
-static enum qd_status check_values(const struct change *change, struct qd_error *error)
-{
-    int64_t level;
-    bool flag;
-    for (size_t i = 0; i < SWITCH_COUNT; i++) {
-        if (change->switches[i] != NULL && !qd_json_bool(change->switches[i], &flag)) {
-            return qd_fail(error, QD_INVALID, "%s: expected true or false, got %s", switches[i].key,
-                           qd_json_show(change->switches[i]).text);
-        }
-    }
-    if (change->verbose != NULL && (!qd_json_whole(change->verbose, &level) || level < 0)) {
-        return qd_fail(error, QD_INVALID, "%s: expected an integer in [0, 2^53), got %s",
-                       verbose_key, qd_json_show(change->verbose).text);
-    }
-    if (change->format != NULL && find_format(change->format) == NULL) {
-        return qd_fail(error, QD_INVALID, "%s: expected default, ISO8601 or json, got %s",
-                       format_key, qd_json_show(change->format).text);
-    }
-    return QD_OK;
-}
-
 static enum qd_status read_change(const struct qd_json_value *tree, struct change *change,
                                   struct qd_error *error)
 {
-    const struct qd_json_value *file;
-    enum qd_status status = check_keys(tree, error);
-    for (size_t i = 0; status == QD_OK && i < SWITCH_COUNT; i++)
-        status = qd_json_field(tree, NULL, switches[i].key, &change->switches[i], error);
+    enum { KEY_COUNT = 6 };
+    const struct qd_json_member members[KEY_COUNT] = {
+        {"log_info", QD_JSON_TAKES_BOOL, &change->switches[0]},
+        {"log_warning", QD_JSON_TAKES_BOOL, &change->switches[1]},
+        {"log_error", QD_JSON_TAKES_BOOL, &change->switches[2]},
+        {"log_verbose_level", QD_JSON_TAKES_COUNT, &change->verbosity},
+        {"log_format", QD_JSON_TAKES_ANY, &change->format},
+        {"log_file", QD_JSON_TAKES_ANY, &change->file},
+    };
+    enum qd_status status = check_keys(tree, members, KEY_COUNT, error);
     if (status == QD_OK)
-        status = qd_json_field(tree, NULL, verbose_key, &change->verbose, error);
-    if (status == QD_OK)
-        status = qd_json_field(tree, NULL, format_key, &change->format, error);
-    if (status == QD_OK)
-        status = qd_json_field(tree, NULL, file_key, &file, error);
-    if (status == QD_OK && file != NULL &&
-        (qd_json_string(file) == NULL || *qd_json_string(file) != '\0')) {
+        status = qd_json_read_members(tree, NULL, members, KEY_COUNT, error);
+    if (status != QD_OK)
+        return status;
+    const char *file = change->file == NULL ? "" : qd_json_string(change->file);
+    if (file == NULL || *file != '\0') {
         return qd_fail(error, QD_NOT_IMPLEMENTED,
-                       "%s: the log goes to standard error; calls cannot change that", file_key);
+                       "log_file: the log goes to standard error; calls cannot change that");
     }
-    return status == QD_OK ? check_values(change, error) : status;
+    if (change->format != NULL && find_format(change->format) == NULL)
+        return qd_json_expected(NULL, "log_format", "default, ISO8601 or json", change->format,
+                                error);
+    return QD_OK;
 }
 
-static void apply(const struct change *change, struct qd_server *server)
+/* Changes only what differs from `before`, because another loop may be changing the rest. */
+static void apply(const struct change *change, const struct change *before,
+                  struct qd_server *server)
 {
-    int64_t level;
-    bool flag;
     for (size_t i = 0; i < SWITCH_COUNT; i++)
-        if (change->switches[i] != NULL && qd_json_bool(change->switches[i], &flag))
-            qd_log_enable(switches[i].level, flag);
-    if (change->verbose != NULL && qd_json_whole(change->verbose, &level))
-        qd_log_set_verbosity((uint64_t)level);
+        if (change->switches[i] != before->switches[i])
+            qd_log_enable(levels[i], change->switches[i]);
+    if (change->verbosity != before->verbosity)
+        qd_log_set_verbosity(change->verbosity);
     if (change->format != NULL) {
         const char *name = find_format(change->format);
         atomic_store(&server->log_format, name);
@@ -149,30 +120,26 @@ static void apply(const struct change *change, struct qd_server *server)
 static bool end_logging(void *context, struct qd_request *request)
 {
     struct qd_server *server = context;
-    struct change change = {.verbose = NULL};
+    struct change before = {.verbosity = qd_log_verbosity()};
     const struct qd_json_value *tree;
+    for (size_t i = 0; i < SWITCH_COUNT; i++)
+        before.switches[i] = qd_log_enabled(levels[i]);
+    struct change change = before;
     enum qd_status status = qd_context_read_body(request, &tree);
     if (status == QD_OK && tree != NULL) {
         status = read_change(tree, &change, &request->error);
         if (status == QD_OK) {
             qd_log(QD_LOG_INFO, "a call changes what is logged", "user=\"%s\"",
                    qd_log_value(request->user).text);
-            apply(&change, server);
+            apply(&change, &before, server);
         }
     }
     if (status == QD_OK)
-        status = answer(server, request);
-    if (status == QD_OK)
-        qd_request_advance(request, QD_REPLYING);
-    else
-        qd_request_refuse(request);
+        answer(server, request);
     return true;
 }
 
 enum qd_status qd_begin_logging(const struct qd_request_context *context)
 {
-    if (qd_context_check_encoding(context) != QD_OK)
-        return context->request->error.status;
-    context->request->end = end_logging;
-    return qd_context_reserve_small(context);
+    return qd_context_begin_call(context, end_logging);
 }

@@ -49,14 +49,6 @@ static size_t value_bytes(const char *value)
     return bytes;
 }
 
-enum qd_status qd_context_keep_name(const struct qd_request_context *context)
-{
-    struct qd_request *request = context->request;
-    request->name = qd_arena_copy(&request->arena, context->path->model);
-    return request->name != NULL ? QD_OK
-                                 : qd_refuse_memory(&request->arena, "the name", &request->error);
-}
-
 static enum qd_status refuse_encoding(const struct qd_request_context *context,
                                       const char *accepted, const char *expected)
 {
@@ -71,13 +63,18 @@ static enum qd_status refuse_encoding(const struct qd_request_context *context,
                    context->head->content_encoding);
 }
 
-enum qd_status qd_context_check_encoding(const struct qd_request_context *context)
+enum qd_status qd_context_keep_name(const struct qd_request_context *context)
 {
+    struct qd_request *request = context->request;
+    const char *name = context->path->model;
     enum qd_coding coding;
-    if (context->head->content_encoding_count <= 1 &&
-        qd_coding_read(context->head->content_encoding, &coding) && coding == QD_CODING_IDENTITY)
-        return QD_OK;
-    return refuse_encoding(context, "identity", "identity");
+    if (context->head->content_encoding_count > 1 ||
+        !qd_coding_read(context->head->content_encoding, &coding) || coding != QD_CODING_IDENTITY)
+        return refuse_encoding(context, "identity", "identity");
+    request->name = name == NULL ? NULL : qd_arena_copy(&request->arena, name);
+    if (request->name == NULL && name != NULL)
+        return qd_refuse_memory(&request->arena, "the name", &request->error);
+    return QD_OK;
 }
 
 enum qd_status qd_context_read_encoding(const struct qd_request_context *context)
@@ -102,14 +99,18 @@ enum qd_status qd_context_reserve(const struct qd_request_context *context)
     return qd_request_reserve_body(request, head->content_bytes);
 }
 
-enum qd_status qd_context_reserve_small(const struct qd_request_context *context)
+enum qd_status qd_context_begin_call(const struct qd_request_context *context,
+                                     bool (*end)(void *context, struct qd_request *request))
 {
     struct qd_request *request = context->request;
+    if (qd_context_keep_name(context) != QD_OK)
+        return request->error.status;
     if (context->head->content_bytes > QD_CONTROL_BODY_BYTES_MAX) {
         return qd_fail(&request->error, QD_TOO_LARGE,
                        "the body: expected at most %u bytes for this call, got %llu",
                        QD_CONTROL_BODY_BYTES_MAX, (unsigned long long)context->head->content_bytes);
     }
+    request->end = end;
     request->body.count_max = QD_CONTROL_BODY_BYTES_MAX;
     return qd_request_reserve_body(request, context->head->content_bytes);
 }

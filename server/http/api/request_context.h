@@ -26,11 +26,9 @@ enum qd_status qd_context_answer_text(struct qd_request *request, const struct q
 /* Finds the model that the path names. The request gets a reference to it. */
 enum qd_status qd_context_find_model(const struct qd_request_context *context);
 
-/* Copies the name that the path has for {m} into the request's arena, as request->name. */
+/* Refuses a compressed body. Copies the name that the path has for {m}, if it has one, into the
+ * request's arena, as request->name. */
 enum qd_status qd_context_keep_name(const struct qd_request_context *context);
-
-/* Refuses a compressed body. */
-enum qd_status qd_context_check_encoding(const struct qd_request_context *context);
 
 /* Reads how an inference's body is compressed, if it is. Refuses a coding that is unknown. */
 enum qd_status qd_context_read_encoding(const struct qd_request_context *context);
@@ -39,9 +37,11 @@ enum qd_status qd_context_read_encoding(const struct qd_request_context *context
  * Inference-Header-Content-Length. */
 enum qd_status qd_context_reserve(const struct qd_request_context *context);
 
-/* Like qd_context_reserve, for a call without tensors. Refuses a body larger than
- * QD_CONTROL_BODY_BYTES_MAX, before it comes if its size is known. */
-enum qd_status qd_context_reserve_small(const struct qd_request_context *context);
+/* Begins a call without tensors: keeps its name and its body, which is not compressed. Refuses a
+ * body larger than QD_CONTROL_BODY_BYTES_MAX, before it comes if its size is known. `end` becomes
+ * request->end. */
+enum qd_status qd_context_begin_call(const struct qd_request_context *context,
+                                     bool (*end)(void *context, struct qd_request *request));
 
 /* Parses the body, which must be a JSON object or empty. *tree is NULL if it is empty. */
 enum qd_status qd_context_read_body(struct qd_request *request, const struct qd_json_value **tree);

@@ -17,8 +17,7 @@ struct route {
 static bool end_infer(void *context, struct qd_request *request)
 {
     struct qd_server *server = context;
-    if (!qd_infer_submit(&server->tools, request))
-        qd_request_refuse(request);
+    qd_infer_submit(&server->tools, request);
     return request->oip.inference == NULL; /* refused, or computed inline */
 }
 
@@ -156,10 +155,7 @@ static enum qd_status begin(void *context, const struct qd_head *head, struct qd
 
 static bool end(void *context, struct qd_request *request)
 {
-    if (request->end != NULL)
-        return request->end(context, request);
-    qd_request_advance(request, QD_REPLYING);
-    return true;
+    return request->end == NULL || request->end(context, request);
 }
 
 static void closed(void *context, struct qd_request *request, bool delivered)
@@ -188,10 +184,14 @@ static bool idle(void *context, struct qd_loop *loop)
     return qd_scheduler_on_idle(server->tools.scheduler, loop);
 }
 
+/* Depends on the queue and on the requests that wait for memory. */
 static unsigned retry_after_s(void *context)
 {
     struct qd_server *server = context;
-    return qd_infer_retry_after_s(server->tools.scheduler, server->memory);
+    const unsigned queue_s = qd_scheduler_retry_after_s(server->tools.scheduler);
+    const unsigned memory_s = qd_memory_retry_after_s(server->memory);
+    const unsigned seconds = queue_s > memory_s ? queue_s : memory_s;
+    return seconds < QD_RETRY_AFTER_MAX_S ? seconds : QD_RETRY_AFTER_MAX_S;
 }
 
 struct qd_handler qd_server_handler(struct qd_server *server)

@@ -44,43 +44,21 @@ enum qd_status qd_answer_unregister(const struct qd_request_context *context)
 
 /* ---- Registering -------------------------------------------------------------------------- */
 
-static enum qd_status read_number(const struct qd_json_value *tree, const char *key, bool is_needed,
-                                  uint64_t *number, struct qd_error *error)
-{
-    const struct qd_json_value *value;
-    int64_t given = 0;
-    enum qd_status status = qd_json_field(tree, NULL, key, &value, error);
-    if (status != QD_OK)
-        return status;
-    if ((value == NULL && is_needed) ||
-        (value != NULL && (!qd_json_whole(value, &given) || given < 0))) {
-        return qd_fail(error, QD_INVALID, "%s: expected an integer in [0, 2^53), got %s", key,
-                       qd_json_show(value).text);
-    }
-    *number = (uint64_t)given;
-    return QD_OK;
-}
-
 static enum qd_status read_call(struct qd_request *request, struct qd_region_call *call)
 {
+    const struct qd_json_member members[] = {
+        {"key", QD_JSON_NEEDED + QD_JSON_TAKES_STRING, &call->key},
+        {"offset", QD_JSON_TAKES_COUNT, &call->offset},
+        {"byte_size", QD_JSON_NEEDED + QD_JSON_TAKES_COUNT, &call->byte_size},
+    };
     const struct qd_json_value *tree;
-    const struct qd_json_value *key = NULL;
-    struct qd_error *error = &request->error;
-    enum qd_status status = qd_context_read_body(request, &tree);
-    if (status == QD_OK && tree == NULL)
-        status = qd_fail(error, QD_INVALID,
-                         "the body: expected a JSON object with key and byte_size, got none");
-    if (status == QD_OK)
-        status = qd_json_field(tree, NULL, "key", &key, error);
-    call->key = key == NULL ? NULL : qd_json_string(key);
-    if (status == QD_OK && call->key == NULL)
-        status =
-            qd_fail(error, QD_INVALID, "key: expected a string, got %s", qd_json_show(key).text);
-    if (status == QD_OK)
-        status = read_number(tree, "offset", false, &call->offset, error);
-    if (status == QD_OK)
-        status = read_number(tree, "byte_size", true, &call->byte_size, error);
-    return status;
+    const enum qd_status status = qd_context_read_body(request, &tree);
+    if (status != QD_OK)
+        return status;
+    if (tree == NULL)
+        return qd_fail(&request->error, QD_INVALID,
+                       "the body: expected a JSON object with key and byte_size, got none");
+    return qd_json_read_members(tree, NULL, members, 3, &request->error);
 }
 
 static bool end_register(void *context, struct qd_request *request)
@@ -90,28 +68,20 @@ static bool end_register(void *context, struct qd_request *request)
     enum qd_status status = read_call(request, &call);
     if (status == QD_OK)
         status = qd_regions_register(server->regions, &call, &request->error);
-    if (status != QD_OK) {
-        qd_request_refuse(request);
+    if (status != QD_OK)
         return true;
-    }
     qd_log(QD_LOG_INFO, "a region of shared memory is registered",
            "name=\"%s\" key=\"%s\" bytes=%llu user=\"%s\"", qd_log_value(call.name).text,
            qd_log_value(call.key).text, (unsigned long long)call.byte_size,
            qd_log_value(request->user).text);
-    request->answer = (struct qd_answer){.http_status = qd_status_http(QD_OK)};
-    qd_request_reply(request);
+    qd_request_reply_empty(request);
     return true;
 }
 
 enum qd_status qd_begin_register(const struct qd_request_context *context)
 {
-    struct qd_request *request = context->request;
-    if (context->server->regions == NULL) {
-        return qd_fail(&request->error, QD_NOT_IMPLEMENTED,
-                       "shared memory is off (--allow-shared-memory)");
-    }
-    if (qd_context_check_encoding(context) != QD_OK || qd_context_keep_name(context) != QD_OK)
-        return request->error.status;
-    request->end = end_register;
-    return qd_context_reserve_small(context);
+    if (context->server->regions != NULL)
+        return qd_context_begin_call(context, end_register);
+    return qd_fail(&context->request->error, QD_NOT_IMPLEMENTED,
+                   "shared memory is off (--allow-shared-memory)");
 }

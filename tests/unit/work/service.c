@@ -33,6 +33,8 @@ void service_start(unsigned thread_count, size_t bytes_max)
 
 static void on_answered(struct qd_request *request)
 {
+    if (request->error.status != QD_OK)
+        qd_request_refuse(request); /* as the listener does */
     cr_assert_eq(request->state, QD_REPLYING);
     for (size_t i = 0; i < service.request_count; i++)
         if (service.requests[i] == request)
@@ -60,7 +62,6 @@ void service_submit(struct qd_request *request, const void *body, size_t bytes)
     qd_request_take_body(request, body, bytes, bytes);
     if (request->error.status == QD_OK && qd_infer_submit(&service.tools, request))
         return;
-    qd_request_refuse(request);
     request->on_answered(request);
 }
 
