@@ -172,11 +172,10 @@ static bool is_after(const struct qd_class *a, const struct qd_class *b)
 }
 
 /* Puts an element at place `at` of a heap in which each element comes after its children, and then
- * below those children that come after it. Returns how many. */
-static size_t sift(struct qd_class *heap, size_t count, size_t at, struct qd_class element)
+ * below those children that come after it. */
+static void sift(struct qd_class *heap, size_t count, size_t at, struct qd_class element)
 {
-    size_t moves = 0;
-    for (size_t child = 2 * at + 1; child < count; child = 2 * at + 1, moves++) {
+    for (size_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
         if (child + 1 < count && is_after(&heap[child + 1], &heap[child]))
             child++;
         if (!is_after(&heap[child], &element))
@@ -185,133 +184,54 @@ static size_t sift(struct qd_class *heap, size_t count, size_t at, struct qd_cla
         at = child;
     }
     heap[at] = element;
-    return moves;
 }
 
-enum { BLOCK_ELEMENTS = 512 }; /* their keys, 4 KiB, are on the stack and stay in the L1 cache */
+enum {
+    BLOCK_ELEMENTS = 1024, /* their keys, 8 KiB, are on the stack and stay in the L1 cache */
+    BLOCK_COUNT_MAX = QD_CLASS_ROW_ELEMENTS_MAX / BLOCK_ELEMENTS + 1,
+};
 
-/* Returns how many elements there are in the block that begins with the row's element `from`. */
-static size_t block_count(const struct qd_classes *classes, size_t from)
+/* Shuffles the numbers of blocks, by a rule that begins with the address of the row. A client
+ * cannot know the address. */
+static void shuffle_blocks(uintptr_t address, size_t count, uint16_t order[BLOCK_COUNT_MAX])
 {
-    const size_t left = classes->row_elements - from;
-    return left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS;
-}
-
-/* Returns which block to look at as number `i` of 2^bits: the bits of `i` in reverse order. */
-static size_t scattered_block(size_t i, unsigned bits)
-{
-    size_t block = 0;
-    for (; bits > 0; bits--, i /= 2)
-        block = 2 * block + i % 2;
-    return block;
-}
-
-/* Keeps the greatest elements so far in a heap. That is the fastest way if few elements enter the
- * heap. In an ascending row all elements would enter it, so blocks are looked at in a scattered
- * order. A client can still make a row whose elements ascend in this order. This function therefore
- * gives up and returns false once the heap has moved as many elements as a quarter of the row has.
- */
-static bool find_by_heap(const struct qd_classes *classes, size_t begin, struct qd_class *found)
-{
-    enum { MOVES_FREE = 4096 }; /* take some 10 us; a small row never needs more */
-    const size_t moves_max = MOVES_FREE + classes->row_elements / 4;
-    size_t moves = 0;
-    unsigned bits = 0;
-    while (classes->row_elements > (size_t)BLOCK_ELEMENTS << bits)
-        bits++;
-    /* No element comes after these. */
-    for (size_t i = 0; i < classes->kept; i++)
-        found[i] = (struct qd_class){INT64_MIN, SIZE_MAX};
-    for (size_t block = 0; block < (size_t)1 << bits; block++) {
-        const size_t from = scattered_block(block, bits) * BLOCK_ELEMENTS;
-        if (from >= classes->row_elements)
-            continue;
-        const size_t count = block_count(classes, from);
-        int64_t keys[BLOCK_ELEMENTS];
-        load_keys(classes->tensor, begin + from, count, keys);
-        for (size_t i = 0; i < count; i++) {
-            if (keys[i] < found[0].key)
-                continue;
-            const struct qd_class element = {keys[i], from + i};
-            if (is_after(&found[0], &element))
-                moves += 1 + sift(found, classes->kept, 0, element);
-        }
-        if (moves > moves_max)
-            return false;
-    }
-    return true;
-}
-
-enum { DIGIT_BITS = 11, DIGIT_COUNT = 1 << DIGIT_BITS };
-
-/* Returns a key as a number without a sign, of 33 bits if the type has at most 32. */
-static uint64_t unsigned_key(int64_t key, bool is_wide)
-{
-    return is_wide ? (uint64_t)key ^ UINT64_C(1) << 63 : (uint64_t)(key - INT32_MIN);
-}
-
-/* Counts the row's elements by the digit of their keys at `shift`, if the digits above it are
- * those of `prefix`. */
-static void count_digits(const struct qd_classes *classes, size_t begin, uint64_t prefix,
-                         unsigned shift, uint32_t counts[DIGIT_COUNT])
-{
-    const bool is_wide = classes->tensor->type == QK_INT64;
-    memset(counts, 0, DIGIT_COUNT * sizeof(*counts));
-    for (size_t from = 0; from < classes->row_elements; from += BLOCK_ELEMENTS) {
-        const size_t count = block_count(classes, from);
-        int64_t keys[BLOCK_ELEMENTS];
-        load_keys(classes->tensor, begin + from, count, keys);
-        for (size_t i = 0; i < count; i++) {
-            const uint64_t digits = unsigned_key(keys[i], is_wide) >> shift;
-            counts[digits % DIGIT_COUNT] += digits >> DIGIT_BITS == prefix;
-        }
+    uint64_t state = address;
+    for (size_t i = 0; i < count; i++) {
+        state = (state + 1) * UINT64_C(6364136223846793005);
+        const size_t at = (state >> 33) % (i + 1);
+        order[i] = (uint16_t)i;
+        order[i] = order[at];
+        order[at] = (uint16_t)i;
     }
 }
 
-/* Finds the greatest elements in a time that does not depend on their order: finds the least of
- * their keys digit by digit, in one pass over the row for each digit, and then takes all elements
- * that have no smaller key. */
-static void find_by_digits(const struct qd_classes *classes, size_t begin, struct qd_class *found)
-{
-    const bool is_wide = classes->tensor->type == QK_INT64;
-    unsigned shift = is_wide ? 66 : 33; /* 6 digits or 3 */
-    uint64_t least = 0;
-    size_t wanted = classes->kept; /* of the elements whose first digits are `least` */
-    bool takes_all = false;        /* these are all of those elements */
-    while (shift > 0 && !takes_all) {
-        uint32_t counts[DIGIT_COUNT];
-        size_t digit = DIGIT_COUNT - 1;
-        shift -= DIGIT_BITS;
-        count_digits(classes, begin, least, shift, counts);
-        for (; counts[digit] < wanted; digit--)
-            wanted -= counts[digit];
-        least = least << DIGIT_BITS | digit;
-        takes_all = counts[digit] == wanted;
-    }
-    size_t found_count = 0;
-    for (size_t from = 0; from < classes->row_elements; from += BLOCK_ELEMENTS) {
-        const size_t count = block_count(classes, from);
-        int64_t keys[BLOCK_ELEMENTS];
-        load_keys(classes->tensor, begin + from, count, keys);
-        for (size_t i = 0; i < count; i++) {
-            const uint64_t digits = unsigned_key(keys[i], is_wide) >> shift;
-            if (digits < least || (digits == least && wanted == 0))
-                continue;
-            wanted -= digits == least;
-            found[found_count++] = (struct qd_class){keys[i], from + i};
-        }
-    }
-    for (size_t left = found_count / 2; left > 0; left--)
-        sift(found, found_count, left - 1, found[left - 1]);
-}
-
+/* Keeps the greatest elements so far in a heap, which is fast if few elements enter the heap. In an
+ * ascending row all elements would enter it, so blocks are looked at in a random order, in which
+ * few do, however the elements are arranged. */
 void qd_classes_find(const struct qd_classes *classes, size_t row, struct qd_class *found)
 {
     const size_t begin = row * classes->row_elements;
+    const size_t block_count =
+        (classes->row_elements + BLOCK_ELEMENTS - 1) / BLOCK_ELEMENTS; /* at most BLOCK_COUNT_MAX */
+    uint16_t order[BLOCK_COUNT_MAX];
     if (classes->kept == 0)
         return;
-    if (!find_by_heap(classes, begin, found))
-        find_by_digits(classes, begin, found);
+    shuffle_blocks((uintptr_t)classes->tensor->data + begin, block_count, order);
+    /* No element comes after these. */
+    for (size_t i = 0; i < classes->kept; i++)
+        found[i] = (struct qd_class){INT64_MIN, SIZE_MAX};
+    for (size_t block = 0; block < block_count; block++) {
+        const size_t from = (size_t)order[block] * BLOCK_ELEMENTS;
+        const size_t left = classes->row_elements - from;
+        const size_t count = left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS;
+        int64_t keys[BLOCK_ELEMENTS];
+        load_keys(classes->tensor, begin + from, count, keys);
+        for (size_t i = 0; i < count; i++) {
+            const struct qd_class element = {keys[i], from + i};
+            if (keys[i] >= found[0].key && is_after(&found[0], &element))
+                sift(found, classes->kept, 0, element);
+        }
+    }
     for (size_t left = classes->kept; left > 1; left--) {
         const struct qd_class last = found[left - 1];
         found[left - 1] = found[0];

@@ -25,8 +25,7 @@
  * millisecond. */
 #define QD_CLASS_COUNT_MAX 2048
 /* The elements of a row, as in Triton. One thread looks at all of them without a break. That takes
- * 1 to 3 ms, also if they ascend or descend, and about 10 ms in the worst order, 15 ms if they have
- * 64 bits. */
+ * 1 to 3 ms, in any order of the elements. */
 #define QD_CLASS_ROW_ELEMENTS_MAX 1000000
 
 /* About how long one thread takes to look at an element of a row, in most orders, and to sort and

@@ -134,8 +134,8 @@ Test(classes, all_types_in_order)
     }
 }
 
-/* Sets `count` elements of 4 bytes. Most patterns grow along the row, the last one in the order in
- * which blocks of 512 elements are looked at: their numbers' bits reversed. */
+/* Sets `count` elements of 4 bytes. Most patterns grow along the row, the last one from block to
+ * block of 512 elements if the bits of their numbers are reversed. */
 static void set_rows(unsigned pattern, size_t count, uint32_t *data)
 {
     for (size_t i = 0; i < count; i++) {
@@ -155,7 +155,7 @@ static void set_rows(unsigned pattern, size_t count, uint32_t *data)
     }
 }
 
-/* Long rows. In the last pattern a heap alone would move nearly each element. */
+/* Long rows, of many blocks. */
 Test(classes, long_rows_in_order)
 {
     enum { COUNT = 30000, PATTERN_COUNT = 8 };
