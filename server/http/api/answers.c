@@ -8,8 +8,8 @@
 
 /* The description of the interface is part of the program, so that a running server describes
  * itself without a file beside it. */
-QD_EMBED(qd_schema_yaml_file, "api_schema/openapi.yaml");
-QD_EMBED(qd_schema_json_file, "api_schema/openapi.json");
+QD_EMBED(qd_schema_yaml_file, QD_FILE("api_schema/openapi.yaml"));
+QD_EMBED(qd_schema_json_file, QD_FILE("api_schema/openapi.json"));
 
 #define CONSTANT(text)         \
     {                          \

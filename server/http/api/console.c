@@ -9,27 +9,21 @@
 #include "server/http/api/embed.h"
 #include "server/http/api/handlers.h"
 
-QD_EMBED(qd_console_index_html, "server/console/index.html");
-QD_EMBED(qd_console_style_css, "server/console/style.css");
-QD_EMBED(qd_console_dom_js, "server/console/dom.js");
-QD_EMBED(qd_console_api_js, "server/console/api.js");
-QD_EMBED(qd_console_metrics_js, "server/console/metrics.js");
-QD_EMBED(qd_console_charts_js, "server/console/charts.js");
-QD_EMBED(qd_console_tensor_js, "server/console/tensor.js");
-QD_EMBED(qd_console_fields_js, "server/console/fields.js");
-QD_EMBED(qd_console_playground_js, "server/console/playground.js");
-QD_EMBED(qd_console_programs_js, "server/console/programs.js");
-QD_EMBED(qd_console_answer_js, "server/console/answer.js");
-QD_EMBED(qd_console_network_js, "server/console/network.js");
-QD_EMBED(qd_console_server_js, "server/console/server.js");
-QD_EMBED(qd_console_main_js, "server/console/main.js");
+#define SCRIPT(name) QD_FILE("server/console/" name ".js")
 
-enum { HASH_BYTES = 44 /* SHA-256 as base64 */, SCRIPT_COUNT = 12 };
+QD_EMBED(qd_console_index_html, QD_FILE("server/console/index.html"));
+QD_EMBED(qd_console_style_css, QD_FILE("server/console/style.css"));
+QD_EMBED(qd_console_script,
+         SCRIPT("dom") SCRIPT("api") SCRIPT("metrics") SCRIPT("charts") SCRIPT("tensor")
+             SCRIPT("fields") SCRIPT("playground") SCRIPT("programs") SCRIPT("answer")
+                 SCRIPT("network") SCRIPT("server") SCRIPT("main"));
+
+enum { HASH_BYTES = 44 /* SHA-256 as base64 */ };
 
 struct qd_console {
     struct qd_part page;
     char *bytes;
-    char tag[2 + 2 * QD_DIGEST_BYTES + 1];
+    char tag[2 + HASH_BYTES + 1];
     char policy[512];
 };
 
@@ -58,18 +52,23 @@ static char *append(char *at, struct qd_part part)
     return at + part.count;
 }
 
-static void print_base64(const struct qd_digest *digest, char text[HASH_BYTES + 1])
+/* Prints a digest as base64. Returns false if it cannot be computed. */
+static bool print_hash(struct qd_part part, char text[HASH_BYTES + 1])
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    struct qd_digest digest;
+    if (!qd_digest_of(part.bytes, part.count, &digest))
+        return false;
     for (size_t i = 0; i < QD_DIGEST_BYTES; i += 3) {
         uint32_t bits = 0;
         for (size_t at = i; at < i + 3; at++)
-            bits = bits << 8 | (at < QD_DIGEST_BYTES ? digest->bytes[at] : 0);
+            bits = bits << 8 | (at < QD_DIGEST_BYTES ? digest.bytes[at] : 0);
         for (unsigned shift = 24; shift > 0; shift -= 6)
             *text++ = digits[bits >> (shift - 6) & 63];
     }
     text[-1] = '='; /* 32 bytes are one less than a multiple of three */
     *text = '\0';
+    return true;
 }
 
 /* Prints the page's ETag and its Content-Security-Policy, by which a browser may run only this
@@ -77,43 +76,26 @@ static void print_base64(const struct qd_digest *digest, char text[HASH_BYTES + 
  * computed. */
 static bool print_headers(struct qd_console *console, struct qd_part style, struct qd_part script)
 {
-    struct qd_digest of_style, of_script, of_page;
-    char style_hash[HASH_BYTES + 1], script_hash[HASH_BYTES + 1];
-    if (!qd_digest_of(style.bytes, style.count, &of_style) ||
-        !qd_digest_of(script.bytes, script.count, &of_script) ||
-        !qd_digest_of(console->page.bytes, console->page.count, &of_page))
+    char style_hash[HASH_BYTES + 1], script_hash[HASH_BYTES + 1], page_hash[HASH_BYTES + 1];
+    if (!print_hash(style, style_hash) || !print_hash(script, script_hash) ||
+        !print_hash(console->page, page_hash))
         return false;
-    print_base64(&of_style, style_hash);
-    print_base64(&of_script, script_hash);
     snprintf(console->policy, sizeof(console->policy),
              "default-src 'none'; connect-src 'self'; img-src data: blob:; script-src 'sha256-%s'; "
              "style-src 'sha256-%s'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
              "require-trusted-types-for 'script'",
              script_hash, style_hash);
-    char *at = console->tag;
-    *at++ = '"';
-    for (size_t i = 0; i < QD_DIGEST_BYTES; i++)
-        at += snprintf(at, 3, "%02x", of_page.bytes[i]);
-    memcpy(at, "\"", 2);
+    snprintf(console->tag, sizeof(console->tag), "\"%s\"", page_hash);
     return true;
 }
 
 struct qd_console *qd_console_create(void)
 {
-    const struct qd_part scripts[SCRIPT_COUNT] = {
-        QD_EMBEDDED(qd_console_dom_js),        QD_EMBEDDED(qd_console_api_js),
-        QD_EMBEDDED(qd_console_metrics_js),    QD_EMBEDDED(qd_console_charts_js),
-        QD_EMBEDDED(qd_console_tensor_js),     QD_EMBEDDED(qd_console_fields_js),
-        QD_EMBEDDED(qd_console_playground_js), QD_EMBEDDED(qd_console_programs_js),
-        QD_EMBEDDED(qd_console_answer_js),     QD_EMBEDDED(qd_console_network_js),
-        QD_EMBEDDED(qd_console_server_js),     QD_EMBEDDED(qd_console_main_js)};
     const struct qd_part index = QD_EMBEDDED(qd_console_index_html);
     const struct qd_part from_style = behind(index, "<style>");
     const struct qd_part from_script = behind(index, "<script>");
     const struct qd_part style = QD_EMBEDDED(qd_console_style_css);
-    struct qd_part script = {NULL, 0};
-    for (size_t i = 0; i < SCRIPT_COUNT; i++)
-        script.count += scripts[i].count;
+    const struct qd_part script = QD_EMBEDDED(qd_console_script);
     struct qd_console *console = calloc(1, sizeof(*console));
     if (console == NULL)
         return NULL;
@@ -122,10 +104,7 @@ struct qd_console *qd_console_create(void)
     console->page.bytes = console->bytes;
     if (console->bytes != NULL) {
         char *at = append(append(console->bytes, before(index, from_style)), style);
-        at = append(at, before(from_style, from_script));
-        script.bytes = at;
-        for (size_t i = 0; i < SCRIPT_COUNT; i++)
-            at = append(at, scripts[i]);
+        at = append(append(at, before(from_style, from_script)), script);
         append(at, from_script);
         if (print_headers(console, style, script))
             return console;

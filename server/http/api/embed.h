@@ -10,18 +10,20 @@
 
 #include "server/memory/text.h"
 
-/* Embeds a file, and declares name_begin and name_end for QD_EMBEDDED. */
-#define QD_EMBED(name, file)                                                  \
-    __asm__(".pushsection .rodata\n"                                          \
-            ".globl " #name "_begin\n.hidden " #name "_begin\n"               \
-            ".globl " #name "_end\n.hidden " #name "_end\n" #name "_begin:\n" \
-            ".incbin \"" file "\"\n" #name "_end:\n"                          \
-            ".byte 0\n"                                                       \
-            ".popsection\n");                                                 \
-    extern const char name##_begin[] __attribute__((visibility("hidden")));   \
+/* Embeds files, one after the other, and declares name_begin and name_end for QD_EMBEDDED. `files`
+ * are QD_FILE()s. */
+#define QD_EMBED(name, files)                                                             \
+    __asm__(".pushsection .rodata\n"                                                      \
+            ".globl " #name "_begin\n.hidden " #name "_begin\n"                           \
+            ".globl " #name "_end\n.hidden " #name "_end\n" #name "_begin:\n" files #name \
+            "_end:\n"                                                                     \
+            ".byte 0\n"                                                                   \
+            ".popsection\n");                                                             \
+    extern const char name##_begin[] __attribute__((visibility("hidden")));               \
     extern const char name##_end[] __attribute__((visibility("hidden")))
+#define QD_FILE(file) ".incbin \"" file "\"\n"
 
-/* The embedded file as a struct qd_part. */
+/* The embedded bytes as a struct qd_part. */
 #define QD_EMBEDDED(name)                                             \
     (struct qd_part)                                                  \
     {                                                                 \

@@ -61,7 +61,7 @@ class Page(ServerTest):
 
     def test_not_modified(self):
         tag = self.page.headers["ETag"]
-        self.assertRegex(tag, r'^"[0-9a-f]{64}"$')
+        self.assertRegex(tag, r'^"[0-9A-Za-z+/]{43}="$')
         for asked, status in ((tag, 304), ("W/" + tag, 304), ('"a", ' + tag, 304), ("*", 304),
                               ('"a"', 200), ("", 200)):
             answer = self.server.request("GET", "/", headers={"If-None-Match": asked})
