@@ -73,8 +73,6 @@ static enum qd_status read_output_parameters(const struct qd_oip_decoder *decode
                                              size_t position, size_t index, bool *binary)
 {
     const struct qd_json_path path = {"outputs", position, ".parameters."};
-    const struct qd_shm_tensor_reader reader = {decoder->regions, decoder->arena, decoder->asked,
-                                                decoder->error};
     const struct qd_shm_tensor *tensor = NULL;
     uint64_t class_count = 0;
     const struct qd_json_member members[] = {
@@ -85,7 +83,7 @@ static enum qd_status read_output_parameters(const struct qd_oip_decoder *decode
     if (status == QD_OK && class_count > 0)
         status = want_classes(decoder, index, class_count);
     if (status == QD_OK)
-        status = qd_shm_tensor_read(&reader, parameters, &path, true, index, &tensor);
+        status = qd_shm_tensor_read(decoder, parameters, &path, true, index, &tensor);
     if (status == QD_OK && tensor != NULL && *binary) {
         return qd_fail(decoder->error, QD_INVALID,
                        "outputs[%zu].parameters.binary_data: expected false or none beside "
@@ -206,8 +204,7 @@ static enum qd_status read_request(struct qd_oip_decoder *decoder,
     if (status == QD_OK && values[0] != NULL)
         status = read_id(decoder, values[0]);
     if (status == QD_OK && values[1] != NULL)
-        status = qd_oip_read_parameters(values[1], decoder->arena, decoder->asked,
-                                        &decoder->carriers, decoder->error);
+        status = qd_oip_read_parameters(decoder, values[1]);
     if (status == QD_OK)
         status = qd_oip_read_inputs(decoder, values[2]);
     if (status == QD_OK && values[3] != NULL)

@@ -552,13 +552,11 @@ static enum qd_status find_elsewhere(const struct qd_oip_decoder *decoder,
                                      struct content *content)
 {
     const struct qd_json_path path = {"inputs", input->position, ".parameters."};
-    const struct qd_shm_tensor_reader reader = {decoder->regions, decoder->arena, decoder->asked,
-                                                decoder->error};
     if (!qd_json_is_object(parameters))
         return expected(decoder, input, ".parameters", "an object", parameters);
     enum qd_status status =
         qd_json_field(parameters, &path, "binary_data_size", &content->blob, decoder->error);
-    return status == QD_OK ? qd_shm_tensor_read(&reader, parameters, &path, false, input->index,
+    return status == QD_OK ? qd_shm_tensor_read(decoder, parameters, &path, false, input->index,
                                                 &content->shm_tensor)
                            : status;
 }

@@ -7,9 +7,16 @@
 #include "server/json/tensor.h"
 #include "server/memory/arena.h"
 #include "server/oip/decode.h"
-#include "server/oip/parameters.h"
 
 #define QD_OIP_JSON_BYTES_HEADER "Inference-Header-Content-Length"
+
+/* The carrier form, for clients that can only send OIP's datatypes. The input comes as UINT8
+ * elements, which are the bytes of another tensor. The parameters "<input>.datatype" and
+ * "<input>.shape" describe that tensor. */
+struct qd_oip_carrier {
+    bool shaped;
+    struct qk_tensor tensor; /* type, rank, dims and count; type QK_NONE: no carrier form */
+};
 
 /* Bytes of a BOOL tensor that are not checked yet. */
 struct qd_oip_bools {
@@ -37,8 +44,8 @@ struct qd_oip_decoder {
     struct qd_error *error;
     struct qd_regions *regions;    /* NULL: shared memory is refused */
     const char *json_bytes_header; /* NULL: the header is absent, so there are no binary tensors */
-    /* In the carrier form (parameters.h), by the signature's index. NULL: no input has that form.
-     */
+    unsigned seen_keys; /* which of OIP's own parameters were there, one bit each (parameters.c) */
+    /* In the carrier form, by the signature's index. NULL: no input has that form. */
     struct qd_oip_carrier *carriers;
     const struct qd_json_mark *marks; /* of the JSON reader */
     struct qd_oip_numbers *numbers;   /* data that units read; NULL: there is none */

@@ -11,24 +11,16 @@
 
 #define INTEGER "an integer in [-2^63, 2^63)"
 
-struct reader {
-    struct qd_arena *arena;
-    struct qd_oip_asked *asked;
-    struct qd_oip_carrier *carriers; /* NULL: none so far */
-    struct qd_error *error;
-    unsigned seen; /* which of OIP's keys were there, one bit each */
-};
-
-static enum qd_status expected(const struct reader *reader, const struct qd_json_value *value,
-                               const char *what)
+static enum qd_status expected(const struct qd_oip_decoder *decoder,
+                               const struct qd_json_value *value, const char *what)
 {
-    return qd_fail(reader->error, QD_INVALID, "parameters.%s: expected %s, got %s",
+    return qd_fail(decoder->error, QD_INVALID, "parameters.%s: expected %s, got %s",
                    qd_show_name(value->key).text, what, qd_json_show(value).text);
 }
 
-static enum qd_status twice(const struct reader *reader, const char *key)
+static enum qd_status twice(const struct qd_oip_decoder *decoder, const char *key)
 {
-    return qd_fail(reader->error, QD_INVALID, "parameters.%s: expected once, got twice",
+    return qd_fail(decoder->error, QD_INVALID, "parameters.%s: expected once, got twice",
                    qd_show_name(key).text);
 }
 
@@ -57,34 +49,35 @@ static bool parse_int(const struct qd_json_value *value, int64_t *number)
     return end != NULL && *end == '\0';
 }
 
-static enum qd_status read_int(const struct reader *reader, const struct qd_json_value *value,
-                               struct qk_attribute *attribute)
+static enum qd_status read_int(const struct qd_oip_decoder *decoder,
+                               const struct qd_json_value *value, struct qk_attribute *attribute)
 {
-    return parse_int(value, &attribute->number) ? QD_OK : expected(reader, value, INTEGER);
+    return parse_int(value, &attribute->number) ? QD_OK : expected(decoder, value, INTEGER);
 }
 
-static enum qd_status read_text_list(const struct reader *reader, const struct qd_json_value *value,
-                                     int64_t *list, size_t *count)
+static enum qd_status read_text_list(const struct qd_oip_decoder *decoder,
+                                     const struct qd_json_value *value, int64_t *list,
+                                     size_t *count)
 {
     const char *at = skip_spaces(qd_json_string(value));
     *count = 0;
     while (*at != '\0') {
         at = scan_integer(at, &list[*count]);
         if (at == NULL || (*at != ',' && *at != '\0') || (*at == ',' && at[1] == '\0'))
-            return expected(reader, value, "integers in [-2^63, 2^63) such as \"1,1,1,1\"");
+            return expected(decoder, value, "integers in [-2^63, 2^63) such as \"1,1,1,1\"");
         ++*count;
         at += *at == ',';
     }
     return QD_OK;
 }
 
-static enum qd_status read_array(const struct reader *reader, const struct qd_json_value *array,
-                                 int64_t *list, size_t *count)
+static enum qd_status read_array(const struct qd_oip_decoder *decoder,
+                                 const struct qd_json_value *array, int64_t *list, size_t *count)
 {
     *count = 0;
     for (const struct qd_json_value *item = array->first; item != NULL; item = item->next) {
         if (!qd_json_int64(item, &list[*count])) {
-            return qd_fail(reader->error, QD_INVALID,
+            return qd_fail(decoder->error, QD_INVALID,
                            "parameters.%s[%zu]: expected " INTEGER ", got %s", array->key, *count,
                            qd_json_show(item).text);
         }
@@ -93,43 +86,43 @@ static enum qd_status read_array(const struct reader *reader, const struct qd_js
     return QD_OK;
 }
 
-static enum qd_status read_ints(const struct reader *reader, const struct qd_json_value *value,
-                                struct qk_attribute *attribute)
+static enum qd_status read_ints(const struct qd_oip_decoder *decoder,
+                                const struct qd_json_value *value, struct qk_attribute *attribute)
 {
     const char *text = qd_json_string(value);
     if (text == NULL && !qd_json_is_array(value))
-        return expected(reader, value, "an array of integers, or a string such as \"1,1,1,1\"");
+        return expected(decoder, value, "an array of integers, or a string such as \"1,1,1,1\"");
     size_t room = 1; /* at most one integer more than commas */
     for (const char *at = text; at != NULL && *at != '\0'; at++)
         room += *at == ',';
     for (const struct qd_json_value *item = text == NULL ? value->first : NULL; item != NULL;
          item = item->next)
         room++;
-    int64_t *list = qd_arena_alloc(reader->arena, room * sizeof(*list));
+    int64_t *list = qd_arena_alloc(decoder->arena, room * sizeof(*list));
     if (list == NULL)
-        return qd_refuse_memory(reader->arena, "the parameters", reader->error);
+        return qd_refuse_memory(decoder->arena, "the parameters", decoder->error);
     attribute->list = list;
-    return text != NULL ? read_text_list(reader, value, list, &attribute->list_count)
-                        : read_array(reader, value, list, &attribute->list_count);
+    return text != NULL ? read_text_list(decoder, value, list, &attribute->list_count)
+                        : read_array(decoder, value, list, &attribute->list_count);
 }
 
-static enum qd_status read_bool(const struct reader *reader, const struct qd_json_value *value,
-                                struct qk_attribute *attribute)
+static enum qd_status read_bool(const struct qd_oip_decoder *decoder,
+                                const struct qd_json_value *value, struct qk_attribute *attribute)
 {
     bool flag;
     if (!qd_json_bool(value, &flag))
-        return expected(reader, value, "true or false");
+        return expected(decoder, value, "true or false");
     attribute->number = flag;
     return QD_OK;
 }
 
-static enum qd_status read_type(const struct reader *reader, const struct qd_json_value *value,
-                                struct qk_attribute *attribute)
+static enum qd_status read_type(const struct qd_oip_decoder *decoder,
+                                const struct qd_json_value *value, struct qk_attribute *attribute)
 {
     const char *name = qd_json_string(value);
     enum qk_type type = name == NULL ? QK_NONE : qk_type_by_name(name);
     if (type == QK_NONE && !parse_int(value, &attribute->number))
-        return expected(reader, value,
+        return expected(decoder, value,
                         "a datatype such as \"FP16\", or its number in ONNX's TensorProto");
     if (type != QK_NONE)
         attribute->number = qk_type_info(type)->onnx;
@@ -137,8 +130,8 @@ static enum qd_status read_type(const struct reader *reader, const struct qd_jso
 }
 
 /* Reads a number, or a text that is one: some clients send all parameters as texts. */
-static enum qd_status read_float(const struct reader *reader, const struct qd_json_value *value,
-                                 struct qk_attribute *attribute)
+static enum qd_status read_float(const struct qd_oip_decoder *decoder,
+                                 const struct qd_json_value *value, struct qk_attribute *attribute)
 {
     struct qd_json_number scanned;
     const char *end = value->text + value->bytes;
@@ -148,78 +141,78 @@ static enum qd_status read_float(const struct reader *reader, const struct qd_js
         attribute->real = qd_json_number_to_float(&scanned);
     return is_number && !isinf(attribute->real)
                ? QD_OK
-               : expected(reader, value, "a number in the range of FP32");
+               : expected(decoder, value, "a number in the range of FP32");
 }
 
-static enum qd_status read_string(const struct reader *reader, const struct qd_json_value *value,
-                                  struct qk_attribute *attribute)
+static enum qd_status read_string(const struct qd_oip_decoder *decoder,
+                                  const struct qd_json_value *value, struct qk_attribute *attribute)
 {
     attribute->string = qd_json_string(value);
-    return attribute->string != NULL ? QD_OK : expected(reader, value, "a string");
+    return attribute->string != NULL ? QD_OK : expected(decoder, value, "a string");
 }
 
-static enum qd_status read_attribute(const struct reader *reader, const struct qd_json_value *value,
-                                     size_t index)
+static enum qd_status read_attribute(const struct qd_oip_decoder *decoder,
+                                     const struct qd_json_value *value, size_t index)
 {
-    const struct qk_call *call = &reader->asked->call;
+    const struct qk_call *call = &decoder->asked->call;
     const struct qk_attribute_def *def = &call->op->attributes[index];
-    struct qk_attribute *attribute = &reader->asked->call.attributes[index];
+    struct qk_attribute *attribute = &decoder->asked->call.attributes[index];
     if (def->since > call->version->number) {
-        return qd_fail(reader->error, QD_INVALID,
+        return qd_fail(decoder->error, QD_INVALID,
                        "parameters.%s: expected version %u or later of %s, got version %u",
                        def->name, def->since, call->op->name, call->version->number);
     }
     if (attribute->present)
-        return twice(reader, def->name);
+        return twice(decoder, def->name);
     attribute->present = true;
     switch (def->kind) {
     case QK_ATTRIBUTE_INT:
-        return read_int(reader, value, attribute);
+        return read_int(decoder, value, attribute);
     case QK_ATTRIBUTE_INTS:
     case QK_ATTRIBUTE_STRIDES:
-        return read_ints(reader, value, attribute);
+        return read_ints(decoder, value, attribute);
     case QK_ATTRIBUTE_BOOL:
-        return read_bool(reader, value, attribute);
+        return read_bool(decoder, value, attribute);
     case QK_ATTRIBUTE_TYPE:
-        return read_type(reader, value, attribute);
+        return read_type(decoder, value, attribute);
     case QK_ATTRIBUTE_FLOAT:
-        return read_float(reader, value, attribute);
+        return read_float(decoder, value, attribute);
     case QK_ATTRIBUTE_STRING:
         break;
     }
-    return read_string(reader, value, attribute);
+    return read_string(decoder, value, attribute);
 }
 
 /* ---- The carrier form -------------------------------------------------------------------- */
 
-static enum qd_status read_carried_type(const struct reader *reader,
+static enum qd_status read_carried_type(const struct qd_oip_decoder *decoder,
                                         const struct qd_json_value *value, size_t input)
 {
-    const struct qd_signature *signature = reader->asked->signature;
-    struct qk_tensor *tensor = &reader->carriers[input].tensor;
+    const struct qd_signature *signature = decoder->asked->signature;
+    struct qk_tensor *tensor = &decoder->carriers[input].tensor;
     const char *key = value->key;
     const char *name = qd_json_string(value);
     if (tensor->type != QK_NONE)
-        return twice(reader, key);
+        return twice(decoder, key);
     tensor->type = name == NULL ? QK_NONE : qk_type_by_name(name);
     if ((signature->inputs[input].types & ~QK_BIT(QK_NONE) & QK_BIT(tensor->type)) != 0)
         return QD_OK;
     char field[96];
     snprintf(field, sizeof(field), "parameters.%s", qd_show_name(key).text);
     return qd_refuse_type(signature->name, signature->version, signature->inputs[input].types,
-                          field, qd_json_show(value).text, reader->error);
+                          field, qd_json_show(value).text, decoder->error);
 }
 
-static enum qd_status read_carried_shape(const struct reader *reader,
+static enum qd_status read_carried_shape(const struct qd_oip_decoder *decoder,
                                          const struct qd_json_value *value, size_t input)
 {
-    struct qd_oip_carrier *carrier = &reader->carriers[input];
+    struct qd_oip_carrier *carrier = &decoder->carriers[input];
     struct qk_tensor *tensor = &carrier->tensor;
     struct qk_attribute shape;
     if (carrier->shaped)
-        return twice(reader, value->key);
+        return twice(decoder, value->key);
     carrier->shaped = true;
-    enum qd_status status = read_ints(reader, value, &shape);
+    enum qd_status status = read_ints(decoder, value, &shape);
     if (status != QD_OK)
         return status;
     bool valid = shape.list_count <= QK_RANK_MAX;
@@ -228,7 +221,7 @@ static enum qd_status read_carried_shape(const struct reader *reader,
         tensor->dims[tensor->rank++] = (size_t)shape.list[i];
     }
     if (!valid || !qk_tensor_set_count(tensor))
-        return expected(reader, value,
+        return expected(decoder, value,
                         "up to 32 integers >= 0 whose product fits 64 bits, such as \"2,3\"");
     return QD_OK;
 }
@@ -249,33 +242,33 @@ static bool find_carried(const struct qd_signature *signature, const char *key, 
     return false;
 }
 
-static enum qd_status read_carrier(struct reader *reader, const struct qd_json_value *value,
-                                   size_t input, bool is_type)
+static enum qd_status read_carrier(struct qd_oip_decoder *decoder,
+                                   const struct qd_json_value *value, size_t input, bool is_type)
 {
-    const size_t count = reader->asked->signature->input_count;
-    if (reader->carriers == NULL)
-        reader->carriers = qd_arena_calloc(reader->arena, count, sizeof(*reader->carriers));
-    if (reader->carriers == NULL)
-        return qd_refuse_memory(reader->arena, "the parameters", reader->error);
-    return is_type ? read_carried_type(reader, value, input)
-                   : read_carried_shape(reader, value, input);
+    const size_t count = decoder->asked->signature->input_count;
+    if (decoder->carriers == NULL)
+        decoder->carriers = qd_arena_calloc(decoder->arena, count, sizeof(*decoder->carriers));
+    if (decoder->carriers == NULL)
+        return qd_refuse_memory(decoder->arena, "the parameters", decoder->error);
+    return is_type ? read_carried_type(decoder, value, input)
+                   : read_carried_shape(decoder, value, input);
 }
 
-static enum qd_status check_carriers(const struct reader *reader)
+static enum qd_status check_carriers(const struct qd_oip_decoder *decoder)
 {
-    const struct qd_signature *signature = reader->asked->signature;
-    for (size_t i = 0; reader->carriers != NULL && i < signature->input_count; i++) {
-        const struct qd_oip_carrier *carrier = &reader->carriers[i];
+    const struct qd_signature *signature = decoder->asked->signature;
+    for (size_t i = 0; decoder->carriers != NULL && i < signature->input_count; i++) {
+        const struct qd_oip_carrier *carrier = &decoder->carriers[i];
         const struct qd_shown shown = qd_show_name(signature->inputs[i].name);
         const char *name = shown.text;
         size_t bytes;
         if (carrier->shaped != (carrier->tensor.type != QK_NONE))
-            return qd_fail(reader->error, QD_INVALID,
+            return qd_fail(decoder->error, QD_INVALID,
                            "parameters.%s.%s: expected together with %s.%s, got none", name,
                            carrier->shaped ? "datatype" : "shape", name,
                            carrier->shaped ? "shape" : "datatype");
         if (carrier->shaped && !qk_type_bytes(carrier->tensor.type, carrier->tensor.count, &bytes))
-            return qd_fail(reader->error, QD_INVALID,
+            return qd_fail(decoder->error, QD_INVALID,
                            "parameters.%s.shape: expected less than 2^64 bytes of %s", name,
                            qk_type_info(carrier->tensor.type)->name);
     }
@@ -304,10 +297,10 @@ static const struct own_key {
     {"content_type", IGNORED, 0, NULL}, /* clients of MLServer send it */
 };
 
-static enum qd_status read_own(const struct reader *reader, const struct own_key *key,
+static enum qd_status read_own(const struct qd_oip_decoder *decoder, const struct own_key *key,
                                const struct qd_json_value *value)
 {
-    void *const field = (char *)reader->asked + key->offset;
+    void *const field = (char *)decoder->asked + key->offset;
     bool is_read = true;
     bool binary;
     switch (key->kind) {
@@ -321,17 +314,17 @@ static enum qd_status read_own(const struct reader *reader, const struct own_key
         break;
     case BINARY_OUTPUT:
         is_read = qd_json_bool(value, &binary);
-        reader->asked->binary_outputs = binary ? UINT32_MAX : 0;
+        decoder->asked->binary_outputs = binary ? UINT32_MAX : 0;
         break;
     }
-    return is_read ? QD_OK : expected(reader, value, key->expected);
+    return is_read ? QD_OK : expected(decoder, value, key->expected);
 }
 
 /* ---- All of them ------------------------------------------------------------------------- */
 
-static enum qd_status refuse_unknown(const struct reader *reader, const char *key)
+static enum qd_status refuse_unknown(const struct qd_oip_decoder *decoder, const char *key)
 {
-    const struct qd_signature *signature = reader->asked->signature;
+    const struct qd_signature *signature = decoder->asked->signature;
     const size_t count = signature->op->attribute_count;
     char known[160] = "no parameters";
     size_t used = 0;
@@ -342,7 +335,7 @@ static enum qd_status refuse_unknown(const struct reader *reader, const char *ke
                                      used == 0 ? "" : ", ", def->name);
         }
     }
-    return qd_fail(reader->error, QD_INVALID,
+    return qd_fail(decoder->error, QD_INVALID,
                    "parameters: expected an attribute of version %" PRIu64
                    " of %s, got %s; it has %s",
                    signature->version, signature->name, qd_show_string(key).text, known);
@@ -351,63 +344,63 @@ static enum qd_status refuse_unknown(const struct reader *reader, const char *ke
 /* Takes a custom parameter (Triton's "parameters" extension) and ignores it. A loaded model's
  * attributes are in its file, so no parameter can change its answer. Strides and lists are refused,
  * because a client that sends them expects an effect. */
-static enum qd_status read_custom(const struct reader *reader, const struct qd_json_value *value)
+static enum qd_status read_custom(const struct qd_oip_decoder *decoder,
+                                  const struct qd_json_value *value)
 {
-    const struct qd_signature *signature = reader->asked->signature;
+    const struct qd_signature *signature = decoder->asked->signature;
     for (size_t i = 0; i < signature->input_count; i++) {
         const char *name = signature->inputs[i].name;
         const size_t length = strlen(name);
         if (strncmp(value->key, name, length) == 0 && strcmp(value->key + length, ".strides") == 0)
-            return expected(reader, value, "none, as a loaded model has its strides from its load");
+            return expected(decoder, value,
+                            "none, as a loaded model has its strides from its load");
     }
     const bool is_text = value->kind == QD_JSON_DATA && *value->text == '"';
     if (is_text || value->kind == QD_JSON_NUMBER || value->kind == QD_JSON_STRING ||
         value->kind == QD_JSON_TRUE || value->kind == QD_JSON_FALSE)
         return QD_OK;
-    return expected(reader, value, "a number, a string, true or false");
+    return expected(decoder, value, "a number, a string, true or false");
 }
 
-static enum qd_status read_parameter(struct reader *reader, const struct qd_json_value *value)
+static enum qd_status read_parameter(struct qd_oip_decoder *decoder,
+                                     const struct qd_json_value *value)
 {
-    const struct qk_operator *op = reader->asked->signature->op;
+    const struct qk_operator *op = decoder->asked->signature->op;
     const char *key = value->key;
     for (size_t i = 0; op != NULL && i < op->attribute_count; i++)
         if (strcmp(key, op->attributes[i].name) == 0)
-            return read_attribute(reader, value, i);
+            return read_attribute(decoder, value, i);
     for (size_t i = 0; i < sizeof(own_keys) / sizeof(own_keys[0]); i++) {
         if (strcmp(key, own_keys[i].name) == 0) {
-            bool again = (reader->seen >> i & 1) != 0;
-            reader->seen |= 1u << i;
-            return again ? twice(reader, key) : read_own(reader, &own_keys[i], value);
+            bool again = (decoder->seen_keys >> i & 1) != 0;
+            decoder->seen_keys |= 1u << i;
+            return again ? twice(decoder, key) : read_own(decoder, &own_keys[i], value);
         }
     }
     size_t input;
     bool is_type;
-    if (find_carried(reader->asked->signature, key, &input, &is_type))
-        return read_carrier(reader, value, input, is_type);
+    if (find_carried(decoder->asked->signature, key, &input, &is_type))
+        return read_carrier(decoder, value, input, is_type);
     if (strncmp(key, "triton_", 7) == 0) {
         return qd_fail(
-            reader->error, QD_INVALID,
+            decoder->error, QD_INVALID,
             "parameters: expected no key that begins with triton_, which is reserved, got %s",
             qd_show_string(key).text);
     }
-    return op == NULL ? read_custom(reader, value) : refuse_unknown(reader, key);
+    return op == NULL ? read_custom(decoder, value) : refuse_unknown(decoder, key);
 }
 
-enum qd_status qd_oip_read_parameters(const struct qd_json_value *parameters,
-                                      struct qd_arena *arena, struct qd_oip_asked *asked,
-                                      struct qd_oip_carrier **carriers, struct qd_error *error)
+enum qd_status qd_oip_read_parameters(struct qd_oip_decoder *decoder,
+                                      const struct qd_json_value *parameters)
 {
-    struct reader reader = {.arena = arena, .asked = asked, .error = error};
     if (!qd_json_is_object(parameters))
-        return qd_json_expected(NULL, "parameters", "an object", parameters, error);
+        return qd_json_expected(NULL, "parameters", "an object", parameters, decoder->error);
     for (const struct qd_json_value *value = parameters->first; value != NULL;
          value = value->next) {
         enum qd_status status =
-            value->kind == QD_JSON_NULL ? QD_OK : read_parameter(&reader, value);
+            value->kind == QD_JSON_NULL ? QD_OK : read_parameter(decoder, value);
         if (status != QD_OK)
             return status;
     }
-    *carriers = reader.carriers;
-    return check_carriers(&reader);
+    return check_carriers(decoder);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/memory/arena.h"
+#include "server/oip/inputs.h"
 
 static const char region_key[] = "shared_memory_region";
 static const char bytes_key[] = "shared_memory_byte_size";
@@ -11,8 +12,8 @@ static const char offset_key[] = "shared_memory_offset";
 enum { OUTPUT_ALIGNMENT = 64 }; /* kernels/qk.h */
 
 /* Fails with the path of a field of a tensor's parameters. */
-#define FAIL(reader, path, key, format, ...)                                                      \
-    qd_fail((reader)->error, QD_INVALID, "%s[%zu]%s%s: " format, (path)->array, (path)->position, \
+#define FAIL(decoder, path, key, format, ...)                                                      \
+    qd_fail((decoder)->error, QD_INVALID, "%s[%zu]%s%s: " format, (path)->array, (path)->position, \
             (path)->tail, key, __VA_ARGS__)
 
 static struct qd_shm_tensor *output_tensor(const struct qd_oip_asked *asked, size_t output)
@@ -30,26 +31,26 @@ static size_t shm_tensor_count(const struct qd_oip_asked *asked)
 
 /* ---- Reading ------------------------------------------------------------------------------ */
 
-static enum qd_status hold_region(const struct qd_shm_tensor_reader *reader,
+static enum qd_status hold_region(const struct qd_oip_decoder *decoder,
                                   const struct qd_json_path *path,
                                   const struct qd_json_value *value, struct qd_shm_tensor *tensor)
 {
     const char *name = qd_json_string(value);
-    if (reader->regions == NULL) {
-        return FAIL(reader, path, region_key, "%s",
+    if (decoder->regions == NULL) {
+        return FAIL(decoder, path, region_key, "%s",
                     "this server takes no shared memory here (--allow-shared-memory)");
     }
     if (name == NULL)
-        return qd_json_expected(path, region_key, "a string", value, reader->error);
-    tensor->region = qd_regions_hold(reader->regions, name);
+        return qd_json_expected(path, region_key, "a string", value, decoder->error);
+    tensor->region = qd_regions_hold(decoder->regions, name);
     if (tensor->region == NULL) {
-        return FAIL(reader, path, region_key, "expected one that is registered, got %s",
+        return FAIL(decoder, path, region_key, "expected one that is registered, got %s",
                     qd_show_string(name).text);
     }
-    return qd_shm_tensors_refuse_loss(reader->asked, reader->error);
+    return qd_shm_tensors_refuse_loss(decoder->asked, decoder->error);
 }
 
-static enum qd_status read_place(const struct qd_shm_tensor_reader *reader,
+static enum qd_status read_place(const struct qd_oip_decoder *decoder,
                                  const struct qd_json_path *path,
                                  const struct qd_json_value *parameters,
                                  struct qd_shm_tensor *tensor)
@@ -60,11 +61,11 @@ static enum qd_status read_place(const struct qd_shm_tensor_reader *reader,
         {bytes_key, QD_JSON_NEEDED + QD_JSON_TAKES_COUNT, &bytes},
         {offset_key, QD_JSON_TAKES_COUNT, &offset},
     };
-    enum qd_status status = qd_json_read_members(parameters, path, members, 2, reader->error);
+    enum qd_status status = qd_json_read_members(parameters, path, members, 2, decoder->error);
     if (status != QD_OK)
         return status;
     if (offset > count || bytes > count - offset) {
-        return FAIL(reader, path, bytes_key,
+        return FAIL(decoder, path, bytes_key,
                     "expected it and %s within the region's %zu bytes, got %llu and %llu",
                     offset_key, count, (unsigned long long)bytes, (unsigned long long)offset);
     }
@@ -73,30 +74,30 @@ static enum qd_status read_place(const struct qd_shm_tensor_reader *reader,
     return QD_OK;
 }
 
-enum qd_status qd_shm_tensor_read(const struct qd_shm_tensor_reader *reader,
+enum qd_status qd_shm_tensor_read(const struct qd_oip_decoder *decoder,
                                   const struct qd_json_value *parameters,
                                   const struct qd_json_path *path, bool is_output, size_t index,
                                   const struct qd_shm_tensor **tensor)
 {
-    struct qd_oip_asked *asked = reader->asked;
+    struct qd_oip_asked *asked = decoder->asked;
     const struct qd_signature *signature = asked->signature;
     const struct qd_json_value *region;
     *tensor = NULL;
-    enum qd_status status = qd_json_field(parameters, path, region_key, &region, reader->error);
+    enum qd_status status = qd_json_field(parameters, path, region_key, &region, decoder->error);
     if (status != QD_OK || region == NULL)
         return status;
     if (asked->shm_tensors == NULL)
         asked->shm_tensors =
-            qd_arena_calloc(reader->arena, signature->input_count + signature->output_count,
+            qd_arena_calloc(decoder->arena, signature->input_count + signature->output_count,
                             sizeof(*asked->shm_tensors));
     if (asked->shm_tensors == NULL)
-        return qd_refuse_memory(reader->arena, "the request", reader->error);
+        return qd_refuse_memory(decoder->arena, "the request", decoder->error);
     struct qd_shm_tensor *made =
         &asked->shm_tensors[index + (is_output ? signature->input_count : 0)];
     made->position = path->position;
     *tensor = made;
-    status = hold_region(reader, path, region, made);
-    return status == QD_OK ? read_place(reader, path, parameters, made) : status;
+    status = hold_region(decoder, path, region, made);
+    return status == QD_OK ? read_place(decoder, path, parameters, made) : status;
 }
 
 static bool overlap(const struct qd_shm_tensor *a, const struct qd_shm_tensor *b)

@@ -18,17 +18,11 @@ struct qd_shm_tensor {
     size_t position; /* index of the tensor in the request's inputs or outputs */
 };
 
-/* What a decoder passes to qd_shm_tensor_read. Everything is borrowed. */
-struct qd_shm_tensor_reader {
-    struct qd_regions *regions; /* NULL: clients may not use shared memory */
-    struct qd_arena *arena;
-    struct qd_oip_asked *asked;
-    struct qd_error *error;
-};
+struct qd_oip_decoder;
 
 /* Finds the shared memory of an input or output that `parameters` describe. The region is held
  * until qd_shm_tensors_release. `path` is the path of the parameters, for errors. */
-enum qd_status qd_shm_tensor_read(const struct qd_shm_tensor_reader *reader,
+enum qd_status qd_shm_tensor_read(const struct qd_oip_decoder *decoder,
                                   const struct qd_json_value *parameters,
                                   const struct qd_json_path *path, bool is_output, size_t index,
                                   const struct qd_shm_tensor **tensor);
