@@ -7,13 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A constant of a node. */
-struct use {
-    uintptr_t begin, end; /* where its bytes are */
-    size_t node;          /* index into `nodes` */
-    size_t span;          /* index into `spans` */
-};
-
 /* Bytes of constants that overlap or are the same. */
 struct span {
     uintptr_t begin, end;
@@ -25,43 +18,30 @@ struct packed_node {
     struct qk_pack_range units;
     atomic_size_t units_left;
     const struct qk_call *call;
-    size_t use_begin, use_end;
 };
 
 struct qd_constant_pages {
     struct packed_node *nodes; /* by their units */
     size_t node_count;
-    struct use *uses; /* by their nodes */
-    size_t use_count;
-    struct span *spans;
+    struct span *spans; /* by their addresses */
     size_t span_count;
 };
 
+/* Sets where the bytes of a call's input are. Returns false if the input is no constant, or has no
+ * bytes. */
+static bool find_constant(const struct qk_call *call, size_t input, struct span *place)
+{
+    const struct qk_tensor *tensor = &call->inputs[input];
+    size_t bytes;
+    if ((call->variable >> input & 1) != 0 || tensor->type == QK_NONE || tensor->data == NULL ||
+        !qk_type_bytes(tensor->type, tensor->stored, &bytes))
+        return false;
+    place->begin = (uintptr_t)tensor->data;
+    place->end = place->begin + bytes;
+    return bytes > 0;
+}
+
 /* ---- Finding ------------------------------------------------------------------------------ */
-
-/* Appends the constants of a call. Only counts them while `uses` is NULL. */
-static void add_uses(struct qd_constant_pages *pages, const struct qk_call *call, size_t node)
-{
-    for (size_t i = 0; i < call->op->input_count; i++) {
-        const struct qk_tensor *tensor = &call->inputs[i];
-        size_t bytes;
-        if ((call->variable >> i & 1) != 0 || tensor->type == QK_NONE || tensor->data == NULL ||
-            !qk_type_bytes(tensor->type, tensor->stored, &bytes))
-            continue;
-        if (pages->uses != NULL)
-            pages->uses[pages->use_count] = (struct use){.begin = (uintptr_t)tensor->data,
-                                                         .end = (uintptr_t)tensor->data + bytes,
-                                                         .node = node};
-        pages->use_count++;
-    }
-}
-
-static void add_all_uses(struct qd_constant_pages *pages)
-{
-    pages->use_count = 0;
-    for (size_t i = 0; i < pages->node_count; i++)
-        add_uses(pages, pages->nodes[i].call, i);
-}
 
 static int compare(uintptr_t a, uintptr_t b)
 {
@@ -76,53 +56,44 @@ static int by_units(const void *a, const void *b)
 
 static int by_address(const void *a, const void *b)
 {
-    return compare(((const struct use *)a)->begin, ((const struct use *)b)->begin);
+    return compare(((const struct span *)a)->begin, ((const struct span *)b)->begin);
 }
 
-static int by_node(const void *a, const void *b)
-{
-    return compare(((const struct use *)a)->node, ((const struct use *)b)->node);
-}
-
-/* Appends a node, unless it has no units. */
-static void add_node(struct qd_constant_pages *pages, const struct qk_call *call,
-                     struct qk_pack_range units)
+/* Appends a node, unless it has no units. Returns how many inputs the node has. */
+static size_t add_node(struct qd_constant_pages *pages, const struct qk_call *call,
+                       struct qk_pack_range units)
 {
     if (units.begin == units.end)
-        return;
+        return 0;
     struct packed_node *node = &pages->nodes[pages->node_count++];
     node->units = units;
     node->call = call;
+    atomic_init(&node->units_left, units.end - units.begin);
+    return call->op->input_count;
 }
 
-/* Joins constants that overlap, because a page may be given back only if nobody reads it. */
+/* Finds the constants of all nodes. Joins constants that overlap, because a page may be given back
+ * only if nobody reads it. */
 static void make_spans(struct qd_constant_pages *pages)
 {
-    struct span *span = NULL;
-    qsort(pages->uses, pages->use_count, sizeof(*pages->uses), by_address);
-    for (size_t i = 0; i < pages->use_count; i++) {
-        struct use *use = &pages->uses[i];
-        if (span == NULL || use->begin >= span->end) {
-            span = &pages->spans[pages->span_count++];
-            span->begin = use->begin;
-            span->end = use->end;
-            atomic_init(&span->uses_left, 0);
-        }
-        span->end = use->end > span->end ? use->end : span->end;
-        atomic_fetch_add(&span->uses_left, 1);
-        use->span = pages->span_count - 1;
-    }
-}
-
-static void sort_by_node(struct qd_constant_pages *pages)
-{
-    qsort(pages->uses, pages->use_count, sizeof(*pages->uses), by_node);
-    size_t at = 0;
+    struct span *spans = pages->spans;
+    size_t use_count = 0;
     for (size_t i = 0; i < pages->node_count; i++) {
-        pages->nodes[i].use_begin = at;
-        while (at < pages->use_count && pages->uses[at].node == i)
-            at++;
-        pages->nodes[i].use_end = at;
+        const struct qk_call *call = pages->nodes[i].call;
+        for (size_t input = 0; input < call->op->input_count; input++)
+            use_count += find_constant(call, input, &spans[use_count]);
+    }
+    qsort(spans, use_count, sizeof(*spans), by_address);
+    for (size_t i = 0; i < use_count; i++) {
+        struct span *last = &spans[pages->span_count - (pages->span_count > 0)];
+        if (pages->span_count == 0 || spans[i].begin >= last->end) {
+            last = &spans[pages->span_count++];
+            last->begin = spans[i].begin;
+            last->end = spans[i].end;
+            atomic_init(&last->uses_left, 0);
+        }
+        last->end = spans[i].end > last->end ? spans[i].end : last->end;
+        atomic_fetch_add(&last->uses_left, 1);
     }
 }
 
@@ -142,21 +113,15 @@ struct qd_constant_pages *qd_constant_pages_find(const struct qk_graph_call *cal
     if (pages->nodes == NULL)
         return NULL;
     qk_graph_pack_ranges(graph, ranges);
+    size_t input_count = 0;
     for (size_t i = 0; i < count; i++)
-        add_node(pages, &call->nodes[i].call, ranges[i]);
+        input_count += add_node(pages, &call->nodes[i].call, ranges[i]);
     qsort(pages->nodes, pages->node_count, sizeof(*pages->nodes), by_units);
-    for (size_t i = 0; i < pages->node_count; i++) {
-        const struct qk_pack_range units = pages->nodes[i].units;
-        atomic_init(&pages->nodes[i].units_left, units.end - units.begin);
-    }
-    add_all_uses(pages);
-    pages->uses = qd_arena_calloc(arena, pages->use_count, sizeof(*pages->uses));
-    pages->spans = qd_arena_calloc(arena, pages->use_count, sizeof(*pages->spans));
-    if (pages->uses == NULL || pages->spans == NULL)
+    /* One more than inputs: make_spans looks at an input before it knows what it is. */
+    pages->spans = qd_arena_calloc(arena, input_count + 1, sizeof(*pages->spans));
+    if (pages->spans == NULL)
         return NULL;
-    add_all_uses(pages);
     make_spans(pages);
-    sort_by_node(pages);
     return pages;
 }
 
@@ -172,35 +137,44 @@ static void give_back(const struct span *span)
         madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
-/* Returns the index of the node that has this unit. */
-static size_t find_node(const struct qd_constant_pages *pages, size_t unit)
+static int find_unit(const void *unit, const void *node)
 {
-    size_t begin = 0, end = pages->node_count;
-    while (end - begin > 1) {
-        const size_t middle = begin + (end - begin) / 2;
-        if (pages->nodes[middle].units.begin <= unit)
-            begin = middle;
-        else
-            end = middle;
+    const struct qk_pack_range *units = &((const struct packed_node *)node)->units;
+    return *(const size_t *)unit < units->begin ? -1 : *(const size_t *)unit >= units->end;
+}
+
+static int find_place(const void *place, const void *span)
+{
+    const uintptr_t begin = ((const struct span *)place)->begin;
+    return begin < ((const struct span *)span)->begin ? -1
+                                                      : begin >= ((const struct span *)span)->end;
+}
+
+/* Gives back the constants of a packed node, unless other nodes still read them. */
+static void release_constants(struct qd_constant_pages *pages, const struct qk_call *call)
+{
+    for (size_t i = 0; i < call->op->input_count; i++) {
+        struct span place;
+        if (!find_constant(call, i, &place))
+            continue;
+        struct span *span =
+            bsearch(&place, pages->spans, pages->span_count, sizeof(*span), find_place);
+        if (atomic_fetch_sub(&span->uses_left, 1) == 1)
+            give_back(span);
     }
-    return begin;
 }
 
 void qd_constant_pages_packed(struct qd_constant_pages *pages, size_t begin, size_t end)
 {
     if (pages == NULL || begin >= end)
         return;
-    for (size_t i = find_node(pages, begin); begin < end; i++) {
-        struct packed_node *node = &pages->nodes[i];
+    struct packed_node *node =
+        bsearch(&begin, pages->nodes, pages->node_count, sizeof(*node), find_unit);
+    for (; begin < end; node++) {
         const size_t until = end < node->units.end ? end : node->units.end;
         const size_t done = until - begin;
         begin = until;
-        if (atomic_fetch_sub(&node->units_left, done) != done)
-            continue;
-        for (size_t k = node->use_begin; k < node->use_end; k++) {
-            struct span *span = &pages->spans[pages->uses[k].span];
-            if (atomic_fetch_sub(&span->uses_left, 1) == 1)
-                give_back(span);
-        }
+        if (atomic_fetch_sub(&node->units_left, done) == done)
+            release_constants(pages, node->call);
     }
 }
