@@ -1,6 +1,5 @@
 #include "server/oip/classes.h"
 
-#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +8,8 @@
 
 enum {
     VALUE_BYTES_MAX = 48,           /* -FLT_MAX has 47 characters */
+    INTEGER_BYTES_MAX = 20,         /* as INT64_MIN has */
+    INDEX_BYTES_MAX = 7,            /* of an element of QD_CLASS_ROW_ELEMENTS_MAX */
     LENGTH_BYTES = 4,               /* of a string's length in binary answers */
     FRAME_BYTES = 2 + LENGTH_BYTES, /* two colons, and a length, or quotes with a comma */
     STRING_BYTES_MAX = VALUE_BYTES_MAX + QD_DECIMAL_BYTES_MAX + 2 + QD_LABEL_BYTES_MAX + 1,
@@ -251,52 +252,24 @@ static bool is_float(const struct qk_tensor *tensor)
     return qk_type_info(tensor->type)->kind == QK_KIND_FLOAT;
 }
 
-static size_t decimal_digits(uint64_t number)
-{
-    size_t digits = 1;
-    for (; number >= 10; number /= 10)
-        digits++;
-    return digits;
-}
-
-/* Returns an upper bound for the characters of a VALUE: "nan" and "inf" are shorter than 0. */
-static size_t value_bytes_max(const struct qd_classes *classes, size_t row,
-                              const struct qd_class *found)
-{
-    enum { SIGN_BYTES = 1, FRACTION_BYTES = 7 };
-    const struct qk_tensor *tensor = classes->tensor;
-    if (!is_float(tensor)) {
-        const uint64_t number = (uint64_t)found->key;
-        return SIGN_BYTES + decimal_digits(found->key < 0 ? ~number + 1 : number);
-    }
-    const float value = float_of(tensor, row * classes->row_elements + found->index);
-    const float magnitude = value < 0 ? -value : value;
-    size_t digits = 2; /* one more: the printed value may be rounded up to a power of 10 */
-    for (double power = 10; power <= (double)magnitude && power <= (double)FLT_MAX; power *= 10)
-        digits++;
-    return SIGN_BYTES + digits + FRACTION_BYTES;
-}
-
 /* Returns an upper bound for the bytes of one string. */
-static size_t string_bytes_max(const struct qd_classes *classes, size_t row,
-                               const struct qd_class *found)
+static size_t string_bytes_max(const struct qd_classes *classes, const struct qd_class *found)
 {
+    const size_t value_bytes = is_float(classes->tensor) ? VALUE_BYTES_MAX : INTEGER_BYTES_MAX;
     size_t bytes = 0, escapes = 0;
     const char *label = qd_labels_find(classes->labels, found->index, &bytes);
     /* In JSON a quote, a backslash or a tab takes two bytes. Other control characters are refused.
      */
     for (size_t i = 0; i < bytes && !classes->is_binary; i++)
         escapes += label[i] == '"' || label[i] == '\\' || label[i] == '\t';
-    return FRAME_BYTES + value_bytes_max(classes, row, found) + decimal_digits(found->index) +
-           bytes + escapes;
+    return FRAME_BYTES + value_bytes + INDEX_BYTES_MAX + bytes + escapes;
 }
 
-size_t qd_classes_bytes_max(const struct qd_classes *classes, size_t row,
-                            const struct qd_class *found)
+size_t qd_classes_bytes_max(const struct qd_classes *classes, const struct qd_class *found)
 {
     size_t sum = 0;
     for (size_t i = 0; i < classes->kept; i++)
-        sum += string_bytes_max(classes, row, &found[i]);
+        sum += string_bytes_max(classes, &found[i]);
     return sum;
 }
 
@@ -338,7 +311,7 @@ char *qd_classes_print(const struct qd_classes *classes, size_t row, const struc
         }
         struct qd_text text;
         struct qd_part part;
-        qd_text_init_in(&text, &part, out, string_bytes_max(classes, row, &found[i]));
+        qd_text_init_in(&text, &part, out, string_bytes_max(classes, &found[i]));
         qd_text_json_string(&text, string);
         out += part.count;
         if (!is_last_row || i + 1 < classes->kept)

@@ -67,10 +67,9 @@ struct qd_class {
 /* Finds the row's greatest elements, in order. `found` has room for classes->kept. */
 void qd_classes_find(const struct qd_classes *classes, size_t row, struct qd_class *found);
 
-/* Returns an upper bound for the bytes of the strings of the row's elements, a few bytes too large
- * for each. */
-size_t qd_classes_bytes_max(const struct qd_classes *classes, size_t row,
-                            const struct qd_class *found);
+/* Returns an upper bound for the bytes of the strings of the row's elements, some tens of bytes too
+ * large for each. */
+size_t qd_classes_bytes_max(const struct qd_classes *classes, const struct qd_class *found);
 
 /* Prints the strings of the row's elements. Returns the end. */
 char *qd_classes_print(const struct qd_classes *classes, size_t row, const struct qd_class *found,

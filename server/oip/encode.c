@@ -316,7 +316,7 @@ static struct qd_part print_classes(struct qd_oip_writer *writer, void *workspac
         qd_classes_find(&classes, begin + i, found + i * classes.kept);
     size_t bytes_max = 0;
     for (size_t i = 0; i < rows; i++)
-        bytes_max += qd_classes_bytes_max(&classes, begin + i, found + i * classes.kept);
+        bytes_max += qd_classes_bytes_max(&classes, found + i * classes.kept);
     char *const room = take_room(writer, bytes_max);
     if (room == NULL)
         return (struct qd_part){NULL, 0};
