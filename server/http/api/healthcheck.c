@@ -68,18 +68,19 @@ static bool aim(struct sockaddr_storage *name)
     return true;
 }
 
-/* Reads until the peer closes or the answer is full. Returns false, with the reason in errno, if
- * reading fails before the first byte. */
-static bool receive(int fd, char answer[ANSWER_BYTES_MAX])
+/* Like qd_tls_ask, without TLS. */
+static ssize_t ask_plainly(int fd, char *answer, size_t room, struct qd_error *error)
 {
     size_t count = 0;
-    ssize_t got;
-    do {
-        got = recv(fd, answer + count, ANSWER_BYTES_MAX - 1 - count, 0);
+    ssize_t got = send(fd, question, strlen(question), MSG_NOSIGNAL);
+    while (got > 0 && count < room) {
+        got = recv(fd, answer + count, room - count, 0);
         count += got > 0 ? (size_t)got : 0;
-    } while (got > 0 && count < ANSWER_BYTES_MAX - 1);
-    answer[count] = '\0';
-    return got >= 0 || count > 0;
+    }
+    if (got >= 0 || count > 0)
+        return (ssize_t)count;
+    qd_fail_startup(error, "%s", strerror(errno));
+    return -1;
 }
 
 /* Returns true if the answer says that the instance is ready. An error shows the answer's first
@@ -100,21 +101,12 @@ static bool judge(const char *address, char *answer, struct qd_error *error)
     return refuse(address, what, error);
 }
 
-/* Asks over TLS. Returns true if an answer has come. */
-static bool ask_tls(const char *address, int fd, char answer[ANSWER_BYTES_MAX],
-                    struct qd_error *error)
-{
-    struct qd_error why;
-    ssize_t count = qd_tls_ask(fd, question, answer, ANSWER_BYTES_MAX - 1, &why);
-    answer[count < 0 ? 0 : count] = '\0';
-    return count >= 0 || refuse(address, why.text, error);
-}
-
 static bool ask(const char *address, bool is_https, struct qd_error *error)
 {
     struct sockaddr_storage name;
     socklen_t name_bytes;
     struct qd_error why;
+    char answer[ANSWER_BYTES_MAX];
     snprintf(too_late, sizeof(too_late), "quantd: not ready: %s: no answer within %d s\n", address,
              QD_HEALTHCHECK_S);
     if (!qd_address_resolve(address, &name, &name_bytes, &why))
@@ -124,19 +116,18 @@ static bool ask(const char *address, bool is_https, struct qd_error *error)
     int fd = socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return refuse(address, strerror(errno), error);
-    char answer[ANSWER_BYTES_MAX];
-    bool answered = connect(fd, (struct sockaddr *)&name, name_bytes) == 0;
-    if (answered && is_https && name.ss_family != AF_UNIX) {
-        answered = ask_tls(address, fd, answer, error);
-        close(fd);
-        return answered && judge(address, answer, error);
-    }
-    answered = answered &&
-               send(fd, question, strlen(question), MSG_NOSIGNAL) == (ssize_t)strlen(question) &&
-               receive(fd, answer);
-    int result = errno;
+    ssize_t count = -1;
+    if (connect(fd, (struct sockaddr *)&name, name_bytes) != 0)
+        qd_fail_startup(&why, "%s", strerror(errno));
+    else if (is_https && name.ss_family != AF_UNIX)
+        count = qd_tls_ask(fd, question, answer, ANSWER_BYTES_MAX - 1, &why);
+    else
+        count = ask_plainly(fd, answer, ANSWER_BYTES_MAX - 1, &why);
     close(fd);
-    return answered ? judge(address, answer, error) : refuse(address, strerror(result), error);
+    if (count < 0)
+        return refuse(address, why.text, error);
+    answer[count] = '\0';
+    return judge(address, answer, error);
 }
 
 bool qd_healthcheck(const struct qd_config *config, struct qd_error *error)
