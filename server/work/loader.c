@@ -145,26 +145,20 @@ static void update_folder(struct qd_loader *loader, struct folder *folder,
         note(loader, folder->name, QD_MODEL_LOADING, "");
 }
 
-/* Takes models out of service whose folders are gone. */
-static void remove_gone(struct qd_loader *loader, const struct qd_scan *scan)
+/* Takes a model out of service whose folder is gone. */
+static void remove_gone(struct qd_loader *loader, const char *name)
 {
-    size_t at = 0;
-    for (size_t i = 0; i < loader->folder_count; i++) {
-        const char *name = loader->folders[i].name;
-        while (at < scan->count && strcmp(scan->entries[at].name, name) < 0)
-            at++;
-        if (at < scan->count && strcmp(scan->entries[at].name, name) == 0)
-            continue;
-        qd_log(QD_LOG_INFO, "a model is gone from the repository: unloaded", "model=\"%s\"", name);
-        if (loader->current != NULL && strcmp(loader->current->name, name) == 0)
-            loader->dropped = true;
-        qd_models_remove(loader->settings.models, name);
-        qd_models_forget(loader->settings.models, name);
-    }
+    qd_log(QD_LOG_INFO, "a model is gone from the repository: unloaded", "model=\"%s\"", name);
+    if (loader->current != NULL && strcmp(loader->current->name, name) == 0)
+        loader->dropped = true;
+    qd_models_remove(loader->settings.models, name);
+    qd_models_forget(loader->settings.models, name);
 }
 
 static void take_scan(struct qd_loader *loader, const struct qd_scan *scan)
 {
+    struct folder *const before = loader->folders;
+    const size_t before_count = loader->folder_count;
     struct folder *folders = calloc(scan->count + 1, sizeof(*folders));
     if (folders == NULL) {
         qd_log(QD_LOG_WARN, "no memory for the repository's list", "%s", "");
@@ -173,11 +167,13 @@ static void take_scan(struct qd_loader *loader, const struct qd_scan *scan)
     for (size_t i = 0; i < scan->count; i++)
         update_folder(loader, &folders[i], find_folder(loader, scan->entries[i].name),
                       &scan->entries[i]);
-    remove_gone(loader, scan);
-    free(loader->folders);
     loader->folders = folders;
     loader->folder_count = scan->count;
     loader->wanted_from = 0;
+    for (size_t i = 0; i < before_count; i++)
+        if (find_folder(loader, before[i].name) == NULL)
+            remove_gone(loader, before[i].name);
+    free(before);
 }
 
 /* Marks the folders of a list of names, a value of --load-model, as wanted. */
