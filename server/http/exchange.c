@@ -2,7 +2,6 @@
 #include "server/http/exchange.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -45,29 +44,6 @@ static size_t decrypted_bytes(const struct qd_connection *connection)
 
 /* ---- Making and ending requests ------------------------------------------------------------- */
 
-/* Creates a request, in the memory of one that has ended if there is any. Returns NULL if malloc
- * failed. */
-static struct qd_request *create_request(struct qd_exchange *exchange, uint64_t first_line_ns)
-{
-    struct qd_request *request = exchange->spare;
-    if (request == NULL)
-        return qd_request_create(exchange->memory, first_line_ns);
-    exchange->spare = NULL;
-    qd_request_init(request, exchange->memory, first_line_ns);
-    return request;
-}
-
-/* Destroys a request that has ended, or keeps its memory for the next one. */
-static void recycle_request(struct qd_exchange *exchange, struct qd_request *request)
-{
-    if (exchange->spare != NULL) {
-        qd_request_destroy(request);
-        return;
-    }
-    qd_request_deinit(request);
-    exchange->spare = request;
-}
-
 /* Resumes the connection if it is held, because more of its body can be taken. */
 static void on_room(struct qd_request *request)
 {
@@ -86,7 +62,7 @@ bool qd_exchange_ensure_request(struct qd_connection *connection)
     if (connection->request != NULL)
         return true;
     struct qd_request *request =
-        create_request(exchange, first_line_ns != 0 ? first_line_ns : qd_clock_ns());
+        qd_request_create(exchange->memory, first_line_ns != 0 ? first_line_ns : qd_clock_ns());
     connection->request = request;
     connection->current.is_head =
         connection->framing.is_head && connection->framing.done_count == connection->done_count;
@@ -382,7 +358,7 @@ static uint64_t end_request(struct qd_connection *connection, bool delivered)
     const uint64_t now_ns = qd_clock_ns();
     qd_request_advance_at(connection->request, QD_DONE, now_ns);
     exchange->handler.closed(exchange->handler.context, connection->request, delivered);
-    recycle_request(exchange, connection->request);
+    qd_request_destroy(connection->request);
     connection->request = NULL;
     connection->io.outgoing.count = 0;
     return now_ns;
@@ -518,7 +494,6 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
 
 void qd_exchange_deinit(struct qd_exchange *exchange)
 {
-    free(exchange->spare);
     qd_connections_deinit(&exchange->connections);
     qd_io_hooks_deinit();
     qd_lingering_destroy(exchange->lingering);

@@ -106,7 +106,7 @@ static struct MHD_Response *make_streamed(struct qd_request *request, bool may_c
 static struct MHD_Response *make_body(struct qd_request *request, bool may_chunk)
 {
     const struct qd_answer *answer = &request->answer;
-    if (answer->is_stream)
+    if (request->stream != NULL)
         return make_streamed(request, may_chunk);
     const char *joined = join_parts(request);
     if (joined != NULL)
@@ -133,7 +133,7 @@ struct MHD_Response *qd_response_create(struct qd_request *request, bool may_chu
 bool qd_response_print(struct qd_request *request, struct qd_part *whole)
 {
     const struct qd_answer *answer = &request->answer;
-    if (answer->close || answer->is_stream || answer->part_count == 0 ||
+    if (answer->close || request->stream != NULL || answer->part_count == 0 ||
         answer->bytes > SHORT_BYTES_MAX)
         return false;
     char *text = qd_arena_alloc(&request->arena, QD_ANSWER_HEAD_BYTES + answer->bytes);

@@ -20,7 +20,6 @@ struct qd_answer {
     size_t part_count;
     size_t taken_bytes;     /* how much of the first part libmicrohttpd has fetched already */
     size_t bytes;           /* the bytes of all parts; of a stream, the bytes read so far */
-    bool is_stream;         /* the body comes from the request's stream and has no parts */
     size_t json_bytes;      /* Inference-Header-Content-Length; 0: header not sent */
     const char *coding;     /* Content-Encoding; NULL: not sent */
     const char *allow;      /* Allow, with 405; NULL: not sent */

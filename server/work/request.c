@@ -18,8 +18,11 @@ enum {
     FIRST_BODY_BYTES = 16 << 10, /* the first room of a body of known size; most bodies have less */
 };
 
-void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint64_t first_line_ns)
+struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_line_ns)
 {
+    struct qd_request *request = malloc(sizeof(*request));
+    if (request == NULL)
+        return NULL;
     /* The inputs at the end are most of the struct. The code that reads inputs clears them. */
     memset(request, 0, offsetof(struct qd_request, oip.asked.call.inputs));
     request->error.status = QD_OK;
@@ -31,6 +34,7 @@ void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint6
     request->state = QD_READING;
     request->times.since_ns = first_line_ns;
     qd_arena_init(&request->arena, memory);
+    return request;
 }
 
 /* Frees the arena, and with it the body and the stream that may lie there. */
@@ -44,26 +48,13 @@ static void empty_arena(struct qd_request *request)
     request->body.bytes = NULL;
 }
 
-void qd_request_deinit(struct qd_request *request)
-{
-    empty_arena(request);
-    qd_model_release(request->model);
-}
-
-struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_line_ns)
-{
-    struct qd_request *request = malloc(sizeof(*request));
-    if (request != NULL)
-        qd_request_init(request, memory, first_line_ns);
-    return request;
-}
-
 void qd_request_destroy(struct qd_request *request)
 {
-    if (request != NULL) {
-        qd_request_deinit(request);
-        free(request);
-    }
+    if (request == NULL)
+        return;
+    empty_arena(request);
+    qd_model_release(request->model);
+    free(request);
 }
 
 void qd_request_advance(struct qd_request *request, enum qd_request_state to)

@@ -113,7 +113,7 @@ struct qd_request {
 
     struct qd_request_oip oip;
 
-    /* Texts. qd_request_init does not clear them as a whole, because they are larger than all the
+    /* Texts. qd_request_create does not clear them as a whole, because they are larger than all the
      * rest. */
     struct qd_error error;    /* status QD_OK if there is none */
     char user[QD_USER_BYTES]; /* the name of the request's token; "" if none was needed */
@@ -122,13 +122,10 @@ struct qd_request {
     char server_timing[256];         /* from REPLYING on: six stages of at most 35 bytes */
 };
 
-/* Initializes a request, which is in READING since first_line_ns. */
-void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint64_t first_line_ns);
-/* Frees the arena, including the answer's bytes, and releases the model. */
-void qd_request_deinit(struct qd_request *request);
-
-/* Like qd_request_init, in memory from malloc. Returns NULL if malloc failed. */
+/* Creates a request, which is in READING since first_line_ns. Returns NULL if malloc failed. */
 struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_line_ns);
+/* Frees the request and its arena, including the answer's bytes, and releases the model. NULL is
+ * fine. */
 void qd_request_destroy(struct qd_request *request);
 
 /* Changes the state. No other function does. Asserts that the step is in request.c's table, and

@@ -71,8 +71,8 @@ static struct scrape *begin(const struct qd_request_context *context, const char
         qd_refuse_memory(&request->arena, "the answer", &request->error);
         return NULL;
     }
-    request->answer = (struct qd_answer){
-        .http_status = qd_status_http(QD_OK), .content_type = content_type, .is_stream = true};
+    request->answer =
+        (struct qd_answer){.http_status = qd_status_http(QD_OK), .content_type = content_type};
     return scrape;
 }
 

@@ -75,7 +75,7 @@ static unsigned ask(struct desk *desk, const char *method, const char *path)
     cr_assert(request->error.status != QD_OK || handler.end(handler.context, request));
     if (request->error.status != QD_OK)
         qd_request_refuse(request);
-    if (request->answer.is_stream) {
+    if (request->stream != NULL) {
         desk->body = calloc(STREAM_BYTES_MAX, 1);
         qd_stream_read(request->stream, desk->body, STREAM_BYTES_MAX - 1);
         return request->answer.http_status;
