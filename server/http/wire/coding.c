@@ -62,52 +62,35 @@ static int read_weight(const char *text, size_t bytes)
 
 /* Reads what follows a coding's name: nothing, or ;q=WEIGHT with blanks around the semicolon.
  * Returns the weight in thousandths, or -1 if the text is neither. */
-static int read_parameter(const char *text, size_t bytes)
+static int read_parameter(const char *text)
 {
-    size_t at = 0;
-    while (bytes > 0 && strchr(BLANKS, text[bytes - 1]) != NULL)
-        bytes--;
-    while (at < bytes && strchr(BLANKS, text[at]) != NULL)
-        at++;
-    if (at == bytes)
+    text += strspn(text, BLANKS);
+    if (*text == '\0' || *text == ',')
         return 1000;
-    if (text[at++] != ';')
+    const char *name = text + 1 + strspn(text + 1, BLANKS);
+    if (*text != ';' || strncasecmp(name, "q=", 2) != 0)
         return -1;
-    while (at < bytes && strchr(BLANKS, text[at]) != NULL)
-        at++;
-    if (bytes - at < 2 || strncasecmp(text + at, "q=", 2) != 0)
-        return -1;
-    return read_weight(text + at + 2, bytes - at - 2);
-}
-
-static void add_one(struct qd_accepted *accepted, const char *text, size_t bytes)
-{
-    size_t name = 0;
-    while (name < bytes && strchr(BLANKS ";", text[name]) == NULL)
-        name++;
-    const int weight = read_parameter(text + name, bytes - name);
-    if (weight < 0)
-        return;
-    if (is_gzip(text, name))
-        accepted->gzip = weight;
-    else if (is(text, name, "deflate"))
-        accepted->deflate = weight;
-    else if (is(text, name, "identity"))
-        accepted->identity = weight;
-    else if (is(text, name, "*"))
-        accepted->any = weight;
+    const size_t bytes = strcspn(name + 2, BLANKS ",");
+    const char *end = name + 2 + bytes;
+    end += strspn(end, BLANKS);
+    return *end == '\0' || *end == ',' ? read_weight(name + 2, bytes) : -1;
 }
 
 void qd_accepted_add(struct qd_accepted *accepted, const char *accept_encoding)
 {
-    const char *text = accept_encoding;
-    for (;;) {
+    const char *text = accept_encoding + strspn(accept_encoding, BLANKS ",");
+    while (*text != '\0') {
+        const size_t bytes = strcspn(text, BLANKS ",;");
+        const int weight = read_parameter(text + bytes);
+        int *const its = is_gzip(text, bytes)          ? &accepted->gzip
+                         : is(text, bytes, "deflate")  ? &accepted->deflate
+                         : is(text, bytes, "identity") ? &accepted->identity
+                         : is(text, bytes, "*")        ? &accepted->any
+                                                       : NULL;
+        if (weight >= 0 && its != NULL)
+            *its = weight;
+        text += strcspn(text, ",");
         text += strspn(text, BLANKS ",");
-        if (*text == '\0')
-            return;
-        const size_t bytes = strcspn(text, ",");
-        add_one(accepted, text, bytes);
-        text += bytes;
     }
 }
 
