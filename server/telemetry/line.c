@@ -75,20 +75,23 @@ static size_t count_plain(const char *value, size_t most)
     return count;
 }
 
-/* Adds a value for between quotes. Never cuts a character apart. */
-static void put_quoted(struct qd_line *line, const char *value, size_t left, size_t bytes_max)
+/* Adds at most bytes_max bytes of a value, as printed between quotes. Double quotes stay if `raw`.
+ * Never cuts a character apart. */
+static void put_value(struct qd_line *line, const char *value, size_t left, size_t bytes_max,
+                      bool raw)
 {
     char printed[ESCAPE_BYTES_MAX];
-    line->bytes[line->count++] = '"';
     while (left > 0) {
         const size_t plain = count_plain(value, left < bytes_max ? left : bytes_max);
         put(line, value, plain);
         value += plain;
         left -= plain;
         bytes_max -= plain;
-        size_t count = 0;
-        const size_t taken =
-            left > 0 ? print_character(line->format, value, left, printed, &count) : 0;
+        size_t count = 0, taken = 0;
+        if (left > 0 && raw && *value == '"')
+            memcpy(printed, value, count = taken = 1);
+        else if (left > 0)
+            taken = print_character(line->format, value, left, printed, &count);
         if (count > bytes_max)
             break;
         put(line, printed, count);
@@ -96,7 +99,6 @@ static void put_quoted(struct qd_line *line, const char *value, size_t left, siz
         value += taken;
         left -= taken;
     }
-    line->bytes[line->count++] = '"';
 }
 
 /* Adds a key. Returns false if the line has no room for it and value_bytes bytes. */
@@ -158,7 +160,9 @@ static void put_field(struct qd_line *line, const char *key, size_t key_bytes, c
     if (!put_key(line, key, key_bytes, VALUE_BYTES_MIN))
         return;
     const size_t room = ROOM - line->count - 2;
-    put_quoted(line, value, bytes, bytes_max < room ? bytes_max : room);
+    put(line, "\"", 1);
+    put_value(line, value, bytes, bytes_max < room ? bytes_max : room, false);
+    put(line, "\"", 1);
 }
 
 void qd_line_string(struct qd_line *line, const char *key, const char *value, size_t bytes_max)
@@ -176,26 +180,6 @@ static bool is_number(const char *text, size_t bytes)
 {
     return bytes > 0 && bytes < DIGITS_MAX && strspn(text, "0123456789") >= bytes &&
            (bytes == 1 || *text != '0');
-}
-
-/* Adds the text as it is, without control characters. */
-static void put_plain(struct qd_line *line, const char *text)
-{
-    size_t left = strlen(text);
-    if (left > 0 && line->count < ROOM)
-        put(line, " ", 1);
-    while (left > 0 && ROOM - line->count >= ESCAPE_BYTES_MAX) {
-        char printed[ESCAPE_BYTES_MAX];
-        size_t count = 1;
-        size_t taken = 1;
-        if (*text == '"')
-            *printed = '"';
-        else
-            taken = print_character(QD_LINE_TEXT, text, left, printed, &count);
-        put(line, printed, count);
-        text += taken;
-        left -= taken;
-    }
 }
 
 /* Adds the next key=value pair. Text without a '=' becomes the field `text`, with everything that
@@ -226,8 +210,11 @@ static void put_pair(struct qd_line *line, const char **pairs)
 
 void qd_line_pairs(struct qd_line *line, const char *pairs)
 {
-    if (line->format == QD_LINE_TEXT) {
-        put_plain(line, pairs);
+    if (line->format == QD_LINE_TEXT) { /* the text as it is, without control characters */
+        if (*pairs != '\0' && line->count < ROOM) {
+            put(line, " ", 1);
+            put_value(line, pairs, strlen(pairs), ROOM - line->count, true);
+        }
         return;
     }
     while (*pairs != '\0')
