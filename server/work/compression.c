@@ -144,27 +144,18 @@ static size_t used_bytes(const struct qd_inflater *inflater)
     return inflater->taken - least(ahead, inflater->taken);
 }
 
+/* Refuses the body. `got` has a %zu for `bytes`. */
+#define REFUSE_DATA(inflater, got, bytes)                              \
+    qd_fail((inflater)->error, QD_INVALID,                             \
+            "the body: expected %s data (Content-Encoding), got " got, \
+            qd_coding_name((inflater)->coding), (bytes))
+
 static enum qd_status refuse_data(struct qd_inflater *inflater, int code)
 {
-    const char *name = qd_coding_name(inflater->coding);
-    if (code == ISAL_INCORRECT_CHECKSUM) {
-        return qd_fail(inflater->error, QD_INVALID,
-                       "the body: expected %s data (Content-Encoding), got a checksum that is not "
-                       "its contents', before byte %zu",
-                       name, used_bytes(inflater));
-    }
-    return qd_fail(inflater->error, QD_INVALID,
-                   "the body: expected %s data (Content-Encoding), got other data near byte "
-                   "%zu",
-                   name, used_bytes(inflater));
-}
-
-static enum qd_status refuse_end(struct qd_inflater *inflater)
-{
-    return qd_fail(inflater->error, QD_INVALID,
-                   "the body: expected %s data (Content-Encoding), got its end too early, after "
-                   "%zu bytes",
-                   qd_coding_name(inflater->coding), inflater->count);
+    if (code == ISAL_INCORRECT_CHECKSUM)
+        return REFUSE_DATA(inflater, "a checksum that is not its contents', before byte %zu",
+                           used_bytes(inflater));
+    return REFUSE_DATA(inflater, "other data near byte %zu", used_bytes(inflater));
 }
 
 /* Ends a member, and begins the next one if there is one. */
@@ -176,12 +167,8 @@ static enum qd_status end_member(struct qd_inflater *inflater)
     inflater->done = left == 0;
     if (inflater->done)
         return QD_OK;
-    if (inflater->coding != QD_CODING_GZIP || left < 2 || next[0] != 0x1f || next[1] != 0x8b) {
-        return qd_fail(inflater->error, QD_INVALID,
-                       "the body: expected %s data (Content-Encoding), got %zu bytes more after "
-                       "its end",
-                       qd_coding_name(inflater->coding), left);
-    }
+    if (inflater->coding != QD_CODING_GZIP || left < 2 || next[0] != 0x1f || next[1] != 0x8b)
+        return REFUSE_DATA(inflater, "%zu bytes more after its end", left);
     inflater->taken = used;
     isal_inflate_reset(&inflater->state);
     begin_member(inflater);
@@ -221,7 +208,9 @@ static enum qd_status inflate_some(struct qd_inflater *inflater)
         return refuse_size(inflater);
     if (state->block_state == ISAL_BLOCK_FINISH)
         return end_member(inflater);
-    return state->avail_in == in && state->avail_out == room ? refuse_end(inflater) : QD_OK;
+    return state->avail_in == in && state->avail_out == room
+               ? REFUSE_DATA(inflater, "its end too early, after %zu bytes", inflater->count)
+               : QD_OK;
 }
 
 void qd_inflater_step(struct qd_inflater *inflater)
