@@ -302,18 +302,11 @@ enum qd_status qd_regions_print(struct qd_regions *regions, const char *name, st
                          qd_show_string(name).text);
 }
 
-struct qd_usage qd_regions_count(struct qd_regions *regions)
+void qd_regions_read_usage(struct qd_regions *regions, struct qd_usage *count,
+                           struct qd_usage *bytes)
 {
     pthread_mutex_lock(&regions->lock);
-    const struct qd_usage bound = {regions->mapped_count, QD_REGION_COUNT_MAX};
+    *count = (struct qd_usage){regions->mapped_count, QD_REGION_COUNT_MAX};
+    *bytes = (struct qd_usage){regions->mapped_bytes, regions->bytes_max};
     pthread_mutex_unlock(&regions->lock);
-    return bound;
-}
-
-struct qd_usage qd_regions_bytes(struct qd_regions *regions)
-{
-    pthread_mutex_lock(&regions->lock);
-    const struct qd_usage bound = {regions->mapped_bytes, regions->bytes_max};
-    pthread_mutex_unlock(&regions->lock);
-    return bound;
 }

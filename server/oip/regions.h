@@ -58,11 +58,11 @@ void qd_regions_unregister(struct qd_regions *regions, const char *name);
  * NULL. */
 enum qd_status qd_regions_print(struct qd_regions *regions, const char *name, struct qd_text *text,
                                 struct qd_error *error);
-/* Return how many regions, or how many of their bytes, are mapped, and the bound. Unregistered
- * regions count until they are unmapped, but the bound applies to registered regions only. The
- * gauges show both numbers. */
-struct qd_usage qd_regions_count(struct qd_regions *regions);
-struct qd_usage qd_regions_bytes(struct qd_regions *regions);
+/* Sets how many regions and how many of their bytes are mapped, with the bounds. Unregistered
+ * regions count until they are unmapped, but the bounds apply to registered regions only. The
+ * gauges show all numbers. */
+void qd_regions_read_usage(struct qd_regions *regions, struct qd_usage *count,
+                           struct qd_usage *bytes);
 
 /* Holds a region: it stays mapped until qd_region_release. Returns NULL if there is none of that
  * name. */

@@ -118,10 +118,8 @@ static void read_gauges(struct scrape *scrape)
         .listeners = scrape->listeners,
         .event_lines_dropped = qd_log_dropped(),
     };
-    if (server->regions != NULL) {
-        gauges->regions = qd_regions_count(server->regions);
-        gauges->region_bytes = qd_regions_bytes(server->regions);
-    }
+    if (server->regions != NULL)
+        qd_regions_read_usage(server->regions, &gauges->regions, &gauges->region_bytes);
     if (server->access_log.file != NULL)
         gauges->access_lines_dropped = qd_log_file_dropped(server->access_log.file);
     if (server->listeners != NULL) {
