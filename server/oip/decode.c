@@ -16,26 +16,27 @@
 
 /* ---- The body's two parts ---------------------------------------------------------------- */
 
-/* Reads the length of the JSON from the header. Returns false if the header is not a decimal
- * number. */
-static bool read_json_bytes(const struct qd_oip_message *message, uint64_t *count)
+/* Returns how many bytes of JSON the header says that the body has. Without a header, that is the
+ * whole body. Returns UINT64_MAX if the header is not a decimal number. */
+static uint64_t said_bytes(const struct qd_oip_message *message)
 {
-    *count = message->body_bytes;
-    return message->json_bytes_header == NULL || qd_read_decimal(message->json_bytes_header, count);
+    uint64_t count = message->body_bytes;
+    return message->json_bytes_header == NULL || qd_read_decimal(message->json_bytes_header, &count)
+               ? count
+               : UINT64_MAX;
 }
 
-/* Returns whether the header says that the body is a raw tensor without JSON. */
-static bool is_raw(const struct qd_oip_message *message)
+size_t qd_oip_json_bytes(const struct qd_oip_message *message)
 {
-    uint64_t count;
-    return message->json_bytes_header != NULL && read_json_bytes(message, &count) && count == 0;
+    const uint64_t count = said_bytes(message);
+    return count < message->body_bytes ? (size_t)count : message->body_bytes;
 }
 
 static enum qd_status split_body(const struct qd_oip_message *message,
                                  struct qd_oip_decoder *decoder, size_t *json_bytes)
 {
-    uint64_t count;
-    if (!read_json_bytes(message, &count) || count > message->body_bytes) {
+    const uint64_t count = said_bytes(message);
+    if (count > message->body_bytes) {
         return qd_fail(decoder->error, QD_INVALID,
                        QD_OIP_JSON_BYTES_HEADER ": expected decimal digits in the range [1, %zu], "
                                                 "the bytes of the body, got %s",
@@ -267,7 +268,7 @@ static void init_reader(struct qd_oip_reader *reader, const struct qd_oip_messag
                                               .json_bytes_header = message->json_bytes_header};
     reader->piece_bytes = message->piece_bytes == 0 ? QD_JSON_PIECE_BYTES : message->piece_bytes;
     reader->is_begun = false;
-    reader->is_raw = is_raw(message);
+    reader->is_raw = message->json_bytes_header != NULL && said_bytes(message) == 0;
     reader->unit_count = 0;
     reader->bools_bytes = 0;
     reader->json.data_bytes = 0; /* in case there is no JSON */

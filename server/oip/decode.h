@@ -29,6 +29,9 @@ struct qd_oip_message {
     size_t piece_bytes;       /* bytes of JSON in a step or unit, for tests; 0: the default */
 };
 
+/* Returns how many bytes of the body are JSON, all of them if the header is absent or invalid. */
+size_t qd_oip_json_bytes(const struct qd_oip_message *message);
+
 /* What a request asks for. The struct may not be moved, because `inputs` may point into it. */
 struct qd_oip_asked {
     const struct qd_signature *signature;

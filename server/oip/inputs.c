@@ -420,10 +420,7 @@ static enum qd_status take_numbers(struct qd_oip_decoder *decoder, const struct 
 
 /* ---- Bytes of BOOL ----------------------------------------------------------------------- */
 
-enum {
-    BOOLS_AT_ONCE = 64 << 10,  /* bytes of BOOL that are checked at once */
-    BOOLS_IN_PIECE = 256 << 10 /* bytes that take some 20 us */
-};
+enum { BOOLS_IN_PIECE = 256 << 10 /* bytes that take some 20 us */ };
 
 /* Returns the index of the first byte that is neither 0 nor 1, or `count`. */
 static size_t find_other(const char *bytes, size_t count)
@@ -440,23 +437,6 @@ static size_t find_other(const char *bytes, size_t count)
     return i;
 }
 
-/* Checks bytes [begin, end). */
-static enum qd_status check_bools(const struct qd_oip_numbers *numbers, size_t begin, size_t end,
-                                  struct qd_error *error)
-{
-    const char *bytes = numbers->bools.bytes;
-    const size_t index = begin + find_other(bytes + begin, end - begin);
-    if (index == end)
-        return QD_OK;
-    return error == NULL ? QD_INVALID
-                         : qd_fail(error, QD_INVALID,
-                                   "%s: element %zu: expected a byte of 0 or 1 (BOOL), got %u",
-                                   numbers->position == QD_OIP_RAW
-                                       ? "the body"
-                                       : label_of(numbers->position, "", numbers->name).text,
-                                   index, (unsigned char)bytes[index]);
-}
-
 /* Copies a piece of shared memory, and checks the piece. A repeated call must find the same, so it
  * does not copy: a client may have changed the shared memory. */
 static enum qd_status read_bools(const struct qd_oip_numbers *numbers, size_t piece,
@@ -468,23 +448,28 @@ static enum qd_status read_bools(const struct qd_oip_numbers *numbers, size_t pi
     const size_t count = left < BOOLS_IN_PIECE ? left : BOOLS_IN_PIECE;
     if (bools->shared != NULL && error == NULL)
         memcpy(bools->copy + begin, bools->shared + begin, count);
-    return check_bools(numbers, begin, begin + count, error);
+    const size_t index = begin + find_other(bools->bytes + begin, count);
+    if (index == begin + count)
+        return QD_OK;
+    return error == NULL ? QD_INVALID
+                         : qd_fail(error, QD_INVALID,
+                                   "%s: element %zu: expected a byte of 0 or 1 (BOOL), got %u",
+                                   numbers->position == QD_OIP_RAW
+                                       ? "the body"
+                                       : label_of(numbers->position, "", numbers->name).text,
+                                   index, (unsigned char)bools->bytes[index]);
 }
 
-/* Checks few bytes at once, and leaves more to units. */
-static enum qd_status take_bools(struct qd_oip_decoder *decoder,
-                                 const struct qd_oip_numbers *numbers)
+/* Leaves bytes to units. */
+static enum qd_status take_bools(struct qd_oip_decoder *decoder, size_t position, const char *name,
+                                 struct qd_oip_bools bools)
 {
-    const struct qd_oip_bools *bools = &numbers->bools;
-    if (bools->count <= BOOLS_AT_ONCE) {
-        if (bools->shared != NULL)
-            memcpy(bools->copy, bools->shared, bools->count);
-        return check_bools(numbers, 0, bools->count, decoder->error);
-    }
-    struct qd_oip_numbers *added = add_numbers(decoder, numbers->position, numbers->name);
-    if (added == NULL)
+    if (bools.count == 0)
+        return QD_OK;
+    struct qd_oip_numbers *numbers = add_numbers(decoder, position, name);
+    if (numbers == NULL)
         return qd_refuse_memory(decoder->arena, "the inputs", decoder->error);
-    added->bools = *bools;
+    numbers->bools = bools;
     return QD_OK;
 }
 
@@ -493,28 +478,22 @@ static enum qd_status take_bools(struct qd_oip_decoder *decoder,
 static enum qd_status take_bool_bytes(struct qd_oip_decoder *decoder, const struct input *input,
                                       bool is_shared)
 {
-    struct qd_oip_numbers numbers = {
-        .position = input->position,
-        .name = input->name,
-        .bools = {.bytes = input->tensor->data, .count = input->bytes}};
+    struct qd_oip_bools bools = {.bytes = input->tensor->data, .count = input->bytes};
     if (is_shared) {
-        numbers.bools.shared = numbers.bools.bytes;
-        numbers.bools.copy = qd_arena_alloc(decoder->arena, input->bytes);
-        if (numbers.bools.copy == NULL)
+        bools.shared = bools.bytes;
+        bools.copy = qd_arena_alloc(decoder->arena, input->bytes);
+        if (bools.copy == NULL)
             return qd_refuse_memory(decoder->arena, label(input, "").text, decoder->error);
-        input->tensor->data = numbers.bools.bytes = numbers.bools.copy;
+        input->tensor->data = bools.bytes = bools.copy;
     }
-    return take_bools(decoder, &numbers);
+    return take_bools(decoder, input->position, input->name, bools);
 }
 
 enum qd_status qd_oip_read_raw_bools(struct qd_oip_decoder *decoder)
 {
     const struct qk_tensor *tensor = &decoder->asked->inputs[0];
-    const struct qd_oip_numbers numbers = {
-        .position = QD_OIP_RAW,
-        .name = decoder->asked->signature->inputs[0].name,
-        .bools = {.bytes = tensor->data, .count = tensor->stored}};
-    return take_bools(decoder, &numbers);
+    const struct qd_oip_bools bools = {.bytes = tensor->data, .count = tensor->stored};
+    return take_bools(decoder, QD_OIP_RAW, decoder->asked->signature->inputs[0].name, bools);
 }
 
 /* ---- Pieces ------------------------------------------------------------------------------ */

@@ -61,8 +61,8 @@ struct qd_oip_decoder {
 enum qd_status qd_oip_read_inputs(struct qd_oip_decoder *decoder,
                                   const struct qd_json_value *inputs);
 
-/* Takes the whole body as the data of input 0, whose type is BOOL. Checks at once that the bytes
- * are 0 or 1, or adds a long body to `numbers`, so that units check it. */
+/* Takes the whole body as the data of input 0, whose type is BOOL. Adds it to `numbers`, so that
+ * units check that the bytes are 0 or 1. */
 enum qd_status qd_oip_read_raw_bools(struct qd_oip_decoder *decoder);
 
 /* Returns how many pieces the data has, at least 1. */

@@ -50,16 +50,6 @@ static enum qd_status fail_kernel(struct qd_inference *inference, const struct q
                    error->text);
 }
 
-static size_t json_bytes(const struct qd_request *request)
-{
-    const char *header = request->oip.message.json_bytes_header;
-    uint64_t bytes;
-    if (header == NULL || !qd_read_decimal(header, &bytes))
-        bytes = UINT64_MAX;
-    return bytes < request->oip.message.body_bytes ? (size_t)bytes
-                                                   : request->oip.message.body_bytes;
-}
-
 /* ---- Expected memory ---------------------------------------------------------------------- */
 
 enum {
@@ -269,10 +259,11 @@ static bool read_json(struct qd_inference *inference)
                                              inference->asked, inference->error);
     if (inference->reader == NULL)
         return false;
-    if (json_bytes(inference->request) <= SHORT_JSON_BYTES)
+    if (qd_oip_json_bytes(&inference->request->oip.message) <= SHORT_JSON_BYTES)
         return read_at_once(inference);
     return set_phase(inference, run_read, after_read,
-                     json_bytes(inference->request) / QD_JSON_PIECE_BYTES + 1, READ_STEP_NS, 1);
+                     qd_oip_json_bytes(&inference->request->oip.message) / QD_JSON_PIECE_BYTES + 1,
+                     READ_STEP_NS, 1);
 }
 
 static void run_inflate(struct qd_job *job, void *workspace, size_t begin, size_t end)
@@ -794,7 +785,8 @@ static bool may_run_inline(const struct qd_request *request)
     return request->oip.coding == QD_CODING_IDENTITY &&
            request->oip.answer_coding == QD_CODING_IDENTITY &&
            request->body.count <= INLINE_CONSTANT_BYTES_MAX &&
-           json_bytes(request) <= INLINE_JSON_BYTES_MAX && model->deferred == NULL &&
+           qd_oip_json_bytes(&request->oip.message) <= INLINE_JSON_BYTES_MAX &&
+           model->deferred == NULL &&
            (model->graph == NULL || model->graph->node_count <= INLINE_NODES_MAX);
 }
 
