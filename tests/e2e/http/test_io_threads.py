@@ -3,10 +3,13 @@
 The kernel chooses the thread of a TCP connection by a hash of its ports with a secret key. With
 CONNECTIONS connections, one of three threads has none once in 10^16 times.
 """
+import collections
+import json
 import os
 import subprocess
 import tempfile
 import unittest
+from pathlib import Path
 
 from elements import to_raw
 from loading import ModelTest, conv_file, convolve, load, unload
@@ -147,6 +150,50 @@ class Serve(IoThreads):
         server.stop()
 
 
+class Fail(IoThreads):
+    @unittest.skipUnless(os.path.isdir("/dev/shm"), "no /dev/shm")
+    def test_requests_on_a_region_that_fail(self):
+        """Every thread logs its requests, those that fail with the reason, and no failure keeps
+        the region."""
+        with tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="quantd-test-") as shared, \
+                tempfile.TemporaryDirectory() as folder:
+            shared.truncate(4096)
+            log = Path(folder, "access.log")
+            server = self.start("--access-log", str(log), "--log-format", "json",
+                                "--allow-shared-memory", "quantd-test-")
+            readers = self.connect(server)
+            path = "/v2/systemsharedmemory/region/x/"
+            body = json.dumps({"key": "/" + os.path.basename(shared.name), "byte_size": 4096})
+            readers[0].connection.sendall(raw_request("POST", path + "register", body.encode()))
+            self.assertEqual(readers[0].answer().status, 200)
+
+            def ask(name, size, scale_shape):
+                region = {"shared_memory_region": name, "shared_memory_byte_size": size}
+                return raw_infer(DEQUANTIZE, {"inputs": [
+                    {"name": "x", "datatype": "UINT8", "shape": [size], "parameters": region},
+                    {"name": "x_scale", "datatype": "FP32", "shape": scale_shape,
+                     "data": [1] * (scale_shape + [1])[0]}]})
+
+            requests = ((ask("x", 4096, []), 200), (ask("x", 4096, [2]), 400),
+                        (ask("x", 4097, []), 400), (ask("z", 9, []), 400))
+            errors = collections.Counter()
+            for request, status in requests:
+                for answer in self.ask_all(readers, request):
+                    self.assertEqual(answer.status, status, answer.body[:300])
+                errors[answer.json()["error"] if status == 400 else None] += CONNECTIONS
+            self.assertEqual(len(errors), len(requests))
+            readers[0].connection.sendall(raw_request("POST", path + "unregister"))
+            self.assertEqual(readers[0].answer().status, 200)
+            readers[0].connection.sendall(raw_request("GET", "/metrics"))
+            samples = parse_metrics(readers[0].answer().body.decode())
+            for gauge in ("regions", "bytes"):
+                self.assertEqual(samples[("quantd_shared_memory_" + gauge, ())], 0)
+            server.stop()
+            lines = [json.loads(line) for line in log.read_text().splitlines()]
+            self.assertEqual(errors, collections.Counter(
+                line.get("error") for line in lines if line.get("model") == DEQUANTIZE))
+
+
 class End(IoThreads):
     def begin(self, server):
         """Opens requests on all threads whose heads the server has read. Returns their readers and
@@ -217,6 +264,33 @@ class Start(unittest.TestCase):
         server = Server(*flags, env={"LD_PRELOAD": library, "NTH_THREAD": "8"})
         self.assertEqual(server.get("/v2/health/live").status, 200)
         server.stop()
+
+    @unittest.skipIf(SANITIZED, "a sanitizer wants to be loaded first")
+    def test_any_thread_cannot_start(self):
+        """With an access log and shared memory, which have threads of their own. Whichever thread
+        is the first that cannot start, there is one line with the reason."""
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder, "access.log")
+            flags = ("--threads", "2", "--io-threads", "3", "--gemm", "scalar", "--log-level",
+                     "error", "--access-log", str(log), "--allow-shared-memory", "*")
+            library = shim(self, "nth_thread")
+            short = "; memory or the limit on processes is short"
+            for number, reason in enumerate((
+                    "standard error: out of memory, or of threads",
+                    "--access-log: out of memory, or of threads",
+                    "--allow-shared-memory: out of memory or threads",
+                    "--threads: cannot start 2" + short, "--threads: cannot start 2" + short,
+                    "out of memory, file descriptors or threads",
+                    "--io-threads: cannot start 3" + short,
+                    "--io-threads: cannot start 3" + short), 1):
+                said = self.run_and_fail("--listen", "127.0.0.1:0", *flags,
+                                         env={"LD_PRELOAD": library, "NTH_THREAD": str(number)})
+                self.assertEqual(said, "quantd: %s\n" % reason)
+                self.assertFalse(log.exists() and log.read_text())
+            server = Server(*flags, env={"LD_PRELOAD": library, "NTH_THREAD": "9"})
+            self.assertEqual(server.get("/v2/health/live").status, 200)
+            server.stop()
+            self.assertEqual(len(log.read_text().splitlines()), 1)
 
 
 if __name__ == "__main__":
