@@ -175,15 +175,6 @@ bool qd_json_number_to_uint64(const struct qd_json_number *number, uint64_t *val
            !__builtin_add_overflow(*value, last, value);
 }
 
-const char *qd_json_integer_read(const char *at, const char *end, int64_t *value)
-{
-    const bool negative = at < end && *at == '-';
-    uint64_t magnitude;
-    at = qd_json_digits_read(at + negative, end, &magnitude);
-    *value = negative ? -(int64_t)magnitude : (int64_t)magnitude;
-    return negative && magnitude == 0 ? NULL : at;
-}
-
 /* ---- Floats, in any case ------------------------------------------------------------------ */
 
 /* The midpoint of two floats has at most 113 significant digits (an odd number below 2^25, times

@@ -67,10 +67,6 @@ bool qd_json_number_exact(const struct qd_json_number *number, float *value);
  * rounding the number once. */
 float qd_json_number_to_odd(const struct qd_json_number *number);
 
-/* Reads an integer of at most 18 digits. The caller checks what follows it. Returns its end, or
- * NULL if there is no such integer or it is "-0". */
-const char *qd_json_integer_read(const char *at, const char *end, int64_t *value);
-
 /* Reads at most `count` floats separated by commas, with optional spaces before each. Stops after a
  * float that is followed by "]". Stops before a number that is followed by other text, before one
  * that is out of range, and before anything that is not a number. Returns how many floats it read,

@@ -159,65 +159,50 @@ static inline void store(char *out, size_t index, const uint32_t *values, size_t
     }
 }
 
-static inline bool read_integer(struct reader *reader, uint32_t *bits)
-{
-    int64_t value;
-    const char *end = qd_json_integer_read(reader->at, reader->end, &value);
-    if (end == NULL || !qd_json_element_ends(end, reader->end) || value < reader->type->min ||
-        value > reader->type->max)
-        return false;
-    reader->at = end;
-    *bits = (uint32_t)value;
-    return true;
-}
-
-static inline bool read_float(struct reader *reader, uint32_t *bits)
+/* Reads the bits of one element. Returns its end, or NULL if it is not an element of the type. */
+static inline const char *read_bits(const struct reader *reader, uint64_t *bits)
 {
     const enum qk_type type = reader->tensor->type;
-    const char *end = qd_json_float_read(type, reader->at, reader->end, bits);
-    if (end == NULL)
-        return false;
-    reader->at = end;
-    return true;
-}
-
-static bool read_bool(struct reader *reader, uint32_t *bits)
-{
-    bool value;
-    const char *end = qd_json_bool_read(reader->at, reader->end, &value);
-    if (end == NULL)
-        return false;
-    reader->at = end;
-    *bits = value;
-    return true;
-}
-
-static enum qd_status read_int64(struct reader *reader)
-{
-    int64_t value;
-    const char *end = qd_json_int64_read(reader->at, reader->end, &value);
-    if (end == NULL)
-        return refuse_element(reader);
-    reader->at = end;
-    if (reader->index < reader->tensor->count)
-        memcpy(reader->out + reader->index * sizeof(value), &value, sizeof(value));
-    reader->index++;
-    return QD_OK;
+    struct qd_json_number number;
+    const char *end;
+    int64_t integer = 0;
+    uint32_t real;
+    bool flag;
+    if (reader->type->kind == QK_KIND_FLOAT) {
+        end = qd_json_float_read(type, reader->at, reader->end, &real);
+        *bits = real;
+        return end;
+    }
+    if (type == QK_BOOL) {
+        end = qd_json_bool_read(reader->at, reader->end, &flag);
+        *bits = flag;
+        return end;
+    }
+    if (type == QK_INT64) {
+        end = qd_json_int64_read(reader->at, reader->end, &integer);
+    } else {
+        end = qd_json_number_scan(reader->at, reader->end, &number);
+        if (end == NULL || !qd_json_element_ends(end, reader->end) ||
+            !qd_json_number_to_int64(&number, &integer) || integer < reader->type->min ||
+            integer > reader->type->max)
+            return NULL;
+    }
+    *bits = (uint64_t)integer;
+    return end;
 }
 
 /* Reads one element, and stores it unless it is beyond the tensor's end. */
 static inline enum qd_status read_element(struct reader *reader)
 {
-    uint32_t bits;
-    if (reader->tensor->type == QK_INT64)
-        return read_int64(reader);
-    bool read = reader->type->kind == QK_KIND_FLOAT ? read_float(reader, &bits)
-                : reader->tensor->type == QK_BOOL   ? read_bool(reader, &bits)
-                                                    : read_integer(reader, &bits);
-    if (!read)
+    uint64_t bits;
+    const char *end = read_bits(reader, &bits);
+    if (end == NULL)
         return refuse_element(reader);
-    if (reader->index < reader->tensor->count)
-        store(reader->out, reader->index, &bits, 1, reader->type->bits);
+    reader->at = end;
+    if (reader->index < reader->tensor->count && reader->type->bits == 64)
+        memcpy(reader->out + reader->index * sizeof(bits), &bits, sizeof(bits));
+    else if (reader->index < reader->tensor->count)
+        store(reader->out, reader->index, &(uint32_t){(uint32_t)bits}, 1, reader->type->bits);
     reader->index++;
     return QD_OK;
 }

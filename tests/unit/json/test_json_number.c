@@ -448,24 +448,6 @@ Test(json_number, short_digits)
     }
 }
 
-Test(json_number, one_integer)
-{
-    static const struct {
-        const char *text;
-        size_t bytes; /* 0: none */
-        int64_t value;
-    } cases[] = {{"0,", 1, 0},  {"-7]", 2, -7}, {"255", 3, 255}, {"-2147483648", 11, INT32_MIN},
-                 {"2.5", 1, 2}, {"-0", 0, 0},   {"-", 0, 0},     {"00", 0, 0},
-                 {"-01", 0, 0}, {"", 0, 0},     {"+1", 0, 0},    {"--1", 0, 0}};
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        const char *text = cases[i].text;
-        int64_t value;
-        const char *end = qd_json_integer_read(text, text + strlen(text), &value);
-        cr_assert_eq(end, cases[i].bytes == 0 ? NULL : text + cases[i].bytes, "%s", text);
-        cr_assert(end == NULL || value == cases[i].value, "%s", text);
-    }
-}
-
 /* The result must be the same as one by one. */
 Test(json_number, floats_print_in_a_row)
 {
