@@ -207,7 +207,7 @@ struct qd_oip_writer *qd_oip_writer_create(const struct qd_oip_asked *asked, con
     writer->error = error;
     for (size_t i = 0; i < output_count; i++)
         writer->first_units[i + 1] = writer->first_units[i] + units_of(asked, outputs, i);
-    const size_t unit_count = qd_oip_writer_unit_count(writer);
+    const size_t unit_count = writer->first_units[output_count];
     if (unit_count > 0)
         writer->pieces = qd_arena_calloc(arena, unit_count, sizeof(*writer->pieces));
     if (unit_count > 0 && writer->pieces == NULL) {
@@ -255,11 +255,6 @@ uint64_t qd_oip_unit_ns(const struct qd_oip_asked *asked, const struct qk_tensor
         unit_ns = ns > unit_ns ? ns : unit_ns;
     }
     return unit_ns;
-}
-
-size_t qd_oip_writer_unit_count(const struct qd_oip_writer *writer)
-{
-    return writer->first_units[writer->asked->signature->output_count];
 }
 
 /* Returns memory for the text of one unit. Memory is allocated in portions that grow with the text.

@@ -44,7 +44,6 @@ void qd_oip_writer_deinit(struct qd_oip_writer *writer);
 
 /* Returns how many units a writer will have. Needs no writer, and no data of the outputs. */
 size_t qd_oip_unit_count(const struct qd_oip_asked *asked, const struct qk_tensor *outputs);
-size_t qd_oip_writer_unit_count(const struct qd_oip_writer *writer);
 /* Returns about how long the longest unit takes. A unit of classes has at least one whole row, so
  * it may take some milliseconds. */
 uint64_t qd_oip_unit_ns(const struct qd_oip_asked *asked, const struct qk_tensor *outputs);

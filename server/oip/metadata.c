@@ -96,7 +96,10 @@ static void add_dims(struct sheet *sheet, cJSON *to, const char *key, const stru
     }
 }
 
-static void describe(const struct qk_attribute_def *def, char *about, size_t bytes)
+/* Finds the next attribute that the signature's version has, from *index on, and describes it.
+ * Returns NULL if there is none. */
+static const char *next_attribute(const struct qd_signature *signature, size_t *index, char *about,
+                                  size_t bytes)
 {
     static const char *const kinds[] = {[QK_ATTRIBUTE_INT] = "integer",
                                         [QK_ATTRIBUTE_INTS] = "integers",
@@ -105,7 +108,15 @@ static void describe(const struct qk_attribute_def *def, char *about, size_t byt
                                         [QK_ATTRIBUTE_BOOL] = "true or false",
                                         [QK_ATTRIBUTE_TYPE] = "datatype, by name or ONNX number",
                                         [QK_ATTRIBUTE_STRIDES] = "integers"};
-    snprintf(about, bytes, "%s: %s", kinds[def->kind], def->about);
+    const struct qk_operator *op = signature->op;
+    while (op != NULL && *index < op->attribute_count) {
+        const struct qk_attribute_def *def = &op->attributes[(*index)++];
+        if (def->since <= signature->version) {
+            snprintf(about, bytes, "%s: %s", kinds[def->kind], def->about);
+            return def->name;
+        }
+    }
+    return NULL;
 }
 
 void qd_oip_encode_server_metadata(struct qd_text *text, const struct qd_config *config,
@@ -161,7 +172,9 @@ static void add_port(struct sheet *sheet, cJSON *to, const struct qd_port *port)
 
 static void add_properties(struct sheet *sheet, cJSON *to, const struct qd_signature *signature)
 {
-    const struct qk_operator *op = signature->op;
+    char key[64], about[512];
+    const char *name;
+    size_t next = 0;
     add_string(sheet, to, "about", signature->about);
     for (size_t i = 0; i < signature->input_count; i++) {
         const struct qd_port *port = &signature->inputs[i];
@@ -170,13 +183,8 @@ static void add_properties(struct sheet *sheet, cJSON *to, const struct qd_signa
     }
     for (size_t i = 0; i < signature->output_count; i++)
         add_port(sheet, to, &signature->outputs[i]);
-    for (size_t i = 0; op != NULL && i < op->attribute_count; i++) {
-        const struct qk_attribute_def *def = &op->attributes[i];
-        char key[64], about[512];
-        if (def->since > signature->version)
-            continue;
-        snprintf(key, sizeof(key), "parameters.%s", def->name);
-        describe(def, about, sizeof(about));
+    while ((name = next_attribute(signature, &next, about, sizeof(about))) != NULL) {
+        snprintf(key, sizeof(key), "parameters.%s", name);
         add_string(sheet, to, key, about);
     }
 }
@@ -247,15 +255,11 @@ static void add_config_ports(struct sheet *sheet, cJSON *to, const struct qd_sig
 static void add_config_parameters(struct sheet *sheet, cJSON *to,
                                   const struct qd_signature *signature)
 {
-    const struct qk_operator *op = signature->op;
-    for (size_t i = 0; op != NULL && i < op->attribute_count; i++) {
-        const struct qk_attribute_def *def = &op->attributes[i];
-        char about[512];
-        if (def->since > signature->version)
-            continue;
-        describe(def, about, sizeof(about));
-        add_string(sheet, add_object(sheet, to, def->name), "string_value", about);
-    }
+    char about[512];
+    const char *name;
+    size_t next = 0;
+    while ((name = next_attribute(signature, &next, about, sizeof(about))) != NULL)
+        add_string(sheet, add_object(sheet, to, name), "string_value", about);
 }
 
 /* Adds a list of names, unless it is empty. */

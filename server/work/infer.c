@@ -663,7 +663,7 @@ static bool write_answer(struct qd_inference *inference)
         return false;
     if (inference->node_ns != NULL)
         qd_oip_writer_profile(inference->writer, plan, inference->node_ns);
-    const size_t unit_count = qd_oip_writer_unit_count(inference->writer);
+    const size_t unit_count = qd_oip_unit_count(inference->asked, outputs);
     if (unit_count == 0)
         return after_print(&inference->job);
     return set_wide_phase(inference, run_print, after_print, unit_count,

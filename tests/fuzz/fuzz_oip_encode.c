@@ -162,7 +162,7 @@ static char *print_in_units(const struct made *made, struct qd_memory *memory, b
     struct qd_oip_writer *writer =
         qd_oip_writer_create(&made->asked, "kernel", made->outputs, &arena, &error);
     if (writer != NULL) {
-        const size_t count = qd_oip_writer_unit_count(writer);
+        const size_t count = qd_oip_unit_count(&made->asked, made->outputs);
         assert(count <= UNITS_MAX);
         for (size_t i = count; backward && i-- > 0;)
             qd_oip_writer_print(writer, workspace, i, i + 1);

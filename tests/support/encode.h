@@ -15,7 +15,7 @@ static inline enum qd_status encode_whole(const struct qd_oip_asked *asked, cons
     struct qd_oip_writer *writer = qd_oip_writer_create(asked, kernel, outputs, arena, error);
     if (writer == NULL)
         return error->status;
-    const size_t unit_count = qd_oip_writer_unit_count(writer);
+    const size_t unit_count = qd_oip_unit_count(asked, outputs);
     char *workspace = unit_count == 0 ? NULL : qd_arena_alloc(arena, QD_OIP_PRINT_BYTES);
     if (workspace != NULL)
         qd_oip_writer_print(writer, workspace, 0, unit_count);
