@@ -128,9 +128,9 @@ static enum qk_status check_room_to_load(void **buffers, size_t count, struct qk
 }
 
 /* Fails if OpenBLAS has fewer buffers than `count`. It has two for each thread that it was built
- * for, and at least 50 (NUM_BUFFERS in its driver/others/memory.c). Beyond them it complains itself:
- * to stderr, and beyond 512 more to stdout. Its text of the configuration names the threads, but not
- * if it was built for one. */
+ * for, and at least 50 (NUM_BUFFERS in its driver/others/memory.c). Beyond them it complains
+ * itself: to stderr, and beyond 512 more to stdout. Its text of the configuration names the
+ * threads, but not if it was built for one. */
 static enum qk_status check_buffer_count(const struct qk_openblas *openblas, size_t count,
                                          struct qk_error *error)
 {
