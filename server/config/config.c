@@ -93,7 +93,7 @@ static const struct flag flags[] = {
     {"receive-timeout", KIND_SECONDS, AT(receive_timeout_ns), "30", 0, 86400, "SECONDS",
      "time for a request's head to arrive (else 408)"},
     {"min-rate", KIND_BYTES, AT(min_rate_bytes), "64K", 0, UINT64_C(1) << 40, "BYTES",
-     "least bytes per second of a body (else 408) or an answer; 0: no bound"},
+     "least bytes per second of a body (else 408) or an answer; 0: just not silent"},
     {"idle-timeout", KIND_SECONDS, AT(idle_timeout_ns), "75", 0, 86400, "SECONDS",
      "time from an answer to the connection's next request"},
     {"compute-timeout", KIND_SECONDS, AT(compute_timeout_ns), "60", 0, 86400, "SECONDS",

@@ -79,11 +79,10 @@ static struct MHD_Daemon *start_daemon(struct qd_endpoint *endpoint)
         flags, 0, NULL, NULL, qd_exchange_on_access, exchange, MHD_OPTION_EXTERNAL_LOGGER, on_log,
         NULL, MHD_OPTION_ARRAY, tls, MHD_OPTION_LISTEN_SOCKET, endpoint->socket.fd,
         MHD_OPTION_CONNECTION_LIMIT, connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)QD_CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, exchange->silence_s,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, endpoint, MHD_OPTION_NOTIFY_COMPLETED,
-        qd_exchange_on_completed, exchange, MHD_OPTION_URI_LOG_CALLBACK,
-        qd_exchange_on_request_line, exchange, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
-        MHD_OPTION_END);
+        (size_t)QD_CONNECTION_BYTES, MHD_OPTION_NOTIFY_CONNECTION, on_connection, endpoint,
+        MHD_OPTION_NOTIFY_COMPLETED, qd_exchange_on_completed, exchange,
+        MHD_OPTION_URI_LOG_CALLBACK, qd_exchange_on_request_line, exchange,
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_END);
 }
 
 /* Warns if other hosts can reach the socket and the server asks for no tokens, or tokens come

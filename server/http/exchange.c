@@ -14,7 +14,8 @@
 #include "server/http/wire/socket.h"
 #include "server/telemetry/log.h"
 
-enum { SUSPENDED_SILENCE_S = 30 }; /* longer than --min-rate allows any silence; see suspend */
+/* Longer than any silence that qd_connections allow, which is three windows; see suspend. */
+enum { SUSPENDED_SILENCE_S = 1 << 20 };
 
 static struct qd_connection *connection_of(struct MHD_Connection *mhd)
 {
@@ -271,14 +272,13 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     return MHD_YES;
 }
 
-/* Suspends the connection, and gives it a timeout that differs from the daemon's (silence_s) until
- * the request ends. When libmicrohttpd resumes a connection with a timeout of its own, it first
+/* Suspends the connection, and gives it a timeout, which the daemon has not, until the request
+ * ends. When libmicrohttpd resumes a connection with a timeout of its own, it first
  * takes our answer, or offers the bytes that it has of the body, and only then reads. Otherwise it
  * would read first, find the end of a client that has shut down its sending side, and close. */
 static void suspend(struct qd_connection *connection)
 {
-    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT,
-                              qd_exchange_of(connection)->silence_s + SUSPENDED_SILENCE_S);
+    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT, SUSPENDED_SILENCE_S);
     connection->current.has_own_timeout = true;
     MHD_suspend_connection(connection->http);
 }
@@ -367,8 +367,7 @@ static uint64_t end_request(struct qd_connection *connection, bool delivered)
 void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **request_slot,
                               enum MHD_RequestTerminationCode code)
 {
-    (void)request_slot;
-    struct qd_exchange *exchange = context;
+    (void)context, (void)request_slot;
     struct qd_connection *connection = connection_of(mhd);
     if (connection == NULL)
         return;
@@ -380,7 +379,7 @@ void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **
             ? end_request(connection, sent || connection->final_answer == QD_LAST_DELIVERED)
             : qd_clock_ns();
     if (connection->current.has_own_timeout)
-        MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, exchange->silence_s);
+        MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     connection->current.has_own_timeout = false;
     connection->done_count++;
     if (connection->state != QD_CONNECTION_CLOSING)
@@ -449,16 +448,6 @@ void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *conne
     qd_connection_close(connection);
 }
 
-/* Returns libmicrohttpd's timeout in seconds. Returns 0, for none, if --min-rate ends every silence
- * anyway: with a timeout, libmicrohttpd would read the clock and take a lock at each step of each
- * request. */
-static unsigned silence_s(const struct qd_config *config, uint64_t window_bytes)
-{
-    uint64_t ns = config->receive_timeout_ns > config->idle_timeout_ns ? config->receive_timeout_ns
-                                                                       : config->idle_timeout_ns;
-    return window_bytes > 0 ? 0 : (unsigned)(ns / QD_NS_PER_S) + 2;
-}
-
 /* Prints the value of Keep-Alive once for all answers. A time under a second is not sent, because 0
  * would mean that the connection closes at once. */
 static void set_keep_alive(struct qd_exchange *exchange)
@@ -483,7 +472,6 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
     exchange->stand_in = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     const bool open = qd_connections_init(&exchange->connections, settings->config) &&
                       exchange->lingering != NULL && exchange->stand_in != NULL;
-    exchange->silence_s = silence_s(settings->config, exchange->connections.window_bytes);
     set_keep_alive(exchange);
     qd_refuse_watch(&exchange->connections);
     if (settings->tls != NULL)

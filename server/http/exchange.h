@@ -23,7 +23,6 @@ struct qd_exchange {
     struct qd_tls *tls; /* NULL without TLS */
     struct qd_handler handler;
     struct qd_lingering *lingering;
-    unsigned silence_s; /* libmicrohttpd's own timeout, longer than our deadlines; 0: none */
     struct MHD_Response
         *stand_in;          /* an empty response, for answers that mhd/socket_hooks.c sends */
     const char *keep_alive; /* the value of Keep-Alive; NULL: not sent */

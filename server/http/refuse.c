@@ -78,6 +78,12 @@ static void on_slow(struct qd_connection *connection)
         qd_fail_for(&connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
                     "the head: expected within %.3g s (--receive-timeout)",
                     (double)config->receive_timeout_ns / (double)QD_NS_PER_S);
+    } else if (config->min_rate_bytes == 0) {
+        qd_fail_for(&connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
+                    "the body: expected another byte within %.3g s (the longer one of "
+                    "--receive-timeout and --idle-timeout), got %llu in all",
+                    (double)connection->all->window_ns / (double)QD_NS_PER_S,
+                    (unsigned long long)connection->request->body.count);
     } else {
         qd_fail_for(
             &connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,

@@ -69,16 +69,28 @@ static struct qd_connection *watched(struct qd_link *link)
 
 /* ---- Life --------------------------------------------------------------------------------- */
 
+/* Sets how many bytes must move in which time. A window in which not even one byte is due is made
+ * longer. Without --min-rate it is the longer one of the other two timeouts. */
+static void set_window(struct qd_connections *all, const struct qd_config *config)
+{
+    const uint64_t receive_ns = config->receive_timeout_ns;
+    const uint64_t idle_ns = config->idle_timeout_ns;
+    const uint64_t rate = config->min_rate_bytes;
+    uint64_t window_ns = QD_PACE_WINDOW_NS < receive_ns ? QD_PACE_WINDOW_NS : receive_ns;
+    if (rate == 0)
+        window_ns = receive_ns > idle_ns ? receive_ns : idle_ns;
+    else if (window_ns < QD_NS_PER_S / rate)
+        window_ns = QD_NS_PER_S / rate;
+    all->window_ns = window_ns < QD_NS_PER_MS ? QD_NS_PER_MS : window_ns;
+    const double bytes = (double)rate * (double)all->window_ns / (double)QD_NS_PER_S;
+    all->window_bytes = bytes < 1 ? 1 : (uint64_t)bytes;
+}
+
 bool qd_connections_init(struct qd_connections *all, const struct qd_config *config)
 {
     *all = (struct qd_connections){.config = config, .look = 1};
     all->wide_max = (size_t)(QD_WIDE_COUNT_MAX / config->io_threads);
-    uint64_t window_ns = QD_PACE_WINDOW_NS < config->receive_timeout_ns
-                             ? QD_PACE_WINDOW_NS
-                             : config->receive_timeout_ns;
-    all->window_ns = window_ns < QD_NS_PER_MS ? QD_NS_PER_MS : window_ns;
-    all->window_bytes =
-        (uint64_t)((double)config->min_rate_bytes * (double)all->window_ns / (double)QD_NS_PER_S);
+    set_window(all, config);
     for (unsigned i = 0; i < QD_WAIT_COUNT; i++)
         link_init(&all->waits[i].ends);
     link_init(&all->fresh.ends);

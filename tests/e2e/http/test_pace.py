@@ -156,6 +156,18 @@ class Senders(PaceTest):
             reader.connection.sendall(chunk)
         self.assert_error(reader.answer(), 413, "--max-body-bytes")
 
+    def test_silence_without_a_rate(self):
+        """Without --min-rate, a body that stops gets its answer after the other two timeouts."""
+        server = Server("--receive-timeout", "0.3", "--idle-timeout", "0.6", "--min-rate", "0")
+        self.addCleanup(server.stop)
+        reader = Reader(server.connect())
+        self.addCleanup(reader.close)
+        started = time.monotonic()
+        reader.connection.sendall((POST + "Content-Length: 100\r\n\r\nhello").encode())
+        self.assert_error(reader.answer(), 408, "--receive-timeout", "--idle-timeout", "got 5")
+        self.assertLess(0.5, time.monotonic() - started)
+        self.assertIsNone(reader.answer())
+
     def test_no_rate(self):
         server = Server("--receive-timeout", "0.3", "--min-rate", "0")
         self.addCleanup(server.stop)
