@@ -147,21 +147,6 @@ static enum qd_status refuse(struct explainer *explainer)
     return qd_sources_fail(&explainer->sources, hints, explainer->error);
 }
 
-/* External data is not read to list nodes. */
-static enum qd_status no_external(void *context, const char *location, uint64_t offset,
-                                  uint64_t length, struct qd_arena *arena, const void **data,
-                                  struct qd_error *error)
-{
-    (void)context;
-    (void)location;
-    (void)offset;
-    (void)length;
-    (void)arena;
-    (void)error;
-    *data = NULL;
-    return QD_OK;
-}
-
 /* Lists the nodes of a file that is refused, with all reasons. A file that cannot be listed has
  * none. A load does not do that, so it does not count in the load's work. */
 static void list_refused(struct explainer *explainer)
@@ -174,7 +159,6 @@ static void list_refused(struct explainer *explainer)
     if (explainer->source.kind != QD_SOURCE_ONNX)
         return;
     source.cut = explainer->sources.config.cut;
-    source.external = no_external;
     if (!qd_build_try(&work, QD_TRIED_FILE_NODES, source.count / 4) ||
         qd_onnx_list_refused(&source, &explainer->arena, list, &ignored) != QD_OK)
         list->count = 0;

@@ -110,7 +110,7 @@ enum qd_status qd_onnx_list_refused(const struct qd_onnx_source *source, struct 
 {
     struct qd_onnx_graph graph;
     struct qd_onnx_reader reader = {
-        .source = source, .arena = arena, .graph = &graph, .error = error};
+        .source = source, .arena = arena, .graph = &graph, .only_lists = true, .error = error};
     list->count = 0;
     enum qd_status status = qd_onnx_open(&reader);
     if (status == QD_OK)

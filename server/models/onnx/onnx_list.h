@@ -60,7 +60,8 @@ struct qd_onnx_list {
 
 /* Lists the nodes of a file that is refused, as source->cut cuts it, and finds all nodes that would
  * be refused, not only the first. Takes time that is linear in the size of the file. Fails if the
- * file is not one, or if the arena has no room. (qd_onnx_read lists those of a file that it reads.)
+ * file is not one, or if the arena has no room. Reads no external data. (qd_onnx_read lists those
+ * of a file that it reads.)
  */
 enum qd_status qd_onnx_list_refused(const struct qd_onnx_source *source, struct qd_arena *arena,
                                     struct qd_onnx_list *list, struct qd_error *error);

@@ -34,6 +34,7 @@ struct qd_onnx_reader {
     const Onnx__GraphProto *proto;
     struct qd_arena *arena;
     struct qd_onnx_graph *graph;
+    bool only_lists;              /* external data is not asked for */
     uint64_t microsoft_opset;     /* the version of com.microsoft; 0: the file imports none */
     struct qd_onnx_value *values; /* sorted by name */
     size_t value_count;

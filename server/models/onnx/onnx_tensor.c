@@ -91,34 +91,24 @@ static enum qd_status refuse_entry(const struct reader *reader, const char *fiel
 }
 
 /* Copies the lowest bytes of each number, which is little-endian, in the order of the file. */
-static enum qd_status read_int32s(const struct reader *reader, unsigned char *data)
+static enum qd_status read_entries(const struct reader *reader, unsigned char *data)
 {
     const Onnx__TensorProto *proto = reader->proto;
-    const size_t entry_bytes = reader->bytes / proto->n_int32_data;
+    const bool is_wide = reader->tensor->type == QK_UINT32;
+    const size_t count = is_wide ? proto->n_uint64_data : proto->n_int32_data;
+    const size_t entry_bytes = reader->bytes / count;
     int64_t min;
     int64_t max;
-    char got[16];
-    entry_range(reader->tensor->type, &min, &max);
-    for (size_t i = 0; i < proto->n_int32_data; i++) {
-        if (proto->int32_data[i] < min || proto->int32_data[i] > max) {
-            snprintf(got, sizeof(got), "%" PRId32, proto->int32_data[i]);
-            return refuse_entry(reader, "int32_data", i, got);
-        }
-        memcpy(data + i * entry_bytes, &proto->int32_data[i], entry_bytes);
-    }
-    return QD_OK;
-}
-
-static enum qd_status read_uint64s(const struct reader *reader, unsigned char *data)
-{
-    const Onnx__TensorProto *proto = reader->proto;
     char got[24];
-    for (size_t i = 0; i < proto->n_uint64_data; i++) {
-        if (proto->uint64_data[i] > UINT32_MAX) {
-            snprintf(got, sizeof(got), "%" PRIu64, proto->uint64_data[i]);
-            return refuse_entry(reader, "uint64_data", i, got);
+    entry_range(reader->tensor->type, &min, &max);
+    for (size_t i = 0; i < count; i++) {
+        /* A number of 64 bits that is too large for max is negative here. */
+        const int64_t entry = is_wide ? (int64_t)proto->uint64_data[i] : proto->int32_data[i];
+        if (entry < min || entry > max) {
+            snprintf(got, sizeof(got), is_wide ? "%" PRIu64 : "%" PRId64, entry);
+            return refuse_entry(reader, is_wide ? "uint64_data" : "int32_data", i, got);
         }
-        memcpy(data + i * 4, &proto->uint64_data[i], 4);
+        memcpy(data + i * entry_bytes, &entry, entry_bytes);
     }
     return QD_OK;
 }
@@ -154,7 +144,7 @@ static enum qd_status read_numbers(const struct reader *reader)
     if (data == NULL)
         return qd_onnx_no_memory(reader->file);
     tensor->data = data;
-    return tensor->type == QK_UINT32 ? read_uint64s(reader, data) : read_int32s(reader, data);
+    return read_entries(reader, data);
 }
 
 /* ---- External data ----------------------------------------------------------------------- */
@@ -225,6 +215,8 @@ static enum qd_status read_external(const struct reader *reader)
         status = expect_count(reader, "external_data: length", "bytes", reader->bytes, length);
     if (status != QD_OK)
         return status;
+    if (reader->file->only_lists)
+        return QD_OK;
     if (reader->file->source->external == NULL)
         return qd_fail(reader->error, QD_INVALID,
                        "%s %s: expected all data in the file itself, for it has no folder", where,
