@@ -9,9 +9,12 @@
  * of QK_GRAPH_NODE_COUNT_MAX nodes keeps one plan, and much shorter graphs keep eight. */
 enum { BYTES_MAX = 24 << 20 };
 
+#define NODE_NS_MAX (UINT64_C(1) << 40)
+
 /* A kept plan. It lies in its own arena, with its key. */
 struct qd_kept_plan {
     struct qk_graph_plan plan;
+    uint64_t compute_ns;
     size_t pin_count;
     bool listed; /* false: there was no room in the list, so the last unpin frees the plan */
     struct qd_arena arena;
@@ -41,6 +44,22 @@ struct qd_plans *qd_plans_create(const struct qk_graph *graph, struct qd_memory 
         pthread_mutex_init(&plans->lock, NULL);
     }
     return plans;
+}
+
+uint64_t qd_plan_node_ns(const struct qk_plan *node)
+{
+    uint64_t ns;
+    return __builtin_mul_overflow(node->unit_count, node->unit_cost_ns, &ns) || ns > NODE_NS_MAX
+               ? NODE_NS_MAX
+               : ns;
+}
+
+uint64_t qd_plan_compute_ns(const struct qk_graph_plan *plan)
+{
+    uint64_t sum_ns = 0;
+    for (size_t i = 0; i < plan->node_count; i++)
+        sum_ns += qd_plan_node_ns(&plan->nodes[i].plan);
+    return sum_ns;
 }
 
 static void destroy_kept(struct qd_kept_plan *kept)
@@ -153,6 +172,15 @@ static struct qd_kept_plan *pin_known(struct qd_plans *plans, const struct qk_te
     return kept;
 }
 
+uint64_t qd_plans_compute_ns(struct qd_plans *plans, const struct qk_tensor *inputs)
+{
+    pthread_mutex_lock(&plans->lock);
+    const struct qd_kept_plan *kept = find(plans, inputs);
+    const uint64_t compute_ns = kept == NULL ? 0 : kept->compute_ns;
+    pthread_mutex_unlock(&plans->lock);
+    return compute_ns;
+}
+
 /* Makes a plan with one pin, in the models' memory. Sets *made to NULL and succeeds if that memory
  * has no room. */
 static enum qk_status make(struct qd_plans *plans, const struct qk_tensor *inputs,
@@ -175,6 +203,7 @@ static enum qk_status make(struct qd_plans *plans, const struct qk_tensor *input
         qd_arena_deinit(&arena);
         return status == QK_NO_MEMORY ? QK_OK : status;
     }
+    kept->compute_ns = qd_plan_compute_ns(&kept->plan);
     kept->arena = arena;
     *made = kept;
     return QK_OK;

@@ -27,7 +27,7 @@ struct qd_gauges {
     const char *cpu_tier; /* this and the next two: the kernels in use (qk_kernels_tier, …) */
     const char *gemm;
     const char *blas_core;
-    struct qd_usage queue;    /* jobs that no worker has taken yet */
+    struct qd_usage queue;    /* jobs that wait for a worker */
     struct qd_usage workers;  /* how many workers compute, and how many there are */
     struct qd_usage inflight; /* bytes of requests */
     struct qd_usage models;   /* bytes of loaded models */

@@ -25,8 +25,6 @@ enum {
     READ_STEP_NS = 100000, /* for QD_JSON_PIECE_BYTES, sometimes less or more (reader.h) */
 };
 
-#define NODE_NS_MAX (UINT64_C(1) << 40)
-
 static struct qd_inference *inference_of(struct qd_job *job)
 {
     return (struct qd_inference *)((char *)job - offsetof(struct qd_inference, job));
@@ -121,6 +119,7 @@ static bool set_phase(struct qd_inference *inference, run_units *run,
         .then = then,
         .unit_count = unit_count,
         .unit_cost_ns = unit_cost_ns,
+        .ahead_ns = inference->ahead_ns,
         .slots = inference->slots,
         .slot_count = slot_count,
     };
@@ -138,22 +137,6 @@ static size_t awake_shares(const struct qd_inference *inference, size_t unit_cou
                            uint64_t unit_cost_ns)
 {
     return qd_scheduler_awake_shares(unit_count, unit_cost_ns, inference->tools->thread_count);
-}
-
-/* Returns how long a node takes, NODE_NS_MAX at most, so that sums over all nodes of a graph cannot
- * overflow. */
-static uint64_t node_ns(const struct qk_plan *node)
-{
-    uint64_t ns;
-    return __builtin_mul_overflow(node->unit_count, node->unit_cost_ns, &ns) || ns > NODE_NS_MAX
-               ? NODE_NS_MAX
-               : ns;
-}
-
-/* Returns how long a node takes if workers can share it, and 0 for any other node. */
-static uint64_t shared_ns(const struct qd_inference *inference, const struct qk_plan *node)
-{
-    return awake_shares(inference, node->unit_count, node->unit_cost_ns) > 1 ? node_ns(node) : 0;
 }
 
 /* Sets the request's state. Only this worker has the request. */
@@ -188,6 +171,13 @@ static enum qd_status refuse_wait(struct qd_request *request)
         (unsigned long long)request->oip.asked.timeout_us);
 }
 
+/* Returns how long computing takes if a plan for these shapes is kept. Otherwise returns 0. */
+static uint64_t known_ns(const struct qd_inference *inference)
+{
+    const struct qd_model *model = inference->request->model;
+    return model->graph == NULL ? 0 : qd_plans_compute_ns(model->plans, inference->asked->inputs);
+}
+
 /* Reads some QD_JSON_PIECE_BYTES. After the last ones, applies what the JSON says about the wait.
  */
 static enum qd_status read_step(struct qd_inference *inference)
@@ -196,6 +186,7 @@ static enum qd_status read_step(struct qd_inference *inference)
     if (status != QD_OK || !inference->read)
         return status;
     inference->job.level = level_of(inference->asked->priority);
+    inference->ahead_ns = known_ns(inference);
     return waited_too_long(inference->request) ? refuse_wait(inference->request) : QD_OK;
 }
 
@@ -385,21 +376,21 @@ static enum qd_status plan(struct qd_inference *inference)
     return take_outputs(inference);
 }
 
-/* Returns how many workers the plan's nodes are worth, and adds up ahead_ns. A worker is woken once
- * and then helps with one node after the other, so it must be worth waking for all of them
- * together. */
-static size_t node_shares(struct qd_inference *inference)
+/* Returns how many workers the plan's nodes are worth. A worker is woken once and then helps with
+ * one node after the other, so it must be worth waking for all of them together. */
+static size_t node_shares(const struct qd_inference *inference)
 {
     const struct qk_graph_plan *plan = inference->plan;
     const size_t threads = inference->tools->thread_count;
     size_t wanted = 1;
+    uint64_t shared_ns = 0;
     for (size_t i = 0; i < plan->node_count; i++) {
         const struct qk_plan *node = &plan->nodes[i].plan;
         const size_t worth = awake_shares(inference, node->unit_count, node->unit_cost_ns);
         wanted = worth > wanted ? worth : wanted;
-        inference->ahead_ns += shared_ns(inference, node);
+        shared_ns += worth > 1 ? qd_plan_node_ns(node) : 0;
     }
-    const size_t most = shares(inference, threads, inference->ahead_ns / threads);
+    const size_t most = shares(inference, threads, shared_ns / threads);
     return wanted < most ? wanted : most;
 }
 
@@ -436,21 +427,13 @@ static bool set_wide_phase(struct qd_inference *inference, run_units *run,
 
 static bool pack(struct qd_inference *inference);
 
-static uint64_t compute_ns(const struct qk_graph_plan *plan)
-{
-    uint64_t sum_ns = 0;
-    for (size_t i = 0; i < plan->node_count; i++)
-        sum_ns += node_ns(&plan->nodes[i].plan);
-    return sum_ns;
-}
-
 /* Returns whether the loop should begin the computation. Of large tensors the loop would compute
  * only the beginning, and leave the rest to workers, so the workers get all of it at once. A job
  * with little JSON has such tensors only in shared memory. */
 static bool is_worth_beginning(const struct qd_inference *inference)
 {
     return qd_outputs_request_bytes(inference->request) <= INLINE_CONSTANT_BYTES_MAX ||
-           compute_ns(inference->plan) <= QD_QUANTUM_NS;
+           inference->ahead_ns <= QD_QUANTUM_NS;
 }
 
 /* Takes memory for the times of nodes, if the request asks for them. */
@@ -471,6 +454,7 @@ static bool after_plan(struct qd_job *job)
     if (inference->error->status != QD_OK || make_workspaces(inference) != QD_OK ||
         take_profile(inference) != QD_OK)
         return false;
+    inference->ahead_ns = qd_plan_compute_ns(inference->plan);
     job->may_run_inline =
         job->may_run_inline && is_worth_beginning(inference) &&
         qd_outputs_number_count(inference->request, inference->plan) <= INLINE_NUMBERS_MAX;
@@ -509,10 +493,12 @@ static bool plans_tables(const struct qd_inference *inference)
 }
 
 /* Plans the request. If large constants have to be read, or tables to be made, planning is a phase
- * of its own, so that the job can give way before it. */
+ * of its own, so that the job can give way before it. So is the planning of a network that is known
+ * to take long: while the job waits for its turn, it has no memory for its tensors. */
 static bool plan_all(struct qd_inference *inference)
 {
-    if (constant_bytes(inference) > INLINE_CONSTANT_BYTES_MAX || plans_tables(inference)) {
+    if (constant_bytes(inference) > INLINE_CONSTANT_BYTES_MAX || plans_tables(inference) ||
+        inference->ahead_ns > QD_QUANTUM_NS) {
         inference->job.may_run_inline = false;
         return set_phase(inference, run_plan, after_plan, 1, QD_QUANTUM_NS, 1);
     }
@@ -558,11 +544,8 @@ static bool compute(struct qd_inference *inference)
     const struct qk_plan *plan = &inference->plan->nodes[inference->node].plan;
     if (inference->node_ns != NULL)
         inference->node_began_ns = running_ns(inference);
-    inference->ahead_ns -= shared_ns(inference, plan);
-    const bool set =
-        set_wide_phase(inference, run_node, after_node, plan->unit_count, plan->unit_cost_ns);
-    inference->job.phase.ahead_ns = inference->ahead_ns;
-    return set;
+    inference->ahead_ns -= qd_plan_node_ns(plan);
+    return set_wide_phase(inference, run_node, after_node, plan->unit_count, plan->unit_cost_ns);
 }
 
 static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t end)

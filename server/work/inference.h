@@ -31,7 +31,7 @@ struct qd_inference {
     struct qd_worker_slot *slots; /* the same for all phases */
     size_t slot_count;            /* how many slots have a workspace */
     size_t node;                  /* the plan's node that is computed now */
-    uint64_t ahead_ns;            /* how long those later nodes take that workers can share */
+    uint64_t ahead_ns;            /* how long the later nodes take; 0: not known yet */
     uint64_t *node_ns;            /* how long each node took; NULL: nobody asks */
     uint64_t node_began_ns;       /* running_ns when the present node began */
     struct qd_oip_writer *writer; /* NULL until the answer is printed */

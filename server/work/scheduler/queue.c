@@ -23,15 +23,29 @@ void qd_job_list_remove(struct qd_job_list *list, struct qd_job *job)
         list->tail = job->previous;
 }
 
-void qd_queue_append(struct qd_queue *queue, struct qd_job *job)
+static struct qd_job_list *level_of(struct qd_queue *queue, const struct qd_job *job)
 {
-    job->arrival = queue->arrivals++;
-    job->queued_level = job->taken ? job->level : QD_LEVEL_UNREAD; /* `level` may change */
+    return &queue->levels[job->taken ? job->level : QD_LEVEL_UNREAD];
+}
+
+/* Returns about how long the rest of the job takes, if its phase has not begun. */
+static uint64_t left_ns(const struct qd_job *job)
+{
+    uint64_t ns;
+    return __builtin_mul_overflow(job->phase.unit_count, job->phase.unit_cost_ns, &ns) ||
+                   __builtin_add_overflow(ns, job->phase.ahead_ns, &ns)
+               ? UINT64_MAX
+               : ns;
+}
+
+void qd_queue_put(struct qd_queue *queue, struct qd_job *job)
+{
+    struct qd_job_list *list = level_of(queue, job);
+    if (list != &queue->levels[QD_LEVEL_UNREAD] && left_ns(job) > job->need_ns)
+        job->need_ns = left_ns(job);
+    qd_job_list_append(list, job);
     job->queued = true;
-    qd_job_list_append(&queue->levels[job->queued_level], job);
     atomic_fetch_add(&queue->count, 1);
-    if (!job->taken)
-        atomic_fetch_add(&queue->new_count, 1);
 }
 
 bool qd_queue_hold(struct qd_queue *queue, struct qd_job *job)
@@ -46,7 +60,6 @@ bool qd_queue_hold(struct qd_queue *queue, struct qd_job *job)
     job->queued = true;
     job->held = true;
     qd_job_list_append(&queue->held, job);
-    atomic_fetch_add(&queue->new_count, 1);
     return true;
 }
 
@@ -58,7 +71,7 @@ void qd_queue_release(struct qd_queue *queue, uint64_t now_ns)
         next = job->next;
         if (job->deadline_ns <= now_ns || job->code->may_start(job, others_wait)) {
             qd_queue_remove(queue, job);
-            qd_queue_append(queue, job);
+            qd_queue_put(queue, job);
         } else {
             others_wait = true;
         }
@@ -67,12 +80,10 @@ void qd_queue_release(struct qd_queue *queue, uint64_t now_ns)
 
 void qd_queue_remove(struct qd_queue *queue, struct qd_job *job)
 {
-    qd_job_list_remove(job->held ? &queue->held : &queue->levels[job->queued_level], job);
+    qd_job_list_remove(job->held ? &queue->held : level_of(queue, job), job);
     atomic_fetch_sub(job->held ? &queue->held_count : &queue->count, 1);
     job->queued = false;
     job->held = false;
-    if (!job->taken)
-        atomic_fetch_sub(&queue->new_count, 1);
 }
 
 struct qd_job *qd_queue_first(const struct qd_queue *queue)
@@ -83,28 +94,60 @@ struct qd_job *qd_queue_first(const struct qd_queue *queue)
     return NULL;
 }
 
-static struct qd_job *oldest(const struct qd_queue *queue)
+/* ---- Who is next -------------------------------------------------------------------------- */
+
+/* Chooses a nonempty level. The queue is not empty. */
+static unsigned choose_level(struct qd_queue *queue)
 {
-    struct qd_job *job = NULL;
-    for (unsigned level = 0; level < QD_LEVEL_COUNT; level++) {
-        struct qd_job *head = queue->levels[level].head;
-        if (head != NULL && (job == NULL || head->arrival < job->arrival))
-            job = head;
+    const bool other = ++queue->takes % QD_QUEUE_OTHER_EVERY == 0;
+    unsigned chosen = QD_LEVEL_COUNT;
+    for (unsigned level = 0; level < QD_LEVEL_COUNT; level++)
+        if (queue->levels[level].head != NULL &&
+            (chosen == QD_LEVEL_COUNT ||
+             (other && queue->last_takes[level] < queue->last_takes[chosen])))
+            chosen = level;
+    queue->last_takes[chosen] = queue->takes;
+    return chosen;
+}
+
+static bool is_late(const struct qd_job *job, uint64_t now_ns)
+{
+    return job->deadline_ns <= now_ns || (job->wait_until_ns != 0 && job->wait_until_ns <= now_ns);
+}
+
+static struct qd_job *choose_job(const struct qd_job_list *list, uint64_t now_ns)
+{
+    struct qd_job *chosen = NULL;
+    double ratio_max = 0;
+    for (struct qd_job *job = list->head; job != NULL; job = job->next) {
+        if (job->need_ns == 0 || is_late(job, now_ns))
+            return job;
+        const double ratio = (double)(now_ns - job->started_ns) / (double)job->need_ns;
+        if (chosen == NULL || ratio > ratio_max) {
+            chosen = job;
+            ratio_max = ratio;
+        }
     }
-    return job;
+    return chosen;
 }
 
-struct qd_job *qd_queue_take(struct qd_queue *queue)
+/* A job that the loop has begun and left waits among the new ones, but may be read by now. It goes
+ * to its level then, unless it may go on. */
+struct qd_job *qd_queue_take(struct qd_queue *queue, uint64_t now_ns)
 {
-    if (atomic_load(&queue->count) == 0)
-        return NULL;
-    struct qd_job *job =
-        ++queue->takes % QD_QUEUE_OLDEST_EVERY == 0 ? oldest(queue) : qd_queue_first(queue);
-    qd_queue_remove(queue, job);
-    return job;
+    while (atomic_load(&queue->count) > 0) {
+        struct qd_job *job = choose_job(&queue->levels[choose_level(queue)], now_ns);
+        const bool was_taken = job->taken;
+        qd_queue_remove(queue, job);
+        job->taken = true;
+        if (was_taken || qd_queue_admits(queue, job))
+            return job;
+        qd_queue_put(queue, job);
+    }
+    return NULL;
 }
 
-bool qd_queue_has_before(const struct qd_queue *queue, unsigned level)
+static bool has_before(const struct qd_queue *queue, unsigned level)
 {
     if (atomic_load(&queue->count) == 0)
         return false;
@@ -112,4 +155,12 @@ bool qd_queue_has_before(const struct qd_queue *queue, unsigned level)
         if (queue->levels[i].head != NULL)
             return true;
     return false;
+}
+
+bool qd_queue_admits(const struct qd_queue *queue, const struct qd_job *job)
+{
+    const bool must_line_up = job->need_ns == 0 && job->level != QD_LEVEL_UNREAD &&
+                              left_ns(job) > QD_QUANTUM_NS &&
+                              queue->levels[job->level].head != NULL;
+    return !must_line_up && !has_before(queue, job->level);
 }

@@ -18,7 +18,7 @@ enum {
 struct qd_scheduler {
     struct qd_time_slice_signs signs;
     struct qd_pool *pool;
-    size_t new_max; /* how many jobs may wait that no worker has taken yet */
+    size_t queue_max;
     size_t worker_count;
     atomic_size_t news; /* counts the events for which a watching worker looks */
     bool loop_computes;
@@ -43,7 +43,7 @@ static _Thread_local uint64_t inline_ns_used;
 
 static void enqueue(struct qd_scheduler *scheduler, struct qd_job *job)
 {
-    qd_queue_append(&scheduler->signs.queue, job);
+    qd_queue_put(&scheduler->signs.queue, job);
     atomic_fetch_add(&scheduler->news, 1);
 }
 
@@ -152,10 +152,10 @@ static bool open_phase(struct qd_scheduler *scheduler, struct qd_time_slice *sli
     struct qd_job *job = slice->job;
     qd_time_slice_open_phase(job);
     pthread_mutex_lock(&scheduler->lock);
-    const bool stays =
-        qd_time_slice_is_stopped(&scheduler->signs, job) ||
-        (qd_time_slice_suits(slice) && !qd_queue_has_before(&scheduler->signs.queue, job->level) &&
-         (is_on_loop(slice) || !qd_time_slice_gives_way(&scheduler->signs, slice)));
+    const bool stays = qd_time_slice_is_stopped(&scheduler->signs, job) ||
+                       (qd_time_slice_suits(slice) &&
+                        (is_on_loop(slice) || !qd_time_slice_gives_way(&scheduler->signs, slice)) &&
+                        qd_queue_admits(&scheduler->signs.queue, job));
     if (stays) {
         qd_time_slice_take_slot(slice);
         show_open(scheduler, job);
@@ -263,29 +263,15 @@ static bool run_slice(struct qd_scheduler *scheduler, struct qd_time_slice *slic
 
 /* ---- What a worker does ------------------------------------------------------------------- */
 
-/* Takes the next job from the queue, which is not empty. Under the lock. A job that the loop has
- * begun waited among the new jobs, but has a level by now. If another job comes before that level,
- * the begun job goes back into the queue, to its level. */
-static struct qd_job *take_next(struct qd_queue *queue)
-{
-    for (;;) {
-        struct qd_job *job = qd_queue_take(queue);
-        const bool may_step_back = job->started && !job->taken;
-        job->taken = true;
-        if (!may_step_back || !qd_queue_has_before(queue, job->level))
-            return job;
-        qd_queue_append(queue, job);
-    }
-}
-
 /* Returns a time slice of the next job in the queue, which is not empty. The slice has a slot if
  * the job has a phase. Under the lock. */
 static struct qd_time_slice take_from_queue(struct qd_scheduler *scheduler,
                                             enum qd_time_slice_kind kind)
 {
-    struct qd_time_slice slice = {.job = take_next(&scheduler->signs.queue), .kind = kind};
     const uint64_t now_ns = qd_clock_ns();
-    slice.until_ns = now_ns + QD_QUANTUM_NS;
+    struct qd_time_slice slice = {.job = qd_queue_take(&scheduler->signs.queue, now_ns),
+                                  .kind = kind,
+                                  .until_ns = now_ns + QD_QUANTUM_NS};
     if (slice.job->started) {
         if (slice.job->wait_until_ns != 0 && now_ns >= slice.job->wait_until_ns)
             qd_time_slice_expire(slice.job);
@@ -381,7 +367,7 @@ struct qd_scheduler *qd_scheduler_create(const struct qd_scheduler_settings *set
         calloc(1, sizeof(*scheduler) + thread_count * sizeof(*scheduler->next_idle));
     if (scheduler == NULL)
         return NULL;
-    scheduler->new_max = settings->queue_max;
+    scheduler->queue_max = settings->queue_max;
     scheduler->loop_computes = settings->loop_computes;
     scheduler->worker_count = thread_count;
     scheduler->idle = NOBODY;
@@ -417,18 +403,19 @@ void qd_scheduler_destroy(struct qd_scheduler *scheduler)
 
 bool qd_scheduler_has_room(struct qd_scheduler *scheduler)
 {
-    return qd_scheduler_queue_count(scheduler) < scheduler->new_max &&
+    return qd_scheduler_queue_count(scheduler) < scheduler->queue_max &&
            !atomic_load(&scheduler->signs.abandoned);
 }
 
 size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler)
 {
-    return atomic_load(&scheduler->signs.queue.new_count);
+    return atomic_load(&scheduler->signs.queue.count) +
+           atomic_load(&scheduler->signs.queue.held_count);
 }
 
 struct qd_usage qd_scheduler_queue(struct qd_scheduler *scheduler)
 {
-    return (struct qd_usage){qd_scheduler_queue_count(scheduler), scheduler->new_max};
+    return (struct qd_usage){qd_scheduler_queue_count(scheduler), scheduler->queue_max};
 }
 
 struct qd_usage qd_scheduler_workers(struct qd_scheduler *scheduler)
@@ -602,7 +589,8 @@ void qd_scheduler_abandon(struct qd_scheduler *scheduler)
     pthread_mutex_lock(&scheduler->lock);
     atomic_store(&scheduler->signs.abandoned, true);
     qd_queue_release(&scheduler->signs.queue, UINT64_MAX);
-    while ((job = qd_queue_take(&scheduler->signs.queue)) != NULL) {
+    while ((job = qd_queue_first(&scheduler->signs.queue)) != NULL) {
+        qd_queue_remove(&scheduler->signs.queue, job);
         job->cancelled = true;
         qd_loop_post(job->loop, &job->over);
     }
@@ -612,8 +600,7 @@ void qd_scheduler_abandon(struct qd_scheduler *scheduler)
 unsigned qd_scheduler_retry_after_s(struct qd_scheduler *scheduler)
 {
     pthread_mutex_lock(&scheduler->lock);
-    const uint64_t count = atomic_load(&scheduler->signs.queue.count) +
-                           atomic_load(&scheduler->signs.queue.held_count) + 1;
+    const uint64_t count = qd_scheduler_queue_count(scheduler) + 1;
     uint64_t wait_ns;
     if (__builtin_mul_overflow(count, scheduler->interval_ns, &wait_ns))
         wait_ns = UINT64_MAX;

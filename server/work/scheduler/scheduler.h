@@ -22,13 +22,14 @@
  *
  *   Waiting jobs come first. As soon as a job is in the queue, helpers leave their phase after
  *   their current batch of units. A worker that took its job from the queue leaves when its time
- *   slice, QD_QUANTUM_NS, is over. The last worker to leave puts the job at the end of its level in
- *   the queue. So no job waits for a large job's end.
+ *   slice, QD_QUANTUM_NS, is over. The last worker to leave puts the job back into the queue, and
+ *   takes the job that is next. That is often the same one: the queue gives new jobs a time slice
+ *   soon, and lets long jobs of equal length run one after the other, because they would take
+ *   memory and caches from one another (queue.h).
  *
  *   Jobs are unequal. A new job is in the first level. `start` or a `then` may set its level.
  *   Before its next phase, the job goes back into the queue if a job that comes before it waits
- *   there. Every 16th take from the queue gets the job that has waited longest, so that no level
- *   starves (queue.h).
+ *   there (qd_queue_admits).
  *
  *   The loop computes short jobs, because handing a job to a worker and back takes longer than many
  *   jobs. It computes such a job inline, which means while the job is submitted, whatever else
@@ -105,7 +106,7 @@ struct qd_phase {
     bool (*then)(struct qd_job *job);
     size_t unit_count; /* may be 0 */
     uint64_t unit_cost_ns;
-    uint64_t ahead_ns; /* about how long later phases take, without those that cannot be shared */
+    uint64_t ahead_ns;            /* about how long later phases take, as far as is known */
     struct qd_worker_slot *slots; /* at least one; all are free */
     size_t slot_count;
 };
@@ -153,13 +154,12 @@ struct qd_job {
     atomic_bool expired;
     atomic_bool stopped; /* qd_scheduler_cancel was called */
     bool started;        /* `start` was called, or is about to be */
-    bool taken;          /* it was taken from the queue at least once */
     bool running;        /* the last value given to on_running */
     bool cancelled;
     bool queued;
-    bool held; /* its may_start has returned false */
-    unsigned queued_level;
-    uint64_t arrival;       /* its number in the order of arrivals in the queue */
+    bool held;              /* its may_start has returned false */
+    bool taken;             /* it was taken from the queue at least once */
+    uint64_t need_ns;       /* how long it takes, as far as is known; 0: it has not lined up yet */
     uint64_t started_ns;    /* when its `start` began */
     size_t worker_count;    /* workers that have a slot of its phase */
     uint64_t idle_since_ns; /* when a worker left because no unit was left; 0 if no worker has */
@@ -172,7 +172,7 @@ struct qd_scheduler;
 
 struct qd_scheduler_settings {
     unsigned thread_count; /* workers */
-    size_t queue_max;      /* how many jobs may wait for their start */
+    size_t queue_max;      /* how many jobs may wait */
     int worker_nice;    /* how much higher their niceness is than the loop's; see qd_pool_create */
     bool loop_computes; /* if false, workers compute everything */
 };
@@ -186,7 +186,7 @@ void qd_scheduler_destroy(struct qd_scheduler *scheduler);
 /* Returns false if the queue is full or the scheduler is abandoned. On any thread, as are the next
  * three functions. */
 bool qd_scheduler_has_room(struct qd_scheduler *scheduler);
-size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler); /* jobs that no worker has taken */
+size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler); /* jobs that wait for a worker */
 /* Return the same count, with queue_max as its maximum; and how many workers compute, with
  * thread_count as the maximum. */
 struct qd_usage qd_scheduler_queue(struct qd_scheduler *scheduler);

@@ -252,17 +252,17 @@ Test(admission, a_job_that_is_held_is_new_and_nobody_takes_it)
     cr_assert_not(qd_queue_hold(&queue, &jobs[0]));
     cr_assert(qd_queue_hold(&queue, &jobs[1]));
     cr_assert(qd_queue_hold(&queue, &jobs[0]), "another came before it");
-    cr_assert_eq(atomic_load(&queue.new_count), 2);
-    cr_assert_null(qd_queue_take(&queue));
+    cr_assert_eq(atomic_load(&queue.held_count), 2);
+    cr_assert_null(qd_queue_take(&queue, 1));
     qd_queue_release(&queue, 0);
     cr_assert_eq(atomic_load(&queue.held_count), 2);
     qd_queue_remove(&queue, &jobs[1]);
     qd_queue_release(&queue, 0);
-    cr_assert_eq(qd_queue_take(&queue), &jobs[0]);
+    cr_assert_eq(qd_queue_take(&queue, 1), &jobs[0]);
     cr_assert(qd_queue_hold(&queue, &jobs[2]));
     qd_queue_release(&queue, 2000);
-    cr_assert_eq(qd_queue_take(&queue), &jobs[2], "its deadline has passed");
-    cr_assert_eq(atomic_load(&queue.new_count), 0);
+    cr_assert_eq(qd_queue_take(&queue, 1), &jobs[2], "its deadline has passed");
+    cr_assert_eq(atomic_load(&queue.count), 0);
     cr_assert_eq(atomic_load(&queue.held_count), 0);
 }
 

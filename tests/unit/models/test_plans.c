@@ -309,3 +309,26 @@ Test(plans, on_many_threads)
     cr_assert_leq(qd_memory_used(shelf.memory) - shelf.used, QD_PLANS_COUNT_MAX * (size_t)32768);
     shelf_deinit(&shelf);
 }
+
+/* What another shape takes does not matter. */
+Test(plans, how_long_a_shape_takes_is_known_while_its_plan_is_kept)
+{
+    static const size_t counts[] = {5, 3 << 20};
+    struct shelf shelf;
+    shelf_init(&shelf, 1, 16 << 20);
+    for (size_t i = 0; i < 2; i++) {
+        const struct qk_tensor x = tensor_of(counts[i]);
+        cr_assert_eq(qd_plans_compute_ns(shelf.plans, &x), 0);
+        use(&shelf, counts[i]);
+    }
+    uint64_t found_ns[2];
+    for (size_t i = 0; i < 2; i++) {
+        const struct qk_tensor x = tensor_of(counts[i]);
+        struct qd_pin pinned = pin(&shelf, counts[i]);
+        found_ns[i] = qd_plans_compute_ns(shelf.plans, &x);
+        cr_assert_eq(found_ns[i], qd_plan_compute_ns(pinned.plan));
+        qd_plans_unpin(shelf.plans, &pinned);
+    }
+    cr_assert_lt(found_ns[0], found_ns[1]);
+    shelf_deinit(&shelf);
+}

@@ -22,7 +22,7 @@ void service_start(unsigned thread_count, size_t bytes_max)
         .kernels = service.kernels,
         .scheduler = qd_scheduler_create(&settings),
         .thread_count = thread_count,
-        .compute_timeout_ns = 60 * QD_NS_PER_S,
+        .compute_timeout_ns = 3600 * QD_NS_PER_S, /* even if the process is stopped meanwhile */
         .max_body_bytes = 64 << 20,
     };
     service.memory = qd_memory_create(bytes_max);

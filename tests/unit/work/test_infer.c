@@ -197,13 +197,14 @@ static void make_object(const char *key, size_t bytes)
     close(fd);
 }
 
-/* The loop has planned the request, though it is large, and computes it unless that takes too
- * long. */
+/* The loop has planned the first request, though it is large, and computes it unless that takes too
+ * long. By then it is known how long the model takes, so if that is long, the second request is
+ * not planned and takes no memory before a worker has time for it. */
 static void check_in_shared_memory(const struct graph_case *made, size_t count)
 {
     char key[64], json[256];
     struct qd_error error;
-    service_start(1, 128 << 20);
+    service_start(1, 256 << 20);
     install(made, 1);
     snprintf(key, sizeof(key), "/quantd-unit-infer-%d", getpid());
     make_object(key, count);
@@ -221,10 +222,18 @@ static void check_in_shared_memory(const struct graph_case *made, size_t count)
     cr_assert(inference != NULL && inference->plan != NULL,
               "it waits for a worker, who is to plan");
     const struct qk_plan *node = &inference->plan->nodes[0].plan;
-    cr_assert_eq(inference->job.may_run_inline,
-                 node->unit_count * node->unit_cost_ns <= QD_QUANTUM_NS);
+    const bool is_short = node->unit_count * node->unit_cost_ns <= QD_QUANTUM_NS;
+    cr_assert_eq(inference->job.may_run_inline, is_short);
     service_run();
     cr_assert_eq(request->answer.http_status, 200);
+    service_hold_workers();
+    const struct qd_request *second = ask(json, strlen(json), NULL);
+    inference = second->oip.inference;
+    cr_assert(inference != NULL && inference->read);
+    cr_assert_eq(inference->plan != NULL, is_short);
+    service_let_workers_go();
+    service_run();
+    cr_assert_eq(second->answer.http_status, 200);
     service_end();
     qd_regions_destroy(regions);
 }

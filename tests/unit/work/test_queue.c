@@ -11,61 +11,292 @@ enum { LONG_UNITS = 100000 };
 
 /* ---- The queue by itself ------------------------------------------------------------------ */
 
+/* Makes a job that is read, has been taken, started at 1 ns, and takes left_ns to its end. */
+static struct qd_job taken_job(unsigned level, uint64_t left_ns)
+{
+    return (struct qd_job){.level = level,
+                           .taken = true,
+                           .started = true,
+                           .started_ns = 1,
+                           .deadline_ns = UINT64_MAX,
+                           .phase = {.ahead_ns = left_ns}};
+}
+
 Test(queue, a_lower_level_comes_first_and_none_starves)
 {
-    enum { COUNT = 2 * QD_QUEUE_OLDEST_EVERY + 4 };
+    enum { COUNT = 2 * QD_QUEUE_OTHER_EVERY + 4 };
     static struct qd_job jobs[COUNT];
     struct qd_queue queue = {.count = 0};
     for (unsigned i = 0; i < COUNT; i++) { /* 0 and 1 are the oldest, and of the last level */
-        jobs[i] = (struct qd_job){.taken = true, .level = i < 2 ? QD_LEVEL_LAST : QD_LEVEL_FIRST};
-        qd_queue_append(&queue, &jobs[i]);
+        jobs[i] = taken_job(i < 2 ? QD_LEVEL_LAST : QD_LEVEL_FIRST, 0);
+        qd_queue_put(&queue, &jobs[i]);
     }
     cr_assert_eq(atomic_load(&queue.count), COUNT);
     unsigned old = 0;
     unsigned first = 2;
-    for (unsigned turn = 1; turn <= COUNT; turn++) {
-        const bool is_oldest = turn % QD_QUEUE_OLDEST_EVERY == 0;
-        cr_assert_eq(qd_queue_take(&queue), &jobs[is_oldest ? old++ : first++], "turn %u", turn);
+    for (unsigned take = 1; take <= COUNT; take++) {
+        const bool is_other = take % QD_QUEUE_OTHER_EVERY == 0;
+        cr_assert_eq(qd_queue_take(&queue, 1), &jobs[is_other ? old++ : first++], "take %u", take);
     }
     cr_assert_eq(old, 2);
-    cr_assert_null(qd_queue_take(&queue));
+    cr_assert_null(qd_queue_take(&queue, 1));
     cr_assert_eq(atomic_load(&queue.count), 0);
 }
 
+/* Jobs of the first level never end. */
+Test(queue, all_other_levels_get_their_shares)
+{
+    enum { TAKES = 2 * (QD_LEVEL_COUNT - 2) * QD_QUEUE_OTHER_EVERY };
+    struct qd_queue queue = {.count = 0};
+    struct qd_job jobs[QD_LEVEL_COUNT];
+    unsigned counts[QD_LEVEL_COUNT] = {0};
+    for (unsigned level = QD_LEVEL_FIRST; level < QD_LEVEL_COUNT; level++) {
+        jobs[level] = taken_job(level, QD_NS_PER_S);
+        qd_queue_put(&queue, &jobs[level]);
+    }
+    for (unsigned take = 0; take < TAKES; take++) {
+        struct qd_job *job = qd_queue_take(&queue, 1 + take * QD_QUANTUM_NS);
+        counts[job->level]++;
+        qd_queue_put(&queue, job);
+    }
+    for (unsigned level = QD_LEVEL_FIRST + 1; level < QD_LEVEL_COUNT; level++)
+        cr_assert_eq(counts[level], 2, "level %u: %u", level, counts[level]);
+}
+
+/* The last one was begun by the loop, which has read it. */
 Test(queue, who_is_new_waits_among_the_new_whatever_its_level)
 {
     struct qd_queue queue = {.count = 0};
-    struct qd_job taken = {.taken = true, .level = QD_LEVEL_FIRST};
-    struct qd_job jobs[] = {{.level = QD_LEVEL_UNREAD}, {.started = true, .level = QD_LEVEL_LAST}};
-    qd_queue_append(&queue, &taken);
-    cr_assert_eq(atomic_load(&queue.new_count), 0);
+    struct qd_job read = taken_job(QD_LEVEL_LAST, 0);
+    struct qd_job jobs[] = {
+        {.deadline_ns = UINT64_MAX},
+        {.deadline_ns = UINT64_MAX, .started = true, .level = QD_LEVEL_LAST},
+    };
+    qd_queue_put(&queue, &read);
     for (size_t i = 0; i < 2; i++)
-        qd_queue_append(&queue, &jobs[i]);
-    cr_assert_eq(atomic_load(&queue.new_count), 2);
+        qd_queue_put(&queue, &jobs[i]);
     for (size_t i = 0; i < 2; i++) {
         cr_assert_eq(qd_queue_first(&queue), &jobs[i]);
-        cr_assert_eq(qd_queue_take(&queue), &jobs[i]);
+        cr_assert_eq(qd_queue_take(&queue, 1), &jobs[i]);
     }
-    cr_assert_eq(atomic_load(&queue.new_count), 0);
-    cr_assert_eq(qd_queue_take(&queue), &taken);
+    cr_assert_eq(qd_queue_take(&queue, 1), &read);
     cr_assert_null(qd_queue_first(&queue));
 }
 
 Test(queue, who_steps_back_for_whom)
 {
     struct qd_queue queue = {.count = 0};
-    struct qd_job job = {.taken = true, .level = QD_LEVEL_DEFAULT};
-    for (unsigned level = 0; level < QD_LEVEL_COUNT; level++)
-        cr_assert_not(qd_queue_has_before(&queue, level));
-    qd_queue_append(&queue, &job);
-    cr_assert_not(qd_queue_has_before(&queue, QD_LEVEL_FIRST));
-    cr_assert_not(qd_queue_has_before(&queue, QD_LEVEL_DEFAULT));
-    cr_assert(qd_queue_has_before(&queue, QD_LEVEL_LAST));
-    qd_queue_remove(&queue, &job);
-    job.level = QD_LEVEL_UNREAD;
-    qd_queue_append(&queue, &job);
-    cr_assert_not(qd_queue_has_before(&queue, QD_LEVEL_DEFAULT));
-    cr_assert(qd_queue_has_before(&queue, QD_LEVEL_DEFAULT + 1));
+    struct qd_job waiting = taken_job(QD_LEVEL_DEFAULT, 0);
+    struct qd_job job = taken_job(0, 0);
+    for (job.level = 0; job.level < QD_LEVEL_COUNT; job.level++)
+        cr_assert(qd_queue_admits(&queue, &job));
+    qd_queue_put(&queue, &waiting);
+    for (job.level = 0; job.level < QD_LEVEL_COUNT; job.level++)
+        cr_assert_eq(qd_queue_admits(&queue, &job), job.level <= QD_LEVEL_DEFAULT);
+    qd_queue_remove(&queue, &waiting);
+    waiting = taken_job(QD_LEVEL_UNREAD, 0);
+    qd_queue_put(&queue, &waiting);
+    for (job.level = 0; job.level < QD_LEVEL_COUNT; job.level++)
+        cr_assert_eq(qd_queue_admits(&queue, &job), job.level <= QD_LEVEL_DEFAULT);
+}
+
+/* ---- Long jobs of one level --------------------------------------------------------------- */
+
+#define MS QD_NS_PER_MS
+
+/* Gives the next job a time slice and returns it. Removes the job from the queue if it ends then.
+ */
+static struct qd_job *give_slice(struct qd_queue *queue, uint64_t *now_ns)
+{
+    struct qd_job *job = qd_queue_take(queue, *now_ns);
+    *now_ns += QD_QUANTUM_NS;
+    job->phase.ahead_ns -= job->phase.ahead_ns < MS ? job->phase.ahead_ns : MS;
+    if (job->phase.ahead_ns > 0)
+        qd_queue_put(queue, job);
+    return job;
+}
+
+/* Makes jobs that have lined up, the first one first, and take so many ms each. */
+static void line_up(struct qd_queue *queue, struct qd_job *jobs, size_t count, unsigned level,
+                    const uint64_t *ms)
+{
+    for (size_t i = 0; i < count; i++) {
+        jobs[i] = taken_job(level, ms[i] * MS);
+        jobs[i].started_ns = 1 + i;
+        qd_queue_put(queue, &jobs[i]);
+    }
+}
+
+/* Also if none of them ends when it should. */
+Test(queue, equal_jobs_run_one_after_the_other)
+{
+    struct qd_queue queue = {.count = 0};
+    struct qd_job jobs[3];
+    uint64_t now_ns = 10;
+    line_up(&queue, jobs, 3, QD_LEVEL_DEFAULT, (const uint64_t[]){12, 12, 12});
+    for (size_t i = 0; i < 3; i++) {
+        for (unsigned ms = 0; ms < 30; ms++) {
+            jobs[i].phase.ahead_ns = (ms < 29 ? 12 : 1) * MS;
+            cr_assert_eq(give_slice(&queue, &now_ns), &jobs[i], "job %zu at %u ms", i, ms);
+        }
+    }
+}
+
+/* They have equal shares of the time before. */
+Test(queue, no_job_waits_for_the_end_of_a_longer_one)
+{
+    struct qd_queue queue = {.count = 0};
+    struct qd_job jobs[9];
+    uint64_t now_ns = 500 * MS;
+    line_up(&queue, jobs, 9, QD_LEVEL_DEFAULT,
+            (const uint64_t[]){500, 500, 500, 500, 500, 500, 500, 500, 5});
+    jobs[8].started_ns = now_ns;
+    unsigned waited_ms = 0;
+    while (give_slice(&queue, &now_ns) != &jobs[8])
+        waited_ms++;
+    cr_assert_leq(waited_ms, 9 * 5, "%u ms", waited_ms);
+    for (unsigned ms = 1; ms < 5; ms++)
+        cr_assert_eq(give_slice(&queue, &now_ns), &jobs[8], "nobody overtakes it again");
+}
+
+/* As a job is whose shapes are new. */
+Test(queue, who_is_longer_than_it_seemed_has_no_advantage)
+{
+    struct qd_queue queue = {.count = 0};
+    struct qd_job jobs[2];
+    uint64_t now_ns = 10;
+    line_up(&queue, jobs, 2, QD_LEVEL_DEFAULT, (const uint64_t[]){2, 8});
+    cr_assert_eq(give_slice(&queue, &now_ns), &jobs[0]);
+    qd_queue_remove(&queue, &jobs[0]);
+    jobs[0].phase.ahead_ns = 80 * MS;
+    qd_queue_put(&queue, &jobs[0]);
+    for (unsigned ms = 0; ms < 8; ms++)
+        cr_assert_eq(give_slice(&queue, &now_ns), &jobs[1]);
+}
+
+/* A short job comes whenever one has ended. */
+Test(queue, a_long_job_comes_to_its_end_beside_shorter_ones)
+{
+    struct qd_queue queue = {.count = 0};
+    struct qd_job long_job, job;
+    uint64_t now_ns = 10;
+    line_up(&queue, &long_job, 1, QD_LEVEL_DEFAULT, (const uint64_t[]){80});
+    line_up(&queue, &job, 1, QD_LEVEL_DEFAULT, (const uint64_t[]){10});
+    while (long_job.phase.ahead_ns > 0) {
+        if (give_slice(&queue, &now_ns) != &job || job.phase.ahead_ns > 0)
+            continue;
+        cr_assert_leq(now_ns - job.started_ns, 40 * MS, "the short one does not wait long");
+        job = taken_job(QD_LEVEL_DEFAULT, 10 * MS);
+        job.started_ns = now_ns;
+        qd_queue_put(&queue, &job);
+    }
+    cr_assert_leq(now_ns, 240 * MS, "%llu ms", (unsigned long long)(now_ns / MS));
+}
+
+/* The short one is of a lower priority. */
+Test(queue, a_short_job_of_another_level_does_not_matter)
+{
+    struct qd_queue queue = {.count = 0};
+    struct qd_job jobs[2], last;
+    uint64_t now_ns = 10;
+    line_up(&queue, jobs, 2, QD_LEVEL_DEFAULT, (const uint64_t[]){8, 8});
+    line_up(&queue, &last, 1, QD_LEVEL_LAST, (const uint64_t[]){1});
+    for (unsigned ms = 0; ms < 8; ms++)
+        cr_assert_eq(give_slice(&queue, &now_ns), &jobs[0]);
+}
+
+Test(queue, who_is_interrupted_by_a_new_job_goes_on_after_it)
+{
+    struct qd_queue queue = {.count = 0};
+    struct qd_job jobs[2];
+    struct qd_job new = {.deadline_ns = UINT64_MAX};
+    uint64_t now_ns = 10;
+    line_up(&queue, jobs, 2, QD_LEVEL_DEFAULT, (const uint64_t[]){8, 8});
+    cr_assert_eq(give_slice(&queue, &now_ns), &jobs[0]);
+    qd_queue_put(&queue, &new);
+    cr_assert_eq(qd_queue_take(&queue, now_ns), &new);
+    cr_assert_eq(give_slice(&queue, &now_ns), &jobs[0]);
+    cr_assert_eq(give_slice(&queue, &now_ns), &jobs[0]);
+}
+
+/* A job that is being read gives way as a new one does, and comes before those that are read. */
+static void read_in_slices(struct qd_queue *queue, struct qd_job *job, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        qd_queue_put(queue, job);
+        cr_assert_eq(qd_queue_take(queue, 20), job);
+        cr_assert(qd_queue_admits(queue, job));
+    }
+    job->started_ns = 20;
+}
+
+Test(queue, who_was_read_lines_up_however_often_it_gave_way)
+{
+    for (unsigned slices = 1; slices < 4; slices++) {
+        struct qd_queue queue = {.count = 0};
+        struct qd_job jobs[2];
+        struct qd_job new = {.deadline_ns = UINT64_MAX};
+        line_up(&queue, jobs, 2, QD_LEVEL_DEFAULT, (const uint64_t[]){8, 8});
+        read_in_slices(&queue, &new, slices);
+        new.level = QD_LEVEL_DEFAULT;
+        cr_assert(qd_queue_admits(&queue, &new), "it is short");
+        new.phase.ahead_ns = 8 * MS;
+        cr_assert_not(qd_queue_admits(&queue, &new), "%u slices", slices);
+        qd_queue_put(&queue, &new);
+        for (size_t i = 0; i < 2; i++)
+            cr_assert_eq(qd_queue_take(&queue, 30), &jobs[i]);
+        cr_assert_eq(qd_queue_take(&queue, 30), &new);
+        cr_assert(qd_queue_admits(&queue, &new), "it has lined up");
+    }
+}
+
+/* The loop has read it. */
+Test(queue, who_was_read_by_the_loop_lines_up)
+{
+    struct qd_queue queue = {.count = 0};
+    struct qd_job job;
+    struct qd_job new = {.started = true,
+                         .started_ns = 20,
+                         .level = QD_LEVEL_DEFAULT,
+                         .deadline_ns = UINT64_MAX,
+                         .phase.ahead_ns = MS};
+    line_up(&queue, &job, 1, QD_LEVEL_DEFAULT, (const uint64_t[]){8});
+    qd_queue_put(&queue, &new);
+    cr_assert_eq(qd_queue_take(&queue, 30), &new, "it is short");
+    new.taken = false;
+    new.phase.ahead_ns = 8 * MS;
+    qd_queue_put(&queue, &new);
+    cr_assert_eq(qd_queue_take(&queue, 30), &job);
+    cr_assert_eq(qd_queue_take(&queue, 30), &new);
+}
+
+Test(queue, who_finds_nobody_in_line_goes_on)
+{
+    struct qd_queue queue = {.count = 0};
+    struct qd_job job = taken_job(QD_LEVEL_DEFAULT, 8 * MS);
+    cr_assert(qd_queue_admits(&queue, &job));
+}
+
+/* It comes first when its level is looked at: at once, or after 16 takes. */
+Test(queue, whose_time_is_over_is_noticed_soon)
+{
+    struct qd_queue queue = {.count = 0};
+    struct qd_job jobs[4], last;
+    uint64_t now_ns = 10;
+    line_up(&queue, jobs, 4, QD_LEVEL_DEFAULT, (const uint64_t[]){50, 50, 50, 50});
+    line_up(&queue, &last, 1, QD_LEVEL_LAST, (const uint64_t[]){50});
+    jobs[2].wait_until_ns = 6 * MS;
+    jobs[3].deadline_ns = 9 * MS;
+    last.deadline_ns = 18 * MS;
+    while (now_ns < 6 * MS)
+        cr_assert_eq(give_slice(&queue, &now_ns), &jobs[0]);
+    cr_assert_eq(qd_queue_take(&queue, now_ns), &jobs[2]);
+    while (now_ns < 9 * MS)
+        cr_assert_eq(give_slice(&queue, &now_ns), &jobs[0]);
+    cr_assert_eq(qd_queue_take(&queue, now_ns), &jobs[3]);
+    while (queue.takes < 2 * QD_QUEUE_OTHER_EVERY - 1)
+        give_slice(&queue, &now_ns);
+    cr_assert_eq(qd_queue_take(&queue, now_ns), &last);
 }
 
 /* ---- Levels ------------------------------------------------------------------------------- */
