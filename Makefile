@@ -254,8 +254,8 @@ SERVER := \
     server/models/prototext.c server/models/shapes.c server/models/sources.c server/models/table.c \
     server/work/scheduler/cpu_yield.c server/work/scheduler/loop.c server/work/scheduler/pool.c \
     server/work/scheduler/queue.c server/work/scheduler/scheduler.c \
-    server/work/scheduler/straggler.c server/work/scheduler/time_slice.c \
-    server/work/body_prefault.c server/work/compression.c server/work/constant_pages.c \
+    server/work/scheduler/straggler.c server/work/body_prefault.c \
+    server/work/compression.c server/work/constant_pages.c \
     server/work/infer.c server/work/load.c server/work/loader.c server/work/log_record.c \
     server/work/outputs.c server/work/request.c server/work/scan.c server/work/stream.c \
     server/http/wire/answer_head.c server/http/wire/coding.c server/http/wire/connection.c \

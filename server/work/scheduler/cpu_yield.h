@@ -12,7 +12,7 @@
 #define QD_CPU_YIELD_NS UINT64_C(500000)
 
 /* Asks Linux for its shortest time slices for the calling thread, 0.1 ms. Linux gives a thread the
- * CPU in these slices. The slices of time_slice.h are of another kind. A loop with short slices
+ * CPU in these slices. A job's slices (scheduler.h) are of another kind. A loop with short slices
  * gets a CPU sooner when it waits for one, and a worker that yields gives away no more than one
  * slice. Linux honours the request since 6.12, and ignores it before. The thread's total share of
  * CPU time does not depend on it. A thread that the system's owner has made a real-time thread

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 
 #include "server/base/clock.h"
+#include "server/work/scheduler/cpu_yield.h"
 #include "server/work/scheduler/pool.h"
-#include "server/work/scheduler/time_slice.h"
+#include "server/work/scheduler/queue.h"
+#include "server/work/scheduler/straggler.h"
 
 enum {
     NOBODY = -1,
@@ -16,7 +18,9 @@ enum {
 /* A job is in the queue, on one or more workers, or on its way to its loop. Workers have slots of a
  * job that has a phase. While other workers may join, the job is in `open`. */
 struct qd_scheduler {
-    struct qd_time_slice_signs signs;
+    struct qd_queue queue;               /* under the lock, except for its counts */
+    struct qd_straggler_backoff backoff; /* under the lock */
+    atomic_bool abandoned;               /* every job ends without another unit */
     struct qd_pool *pool;
     size_t queue_max;
     size_t worker_count;
@@ -35,6 +39,34 @@ struct qd_scheduler {
     int next_idle[]; /* for each sleeping worker, the one that fell asleep before it */
 };
 
+/* What one thread, a worker or the loop, computes of a job without a break. The thread takes a slot
+ * of the job's phase and computes units in batches, until none is left or it gives way. */
+enum slice_kind {
+    /* A worker that took the job from the queue. It computes any phase, and gives way when
+     * QD_QUANTUM_NS are over and another job waits. */
+    SLICE_WORKER,
+    /* A worker that joined a phase that another thread began. It gives way as soon as a job waits
+     * in the queue. */
+    SLICE_HELPER,
+    /* The loop, while the job is submitted. No other thread knows the job, and the loop takes no
+     * lock, because the thread that holds the lock may have lost its CPU. The loop computes phases
+     * as long as all of them together take QD_INLINE_NS at most, by their estimates. If those were
+     * far too low, it gives way when QD_QUANTUM_NS are over. */
+    SLICE_INLINE,
+    /* The loop, instead of falling asleep. It computes phases whose units take QD_BATCH_NS at most,
+     * and gives way when it has something else to do, or QD_QUANTUM_NS are over. */
+    SLICE_IDLE_LOOP,
+};
+
+struct slice {
+    struct qd_job *job; /* NULL if there is none */
+    struct qd_worker_slot *slot;
+    enum slice_kind kind;
+    uint64_t until_ns;    /* not used for a helper */
+    uint64_t budget_ns;   /* inline: how much estimated work is still allowed */
+    struct qd_loop *loop; /* the loop that computes; NULL for a worker */
+};
+
 /* How long this thread's loop has computed inline in this iteration, beyond QD_GIVING_NS for each
  * job. */
 static _Thread_local uint64_t inline_ns_used;
@@ -43,8 +75,83 @@ static _Thread_local uint64_t inline_ns_used;
 
 static void enqueue(struct qd_scheduler *scheduler, struct qd_job *job)
 {
-    qd_queue_put(&scheduler->signs.queue, job);
+    qd_queue_put(&scheduler->queue, job);
     atomic_fetch_add(&scheduler->news, 1);
+}
+
+/* ---- A job and its phase ------------------------------------------------------------------ */
+
+/* Returns whether the job has to end without another unit. */
+static bool is_stopped(const struct qd_scheduler *scheduler, const struct qd_job *job)
+{
+    return atomic_load(&scheduler->abandoned) || atomic_load(&job->stopped);
+}
+
+/* Stays true from one phase to the next. */
+static void set_running(struct qd_job *job, bool running)
+{
+    if (job->running != running)
+        job->code->on_running(job, running);
+    job->running = running;
+}
+
+static size_t units_left(const struct qd_job *job)
+{
+    const size_t next = atomic_load(&job->next_unit);
+    return next < job->phase.unit_count ? job->phase.unit_count - next : 0;
+}
+
+/* Prevents further units of the job from starting. If any were left, `expire` follows. */
+static void expire(struct qd_job *job)
+{
+    const size_t count = job->phase.unit_count;
+    if (atomic_exchange(&job->next_unit, count) < count)
+        atomic_store(&job->expired, true);
+}
+
+/* Prepares a new phase of the job: all its slots are free, and no unit has run. */
+static void free_slots(struct qd_job *job)
+{
+    struct qd_phase *phase = &job->phase;
+    assert(phase->slot_count > 0);
+    for (size_t i = 0; i + 1 < phase->slot_count; i++)
+        phase->slots[i].next = &phase->slots[i + 1];
+    phase->slots[phase->slot_count - 1].next = NULL;
+    job->free_slots = phase->slots;
+    atomic_store(&job->next_unit, 0);
+}
+
+/* Takes a slot, of which one must be free. Under the lock if other threads may know the job. */
+static void take_slot(struct slice *slice)
+{
+    struct qd_job *job = slice->job;
+    slice->slot = job->free_slots;
+    job->free_slots = slice->slot->next;
+    job->worker_count++;
+    set_running(job, true);
+}
+
+/* Notes how long the other threads have waited for this helper, if it is the last to leave. */
+static void note_leaving(struct qd_scheduler *scheduler, const struct slice *slice)
+{
+    struct qd_job *job = slice->job;
+    const uint64_t now_ns = qd_clock_ns();
+    const bool last = job->worker_count == 0;
+    if (last && slice->kind == SLICE_HELPER && job->idle_since_ns != 0)
+        qd_straggler_note(&scheduler->backoff, now_ns - job->idle_since_ns, job->phase.unit_cost_ns,
+                          now_ns);
+    job->idle_since_ns = !last && units_left(job) == 0 ? now_ns : 0;
+}
+
+/* Gives the slot back. Under the lock if other threads may know the job. */
+static void leave_slot(struct qd_scheduler *scheduler, struct slice *slice)
+{
+    struct qd_job *job = slice->job;
+    slice->slot->next = job->free_slots;
+    job->free_slots = slice->slot;
+    job->worker_count--;
+    if (job->phase.slot_count > 1)
+        note_leaving(scheduler, slice);
 }
 
 /* ---- Helpers ------------------------------------------------------------------------------ */
@@ -71,17 +178,31 @@ size_t qd_scheduler_awake_shares(size_t unit_count, uint64_t unit_cost_ns, size_
     return shares_of(unit_count, unit_cost_ns, worker_count, QD_JOIN_NS);
 }
 
+/* Returns whether the rest of the job's phase, or the phases ahead of it, are worth waking a
+ * worker, if worker_count workers may compute them. Under the lock. */
+static bool wants_help(const struct qd_scheduler *scheduler, const struct qd_job *job,
+                       size_t worker_count)
+{
+    const size_t left = units_left(job);
+    const uint64_t cost_ns = job->phase.unit_cost_ns;
+    const uint64_t ahead_ns = job->phase.ahead_ns;
+    const bool is_worth =
+        qd_scheduler_shares(left, cost_ns, worker_count) > 1 ||
+        qd_scheduler_shares(worker_count, ahead_ns / worker_count, worker_count) > 1;
+    return left > 0 && is_worth &&
+           qd_straggler_allows(&scheduler->backoff, left, cost_ns, qd_clock_ns());
+}
+
 /* Finds a phase that another worker may join, or returns NULL. Under the lock. A worker that is
  * awake joins even for one unit. Waking a worker pays only if enough units are left. A phase
  * without units left is skipped, because a worker that has just left it would rejoin at once. */
 static struct qd_job *find_open(struct qd_scheduler *scheduler, bool awake)
 {
-    struct qd_job *job = atomic_load(&scheduler->signs.abandoned) ? NULL : scheduler->open.head;
+    struct qd_job *job = atomic_load(&scheduler->abandoned) ? NULL : scheduler->open.head;
     while (job != NULL) {
         bool free = job->free_slots != NULL && !atomic_load(&job->stopped);
-        size_t left = free ? qd_time_slice_units_left(job) : 0;
-        if (left > 0 &&
-            (awake || qd_time_slice_wants_help(&scheduler->signs, job, 1 + scheduler->idle_count)))
+        size_t left = free ? units_left(job) : 0;
+        if (left > 0 && (awake || wants_help(scheduler, job, 1 + scheduler->idle_count)))
             break;
         job = job->next;
     }
@@ -96,7 +217,7 @@ static int choose(struct qd_scheduler *scheduler)
 {
     int index = scheduler->idle;
     if (index == NOBODY || scheduler->watching > 0 ||
-        (atomic_load(&scheduler->signs.queue.count) == 0 && find_open(scheduler, false) == NULL))
+        (atomic_load(&scheduler->queue.count) == 0 && find_open(scheduler, false) == NULL))
         return NOBODY;
     uint64_t now_ns = qd_clock_ns();
     if (now_ns < scheduler->expected_ns)
@@ -120,7 +241,88 @@ static void wake_here(struct qd_scheduler *scheduler, int index)
         qd_pool_wake(scheduler->pool, (unsigned)index);
 }
 
-/* ---- A worker's time slice ---------------------------------------------------------------- */
+/* ---- A time slice ------------------------------------------------------------------------- */
+
+static bool is_afforded(struct slice *slice)
+{
+    const struct qd_phase *phase = &slice->job->phase;
+    uint64_t cost_ns;
+    if (__builtin_mul_overflow(phase->unit_count, phase->unit_cost_ns, &cost_ns) ||
+        cost_ns > slice->budget_ns)
+        return false;
+    slice->budget_ns -= cost_ns;
+    return true;
+}
+
+/* Returns whether the slice may compute the job's phase, which has not begun, or a part of it. If
+ * an inline slice may, subtracts the phase's cost from its budget. */
+static bool suits(struct slice *slice)
+{
+    const struct qd_job *job = slice->job;
+    switch (slice->kind) {
+    case SLICE_INLINE:
+        return job->may_run_inline && is_afforded(slice);
+    case SLICE_IDLE_LOOP:
+        return job->may_run_inline && job->phase.unit_cost_ns <= QD_BATCH_NS;
+    case SLICE_WORKER:
+    case SLICE_HELPER:
+        break;
+    }
+    return true;
+}
+
+/* Returns whether the thread has to leave although units are left. */
+static bool gives_way(const struct qd_scheduler *scheduler, const struct slice *slice)
+{
+    const bool others_wait = atomic_load(&scheduler->queue.count) > 0;
+    switch (slice->kind) {
+    case SLICE_HELPER:
+        return others_wait;
+    case SLICE_WORKER:
+        return others_wait && qd_clock_ns() >= slice->until_ns;
+    case SLICE_INLINE:
+        break;
+    case SLICE_IDLE_LOOP:
+        if (qd_loop_is_ready(slice->loop))
+            return true;
+        break;
+    }
+    return qd_clock_ns() >= slice->until_ns;
+}
+
+/* Returns how many units to take at once. They become fewer towards the end, so that all workers
+ * end at the same time. */
+static size_t batch_units(const struct qd_job *job)
+{
+    uint64_t in_time = QD_BATCH_NS / (job->phase.unit_cost_ns + 1);
+    size_t share = units_left(job) / (2 * job->phase.slot_count);
+    size_t units = in_time < share ? (size_t)in_time : share;
+    return units > 0 ? units : 1;
+}
+
+/* Computes units until none is left, the thread has to leave, or the job is stopped or past its
+ * deadline. An inline job has just begun and is short, so its deadline is not checked. */
+static void run_units(const struct qd_scheduler *scheduler, const struct slice *slice)
+{
+    struct qd_job *job = slice->job;
+    const size_t count = job->phase.unit_count;
+    while (!is_stopped(scheduler, job)) {
+        if (slice->kind != SLICE_INLINE && qd_clock_ns() >= job->deadline_ns) {
+            expire(job);
+            break;
+        }
+        size_t units = batch_units(job);
+        size_t begin = atomic_fetch_add(&job->next_unit, units);
+        if (begin >= count)
+            break;
+        job->phase.run(job, slice->slot->workspace, begin,
+                       units < count - begin ? begin + units : count);
+        if (slice->loop == NULL)
+            qd_cpu_yield();
+        if (units_left(job) > 0 && gives_way(scheduler, slice))
+            break;
+    }
+}
 
 /* Lets other workers join the job's phase if it has more than one slot. Under the lock. */
 static void show_open(struct qd_scheduler *scheduler, struct qd_job *job)
@@ -139,25 +341,25 @@ static void step_back(struct qd_scheduler *scheduler, struct qd_job *job)
     enqueue(scheduler, job);
 }
 
-static bool is_on_loop(const struct qd_time_slice *slice)
-{
-    return slice->loop != NULL;
-}
-
 /* Opens a new phase of a job that only this thread has. Returns true if the thread has taken a
- * slot; other workers may then join. Returns false if the job is back in the queue: the phase does
- * not suit the time slice, or other jobs come first. */
-static bool open_phase(struct qd_scheduler *scheduler, struct qd_time_slice *slice)
+ * slot; other workers may then join. Returns false if the phase does not suit the time slice, or
+ * other jobs come first. Unless the slice is inline, the job is back in the queue then. */
+static bool open_phase(struct qd_scheduler *scheduler, struct slice *slice)
 {
     struct qd_job *job = slice->job;
-    qd_time_slice_open_phase(job);
+    free_slots(job);
+    if (slice->kind == SLICE_INLINE) {
+        const bool fits = suits(slice);
+        if (fits)
+            take_slot(slice);
+        return fits;
+    }
     pthread_mutex_lock(&scheduler->lock);
-    const bool stays = qd_time_slice_is_stopped(&scheduler->signs, job) ||
-                       (qd_time_slice_suits(slice) &&
-                        (is_on_loop(slice) || !qd_time_slice_gives_way(&scheduler->signs, slice)) &&
-                        qd_queue_admits(&scheduler->signs.queue, job));
+    const bool stays = is_stopped(scheduler, job) ||
+                       (suits(slice) && (slice->loop != NULL || !gives_way(scheduler, slice)) &&
+                        qd_queue_admits(&scheduler->queue, job));
     if (stays) {
-        qd_time_slice_take_slot(slice);
+        take_slot(slice);
         show_open(scheduler, job);
     } else {
         step_back(scheduler, job);
@@ -169,28 +371,32 @@ static bool open_phase(struct qd_scheduler *scheduler, struct qd_time_slice *sli
 }
 
 /* Leaves the phase. Returns true if only this thread has the job now, because all units are done or
- * no more may begin. Returns false if the thread must not use the job any more. */
-static bool leave_phase(struct qd_scheduler *scheduler, struct qd_time_slice *slice)
+ * no more may begin. Otherwise returns false. The thread must not use the job any more then, unless
+ * the slice is inline. */
+static bool leave_phase(struct qd_scheduler *scheduler, struct slice *slice)
 {
     struct qd_job *job = slice->job;
+    if (slice->kind == SLICE_INLINE) {
+        leave_slot(scheduler, slice);
+        return units_left(job) == 0;
+    }
     pthread_mutex_lock(&scheduler->lock);
-    qd_time_slice_leave_slot(&scheduler->signs, slice);
+    leave_slot(scheduler, slice);
     bool last = job->worker_count == 0;
     if (last && job->phase.slot_count > 1)
         qd_job_list_remove(&scheduler->open, job);
-    bool gives_way = last && qd_time_slice_units_left(job) > 0 &&
-                     !qd_time_slice_is_stopped(&scheduler->signs, job);
-    if (gives_way)
+    bool goes_back = last && units_left(job) > 0 && !is_stopped(scheduler, job);
+    if (goes_back)
         step_back(scheduler, job);
     pthread_mutex_unlock(&scheduler->lock);
-    return last && !gives_way;
+    return last && !goes_back;
 }
 
 static bool is_cancelled(struct qd_scheduler *scheduler, struct qd_job *job)
 {
-    job->cancelled = qd_time_slice_is_stopped(&scheduler->signs, job);
+    job->cancelled = is_stopped(scheduler, job);
     if (job->cancelled)
-        qd_time_slice_set_running(job, false);
+        set_running(job, false);
     return job->cancelled;
 }
 
@@ -229,18 +435,20 @@ static void note_interval(struct qd_scheduler *scheduler, const struct qd_job *j
 }
 
 /* Posts the job to its loop, unless the caller is that loop. */
-static void end_job(struct qd_scheduler *scheduler, const struct qd_time_slice *slice)
+static void end_job(struct qd_scheduler *scheduler, const struct slice *slice)
 {
+    if (slice->kind == SLICE_INLINE)
+        return;
     pthread_mutex_lock(&scheduler->lock);
     note_interval(scheduler, slice->job);
     pthread_mutex_unlock(&scheduler->lock);
-    if (!is_on_loop(slice))
+    if (slice->loop == NULL)
         qd_loop_post(slice->job->loop, &slice->job->over);
 }
 
-/* Runs a time slice. Returns true if other threads go on with the job, which may have a next phase
- * soon. Returns false if the job has ended. */
-static bool run_slice(struct qd_scheduler *scheduler, struct qd_time_slice *slice)
+/* Runs a time slice. Returns false if the job has ended. Returns true if other threads go on with
+ * the job, which may have a next phase soon, or have to if the slice is inline. */
+static bool run_slice(struct qd_scheduler *scheduler, struct slice *slice)
 {
     bool goes_on = true;
     if (slice->slot == NULL) {
@@ -249,7 +457,7 @@ static bool run_slice(struct qd_scheduler *scheduler, struct qd_time_slice *slic
             return true;
     }
     while (goes_on) {
-        qd_time_slice_run(&scheduler->signs, slice);
+        run_units(scheduler, slice);
         if (!leave_phase(scheduler, slice))
             return true;
         goes_on = may_go_on(scheduler, slice->job) && slice->job->phase.then(slice->job) &&
@@ -265,17 +473,16 @@ static bool run_slice(struct qd_scheduler *scheduler, struct qd_time_slice *slic
 
 /* Returns a time slice of the next job in the queue, which is not empty. The slice has a slot if
  * the job has a phase. Under the lock. */
-static struct qd_time_slice take_from_queue(struct qd_scheduler *scheduler,
-                                            enum qd_time_slice_kind kind)
+static struct slice take_from_queue(struct qd_scheduler *scheduler, enum slice_kind kind)
 {
     const uint64_t now_ns = qd_clock_ns();
-    struct qd_time_slice slice = {.job = qd_queue_take(&scheduler->signs.queue, now_ns),
-                                  .kind = kind,
-                                  .until_ns = now_ns + QD_QUANTUM_NS};
+    struct slice slice = {.job = qd_queue_take(&scheduler->queue, now_ns),
+                          .kind = kind,
+                          .until_ns = now_ns + QD_QUANTUM_NS};
     if (slice.job->started) {
         if (slice.job->wait_until_ns != 0 && now_ns >= slice.job->wait_until_ns)
-            qd_time_slice_expire(slice.job);
-        qd_time_slice_take_slot(&slice);
+            expire(slice.job);
+        take_slot(&slice);
         show_open(scheduler, slice.job);
     } else {
         slice.job->started_ns = now_ns;
@@ -285,13 +492,13 @@ static struct qd_time_slice take_from_queue(struct qd_scheduler *scheduler,
 }
 
 /* Returns a time slice without a job if there is nothing to do. Under the lock. */
-static struct qd_time_slice find_slice(struct qd_scheduler *scheduler)
+static struct slice find_slice(struct qd_scheduler *scheduler)
 {
-    if (atomic_load(&scheduler->signs.queue.count) > 0)
-        return take_from_queue(scheduler, QD_TIME_SLICE_WORKER);
-    struct qd_time_slice slice = {.job = find_open(scheduler, true), .kind = QD_TIME_SLICE_HELPER};
+    if (atomic_load(&scheduler->queue.count) > 0)
+        return take_from_queue(scheduler, SLICE_WORKER);
+    struct slice slice = {.job = find_open(scheduler, true), .kind = SLICE_HELPER};
     if (slice.job != NULL)
-        qd_time_slice_take_slot(&slice);
+        take_slot(&slice);
     return slice;
 }
 
@@ -322,11 +529,10 @@ static void watch(struct qd_scheduler *scheduler)
     scheduler->watching--;
 }
 
-static struct qd_time_slice next_slice(struct qd_scheduler *scheduler, int index,
-                                       bool more_may_come)
+static struct slice next_slice(struct qd_scheduler *scheduler, int index, bool more_may_come)
 {
     pthread_mutex_lock(&scheduler->lock);
-    struct qd_time_slice slice = find_slice(scheduler);
+    struct slice slice = find_slice(scheduler);
     while (slice.job == NULL && !scheduler->ending) {
         if (more_may_come)
             watch(scheduler);
@@ -344,7 +550,7 @@ static struct qd_time_slice next_slice(struct qd_scheduler *scheduler, int index
 static void work(void *context, unsigned index)
 {
     struct qd_scheduler *scheduler = context;
-    struct qd_time_slice slice;
+    struct slice slice;
     bool more_may_come = false;
     while ((slice = next_slice(scheduler, (int)index, more_may_come)).job != NULL)
         more_may_come = run_slice(scheduler, &slice);
@@ -387,7 +593,7 @@ void qd_scheduler_destroy(struct qd_scheduler *scheduler)
     if (scheduler == NULL)
         return;
     pthread_mutex_lock(&scheduler->lock);
-    assert(atomic_load(&scheduler->signs.queue.count) == 0);
+    assert(atomic_load(&scheduler->queue.count) == 0);
     scheduler->ending = true;
     int index = scheduler->idle;
     pthread_mutex_unlock(&scheduler->lock);
@@ -404,13 +610,12 @@ void qd_scheduler_destroy(struct qd_scheduler *scheduler)
 bool qd_scheduler_has_room(struct qd_scheduler *scheduler)
 {
     return qd_scheduler_queue_count(scheduler) < scheduler->queue_max &&
-           !atomic_load(&scheduler->signs.abandoned);
+           !atomic_load(&scheduler->abandoned);
 }
 
 size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler)
 {
-    return atomic_load(&scheduler->signs.queue.count) +
-           atomic_load(&scheduler->signs.queue.held_count);
+    return atomic_load(&scheduler->queue.count) + atomic_load(&scheduler->queue.held_count);
 }
 
 struct qd_usage qd_scheduler_queue(struct qd_scheduler *scheduler)
@@ -428,35 +633,13 @@ struct qd_usage qd_scheduler_workers(struct qd_scheduler *scheduler)
 
 /* ---- The loop computes -------------------------------------------------------------------- */
 
-/* Computes a job that only this thread knows. Takes no lock, because the thread that holds the lock
- * may have lost its CPU. Returns true if the job has ended. */
-static bool compute_inline(struct qd_scheduler *scheduler, struct qd_time_slice *slice)
-{
-    struct qd_job *job = slice->job;
-    job->started = true;
-    bool goes_on = begin(scheduler, job);
-    while (goes_on) {
-        qd_time_slice_open_phase(job);
-        if (!qd_time_slice_suits(slice))
-            return false;
-        qd_time_slice_take_slot(slice);
-        qd_time_slice_run(&scheduler->signs, slice);
-        qd_time_slice_leave_slot(&scheduler->signs, slice);
-        if (qd_time_slice_units_left(job) > 0)
-            return false;
-        goes_on =
-            may_go_on(scheduler, job) && job->phase.then(job) && !is_cancelled(scheduler, job);
-    }
-    return true;
-}
-
 /* Returns whether the loop takes the first job in the queue instead of falling asleep. Only a
  * single job is taken: if more wait, workers are awake, and each takes the next job without being
  * woken. Under the lock. */
 static bool is_for_idle_loop(const struct qd_scheduler *scheduler)
 {
-    const struct qd_job *job = qd_queue_first(&scheduler->signs.queue);
-    return scheduler->loop_computes && atomic_load(&scheduler->signs.queue.count) == 1 &&
+    const struct qd_job *job = qd_queue_first(&scheduler->queue);
+    return scheduler->loop_computes && atomic_load(&scheduler->queue.count) == 1 &&
            job->may_run_inline && (!job->started || job->phase.unit_cost_ns <= QD_BATCH_NS) &&
            scheduler->idle_count == scheduler->worker_count;
 }
@@ -485,18 +668,17 @@ static bool leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
 static bool hold(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     pthread_mutex_lock(&scheduler->lock);
-    const bool holds =
-        qd_scheduler_has_room(scheduler) && qd_queue_hold(&scheduler->signs.queue, job);
+    const bool holds = qd_scheduler_has_room(scheduler) && qd_queue_hold(&scheduler->queue, job);
     pthread_mutex_unlock(&scheduler->lock);
     return holds;
 }
 
 void qd_scheduler_release(struct qd_scheduler *scheduler)
 {
-    if (atomic_load(&scheduler->signs.queue.held_count) == 0)
+    if (atomic_load(&scheduler->queue.held_count) == 0)
         return;
     pthread_mutex_lock(&scheduler->lock);
-    qd_queue_release(&scheduler->signs.queue, qd_clock_ns());
+    qd_queue_release(&scheduler->queue, qd_clock_ns());
     atomic_fetch_add(&scheduler->news, 1);
     const int chosen = choose(scheduler);
     pthread_mutex_unlock(&scheduler->lock);
@@ -519,12 +701,13 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, s
     if (inline_since_ns == 0 || !scheduler->loop_computes || inline_ns_used >= QD_QUANTUM_NS)
         return leave_to_workers(scheduler, job);
     job->started_ns = inline_since_ns;
-    struct qd_time_slice slice = {.job = job,
-                                  .kind = QD_TIME_SLICE_INLINE,
-                                  .loop = loop,
-                                  .until_ns = inline_since_ns + QD_QUANTUM_NS,
-                                  .budget_ns = QD_INLINE_NS};
-    const bool ended = compute_inline(scheduler, &slice);
+    job->started = true;
+    struct slice slice = {.job = job,
+                          .kind = SLICE_INLINE,
+                          .loop = loop,
+                          .until_ns = inline_since_ns + QD_QUANTUM_NS,
+                          .budget_ns = QD_INLINE_NS};
+    const bool ended = !run_slice(scheduler, &slice);
     const uint64_t took_ns = (job->ended_ns != 0 ? job->ended_ns : qd_clock_ns()) - inline_since_ns;
     inline_ns_used += took_ns > QD_GIVING_NS ? took_ns - QD_GIVING_NS : 0;
     if (!ended)
@@ -535,16 +718,16 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, s
 
 bool qd_scheduler_on_idle(struct qd_scheduler *scheduler, struct qd_loop *loop)
 {
-    struct qd_time_slice slice = {.job = NULL};
+    struct slice slice = {.job = NULL};
     inline_ns_used = 0;
-    if (atomic_load(&scheduler->signs.queue.count) == 0)
+    if (atomic_load(&scheduler->queue.count) == 0)
         return false;
     const bool ready = qd_loop_is_ready(loop);
     pthread_mutex_lock(&scheduler->lock);
     const bool for_loop = is_for_idle_loop(scheduler);
-    const bool for_another = for_loop && qd_queue_first(&scheduler->signs.queue)->loop != loop;
+    const bool for_another = for_loop && qd_queue_first(&scheduler->queue)->loop != loop;
     if (for_loop && !for_another && !ready)
-        slice = take_from_queue(scheduler, QD_TIME_SLICE_IDLE_LOOP);
+        slice = take_from_queue(scheduler, SLICE_IDLE_LOOP);
     slice.loop = loop;
     int chosen = for_another ? NOBODY : choose(scheduler); /* that loop takes it, or chooses */
     pthread_mutex_unlock(&scheduler->lock);
@@ -566,7 +749,7 @@ bool qd_scheduler_on_idle(struct qd_scheduler *scheduler, struct qd_loop *loop)
 
 bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler)
 {
-    return atomic_load(&scheduler->signs.abandoned);
+    return atomic_load(&scheduler->abandoned);
 }
 
 void qd_scheduler_cancel(struct qd_scheduler *scheduler, struct qd_job *job)
@@ -575,7 +758,7 @@ void qd_scheduler_cancel(struct qd_scheduler *scheduler, struct qd_job *job)
     atomic_store(&job->stopped, true);
     const bool waits = job->queued;
     if (waits) {
-        qd_queue_remove(&scheduler->signs.queue, job);
+        qd_queue_remove(&scheduler->queue, job);
         job->cancelled = true;
     }
     pthread_mutex_unlock(&scheduler->lock);
@@ -587,10 +770,10 @@ void qd_scheduler_abandon(struct qd_scheduler *scheduler)
 {
     struct qd_job *job;
     pthread_mutex_lock(&scheduler->lock);
-    atomic_store(&scheduler->signs.abandoned, true);
-    qd_queue_release(&scheduler->signs.queue, UINT64_MAX);
-    while ((job = qd_queue_first(&scheduler->signs.queue)) != NULL) {
-        qd_queue_remove(&scheduler->signs.queue, job);
+    atomic_store(&scheduler->abandoned, true);
+    qd_queue_release(&scheduler->queue, UINT64_MAX);
+    while ((job = qd_queue_first(&scheduler->queue)) != NULL) {
+        qd_queue_remove(&scheduler->queue, job);
         job->cancelled = true;
         qd_loop_post(job->loop, &job->over);
     }

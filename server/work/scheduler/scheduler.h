@@ -38,7 +38,7 @@
  *   do not wait for one another's work. QD_GIVING_NS of each job do not count, because the loop
  *   would need as long to give the job to a worker. If all workers sleep and the loop would, too,
  *   the loop takes a longer job (qd_scheduler_on_idle). It leaves that job as soon as there is
- *   something else to do. time_slice.h has the rules.
+ *   something else to do.
  *
  * There may be several loops. A job belongs to the loop that submits it: its `done` is called
  * there, and no other loop computes it.
