@@ -513,7 +513,8 @@ static bool compute(struct qd_inference *inference);
 
 static void run_node(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
-    const struct qd_inference *inference = inference_of(job);
+    struct qd_inference *inference = inference_of(job);
+    atomic_store_explicit(&inference->begun, true, memory_order_relaxed);
     if (qd_shm_tensors_are_lost(inference->asked))
         return; /* it would write memory that no bound counts; write_answer refuses the request */
     qk_graph_run(inference->plan, inference->node, inference->inputs, inference->outputs,
@@ -551,6 +552,7 @@ static bool compute(struct qd_inference *inference)
 static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
     (void)workspace;
+    atomic_store_explicit(&inference_of(job)->begun, true, memory_order_relaxed);
     qk_graph_pack(inference_of(job)->graph, begin, end);
 }
 
@@ -694,7 +696,7 @@ static void on_running(struct qd_job *job, bool running)
     if (request->state != state)
         qd_request_advance(request, state);
     job->wait_until_ns = 0;
-    if (running || !inference->read || timeout_us == 0 || request->times.spent_ns[QD_RUNNING] > 0)
+    if (running || !inference->read || timeout_us == 0 || atomic_load(&inference->begun))
         return;
     const uint64_t waited_us = request->times.spent_ns[QD_QUEUED] / QD_NS_PER_US;
     const uint64_t left_us = timeout_us < waited_us ? 0 : timeout_us - waited_us;
@@ -706,7 +708,7 @@ static void expire(struct qd_job *job)
 {
     const struct qd_inference *inference = inference_of(job);
     struct qd_request *request = inference->request;
-    if (inference->read && request->times.spent_ns[QD_RUNNING] == 0 && waited_too_long(request)) {
+    if (inference->read && !atomic_load(&inference->begun) && waited_too_long(request)) {
         refuse_wait(request);
         return;
     }
@@ -804,8 +806,10 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
                             may_run_inline(request) ? request->times.since_ns : 0,
                             request->times.since_ns + tools->compute_timeout_ns))
         return true;
-    request->oip.inference = NULL; /* another loop has filled the queue meanwhile */
-    return refuse_full(tools->scheduler, request);
+    request->oip.inference = NULL; /* the queue became full, or the server shuts down */
+    if (qd_infer_try_room(tools, request))
+        refuse_full(tools->scheduler, request);
+    return false;
 }
 
 void qd_infer_abandon(struct qd_request *request)

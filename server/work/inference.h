@@ -2,6 +2,8 @@
 #ifndef SERVER_WORK_INFERENCE_H
 #define SERVER_WORK_INFERENCE_H
 
+#include <stdatomic.h>
+
 #include "server/oip/encode.h"
 #include "server/work/compression.h"
 #include "server/work/infer.h"
@@ -30,6 +32,7 @@ struct qd_inference {
     void *scratch;
     struct qd_worker_slot *slots; /* the same for all phases */
     size_t slot_count;            /* how many slots have a workspace */
+    atomic_bool begun;            /* some unit of the computation was taken */
     size_t node;                  /* the plan's node that is computed now */
     uint64_t ahead_ns;            /* how long the later nodes take; 0: not known yet */
     uint64_t *node_ns;            /* how long each node took; NULL: nobody asks */

@@ -1,6 +1,8 @@
 /* Large requests: every phase in units, and what may end a request in any phase. */
 #include <criterion/criterion.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "server/base/clock.h"
 #include "tests/unit/scratch.h"
@@ -350,6 +352,65 @@ Test(phases, a_timeout_is_looked_at_before_numbers)
     cr_assert_not_null(strstr(request->error.text, "parameters.timeout"), "%s",
                        request->error.text);
     expect_large(service.requests[0], 3000000);
+    service_end();
+}
+
+static atomic_bool second_gate;
+
+static bool wait_for_second_gate(struct qd_job *job)
+{
+    (void)job;
+    while (!atomic_load(&second_gate))
+        usleep(1000);
+    return false;
+}
+
+static void ignore(struct qd_job *job)
+{
+    (void)job;
+}
+
+/* Asks for the elements of x times 2, as bytes. They take more than a time slice. `header` gets the
+ * length of the JSON, and must stay. */
+static struct qd_request *ask_bytes(size_t count, const char *parameters, char *header)
+{
+    char *body = calloc(1, 512 + count);
+    const int json =
+        sprintf(body,
+                "{\"parameters\":{%s\"binary_data_output\":true},\"inputs\":[{\"name\":"
+                "\"x_scale\",\"datatype\":\"FP32\",\"shape\":[],\"data\":[2]},{\"name\":"
+                "\"x\",\"datatype\":\"UINT8\",\"shape\":[%zu],\"parameters\":{"
+                "\"binary_data_size\":%zu}}]}",
+                parameters, count, count);
+    sprintf(header, "%d", json);
+    struct qd_request *request = service_request("onnx.DequantizeLinear");
+    request->oip.message.json_bytes_header = header;
+    service_submit(request, body, (size_t)json + count);
+    free(body);
+    return request;
+}
+
+/* The second request is planned, and lines up behind the first one. The only worker is then held
+ * until the second one's timeout is over. */
+Test(phases, a_timeout_counts_for_a_request_that_lines_up)
+{
+    static const struct qd_job_code code = {.start = wait_for_second_gate, .done = ignore};
+    static struct qd_job second;
+    char headers[2][16];
+    service_start(1, 512 << 20);
+    service_hold_workers();
+    struct qd_request *first = ask_bytes(32 << 20, "", headers[0]);
+    struct qd_request *request = ask_bytes(16 << 20, "\"timeout\":300000,", headers[1]);
+    cr_assert(
+        qd_scheduler_submit(service.tools.scheduler, service.loop, &second, &code, 0, UINT64_MAX));
+    service_let_workers_go();
+    usleep(400000);
+    atomic_store(&second_gate, true);
+    service_run();
+    cr_assert_eq(first->answer.http_status, 200, "%s", first->error.text);
+    cr_assert_eq(request->answer.http_status, 503, "%s", request->error.text);
+    cr_assert_not_null(strstr(request->error.text, "parameters.timeout"), "%s",
+                       request->error.text);
     service_end();
 }
 
