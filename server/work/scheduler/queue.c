@@ -1,5 +1,10 @@
 #include "server/work/scheduler/queue.h"
 
+/* How many times as long as its estimate a job may have run before its need grows. A network on a
+ * busy CPU may need twice its estimate, and must keep its place before equal ones. A load may need
+ * many times its estimate, which knows nothing of slow files. */
+enum { LOW_BY = 4 };
+
 void qd_job_list_append(struct qd_job_list *list, struct qd_job *job)
 {
     job->next = NULL;
@@ -41,8 +46,10 @@ static uint64_t left_ns(const struct qd_job *job)
 void qd_queue_put(struct qd_queue *queue, struct qd_job *job)
 {
     struct qd_job_list *list = level_of(queue, job);
-    if (list != &queue->levels[QD_LEVEL_UNREAD] && left_ns(job) > job->need_ns)
-        job->need_ns = left_ns(job);
+    const uint64_t used_ns = job->used_ns / LOW_BY;
+    const uint64_t need_ns = used_ns > left_ns(job) ? used_ns : left_ns(job);
+    if (list != &queue->levels[QD_LEVEL_UNREAD] && need_ns > job->need_ns)
+        job->need_ns = need_ns;
     qd_job_list_append(list, job);
     job->queued = true;
     atomic_fetch_add(&queue->count, 1);

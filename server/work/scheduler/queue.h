@@ -7,8 +7,8 @@
  *
  * New jobs wait in level QD_LEVEL_UNREAD, before all others, because nobody knows yet how long they
  * take. They are taken in the order in which they came. A job that is read and short ends without
- * waiting again. A long job lines up in its own level (qd_queue_admits). It has not taken memory
- * for its tensors yet.
+ * waiting again. A long job lines up in its own level (qd_queue_admits). A network whose time is
+ * known has not taken memory for its tensors yet.
  *
  * In the other levels, the job with the highest response ratio is next. The ratio is the time since
  * the job started, divided by how long it takes in all (need_ns). Of jobs that take equally long,
@@ -16,8 +16,8 @@
  * other, have the caches to themselves, and do not hold memory for their tensors while they wait. A
  * job that takes less time than the others overtakes them after a wait that is in proportion to its
  * need, so it does not wait for the end of a long one. It overtakes each of them only once. No job
- * starves, because the ratio of every job that waits grows. A job whose need_ns is too low gets its
- * time slices earlier than its share.
+ * starves, because the ratio of every job that waits grows. If a job takes several times its
+ * estimate, its need_ns grows, so that it does not keep a worker for itself.
  *
  * Before, a job that gave way went to the end of its level. With 16 clients and two workers of a
  * Zen 3 EPYC, all runs took memory at once: ResNet-50 103 MiB at most, and now 59; MobileNetV2 51,

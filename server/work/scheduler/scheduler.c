@@ -341,6 +341,14 @@ static void step_back(struct qd_scheduler *scheduler, struct qd_job *job)
     enqueue(scheduler, job);
 }
 
+/* Ends the slice by putting its job back into the queue. Under the lock. */
+static void give_back(struct qd_scheduler *scheduler, const struct slice *slice)
+{
+    if (slice->kind == SLICE_WORKER)
+        slice->job->used_ns += qd_clock_ns() - (slice->until_ns - QD_QUANTUM_NS);
+    step_back(scheduler, slice->job);
+}
+
 /* Opens a new phase of a job that only this thread has. Returns true if the thread has taken a
  * slot; other workers may then join. Returns false if the phase does not suit the time slice, or
  * other jobs come first. Unless the slice is inline, the job is back in the queue then. */
@@ -362,7 +370,7 @@ static bool open_phase(struct qd_scheduler *scheduler, struct slice *slice)
         take_slot(slice);
         show_open(scheduler, job);
     } else {
-        step_back(scheduler, job);
+        give_back(scheduler, slice);
     }
     int chosen = choose(scheduler);
     pthread_mutex_unlock(&scheduler->lock);
@@ -387,7 +395,7 @@ static bool leave_phase(struct qd_scheduler *scheduler, struct slice *slice)
         qd_job_list_remove(&scheduler->open, job);
     bool goes_back = last && units_left(job) > 0 && !is_stopped(scheduler, job);
     if (goes_back)
-        step_back(scheduler, job);
+        give_back(scheduler, slice);
     pthread_mutex_unlock(&scheduler->lock);
     return last && !goes_back;
 }
@@ -645,7 +653,8 @@ static bool is_for_idle_loop(const struct qd_scheduler *scheduler)
 }
 
 /* Puts the job into the queue, for a worker or its idle loop. Returns false if the queue is full. A
- * job that has begun is always put there, so each loop may exceed the bound by one job. */
+ * job that has begun is always put there, so each loop and each worker may exceed the bound by
+ * one. */
 static bool leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     pthread_mutex_lock(&scheduler->lock);

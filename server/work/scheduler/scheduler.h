@@ -6,19 +6,19 @@
  * are done, the worker that did the last one calls the phase's `then`, which sets the next phase or
  * ends the job.
  *
- * Workers take jobs from one queue with a bound, by level (below), and first come, first served
- * within a level. A worker that finds no job there helps with a phase that other threads have
- * begun. If no unit is left there either, it sleeps. A worker that has just helped or was just
- * woken stays awake for another QD_HANDOVER_NS, because the job may have a next phase, and waking
- * the worker for it would take as long.
+ * Workers take jobs from one queue with a bound, in the order that queue.h describes. A worker that
+ * finds no job there helps with a phase that other threads have begun. If no unit is left there
+ * either, it sleeps. A worker that has just helped or was just woken stays awake for another
+ * QD_HANDOVER_NS, because the job may have a next phase, and waking the worker for it would take as
+ * long.
  *
  *   Idle workers help. A worker that begins a phase that is worth it (qd_scheduler_shares) wakes an
- *   idle worker and goes on. The idle worker joins in and wakes the next. A short phase is worth
- *   waking a worker, too, if enough work that workers can share lies ahead of it in the job: a
- *   network has many nodes of some 20 us, and a worker that is woken at one of them is awake at the
- *   next. A woken worker that comes late finds no units left, and delays nothing. But a worker that
- *   has taken units and is late with them delays the job. After that, for a while only long phases
- *   have helpers (straggler.h).
+ *   idle worker and goes on. The idle worker joins in and wakes the next. A short phase that can be
+ *   shared is worth waking a worker, too, if enough work lies ahead of it in the job: a network has
+ *   many nodes of some 20 us, and a worker that is woken at one of them is awake at the next. A
+ *   woken worker that comes late finds no units left, and delays nothing. But a worker that has
+ *   taken units and is late with them delays the job. After that, for a while only long phases have
+ *   helpers (straggler.h).
  *
  *   Waiting jobs come first. As soon as a job is in the queue, helpers leave their phase after
  *   their current batch of units. A worker that took its job from the queue leaves when its time
@@ -159,6 +159,7 @@ struct qd_job {
     bool queued;
     bool held;              /* its may_start has returned false */
     bool taken;             /* it was taken from the queue at least once */
+    uint64_t used_ns;       /* how long the workers that took it from the queue have had it */
     uint64_t need_ns;       /* how long it takes, as far as is known; 0: it has not lined up yet */
     uint64_t started_ns;    /* when its `start` began */
     size_t worker_count;    /* workers that have a slot of its phase */

@@ -110,6 +110,7 @@ static struct qd_job *give_slice(struct qd_queue *queue, uint64_t *now_ns)
 {
     struct qd_job *job = qd_queue_take(queue, *now_ns);
     *now_ns += QD_QUANTUM_NS;
+    job->used_ns += QD_QUANTUM_NS;
     job->phase.ahead_ns -= job->phase.ahead_ns < MS ? job->phase.ahead_ns : MS;
     if (job->phase.ahead_ns > 0)
         qd_queue_put(queue, job);
@@ -172,6 +173,20 @@ Test(queue, who_is_longer_than_it_seemed_has_no_advantage)
     qd_queue_put(&queue, &jobs[0]);
     for (unsigned ms = 0; ms < 8; ms++)
         cr_assert_eq(give_slice(&queue, &now_ns), &jobs[1]);
+}
+
+/* As a load is whose files are slow. The other one comes to its end meanwhile. */
+Test(queue, who_takes_far_longer_than_its_estimate_shares)
+{
+    struct qd_queue queue = {.count = 0};
+    struct qd_job jobs[2];
+    uint64_t now_ns = 10;
+    line_up(&queue, jobs, 2, QD_LEVEL_DEFAULT, (const uint64_t[]){2, 80});
+    while (jobs[1].phase.ahead_ns > 0) {
+        jobs[0].phase.ahead_ns = 2 * MS;
+        give_slice(&queue, &now_ns);
+    }
+    cr_assert_leq(now_ns, 800 * MS, "%llu ms", (unsigned long long)(now_ns / MS));
 }
 
 /* A short job comes whenever one has ended. */
