@@ -270,11 +270,11 @@ run_output(const struct output output, const size_t words, size_t count, uint8_t
 /* Leaves out the quads of an output channel that read only padding for a row of positions. */
 static void leave_out_padding(const struct qk_depthwise_job *job, size_t row, struct output *output)
 {
+    if (job->layout->planes > 1)
+        return;
     const size_t row_quads = job->layout->row_quads;
     const struct qk_tap_range taps =
         qk_depthwise_taps_inside(&job->geometry->axis[QK_AXIS_ROW], row);
-    if (job->layout->planes > 1)
-        return;
     output->begin = taps.begin * row_quads;
     output->end = taps.end * row_quads;
 }
