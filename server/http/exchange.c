@@ -273,9 +273,9 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
 }
 
 /* Suspends the connection, and gives it a timeout, which the daemon has not, until the request
- * ends. When libmicrohttpd resumes a connection with a timeout of its own, it first
- * takes our answer, or offers the bytes that it has of the body, and only then reads. Otherwise it
- * would read first, find the end of a client that has shut down its sending side, and close. */
+ * ends. When libmicrohttpd resumes a connection with a timeout of its own, it first takes our
+ * answer, or offers the bytes that it has of the body, and only then reads. Otherwise it would read
+ * first, find the end of a client that has shut down its sending side, and close. */
 static void suspend(struct qd_connection *connection)
 {
     MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT, SUSPENDED_SILENCE_S);

@@ -1,5 +1,5 @@
-/* Refuses, for exchange.c, requests whose client is too slow, has left, or sent bytes that cannot
- * be read. All functions must be called on the connection's loop. */
+/* Makes all refusals for exchange.c, also of requests whose client is too slow, has left, or sent
+ * bytes that cannot be read. All functions must be called on the connection's loop. */
 #ifndef SERVER_HTTP_REFUSE_H
 #define SERVER_HTTP_REFUSE_H
 

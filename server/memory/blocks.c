@@ -323,7 +323,7 @@ static enum way way_of(const struct qd_block *block, const struct qd_block *take
     return is_later ? WAY_COMING : WAY_COUNT;
 }
 
-/* Revokes a reservation. Its owner may write to its pages for a moment longer, to 2 MiB of them at
+/* Revokes a reservation. Its owner may write to its pages for a moment longer, to 4 MiB of them at
  * most. qd_block_give frees them all. */
 static void lose(struct qd_memory *memory, struct qd_block *block)
 {
