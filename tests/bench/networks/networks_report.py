@@ -16,9 +16,12 @@ at = series_name
 
 # Contestant -> the geometric mean and the least, as times quantd's time.
 TARGETS = {ORT: (2.0, 1.2), FLOATS: (3.0, 1.0), OPENVINO: (1.5, 1.0)}
-# What the README calls a contestant, its name, and whether its files are S8S8; None: all are.
-CONTESTANTS = (("ONNX Runtime, U8S8", ORT, False), ("ONNX Runtime, S8S8", ORT, True),
-               ("ONNX Runtime, float32", FLOATS, False), ("OpenVINO", OPENVINO, None))
+# What the README calls a contestant, its name, and which forms count.
+UNSIGNED = tuple(form for form in FORMS if form.endswith(" U8S8"))
+CONTESTANTS = (("ONNX Runtime, U8S8", ORT, UNSIGNED),
+               ("ONNX Runtime, S8S8 as QOperator", ORT, ("QOperator S8S8",)),
+               ("ONNX Runtime, S8S8 as QDQ", ORT, ("QDQ S8S8",)),
+               ("ONNX Runtime, float32", FLOATS, UNSIGNED), ("OpenVINO, QDQ", OPENVINO, FORMS))
 SIGNED_MEAN = 10.0  # S8S8 in ONNX Runtime
 SIGNED_MOST = 1.1  # times quantd's own U8S8
 CONVOLVED_MOST = ((1.25, ("ResNet-50", "VGG", "YOLO")), (1.6, ("MobileNet", "EfficientNet")))
@@ -214,18 +217,18 @@ class Report:
     def contestant_lines(self):
         """Yields a table with the geometric mean and the least for each contestant."""
         counts = threads_of(self.timed)
-        yield "| network in process |%s" % "".join(" %s |" % threads_text(n) for n in counts)
+        yield "| its time ÷ quantd's: mean, least |%s" % "".join(" %s |" % threads_text(n) for n in counts)
         yield "|---|" + "---:|" * len(counts)
-        for text, name, signed in CONTESTANTS:
-            rows = [row for row in self.timed if signed is None or is_signed(row) == signed]
+        for text, name, forms in CONTESTANTS:
+            rows = [row for row in self.timed if row["form"] in forms]
             yield "| %s |%s" % (text, "".join(" %s |" % mean_text(
                 rows, lambda row, name=name, threads=threads: faster(row, name, threads))
                 for threads in counts))
 
     def service_lines(self):
         """Yields a table with each network that is asked over HTTP."""
-        yield "| network over HTTP |%s first answer | memory when idle | at most |" % "".join(
-            " %s |" % connections_text(count) for count in CONNECTIONS)
+        yield "| quantd ÷ FastAPI |%s first answer | idle memory | peak memory |" % "".join(
+            " answers/s, %s |" % connections_text(count) for count in CONNECTIONS)
         yield "|---|" + "---:|" * (len(CONNECTIONS) + 3)
         for row in self.served:
             shares = [times(row, count) for count in CONNECTIONS]
@@ -335,9 +338,9 @@ of rounds. In each round the contestants run for 15 ms in turn, after a run that
 - *float32* is the network before it was quantized, in ONNX Runtime.
 - *OpenVINO* has the QDQ file, the latency hint and that many threads.
 - *×* is the contestant's time divided by quantd's.
-- *answers* says whether quantd's bytes are those of ONNX Runtime. On CPUs without VNNI, ONNX
-  Runtime's products of UINT8 and INT8 saturate, and quantd's are exact, so they differ. In S8S8 QDQ
-  files ONNX Runtime fuses fewer nodes than quantd.
+- *answers* says whether quantd's bytes are those of ONNX Runtime. On CPUs without VNNI, the 16-bit
+  sums of ONNX Runtime's products of UINT8 and INT8 can saturate, and quantd's sums are exact, so
+  the bytes differ. In S8S8 QDQ files ONNX Runtime fuses fewer nodes than quantd.
 - Bold figures miss their target."""
 
 NODE_HEAD = """\
