@@ -217,7 +217,8 @@ class Report:
     def contestant_lines(self):
         """Yields a table with the geometric mean and the least for each contestant."""
         counts = threads_of(self.timed)
-        yield "| its time ÷ quantd's: mean, least |%s" % "".join(" %s |" % threads_text(n) for n in counts)
+        yield "| its time ÷ quantd's: mean, least |%s" % "".join(
+            " %s |" % threads_text(threads) for threads in counts)
         yield "|---|" + "---:|" * len(counts)
         for text, name, forms in CONTESTANTS:
             rows = [row for row in self.timed if row["form"] in forms]
