@@ -399,8 +399,8 @@ Test(phases, a_timeout_counts_for_a_request_that_lines_up)
     char headers[2][16];
     service_start(1, 512 << 20);
     service_hold_workers();
-    struct qd_request *first = ask_bytes(32 << 20, "", headers[0]);
-    struct qd_request *request = ask_bytes(16 << 20, "\"timeout\":300000,", headers[1]);
+    struct qd_request *first = ask_bytes(16 << 20, "", headers[0]);
+    struct qd_request *request = ask_bytes(48 << 20, "\"timeout\":300000,", headers[1]);
     cr_assert(
         qd_scheduler_submit(service.tools.scheduler, service.loop, &second, &code, 0, UINT64_MAX));
     service_let_workers_go();
