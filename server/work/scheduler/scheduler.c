@@ -290,12 +290,13 @@ static bool gives_way(const struct qd_scheduler *scheduler, const struct slice *
     return qd_clock_ns() >= slice->until_ns;
 }
 
-/* Returns how many units to take at once. They become fewer towards the end, so that all workers
- * end at the same time. */
+/* Returns how many units to take at once. If several workers may compute the phase, the units
+ * become fewer towards the end, so that all workers end at the same time. */
 static size_t batch_units(const struct qd_job *job)
 {
+    const size_t slots = job->phase.slot_count;
     uint64_t in_time = QD_BATCH_NS / (job->phase.unit_cost_ns + 1);
-    size_t share = units_left(job) / (2 * job->phase.slot_count);
+    size_t share = slots > 1 ? units_left(job) / (2 * slots) : units_left(job);
     size_t units = in_time < share ? (size_t)in_time : share;
     return units > 0 ? units : 1;
 }

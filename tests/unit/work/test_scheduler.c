@@ -35,6 +35,29 @@ Test(scheduler, shares_of_workers_that_are_awake_are_worth_joining)
     cr_assert_eq(qd_scheduler_awake_shares(100, QD_JOIN_NS, 8), 8);
 }
 
+/* ---- Batches ------------------------------------------------------------------------------ */
+
+/* Returns in how many calls a worker that has the phase for itself computes `units` units. */
+static unsigned calls_alone(size_t units)
+{
+    struct desk *desk = desk_create(2, 100);
+    desk->toys[0].slot_count = 1;
+    desk->toys[0].claimed_ns = QD_BATCH_NS / 8;
+    cr_assert(desk_submit(desk, 0, units, 1000));
+    qd_loop_run(desk->loop);
+    toy_assert_whole(&desk->toys[0]);
+    const unsigned calls = atomic_load(&desk->toys[0].run_count);
+    desk_destroy(desk);
+    return calls;
+}
+
+Test(scheduler, a_worker_alone_takes_as_many_units_as_fit_into_a_batch)
+{
+    cr_assert_eq(calls_alone(2), 1);
+    cr_assert_eq(calls_alone(7), 1);
+    cr_assert_eq(calls_alone(14), 2);
+}
+
 /* ---- Helpers ------------------------------------------------------------------------------ */
 
 static bool has_four_threads(struct toy *toy)

@@ -55,6 +55,7 @@ static void run(struct qd_job *job, void *workspace, size_t begin, size_t end)
     cr_assert_lt(begin, end);
     cr_assert_leq(end, toy->units[toy->phase - 1]);
     note_thread(toy);
+    atomic_fetch_add(&toy->run_count, 1);
     atomic_fetch_add(&toy->running, 1);
     for (size_t i = begin; i < end; i++) {
         spin(toy->unit_ns);

@@ -42,6 +42,7 @@ struct toy {
     atomic_uint slot_taken[SLOT_COUNT_MAX];
     atomic_uchar *ran[PHASE_COUNT_MAX]; /* how often each unit ran */
     size_t phase;                       /* the current phase, from 1 */
+    atomic_uint run_count;              /* calls that ran units */
     atomic_uint running;
     atomic_ulong threads[THREAD_COUNT_MAX]; /* threads that ran some unit */
     atomic_ulong starter;                   /* the thread that ran start */
