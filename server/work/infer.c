@@ -718,12 +718,24 @@ static void expire(struct qd_job *job)
         (unsigned long long)(inference->tools->compute_timeout_ns / QD_NS_PER_MS));
 }
 
+/* Refuses the request because the queue is full, or because the server shuts down. */
+static void refuse(struct qd_scheduler *scheduler, struct qd_request *request)
+{
+    if (qd_scheduler_is_abandoned(scheduler))
+        qd_fail_for(&request->error, QD_REASON_SHUTDOWN, QD_UNAVAILABLE, "the server shuts down");
+    else
+        qd_fail_for(&request->error, QD_REASON_QUEUE, QD_UNAVAILABLE,
+                    "the queue is full (--max-queue): %zu requests wait; try again later",
+                    qd_scheduler_queue_count(scheduler));
+}
+
 static void cancel(struct qd_job *job)
 {
     const struct qd_inference *inference = inference_of(job);
-    qd_fail_for(inference->error, inference->abandoned ? QD_REASON_OTHER : QD_REASON_SHUTDOWN,
-                QD_UNAVAILABLE,
-                inference->abandoned ? "the client has gone" : "the server shuts down");
+    if (inference->abandoned)
+        qd_fail_for(inference->error, QD_REASON_OTHER, QD_UNAVAILABLE, "the client has gone");
+    else
+        refuse(inference->tools->scheduler, inference->request);
 }
 
 /* Ends the inference, which neither the scheduler nor a worker uses any more. */
@@ -744,35 +756,32 @@ static void done(struct qd_job *job)
 
 /* ---- On the request's loop ---------------------------------------------------------------- */
 
-/* Refuses the request because the queue is full. Returns false. */
-static bool refuse_full(struct qd_scheduler *scheduler, struct qd_request *request)
+/* Returns whether the loop may compute a request whose body has this length. */
+static bool is_for_loop(const struct qd_request *request, uint64_t body_bytes)
 {
-    qd_fail_for(&request->error, QD_REASON_QUEUE, QD_UNAVAILABLE,
-                "the queue is full (--max-queue): %zu requests wait; try again later",
-                qd_scheduler_queue_count(scheduler));
-    return false;
+    const struct qd_model *model = request->model;
+    return request->oip.coding == QD_CODING_IDENTITY &&
+           request->oip.answer_coding == QD_CODING_IDENTITY &&
+           body_bytes <= INLINE_CONSTANT_BYTES_MAX && model->deferred == NULL &&
+           (model->graph == NULL || model->graph->node_count <= INLINE_NODES_MAX);
 }
 
-bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *request)
+bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *request,
+                       uint64_t body_bytes)
 {
     struct qd_scheduler *scheduler = tools->scheduler;
-    if (qd_scheduler_is_abandoned(scheduler)) {
-        qd_fail_for(&request->error, QD_REASON_SHUTDOWN, QD_UNAVAILABLE, "the server shuts down");
-        return false;
-    }
-    return qd_scheduler_has_room(scheduler) || refuse_full(scheduler, request);
+    const bool may = !qd_scheduler_is_abandoned(scheduler) &&
+                     (is_for_loop(request, body_bytes) || qd_scheduler_has_room(scheduler));
+    if (!may)
+        refuse(scheduler, request);
+    return may;
 }
 
 /* Returns whether everything before the first unit ends before another thread would begin. */
 static bool may_run_inline(const struct qd_request *request)
 {
-    const struct qd_model *model = request->model;
-    return request->oip.coding == QD_CODING_IDENTITY &&
-           request->oip.answer_coding == QD_CODING_IDENTITY &&
-           request->body.count <= INLINE_CONSTANT_BYTES_MAX &&
-           qd_oip_json_bytes(&request->oip.message) <= INLINE_JSON_BYTES_MAX &&
-           model->deferred == NULL &&
-           (model->graph == NULL || model->graph->node_count <= INLINE_NODES_MAX);
+    return is_for_loop(request, request->body.count) &&
+           qd_oip_json_bytes(&request->oip.message) <= INLINE_JSON_BYTES_MAX;
 }
 
 static struct qd_inference *create(const struct qd_infer_tools *tools, struct qd_request *request)
@@ -806,9 +815,8 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
                             may_run_inline(request) ? request->times.since_ns : 0,
                             request->times.since_ns + tools->compute_timeout_ns))
         return true;
-    request->oip.inference = NULL; /* the queue became full, or the server shuts down */
-    if (qd_infer_try_room(tools, request))
-        refuse_full(tools->scheduler, request);
+    request->oip.inference = NULL;
+    refuse(tools->scheduler, request);
     return false;
 }
 

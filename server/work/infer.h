@@ -49,8 +49,11 @@ struct qd_infer_tools {
     uint64_t max_body_bytes; /* bound of a compressed body after inflating */
 };
 
-/* Returns false if the queue is full or the server shuts down; request->error says which. */
-bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *request);
+/* Returns false if the server shuts down, or if the queue is full and the loop cannot compute the
+ * request inline; request->error says which. Called when the request's head has come. body_bytes:
+ * as the head says, 0 if it does not. */
+bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *request,
+                       uint64_t body_bytes);
 
 /* Submits an inference. The caller has set on_answered and all of request->oip.message but its
  * body. on_answered is called when the request is in REPLYING, or request->error says why it is

@@ -653,13 +653,12 @@ static bool is_for_idle_loop(const struct qd_scheduler *scheduler)
            scheduler->idle_count == scheduler->worker_count;
 }
 
-/* Puts the job into the queue, for a worker or its idle loop. Returns false if the queue is full. A
- * job that has begun is always put there, so each loop and each worker may exceed the bound by
- * one. */
+/* Puts the job into the queue, for a worker or its idle loop. Returns false if the queue is full.
+ * Only workers may exceed the bound, each by the one job that it puts back. */
 static bool leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     pthread_mutex_lock(&scheduler->lock);
-    if (!job->started && !qd_scheduler_has_room(scheduler)) {
+    if (!qd_scheduler_has_room(scheduler)) {
         pthread_mutex_unlock(&scheduler->lock);
         return false;
     }
@@ -673,14 +672,17 @@ static bool leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
     return true;
 }
 
-/* Returns true if the job may not start yet and is held. Returns false if the queue is full, and
- * leave_to_workers then refuses the job. */
-static bool hold(struct qd_scheduler *scheduler, struct qd_job *job)
+enum admission { MAY_START, IS_HELD, IS_REFUSED };
+
+/* Asks the job's may_start whether the job may start. Refuses the job if the queue is full. */
+static enum admission admit(struct qd_scheduler *scheduler, struct qd_job *job)
 {
+    enum admission admission = IS_REFUSED;
     pthread_mutex_lock(&scheduler->lock);
-    const bool holds = qd_scheduler_has_room(scheduler) && qd_queue_hold(&scheduler->queue, job);
+    if (qd_scheduler_has_room(scheduler))
+        admission = qd_queue_hold(&scheduler->queue, job) ? IS_HELD : MAY_START;
     pthread_mutex_unlock(&scheduler->lock);
-    return holds;
+    return admission;
 }
 
 void qd_scheduler_release(struct qd_scheduler *scheduler)
@@ -699,15 +701,16 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, s
                          const struct qd_job_code *code, uint64_t inline_since_ns,
                          uint64_t deadline_ns)
 {
-    if (!qd_scheduler_has_room(scheduler))
+    if (qd_scheduler_is_abandoned(scheduler))
         return false;
     *job = (struct qd_job){.code = code,
                            .loop = loop,
                            .over = {.callback = on_over, .context = job},
                            .may_run_inline = inline_since_ns != 0,
                            .deadline_ns = deadline_ns};
-    if (code->may_start != NULL && hold(scheduler, job))
-        return true;
+    const enum admission admission = code->may_start == NULL ? MAY_START : admit(scheduler, job);
+    if (admission != MAY_START)
+        return admission == IS_HELD;
     if (inline_since_ns == 0 || !scheduler->loop_computes || inline_ns_used >= QD_QUANTUM_NS)
         return leave_to_workers(scheduler, job);
     job->started_ns = inline_since_ns;
@@ -720,8 +723,12 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, s
     const bool ended = !run_slice(scheduler, &slice);
     const uint64_t took_ns = (job->ended_ns != 0 ? job->ended_ns : qd_clock_ns()) - inline_since_ns;
     inline_ns_used += took_ns > QD_GIVING_NS ? took_ns - QD_GIVING_NS : 0;
-    if (!ended)
-        return leave_to_workers(scheduler, job);
+    if (!ended && leave_to_workers(scheduler, job))
+        return true;
+    if (!ended) {
+        job->cancelled = true;
+        set_running(job, false);
+    }
     on_over(job);
     return true;
 }

@@ -125,7 +125,8 @@ struct qd_job_code {
      * passed. */
     void (*expire)(struct qd_job *job);
     /* Called on the job's loop instead of the rest of the job, if the job is cancelled or the
-     * process ends. `done` follows. */
+     * process ends, or if the loop has begun the job inline and the queue is full. `done`
+     * follows. */
     void (*cancel)(struct qd_job *job);
     /* Called last, on the job's loop. No worker uses the job any more. */
     void (*done)(struct qd_job *job);
@@ -195,7 +196,9 @@ struct qd_usage qd_scheduler_workers(struct qd_scheduler *scheduler);
 
 /* Submits a job. The scheduler uses the job until it calls `done` on `loop`. That is later or, for
  * a job that may run inline, perhaps before this function returns. Returns false, without any
- * effect, if the queue is full or the scheduler is abandoned.
+ * effect, if the queue is full or the scheduler is abandoned. A job without may_start that the loop
+ * computes inline needs no room in the queue. If it then turns out to be too long for the loop and
+ * the queue is full, the job is cancelled.
  *
  * A job that may run inline is submitted on the loop's thread, and qd_scheduler_on_idle must be
  * called before the loop sleeps. Other jobs may be submitted on any thread. inline_since_ns: the

@@ -192,6 +192,27 @@ class FullQueue(unittest.TestCase):
         finally:
             server.stop()
 
+    def test_what_the_loop_computes_needs_no_room(self):
+        server = Server("--threads", "1", "--max-queue", "1")
+        try:
+            body, headers = heavy_enough(server)
+            statuses, small_statuses = [], []
+
+            def large():
+                while 503 not in statuses or len(small_statuses) < 50:
+                    statuses.append(server.infer(CONV, body, headers=headers).status)
+
+            def small():
+                while 503 not in statuses:
+                    time.sleep(0.01)
+                for _ in range(50):
+                    small_statuses.append(server.infer(DEQUANTIZE, dequantize_json()).status)
+
+            run_threads([large] * 4 + [small])
+            self.assertEqual(set(small_statuses), {200})
+        finally:
+            server.stop()
+
     def test_waiting_longer_than_the_timeout_parameter(self):
         server = Server("--threads", "1")
         try:

@@ -22,12 +22,17 @@ static bool is_here(void)
 }
 
 /* Returns a desk whose only worker is held by the first job, while the second job waits. */
-static struct desk *desk_busy(void)
+static struct desk *desk_busy_with(size_t queue_max)
 {
-    struct desk *desk = desk_create(1, JOB_COUNT_MAX);
+    struct desk *desk = desk_create(1, queue_max);
     desk_hold_worker(desk);
     cr_assert(desk_submit(desk, 1, 1, 1000));
     return desk;
+}
+
+static struct desk *desk_busy(void)
+{
+    return desk_busy_with(JOB_COUNT_MAX);
 }
 
 /* Submits a short job of `phases` phases, with one unit each. */
@@ -96,6 +101,34 @@ Test(scheduler_loop, phases_that_take_longer_in_all_are_left_to_workers)
 Test(scheduler_loop, what_may_not_run_inline_any_more_is_left_to_workers)
 {
     assert_left_inline(1, 1000, true);
+}
+
+Test(scheduler_loop, what_the_loop_computes_inline_needs_no_room_in_the_queue)
+{
+    struct desk *desk = desk_busy_with(1);
+    cr_assert_not(desk_submit(desk, 2, 1, 1000), "the queue is full");
+    cr_assert_not(submit_inline(desk, 3, 2, 1000)->cancelled);
+    toy_assert_whole(&desk->toys[3]);
+    cr_assert_eq(qd_scheduler_queue_count(desk->scheduler), 1);
+    desk_let_worker_go(desk);
+    qd_loop_run(desk->loop);
+    toy_assert_whole(&desk->toys[1]);
+    desk_destroy(desk);
+}
+
+/* The job's second phase is too long for the loop. */
+Test(scheduler_loop, what_the_loop_leaves_needs_room_in_the_queue)
+{
+    struct desk *desk = desk_busy_with(1);
+    struct toy *toy = submit_inline(desk, 2, 2, QD_INLINE_NS * 2 / 3);
+    cr_assert(toy->cancelled);
+    cr_assert_gt(toy->done_at, 0);
+    cr_assert_not(toy->is_running);
+    cr_assert_eq(toy->phase, 2);
+    cr_assert_eq(qd_scheduler_queue_count(desk->scheduler), 1);
+    desk_let_worker_go(desk);
+    qd_loop_run(desk->loop);
+    desk_destroy(desk);
 }
 
 /* The job takes longer than it claims. */
