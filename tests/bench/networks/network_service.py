@@ -7,11 +7,12 @@ from pathlib import Path
 
 import quantized
 from contestants import Asked, infer_request
-from libqk import FILES, ROOT
-from networks_report import CONNECTIONS, PEERS, QUANTD, at
+from libqk import FILES, ROOT, Libqk
+from networks_report import ALONE, CONNECTIONS, PEERS, QUANTD, SMALL_RATE, at, beside
 from peer import SPIN_SECONDS
 from served import request_file
-from services import FastApi, Quantd, Server, clear_models, post, post_text, write_onnx
+from services import (MODEL, SMALL, FastApi, Quantd, Server, clear_models, json_request, post,
+                      post_text, write_onnx)
 from tensors import KIB
 
 NETWORKS = ("ResNet-50", "MobileNetV2", "YOLOv8n", "keywords")
@@ -19,6 +20,7 @@ NAME = "network"
 ROUNDS, STARTS, RUNS = 3, 3, 9
 SLICE_MS, SMOKE_SLICE_MS = 200, 20
 SLICE_RUNS = 8  # a slice takes at least as long as this many runs
+SMALL_CONNECTIONS, SMALL_MS, BEGIN_MS = 16, 1000, 100
 SMOKE_SECONDS = 0.5  # rows with less time are for smoke
 
 
@@ -87,6 +89,7 @@ def measure(row, libqk, seconds):
             servers[name], ns, idle[name], outputs[name] = first_answer(start, x)
             cold.setdefault(name, []).append(ns)
     series, run_ns = rounds(libqk, servers, x, len(outputs[QUANTD]), smoke)
+    series.update(small_requests(libqk, servers[QUANTD].port, smoke))
     result = {"name": str(row), "network": row.network, "series": series, "run": run_ns,
               "cold": {name: statistics.median(found) for name, found in cold.items()},
               "idle": idle, "same": None,
@@ -119,3 +122,22 @@ def rounds(libqk, servers, x, y_bytes, smoke):
         runs += [asked.run() for _ in range(RUNS)]
     asked.close()
     return series, statistics.median(runs)
+
+
+def small_requests(libqk, port, smoke):
+    """Measures small requests to quantd at a fixed rate: alone, and beside clients that ask for the
+    network again and again. Returns ALONE or beside(CONNECTIONS) -> [(answers per second, p50,
+    p99)]."""
+    path = FILES / request_file("small")
+    (ROOT / path).write_bytes(post_text(MODEL, json_request(SMALL), {}))
+    ms, others, series = SMOKE_SLICE_MS if smoke else SMALL_MS, Libqk("auto"), {}
+    small = port, SMALL_CONNECTIONS, ms, path, SMALL_RATE
+    for _ in range(1 if smoke else ROUNDS):
+        series.setdefault(ALONE, []).append(libqk.exchange(*small))
+        for count in CONNECTIONS:
+            others.begin_exchange(port, count, ms + 2 * BEGIN_MS, FILES / request_file(QUANTD))
+            time.sleep(BEGIN_MS / 1000)
+            series.setdefault(beside(count), []).append(libqk.exchange(*small))
+            others.end_exchange()
+    others.close()
+    return series

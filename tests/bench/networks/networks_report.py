@@ -13,6 +13,8 @@ FORMS = ("QOperator U8S8", "QDQ U8S8", "QOperator S8S8", "QDQ S8S8")
 HTTP, LOADING = "over HTTP", "loading"
 QUANTD, ORT, FLOATS, OPENVINO = "quantd", "ONNX Runtime", "float32", "OpenVINO"
 at = series_name
+# Small requests beside a network.
+ALONE, SMALL_RATE = "small", 500
 
 # Contestant -> the geometric mean and the least, as times quantd's time.
 TARGETS = {ORT: (2.0, 1.2), FLOATS: (3.0, 1.0), OPENVINO: (1.5, 1.0)}
@@ -29,6 +31,7 @@ THREADS_LEAST = ((1.7, 10e6), (1.4, 2e6))  # 2 threads against 1, of networks th
 HTTP_MEAN, HTTP_LEAST = 2.0, 1.2  # times the answers of the better FastAPI
 BOUND_MOST, MEMORY_MOST, COLD_MOST = 1.0, 0.25, 0.2
 COLD = "ResNet-50"
+SMALL_FACTOR, SMALL_NS = 3, 2e6  # times alone, and two of the scheduler's quanta (QD_QUANTUM_NS)
 LOAD_MOST, RESIDENT_MOST = 3.0, 1.3  # times the file is read; times the weights
 
 # Kind -> how the names of its kernels begin.
@@ -81,6 +84,21 @@ def peer_share(row, what):
     """Returns quantd's memory or start relative to FastAPI's with one worker. None: not
     measured."""
     return row[what][QUANTD] / row[what][PEERS[0]] if PEERS[0] in row[what] else None
+
+
+def beside(connections):
+    return "small beside %d" % connections
+
+
+def small_ns(row, name, what):
+    """Returns the median of the p50 (1) or the p99 (2) of small requests."""
+    return statistics.median(entry[what] for entry in row["series"][name])
+
+
+def small_share(row, connections):
+    """Returns the p99 of small requests beside a network, relative to their bound."""
+    bound = SMALL_FACTOR * small_ns(row, ALONE, 2) + SMALL_NS
+    return small_ns(row, beside(connections), 2) / bound
 
 
 def times_read(row):
@@ -192,6 +210,11 @@ class Report:
                                    lambda row, count=count: times(row, count))
         yield from each_target("p50 on 1 connection against the run + %.1f × the echo" %
                                ECHO_FACTOR, BOUND_MOST, self.served, bound_share, False)
+        for count in CONNECTIONS:
+            yield from each_target(
+                "p99 of small requests beside %s against %d × alone + %s" % (
+                    connections_text(count), SMALL_FACTOR, ns_text(SMALL_NS)), 1, self.served,
+                lambda row, count=count: small_share(row, count), False)
         for what, text in (("idle", "memory when idle"), ("peak", "memory at most")):
             yield from each_target(text + " against FastAPI's", MEMORY_MOST, self.served,
                                    lambda row, what=what: peer_share(row, what), False)
@@ -245,7 +268,8 @@ class Report:
                   *self.target_lines()]
         for threads in threads_of(self.timed):
             lines += self.time_table(threads)
-        lines += self.node_table() + self.served_table() + self.start_table()
+        lines += self.node_table() + self.served_table() + self.small_table()
+        lines += self.start_table()
         lines += ["", "## Loading of networks", ""]
         lines += ["- " + one_line(row) for row in self.loaded]
         figures.write_section(folder, lines)
@@ -304,6 +328,19 @@ class Report:
                 lines.append("| %s | %d | %s |" % (row["network"], count, " | ".join(cells)))
         return lines
 
+    def small_table(self):
+        lines = ["", "## Small requests beside a network", "", SMALL_HEAD, "",
+                 "| network | alone p50 | p99 |%s" % "".join(
+                     " beside %s p50 | p99 | of the bound |" % connections_text(count)
+                     for count in CONNECTIONS), "|---|" + "---:|" * (2 + 3 * len(CONNECTIONS))]
+        for row in self.served:
+            cells = [ns_text(small_ns(row, ALONE, what)) for what in (1, 2)]
+            for count in CONNECTIONS:
+                cells += [ns_text(small_ns(row, beside(count), what)) for what in (1, 2)]
+                cells.append(bold_above("%.2f", small_share(row, count), 1))
+            lines.append("| %s | %s |" % (row["network"], " | ".join(cells)))
+        return lines
+
     def start_table(self):
         lines = ["", "## Start and memory of a server with a network", "",
                  "| network | first answer | FastAPI's | × | MiB idle | FastAPI's | × | "
@@ -356,3 +393,9 @@ one worker with all threads, and as two workers that share the threads. Server a
 machine. *run* is the median of quantd's `compute_us` in the same rounds, *echo* the p50 of a bare
 server that reads the same request and sends an answer of the same length, and *of the bound* is
 quantd's p50, divided by the run plus %.1f times the echo.""" % ECHO_FACTOR
+
+SMALL_HEAD = """\
+One client sends %d small requests a second to quantd, at random times, as JSON: four numbers to
+dequantize. First it is alone. Then other clients ask for the network again and again. *of the
+bound* is the p99 divided by %d times the p99 alone plus %s. All clients run on the server's
+CPUs.""" % (SMALL_RATE, SMALL_FACTOR, ns_text(SMALL_NS))

@@ -19,6 +19,8 @@ PEERS = ROOT / "tests" / "bench" / "peers"
 MODELS = FILES / "models"  # below ROOT; both kinds of servers read this folder
 START_SECONDS = 60
 WAIT_SECONDS = 0.01  # between two tries to reach a service that starts
+MODEL = "/v2/models/onnx.DequantizeLinear/infer"  # what json_request asks
+SMALL = [0, 128, 129, 255]  # the numbers of a small request
 HEAD_LENGTH = "Inference-Header-Content-Length"
 
 
@@ -40,6 +42,16 @@ def post(port, path, body, headers):
     if answer.status != 200:
         raise SystemExit("bench: %s: status %d: %s" % (path, answer.status, body[:500].decode()))
     return answer.headers, body
+
+
+def json_request(numbers):
+    """Returns the body of a request that dequantizes UINT8 numbers to FP32, with JSON in and out.
+    """
+    return json.dumps({"inputs": [
+        {"name": "x", "datatype": "UINT8", "shape": [len(numbers)], "data": list(numbers)},
+        {"name": "x_scale", "datatype": "FP32", "shape": [], "data": [0.5]},
+        {"name": "x_zero_point", "datatype": "UINT8", "shape": [], "data": [128]}]},
+        separators=(",", ":")).encode()
 
 
 # ---- Files ---------------------------------------------------------------------------------------

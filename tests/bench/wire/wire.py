@@ -19,13 +19,13 @@ import layers
 import rows
 import shared
 from libqk import FILES, ROOT, Libqk
-from services import FastApi, Quantd, clear_models, infer_head, post_text, write_onnx, Server
+from services import (MODEL, SMALL, FastApi, Quantd, Server, clear_models, infer_head,
+                      json_request, post_text, write_onnx)
 from tensors import KIB, MIB, random_bytes, size_text
 from wire_report import PEERS, Report, one_line
 
-MODEL = "/v2/models/onnx.DequantizeLinear/infer"
 LENGTH = "Inference-Header-Content-Length"
-SMALL, SMALL_COUNT, MANY_COUNT = [0, 128, 129, 255], 4, 100_000  # JSON numbers, in and out
+SMALL_COUNT, MANY_COUNT = 4, 100_000  # JSON numbers, in and out
 CONNECTIONS = (1, 8, 64, 256)
 RATES = (1000, 2000, 4000, 8000, 16000, 32000, 64000, 96000, 128000, 192000)
 RATE_CONNECTIONS = 64
@@ -100,16 +100,6 @@ def smoke(threads):
 def free_bytes():
     text = Path("/proc/meminfo").read_text()
     return int(re.search(r"^MemAvailable: *(\d+)", text, re.MULTILINE).group(1)) * KIB
-
-
-def json_request(numbers):
-    """Returns the body of a request that dequantizes UINT8 numbers to FP32, with JSON in and out.
-    """
-    return json.dumps({"inputs": [
-        {"name": "x", "datatype": "UINT8", "shape": [len(numbers)], "data": list(numbers)},
-        {"name": "x_scale", "datatype": "FP32", "shape": [], "data": [0.5]},
-        {"name": "x_zero_point", "datatype": "UINT8", "shape": [], "data": [128]}]},
-        separators=(",", ":")).encode()
 
 
 def body_request(size):
