@@ -1,9 +1,10 @@
 #include "server/work/scheduler/queue.h"
 
-/* How many times as long as its estimate a job may have run before its need grows. A network on a
- * busy CPU may need twice its estimate, and must keep its place before equal ones. A load may need
- * many times its estimate, which knows nothing of slow files. */
-enum { LOW_BY = 4 };
+/* How many times as long as its estimate a job may have run, or have had a worker, before its need
+ * grows. A network may need twice its estimate, and on CPUs that others use have a worker for ten
+ * times as long. It must keep its place before equal ones then, because each network that has begun
+ * holds its memory. A load may need far more, because its estimate knows nothing of slow files. */
+enum { RUN_BY = 4, HAD_BY = 16 };
 
 void qd_job_list_append(struct qd_job_list *list, struct qd_job *job)
 {
@@ -46,10 +47,10 @@ static uint64_t left_ns(const struct qd_job *job)
 void qd_queue_put(struct qd_queue *queue, struct qd_job *job)
 {
     struct qd_job_list *list = level_of(queue, job);
-    const uint64_t used_ns = job->used_ns / LOW_BY;
-    const uint64_t need_ns = used_ns > left_ns(job) ? used_ns : left_ns(job);
-    if (list != &queue->levels[QD_LEVEL_UNREAD] && need_ns > job->need_ns)
-        job->need_ns = need_ns;
+    const uint64_t needs_ns[] = {left_ns(job), job->run_ns / RUN_BY, job->had_ns / HAD_BY};
+    for (size_t i = 0; i < 3 && list != &queue->levels[QD_LEVEL_UNREAD]; i++)
+        if (needs_ns[i] > job->need_ns)
+            job->need_ns = needs_ns[i];
     qd_job_list_append(list, job);
     job->queued = true;
     atomic_fetch_add(&queue->count, 1);

@@ -63,6 +63,7 @@ struct slice {
     struct qd_worker_slot *slot;
     enum slice_kind kind;
     uint64_t until_ns;    /* not used for a helper */
+    uint64_t cpu_ns;      /* a worker: its CPU time when it took the job from the queue */
     uint64_t budget_ns;   /* inline: how much estimated work is still allowed */
     struct qd_loop *loop; /* the loop that computes; NULL for a worker */
 };
@@ -345,8 +346,10 @@ static void step_back(struct qd_scheduler *scheduler, struct qd_job *job)
 /* Ends the slice by putting its job back into the queue. Under the lock. */
 static void give_back(struct qd_scheduler *scheduler, const struct slice *slice)
 {
-    if (slice->kind == SLICE_WORKER)
-        slice->job->used_ns += qd_clock_ns() - (slice->until_ns - QD_QUANTUM_NS);
+    if (slice->kind == SLICE_WORKER) {
+        slice->job->had_ns += qd_clock_ns() - (slice->until_ns - QD_QUANTUM_NS);
+        slice->job->run_ns += qd_clock_thread_ns() - slice->cpu_ns;
+    }
     step_back(scheduler, slice->job);
 }
 
@@ -487,7 +490,8 @@ static struct slice take_from_queue(struct qd_scheduler *scheduler, enum slice_k
     const uint64_t now_ns = qd_clock_ns();
     struct slice slice = {.job = qd_queue_take(&scheduler->queue, now_ns),
                           .kind = kind,
-                          .until_ns = now_ns + QD_QUANTUM_NS};
+                          .until_ns = now_ns + QD_QUANTUM_NS,
+                          .cpu_ns = qd_clock_thread_ns()};
     if (slice.job->started) {
         if (slice.job->wait_until_ns != 0 && now_ns >= slice.job->wait_until_ns)
             expire(slice.job);

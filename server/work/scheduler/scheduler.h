@@ -158,9 +158,10 @@ struct qd_job {
     bool running;        /* the last value given to on_running */
     bool cancelled;
     bool queued;
-    bool held;              /* its may_start has returned false */
-    bool taken;             /* it was taken from the queue at least once */
-    uint64_t used_ns;       /* how long the workers that took it from the queue have had it */
+    bool held;  /* its may_start has returned false */
+    bool taken; /* it was taken from the queue at least once */
+    /* How long the workers that took it from the queue have had it, and their CPU time in it. */
+    uint64_t had_ns, run_ns;
     uint64_t need_ns;       /* how long it takes, as far as is known; 0: it has not lined up yet */
     uint64_t started_ns;    /* when its `start` began */
     size_t worker_count;    /* workers that have a slot of its phase */

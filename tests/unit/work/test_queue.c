@@ -105,16 +105,22 @@ Test(queue, who_steps_back_for_whom)
 #define MS QD_NS_PER_MS
 
 /* Gives the next job a time slice and returns it. Removes the job from the queue if it ends then.
- */
-static struct qd_job *give_slice(struct qd_queue *queue, uint64_t *now_ns)
+ * Threads of `busy` - 1 other processes share the CPU. */
+static struct qd_job *give_busy_slice(struct qd_queue *queue, uint64_t *now_ns, unsigned busy)
 {
     struct qd_job *job = qd_queue_take(queue, *now_ns);
     *now_ns += QD_QUANTUM_NS;
-    job->used_ns += QD_QUANTUM_NS;
+    job->had_ns += QD_QUANTUM_NS;
+    job->run_ns += QD_QUANTUM_NS / busy;
     job->phase.ahead_ns -= job->phase.ahead_ns < MS ? job->phase.ahead_ns : MS;
     if (job->phase.ahead_ns > 0)
         qd_queue_put(queue, job);
     return job;
+}
+
+static struct qd_job *give_slice(struct qd_queue *queue, uint64_t *now_ns)
+{
+    return give_busy_slice(queue, now_ns, 1);
 }
 
 /* Makes jobs that have lined up, the first one first, and take so many ms each. */
@@ -128,19 +134,30 @@ static void line_up(struct qd_queue *queue, struct qd_job *jobs, size_t count, u
     }
 }
 
-/* Also if none of them ends when it should. */
-Test(queue, equal_jobs_run_one_after_the_other)
+/* Runs three equal jobs. Each takes so many slices instead of the 12 of its estimate. */
+static void run_equal_jobs(unsigned slices, unsigned busy)
 {
     struct qd_queue queue = {.count = 0};
     struct qd_job jobs[3];
     uint64_t now_ns = 10;
     line_up(&queue, jobs, 3, QD_LEVEL_DEFAULT, (const uint64_t[]){12, 12, 12});
-    for (size_t i = 0; i < 3; i++) {
-        for (unsigned ms = 0; ms < 30; ms++) {
-            jobs[i].phase.ahead_ns = (ms < 29 ? 12 : 1) * MS;
-            cr_assert_eq(give_slice(&queue, &now_ns), &jobs[i], "job %zu at %u ms", i, ms);
+    for (size_t i = 0; i < 3; i++)
+        for (unsigned ms = 0; ms < slices; ms++) {
+            jobs[i].phase.ahead_ns = (ms + 1 < slices ? 12 : 1) * MS;
+            cr_assert_eq(give_busy_slice(&queue, &now_ns, busy), &jobs[i], "job %zu at %u ms", i,
+                         ms);
         }
-    }
+}
+
+/* Also if none of them ends when it should. */
+Test(queue, equal_jobs_run_one_after_the_other)
+{
+    run_equal_jobs(30, 1);
+}
+
+Test(queue, equal_jobs_run_one_after_the_other_on_a_busy_cpu)
+{
+    run_equal_jobs(150, 5);
 }
 
 /* They have equal shares of the time before. */
