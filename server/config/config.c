@@ -121,7 +121,7 @@ static const struct flag flags[] = {
     {"worker-nice", KIND_COUNT, AT(worker_nice), "5", 0, 19, "N",
      "niceness of workers relative to the event loop"},
     {"loop-computes", KIND_SWITCH, AT(loop_computes), "on", 0, 0, "SWITCH",
-     "on or off: the event loop itself computes requests of up to some 50 us"},
+     "on or off: the event loop itself computes requests of up to some 40 us"},
     {"measure", KIND_SWITCH, AT(measure), "on", 0, 0, "SWITCH",
      "on or off: measure the speed of kernels and memory at start, for some ms"},
     {"console", KIND_SWITCH, AT(console), "on", 0, 0, "SWITCH",

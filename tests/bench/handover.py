@@ -1,12 +1,14 @@
 """The hand-over's part of `make bench`: from which size on is it worth waking other workers? The
-server's own scheduler and pool run jobs that only take time, on one worker and on all workers."""
+server's own scheduler and pool run jobs that only take time, on one worker and on all workers.
+Then come the scheduler's constants (constants.py)."""
 import dataclasses
 
+import constants
 import figures
 from figures import ns_text
 
 WORKS_NS = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
-UNITS = 20  # in a job
+UNITS = 20  # in a phase (handover.c)
 SERIES = 4
 
 
@@ -22,11 +24,25 @@ class Row:
                                               figures.threads_text(self.threads))
 
 
+@dataclasses.dataclass(frozen=True)
+class Constants:
+    threads: int
+    smoke: bool
+
+    x_bytes = y_bytes = 0
+
+    def __str__(self):
+        return "hand-over, the scheduler's constants"
+
+
 def gain(row):
     return row["ns"]["alone"] / row["ns"]["all"]
 
 
 def one_line(row):
+    if "constants" in row:
+        return "%s: %d agree with what was measured" % (row["name"], sum(
+            agrees == "yes" for *_, agrees in constants.table(row["constants"])))
     return "%s: one worker %s, all %s, %.2f ×, the next phase %s; a second one joins after: %s" % (
         row["name"], ns_text(row["ns"]["alone"]), ns_text(row["ns"]["all"]), gain(row),
         ns_text(row["ns"]["again"]), wake_text(row))
@@ -37,14 +53,15 @@ def wake_text(row):
 
 
 class Part(figures.Part):
-    budget_seconds = 10
+    budget_seconds = 20
     one_line = staticmethod(one_line)
     x_bytes = staticmethod(bytes)
 
     @staticmethod
     def select(options, threads, _):
         works = WORKS_NS[:1] if options.smoke else WORKS_NS
-        return [Row(work, threads) for work in works if threads > 1]
+        rows = [Row(work, threads) for work in works] + [Constants(threads, options.smoke)]
+        return rows if threads > 1 else []
 
     @staticmethod
     def falls_short(_):
@@ -53,9 +70,11 @@ class Part(figures.Part):
     @staticmethod
     def measure(row, libqk, _, seconds):
         """Measures some series and returns the best series as a whole."""
+        if isinstance(row, Constants):
+            return {"name": str(row), "same": None,
+                    "constants": constants.measure(libqk, row.threads, row.smoke)}
         count = 1 if seconds < 1 else SERIES
-        series = [libqk.handover(row.threads, row.work_ns, row.work_ns // UNITS)
-                  for _ in range(count)]
+        series = [libqk.handover(row.threads, row.work_ns, row.work_ns) for _ in range(count)]
         return {"name": str(row), "threads": row.threads, "work_ns": row.work_ns,
                 "ns": min(series, key=lambda ns: ns["all"]), "same": None}
 
@@ -66,18 +85,21 @@ class Part(figures.Part):
 
 class Report:
     def __init__(self, results, machine_lines):
-        self.results = results
-        self.machine = machine_lines + [
-            "the scheduler counts on %s for a hand-over" % ns_text(results[0]["ns"]["counted"])]
+        self.results = [row for row in results if "ns" in row]
+        self.constants = [line for row in results if "constants" in row
+                          for line in constants.table(row["constants"])]
+        self.machine = machine_lines
 
     def print_rows(self):
         for row in self.results:
             print(one_line(row))
+        for name, value, what, found, supported, agrees in self.constants:
+            print("%s: %s; measured %s (%s); supported: %s; agrees: %s" % (
+                name, value, found, what, supported, agrees))
 
     def print_summary(self):
-        print("\nThe hand-over; %s" % self.machine[-1])
-        for row in self.results:
-            print("  " + one_line(row))
+        print("\nThe hand-over, and the scheduler's constants")
+        self.print_rows()
 
     @staticmethod
     def readme_lines():
@@ -85,11 +107,15 @@ class Report:
 
     def write(self, folder):
         lines = ["# The hand-over", "", HEAD, ""] + ["- " + line for line in self.machine]
-        lines += ["", "| work | one worker | all %d | × | the next phase | a second one joins "
-                  "after |" % self.results[0]["threads"], "|---:|---:|---:|---:|---:|---:|"]
+        lines += ["", "| work | one worker | all workers | × | the next phase | a second one joins "
+                  "after |", "|---:|---:|---:|---:|---:|---:|"]
         lines += ["| %s | %s | %s | %.2f | %s | %s |" % (
             ns_text(row["work_ns"]), ns_text(row["ns"]["alone"]), ns_text(row["ns"]["all"]),
             gain(row), ns_text(row["ns"]["again"]), wake_text(row)) for row in self.results]
+        lines += ["", "## The scheduler's constants", "", CONSTANTS_HEAD, "",
+                  "| constant | its value | what was measured | measured | supported | agrees |",
+                  "|---|---:|---|---:|---:|---|"]
+        lines += ["| %s |" % " | ".join(line) for line in self.constants]
         figures.write_section(folder, lines)
 
 
@@ -106,3 +132,8 @@ all workers sleep. The columns have:
 Figures are medians of about a hundred jobs, of the best of %d series. The scheduler wakes a worker
 only for work that is long compared with the cost that it assumes for waking one
 (QD_HANDOVER_NS).""" % (UNITS, SERIES)
+CONSTANTS_HEAD = """\
+Each constant of [server/work/scheduler](../../server/work/scheduler/scheduler.h), with its value as
+the source has it, and the values that a measurement on this machine supports. A constant that
+stands for one time agrees if neither is more than %s times the other: a constant serves all
+machines.""" % constants.ABOUT

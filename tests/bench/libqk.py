@@ -84,10 +84,16 @@ class Libqk:
         self.say("regions", x, y, threads)
         return float(self.answer()[0])
 
-    def handover(self, threads, work_ns, unit_ns):
-        """Returns {alone, all, again, wake, counted}, in nanoseconds."""
-        self.say("handover", threads, work_ns, unit_ns)
-        return dict(zip(("alone", "all", "again", "wake", "counted"), map(float, self.answer())))
+    def handover(self, threads, work_ns, again_ns):
+        """Returns {alone, all, again_alone, again, wake, give, trip}, in nanoseconds."""
+        self.say("handover", threads, work_ns, again_ns)
+        return dict(zip(("alone", "all", "again_alone", "again", "wake", "give", "trip"),
+                        map(float, self.answer())))
+
+    def constants(self):
+        """Returns {check, refill, yield, gap, slice}, in nanoseconds."""
+        self.say("constants")
+        return dict(zip(("check", "refill", "yield", "gap", "slice"), map(float, self.answer())))
 
     def echo(self, request_bytes, answer_bytes, threads=1, address="0"):
         """Starts a server that reads requests and writes answers of these sizes and computes

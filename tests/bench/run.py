@@ -5,7 +5,8 @@ Each row is measured in short rounds. In each round libqk, its limit and ONNX Ru
 one after another. A dequantizer's limit moves as many bytes, a convolution's limit only multiplies.
 The best round of each counts, so other work on the machine makes this slower, but hardly changes
 the figures. Other parts compare the cost that plans estimate with the real one, packing with copies
-in memory, one worker with several (the hand-over), and JSON's numbers with other libraries.
+in memory, one worker with several and the scheduler's constants with what they stand for (the
+hand-over), and JSON's numbers with other libraries.
 """
 import argparse
 import json

@@ -1,11 +1,5 @@
 #include "server/work/scheduler/queue.h"
 
-/* How many times as long as its estimate a job may have run, or have had a worker, before its need
- * grows. A network may need twice its estimate, and on CPUs that others use have a worker for ten
- * times as long. It must keep its place before equal ones then, because each network that has begun
- * holds its memory. A load may need far more, because its estimate knows nothing of slow files. */
-enum { RUN_BY = 4, HAD_BY = 16 };
-
 void qd_job_list_append(struct qd_job_list *list, struct qd_job *job)
 {
     job->next = NULL;
@@ -44,10 +38,16 @@ static uint64_t left_ns(const struct qd_job *job)
                : ns;
 }
 
+/* A job's need grows if it has run for QD_LOW_BY times its estimate, or has had a worker for
+ * QD_LOW_BY times as long as that. A network may need twice its estimate, and on CPUs that others
+ * use have a worker for ten times as long. It must keep its place before equal ones then, because
+ * each network that has begun holds its memory. A load may need far more, because its estimate
+ * knows nothing of slow files. */
 void qd_queue_put(struct qd_queue *queue, struct qd_job *job)
 {
     struct qd_job_list *list = level_of(queue, job);
-    const uint64_t needs_ns[] = {left_ns(job), job->run_ns / RUN_BY, job->had_ns / HAD_BY};
+    const uint64_t needs_ns[] = {left_ns(job), job->run_ns / QD_LOW_BY,
+                                 job->had_ns / (QD_LOW_BY * QD_LOW_BY)};
     for (size_t i = 0; i < 3 && list != &queue->levels[QD_LEVEL_UNREAD]; i++)
         if (needs_ns[i] > job->need_ns)
             job->need_ns = needs_ns[i];
@@ -107,7 +107,7 @@ struct qd_job *qd_queue_first(const struct qd_queue *queue)
 /* Chooses a nonempty level. The queue is not empty. */
 static unsigned choose_level(struct qd_queue *queue)
 {
-    const bool other = ++queue->takes % QD_QUEUE_OTHER_EVERY == 0;
+    const bool other = ++queue->takes % QD_PRECAUTION_SHARE == 0;
     unsigned chosen = QD_LEVEL_COUNT;
     for (unsigned level = 0; level < QD_LEVEL_COUNT; level++)
         if (queue->levels[level].head != NULL &&

@@ -1,7 +1,7 @@
 /* Says which job a worker takes next. The queue belongs to the scheduler, which holds its lock when
  * it calls these functions.
  *
- * Usually the next job is of the lowest nonempty level. Every QD_QUEUE_OTHER_EVERY-th time it is of
+ * Usually the next job is of the lowest nonempty level. Every QD_PRECAUTION_SHARE-th time it is of
  * the nonempty level from which no job was taken for the longest time. So lower levels come first,
  * and no level starves.
  *
@@ -35,8 +35,6 @@
 #include <stdint.h>
 
 #include "server/work/scheduler/scheduler.h"
-
-enum { QD_QUEUE_OTHER_EVERY = 16 };
 
 /* A list of jobs, linked by their `next` and `previous`. A job is in at most one list. */
 struct qd_job_list {

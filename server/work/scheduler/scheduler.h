@@ -58,27 +58,39 @@
 #include "server/telemetry/gauges.h"
 #include "server/work/scheduler/loop.h"
 
-/* What it costs to let another worker help. The thread that wakes the worker spends 15 us, and the
- * worker starts 40 us later (measured on a virtual machine; pool.h). Work of this length is done no
- * sooner by two workers than by one. Measured with units of 25 us: two workers did work of 100 us
- * in 89 us, of 200 us in 137 us, and of 400 us in 236 us. */
-#define QD_HANDOVER_NS UINT64_C(50000)
+/* `make bench A=--handover` measures what the constants of this folder stand for, and prints which
+ * values that supports. */
+
+/* What it costs to let another worker help. The thread that wakes the worker spends 5 to 15 us, and
+ * the worker starts 20 to 50 us later (measured on two virtual machines; pool.h). Work of this
+ * length is done no sooner by two workers than by one. Two workers did work of 100 us in 80 to
+ * 89 us, of 200 us in 119 to 137 us, and of 400 us in 236 us. */
+#define QD_HANDOVER_NS UINT64_C(40000)
 /* The work for which a worker that is awake joins a phase. Joining takes two steps under the lock,
- * and the worker reads what the phase's thread has written from that thread's cache. */
-#define QD_JOIN_NS UINT64_C(4000)
-/* The longest job that the loop computes inline. Handing a job to a worker and back takes about as
- * long. So other connections wait for the loop no longer than if the loop gave the job away. */
-#define QD_INLINE_NS UINT64_C(50000)
+ * and the worker reads what the phase's thread has written from that thread's cache. Two workers do
+ * work of 4 to 8 us 1.25 times as fast as one. */
+#define QD_JOIN_NS UINT64_C(3000)
+/* The longest job that the loop computes inline. Other connections then wait no longer for the loop
+ * than the job would wait for a worker that has to be woken. */
+#define QD_INLINE_NS QD_HANDOVER_NS
 /* The loop's own part of handing a job over, mostly waking a worker. The loop would spend this time
  * on any job that it gives away. So only the time beyond it, spent on a job that it computes
  * itself, delays the other connections. */
-#define QD_GIVING_NS UINT64_C(15000)
+#define QD_GIVING_NS UINT64_C(7000)
 /* How long a worker's time slice is if other jobs wait. It is long enough that filling the caches
- * pays. */
+ * pays, and shorter than the time for which Linux lets another process have the CPU. Slices of
+ * 0.5 ms gave networks the same speed, and small requests beside them a p99 of 2.2 instead of
+ * 1.8 ms. */
 #define QD_QUANTUM_NS UINT64_C(1000000)
 /* How long a worker computes before it checks again whether other jobs wait. It takes at most as
- * many units at once (a batch) as fit into this time, but at least one. */
-#define QD_BATCH_NS UINT64_C(50000)
+ * many units at once (a batch) as fit into this time, but at least one. A waiting job then gets a
+ * helper's CPU as soon as it would get a worker that has to be woken. The check takes 0.1 us. */
+#define QD_BATCH_NS QD_HANDOVER_NS
+/* By which factor an estimate may be too low: a kernel's own time may be twice its estimate, and
+ * two threads may share a CPU. */
+#define QD_LOW_BY 4
+/* The share of the time, one in so many, that a precaution for few jobs may cost all others. */
+#define QD_PRECAUTION_SHARE 16
 
 /* Levels of the queue. Jobs of lower levels come first. */
 enum {

@@ -2,16 +2,14 @@
 
 #include "server/work/scheduler/scheduler.h"
 
-enum { STRAGGLER_TIMES = 4, PAUSE_TIMES = 16 };
-
 void qd_straggler_note(struct qd_straggler_backoff *backoff, uint64_t waited_ns,
                        uint64_t unit_cost_ns, uint64_t now_ns)
 {
     const uint64_t batch_ns = unit_cost_ns > QD_BATCH_NS ? unit_cost_ns : QD_BATCH_NS;
-    if (waited_ns / STRAGGLER_TIMES < batch_ns)
+    if (waited_ns / QD_LOW_BY < batch_ns)
         return;
     backoff->waited_ns = waited_ns < QD_STRAGGLER_NS_MAX ? waited_ns : QD_STRAGGLER_NS_MAX;
-    backoff->until_ns = now_ns + PAUSE_TIMES * backoff->waited_ns;
+    backoff->until_ns = now_ns + QD_PRECAUTION_SHARE * backoff->waited_ns;
 }
 
 bool qd_straggler_allows(const struct qd_straggler_backoff *backoff, size_t unit_count,

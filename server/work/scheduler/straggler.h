@@ -5,9 +5,9 @@
  * us, and not rare if the CPUs are busy: beside two other processes that compute, requests took
  * 5 ms if their jobs got helpers, and 1.4 ms if they got none.
  *
- * So after a straggler the scheduler backs off. For 16 times as long as the wait, only a phase that
- * is longer than twice the wait gets a helper. Then helpers are tried again. So waiting for
- * stragglers takes a sixteenth of the time at most. */
+ * So after a straggler the scheduler backs off. For QD_PRECAUTION_SHARE times as long as the wait,
+ * only a phase that is longer than twice the wait gets a helper. Then helpers are tried again. So
+ * waiting for stragglers takes a sixteenth of the time at most. */
 #ifndef SERVER_WORK_SCHEDULER_STRAGGLER_H
 #define SERVER_WORK_SCHEDULER_STRAGGLER_H
 
@@ -26,7 +26,7 @@ struct qd_straggler_backoff {
 };
 
 /* Notes that a helper has done its last units, while the other workers have had no units left for
- * waited_ns. The helper was a straggler if that is at least four times as long as a batch. */
+ * waited_ns. The helper was a straggler if that is at least QD_LOW_BY times as long as a batch. */
 void qd_straggler_note(struct qd_straggler_backoff *backoff, uint64_t waited_ns,
                        uint64_t unit_cost_ns, uint64_t now_ns);
 

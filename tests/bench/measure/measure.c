@@ -33,9 +33,10 @@
  *   regions FROM TO THREADS        answers "ns", as in region.h, for two files
  *   peak NAME                      answers how many operations one run of the loop has; 0: this
  *                                  machine cannot run the loop
- *   handover THREADS WORK UNIT     answers "alone all again wake counted": the nanoseconds of
- *                                  handover.h, for a job of WORK ns in units of UNIT ns, and the
- *                                  time that the server's scheduler assumes for a hand-over
+ *   handover THREADS WORK AGAIN    answers "alone all again_alone again wake give trip": the
+ *                                  nanoseconds of handover.h, for phases of WORK and AGAIN ns
+ *   constants                      answers "check refill yield gap slice": the nanoseconds of
+ *                                  constants.h
  *   echo REQUEST ANSWER THREADS ADDRESS
  *                                  answers "port", of a server that reads REQUEST bytes and
  *                                  answers ANSWER bytes; it runs until the next echo command;
@@ -72,6 +73,7 @@
 #include "tests/bench/limits/move.h"
 #include "tests/bench/limits/peak.h"
 #include "tests/bench/measure/call.h"
+#include "tests/bench/measure/constants.h"
 #include "tests/bench/measure/exchange.h"
 #include "tests/bench/measure/handover.h"
 #include "tests/bench/measure/numbers.h"
@@ -464,13 +466,23 @@ static void on_peak(const char *name)
 static void on_handover(char *const *words)
 {
     const unsigned long threads = strtoul(words[0], NULL, 10);
-    const uint64_t work_ns = strtoull(words[1], NULL, 10), unit_ns = strtoull(words[2], NULL, 10);
-    if (threads < 1 || threads > QD_THREAD_COUNT_MAX || unit_ns < 1 || work_ns < unit_ns)
-        bench_fail("handover: expected threads, and work of a unit at least");
-    const struct bench_handover found = bench_handover_measure((unsigned)threads, work_ns, unit_ns);
-    printf("%llu %llu %llu %llu %llu\n", (unsigned long long)found.alone_ns,
-           (unsigned long long)found.all_ns, (unsigned long long)found.again_ns,
-           (unsigned long long)found.wake_ns, (unsigned long long)QD_HANDOVER_NS);
+    const uint64_t work_ns = strtoull(words[1], NULL, 10), again_ns = strtoull(words[2], NULL, 10);
+    if (threads < 1 || threads > QD_THREAD_COUNT_MAX)
+        bench_fail("handover: expected threads");
+    const struct bench_handover found =
+        bench_handover_measure((unsigned)threads, work_ns, again_ns);
+    printf("%llu %llu %llu %llu %llu %llu %llu\n", (unsigned long long)found.alone_ns,
+           (unsigned long long)found.all_ns, (unsigned long long)found.again_alone_ns,
+           (unsigned long long)found.again_ns, (unsigned long long)found.wake_ns,
+           (unsigned long long)found.give_ns, (unsigned long long)found.trip_ns);
+}
+
+static void on_constants(void)
+{
+    const struct bench_constants found = bench_constants_measure();
+    printf("%llu %llu %llu %llu %llu\n", (unsigned long long)found.check_ns,
+           (unsigned long long)found.refill_ns, (unsigned long long)found.yield_ns,
+           (unsigned long long)found.gap_ns, (unsigned long long)found.slice_ns);
 }
 
 static void on_echo(struct bench *bench, char *const *words)
@@ -576,6 +588,8 @@ static void obey(struct bench *bench, char *const *words, size_t count)
         on_round(bench, words + 1, count - 1);
     else if (strcmp(name, "handover") == 0 && count == 4)
         on_handover(words + 1);
+    else if (strcmp(name, "constants") == 0 && count == 1)
+        on_constants();
     else if (strcmp(name, "echo") == 0 && count == 5)
         on_echo(bench, words + 1);
     else if (strcmp(name, "constant") == 0 && count == 2)

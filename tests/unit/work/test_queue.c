@@ -24,7 +24,7 @@ static struct qd_job taken_job(unsigned level, uint64_t left_ns)
 
 Test(queue, a_lower_level_comes_first_and_none_starves)
 {
-    enum { COUNT = 2 * QD_QUEUE_OTHER_EVERY + 4 };
+    enum { COUNT = 2 * QD_PRECAUTION_SHARE + 4 };
     static struct qd_job jobs[COUNT];
     struct qd_queue queue = {.count = 0};
     for (unsigned i = 0; i < COUNT; i++) { /* 0 and 1 are the oldest, and of the last level */
@@ -35,7 +35,7 @@ Test(queue, a_lower_level_comes_first_and_none_starves)
     unsigned old = 0;
     unsigned first = 2;
     for (unsigned take = 1; take <= COUNT; take++) {
-        const bool is_other = take % QD_QUEUE_OTHER_EVERY == 0;
+        const bool is_other = take % QD_PRECAUTION_SHARE == 0;
         cr_assert_eq(qd_queue_take(&queue, 1), &jobs[is_other ? old++ : first++], "take %u", take);
     }
     cr_assert_eq(old, 2);
@@ -46,7 +46,7 @@ Test(queue, a_lower_level_comes_first_and_none_starves)
 /* Jobs of the first level never end. */
 Test(queue, all_other_levels_get_their_shares)
 {
-    enum { TAKES = 2 * (QD_LEVEL_COUNT - 2) * QD_QUEUE_OTHER_EVERY };
+    enum { TAKES = 2 * (QD_LEVEL_COUNT - 2) * QD_PRECAUTION_SHARE };
     struct qd_queue queue = {.count = 0};
     struct qd_job jobs[QD_LEVEL_COUNT];
     unsigned counts[QD_LEVEL_COUNT] = {0};
@@ -326,7 +326,7 @@ Test(queue, whose_time_is_over_is_noticed_soon)
     while (now_ns < 9 * MS)
         cr_assert_eq(give_slice(&queue, &now_ns), &jobs[0]);
     cr_assert_eq(qd_queue_take(&queue, now_ns), &jobs[3]);
-    while (queue.takes < 2 * QD_QUEUE_OTHER_EVERY - 1)
+    while (queue.takes < 2 * QD_PRECAUTION_SHARE - 1)
         give_slice(&queue, &now_ns);
     cr_assert_eq(qd_queue_take(&queue, now_ns), &last);
 }
