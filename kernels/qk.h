@@ -506,6 +506,10 @@ struct qk_graph_memory {
 struct qk_graph_call {
     const struct qk_node *nodes; /* in any order that has no cycle */
     size_t node_count;
+    /* How many nodes the memory of `nodes` has room for, if passes may change nodes where they are.
+     * Passes set it, and qk_graph_lower sets it to 0. A caller that does not read its nodes again
+     * sets it to node_count. 0: nodes are copied before they are changed. */
+    size_t node_room;
     size_t value_count;
     const char *const *value_names; /* for people, one for each value; NULL: they have none */
     struct qk_graph_input inputs[QK_GRAPH_PORT_COUNT_MAX];

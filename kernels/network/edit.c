@@ -126,7 +126,8 @@ uint32_t qk_edit_add_node(struct qk_edit *edit, const struct qk_node *node, uint
     const uint32_t index = (uint32_t)edit->node_count;
     edit->is_full |= edit->node_count + 1 == edit->node_room;
     edit->node_count += !edit->is_full;
-    edit->nodes[index] = *node;
+    if (node != &edit->nodes[index])
+        edit->nodes[index] = *node;
     edit->origins[index] = origin;
     edit->is_removed[index] = false;
     note_reads(edit, index);
@@ -168,7 +169,9 @@ enum qk_status qk_edit_begin(struct qk_edit *edit, size_t new_nodes, size_t new_
     const size_t value_room = call->value_count + new_values + 1;
     edit->node_room = node_room;
     edit->value_room = value_room;
-    edit->nodes = qk_edit_take(edit, node_room, sizeof(*edit->nodes));
+    edit->nodes = edit->in_place && call->node_room >= node_room
+                      ? (struct qk_node *)(uintptr_t)call->nodes
+                      : qk_edit_take(edit, node_room, sizeof(*edit->nodes));
     edit->origins = qk_edit_take(edit, node_room, sizeof(*edit->origins));
     edit->is_removed = qk_edit_take(edit, node_room, sizeof(*edit->is_removed));
     edit->makers = qk_edit_take(edit, value_room, sizeof(*edit->makers));
@@ -210,6 +213,8 @@ void qk_edit_end(struct qk_edit *edit, const uint32_t **origins)
             edit->nodes[kept] = edit->nodes[i];
         kept++;
     }
+    if (edit->call->nodes != edit->nodes)
+        edit->call->node_room = edit->node_room;
     edit->call->nodes = edit->nodes;
     edit->call->node_count = kept;
     edit->call->value_count = edit->value_count;

@@ -9,7 +9,10 @@
 #define QK_NO_NODE UINT32_MAX
 
 struct qk_edit {
-    struct qk_graph_call *call; /* not changed before qk_edit_end */
+    struct qk_graph_call *call; /* not changed before qk_edit_end, but for nodes in place */
+    /* The pass does not need the nodes as they were. The edit then does without a copy of nodes
+     * that an earlier pass made, and the call is of no use if the pass fails. */
+    bool in_place;
     struct qk_memory memory;
     struct qk_error *error;
     struct qk_node *nodes;

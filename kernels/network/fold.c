@@ -28,16 +28,34 @@ struct folder {
     struct qk_computing computing;
 };
 
-/* Returns memory for one element more than `count`, so that there is always one. */
+/* Returns memory for one element more than `count`, so that there is always one. Sets *all to its
+ * size. */
+static void *take_bytes(const struct folder *folder, size_t count, size_t bytes, size_t *all)
+{
+    return count < SIZE_MAX && qk_mul_size(count + 1, bytes, all)
+               ? folder->memory.alloc(folder->memory.context, *all)
+               : NULL;
+}
+
+/* The same, but the memory is zeroed. */
 static void *take(const struct folder *folder, size_t count, size_t bytes)
 {
     size_t all;
-    if (count == SIZE_MAX || !qk_mul_size(count + 1, bytes, &all))
-        return NULL;
-    void *made = folder->memory.alloc(folder->memory.context, all);
-    if (made)
-        memset(made, 0, all);
-    return made;
+    void *made = take_bytes(folder, count, bytes, &all);
+    return made ? memset(made, 0, all) : NULL;
+}
+
+/* Takes the nodes of the call, or a copy if they are the caller's. NULL: there is no memory. */
+static struct qk_node *take_nodes(const struct folder *folder)
+{
+    const struct qk_graph_call *call = folder->call;
+    size_t all;
+    if (call->node_room > 0)
+        return (struct qk_node *)(uintptr_t)call->nodes;
+    struct qk_node *nodes = take_bytes(folder, call->node_count, sizeof(*nodes), &all);
+    for (size_t i = 0; nodes && i < call->node_count; i++)
+        nodes[i] = call->nodes[i];
+    return nodes;
 }
 
 /* Fails with the error of a node. */
@@ -95,10 +113,9 @@ static enum qk_status take_all(struct folder *folder)
     folder->is_output = take(folder, call->value_count, sizeof(*folder->is_output));
     folder->is_folded = take(folder, call->node_count, sizeof(*folder->is_folded));
     folder->ready = take(folder, call->node_count, sizeof(*folder->ready));
-    folder->nodes = take(folder, call->node_count, sizeof(*folder->nodes));
+    folder->nodes = take_nodes(folder);
     if (!folder->is_output || !folder->is_folded || !folder->ready || !folder->nodes)
         return no_memory(folder);
-    memcpy(folder->nodes, call->nodes, call->node_count * sizeof(*folder->nodes));
     for (size_t i = 0; i < call->output_count; i++)
         if (call->outputs[i] < call->value_count)
             folder->is_output[call->outputs[i]] = true;
@@ -221,6 +238,8 @@ static void keep_others(struct folder *folder, uint32_t *origins)
         origins[kept] = i;
         folder->nodes[kept++] = folder->nodes[i];
     }
+    if (call->nodes != folder->nodes)
+        call->node_room = call->node_count;
     call->nodes = folder->nodes;
     call->node_count = kept;
 }

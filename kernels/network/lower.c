@@ -56,6 +56,7 @@ enum qk_status qk_graph_lower(const struct qk_kernels *kernels, struct qk_graph_
         call->memory = &own;
     const enum qk_status status = lower(kernels, call, memory, origins, error);
     call->memory = given;
+    call->node_room = 0;
     return status;
 }
 
@@ -64,5 +65,7 @@ enum qk_status qk_graph_lower_once(const struct qk_kernels *kernels, struct qk_g
                                    struct qk_memory memory, const uint32_t **origins,
                                    struct qk_error *error)
 {
-    return qk_fold(kernels, call, memory, true, origins, error);
+    const enum qk_status status = qk_fold(kernels, call, memory, true, origins, error);
+    call->node_room = 0;
+    return status;
 }
