@@ -11,9 +11,6 @@
 #include "server/oip/classes.h"
 #include "server/oip/shm_tensors.h"
 
-/* The Retry-After of refused connections. */
-enum { RETRY_AFTER_S = 1 };
-
 static uint64_t microseconds(uint64_t ns)
 {
     return (ns + 500) / 1000;
@@ -514,6 +511,5 @@ void qd_oip_encode_error(const struct qd_error *error, struct qd_arena *arena,
         .parts = text.failed ? &part : text.parts,
         .part_count = text.failed ? 1 : text.part_count,
         .bytes = text.failed ? part.count : text.bytes,
-        .retry_after_s = error->status == QD_UNAVAILABLE ? RETRY_AFTER_S : 0,
     };
 }
