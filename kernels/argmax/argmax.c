@@ -66,10 +66,7 @@ static void set_units(struct state *state, size_t count, const struct qk_element
     const double elements =
         (double)count / (double)state->item_count + CALL_ELEMENTS; /* of an item, on average */
     const double item_ns = elements * (cycles_ns > bytes_ns ? cycles_ns : bytes_ns);
-    const double items = tuning->unit_ns / item_ns;
-    state->unit_items = items < 1 ? 1 : (size_t)items;
-    plan->unit_count = (state->item_count + state->unit_items - 1) / state->unit_items;
-    plan->unit_cost_ns = (uint64_t)(item_ns * (double)state->unit_items);
+    state->unit_items = qk_set_units(state->item_count, item_ns, tuning, plan);
 }
 
 static enum qk_status set_output(const struct qk_argmax *argmax, const struct qk_tensor *x,

@@ -291,6 +291,21 @@ size_t qk_elementwise_set_units(size_t count, double element_ns,
     return unit;
 }
 
+size_t qk_set_units(size_t count, double item_ns, const struct qk_elementwise_tuning *tuning,
+                    struct qk_plan *plan)
+{
+    const double items = tuning->unit_ns / item_ns;
+    size_t unit = 1;
+    if (items >= (double)count)
+        unit = count > 0 ? count : 1;
+    else if (items > 1)
+        unit = (size_t)items;
+    const double unit_ns = item_ns * (double)unit;
+    plan->unit_count = count / unit + (count % unit != 0);
+    plan->unit_cost_ns = unit_ns < 0x1p53 ? (uint64_t)unit_ns : UINT64_C(1) << 53;
+    return unit;
+}
+
 /* Returns how many elements a segment has: those of a block or, if blocks have one element or are
  * whole rows, those of a row. */
 static size_t segment_elements(const struct qk_broadcast *broadcast)

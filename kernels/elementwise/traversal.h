@@ -44,6 +44,12 @@ void *qk_alloc_words(size_t count, struct qk_memory memory);
 size_t qk_elementwise_set_units(size_t count, double element_ns,
                                 const struct qk_elementwise_tuning *tuning, struct qk_plan *plan);
 
+/* Cuts `count` items, such as rows, into units, and sets the plan's unit_count and unit_cost_ns.
+ * `item_ns` is the time of one item. Returns how many items each unit has but the last: as many as
+ * take no longer than a unit should, at least one. */
+size_t qk_set_units(size_t count, double item_ns, const struct qk_elementwise_tuning *tuning,
+                    struct qk_plan *plan);
+
 /* Fills the plan's first output, and its units, kernel, run and state. The output has type y_type
  * and the shape of x, which is the instance's first input. `elementwise` and `broadcast` are
  * copied. Returns QK_INVALID if the output is too large for memory, and QK_NO_MEMORY if `memory`

@@ -447,13 +447,7 @@ static void set_units(struct state *state, const struct qk_elementwise_tuning *t
         taps *= (double)(axis[i].kernel < axis[i].in ? axis[i].kernel : axis[i].in);
     const double cycles = state->in_runs ? RUN_POSITION_CYCLES + RUN_TAP_CYCLES * taps
                                          : POSITION_CYCLES + TAP_CYCLES * taps;
-    const double element_ns = cycles * tuning->cycle_ns;
-    const double elements = tuning->unit_ns / element_ns;
-    state->unit = elements < 1 ? 1 : (size_t)elements;
-    plan->unit_count = state->count / state->unit + (state->count % state->unit != 0);
-    const size_t largest = state->unit < state->count ? state->unit : state->count;
-    const double unit_ns = element_ns * (double)largest;
-    plan->unit_cost_ns = unit_ns < 0x1p53 ? (uint64_t)unit_ns : UINT64_C(1) << 53;
+    state->unit = qk_set_units(state->count, cycles * tuning->cycle_ns, tuning, plan);
 }
 
 /* Returns whether there is one window, the whole image. */

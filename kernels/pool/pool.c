@@ -401,13 +401,7 @@ static void bound_segments(struct state *state, enum qk_pool_kind kind,
 static void set_units(struct state *state, double cycles,
                       const struct qk_elementwise_tuning *tuning, struct qk_plan *plan)
 {
-    const double item_ns = cycles * tuning->cycle_ns;
-    const double items = tuning->unit_ns / item_ns;
-    state->unit_items = items < 1 ? 1 : items > 0x1p20 ? (size_t)1 << 20 : (size_t)items;
-    plan->unit_count =
-        state->item_count / state->unit_items + (state->item_count % state->unit_items != 0);
-    const double unit_ns = item_ns * (double)least(state->unit_items, state->item_count);
-    plan->unit_cost_ns = unit_ns < 0x1p53 ? (uint64_t)unit_ns : UINT64_C(1) << 53;
+    state->unit_items = qk_set_units(state->item_count, cycles * tuning->cycle_ns, tuning, plan);
 }
 
 QK_WRAPS static uint32_t multiply_wrapping(size_t count, int32_t zero)

@@ -207,14 +207,13 @@ enum qk_status qk_linear_plan(const struct qk_linear *linear,
     const size_t depth = linear->channels > 0 ? linear->channels : 1;
     const double cycles = linear->channels > 0 ? CHANNEL_CYCLES : PLANE_CYCLES;
     const double row_ns = (double)(linear->y_width * depth) * cycles * tuning->cycle_ns;
-    const double rows = tuning->unit_ns / row_ns;
     struct state *state = memory.alloc(memory.context, sizeof(*state));
     if (!state)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
-    *state = (struct state){.linear = *linear, .unit_rows = rows < 1 ? 1 : (size_t)rows};
-    plan->unit_count =
-        (linear->planes * linear->y_height + state->unit_rows - 1) / state->unit_rows;
-    plan->unit_cost_ns = (uint64_t)(row_ns * (double)state->unit_rows);
+    *state = (struct state){
+        .linear = *linear,
+        .unit_rows = qk_set_units(linear->planes * linear->y_height, row_ns, tuning, plan),
+    };
     plan->kernel = "resize_linear";
     plan->run = run;
     plan->state = state;

@@ -39,9 +39,7 @@ enum qk_status qk_row_means_plan(enum qk_sum_kind kind, const struct qk_instance
     if (!state)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
     *state = (struct state){.kind = kind, .length = length, .rows = x->count / length};
-    state->unit = row_ns < tuning->unit_ns ? (size_t)(tuning->unit_ns / row_ns) : 1;
-    plan->unit_count = state->rows / state->unit + (state->rows % state->unit != 0);
-    plan->unit_cost_ns = (uint64_t)(row_ns * (double)state->unit);
+    state->unit = qk_set_units(state->rows, row_ns, tuning, plan);
     plan->outputs[0].count = plan->outputs[0].stored = state->rows;
     plan->outputs[0].data = NULL;
     plan->output_bytes[0] = state->rows * sizeof(float); /* at most as many bytes as x has */
