@@ -141,7 +141,7 @@ KERNELS := \
     kernels/operators/onnx_dynamic_quantize_linear.c \
     kernels/operators/matmul/onnx_qlinear_matmul.c \
     kernels/operators/matmul/microsoft_qgemm.c kernels/operators/matmul/matrix_product.c \
-    kernels/operators/microsoft_qlinear_softmax.c \
+    kernels/operators/microsoft_qlinear_softmax.c kernels/operators/softmax_rows.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \
     kernels/operators/microsoft_qlinear_binary.c \
     kernels/operators/lookup/table_activations.c \

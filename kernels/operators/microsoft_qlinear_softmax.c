@@ -11,13 +11,10 @@
 #include "kernels/element/load.h"
 #include "kernels/operators/operator.h"
 #include "kernels/operators/rules.h"
+#include "kernels/operators/softmax_rows.h"
 
 enum { X, X_SCALE, X_ZERO_POINT, Y_SCALE, Y_ZERO_POINT, INPUT_COUNT };
 enum { AXIS, OPSET };
-
-/* Until this opset, the softmax is over all axes from `axis` on. Since then, it is over one axis.
- */
-#define ONE_AXIS_SINCE 13
 
 /* The exponentials are this factor below the largest that a sum of FP32 can hold: e^5. */
 #define HEADROOM 5
@@ -29,18 +26,14 @@ struct instance {
     float x_scale;
     float y_scale;
     int32_t y_zero;
-    int64_t axis;
-    bool is_one_axis;
+    struct qk_attribute axis;
+    int64_t opset;
     bool is_signed;
 };
 
-/* The elements of a row are `stride` apart. `stride` neighbouring elements begin as many rows. */
 struct state {
     const struct instance *instance;
-    size_t length;
-    size_t stride;
-    size_t row_count;
-    size_t unit_rows;
+    struct qk_softmax_rows rows;
     float exponentials[256]; /* [255 + code - the row's largest code] */
 };
 
@@ -49,7 +42,7 @@ struct state {
 static void fill_table(struct state *state)
 {
     const double scale = (double)state->instance->x_scale;
-    const double room = (double)logf(FLT_MAX / (float)state->length) - HEADROOM;
+    const double room = (double)logf(FLT_MAX / (float)state->rows.length) - HEADROOM;
     const double shift = (room > 0 ? room : 0) / scale;
     for (int i = 0; i < 256; i++)
         state->exponentials[i] = (float)exp((i - 255 + shift) * scale);
@@ -73,18 +66,19 @@ static uint8_t quantize(const struct instance *instance, double probability)
 static void compute_row(const struct state *state, const uint8_t *x, uint8_t *y)
 {
     const struct instance *instance = state->instance;
-    const size_t stride = state->stride;
+    const size_t stride = state->rows.stride;
+    const size_t length = state->rows.length;
     const float factor = floorf(1.0F / instance->y_scale);
     int32_t largest = INT32_MIN;
     float sum = 0;
-    for (size_t i = 0; i < state->length; i++) {
+    for (size_t i = 0; i < length; i++) {
         const int32_t code = code_at(state, x, i * stride);
         largest = code > largest ? code : largest;
     }
     const int32_t shift = 255 - largest;
-    for (size_t i = 0; i < state->length; i++)
+    for (size_t i = 0; i < length; i++)
         sum += state->exponentials[code_at(state, x, i * stride) + shift];
-    for (size_t i = 0; i < state->length; i++) {
+    for (size_t i = 0; i < length; i++) {
         const int32_t at = code_at(state, x, i * stride) + shift;
         const double exponential = (double)state->exponentials[at];
         y[i * stride] = quantize(instance, exponential * (double)factor / (double)sum);
@@ -95,13 +89,10 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
                 void *workspace, size_t begin, size_t end)
 {
     const struct state *state = plan->state;
-    const size_t first = begin * state->unit_rows;
-    size_t last = end * state->unit_rows;
+    const size_t last = end < plan->unit_count ? end * state->rows.unit : state->rows.count;
     (void)workspace;
-    if (last > state->row_count)
-        last = state->row_count;
-    for (size_t row = first; row < last; row++) {
-        const size_t at = row / state->stride * state->stride * state->length + row % state->stride;
+    for (size_t row = begin * state->rows.unit; row < last; row++) {
+        const size_t at = qk_softmax_row_start(&state->rows, row);
         compute_row(state, (const uint8_t *)inputs[X] + at, (uint8_t *)outputs[0] + at);
     }
 }
@@ -150,7 +141,6 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     (void)kernels;
     if (status != QK_OK)
         return status;
-    const bool is_one_axis = call->attributes[OPSET].number >= ONE_AXIS_SINCE;
     struct instance *made = memory.alloc(memory.context, sizeof(*made));
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator");
@@ -159,31 +149,11 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
         .x_scale = qk_load_f32(call->inputs[X_SCALE].data, 0),
         .y_scale = qk_load_f32(call->inputs[Y_SCALE].data, 0),
         .y_zero = qk_zero_point_or_0(&call->inputs[Y_ZERO_POINT]),
-        .axis = qk_int_or(&call->attributes[AXIS], is_one_axis ? -1 : 1),
-        .is_one_axis = is_one_axis,
+        .axis = call->attributes[AXIS],
+        .opset = call->attributes[OPSET].number,
         .is_signed = type == QK_INT8,
     };
     *instance = &made->base;
-    return QK_OK;
-}
-
-/* Finds the rows of x. Their number and length fit, because x does. */
-static enum qk_status find_rows(const struct instance *instance, const struct qk_tensor *x,
-                                struct state *state, struct qk_error *error)
-{
-    const int64_t rank = x->rank;
-    if (instance->axis < -rank || instance->axis >= rank)
-        return qk_fail(error, QK_INVALID, "axis: expected one of X's %lld axes, got %lld",
-                       (long long)rank, (long long)instance->axis);
-    const uint32_t axis = (uint32_t)(instance->axis < 0 ? instance->axis + rank : instance->axis);
-    state->length = 1;
-    state->stride = 1;
-    for (uint32_t i = axis; i < x->rank; i++)
-        if (i == axis || !instance->is_one_axis)
-            state->length *= x->dims[i];
-        else
-            state->stride *= x->dims[i];
-    state->row_count = x->count > 0 ? x->count / state->length : 0;
     return QK_OK;
 }
 
@@ -194,8 +164,10 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     struct state *state = memory.alloc(memory.context, sizeof(*state));
     if (!state)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
-    state->instance = (const struct instance *)instance;
-    const enum qk_status status = find_rows(state->instance, &inputs[X], state, error);
+    const struct instance *made = (const struct instance *)instance;
+    state->instance = made;
+    const enum qk_status status =
+        qk_softmax_rows_find(&made->axis, made->opset, &inputs[X], &state->rows, error);
     if (status != QK_OK)
         return status;
     qk_tensor_copy(&plan->outputs[0], &inputs[X]);
@@ -204,16 +176,12 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     plan->kernel = "softmax";
     plan->run = run;
     plan->state = state;
-    if (state->row_count == 0)
+    if (state->rows.count == 0)
         return QK_OK;
     fill_table(state);
-    const double row_ns = (double)state->length * ELEMENT_CYCLES * tuning->cycle_ns;
-    const double rows = tuning->unit_ns / row_ns;
-    state->unit_rows = rows < 1                          ? 1
-                       : rows > (double)state->row_count ? state->row_count
-                                                         : (size_t)rows;
-    plan->unit_count = (state->row_count + state->unit_rows - 1) / state->unit_rows;
-    plan->unit_cost_ns = (uint64_t)(row_ns * (double)state->unit_rows);
+    state->rows.unit =
+        qk_set_units(state->rows.count,
+                     (double)state->rows.length * ELEMENT_CYCLES * tuning->cycle_ns, tuning, plan);
     return QK_OK;
 }
 

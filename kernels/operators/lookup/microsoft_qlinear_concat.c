@@ -8,6 +8,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/lookup/codes.h"
+#include "kernels/operators/move/moving.h"
 #include "kernels/operators/operator.h"
 #include "kernels/operators/rules.h"
 #include "kernels/operators/shape_text.h"
@@ -245,12 +246,11 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     const struct instance *made = (const struct instance *)instance;
     const struct qk_lookup_kernel *kernel = instance->kernels->lookup;
     const struct qk_elementwise_tuning *tuning = &instance->kernels->choice.elementwise;
-    const int64_t rank = inputs[INPUT_OF(0, VALUES)].rank;
-    if (made->axis < -rank || made->axis >= rank)
-        return qk_fail(error, QK_INVALID, "axis: expected one of x_0's %lld axes, got %lld",
-                       (long long)rank, (long long)made->axis);
-    const uint32_t axis = (uint32_t)(made->axis < 0 ? made->axis + rank : made->axis);
-    const enum qk_status status = set_output(made, inputs, axis, &plan->outputs[0], error);
+    const uint32_t rank = inputs[INPUT_OF(0, VALUES)].rank;
+    uint32_t axis;
+    enum qk_status status = qk_find_axis("axis", made->axis, rank, &axis, error);
+    if (status == QK_OK)
+        status = set_output(made, inputs, axis, &plan->outputs[0], error);
     if (status != QK_OK)
         return status;
     struct state *state = memory.alloc(memory.context, sizeof(*state));

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "kernels/element/load.h"
+
 void *qk_moving_alloc(const struct qk_call *call, size_t bytes, struct qk_memory memory,
                       struct qk_error *error)
 {
@@ -14,19 +16,6 @@ void *qk_moving_alloc(const struct qk_call *call, size_t bytes, struct qk_memory
     for (size_t i = 0; i < call->op->output_count; i++)
         made->output_types[i] = call->inputs[0].type;
     return made;
-}
-
-int64_t qk_load_integer(const struct qk_tensor *tensor, size_t index)
-{
-    const char *data = tensor->data;
-    int64_t wide;
-    int32_t narrow;
-    if (tensor->type == QK_INT64) {
-        memcpy(&wide, data + index * sizeof(wide), sizeof(wide));
-        return wide;
-    }
-    memcpy(&narrow, data + index * sizeof(narrow), sizeof(narrow));
-    return narrow;
 }
 
 static enum qk_status check_length(const char *name, size_t count, size_t most,
@@ -81,7 +70,7 @@ enum qk_status qk_read_list(const struct qk_tensor *given, const char *name, siz
         return status;
     list->count = given->count;
     for (size_t i = 0; i < list->count; i++)
-        list->numbers[i] = qk_load_integer(given, i);
+        list->numbers[i] = qk_load_integer(given->type, given->data, i);
     return QK_OK;
 }
 

@@ -47,9 +47,6 @@ struct qk_integers {
 void *qk_moving_alloc(const struct qk_call *call, size_t bytes, struct qk_memory memory,
                       struct qk_error *error);
 
-/* Returns integer `index` of a tensor of INT32 or INT64. */
-int64_t qk_load_integer(const struct qk_tensor *tensor, size_t index);
-
 /* Reads a list of at most `most` integers, which are at most 2 * QK_RANK_MAX. An absent list is
  * empty. */
 enum qk_status qk_read_attribute_list(const struct qk_call *call, size_t attribute, size_t most,

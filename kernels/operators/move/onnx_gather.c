@@ -1,6 +1,7 @@
 /* onnx.Gather: the slices of data along an axis that indices name (onnx/defs/tensor/defs.cc). A
  * negative index counts back from the end. The indices are known when a plan is made, which refuses
  * an index beyond data. */
+#include "kernels/element/load.h"
 #include "kernels/operators/move/moving.h"
 #include "kernels/operators/rules.h"
 
@@ -35,7 +36,7 @@ static enum qk_status make_offsets(const struct qk_tensor *indices, size_t axis_
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
     for (size_t i = 0; i < indices->count; i++) {
-        const int64_t index = qk_load_integer(indices, i);
+        const int64_t index = qk_load_integer(indices->type, indices->data, i);
         if (index < -size || index >= size)
             return qk_fail(error, QK_INVALID,
                            "indices: expected integers in [-%lld, %lld], got %lld", (long long)size,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/dispatch.h"
+#include "kernels/element/load.h"
 #include "kernels/move/move.h"
 #include "kernels/operators/integer/integer_arithmetic.h"
 #include "kernels/operators/move/moving.h"
@@ -54,7 +55,7 @@ static enum qk_status read_numbers(const struct qk_operator *op, const struct qk
     for (size_t i = 0; i < INPUT_COUNT && status == QK_OK; i++) {
         status = check_single(&inputs[i], op->inputs[i].name, error);
         if (status == QK_OK)
-            numbers[i] = qk_load_integer(&inputs[i], 0);
+            numbers[i] = qk_load_integer(inputs[i].type, inputs[i].data, 0);
     }
     if (status == QK_OK && numbers[DELTA] == 0)
         return qk_fail(error, QK_INVALID, "delta: expected a number other than 0, got 0");
