@@ -9,15 +9,31 @@
 #include "kernels/operators/operator.h"
 #include "kernels/operators/shape_text.h"
 
+static void fill_error(struct qk_error *error, enum qk_status status, bool is_of_rank,
+                       const char *format, va_list arguments)
+{
+    error->status = status;
+    error->node = QK_VALUE_NONE;
+    error->is_of_rank = is_of_rank;
+    vsnprintf(error->text, sizeof(error->text), format, arguments);
+}
+
 enum qk_status qk_fail(struct qk_error *error, enum qk_status status, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    error->status = status;
-    error->node = QK_VALUE_NONE;
-    vsnprintf(error->text, sizeof(error->text), format, arguments);
+    fill_error(error, status, false, format, arguments);
     va_end(arguments);
     return status;
+}
+
+enum qk_status qk_fail_of_rank(struct qk_error *error, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fill_error(error, QK_INVALID, true, format, arguments);
+    va_end(arguments);
+    return QK_INVALID;
 }
 
 bool qk_mul_size(size_t a, size_t b, size_t *product)

@@ -42,6 +42,7 @@ enum qk_status qk_graph_fail_in(const struct qk_graph_node *node, const struct q
     qk_fail(error, cause->status, "%s: %s", print_node(node->name, node->number, op, &text),
             cause->text);
     error->node = node->number;
+    error->is_of_rank = cause->is_of_rank;
     return cause->status;
 }
 

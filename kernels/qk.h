@@ -73,7 +73,8 @@ enum qk_status {
 /* `text` is formatted in place, so that reporting an error never needs memory. */
 struct qk_error {
     enum qk_status status;
-    uint32_t node; /* the node that is refused, as errors print it; QK_VALUE_NONE: not one node */
+    uint32_t node;   /* the node that is refused, as errors print it; QK_VALUE_NONE: not one node */
+    bool is_of_rank; /* a tensor has a wrong rank, so that no other sizes would do */
     char text[448];
 };
 
@@ -84,6 +85,10 @@ struct qk_error {
 /* Fills `error` and returns `status`, so that `return qk_fail(...)` reads as one step. */
 enum qk_status qk_fail(struct qk_error *error, enum qk_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Like qk_fail with QK_INVALID, for a tensor of a wrong rank. */
+enum qk_status qk_fail_of_rank(struct qk_error *error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* ---- Element types ----------------------------------------------------------------------- */
 

@@ -59,8 +59,8 @@ enum qk_status qk_pool_geometry_init(struct qk_pool_geometry *geometry,
     const uint32_t lead = QK_POOL_SPATIAL_MAX - rank;
     const uint32_t first = desc->channels_last ? 1 : 2; /* of x's spatial axes */
     if (x->rank != rank + 2)
-        return qk_fail(error, QK_INVALID, "X: expected rank %u for kernel_shape of %u, got %u",
-                       rank + 2, rank, x->rank);
+        return qk_fail_of_rank(error, "X: expected rank %u for kernel_shape of %u, got %u",
+                               rank + 2, rank, x->rank);
     const size_t channels = x->dims[desc->channels_last ? rank + 1 : 1];
     if (channels < 1)
         return qk_fail(error, QK_INVALID, "X: expected at least 1 channel, got 0");

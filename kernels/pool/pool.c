@@ -460,7 +460,7 @@ static enum qk_status fit_global(struct state *state, const struct qk_pool *pool
                                  struct qk_error *error)
 {
     if (x->rank < 3)
-        return qk_fail(error, QK_INVALID, "X: expected rank 3 or more, got %u", x->rank);
+        return qk_fail_of_rank(error, "X: expected rank 3 or more, got %u", x->rank);
     const bool last = pool->desc.channels_last;
     const uint32_t first = last ? 1 : 2;
     const size_t channels = x->dims[last ? x->rank - 1 : 1];

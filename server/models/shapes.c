@@ -21,10 +21,8 @@ struct search {
     struct qd_arena arena; /* of the plan that is tried */
     size_t *planned_bytes;
     struct qk_tensor tensors[QK_GRAPH_PORT_COUNT_MAX];
-    /* What the graph says to sizes that it refuses: the first error, and whether another size was
-     * refused in other words. */
-    struct qk_error refusal;
-    bool has_others;
+    struct qk_error refusal; /* of a rank */
+    bool has_others;         /* a size was refused for anything else, such as a lack of memory */
     /* The ranks and dimensions of outputs that are known. */
     struct qd_port found[QK_GRAPH_PORT_COUNT_MAX];
 };
@@ -189,17 +187,6 @@ static enum qd_status plan_known(struct search *search, struct qd_plans *plans,
     return planned == QK_INVALID ? refuse_graph(&cause, refused_node, error) : QD_OK;
 }
 
-/* Keeps why sizes are refused. A lack of memory says nothing about other sizes. */
-static void keep_refusal(struct search *search, const struct qk_error *cause)
-{
-    if (cause->status != QK_INVALID)
-        search->has_others = true;
-    else if (search->refusal.status == QK_OK)
-        search->refusal = *cause;
-    else if (strcmp(search->refusal.text, cause->text) != 0)
-        search->has_others = true;
-}
-
 /* Plans the graph with these sizes. Returns false if the graph refuses them or there is no memory
  * for the plan. */
 static bool try_sizes(struct search *search, size_t size, uint32_t far_axis)
@@ -217,21 +204,22 @@ static bool try_sizes(struct search *search, size_t size, uint32_t far_axis)
         take_shapes(search, &plan);
     else if (planned)
         forget_others(search, &plan);
+    else if (cause.is_of_rank)
+        search->refusal = cause;
     else
-        keep_refusal(search, &cause);
+        search->has_others = true;
     qd_arena_deinit(&search->arena);
     return planned;
 }
 
 /* Returns whether no sizes would do: the graph also refuses axes of one element, and the far size
- * along each axis, always in the same words, and these speak of a rank. Other words may name no
- * size, too: Resize to fixed sizes refuses all axes but those that have these sizes already. */
+ * along each axis, and always because of a rank. */
 static bool refuses_ranks(struct search *search)
 {
     bool is_refused = !try_sizes(search, 1, NO_AXIS);
     for (uint32_t axis = 0; axis < QK_RANK_MAX && is_refused && !search->has_others; axis++)
         is_refused = !any_is_free(search, axis) || !try_sizes(search, small_sizes[0], axis);
-    return is_refused && !search->has_others && strstr(search->refusal.text, " rank ") != NULL;
+    return is_refused && !search->has_others;
 }
 
 /* Finds the outputs' shapes if some input dimensions are free. */

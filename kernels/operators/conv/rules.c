@@ -218,8 +218,8 @@ enum qk_status qk_conv_plan_instance(const struct qk_instance *instance,
     const uint32_t zero_point = made->x_zero_point_input;
     struct qk_shape_text shape;
     if (x->rank != desc->spatial_rank + 2)
-        return qk_fail(error, QK_INVALID, "x: expected rank %u as w has, got shape %s",
-                       desc->spatial_rank + 2, qk_shape_text(x, &shape));
+        return qk_fail_of_rank(error, "x: expected rank %u as w has, got %u",
+                               desc->spatial_rank + 2, x->rank);
     size_t channels;
     if (!qk_mul_size(desc->group_channels, desc->group, &channels) ||
         x->dims[desc->channels_last ? x->rank - 1 : 1] != channels)

@@ -77,10 +77,11 @@ static enum qk_status find_first(const struct qk_integers *list, const struct qk
     *first = axes ? (uint32_t)__builtin_ctz(axes) : 0;
     if (axes == (all >> *first << *first))
         return QK_OK;
-    return qk_fail(error, QK_INVALID,
-                   "axes: expected the last axes of data, because quantd has ONNX Runtime's order "
-                   "of additions only for them, got others of rank %u",
-                   x->rank);
+    return qk_fail_of_rank(
+        error,
+        "axes: expected the last axes of data, because quantd has ONNX Runtime's order "
+        "of additions only for them, got others of rank %u",
+        x->rank);
 }
 
 static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,

@@ -127,8 +127,7 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     if (status != QK_OK)
         return status;
     if (a->rank != 2 && (instance->op != &qk_microsoft_qgemm_rows || a->rank == 0))
-        return qk_fail(error, QK_INVALID, "A: expected 2 axes, got shape %s",
-                       qk_shape_text(a, &shape));
+        return qk_fail_of_rank(error, "A: expected rank 2, got %u", a->rank);
     size_t rows = a->rank == 2 ? a->dims[desc->a_transposed ? 1 : 0] : 1;
     for (uint32_t i = 0; a->rank != 2 && i + 1 < a->rank; i++)
         if (!qk_mul_size(rows, a->dims[i], &rows))

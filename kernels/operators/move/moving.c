@@ -78,11 +78,11 @@ enum qk_status qk_find_axis(const char *name, int64_t number, uint32_t rank, uin
                             struct qk_error *error)
 {
     if (rank == 0)
-        return qk_fail(error, QK_INVALID, "%s: expected no axis of a scalar, got %lld", name,
-                       (long long)number);
+        return qk_fail_of_rank(error, "%s: expected no axis of a scalar, got %lld", name,
+                               (long long)number);
     if (number < -(int64_t)rank || number >= (int64_t)rank)
-        return qk_fail(error, QK_INVALID, "%s: expected an axis in [-%u, %u], got %lld", name, rank,
-                       rank - 1, (long long)number);
+        return qk_fail_of_rank(error, "%s: expected an axis in [-%u, %u], got %lld", name, rank,
+                               rank - 1, (long long)number);
     *axis = (uint32_t)(number < 0 ? number + rank : number);
     return QK_OK;
 }

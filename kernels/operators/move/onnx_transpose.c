@@ -40,8 +40,8 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     struct qk_move *move;
     size_t dims[QK_RANK_MAX];
     if (perm->present && perm->count != x->rank)
-        return qk_fail(error, QK_INVALID, "perm: expected the %u axes of data, got %zu", x->rank,
-                       perm->count);
+        return qk_fail_of_rank(error, "perm: expected the %u axes of data, got %zu", x->rank,
+                               perm->count);
     enum qk_status status = qk_move_check_input(x, "data", error);
     if (status != QK_OK)
         return status;

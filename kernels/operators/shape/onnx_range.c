@@ -77,8 +77,8 @@ static enum qk_status read_floats(const struct qk_operator *op, const struct qk_
     const double count = ceil((double)length / (double)numbers[DELTA]);
     if (!(count <= (double)FLOATS_MAX)) /* also NaN */
         return qk_fail(error, QK_INVALID,
-                       "limit: expected at most %zu floats from start by delta, got more or NaN",
-                       FLOATS_MAX);
+                       "limit: expected at most %zu steps of delta from start, got %g", FLOATS_MAX,
+                       count);
     *state = (struct float_state){numbers[START], numbers[DELTA], count > 0 ? (size_t)count : 0};
     return QK_OK;
 }

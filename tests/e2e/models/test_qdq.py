@@ -199,6 +199,19 @@ class Ranks(Files):
                                   "expected the last axes of data", "got others of rank 3")
                 self.assertEqual(self.load_means(shape, [1, 2]).status, 200)
 
+    def test_convolution(self):
+        w = tensor("w", INT8, [2, 2, 1], (9, b"\1\1\1\1"))
+        for shape, refused in ((["n", 2, "t"], None), (["n", 2, "h", "w"], "got 4")):
+            answer = self.load(model(17, [
+                node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+                node("DequantizeLinear", ["w", "s"], ["v"]), node("Conv", ["a", "v"], ["f"]),
+                node("QuantizeLinear", ["f", "s", "z"], ["y"])],
+                [SCALE, ZERO, w], [value_info("x", UINT8, shape)], [value_info("y", UINT8)]))
+            if refused:
+                self.assert_error(answer, 400, "x: expected rank 3 as w has, " + refused)
+            else:
+                self.assertEqual(answer.status, 200, answer.body)
+
     def test_resize_to_one_image(self):
         """Only a request with one image of 3 channels can run, and the refusal names no size."""
         sizes = tensor("sizes", INT64, [4], (7, 1), (7, 3), (7, 2), (7, 2))

@@ -306,7 +306,7 @@ Test(graph_refusals, shapes_that_a_node_does_not_take)
     cr_assert(qk_tensor_set_count(&x));
     expect_plan_refused(made, &x,
                         "node 1 (\"n1\", onnx.QLinearConv): x: expected rank 4 as w has, "
-                        "got shape [1,3,8]");
+                        "got 3");
     x.type = QK_FP16;
     expect_plan_refused(made, &x,
                         "node 0 (\"n0\", onnx.QuantizeLinear): x: expected datatype FP32 "
