@@ -138,8 +138,12 @@ static bool read_operand(struct fusion *fusion, size_t input)
                                 "QuantizeLinear reads");
     if (maker == QK_NO_NODE || edit->nodes[maker].call.op != &qk_onnx_dequantize_linear)
         return qk_fusion_refuse(fusion, input,
-                                "expected the output of DequantizeLinear, as a quantized file has "
-                                "it, got other floats");
+                                edit->is_quantized
+                                    ? "expected the output of DequantizeLinear, as a quantized "
+                                      "file has it, got other floats"
+                                    : "expected a quantized network, got one of floats, which "
+                                      "quantize_static in Python's onnxruntime.quantization can "
+                                      "quantize");
     pair->type = QK_NONE;
     const bool is_pair = qk_pair_read(edit, maker, &qk_onnx_dequantize_linear, pair);
     if (why_other_type(pair->type))

@@ -96,6 +96,14 @@ class Refused(Files):
                     "other floats, and quantd has onnx.MatMul only on codes of 8 bits")
         self.refuse([x, node("MatMul", ["f", "a"], ["y"])], "A: expected the output of")
 
+    def test_network_of_floats(self):
+        file = model(13, [node("MatMul", ["x", "f"], ["y"])], [FLOATS],
+                     [value_info("x", FLOAT, ["n", 2])], [value_info("y", FLOAT, ["n", 1])])
+        self.assert_error(self.load(file), 400,
+                          "A: expected a quantized network, got one of floats, which "
+                          "quantize_static in Python's onnxruntime.quantization can quantize, and "
+                          "quantd has onnx.MatMul only on codes of 8 bits")
+
     def test_types(self):
         """The error names the type."""
         scale = node("DequantizeLinear", ["x", "s"], ["a"])
