@@ -60,7 +60,9 @@ static void put_whole(const struct qd_explanation *explanation, struct qd_text *
     put_word(command, explanation->program);
     if (explanation->folder == NULL) {
         qd_text_string(command, " --model ");
-        put_word(command, explanation->path);
+        put_word(command, explanation->name);
+        qd_text_string(command, "=");
+        put_word(command, explanation->file);
         return;
     }
     qd_text_string(command, " --model-repository ");

@@ -262,8 +262,8 @@ bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd
         free(made);
         return qd_fail_startup(error, "out of memory");
     }
-    *made = (struct qd_explanation){
-        .program = settings->program, .path = settings->path, .name = "", .file = "", .about = ""};
+    *made =
+        (struct qd_explanation){.program = settings->program, .name = "", .file = "", .about = ""};
     explainer->settings = settings;
     explainer->made = made;
     made->list = &explainer->build.listed;

@@ -15,7 +15,6 @@
 /* Everything is borrowed. */
 struct qd_explanation {
     const char *program; /* the command that runs quantd */
-    const char *path;    /* as the caller gave it */
     const char *name;    /* the model's */
     const char *file;    /* path of the model's own file */
     const char *folder;  /* the repository, if the model is a folder; or NULL */

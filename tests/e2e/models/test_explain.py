@@ -111,7 +111,7 @@ class Explain(unittest.TestCase):
 
     def test_the_network_of_the_demo(self):
         tree, _ = self.explain(DIGITS)
-        command = shlex.join([COMMAND[-1], "--model", str(DIGITS)])
+        command = shlex.join([COMMAND[-1], "--model", f"model={DIGITS}"])
         self.assertEqual(tree["commands"], [command])
         products = sum(one.get("multiplications", 0) for one in tree["nodes"])
         self.assertEqual(tree["multiplications"], products)

@@ -26,18 +26,18 @@ Test(explain, commands_are_never_cut)
     cr_assert(made != NULL && quotes != NULL);
     scratch_init(&scratch, 1 << 20);
     memset(quotes, '\'', QUOTES);
-    *made = (struct qd_explanation){
-        .program = "build/quantd", .path = "x.onnx", .name = "x", .file = "x.onnx"};
+    *made = (struct qd_explanation){.program = "build/quantd", .name = "net", .file = "x y.onnx"};
     made->cuts.count = 1;
     strcpy(made->cuts.list[0].config, "{}");
     cr_assert_eq(commands(made), 4);
-    made->file = quotes;
-    cr_assert_eq(commands(made), 0);
     made->signature = &signature;
     cr_assert_eq(commands(made), 1);
-    cr_assert_str_eq(made_commands[0], "build/quantd --model x.onnx");
-    made->path = quotes;
+    cr_assert_str_eq(made_commands[0], "build/quantd --model net='x y.onnx'");
+    made->file = quotes;
     cr_assert_eq(commands(made), 0);
+    made->signature = NULL;
+    cr_assert_eq(commands(made), 0);
+    made->signature = &signature;
     made->folder = ".";
     cr_assert_eq(commands(made), 1);
     made->folder = quotes;
