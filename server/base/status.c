@@ -13,17 +13,6 @@ unsigned qd_status_http(enum qd_status status)
     return http[status];
 }
 
-enum qd_status qd_fail(struct qd_error *error, enum qd_status status, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(error->text, sizeof(error->text), format, arguments);
-    va_end(arguments);
-    error->reason = QD_REASON_OTHER;
-    error->status = status;
-    return status;
-}
-
 enum qd_status qd_fail_for(struct qd_error *error, enum qd_reason reason, enum qd_status status,
                            const char *format, ...)
 {
