@@ -35,78 +35,48 @@ enum qd_status qd_answer_ready(const struct qd_request_context *context)
                : qd_context_answer_constant(context->request, QD_OK, &ready);
 }
 
-enum qd_status qd_answer_server(const struct qd_request_context *context)
+void qd_print_server(const struct qd_request_context *context, struct qd_text *text)
 {
     char kernels[QK_KERNELS_TEXT_BYTES];
-    struct qd_text text;
     qk_kernels_describe(context->server->tools.kernels, kernels, sizeof(kernels));
-    qd_text_init(&text, &context->request->arena);
-    qd_oip_encode_server_metadata(&text, context->server->config, kernels);
-    return qd_context_answer_text(context->request, &text);
+    qd_oip_encode_server_metadata(text, context->server->config, kernels);
 }
 
-/* Returns the versions that the path means: all versions of the name, or one. Returns NULL if there
- * is no memory. */
-static uint64_t *list_versions(const struct qd_request_context *context, size_t *count)
+/* Lists the versions that the path means: all versions of the name, or one. */
+void qd_print_model(const struct qd_request_context *context, struct qd_text *text)
 {
-    const struct qd_signature *signature = &context->request->model->signature;
-    struct qd_arena *arena = &context->request->arena;
+    struct qd_request *request = context->request;
+    const struct qd_signature *signature = &request->model->signature;
+    const uint64_t *versions = &signature->version;
+    size_t count = 1;
     if (context->path->version == NULL)
-        return qd_models_versions(context->server->models, signature->name, arena, count);
-    uint64_t *only = qd_arena_alloc(arena, sizeof(*only));
-    if (only != NULL)
-        *only = signature->version;
-    *count = 1;
-    return only;
+        versions =
+            qd_models_versions(context->server->models, signature->name, &request->arena, &count);
+    text->failed |= versions == NULL;
+    if (!text->failed)
+        qd_oip_encode_model_metadata(text, signature, versions, count,
+                                     request->model->resident_bytes);
 }
 
-enum qd_status qd_answer_model(const struct qd_request_context *context)
+void qd_print_config(const struct qd_request_context *context, struct qd_text *text)
 {
-    struct qd_request *request = context->request;
-    struct qd_text text;
-    size_t count;
-    if (qd_context_find_model(context) != QD_OK)
-        return request->error.status;
-    const uint64_t *versions = list_versions(context, &count);
-    if (versions == NULL)
-        return qd_refuse_memory(&request->arena, "the answer", &request->error);
-    qd_text_init(&text, &request->arena);
-    qd_oip_encode_model_metadata(&text, &request->model->signature, versions, count,
-                                 request->model->resident_bytes);
-    return qd_context_answer_text(request, &text);
-}
-
-enum qd_status qd_answer_config(const struct qd_request_context *context)
-{
-    struct qd_request *request = context->request;
-    struct qd_text text;
-    if (qd_context_find_model(context) != QD_OK)
-        return request->error.status;
-    qd_text_init(&text, &request->arena);
-    qd_oip_encode_model_config(&text, &request->model->signature);
-    return qd_context_answer_text(request, &text);
+    qd_oip_encode_model_config(text, &context->request->model->signature);
 }
 
 /* The nodes were printed when the model was loaded. A built-in model has none. */
-enum qd_status qd_answer_nodes(const struct qd_request_context *context)
+void qd_print_nodes(const struct qd_request_context *context, struct qd_text *text)
 {
-    struct qd_request *request = context->request;
-    struct qd_text text;
-    if (qd_context_find_model(context) != QD_OK)
-        return request->error.status;
-    const struct qd_model *model = request->model;
-    qd_text_init(&text, &request->arena);
-    qd_text_string(&text, "{\"name\":");
-    qd_text_json_string(&text, model->signature.name);
-    qd_text_string(&text, ",\"version\":\"");
-    qd_text_decimal(&text, model->signature.version);
-    qd_text_string(&text, "\",");
+    const struct qd_model *model = context->request->model;
+    qd_text_string(text, "{\"name\":");
+    qd_text_json_string(text, model->signature.name);
+    qd_text_string(text, ",\"version\":\"");
+    qd_text_decimal(text, model->signature.version);
+    qd_text_string(text, "\",");
     if (model->nodes.count > 0)
-        qd_text_borrow(&text, model->nodes.bytes, model->nodes.count);
+        qd_text_borrow(text, model->nodes.bytes, model->nodes.count);
     else
-        qd_text_string(&text, "\"nodes\":[]");
-    qd_text_string(&text, "}");
-    return qd_context_answer_text(request, &text);
+        qd_text_string(text, "\"nodes\":[]");
+    qd_text_string(text, "}");
 }
 
 enum qd_status qd_answer_model_ready(const struct qd_request_context *context)

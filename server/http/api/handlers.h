@@ -1,6 +1,7 @@
 /* The handlers of the paths in route.c's table. A handler is called when a request's head has come.
  * It fills the answer, or it decides how the body is taken and what happens after that. It returns
- * QD_OK, or why the request is refused. All handlers run on the connection's loop. */
+ * QD_OK, or why the request is refused. A handler qd_print_ prints the answer, which is refused if
+ * it sets text->failed. All handlers run on the connection's loop. */
 #ifndef SERVER_HTTP_API_HANDLERS_H
 #define SERVER_HTTP_API_HANDLERS_H
 
@@ -9,11 +10,11 @@
 /* answers.c: what the server and its models are, and whether they are ready. Answered at once. */
 enum qd_status qd_answer_live(const struct qd_request_context *context);
 enum qd_status qd_answer_ready(const struct qd_request_context *context);
-enum qd_status qd_answer_server(const struct qd_request_context *context);
-enum qd_status qd_answer_model(const struct qd_request_context *context);
+void qd_print_server(const struct qd_request_context *context, struct qd_text *text);
+void qd_print_model(const struct qd_request_context *context, struct qd_text *text);
+void qd_print_config(const struct qd_request_context *context, struct qd_text *text);
+void qd_print_nodes(const struct qd_request_context *context, struct qd_text *text);
 enum qd_status qd_answer_model_ready(const struct qd_request_context *context);
-enum qd_status qd_answer_config(const struct qd_request_context *context);
-enum qd_status qd_answer_nodes(const struct qd_request_context *context);
 enum qd_status qd_answer_schema_yaml(const struct qd_request_context *context);
 enum qd_status qd_answer_schema_json(const struct qd_request_context *context);
 
@@ -33,7 +34,7 @@ enum qd_status qd_begin_unload(const struct qd_request_context *context);
 
 /* logging.c: Triton's logging extension. Calls show and change which events are logged, and in
  * which format. They do not affect the access log. */
-enum qd_status qd_answer_logging(const struct qd_request_context *context);
+void qd_print_logging(const struct qd_request_context *context, struct qd_text *text);
 enum qd_status qd_begin_logging(const struct qd_request_context *context);
 
 /* shared_memory.c: Triton's calls that register shared memory (oip/regions.h). CUDA shared memory

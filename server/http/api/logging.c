@@ -18,24 +18,21 @@ struct change {
     const struct qd_json_value *file;
 };
 
-static enum qd_status answer(const struct qd_server *server, struct qd_request *request)
+static void print(const struct qd_server *server, struct qd_text *text)
 {
     const char *log_format = atomic_load(&server->log_format);
-    struct qd_text text;
-    qd_text_init(&text, &request->arena);
-    qd_text_format(&text,
+    qd_text_format(text,
                    "{\"log_file\":\"\",\"log_info\":%s,\"log_warning\":%s,\"log_error\":%s,"
                    "\"log_verbose_level\":%" PRIu64 ",\"log_format\":\"%s\"}",
                    qd_log_enabled(QD_LOG_INFO) ? "true" : "false",
                    qd_log_enabled(QD_LOG_WARN) ? "true" : "false",
                    qd_log_enabled(QD_LOG_ERROR) ? "true" : "false", qd_log_verbosity(),
                    log_format == NULL ? "default" : log_format);
-    return qd_context_answer_text(request, &text);
 }
 
-enum qd_status qd_answer_logging(const struct qd_request_context *context)
+void qd_print_logging(const struct qd_request_context *context, struct qd_text *text)
 {
-    return answer(context->server, context->request);
+    print(context->server, text);
 }
 
 /* ---- Changing ----------------------------------------------------------------------------- */
@@ -134,8 +131,12 @@ static bool end_logging(void *context, struct qd_request *request)
             apply(&change, &before, server);
         }
     }
-    if (status == QD_OK)
-        answer(server, request);
+    if (status == QD_OK) {
+        struct qd_text text;
+        qd_text_init(&text, &request->arena);
+        print(server, &text);
+        qd_context_answer_text(request, &text);
+    }
     return true;
 }
 

@@ -6,10 +6,13 @@
 #include "server/http/guard/cors.h"
 #include "server/http/path.h"
 
+/* A route either answers, or prints an answer of JSON, about the model that the path names if it
+ * names one. */
 struct route {
     const char *method;
     const char *pattern;
     enum qd_status (*answer)(const struct qd_request_context *context);
+    void (*print)(const struct qd_request_context *context, struct qd_text *text);
 };
 
 /* ---- Inference ---------------------------------------------------------------------------- */
@@ -52,42 +55,55 @@ static enum qd_status begin_infer(const struct qd_request_context *context)
 
 /* The first entry that matches counts. Most requests ask for the first ones. */
 static const struct route routes[] = {
-    {"POST", "/v2/models/{m}/infer", begin_infer},
-    {"POST", "/v2/models/{m}/versions/{v}/infer", begin_infer},
-    {"GET", "/v2/health/live", qd_answer_live},
-    {"GET", "/v2/health/ready", qd_answer_ready},
-    {"GET", "/v2", qd_answer_server},
-    {"GET", "/v2/", qd_answer_server},
-    {"GET", "/v2/models/stats", qd_answer_stats},
-    {"GET", "/v2/models/{m}", qd_answer_model},
-    {"GET", "/v2/models/{m}/versions/{v}", qd_answer_model},
-    {"GET", "/v2/models/{m}/ready", qd_answer_model_ready},
-    {"GET", "/v2/models/{m}/versions/{v}/ready", qd_answer_model_ready},
-    {"GET", "/v2/models/{m}/config", qd_answer_config},
-    {"GET", "/v2/models/{m}/versions/{v}/config", qd_answer_config},
-    {"GET", "/v2/models/{m}/nodes", qd_answer_nodes},
-    {"GET", "/v2/models/{m}/versions/{v}/nodes", qd_answer_nodes},
-    {"GET", "/v2/models/{m}/stats", qd_answer_stats},
-    {"GET", "/v2/models/{m}/versions/{v}/stats", qd_answer_stats},
-    {"POST", "/v2/repository/index", qd_begin_index},
-    {"POST", "/v2/repository/models/{m}/load", qd_begin_load},
-    {"POST", "/v2/repository/models/{m}/unload", qd_begin_unload},
-    {"GET", "/v2/systemsharedmemory/status", qd_answer_regions},
-    {"GET", "/v2/systemsharedmemory/region/{m}/status", qd_answer_regions},
-    {"POST", "/v2/systemsharedmemory/region/{m}/register", qd_begin_register},
-    {"POST", "/v2/systemsharedmemory/region/{m}/unregister", qd_answer_unregister},
-    {"POST", "/v2/systemsharedmemory/unregister", qd_answer_unregister},
-    {"GET", "/v2/cudasharedmemory/status", qd_answer_no_regions},
-    {"POST", "/v2/cudasharedmemory/region/{m}/register", qd_refuse_cuda},
-    {"POST", "/v2/cudasharedmemory/region/{m}/unregister", qd_answer_no_regions},
-    {"POST", "/v2/cudasharedmemory/unregister", qd_answer_no_regions},
-    {"GET", "/v2/logging", qd_answer_logging},
-    {"POST", "/v2/logging", qd_begin_logging},
-    {"GET", "/", qd_answer_console},
-    {"GET", "/metrics", qd_answer_metrics},
-    {"GET", "/openapi.yaml", qd_answer_schema_yaml},
-    {"GET", "/openapi.json", qd_answer_schema_json},
+    {"POST", "/v2/models/{m}/infer", .answer = begin_infer},
+    {"POST", "/v2/models/{m}/versions/{v}/infer", .answer = begin_infer},
+    {"GET", "/v2/health/live", .answer = qd_answer_live},
+    {"GET", "/v2/health/ready", .answer = qd_answer_ready},
+    {"GET", "/v2", .print = qd_print_server},
+    {"GET", "/v2/", .print = qd_print_server},
+    {"GET", "/v2/models/stats", .answer = qd_answer_stats},
+    {"GET", "/v2/models/{m}", .print = qd_print_model},
+    {"GET", "/v2/models/{m}/versions/{v}", .print = qd_print_model},
+    {"GET", "/v2/models/{m}/ready", .answer = qd_answer_model_ready},
+    {"GET", "/v2/models/{m}/versions/{v}/ready", .answer = qd_answer_model_ready},
+    {"GET", "/v2/models/{m}/config", .print = qd_print_config},
+    {"GET", "/v2/models/{m}/versions/{v}/config", .print = qd_print_config},
+    {"GET", "/v2/models/{m}/nodes", .print = qd_print_nodes},
+    {"GET", "/v2/models/{m}/versions/{v}/nodes", .print = qd_print_nodes},
+    {"GET", "/v2/models/{m}/stats", .answer = qd_answer_stats},
+    {"GET", "/v2/models/{m}/versions/{v}/stats", .answer = qd_answer_stats},
+    {"POST", "/v2/repository/index", .answer = qd_begin_index},
+    {"POST", "/v2/repository/models/{m}/load", .answer = qd_begin_load},
+    {"POST", "/v2/repository/models/{m}/unload", .answer = qd_begin_unload},
+    {"GET", "/v2/systemsharedmemory/status", .answer = qd_answer_regions},
+    {"GET", "/v2/systemsharedmemory/region/{m}/status", .answer = qd_answer_regions},
+    {"POST", "/v2/systemsharedmemory/region/{m}/register", .answer = qd_begin_register},
+    {"POST", "/v2/systemsharedmemory/region/{m}/unregister", .answer = qd_answer_unregister},
+    {"POST", "/v2/systemsharedmemory/unregister", .answer = qd_answer_unregister},
+    {"GET", "/v2/cudasharedmemory/status", .answer = qd_answer_no_regions},
+    {"POST", "/v2/cudasharedmemory/region/{m}/register", .answer = qd_refuse_cuda},
+    {"POST", "/v2/cudasharedmemory/region/{m}/unregister", .answer = qd_answer_no_regions},
+    {"POST", "/v2/cudasharedmemory/unregister", .answer = qd_answer_no_regions},
+    {"GET", "/v2/logging", .print = qd_print_logging},
+    {"POST", "/v2/logging", .answer = qd_begin_logging},
+    {"GET", "/", .answer = qd_answer_console},
+    {"GET", "/metrics", .answer = qd_answer_metrics},
+    {"GET", "/openapi.yaml", .answer = qd_answer_schema_yaml},
+    {"GET", "/openapi.json", .answer = qd_answer_schema_json},
 };
+
+static enum qd_status follow(const struct route *route, const struct qd_request_context *context)
+{
+    struct qd_request *request = context->request;
+    struct qd_text text;
+    if (route->print == NULL)
+        return route->answer(context);
+    if (context->path->model != NULL && qd_context_find_model(context) != QD_OK)
+        return request->error.status;
+    qd_text_init(&text, &request->arena);
+    route->print(context, &text);
+    return qd_context_answer_text(request, &text);
+}
 
 /* Returns the value of Allow for a path with these methods. */
 static const char *methods(bool get, bool post, bool cors)
@@ -137,11 +153,10 @@ static enum qd_status begin(void *context, const struct qd_head *head, struct qd
         const struct route *route = &routes[i];
         if (!qd_path_matches(&path, route->pattern))
             continue;
-        if (strcmp(head->method, route->method) == 0)
-            return route->answer(&its);
         const bool is_get = strcmp(route->method, "GET") == 0;
-        if (is_get && strcmp(head->method, "HEAD") == 0)
-            return route->answer(&its);
+        if (strcmp(head->method, route->method) == 0 ||
+            (is_get && strcmp(head->method, "HEAD") == 0))
+            return follow(route, &its);
         get |= is_get;
         post |= !is_get;
     }
