@@ -263,8 +263,8 @@ uint64_t qd_connections_next_ns(const struct qd_connections *all);
 #define QD_RESTLESS_NS (100 * QD_NS_PER_MS)
 void qd_connections_look_for_stalled(struct qd_connections *all, bool rested);
 
-/* Calls on_lost for each body whose memory has been taken away (arena.h). Skips a connection that
- * is held, because it notices the loss once it is no longer held. */
+/* Calls on_lost for each body whose memory has been taken away (arena.h). Skips a body whose pages
+ * are being prefaulted, because its request notices the loss when they are there. */
 void qd_connections_look_for_lost(struct qd_connections *all);
 
 #endif
