@@ -80,7 +80,7 @@ static void print_profile(struct text *text, const struct qk_profile *profile)
     print_features(text, profile->cpu_flags);
     print(text, "  %-18s%zu KiB, %zu KiB, %zu KiB\n", "caches", profile->l1_bytes / 1024,
           profile->l2_bytes / 1024, profile->l3_bytes / 1024);
-    print(text, "  %-18s%.1f cycles a ns, %s\n", "clock", profile->cycles_per_ns, how);
+    print(text, "  %-18s%.1f GHz, %s\n", "clock", profile->cycles_per_ns, how);
     print(text, "  %-18s%.1f GB/s of one thread, %s\n", "copy", profile->copy_bytes_per_ns, how);
     print_products(text, profile);
 }

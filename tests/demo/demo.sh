@@ -208,7 +208,8 @@ awk -v shown='22 18 41 226' -v colours="$bold" -f "$digits/draw.awk" \
     "$digits/labels.txt" "$out/images.txt" "$out/scores.txt"
 echo "; all 360 answers are ONNX Runtime's bytes."
 header server-timing | sed 's/.*compute;dur=\([0-9.]*\).*/\1/' |
-    awk '{ printf "    Computed in %.0f µs, %.1f µs an image.\n", 1000 * $1, 1000 * $1 / 360 }'
+    awk '{ us = 1000 * $1
+           printf "    Computed in %.0f µs, %.1f µs for each image.\n", us, us / 360 }'
 
 # ---- 4. A mistake -------------------------------------------------------------------------------
 
