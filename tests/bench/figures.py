@@ -125,7 +125,7 @@ def print_targets(heading, lines):
 
 def machine(libqk, peer):
     """Returns lines that describe everything that the figures depend on."""
-    lines = ["%s, %d threads; %s" % (cpu_name(), len(os.sched_getaffinity(0)), caches()),
+    lines = ["%s, %d CPUs; %s" % (cpu_name(), len(os.sched_getaffinity(0)), caches()),
              "libqk: tier %s, built with %s; %s" % (libqk.tier, compiler(), revision()),
              "%s, Python %s" % ("ONNX Runtime " + peer.version if peer else "no ONNX Runtime",
                                 platform.python_version())]
@@ -145,13 +145,19 @@ def cpu_name():
                                          fields.get("cpu family", "?"), fields.get("model", "?"))
 
 
+def size_text(size):
+    """Returns a size of the kernel's, such as 32768K, as 32 MB."""
+    kilobytes = int(size.rstrip("K"))
+    return "%d KB" % kilobytes if kilobytes % 1024 else "%d MB" % (kilobytes // 1024)
+
+
 def caches():
     found = []
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         kind = (index / "type").read_text().strip()
         if kind != "Instruction":
             found.append("L%s %s" % ((index / "level").read_text().strip(),
-                                     (index / "size").read_text().strip()))
+                                     size_text((index / "size").read_text().strip())))
     return ", ".join(found) or "unknown caches"
 
 
