@@ -260,8 +260,8 @@ SERVER := \
     server/work/outputs.c server/work/request.c server/work/scan.c server/work/stream.c \
     server/http/wire/answer_head.c server/http/wire/coding.c server/http/wire/connection.c \
     server/http/wire/direct_response.c server/http/wire/framing.c \
-    server/http/wire/head.c server/http/wire/lingering_close.c \
-    server/http/wire/quota.c server/http/wire/socket.c server/http/wire/tls.c \
+    server/http/wire/head.c server/http/wire/quota.c server/http/wire/socket.c \
+    server/http/wire/tls.c \
     server/http/mhd/socket_hooks.c server/http/mhd/tls_hooks.c \
     server/http/mhd/trial.c \
     server/http/endpoint.c server/http/exchange.c \

@@ -38,7 +38,7 @@
 #define QD_GROWTH_BYTES_MIN (64u << 20)
 #define QD_GROWTH_MAX 16
 
-/* How many bytes of a refused upload without Expect are read and discarded (lingering_close.h).
+/* How many bytes of a refused upload without Expect are read and discarded.
  * Without this, the kernel would reset the connection, and a client that sends its whole body
  * before it reads would see the reset and not the refusal. Clients of Go and Node also report the
  * reset if they notice it before the refusal. Discarding costs no memory, and --min-rate ends it.
@@ -69,8 +69,8 @@
  * beside the connections that are admitted. */
 #define QD_REFUSED_COUNT_MAX 64
 
-/* How many refused connections are still read at a time, each for a --receive-timeout at most. Each
- * costs a descriptor. When there are more, the oldest is reset. */
+/* How many connections of a loop linger at a time (QD_CONNECTION_LINGERING). Each costs a
+ * descriptor. When there are more, the one with the earliest deadline is reset. */
 #define QD_LINGERING_COUNT_MAX 64
 
 /* The number of small chunks in a request body. A chunk costs about as much time as 16 bytes of a

@@ -434,10 +434,6 @@ void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *conne
     exchange->pump_needed = true;
     if (connection == NULL)
         return;
-    if (connection->final_answer != QD_LAST_NONE || qd_connection_leaves_unread(connection)) {
-        qd_lingering_add(exchange->lingering, connection->socket.fd,
-                         qd_clock_ns() + exchange->config->receive_timeout_ns);
-    }
     qd_io_hooks_remove(connection);
     qd_tls_end(connection->tls.identity);
     qd_quota_give_back(exchange->quota, &connection->share);
@@ -467,11 +463,10 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
                                      .config = settings->config,
                                      .quota = settings->quota,
                                      .tls = settings->tls,
-                                     .handler = settings->handler,
-                                     .lingering = qd_lingering_create(loop)};
+                                     .handler = settings->handler};
     exchange->stand_in = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     const bool open = qd_connections_init(&exchange->connections, settings->config) &&
-                      exchange->lingering != NULL && exchange->stand_in != NULL;
+                      exchange->stand_in != NULL;
     set_keep_alive(exchange);
     qd_refuse_watch(&exchange->connections);
     if (settings->tls != NULL)
@@ -484,6 +479,5 @@ void qd_exchange_deinit(struct qd_exchange *exchange)
 {
     qd_connections_deinit(&exchange->connections);
     qd_io_hooks_deinit();
-    qd_lingering_destroy(exchange->lingering);
     MHD_destroy_response(exchange->stand_in); /* NULL is fine */
 }

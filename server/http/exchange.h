@@ -10,7 +10,6 @@
 
 #include "server/http/listener.h"
 #include "server/http/wire/connection.h"
-#include "server/http/wire/lingering_close.h"
 #include "server/http/wire/tls.h"
 
 struct qd_exchange {
@@ -22,7 +21,6 @@ struct qd_exchange {
     struct qd_quota *quota;
     struct qd_tls *tls; /* NULL without TLS */
     struct qd_handler handler;
-    struct qd_lingering *lingering;
     struct MHD_Response
         *stand_in;          /* an empty response, for answers that mhd/socket_hooks.c sends */
     const char *keep_alive; /* the value of Keep-Alive; NULL: not sent */
@@ -44,7 +42,8 @@ void qd_exchange_deinit(struct qd_exchange *exchange);
  * accepted. Returns NULL if malloc failed; then the connection is closed at its first request. */
 struct qd_connection *qd_exchange_open(struct qd_exchange *exchange, struct MHD_Connection *mhd,
                                        size_t listener, bool is_https);
-/* Closes the context of a connection. libmicrohttpd closes the socket afterwards. NULL is fine. */
+/* Closes the context of a connection. libmicrohttpd closes its descriptor afterwards. NULL is fine.
+ */
 void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *connection);
 
 /* Makes connection->request if there is none. A refusal before the head is complete needs a

@@ -10,8 +10,6 @@
 
 enum { PUMP_RUNS_MAX = 8 }; /* how many short jobs the loop computes before it looks at timers */
 
-#define DRAIN_LINGER_NS (500 * QD_NS_PER_MS)
-
 /* A loop with its connections, and the posts by which another thread asks it to do something. */
 struct listener {
     struct qd_exchange exchange; /* has the loop, which is borrowed from the caller in the first
@@ -61,25 +59,13 @@ static void on_lost(void *context)
     qd_connections_look_for_lost(&listener->exchange.connections);
 }
 
-/* Returns by how many nanoseconds the deadlines of lingering sockets are advanced. While the server
- * drains, we take an answer that was sent DRAIN_LINGER_NS ago for read. When connections are cut,
- * we do not wait at all. */
-static uint64_t linger_hurry_ns(const struct qd_exchange *exchange)
-{
-    const uint64_t time_ns = exchange->config->receive_timeout_ns;
-    const uint64_t least_ns = exchange->connections.cutting ? 0 : DRAIN_LINGER_NS;
-    return exchange->connections.draining && time_ns > least_ns ? time_ns - least_ns : 0;
-}
-
 static void on_sweep(void *context)
 {
     struct listener *listener = context;
-    struct qd_exchange *exchange = &listener->exchange;
+    struct qd_connections *connections = &listener->exchange.connections;
     listener->sweep_ns = UINT64_MAX;
-    qd_connections_sweep(&exchange->connections);
-    qd_lingering_sweep(exchange->lingering, qd_clock_ns() + linger_hurry_ns(exchange));
-    if (listener->drains && atomic_load(&exchange->connections.count) == 0 &&
-        qd_lingering_count(exchange->lingering) == 0) {
+    qd_connections_sweep(connections);
+    if (listener->drains && atomic_load(&connections->count) == 0) {
         listener->drains = false;
         qd_loop_post(listener->all->each[0].exchange.loop, &listener->drained);
     }
@@ -89,8 +75,6 @@ static void on_sweep(void *context)
 static void plan_sweep(struct listener *listener)
 {
     uint64_t next_ns = qd_connections_next_ns(&listener->exchange.connections);
-    uint64_t linger_ns = qd_lingering_next_ns(listener->exchange.lingering);
-    next_ns = linger_ns < next_ns ? linger_ns : next_ns;
     if (next_ns >= listener->sweep_ns)
         return;
     uint64_t now_ns = qd_clock_ns();

@@ -2,6 +2,8 @@
 #include "server/http/wire/connection.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -13,10 +15,15 @@
 #include "server/base/limits.h"
 #include "server/http/wire/socket.h"
 
-enum { EVENTS_MAX = 64 };
+enum {
+    EVENTS_MAX = 64,
+    DISCARD_BYTES = 64 << 10,
+    DISCARDS_MAX = 16, /* in one iteration of the loop, so that other connections are served, too */
+};
 
-/* How long a kept-alive connection may stay silent during a drain: its next request may be on its
- * way. */
+/* How long a kept-alive connection may stay silent during a drain, because its next request may be
+ * on its way, and how long one lingers then: we take an answer that was sent this long ago for
+ * read. */
 #define DRAIN_GRACE_NS (500 * QD_NS_PER_MS)
 #define DRAIN_SWEEP_NS (20 * QD_NS_PER_MS)
 
@@ -99,20 +106,13 @@ bool qd_connections_init(struct qd_connections *all, const struct qd_config *con
     return all->hangups >= 0;
 }
 
-void qd_connections_deinit(struct qd_connections *all)
-{
-    assert(atomic_load(&all->count) == 0);
-    if (all->hangups >= 0)
-        close(all->hangups);
-}
-
 static enum qd_wait wait_of(enum qd_connection_state state)
 {
     static const enum qd_wait waits[] = {
         [QD_CONNECTION_NEW] = QD_WAIT_RECEIVE,        [QD_CONNECTION_IDLE] = QD_WAIT_IDLE,
         [QD_CONNECTION_HEAD] = QD_WAIT_RECEIVE,       [QD_CONNECTION_BODY] = QD_WAIT_PACE,
         [QD_CONNECTION_PROCESSING] = QD_WAIT_COMPUTE, [QD_CONNECTION_ANSWER] = QD_WAIT_PACE,
-        [QD_CONNECTION_CLOSING] = QD_WAIT_CLOSING,
+        [QD_CONNECTION_CLOSING] = QD_WAIT_CLOSING,    [QD_CONNECTION_LINGERING] = QD_WAIT_LINGER,
     };
     return waits[state];
 }
@@ -121,6 +121,7 @@ static uint64_t deadline_of(const struct qd_connections *all, enum qd_wait wait,
 {
     switch (wait) {
     case QD_WAIT_RECEIVE:
+    case QD_WAIT_LINGER:
         return now_ns + all->config->receive_timeout_ns;
     case QD_WAIT_IDLE:
         return now_ns + all->config->idle_timeout_ns;
@@ -149,7 +150,9 @@ static void start_to_wait(struct qd_connection *connection, uint64_t now_ns)
 static void set_watch(struct qd_connection *connection)
 {
     const bool counts = connection->pace.measured && connection->pace.counts_room;
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET | (counts ? EPOLLOUT : 0u),
+    const bool lingers = connection->state == QD_CONNECTION_LINGERING;
+    struct epoll_event event = {.events = lingers ? EPOLLIN
+                                                  : EPOLLRDHUP | EPOLLET | (counts ? EPOLLOUT : 0u),
                                 .data.ptr = connection};
     const int operation = connection->socket.is_watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     connection->socket.is_watched =
@@ -261,18 +264,37 @@ static void give_up_place(const struct qd_connection *connection)
             connection->all->wide[i] = NULL;
 }
 
-void qd_connection_close(struct qd_connection *connection)
+/* Gives up what the connection has because of its descriptor. */
+static void forget_socket(struct qd_connection *connection)
 {
-    if (connection == NULL)
-        return;
     give_up_place(connection);
-    /* A duplicate of the descriptor would keep the entry on the epoll, with a dangling pointer. */
+    /* A duplicate of the descriptor would keep the entry on the epoll. */
     if (connection->socket.is_watched)
         epoll_ctl(connection->all->hangups, EPOLL_CTL_DEL, connection->socket.fd, NULL);
-    unlink_it(&connection->wait);
+    connection->socket.is_watched = false;
     unlink_it(&connection->watch);
+}
+
+static void destroy(struct qd_connection *connection)
+{
+    forget_socket(connection);
+    unlink_it(&connection->wait);
+    if (connection->state == QD_CONNECTION_LINGERING) {
+        close(connection->socket.fd);
+        connection->all->lingering_count--;
+    }
     atomic_fetch_sub(&connection->all->count, 1);
     free(connection);
+}
+
+void qd_connections_deinit(struct qd_connections *all)
+{
+    struct qd_links *lingering = &all->waits[QD_WAIT_LINGER];
+    while (!is_empty(lingering))
+        destroy(waiting(lingering->ends.next));
+    assert(atomic_load(&all->count) == 0);
+    if (all->hangups >= 0)
+        close(all->hangups);
 }
 
 /* Allows the next on_doubt, which comes once for each request. */
@@ -293,12 +315,13 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
 #define BIT(state) (1u << QD_CONNECTION_##state)
     static const unsigned allowed[] = {
         [QD_CONNECTION_NEW] = BIT(HEAD) | BIT(ANSWER) | BIT(CLOSING),
-        [QD_CONNECTION_IDLE] = BIT(HEAD) | BIT(ANSWER) | BIT(CLOSING),
+        [QD_CONNECTION_IDLE] = BIT(HEAD) | BIT(ANSWER) | BIT(CLOSING) | BIT(LINGERING),
         [QD_CONNECTION_HEAD] = BIT(BODY) | BIT(ANSWER) | BIT(CLOSING),
         [QD_CONNECTION_BODY] = BIT(PROCESSING) | BIT(ANSWER) | BIT(CLOSING),
         [QD_CONNECTION_PROCESSING] = BIT(ANSWER),
         [QD_CONNECTION_ANSWER] = BIT(IDLE) | BIT(CLOSING),
-        [QD_CONNECTION_CLOSING] = 0,
+        [QD_CONNECTION_CLOSING] = BIT(LINGERING),
+        [QD_CONNECTION_LINGERING] = 0,
     };
     assert(allowed[connection->state] & (1u << to));
 #undef BIT
@@ -334,14 +357,65 @@ static bool has_unread(const struct qd_connection *connection)
            (ioctl(connection->socket.fd, FIONREAD, &bytes) == 0 && bytes > 0);
 }
 
-bool qd_connection_leaves_unread(const struct qd_connection *connection)
+/* ---- The end ------------------------------------------------------------------------------ */
+
+/* Returns true if the last answer (with `Connection: close`) has been sent, during a drain or on a
+ * connection without hooks, but the client has already pipelined more requests. */
+static bool leaves_unread(const struct qd_connection *connection)
 {
     return connection->state == QD_CONNECTION_IDLE &&
            (connection->all->draining || !connection->io.is_hooked) && has_unread(connection);
 }
 
+void qd_connection_close(struct qd_connection *connection)
+{
+    if (connection == NULL)
+        return;
+    int own = -1;
+    if (connection->final_answer != QD_LAST_NONE || leaves_unread(connection)) {
+        shutdown(connection->socket.fd, SHUT_WR);
+        own = fcntl(connection->socket.fd, F_DUPFD_CLOEXEC, 0);
+    }
+    if (own < 0) {
+        destroy(connection);
+        return;
+    }
+    struct qd_connections *all = connection->all;
+    if (all->lingering_count == QD_LINGERING_COUNT_MAX)
+        destroy(waiting(all->waits[QD_WAIT_LINGER].ends.next));
+    qd_connection_advance(connection, QD_CONNECTION_LINGERING);
+    all->lingering_count++;
+    forget_socket(connection);
+    connection->socket.fd = own;
+    connection->http = NULL;
+    set_watch(connection);
+    if (!connection->socket.is_watched)
+        destroy(connection);
+}
+
+/* Discards what the client of a connection in LINGERING has sent. Frees the connection if the
+ * client has closed its end, or has sent too much. */
+static void discard(struct qd_connection *connection)
+{
+    char waste[DISCARD_BYTES];
+    for (unsigned i = 0; i < DISCARDS_MAX; i++) {
+        const ssize_t count = recv(connection->socket.fd, waste, sizeof(waste), MSG_DONTWAIT);
+        if (count < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        connection->pace.discarded_bytes += count > 0 ? (uint64_t)count : 0;
+        if (count <= 0 || connection->pace.discarded_bytes > QD_DISCARD_BYTES_MAX) {
+            destroy(connection);
+            return;
+        }
+    }
+}
+
 void qd_connection_cut(struct qd_connection *connection)
 {
+    if (connection->state == QD_CONNECTION_LINGERING) {
+        destroy(connection);
+        return;
+    }
     if (connection->state != QD_CONNECTION_CLOSING)
         qd_connection_advance(connection, QD_CONNECTION_CLOSING);
     shutdown(connection->socket.fd, SHUT_RDWR);
@@ -364,35 +438,44 @@ static bool waits_for_us(const struct qd_connection *connection)
            (socket.revents & POLLOUT) != 0;
 }
 
-/* Returns how many bytes of the body or the answer have moved so far. The library does not report
- * the progress of an answer. Over TCP the kernel does. For a Unix socket, the kernel reports when
- * its buffer has room again. The buffer is then a quarter full, and we fill it up at once. The
- * kernel also tells how many bytes the buffer holds, which decreases until then. Only differences
- * of the result count. UINT32_MAX keeps the sum above 0. */
+/* Returns how many bytes of the body, of the answer or of what is discarded have moved so far. The
+ * library does not report the progress of an answer. Over TCP the kernel does. For a Unix socket,
+ * the kernel reports when its buffer has room again. The buffer is then a quarter full, and we fill
+ * it up at once. The kernel also tells how many bytes the buffer holds, which decreases until then.
+ * Only differences of the result count. UINT32_MAX keeps the sum above 0. */
 static uint64_t moved(struct qd_connection *connection)
 {
     uint64_t count;
     if (connection->state == QD_CONNECTION_BODY)
         return connection->request->body.count;
+    if (connection->state == QD_CONNECTION_LINGERING)
+        return connection->pace.discarded_bytes;
     connection->pace.counts_room = !qd_socket_acknowledged(connection->socket.fd, &count);
     if (!connection->pace.counts_room)
         return count;
     return UINT32_MAX + connection->pace.freed_bytes - qd_socket_unread(connection->socket.fd);
 }
 
-/* Returns true if enough bytes moved in this window, or if the server is late. An answer's first
- * window only begins the measurement: most answers end within it and cost no system call. */
-static bool keeps_pace(struct qd_connection *connection)
+/* Ends a window of the pace. Returns true if enough bytes moved in it. */
+static bool moved_enough(struct qd_connection *connection)
 {
     const uint64_t bytes = moved(connection);
     const uint64_t since = bytes - connection->pace.moved_bytes;
     connection->pace.moved_bytes = bytes;
+    return since >= connection->all->window_bytes;
+}
+
+/* Returns true if enough bytes moved in this window, or if the server is late. An answer's first
+ * window only begins the measurement: most answers end within it and cost no system call. */
+static bool keeps_pace(struct qd_connection *connection)
+{
+    const bool enough = moved_enough(connection);
     if (connection->state == QD_CONNECTION_ANSWER && !connection->pace.measured) {
         connection->pace.measured = true;
         set_watch(connection);
         return true;
     }
-    return since >= connection->all->window_bytes || waits_for_us(connection);
+    return enough || waits_for_us(connection);
 }
 
 static void on_deadline(struct qd_connection *connection, uint64_t now_ns)
@@ -407,6 +490,12 @@ static void on_deadline(struct qd_connection *connection, uint64_t now_ns)
         return;
     case QD_CONNECTION_HEAD:
         connection->all->on_slow(connection);
+        return;
+    case QD_CONNECTION_LINGERING:
+        if (moved_enough(connection))
+            start_to_wait(connection, now_ns);
+        else
+            destroy(connection);
         return;
     default:
         qd_connection_cut(connection);
@@ -466,6 +555,10 @@ void qd_connections_on_hangups(struct qd_connections *all)
     int count = epoll_wait(all->hangups, events, EVENTS_MAX, 0);
     for (int i = 0; i < count; i++) {
         struct qd_connection *connection = events[i].data.ptr;
+        if (connection->state == QD_CONNECTION_LINGERING) {
+            discard(connection);
+            continue;
+        }
         if ((events[i].events & EPOLLOUT) != 0)
             connection->pace.freed_bytes += buffer_bytes(connection);
         const bool ends = (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
@@ -529,22 +622,24 @@ static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
 
 /* ---- The sweep ---------------------------------------------------------------------------- */
 
-static bool is_silent(const struct qd_connection *connection, uint64_t now_ns)
+static bool is_drained(const struct qd_connection *connection, uint64_t now_ns)
 {
-    return connection->current.first_line_ns == 0 &&
-           now_ns - connection->since_ns > DRAIN_GRACE_NS && !has_unread(connection);
+    if (now_ns - connection->since_ns <= DRAIN_GRACE_NS)
+        return false;
+    return connection->state == QD_CONNECTION_LINGERING ||
+           (connection->current.first_line_ns == 0 && !has_unread(connection));
 }
 
 static void sweep_drained(struct qd_connections *all, uint64_t now_ns)
 {
     static const enum qd_wait waits[] = {QD_WAIT_RECEIVE, QD_WAIT_IDLE, QD_WAIT_PACE,
-                                         QD_WAIT_CLOSING};
+                                         QD_WAIT_CLOSING, QD_WAIT_LINGER};
     for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++) {
         struct qd_link *const end = &all->waits[waits[i]].ends;
         struct qd_link *next;
         for (struct qd_link *link = end->next; link != end; link = next) {
             next = link->next;
-            if (all->cutting || is_silent(waiting(link), now_ns))
+            if (all->cutting || is_drained(waiting(link), now_ns))
                 qd_connection_cut(waiting(link));
         }
     }

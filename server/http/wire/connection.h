@@ -7,6 +7,13 @@
  * 408. If not even the first line is complete, the connection is cut off without an answer. A body
  * or an answer of any size must average --min-rate in each window (QD_PACE_WINDOW_NS).
  *
+ * A client that is refused may still be sending. If a socket is closed with unread bytes in it, or
+ * if bytes arrive afterwards, the kernel sends a reset, and the client's kernel throws away the
+ * answer. After such an answer the connection therefore lingers: it keeps a duplicate of its
+ * descriptor, which the library does not know, and reads and discards what the client sends, until
+ * the client closes its end, sends nothing for a --receive-timeout or more slowly than --min-rate,
+ * or has sent QD_DISCARD_BYTES_MAX.
+ *
  * Idle connections cost no system calls. All connections in one state wait equally long. In a list
  * in the order in which they entered the state, the earliest deadline is therefore always in front.
  * An epoll instance of our own reports clients that hang up. We need it because libmicrohttpd does
@@ -39,6 +46,7 @@ enum qd_connection_state {
                                  deadline */
     QD_CONNECTION_ANSWER,     /* the client reads the answer: --min-rate */
     QD_CONNECTION_CLOSING,    /* over: the library still has to close it */
+    QD_CONNECTION_LINGERING,  /* the library has closed it; what the client sends is discarded */
     QD_CONNECTION_STATE_COUNT
 };
 
@@ -74,6 +82,7 @@ enum qd_wait {
     QD_WAIT_IDLE,    /* --idle-timeout */
     QD_WAIT_PACE,    /* one window of the pace */
     QD_WAIT_CLOSING, /* 2 s: to be closed by the library, or to send a head that will be refused */
+    QD_WAIT_LINGER,  /* --receive-timeout */
     QD_WAIT_COMPUTE, /* PROCESSING: no deadline */
     QD_WAIT_COUNT
 };
@@ -105,12 +114,14 @@ struct qd_connections {
     struct qd_links waits[QD_WAIT_COUNT];
     struct qd_links fresh; /* not on the epoll yet, in the order of their accept */
     struct qd_links ended; /* the client sends nothing more */
-    int hangups;           /* the epoll; becomes readable when a client hangs up */
+    int hangups;           /* the epoll; becomes readable when a client hangs up, or sends something
+                              while its connection is LINGERING */
     /* Numbers the calls of qd_connections_look_for_stalled, from 1 on. The number rises by 2, and
      * not by 1, if the library has rested since the call before, so two calls with a rest between
      * them never have numbers that follow each other. */
     uint64_t look;
     atomic_size_t count; /* of connections; may be read on any thread */
+    size_t lingering_count;
     /* The connections that have a wide send buffer, or had one. A place is free again if it is
      * NULL, or if its connection has a normal buffer again and the bytes that the client has yet to
      * read fit into that. */
@@ -141,15 +152,16 @@ struct qd_connection_pace {
     /* The last call of qd_connections_look_for_stalled at which bytes of this body waited to be
      * read. 0 if there was none. */
     uint64_t waited_look;
-    uint64_t waited_bytes; /* how many bytes of the body had been read at that call */
-    uint64_t freed_bytes;  /* how many bytes left the socket's buffer since measuring began */
-    bool measured;         /* a window has begun in which the answer's progress is measured */
+    uint64_t waited_bytes;    /* how many bytes of the body had been read at that call */
+    uint64_t discarded_bytes; /* in LINGERING */
+    uint64_t freed_bytes;     /* how many bytes left the socket's buffer since measuring began */
+    bool measured;            /* a window has begun in which the answer's progress is measured */
     bool counts_room; /* measured by the room in the socket's buffer: mostly for Unix sockets */
 };
 
 /* The socket, and what was set on it. */
 struct qd_connection_socket {
-    int fd;
+    int fd; /* the library's; in LINGERING, our own duplicate */
     bool is_unix;
     bool is_wide;    /* its send buffer is large, for this answer */
     bool is_watched; /* is on the epoll */
@@ -179,7 +191,8 @@ struct qd_connection_current {
 
 struct qd_connection {
     struct qd_connections *all;
-    struct MHD_Connection *http; /* only for files that include the library's header */
+    struct MHD_Connection *http; /* only for files that include the library's header; NULL in
+                                    LINGERING */
     struct qd_quota_share share;
     struct qd_connection_socket socket;
     struct qd_connection_tls tls;
@@ -211,7 +224,10 @@ void qd_connections_deinit(struct qd_connections *all);
 /* Creates a connection in NEW. Returns NULL if malloc failed. */
 struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, bool is_unix,
                                          struct MHD_Connection *http);
-void qd_connection_close(struct qd_connection *connection); /* NULL is fine */
+/* Ends the connection, whose descriptor the library closes afterwards. After a last answer, or if
+ * the client has pipelined more requests behind its last one, moves it to LINGERING. Otherwise
+ * frees it. NULL is fine. */
+void qd_connection_close(struct qd_connection *connection);
 
 /* Moves the connection to another state. This is the only way to change the state. Asserts that
  * connection.c's table has the step, and sets since_ns and the deadline. */
@@ -233,17 +249,11 @@ void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes);
  * client has not read earlier bytes. */
 void qd_connection_make_room(struct qd_connection *connection);
 
-/* Returns true if the last answer (with `Connection: close`) has been sent, during a drain or on a
- * connection without hooks, but the client has already pipelined more requests. Closing the socket
- * now would make the kernel send RST and could destroy that answer, so the caller lingers instead.
- */
-bool qd_connection_leaves_unread(const struct qd_connection *connection);
-
 /* Moves the connection to CLOSING and shuts down both directions of its socket. The library takes
- * this for the peer's end. */
+ * this for the peer's end. Frees a connection in LINGERING. */
 void qd_connection_cut(struct qd_connection *connection);
 
-/* Reads the epoll's events. Call it when `hangups` is readable. */
+/* Handles the epoll's events. Call it when `hangups` is readable. */
 void qd_connections_on_hangups(struct qd_connections *all);
 
 /* Handles the connections whose deadline is over, whose client has left, or that a drain closes.

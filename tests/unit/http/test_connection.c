@@ -489,9 +489,7 @@ Test(connection, what_is_decrypted_already_is_still_to_be_read)
     desk.all.draining = true;
     desk.connection->since_ns -= QD_NS_PER_S;
     cr_assert_not(is_cut(&desk), "another request");
-    cr_assert(qd_connection_leaves_unread(desk.connection));
     decrypted = 0;
-    cr_assert_not(qd_connection_leaves_unread(desk.connection));
     cr_assert(is_cut(&desk));
     cr_assert_eq(slow_count, 0);
     desk.all.draining = false;
@@ -547,6 +545,130 @@ Test(connection, draining_ends_the_silent)
     cr_assert(is_cut(&desk));
     desk.all.draining = false;
     desk_deinit(&desk);
+}
+
+/* Closes the connection after a last answer, as the listener and libmicrohttpd do. */
+static void close_refused(struct desk *desk)
+{
+    const int fd = desk->connection->socket.fd;
+    desk->connection->final_answer = QD_LAST_DELIVERED;
+    qd_connection_advance(desk->connection, QD_CONNECTION_CLOSING);
+    qd_connection_close(desk->connection);
+    close(fd);
+    cr_assert_eq(desk->all.count, 1);
+}
+
+/* Checks that no connection is left. */
+static void check_all_closed(struct desk *desk)
+{
+    cr_assert_eq(desk->all.count, 0);
+    cr_assert_eq(desk->all.lingering_count, 0);
+    cr_assert_eq(qd_connections_next_ns(&desk->all), UINT64_MAX);
+    close(desk->client);
+    qd_connections_deinit(&desk->all);
+}
+
+Test(connection, after_a_refusal_it_lingers_until_its_client_closes)
+{
+    for (unsigned age = 0; age < 2; age++) {
+        struct desk desk;
+        desk_init(&desk);
+        if (age > 0)
+            make_old(&desk);
+        close_refused(&desk);
+        cr_assert(is_cut(&desk), "our end is closed");
+        cr_assert_eq(send(desk.client, "more", 4, MSG_NOSIGNAL), 4, "what comes is discarded");
+        qd_connections_on_hangups(&desk.all);
+        cr_assert_eq(desk.all.count, 1);
+        cr_assert_eq(desk.connection->pace.discarded_bytes, 4);
+        cr_assert_eq(send(desk.client, "more", 4, MSG_NOSIGNAL), 4);
+        shutdown(desk.client, SHUT_WR);
+        qd_connections_on_hangups(&desk.all);
+        check_all_closed(&desk);
+    }
+}
+
+/* A reset would destroy the last answer. */
+Test(connection, what_is_pipelined_behind_the_last_answer_is_discarded)
+{
+    for (decrypted = 0; decrypted < 2; decrypted++) {
+        struct desk desk;
+        desk_init(&desk);
+        desk.connection->io.is_hooked = true;
+        desk.all.decrypted_bytes = decrypted_bytes;
+        desk.all.draining = true;
+        advance_to(&desk, QD_CONNECTION_IDLE);
+        const int fd = desk.connection->socket.fd;
+        qd_connection_close(desk.connection);
+        close(fd);
+        cr_assert_eq(desk.all.count, decrypted);
+        shutdown(desk.client, SHUT_WR);
+        qd_connections_on_hangups(&desk.all);
+        desk.all.draining = false;
+        check_all_closed(&desk);
+    }
+}
+
+Test(connection, who_sends_on_lingers_longer)
+{
+    struct desk desk;
+    desk_init(&desk);
+    close_refused(&desk);
+    desk.connection->pace.discarded_bytes = desk.all.window_bytes;
+    let_time_pass(&desk);
+    qd_connections_sweep(&desk.all);
+    cr_assert_eq(desk.all.count, 1);
+    cr_assert_gt(desk.connection->deadline_ns, qd_clock_ns());
+    let_time_pass(&desk);
+    qd_connections_sweep(&desk.all);
+    check_all_closed(&desk);
+}
+
+Test(connection, lingering_is_bounded)
+{
+    struct desk desk;
+    desk_init(&desk);
+    close_refused(&desk);
+    desk.connection->pace.discarded_bytes = QD_DISCARD_BYTES_MAX;
+    cr_assert_eq(send(desk.client, "x", 1, MSG_NOSIGNAL), 1);
+    qd_connections_on_hangups(&desk.all);
+    check_all_closed(&desk);
+}
+
+Test(connection, the_last_of_too_many_linger)
+{
+    struct desk desk;
+    desk_init(&desk);
+    close_refused(&desk);
+    const int first = desk.client;
+    for (unsigned i = 1; i <= QD_LINGERING_COUNT_MAX; i++) {
+        int ends[2];
+        cr_assert_eq(send(first, "x", 1, MSG_NOSIGNAL), 1, "%u", i);
+        cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+        struct qd_connection *more = qd_connection_open(&desk.all, ends[0], true, NULL);
+        more->final_answer = QD_LAST_REFUSAL;
+        qd_connection_advance(more, QD_CONNECTION_CLOSING);
+        qd_connection_close(more);
+        close(ends[0]);
+    }
+    cr_assert_eq(desk.all.count, QD_LINGERING_COUNT_MAX);
+    cr_assert_eq(send(first, "x", 1, MSG_NOSIGNAL), -1, "the first is closed");
+    qd_connections_deinit(&desk.all);
+    cr_assert_eq(desk.all.count, 0);
+}
+
+Test(connection, draining_shortens_lingering)
+{
+    struct desk desk;
+    desk_init(&desk);
+    close_refused(&desk);
+    desk.all.draining = true;
+    qd_connections_sweep(&desk.all);
+    cr_assert_eq(desk.all.count, 1);
+    desk.connection->since_ns -= QD_NS_PER_S;
+    qd_connections_sweep(&desk.all);
+    desk.all.draining = false;
+    check_all_closed(&desk);
 }
 
 Test(connection, any_of_many_can_go)
