@@ -264,8 +264,10 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
         exchange->handler.begin(exchange->handler.context, &head, request);
     const bool has_body = head.content_bytes > 0 || head.is_chunked;
     /* A refused body is not read to its end if the client waits for "100 Continue" before it sends
-     * the body, if the body is too large, or if the connection is beyond the quota. */
-    const bool stops_reading = head.expects_continue || head.content_bytes > QD_DISCARD_BYTES_MAX ||
+     * the body, if the body is too large, or if the connection is beyond the quota. The client may
+     * pause before it sends the body, and gets the refusal now. */
+    const bool stops_reading = head.expects_continue || request->error.status == QD_TOO_LARGE ||
+                               head.content_bytes > QD_DISCARD_BYTES_MAX ||
                                (has_body && qd_refuse_is_over_quota(connection));
     if (request->error.status != QD_OK && stops_reading)
         return refuse(connection); /* before the whole body is sent in vain */

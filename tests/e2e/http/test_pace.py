@@ -156,6 +156,52 @@ class Senders(PaceTest):
             reader.connection.sendall(chunk)
         self.assert_error(reader.answer(), 413, "--max-body-bytes")
 
+    def test_a_length_that_is_too_large_is_refused_at_once(self):
+        """The client, which does not ask with Expect, gets the refusal before it sends the body."""
+        server = Server("--max-body-bytes", "8M", "--min-rate", "0")
+        self.addCleanup(server.stop)
+        for path, count in ((infer_path(DEQUANTIZE), 9 * MIB), ("/v2/repository/index", 20000)):
+            with self.subTest(path):
+                reader = Reader(server.connect())
+                self.addCleanup(reader.close)
+                reader.connection.sendall(
+                    b"POST %s HTTP/1.1\r\nHost: q\r\nContent-Length: %d\r\n\r\n"
+                    % (path.encode(), count))
+                self.assert_error(reader.answer(), 413, str(count))
+                self.assertIsNone(reader.answer())
+
+    def test_the_refusal_waits_for_a_slow_sender(self):
+        """A client that sends all of its body before it reads gets the refusal, although the body
+        takes longer than --receive-timeout. A busy machine may delay the test so that the rate is
+        too low. The test then tries again."""
+        server = Server("--max-body-bytes", "1K", "--receive-timeout", "1", "--min-rate", "1000")
+        self.addCleanup(server.stop)
+        for _ in range(20):
+            reader = Reader(server.connect())
+            self.addCleanup(reader.close)
+            with contextlib.suppress(OSError):
+                reader.connection.sendall((POST + "Content-Length: 30000\r\n\r\n").encode())
+                for _ in range(30):
+                    reader.connection.sendall(bytes(1000))
+                    time.sleep(0.1)
+                answer = reader.answer()
+                if answer is not None:
+                    break
+        self.assert_error(answer, 413, "--max-body-bytes")
+
+    def test_the_refusal_does_not_wait_for_a_silent_one(self):
+        server = Server("--max-body-bytes", "1K", "--receive-timeout", "0.5")
+        self.addCleanup(server.stop)
+        fds = server.open_fds()
+        reader = Reader(server.connect())
+        self.addCleanup(reader.close)
+        reader.connection.sendall((POST + "Content-Length: 30000\r\n\r\n").encode())
+        self.assert_error(reader.answer(), 413)
+        deadline = time.monotonic() + PATIENCE_S
+        while server.open_fds() > fds:
+            self.assertLess(time.monotonic(), deadline, "it is still connected")
+            time.sleep(0.05)
+
     def test_silence_without_a_rate(self):
         """Without --min-rate, a body that stops gets its answer after the other two timeouts."""
         server = Server("--receive-timeout", "0.3", "--idle-timeout", "0.6", "--min-rate", "0")
