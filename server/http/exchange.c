@@ -151,16 +151,7 @@ void qd_listener_print_client(const struct qd_request *request, char text[QD_ADD
         text);
 }
 
-/* ---- Refusals ----------------------------------------------------------------------------- */
-
-/* Refuses the request through libmicrohttpd, which closes the connection after the answer. */
-static enum MHD_Result refuse(struct qd_connection *connection)
-{
-    connection->final_answer = QD_LAST_REFUSAL;
-    connection->request->answer.close = true;
-    qd_refuse_make(connection);
-    return send_answer(connection);
-}
+/* ---- The request -------------------------------------------------------------------------- */
 
 static enum MHD_Result collect_header(void *context, enum MHD_ValueKind kind, const char *name,
                                       size_t name_bytes, const char *value, size_t value_bytes)
@@ -169,8 +160,6 @@ static enum MHD_Result collect_header(void *context, enum MHD_ValueKind kind, co
     qd_head_add(context, name, name_bytes, value);
     return MHD_YES;
 }
-
-/* ---- The request -------------------------------------------------------------------------- */
 
 /* Called when a request's first line is complete, which is the first that we see of a request. Cuts
  * off the query, which none of our code reads: libmicrohttpd makes a record of each argument, and
@@ -256,7 +245,7 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     if (!connection->io.is_hooked && check_plain_head(connection) != QD_OK)
         return qd_refuse_past_library(connection);
     if (qd_head_check(&head, &request->error) != QD_OK)
-        return refuse(connection);
+        return qd_refuse_past_library(connection);
     if (exchange->handler.admit(exchange->handler.context, &head, request) == QD_OK &&
         check_quota(connection, &head) == QD_OK)
         check_size(connection, &head);
@@ -270,7 +259,7 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
                                head.content_bytes > QD_DISCARD_BYTES_MAX ||
                                (has_body && qd_refuse_is_over_quota(connection));
     if (request->error.status != QD_OK && stops_reading)
-        return refuse(connection); /* before the whole body is sent in vain */
+        return qd_refuse_past_library(connection); /* before the whole body is sent in vain */
     return MHD_YES;
 }
 
@@ -334,8 +323,7 @@ static enum MHD_Result on_body_complete(struct qd_connection *connection)
 }
 
 /* libmicrohttpd calls this when the head is complete, for each piece of the body, at the body's
- * end, and after a resume. It accepts an answer in the first case, after which it closes, and in
- * the last two cases. */
+ * end, and after a resume. It accepts an answer in the last two cases. */
 enum MHD_Result qd_exchange_on_access(void *context, struct MHD_Connection *mhd, const char *target,
                                       const char *method, const char *version, const char *bytes,
                                       size_t *count, void **request_slot)
@@ -441,8 +429,7 @@ void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *conne
     qd_quota_give_back(exchange->quota, &connection->share);
     /* The request was refused before its first line was there, so on_completed was not called. */
     if (connection->request != NULL)
-        end_request(connection, connection->state == QD_CONNECTION_ANSWER ||
-                                    connection->final_answer == QD_LAST_DELIVERED);
+        end_request(connection, connection->final_answer == QD_LAST_DELIVERED);
     qd_connection_close(connection);
 }
 
@@ -467,8 +454,8 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
                                      .tls = settings->tls,
                                      .handler = settings->handler};
     exchange->stand_in = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
-    const bool open = qd_connections_init(&exchange->connections, settings->config) &&
-                      exchange->stand_in != NULL;
+    const bool open =
+        qd_connections_init(&exchange->connections, settings->config) && exchange->stand_in != NULL;
     set_keep_alive(exchange);
     qd_refuse_watch(&exchange->connections);
     if (settings->tls != NULL)

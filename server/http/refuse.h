@@ -16,8 +16,9 @@ bool qd_refuse_is_over_quota(const struct qd_connection *connection);
  * handler's Retry-After. */
 void qd_refuse_make(struct qd_connection *connection);
 
-/* Sends the refusal straight to the socket, because libmicrohttpd takes no answer now, and frees
- * what the request held. Returns MHD_NO, with which libmicrohttpd closes the connection. */
+/* Sends the refusal, after which the connection ends, straight to the socket (direct_response.h),
+ * and frees what the request held. Returns MHD_NO, with which libmicrohttpd closes the connection.
+ */
 enum MHD_Result qd_refuse_past_library(struct qd_connection *connection);
 
 /* Refuses the bytes that the client sent after the request that has just been answered. */

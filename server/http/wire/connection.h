@@ -61,7 +61,6 @@ enum qd_peer {
 /* An answer after which the connection is closed although the client may still send. */
 enum qd_last_answer {
     QD_LAST_NONE,
-    QD_LAST_REFUSAL,   /* the library sends it */
     QD_LAST_DELIVERED, /* sent straight to the socket, past the library (direct_response.h) */
     QD_LAST_LOST,      /* like DELIVERED, but the socket did not take all of it */
 };

@@ -1,6 +1,6 @@
 /* Direct responses are written straight to the socket, past libmicrohttpd, which accepts no answer
- * while it reads a body. A connection cannot be used after its direct response. An interim response
- * does not end the connection. */
+ * while it reads a head or a body. A connection cannot be used after its direct response. An
+ * interim response does not end the connection. */
 #ifndef SERVER_HTTP_WIRE_DIRECT_RESPONSE_H
 #define SERVER_HTTP_WIRE_DIRECT_RESPONSE_H
 

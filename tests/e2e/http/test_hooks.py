@@ -141,8 +141,7 @@ class Unhooked:
                           "the head")
 
     def test_too_large(self):
-        """The refusal of a body of known length is the library's answer. The refusal of chunks is
-        written past it."""
+        """The refusal is written past the library."""
         head = b"POST %s HTTP/1.1\r\nHost: q\r\n" % infer_path(DEQUANTIZE).encode()
         answer = self.ask(head + b"Content-Length: 17000000\r\nExpect: 100-continue\r\n\r\n")
         self.assert_error(answer, 413, "--max-body-bytes")

@@ -267,7 +267,9 @@ class Tls(TlsTest):
         connection.sendall(head.encode() + body)
         received = bytearray()
         while len(received) < 4 << 20:
-            received += connection.recv(1000 if len(received) < 100000 else 1 << 20)
+            piece = connection.recv(1000 if len(received) < 100000 else 1 << 20)
+            self.assertTrue(piece, "the server has cut it off")
+            received += piece
             if len(received) < 20000:
                 time.sleep(0.02)  # the server has long met a full socket
         head, received = bytes(received).split(b"\r\n\r\n", 1)

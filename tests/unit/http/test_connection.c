@@ -646,7 +646,7 @@ Test(connection, the_last_of_too_many_linger)
         cr_assert_eq(send(first, "x", 1, MSG_NOSIGNAL), 1, "%u", i);
         cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
         struct qd_connection *more = qd_connection_open(&desk.all, ends[0], true, NULL);
-        more->final_answer = QD_LAST_REFUSAL;
+        more->final_answer = QD_LAST_LOST;
         qd_connection_advance(more, QD_CONNECTION_CLOSING);
         qd_connection_close(more);
         close(ends[0]);
