@@ -69,6 +69,8 @@ static struct qk_slab_job slab_job(const struct qk_conv_igemm_plan *plan, const 
         .flip = qk_conv_x_flip(conv->x_type, conv->backend->igemm->x_signed),
         .x_zero_point = work->x_zero_point,
         .x = work->x + unit->image * image_stride,
+        .all_x = work->x,
+        .x_bytes = plan->geometry.images * image_stride,
         .channel = unit->group * conv->desc.group_channels,
         .channels_last = conv->desc.channels_last,
         .images = unit->images,

@@ -13,9 +13,11 @@
 /* The job of `fill`, which makes the quads of some slabs. The slabs differ only in their planes.
  * Quad (i, j) lies at i * pitch + j. It has a term from each source: term k is element (i, j) of
  * windows[k], which is a window of planes[k]. Elements outside the plane are padding. `fill` reads
- * nothing outside the planes. It may write anything to quads between the end of a row and the
- * beginning of the next one, if the pitch leaves any. */
+ * nothing outside x, in which all planes lie. It may write anything to quads between the end of a
+ * row and the beginning of the next one, if the pitch leaves any. */
 struct qk_slab_fill {
+    const uint8_t *x;
+    size_t x_bytes;
     size_t slabs;                       /* at least 1 */
     size_t slab_bytes;                  /* bytes between the first quads of two slabs */
     const uint8_t *planes[4];           /* one for each source; all NULL: everything is padding */

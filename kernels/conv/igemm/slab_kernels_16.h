@@ -25,10 +25,10 @@
 
 /* A chunk is 16 columns of a source's window. These are its properties that all rows share. */
 struct chunk {
-    const struct qk_window *window;
-    const uint8_t *plane;
+    int64_t stride;
     size_t begin, end; /* which of the 16 columns are inside the plane */
-    int64_t column;    /* the plane's column that the first of them reads; may be outside */
+    int64_t first;     /* bytes from job->x to its first element, in the first row inside the plane;
+                          may be outside x */
     bytes_16 inside;   /* `begin` and `end` as a mask */
     bytes_16 fill;
 };
@@ -37,41 +37,28 @@ static struct chunk chunk_for(const struct qk_slab_fill *job, size_t k, size_t a
 {
     const struct qk_window *window = job->windows[k];
     const struct qk_window_range inside = window->inside_columns;
-    struct chunk chunk = {.window = window,
-                          .plane = job->planes[k],
+    const int64_t row = window->row_first + (int64_t)window->inside_rows.begin * window->row_stride;
+    const int64_t column = window->column_first + (int64_t)at * window->column_stride;
+    struct chunk chunk = {.stride = window->column_stride,
                           .begin = qk_size_min(qk_size_max(inside.begin, at) - at, CHUNK),
                           .end = qk_size_min(qk_size_max(inside.end, at) - at, CHUNK),
-                          .column = window->column_first + (int64_t)at * window->column_stride,
+                          .first = job->planes[k] - job->x + row * window->in_columns + column,
                           .fill = splat_16((uint8_t)job->x_zero_point)};
     chunk.inside = range_16(chunk.begin, chunk.end);
     return chunk;
 }
 
-/* Loads the elements of a chunk one by one. Used for wide strides, and near the ends of the plane,
- * because a whole vector would read outside it. */
-static bytes_16 load_elements(const struct chunk *chunk, const uint8_t *plane, int64_t row_begin)
+/* Loads the elements of a chunk one by one. Used for wide strides, and near the ends of x, because
+ * a whole vector would read outside it. `offset` is that of the row from the first row, in bytes.
+ */
+static bytes_16 load_elements(const struct qk_slab_fill *job, const struct chunk *chunk,
+                              int64_t offset)
 {
     uint8_t bytes[CHUNK];
     store_16(bytes, chunk->fill);
     for (size_t i = chunk->begin; i < chunk->end; i++)
-        bytes[i] = plane[row_begin + chunk->column + (int64_t)i * chunk->window->column_stride];
+        bytes[i] = job->x[chunk->first + offset + (int64_t)i * chunk->stride];
     return load_16(bytes);
-}
-
-/* Loads the chunk's 16 elements of the row that begins at `row_begin` in the plane. Uses whole
- * vectors if they lie inside the plane. */
-static inline bytes_16 load_chunk(const struct chunk *chunk, const uint8_t *plane,
-                                  int64_t row_begin)
-{
-    const struct qk_window *window = chunk->window;
-    const int64_t first = row_begin + chunk->column;
-    const int64_t stride = window->column_stride;
-    if (stride > 2 || first < 0 || first + stride * CHUNK > window->in_rows * window->in_columns)
-        return load_elements(chunk, plane, row_begin);
-    bytes_16 bytes = load_16(plane + first);
-    if (stride == 2)
-        bytes = evens_16(bytes, load_16(plane + first + CHUNK));
-    return select_16(chunk->inside, bytes, chunk->fill);
 }
 
 /* Returns how many chunks from column `at` on have all their elements inside the plane, for every
@@ -89,21 +76,22 @@ static size_t count_whole(const struct qk_slab_fill *job, size_t terms, size_t a
 }
 
 /* Returns the column at which the chunk for column `at` should begin. If the last chunk is not
- * full, it begins earlier, so that it ends with the columns, provided that all of it is then inside
- * the plane. This makes some quads twice, which takes less time than making the last few quads by
- * themselves. */
+ * full, it begins earlier, so that it ends with the columns. This makes some quads twice, which
+ * takes less time than making the last few quads by themselves, unless elements are loaded one by
+ * one. */
 static size_t end_with_columns(const struct qk_slab_fill *job, size_t terms, size_t at)
 {
     const size_t columns = job->windows[0]->columns;
-    if (columns < CHUNK || columns - at >= CHUNK || count_whole(job, terms, columns - CHUNK) == 0)
+    if (columns < CHUNK || columns - at >= CHUNK ||
+        (job->windows[0]->column_stride > 2 && count_whole(job, terms, columns - CHUNK) == 0))
         return at;
     return columns - CHUNK;
 }
 
 /* Fills the first `count` quads of a chunk in `rows` rows. Rows of x are `step` bytes apart, and
- * elements `stride` bytes, which is 1 or 2. All vectors that are read must lie inside the plane.
- * `first` points at the elements of the first row, for each source. `padded`: some elements are
- * padding. Otherwise all 16 quads are written. */
+ * elements `stride` bytes, which is 1 or 2. All vectors that are read must lie inside x. `first`
+ * points at the elements of the first row, for each source. `padded`: some elements are padding.
+ * Otherwise all 16 quads are written. */
 __attribute__((always_inline)) static inline void
 fill_rows(const struct form *form, const struct chunk chunk[4], const uint8_t *const first[4],
           size_t count, size_t rows, int64_t step, uint8_t *to, size_t to_step,
@@ -132,23 +120,25 @@ fill_rows(const struct form *form, const struct chunk chunk[4], const uint8_t *c
     }
 }
 
-/* Returns the range of a chunk's `rows` rows for which whole vectors lie inside the plane. With a
- * stride of 2, vectors reach one element beyond the chunk's last one. `row_begin` is where the
- * first row begins. */
-static struct qk_window_range find_readable(const struct qk_slab_fill *job, size_t terms,
-                                            const struct chunk chunk[4], size_t rows,
-                                            int64_t row_begin, int64_t step)
+/* Returns the range of a chunk's `rows` rows for which whole vectors lie inside x. With a stride of
+ * 2, vectors reach one element beyond the chunk's last one. `plane` is where the slab's planes
+ * begin, from those of the first slab on. */
+static inline struct qk_window_range find_readable(const struct qk_slab_fill *job, size_t terms,
+                                                   const struct chunk chunk[4], size_t plane,
+                                                   size_t rows, int64_t step)
 {
-    const struct qk_window *window = job->windows[0];
-    const int64_t most = window->in_rows * window->in_columns - window->column_stride * CHUNK;
-    struct qk_window_range range = {0, rows};
-    for (size_t k = 0; k < terms; k++) {
-        const int64_t first = row_begin + chunk[k].column;
-        while (range.begin < range.end && first + (int64_t)range.begin * step < 0)
-            range.begin++;
-        while (range.begin < range.end && first + (int64_t)(range.end - 1) * step > most)
-            range.end--;
+    int64_t least = chunk[0].first, most = least;
+    for (size_t k = 1; k < terms; k++) {
+        least = chunk[k].first < least ? chunk[k].first : least;
+        most = chunk[k].first > most ? chunk[k].first : most;
     }
+    least += (int64_t)plane;
+    most += (int64_t)plane + chunk[0].stride * CHUNK - (int64_t)job->x_bytes;
+    struct qk_window_range range = {0, rows};
+    while (range.begin < range.end && least + (int64_t)range.begin * step < 0)
+        range.begin++;
+    while (range.begin < range.end && most + (int64_t)(range.end - 1) * step > 0)
+        range.end--;
     return range;
 }
 
@@ -170,7 +160,7 @@ fill_fast(const struct qk_slab_fill *job, const struct form *form, const struct 
           const uint8_t *const first[4], size_t count, size_t rows, int64_t step, uint8_t *to,
           size_t to_step, bool padded)
 {
-    const int64_t stride = job->windows[0]->column_stride;
+    const int64_t stride = chunk[0].stride;
     if (stride > 2)
         for (size_t i = 0; i < rows; i++, to += to_step)
             qk_slab_copy_words(first[0] + (int64_t)i * step, stride, count, job->flip, to);
@@ -184,19 +174,18 @@ fill_fast(const struct qk_slab_fill *job, const struct form *form, const struct 
         fill_rows(form, chunk, first, count, rows, step, to, to_step, 2, false);
 }
 
-/* Fills a chunk in the given rows, element by element if whole vectors would read outside the
- * plane. */
+/* Fills a chunk in the given rows, element by element, because whole vectors would read outside x.
+ */
 __attribute__((always_inline)) static inline void
-fill_slowly(const struct form *form, const struct chunk chunk[4], size_t plane, size_t count,
-            int64_t row_begin, int64_t step, struct qk_window_range rows, uint8_t *to,
+fill_slowly(const struct qk_slab_fill *job, const struct form *form, const struct chunk chunk[4],
+            size_t plane, size_t count, int64_t step, struct qk_window_range rows, uint8_t *to,
             size_t to_step)
 {
     to += rows.begin * to_step;
     for (size_t i = rows.begin; i < rows.end; i++, to += to_step) {
         struct sources sources;
         for (size_t k = 0; k < form->terms; k++)
-            sources.bytes[k] =
-                load_chunk(&chunk[k], chunk[k].plane + plane, row_begin + (int64_t)i * step);
+            sources.bytes[k] = load_elements(job, &chunk[k], (int64_t)plane + (int64_t)i * step);
         store_quads(form, &sources, count, to);
     }
 }
@@ -256,7 +245,6 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
 {
     const struct qk_window *window = job->windows[0];
     const struct qk_window_range inside = window->inside_rows;
-    const int64_t row = window->row_first + (int64_t)inside.begin * window->row_stride;
     const bool words = form->terms == 4 && qk_slab_sees_words(job);
     size_t chunks;
     for (size_t at = 0; at < window->columns; at += chunks * CHUNK) {
@@ -270,30 +258,29 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
         chunks = single ? qk_size_max(whole, 1) : 1;
         const size_t rows = single ? chunks : inside.end - inside.begin;
         const size_t to_step = (single ? CHUNK : window->pitch) * QK_IGEMM_QUAD_BYTES;
-        const int64_t row_begin = row * window->in_columns;
         int64_t step = 0; /* stays 0 for a single row, because the product below could overflow */
         if (rows > 1)
             step = single ? CHUNK * window->column_stride : window->row_stride * window->in_columns;
         struct qk_window_range fast = {0, rows};
-        if (window->column_stride <= 2)
-            fast = find_readable(job, form->terms, chunk, rows, row_begin, step);
-        else if (!words || !look_inside(job, form->terms, at, count))
+        if (window->column_stride > 2 && (!words || !look_inside(job, form->terms, at, count)))
             fast.end = 0;
         for (size_t s = 0; s < job->slabs; s++) {
             const size_t plane = s * job->plane_step;
             uint8_t *to = job->quads + s * job->slab_bytes +
                           (inside.begin * window->pitch + at) * QK_IGEMM_QUAD_BYTES;
-            fill_slowly(form, chunk, plane, count, row_begin, step,
+            if (window->column_stride <= 2)
+                fast = find_readable(job, form->terms, chunk, plane, rows, step);
+            fill_slowly(job, form, chunk, plane, count, step,
                         (struct qk_window_range){0, fast.begin}, to, to_step);
             if (fast.begin < fast.end) {
                 const uint8_t *first[4];
                 for (size_t k = 0; k < form->terms; k++)
-                    first[k] = chunk[k].plane + plane + row_begin + (int64_t)fast.begin * step +
-                               chunk[k].column;
+                    first[k] =
+                        job->x + chunk[k].first + (int64_t)plane + (int64_t)fast.begin * step;
                 fill_fast(job, form, chunk, first, count, fast.end - fast.begin, step,
                           to + fast.begin * to_step, to_step, whole == 0);
             }
-            fill_slowly(form, chunk, plane, count, row_begin, step,
+            fill_slowly(job, form, chunk, plane, count, step,
                         (struct qk_window_range){fast.end, rows}, to, to_step);
         }
     }

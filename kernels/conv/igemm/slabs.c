@@ -147,6 +147,8 @@ static void fill_channels(const struct qk_slab_job *job, const struct qk_window 
 {
     const size_t quad_k = job->order->quad_k;
     struct qk_slab_fill fill = {
+        .x = job->all_x,
+        .x_bytes = job->x_bytes,
         .slabs = slabs,
         .slab_bytes = job->layout->slab_bytes,
         .plane_step = x ? quad_k * job->geometry->channel_stride : 0,
@@ -189,6 +191,8 @@ static void fill_columns(const struct qk_slab_job *job, size_t row_tap, const ui
     const size_t channel = job->channel + i / order->column_quads;
     const bool goes_on = column->dilation == 1 && qk_taps_may_share(column);
     struct qk_slab_fill fill = {
+        .x = job->all_x,
+        .x_bytes = job->x_bytes,
         .slabs = slabs,
         .slab_bytes = order->column_quads * job->layout->slab_bytes,
         .plane_step = x ? job->geometry->channel_stride : 0,

@@ -131,7 +131,9 @@ struct qk_slab_job {
     uint8_t flip; /* as in qk_slab_fill */
     int32_t x_zero_point;
     const uint8_t *x; /* the unit's first image */
-    size_t channel;   /* the first of the unit's group */
+    const uint8_t *all_x;
+    size_t x_bytes; /* of all_x */
+    size_t channel; /* the first of the unit's group */
     bool channels_last;
     size_t images, image_stride;
     size_t group_channels;

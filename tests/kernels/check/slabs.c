@@ -107,11 +107,21 @@ static void choose_sources(struct check *check, struct fill_job *job)
     const size_t plane_bytes = (size_t)(window.in_rows * window.in_columns);
     const size_t planes = columns && !check_chance(check, 8) ? 1 : check_between(check, 1, quad_k);
     const size_t slab_bytes = together ? planes * plane_bytes : plane_bytes;
-    const uint8_t *plane = NULL;
     job->fill.slabs = check_is_timed(check)    ? 4
                       : check_chance(check, 2) ? 1
                                                : check_between(check, 2, 5);
     job->fill.plane_step = slab_bytes + (check_chance(check, 2) ? 0 : check_below(check, 99));
+    /* Kernels may read x around the planes, but nothing before or behind x. */
+    const size_t before = check_chance(check, 2) ? 0 : check_below(check, 99);
+    const size_t source_step =
+        together ? plane_bytes : (job->fill.slabs - 1) * job->fill.plane_step + plane_bytes;
+    const size_t bytes = before + (planes - 1) * source_step +
+                         (job->fill.slabs - 1) * job->fill.plane_step + plane_bytes +
+                         (check_chance(check, 2) ? 0 : check_below(check, 99));
+    uint8_t *x = check_buffer(check, "x", CHECK_INPUT, bytes, 1);
+    check_fill_bytes(check, x, bytes);
+    job->fill.x = x;
+    job->fill.x_bytes = bytes;
     for (size_t k = 0; k < quad_k; k++) {
         const int64_t shift = (int64_t)k * (apart ? (int64_t)check_below(check, 7) - 3 : 1);
         job->windows[k] = window;
@@ -119,15 +129,7 @@ static void choose_sources(struct check *check, struct fill_job *job)
             job->windows[k].column_first += shift;
         qk_window_fit(&job->windows[k]);
         job->fill.windows[k] = columns ? &job->windows[k] : &job->windows[0];
-        const size_t bytes = (job->fill.slabs - 1) * job->fill.plane_step + slab_bytes;
-        if (k == 0 || (!together && k < planes)) {
-            uint8_t *made = check_buffer(check, "plane", CHECK_INPUT, bytes, 1);
-            check_fill_bytes(check, made, bytes);
-            plane = made;
-        } else if (k < planes) {
-            plane += plane_bytes;
-        }
-        job->fill.planes[k] = padding ? NULL : k < planes ? plane : job->fill.planes[0];
+        job->fill.planes[k] = padding ? NULL : x + before + (k < planes ? k * source_step : 0);
     }
     if (!columns && check_chance(check, 2)) /* like the caller */
         qk_window_flatten(&job->windows[0]);
