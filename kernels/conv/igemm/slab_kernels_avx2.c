@@ -301,7 +301,57 @@ static inline uint64_t keep_after(uint64_t keep, struct run run)
     return end < QK_IGEMM_NR ? keep >> end << end : 0;
 }
 
-/* Requantizes a tile run by run, where all runs have at least 16 positions. */
+/* How up to 16 positions without gaps are stored: as two parts that may overlap, the first and the
+ * last 8 positions, or the first and the last 4 if there are fewer than 8. */
+struct dense {
+    size_t count;        /* 4 to 16 */
+    __m256i front, back; /* permutations that move a part to the beginning of each half */
+};
+
+static inline struct dense dense_for(size_t skipped, size_t count)
+{
+    const __m256i index = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    const size_t part = count >= 8 ? 8 : 4;
+    return (struct dense){count, _mm256_add_epi8(index, _mm256_set1_epi8((char)skipped)),
+                          _mm256_add_epi8(index, _mm256_set1_epi8((char)(skipped + count - part)))};
+}
+
+static inline void store_dense(size_t count, __m128i front, __m128i back, uint8_t *y)
+{
+    if (count >= 8) {
+        _mm_storel_epi64((void *)y, front);
+        _mm_storel_epi64((void *)(y + count - 8), back);
+    } else {
+        _mm_storeu_si32(y, front);
+        _mm_storeu_si32(y + count - 4, back);
+    }
+}
+
+/* Like requantize_run, for less than 16 positions. With `room`, 16 bytes at `y` may be written. */
+__attribute__((always_inline)) static inline void
+requantize_short_run(const struct rows *rows, const struct row *row, const int32_t *sums,
+                     struct run run, bool room, uint8_t *y, const bool plain)
+{
+    const size_t at = qk_size_min(run.first, QK_IGEMM_NR - 16);
+    if (room && at == run.first) {
+        requantize_16(rows, row, sums, at, y, plain);
+        return;
+    }
+    uint8_t bytes[16];
+    requantize_16(rows, row, sums, at, bytes, plain);
+    if (run.count >= 4) {
+        const struct dense dense = dense_for(run.first - at, run.count);
+        const __m128i all = _mm_loadu_si128((const void *)bytes);
+        store_dense(run.count, _mm_shuffle_epi8(all, _mm256_castsi256_si128(dense.front)),
+                    _mm_shuffle_epi8(all, _mm256_castsi256_si128(dense.back)), y);
+    } else {
+        for (size_t i = 0; i < run.count; i++)
+            y[i] = bytes[run.first - at + i];
+    }
+}
+
+/* Requantizes a tile run by run. A short run may write bytes of the next ones. */
 __attribute__((always_inline)) static inline void
 requantize_runs(const struct qk_epilogue_tile *tile, const bool plain)
 {
@@ -312,49 +362,22 @@ requantize_runs(const struct qk_epilogue_tile *tile, const bool plain)
         for (uint64_t keep = tile->segments[i].keep; keep != 0; keep = keep_after(keep, run)) {
             const int32_t *sums = tile->sums;
             uint8_t *y = to;
+            const bool room = _mm_popcnt_u64(keep) >= 16;
             run = first_run(keep);
             for (size_t r = 0; r < tile->rows; r++, sums += QK_IGEMM_NR, y += tile->y_stride) {
                 const struct row row = load_row(tile, r);
                 if (run.count == QK_IGEMM_NR) { /* most runs, so without branches */
                     requantize_32(&rows, &row, sums, 0, y, plain);
                     requantize_32(&rows, &row, sums, 32, y + 32, plain);
-                } else {
+                } else if (run.count >= 16) {
                     requantize_run(&rows, &row, sums, run.first, run.count, y, plain);
+                } else {
+                    requantize_short_run(&rows, &row, sums, run, room, y, plain);
                 }
             }
             to += run.count;
         }
     }
-}
-
-/* Requantizes whole rows of a tile, then copies the runs, some of which are short. */
-__attribute__((always_inline)) static inline void
-requantize_and_copy(const struct qk_epilogue_tile *tile, const bool plain)
-{
-    const struct rows rows = load_rows(tile);
-    uint8_t bytes[QK_IGEMM_NR];
-    for (size_t r = 0; r < tile->rows; r++) {
-        const struct row row = load_row(tile, r);
-        const int32_t *sums = tile->sums + r * QK_IGEMM_NR;
-        requantize_32(&rows, &row, sums, 0, bytes, plain);
-        if (tile->positions > 32)
-            requantize_32(&rows, &row, sums, 32, bytes + 32, plain);
-        for (size_t i = 0; i < tile->segment_count; i++)
-            store_kept(bytes, tile->segments[i].keep,
-                       tile->y + r * tile->y_stride + tile->segments[i].offset);
-    }
-}
-
-static inline bool has_short_run(const struct qk_epilogue_tile *tile)
-{
-    struct run run;
-    for (size_t i = 0; i < tile->segment_count; i++)
-        for (uint64_t keep = tile->segments[i].keep; keep != 0; keep = keep_after(keep, run)) {
-            run = first_run(keep);
-            if (run.count < 16)
-                return true;
-        }
-    return false;
 }
 
 /* Returns true if the tile has no zero points of weights, and no scaled sum can leave the range of
@@ -370,13 +393,7 @@ static inline bool is_plain(const struct qk_epilogue_tile *tile)
 /* Requantizes a tile whose sums lie row by row. */
 static void requantize_rows(const struct qk_epilogue_tile *tile)
 {
-    const bool plain = is_plain(tile);
-    if (has_short_run(tile))
-        if (plain)
-            requantize_and_copy(tile, true);
-        else
-            requantize_and_copy(tile, false);
-    else if (plain)
+    if (is_plain(tile))
         requantize_runs(tile, true);
     else
         requantize_runs(tile, false);
@@ -472,33 +489,6 @@ requantize_lanes(const struct qk_epilogue_tile *tile, const struct lanes *lanes,
     bytes[1] = _mm256_unpackhi_epi64(low_01, low_23);
     bytes[2] = _mm256_unpacklo_epi64(high_01, high_23);
     bytes[3] = _mm256_unpackhi_epi64(high_01, high_23);
-}
-
-/* How the positions of a segment without gaps are stored: as two parts that may overlap, the first
- * and the last 8 positions, or the first and the last 4 if there are fewer than 8. */
-struct dense {
-    size_t count;        /* 4 to 16 */
-    __m256i front, back; /* permutations that move a part to the beginning of each half */
-};
-
-static inline struct dense dense_for(size_t skipped, size_t count)
-{
-    const __m256i index = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
-    const size_t part = count >= 8 ? 8 : 4;
-    return (struct dense){count, _mm256_add_epi8(index, _mm256_set1_epi8((char)skipped)),
-                          _mm256_add_epi8(index, _mm256_set1_epi8((char)(skipped + count - part)))};
-}
-
-static inline void store_dense(size_t count, __m128i front, __m128i back, uint8_t *y)
-{
-    if (count >= 8) {
-        _mm_storel_epi64((void *)y, front);
-        _mm_storel_epi64((void *)(y + count - 8), back);
-    } else {
-        _mm_storeu_si32(y, front);
-        _mm_storeu_si32(y + count - 4, back);
-    }
 }
 
 static inline void store_lanes(const __m256i bytes[4], size_t rows,
