@@ -319,26 +319,41 @@ static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *
     }
 }
 
-/* Runs units [begin_unit, end_unit) as if they were one. They may differ only in their output
- * channels. */
+/* Cuts the unit's positions into N tiles, unless `last` has the same N tiles already: that is the
+ * unit before, and small groups are many units of the same size. */
+static void cut_n_tiles(const struct qk_conv_igemm_plan *plan, const struct work *work,
+                        const struct unit *last, struct unit *unit)
+{
+    if (last->images == unit->images && last->rows == unit->rows &&
+        last->columns == unit->columns) {
+        unit->n_tile_count = last->n_tile_count;
+        unit->remainder = last->remainder;
+        return;
+    }
+    const struct qk_padded_grid grid = {
+        .images = unit->images,
+        .rows = unit->rows,
+        .columns = unit->columns,
+        .image_pitch = plan->layout.image_pitch,
+        .pitch = plan->layout.pitch,
+        .image_stride = (plan->conv->desc.channels_last ? 1 : plan->conv->desc.out_channels) *
+                        plan->geometry.positions,
+    };
+    unit->n_tile_count =
+        qk_conv_cut_n_tiles(plan->conv->backend->igemm, &grid, work->n_tiles, work->segments);
+    unit->remainder = qk_conv_igemm_remainder(plan, qk_conv_padded_positions(&grid));
+}
+
+/* Runs units [begin_unit, end_unit) as if they were one, and sets *last to it. They may differ only
+ * in their output channels. `last` is the unit before, or has no images. */
 static void run_units(const struct qk_conv_igemm_plan *plan, size_t begin_unit, size_t end_unit,
-                      const struct work *work)
+                      const struct work *work, struct unit *last)
 {
     const struct qk_slab_layout *layout = &plan->layout;
     struct unit unit = locate(plan, begin_unit);
     unit.panel_end = locate(plan, end_unit - 1).panel_end;
-    const struct qk_padded_grid grid = {
-        .images = unit.images,
-        .rows = unit.rows,
-        .columns = unit.columns,
-        .image_pitch = layout->image_pitch,
-        .pitch = layout->pitch,
-        .image_stride = (plan->conv->desc.channels_last ? 1 : plan->conv->desc.out_channels) *
-                        plan->geometry.positions,
-    };
-    unit.n_tile_count =
-        qk_conv_cut_n_tiles(plan->conv->backend->igemm, &grid, work->n_tiles, work->segments);
-    unit.remainder = qk_conv_igemm_remainder(plan, qk_conv_padded_positions(&grid));
+    cut_n_tiles(plan, work, last, &unit);
+    *last = unit;
     const struct qk_slab_job job = slab_job(plan, &unit, work);
     for (size_t g = 0; g < layout->sets; g += layout->part_sets) {
         const size_t sets = qk_size_min(layout->sets - g, layout->part_sets);
@@ -379,9 +394,10 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
      * that differ only in this part follow each other, so the units of one call share the slabs. */
     const bool whole = state->layout.part_sets == state->layout.sets;
     const size_t parts = whole ? state->m_parts : 1;
+    struct unit last = {.images = 0};
     for (size_t next; begin < end; begin = next) {
         next = qk_size_min(begin - begin % parts + parts, end);
-        run_units(state, begin, next, &work);
+        run_units(state, begin, next, &work, &last);
     }
     if (igemm->tear_down)
         igemm->tear_down();
