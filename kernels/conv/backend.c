@@ -30,7 +30,7 @@ static const struct qk_conv_backend avx2_words = {
     .slabs = &qk_slab_kernels_s16x2__avx2,
     .depthwise = &qk_depthwise_s16s16_1x32__avx2,
     .winograd = qk_winograd__avx2,
-    .product = QK_PRODUCT_AVX2,
+    .product = QK_PRODUCT_AVX2_WORDS,
     .slab_cycles = 25,
 };
 

@@ -84,8 +84,10 @@ void qk_conv_choose(struct qk_conv *conv, size_t weights)
          qk_winograd_suits(conv, conv->backend->small_m)))
         conv->backend = conv->backend->small_m;
     if (conv->backend && conv->backend->words &&
-        (has_few_terms(conv, conv->backend) || has_wide_weights(conv, conv->backend)))
+        (has_few_terms(conv, conv->backend) || has_wide_weights(conv, conv->backend))) {
         conv->backend = conv->backend->words;
+        conv->costs = &tuning->words_costs;
+    }
     conv->algorithm = !conv->backend                           ? &qk_conv_algorithm_sgemm
                       : qk_winograd_suits(conv, conv->backend) ? &qk_conv_algorithm_winograd
                                                                : &qk_conv_algorithm_igemm;

@@ -21,8 +21,12 @@
 #define PRODUCT_SPEED 0.85
 /* A plan takes Winograd's algorithm if it costs less than this fraction of igemm's estimate, which
  * must be at least LEAST_NS: estimates of less are too inexact, as 64 channels at 7 x 7 showed,
- * which took 37 us instead of 30. */
+ * which took 37 us instead of 30. The channels of a group are few, so what the estimate leaves out
+ * is a larger share of the time: taking weights out of panels, and copying rows of x. With 16 and
+ * 32 channels in a group at 14 x 14 and 7 x 7, estimates of 0.70 and 0.73 took 1.11 and 1.37 times
+ * as long as igemm on a Zen 3. Estimates of 0.64 took 0.78 times as long. */
 #define WORTH_CHANGING 0.9
+#define WORTH_CHANGING_GROUPS 0.7
 #define LEAST_NS 50000
 /* V of a block should fit into the L2 cache. If V of even 16 tiles does not, it may be this many
  * times as large: 512 channels at 14 x 14 are still twice as fast as with igemm. */
@@ -53,9 +57,10 @@ bool qk_winograd_suits(const struct qk_conv *conv, const struct qk_conv_backend 
 {
     const struct qk_conv_desc *desc = &conv->desc;
     const size_t rows = desc->out_channels / desc->group;
-    if (!backend->winograd || !backend->igemm->unpack || !(conv->tuning->words_terms_per_ns > 0) ||
-        desc->spatial_rank != 2 || desc->channels_last || rows < ROWS_LEAST ||
-        desc->group_channels < CHANNELS_LEAST || desc->group_channels > QK_WINOGRAD_CHANNELS_MAX)
+    if (!backend->winograd || !backend->igemm->unpack ||
+        !(conv->tuning->words_costs.terms_per_ns > 0) || desc->spatial_rank != 2 ||
+        desc->channels_last || rows < ROWS_LEAST || desc->group_channels < CHANNELS_LEAST ||
+        desc->group_channels > QK_WINOGRAD_CHANNELS_MAX)
         return false;
     for (int i = QK_AXIS_ROW; i <= QK_AXIS_COLUMN; i++)
         if (desc->kernel[i] != 3 || desc->stride[i] != 1 || desc->dilation[i] != 1)
@@ -147,7 +152,7 @@ static struct cycles count_cycles(const struct qk_winograd_plan *plan)
     const struct qk_conv *conv = plan->conv;
     const struct qk_winograd *kernels = plan->kernels;
     const double terms_per_cycle =
-        conv->tuning->words_terms_per_ns / conv->tuning->cycles_per_ns * PRODUCT_SPEED;
+        conv->tuning->words_costs.terms_per_ns / conv->tuning->cycles_per_ns * PRODUCT_SPEED;
     const size_t tiles = plan->tile_rows * plan->tile_columns;
     const double vectors = (double)qk_divide_up(tiles, 8);
     const double rows = (double)(conv->desc.out_channels / conv->desc.group);
@@ -313,7 +318,8 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
         return true;
     const double igemm_ns = (double)plan->unit_cost_ns * (double)plan->unit_count;
     const double ns = cycles.all / conv->tuning->cycles_per_ns;
-    if (igemm_ns < LEAST_NS || ns > WORTH_CHANGING * igemm_ns)
+    const double worth = conv->desc.group > 1 ? WORTH_CHANGING_GROUPS : WORTH_CHANGING;
+    if (igemm_ns < LEAST_NS || ns > worth * igemm_ns)
         return true;
     struct qk_winograd_plan *state = qk_conv_alloc(memory, 1, sizeof(*state));
     if (!state)

@@ -32,8 +32,10 @@ static void prefer_winograd(void)
 {
     if (gemms.count == 0)
         return;
-    gemms.kernels[0]->choice.conv.main_costs.product_cycles *= 1e4;
-    gemms.kernels[0]->choice.conv.quads_bytes = 512 * 1024;
+    struct qk_conv_tuning *conv = &gemms.kernels[0]->choice.conv;
+    conv->main_costs.product_cycles *= 1e4;
+    conv->words_costs.product_cycles *= 1e4;
+    conv->quads_bytes = 512 * 1024;
 }
 
 static struct conv_case square_case(int64_t channels, int64_t rows, int64_t size)
