@@ -28,7 +28,8 @@ void *qd_arena_alloc(struct qd_arena *arena, size_t bytes)
         return NULL;
     }
     bytes = bytes == 0 ? 1 : bytes; /* so that NULL only means that the allocation failed */
-    size_t rounded = qd_round_up(bytes, QD_BLOCK_ALIGNMENT);
+    const size_t rounded =
+        (bytes + QD_BLOCK_ALIGNMENT - 1) / QD_BLOCK_ALIGNMENT * QD_BLOCK_ALIGNMENT;
     if (rounded <= arena->room) {
         char *result = arena->next;
         arena->next += rounded;
@@ -36,13 +37,13 @@ void *qd_arena_alloc(struct qd_arena *arena, size_t bytes)
         return result;
     }
     const bool is_small = rounded < arena->small_block_bytes / 4;
-    struct qd_block *block = qd_block_take(
-        arena, is_small ? arena->small_block_bytes - QD_BLOCK_ALIGNMENT : rounded, false);
+    struct qd_block *block =
+        qd_block_take(arena, is_small ? arena->small_block_bytes : rounded, false);
     if (block == NULL)
         return NULL;
     if (is_small) {
         arena->next = block->payload + rounded;
-        arena->room = block->bytes - QD_BLOCK_ALIGNMENT - rounded;
+        arena->room = block->bytes - rounded;
     }
     return block->payload;
 }
@@ -79,11 +80,13 @@ void *qd_arena_reserve(struct qd_arena *arena, size_t bytes)
     return block == NULL ? NULL : block->payload;
 }
 
-bool qd_arena_commit_fresh(struct qd_arena *arena, void *reserved, size_t bytes, size_t *fresh)
+size_t qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes, size_t *fresh)
 {
     struct qd_block *block = block_at(arena, reserved);
+    size_t ignored;
+    fresh = fresh == NULL ? &ignored : fresh;
     *fresh = SIZE_MAX;
-    return block == NULL || !block->large || qd_block_commit(arena, block, bytes, fresh);
+    return block == NULL || !block->large ? SIZE_MAX : qd_block_commit(arena, block, bytes, fresh);
 }
 
 bool qd_arena_set_reservation(struct qd_arena *arena, void *reserved,
@@ -97,21 +100,7 @@ bool qd_arena_set_reservation(struct qd_arena *arena, void *reserved,
 bool qd_arena_has_lost(const struct qd_arena *arena, const void *reserved)
 {
     const struct qd_block *block = block_at(arena, reserved);
-    return block != NULL && qd_block_is_lost(block);
-}
-
-bool qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes)
-{
-    size_t fresh;
-    return qd_arena_commit_fresh(arena, reserved, bytes, &fresh);
-}
-
-size_t qd_arena_committed(const struct qd_arena *arena, const void *reserved)
-{
-    const struct qd_block *block = block_at(arena, reserved);
-    if (block == NULL || !block->large)
-        return SIZE_MAX;
-    return qd_block_is_lost(block) ? 0 : block->bytes;
+    return block != NULL && block->reservation == QD_RESERVATION_REVOKED;
 }
 
 /* Returns the block that holds only this allocation of `bytes`, or NULL if the allocation shares a

@@ -108,15 +108,12 @@ bool qd_arena_set_reservation(struct qd_arena *arena, void *reserved,
                               enum qd_reservation reservation);
 bool qd_arena_has_lost(const struct qd_arena *arena, const void *reserved);
 /* Commits the first `bytes` of a reservation: from now on they count and may be written. `bytes` is
- * at most what was reserved. Beyond 2 MiB it counts in whole huge pages of 2 MiB. Returns false,
- * and changes nothing, if the process' bound is reached or the reservation was revoked. */
-bool qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes);
-/* Like qd_arena_commit. Also sets *fresh to an offset: no page from there to the end of the
- * committed bytes has been touched yet. */
-bool qd_arena_commit_fresh(struct qd_arena *arena, void *reserved, size_t bytes, size_t *fresh);
-/* Returns how many bytes of a reservation may be written: those that are committed, none if it was
- * revoked, SIZE_MAX if all of it may be. */
-size_t qd_arena_committed(const struct qd_arena *arena, const void *reserved);
+ * at most what was reserved. Beyond 2 MiB it counts in whole huge pages of 2 MiB. Returns how many
+ * bytes may be written: at least `bytes`, SIZE_MAX if all of them may be. If the process' bound is
+ * reached, nothing is committed, and the result is less than `bytes`; if the reservation was
+ * revoked, it is 0. Sets *fresh, unless `fresh` is NULL, to an offset: no page from there to the
+ * result has been touched yet. It is not below the result if all pages have been. */
+size_t qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes, size_t *fresh);
 /* Moves a reservation of 256 KiB or more to another arena of the same memory. */
 void qd_arena_move(struct qd_arena *from, struct qd_arena *to, void *reserved);
 

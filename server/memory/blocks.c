@@ -25,8 +25,9 @@ enum {
                        are reused */
     MODEL_STEP_COUNT =
         16, /* the same for models' blocks below QD_LARGE_BLOCK_BYTES, which count as a whole */
-    CLASS_COUNT = MODEL_STEP_COUNT * 50, /* from LEAST_BLOCK_BYTES to more than any memory */
+    CLASS_COUNT = MODEL_STEP_COUNT * 50, /* from LEAST_BLOCK_BYTES to BLOCK_BYTES_MAX */
 };
+#define BLOCK_BYTES_MAX ((size_t)LEAST_BLOCK_BYTES << 48) /* more than any memory */
 
 struct block_class {
     struct qd_block *kept; /* free blocks, for reuse */
@@ -52,57 +53,52 @@ struct qd_memory {
     struct block_class classes[CLASS_COUNT];
 };
 
-/* What to take: a block of `limit` bytes, of which `bytes` count at first. */
-struct wish {
-    unsigned class_index;
-    size_t class_bytes;
-    bool large;
-    bool reserved;
-    size_t bytes;
-    size_t limit;
-};
-
-/* Finds the smallest class for `bytes`. The sizes of classes are (4, 5, 6, 7) * 2^n, and (16 ...
- * 31) * 2^n in the memory of models. Returns false if there is no class of this size. */
-static bool find_class(const struct qd_memory *memory, size_t bytes, struct wish *wish)
+static size_t round_up(size_t bytes, size_t unit)
 {
-    const unsigned step_count = memory->is_for_models ? MODEL_STEP_COUNT : STEP_COUNT;
-    size_t step = LEAST_BLOCK_BYTES / step_count;
-    unsigned doubling = 0;
-    for (; step * (2 * step_count - 1) < bytes; step *= 2)
-        if (++doubling == CLASS_COUNT / step_count || step > SIZE_MAX / (4 * MODEL_STEP_COUNT))
-            return false;
-    unsigned steps = step_count;
-    while (step * steps < bytes)
-        steps++;
-    wish->class_index = doubling * step_count + steps - step_count;
-    wish->class_bytes = step * steps;
-    return true;
+    return (bytes + unit - 1) / unit * unit;
 }
 
+/* ---- Sizes -------------------------------------------------------------------------------- */
+
+static unsigned steps_of(const struct qd_memory *memory)
+{
+    return memory->is_for_models ? MODEL_STEP_COUNT : STEP_COUNT;
+}
+
+/* Returns the size of a class: (4, 5, 6, 7) * 2^n, and (16 ... 31) * 2^n in the memory of models.
+ */
 static size_t class_bytes(const struct qd_memory *memory, unsigned class_index)
 {
-    const unsigned step_count = memory->is_for_models ? MODEL_STEP_COUNT : STEP_COUNT;
+    const unsigned step_count = steps_of(memory);
     const size_t step = (size_t)LEAST_BLOCK_BYTES / step_count << class_index / step_count;
     return step * (step_count + class_index % step_count);
 }
 
-/* All blocks of a class are of one kind, so the class decides whether the block is small or large.
- * Otherwise a small block that its header brings to QD_LARGE_BLOCK_BYTES would be kept among large
- * blocks, and handed out without the bytes of its header. Returns false if no class is so large. */
-static bool make_wish(const struct qd_memory *memory, size_t bytes, bool reserved,
-                      struct wish *wish)
+/* Finds the smallest class for `bytes`, which are at most BLOCK_BYTES_MAX. */
+static unsigned find_class(const struct qd_memory *memory, size_t bytes)
 {
-    *wish = (struct wish){.reserved = reserved, .limit = SIZE_MAX};
-    if (!find_class(memory, bytes + QD_BLOCK_ALIGNMENT, wish))
-        return false;
-    wish->large = wish->class_bytes >= QD_LARGE_BLOCK_BYTES;
-    const size_t large_bytes = bytes < QD_LARGE_BLOCK_BYTES ? QD_LARGE_BLOCK_BYTES : bytes;
-    if (wish->large && !find_class(memory, large_bytes, wish))
-        return false;
-    wish->limit = wish->large ? qd_round_up(bytes, QD_PAGE_BYTES) : wish->class_bytes;
-    wish->bytes = reserved ? 0 : wish->limit;
-    return true;
+    const unsigned step_count = steps_of(memory);
+    unsigned class_index = 0;
+    while (class_bytes(memory, class_index + step_count) <= bytes)
+        class_index += step_count;
+    while (class_bytes(memory, class_index) < bytes)
+        class_index++;
+    return class_index;
+}
+
+/* Describes the block to take. All blocks of a class are of one kind, so the class decides whether
+ * the block is small or large. */
+static struct qd_block describe(const struct qd_memory *memory, size_t bytes, bool reserved)
+{
+    const unsigned class_index = find_class(memory, bytes);
+    const size_t capacity = class_bytes(memory, class_index);
+    const bool large = capacity >= QD_LARGE_BLOCK_BYTES;
+    const size_t limit = large ? round_up(bytes, QD_PAGE_BYTES) : capacity;
+    return (struct qd_block){.class_index = class_index,
+                             .large = large,
+                             .reserved = reserved,
+                             .limit = limit,
+                             .bytes = reserved ? 0 : limit};
 }
 
 struct qd_memory *qd_memory_create(size_t bytes_max)
@@ -117,16 +113,6 @@ struct qd_memory *qd_memory_create(size_t bytes_max)
 
 /* ---- Blocks and the system ---------------------------------------------------------------- */
 
-static struct qd_block *fresh_small(size_t bytes)
-{
-    void *memory = NULL;
-    if (posix_memalign(&memory, QD_BLOCK_ALIGNMENT, bytes) != 0)
-        return NULL;
-    struct qd_block *block = memory;
-    *block = (struct qd_block){.payload = (char *)memory + QD_BLOCK_ALIGNMENT, .bytes = bytes};
-    return block;
-}
-
 /* Maps address space, aligned to a huge page if it is at least as large as one. Returns NULL if
  * there is none. */
 static char *map(size_t bytes)
@@ -138,7 +124,7 @@ static char *map(size_t bytes)
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (start == MAP_FAILED || more == 0)
         return start == MAP_FAILED ? NULL : start;
-    char *aligned = (char *)qd_round_up((uintptr_t)start, QD_HUGE_PAGE_BYTES);
+    char *aligned = (char *)round_up((uintptr_t)start, QD_HUGE_PAGE_BYTES);
     const size_t before = (size_t)(aligned - start);
     if (before > 0)
         munmap(start, before);
@@ -146,21 +132,25 @@ static char *map(size_t bytes)
     return aligned;
 }
 
-/* Makes a fresh large block. Asks for huge pages only where all of a page will be used, which
- * excludes the first one of a reserved block. */
-static struct qd_block *fresh_large(size_t capacity, size_t limit, bool reserved)
+/* Makes a fresh block. Asks for huge pages only where all of a page will be used, which excludes
+ * the first one of a reserved block. */
+static struct qd_block *fresh_block(const struct qd_memory *memory, const struct qd_block *wish)
 {
-    struct qd_large_block *large = calloc(1, sizeof(*large));
-    char *payload = large == NULL ? NULL : map(capacity);
+    const size_t capacity = class_bytes(memory, wish->class_index);
+    struct qd_block *block = malloc(sizeof(*block));
+    char *payload = block == NULL ? NULL
+                    : wish->large ? map(capacity)
+                                  : aligned_alloc(QD_BLOCK_ALIGNMENT, capacity);
     if (payload == NULL) {
-        free(large);
+        free(block);
         return NULL;
     }
-    struct qd_block *block = &large->block; /* the first member, so free() frees the whole struct */
-    *block = (struct qd_block){.payload = payload, .large = true};
-    const size_t from = reserved ? QD_HUGE_PAGE_BYTES : 0;
-    const size_t to = limit / QD_HUGE_PAGE_BYTES * QD_HUGE_PAGE_BYTES;
-    if (from < to)
+    *block = *wish;
+    block->payload = payload;
+    block->touched = wish->large ? 0 : capacity;
+    const size_t from = wish->reserved ? QD_HUGE_PAGE_BYTES : 0;
+    const size_t to = wish->limit / QD_HUGE_PAGE_BYTES * QD_HUGE_PAGE_BYTES;
+    if (wish->large && from < to)
         madvise(payload + from, to - from, MADV_HUGEPAGE); /* only a hint */
     return block;
 }
@@ -168,17 +158,13 @@ static struct qd_block *fresh_large(size_t capacity, size_t limit, bool reserved
 /* Frees the pages beyond `bytes` and keeps their address space. */
 static void untouch(struct qd_block *block, size_t bytes)
 {
-    if (block->touched > bytes)
-        madvise(block->payload + bytes, block->touched - bytes, MADV_DONTNEED);
+    if (block->touched <= bytes)
+        return;
+    madvise(block->payload + bytes, block->touched - bytes, MADV_DONTNEED);
     block->touched = bytes;
 }
 
 /* ---- Keeping and handing out -------------------------------------------------------------- */
-
-static size_t held_bytes(const struct qd_block *block)
-{
-    return block->large ? block->touched : block->bytes;
-}
 
 static void keep(struct qd_memory *memory, struct qd_block *block)
 {
@@ -196,7 +182,7 @@ static struct qd_block *unkeep(struct qd_memory *memory, struct block_class *cla
     class->kept_count--;
     if (class->kept_count < class->kept_count_min)
         class->kept_count_min = class->kept_count;
-    memory->bytes_kept -= held_bytes(block);
+    memory->bytes_kept -= block->touched;
     return block;
 }
 
@@ -211,11 +197,10 @@ static bool is_over(const struct qd_memory *memory)
 static void retire(struct qd_memory *memory, struct qd_block *block, size_t kept_bytes,
                    struct qd_block **retired)
 {
-    if (block->large) {
-        block->bytes = kept_bytes < block->touched ? kept_bytes / QD_PAGE_BYTES * QD_PAGE_BYTES
-                                                   : block->touched;
-        memory->bytes_kept += block->bytes;
-    }
+    block->bytes = !block->large                 ? 0
+                   : kept_bytes < block->touched ? kept_bytes / QD_PAGE_BYTES * QD_PAGE_BYTES
+                                                 : block->touched;
+    memory->bytes_kept += block->bytes;
     block->next = *retired;
     *retired = block;
 }
@@ -227,7 +212,7 @@ static void free_blocks(struct qd_memory *memory, struct qd_block *retired)
     while (retired != NULL) {
         struct qd_block *block = retired;
         retired = block->next;
-        if (block->large && block->bytes > 0) {
+        if (block->bytes > 0) {
             untouch(block, block->bytes);
             pthread_mutex_lock(&memory->lock);
             keep(memory, block);
@@ -236,6 +221,8 @@ static void free_blocks(struct qd_memory *memory, struct qd_block *retired)
         }
         if (block->large)
             munmap(block->payload, class_bytes(memory, block->class_index));
+        else
+            free(block->payload);
         free(block);
     }
 }
@@ -283,12 +270,10 @@ static void unlist_reserved(struct qd_memory *memory, struct qd_block *block)
         block->next_reserved->previous_reserved = block->previous_reserved;
 }
 
-/* Hands out a block that was kept and has been taken out of its class. The lock is held. */
-static void hand_out(struct qd_memory *memory, struct qd_block *block, const struct wish *wish)
+/* Hands out a block, which is fresh or has been taken out of its class. The lock is held. */
+static void hand_out(struct qd_memory *memory, struct qd_block *block, const struct qd_block *wish)
 {
     block->limit = wish->limit;
-    if (!block->large)
-        return;
     block->bytes = wish->bytes;
     if (wish->reserved) {
         memory->bytes_kept += block->touched;
@@ -300,8 +285,7 @@ static void hand_out(struct qd_memory *memory, struct qd_block *block, const str
 
 static bool is_slow(const struct qd_block *block, uint64_t now_ns)
 {
-    const struct qd_large_block *large = (const struct qd_large_block *)block;
-    return block->reservation == QD_RESERVATION_COMING && now_ns >= large->marked_ns + SLOW_NS;
+    return block->reservation == QD_RESERVATION_COMING && now_ns >= block->marked_ns + SLOW_NS;
 }
 
 /* The order in which reservations are revoked. */
@@ -372,14 +356,13 @@ static bool find_room(struct qd_memory *memory, size_t bytes, const struct qd_bl
 bool qd_block_set_reservation(struct qd_memory *memory, struct qd_block *block,
                               enum qd_reservation reservation)
 {
-    struct qd_large_block *large = (struct qd_large_block *)block;
     pthread_mutex_lock(&memory->lock);
     const bool lost = block->reservation == QD_RESERVATION_REVOKED;
     if (!lost) {
         block->reservation = (unsigned char)reservation;
-        large->marked_bytes = block->bytes;
-        large->marked_ns = qd_clock_ns();
-        large->came_ns = reservation == QD_RESERVATION_COMING ? large->marked_ns : large->came_ns;
+        block->marked_bytes = block->bytes;
+        block->marked_ns = qd_clock_ns();
+        block->came_ns = reservation == QD_RESERVATION_COMING ? block->marked_ns : block->came_ns;
     }
     pthread_mutex_unlock(&memory->lock);
     return !lost;
@@ -388,11 +371,10 @@ bool qd_block_set_reservation(struct qd_memory *memory, struct qd_block *block,
 /* The lock is held. */
 static void mark_pace(struct qd_block *block)
 {
-    struct qd_large_block *large = (struct qd_large_block *)block;
-    if (block->bytes - large->marked_bytes < SLOW_BYTES)
+    if (block->bytes - block->marked_bytes < SLOW_BYTES)
         return;
-    large->marked_bytes = block->bytes;
-    large->marked_ns = qd_clock_ns();
+    block->marked_bytes = block->bytes;
+    block->marked_ns = qd_clock_ns();
 }
 
 void qd_memory_set_on_lost(struct qd_memory *memory, qd_memory_on_lost *on_lost, void *context)
@@ -439,7 +421,7 @@ unsigned qd_memory_retry_after_s(struct qd_memory *memory)
             is_slow(b, now_ns))
             continue;
         body_count++;
-        oldest_ns = ((const struct qd_large_block *)b)->came_ns; /* the list ends with the oldest */
+        oldest_ns = b->came_ns; /* the list ends with the oldest */
     }
     const uint64_t work_ns = qd_admission_time_ns(&memory->admission, body_count, now_ns);
     pthread_mutex_unlock(&memory->lock);
@@ -471,56 +453,46 @@ static void count_taken(struct qd_arena *arena, size_t bytes)
     pthread_mutex_unlock(&memory->lock);
 }
 
-static struct qd_block *fresh_block(const struct wish *wish)
-{
-    struct qd_block *block = wish->large
-                                 ? fresh_large(wish->class_bytes, wish->limit, wish->reserved)
-                                 : fresh_small(wish->class_bytes);
-    if (block != NULL)
-        block->class_index = wish->class_index;
-    return block;
-}
-
 /* Takes a block out of those that are kept, or makes one. Returns NULL if it does not fit, or if
  * malloc failed. */
-static struct qd_block *take(struct qd_memory *memory, const struct wish *wish)
+static struct qd_block *take(struct qd_memory *memory, struct qd_block wish)
 {
-    struct block_class *class = &memory->classes[wish->class_index];
+    struct block_class *class = &memory->classes[wish.class_index];
     struct qd_block *block = NULL;
     struct qd_block *idle = NULL;
     pthread_mutex_lock(&memory->lock);
-    const bool fits = find_room(memory, wish->bytes, NULL);
+    const bool fits = find_room(memory, wish.bytes, NULL);
     if (fits) {
         if (class->kept != NULL) {
             block = unkeep(memory, class);
-            hand_out(memory, block, wish);
+            hand_out(memory, block, &wish);
         }
-        memory->bytes_used += wish->bytes;
+        memory->bytes_used += wish.bytes;
         idle = make_room(memory);
     }
     pthread_mutex_unlock(&memory->lock);
     free_blocks(memory, idle);
-    if (block != NULL && block->large && !wish->reserved)
-        untouch(block, block->touched < wish->bytes ? block->touched : wish->bytes);
+    if (block != NULL && !wish.reserved)
+        untouch(block, wish.bytes);
     if (!fits || block != NULL)
         return block;
-    block = fresh_block(wish);
+    block = fresh_block(memory, &wish);
     pthread_mutex_lock(&memory->lock);
     if (block != NULL)
-        hand_out(memory, block, wish);
+        hand_out(memory, block, &wish);
     else
-        memory->bytes_used -= wish->bytes;
+        memory->bytes_used -= wish.bytes;
     pthread_mutex_unlock(&memory->lock);
     return block;
 }
 
 struct qd_block *qd_block_take(struct qd_arena *arena, size_t bytes, bool reserved)
 {
-    struct wish wish;
+    const bool possible = bytes <= arena->memory->bytes_max && bytes <= BLOCK_BYTES_MAX;
     struct qd_block *block =
-        make_wish(arena->memory, bytes, reserved, &wish) ? take(arena->memory, &wish) : NULL;
+        possible ? take(arena->memory, describe(arena->memory, bytes, reserved)) : NULL;
     if (block == NULL) {
-        arena->refused_bytes = wish.limit;
+        arena->refused_bytes = bytes;
         return NULL;
     }
     block->next = arena->blocks;
@@ -553,27 +525,24 @@ void qd_block_give(struct qd_arena *arena, struct qd_block *block)
     struct qd_block *retired = NULL;
     take_out(arena, block);
     pthread_mutex_lock(&memory->lock);
-    if (qd_block_is_lost(block)) {
-        unlist_reserved(memory, block);
-        retire(memory, block, 0, &retired);
-        pthread_mutex_unlock(&memory->lock);
-        free_blocks(memory, retired);
-        return;
-    }
+    /* Read now, because another thread may take the block as soon as it is kept. */
+    const bool large = block->large;
     if (block->reserved) {
         unlist_reserved(memory, block);
-        block->reservation = QD_RESERVATION_FIRM;
         memory->bytes_kept -= block->touched - block->bytes;
-    } else if (block->large) {
+    } else {
         block->touched = block->bytes; /* its user may have written all of it */
     }
-    const bool large =
-        block
-            ->large; /* read now, because another thread may take the block as soon as it is kept */
-    memory->bytes_used -= block->bytes;
-    memory->bytes_kept += held_bytes(block);
-    keep(memory, block);
+    if (block->reservation == QD_RESERVATION_REVOKED) {
+        retire(memory, block, 0, &retired);
+    } else {
+        block->reservation = QD_RESERVATION_FIRM;
+        memory->bytes_used -= block->bytes;
+        memory->bytes_kept += block->touched;
+        keep(memory, block);
+    }
     pthread_mutex_unlock(&memory->lock);
+    free_blocks(memory, retired);
     if (large)
         tell_room(memory);
 }
@@ -587,7 +556,8 @@ static bool extend(struct qd_arena *arena, struct qd_block *block, size_t bytes,
     pthread_mutex_lock(&memory->lock);
     const size_t more = bytes - block->bytes;
     const bool comes = block->reservation == QD_RESERVATION_COMING;
-    const bool fits = !qd_block_is_lost(block) && find_room(memory, more, comes ? block : NULL);
+    const bool fits = block->reservation != QD_RESERVATION_REVOKED &&
+                      find_room(memory, more, comes ? block : NULL);
     if (fits) {
         const size_t spare = block->reserved ? block->touched - block->bytes : 0;
         memory->bytes_kept -= more < spare ? more : spare;
@@ -608,27 +578,26 @@ static bool extend(struct qd_arena *arena, struct qd_block *block, size_t bytes,
     return fits;
 }
 
-bool qd_block_commit(struct qd_arena *arena, struct qd_block *block, size_t bytes, size_t *fresh)
+size_t qd_block_commit(struct qd_arena *arena, struct qd_block *block, size_t bytes, size_t *fresh)
 {
-    if (qd_block_is_lost(block)) {
-        arena->refused_bytes = 0;
-        return false;
-    }
-    if (bytes <= block->bytes)
-        return true;
     const size_t step = bytes <= QD_HUGE_PAGE_BYTES ? QD_PAGE_BYTES : QD_HUGE_PAGE_BYTES;
-    const size_t wanted = qd_round_up(bytes, step);
+    const size_t wanted = round_up(bytes, step);
     assert(bytes <= block->limit);
-    return extend(arena, block, wanted < block->limit ? wanted : block->limit, fresh);
+    if (bytes > block->bytes)
+        extend(arena, block, wanted < block->limit ? wanted : block->limit, fresh);
+    if (block->reservation != QD_RESERVATION_REVOKED)
+        return block->bytes;
+    arena->refused_bytes = 0;
+    return 0;
 }
 
 bool qd_block_grow(struct qd_arena *arena, struct qd_block *block, size_t bytes)
 {
     if (!block->large)
-        return bytes <= block->bytes - QD_BLOCK_ALIGNMENT;
+        return bytes <= block->bytes;
     if (bytes > class_bytes(arena->memory, block->class_index))
         return false;
-    const size_t limit = qd_round_up(bytes, QD_PAGE_BYTES);
+    const size_t limit = round_up(bytes, QD_PAGE_BYTES);
     size_t fresh;
     if (limit > block->bytes && !extend(arena, block, limit, &fresh))
         return false;
@@ -647,7 +616,7 @@ static bool trim_class(struct qd_memory *memory, struct block_class *class, size
         if (*bytes_left == 0)
             return false;
         const size_t others = class->kept_count_min - 1;
-        const size_t held = held_bytes(class->kept);
+        const size_t held = class->kept->touched;
         const size_t kept = class->kept->large && held > *bytes_left ? held - *bytes_left : 0;
         retire(memory, unkeep(memory, class), kept, idle);
         class->kept_count_min = kept > 0 ? others + 1 : others;

@@ -1,11 +1,10 @@
 /* The blocks in which memory for requests, or for models, is handed out and kept, and the account
  * of it: how much each arena holds, and how much was set aside for it. The server's other sources
- * use only the sizes and qd_round_up; for everything else they use arena.h. All functions may be
- * called on any thread. An arena and its blocks are used by one thread at a time. */
+ * use only the sizes; for everything else they use arena.h. All functions may be called on any
+ * thread. An arena and its blocks are used by one thread at a time. */
 #ifndef SERVER_MEMORY_BLOCKS_H
 #define SERVER_MEMORY_BLOCKS_H
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,10 +17,9 @@
 #define QD_PAGE_BYTES ((size_t)4 << 10)
 #define QD_HUGE_PAGE_BYTES ((size_t)2 << 20)
 
-/* A small block is a header and a payload, which together have the size of its class. The header of
- * a large block is allocated separately. The payload of a large block is address space of its
- * class' size, whose pages are used as needed: a block that was used for 16 MiB can be reused for
- * 18 MiB, without paying for the 20 MiB of its class. */
+/* The payload of a small block has the size of its class, and counts as a whole. The payload of a
+ * large block is address space of its class' size, whose pages are used as needed: a block that was
+ * used for 16 MiB can be reused for 18 MiB, without paying for the 20 MiB of its class. */
 struct qd_block {
     struct qd_block *next;
     char *payload;
@@ -29,31 +27,21 @@ struct qd_block {
                        the kept pages of a retired one */
     size_t touched; /* an upper bound of the bytes of a large block whose pages are in memory */
     size_t limit;   /* how far `bytes` may grow: the size that was asked for */
-    struct qd_block *next_reserved; /* the list of the reserved blocks in use, whose pages beyond
-                                       `bytes` count as kept */
-    struct qd_block *previous_reserved;
     unsigned class_index;
     bool large;
-    bool reserved; /* from qd_arena_reserve, in use */
-    /* enum qd_reservation of a reserved block; set with the lock held */
-    _Atomic unsigned char reservation;
-};
 
-/* A large block, with what tells whether the body in it arrives slowly (SLOW_BYTES in blocks.c). */
-struct qd_large_block {
-    struct qd_block block;
+    /* Of a large block from qd_arena_reserve, while it is in use. */
+    bool reserved;
+    _Atomic unsigned char reservation; /* enum qd_reservation; set with the lock held */
+    struct qd_block *next_reserved;    /* the list of the reserved blocks, whose pages beyond
+                                          `bytes` count as kept */
+    struct qd_block *previous_reserved;
+    /* What tells whether the body in it arrives slowly (SLOW_BYTES in blocks.c). */
     size_t marked_bytes;
     uint64_t marked_ns; /* when `bytes` was marked_bytes; both are set anew when 2 MiB more have
                            arrived */
     uint64_t came_ns;   /* when the body began to arrive */
 };
-static_assert(sizeof(struct qd_block) <= QD_BLOCK_ALIGNMENT,
-              "the header fits before an aligned payload");
-
-static inline size_t qd_round_up(size_t bytes, size_t unit)
-{
-    return (bytes + unit - 1) / unit * unit;
-}
 
 /* Returns the size of the small blocks of an arena of this memory. An allocation of a quarter of it
  * or more gets a block of its own. */
@@ -68,18 +56,14 @@ void qd_block_give(struct qd_arena *arena, struct qd_block *block);
 /* Moves a block to another arena of the same memory. */
 void qd_block_move(struct qd_arena *from, struct qd_arena *to, struct qd_block *block);
 
-/* Like qd_arena_commit_fresh, for a large block. Leaves *fresh as it is if nothing is committed. */
-bool qd_block_commit(struct qd_arena *arena, struct qd_block *block, size_t bytes, size_t *fresh);
+/* Like qd_arena_commit, for a large block. Sets *fresh only if it commits more than before. */
+size_t qd_block_commit(struct qd_arena *arena, struct qd_block *block, size_t bytes, size_t *fresh);
 /* Grows the only allocation of a block to `bytes`. Returns false if the block has no room. */
 bool qd_block_grow(struct qd_arena *arena, struct qd_block *block, size_t bytes);
 
 /* Like qd_arena_set_reservation. */
 bool qd_block_set_reservation(struct qd_memory *memory, struct qd_block *block,
                               enum qd_reservation reservation);
-static inline bool qd_block_is_lost(const struct qd_block *block)
-{
-    return block->reservation == QD_RESERVATION_REVOKED;
-}
 
 /* Records that an arena has freed all its memory, if work on it had begun. */
 void qd_arena_forget(struct qd_arena *arena);

@@ -142,16 +142,20 @@ static void begin(struct qd_request *request, size_t from, size_t to)
 
 size_t qd_body_prefault(struct qd_request *request, size_t bytes)
 {
-    const size_t capacity = request->body.capacity;
-    if (request->body.prefault == NULL && request->body.prefaulter != NULL &&
-        capacity >= BODY_BYTES_LEAST && bytes >= BYTES_LEAST) {
-        const size_t ahead = qd_round_up(bytes, QD_HUGE_PAGE_BYTES) + QD_HUGE_PAGE_BYTES;
-        const size_t to = ahead < capacity ? ahead : capacity;
+    struct qd_body *body = &request->body;
+    if (body->prefault == NULL && body->prefaulter != NULL && body->capacity >= BODY_BYTES_LEAST &&
+        bytes >= BYTES_LEAST) {
+        const size_t ahead = bytes + QD_HUGE_PAGE_BYTES;
         size_t fresh;
-        if (qd_arena_commit_fresh(&request->arena, request->body.bytes, to, &fresh) && fresh < to)
-            begin(request, fresh, to);
+        const size_t there = qd_arena_commit(
+            &request->arena, body->bytes, ahead < body->capacity ? ahead : body->capacity, &fresh);
+        if (fresh < there)
+            begin(request, fresh, there);
     }
-    return request->body.prefault != NULL ? request->body.prefault->from : SIZE_MAX;
+    if (body->prefault != NULL && body->prefault->from < bytes)
+        bytes = body->prefault->from;
+    const size_t there = qd_arena_commit(&request->arena, body->bytes, bytes, NULL);
+    return there < bytes ? there : bytes;
 }
 
 void qd_body_prefault_abandon(struct qd_request *request)

@@ -32,8 +32,9 @@ void qd_prefaulter_destroy(struct qd_prefaulter *prefaulter);
 
 /* Prepares room for the first `bytes` bytes of the body, which are about to arrive. Commits up to
  * two huge pages of 2 MiB beyond them, if there is memory, and has the fresh pages prefaulted.
- * Returns the offset in the body up to which it may be written now, if it is committed. When the
- * fresh pages are ready, request->body.on_room is called. */
+ * Returns how many of these bytes may be written now. That is less than `bytes` if memory is short,
+ * 0 if the body was revoked, or while pages are prefaulted. When the pages are ready,
+ * request->body.on_room is called. */
 size_t qd_body_prefault(struct qd_request *request, size_t bytes);
 
 /* Called before the request's arena is freed. If the thread still touches pages of the body, the

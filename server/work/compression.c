@@ -193,7 +193,8 @@ static enum qd_status inflate_some(struct qd_inflater *inflater)
     struct inflate_state *state = &inflater->state;
     const size_t in = least(inflater->count - inflater->taken, INFLATE_IN_BYTES);
     const size_t room = least(inflater->capacity - inflater->out_bytes, INFLATE_OUT_BYTES);
-    if (!qd_arena_commit(inflater->arena, inflater->out, inflater->out_bytes + room))
+    const size_t end = inflater->out_bytes + room;
+    if (qd_arena_commit(inflater->arena, inflater->out, end, NULL) < end)
         return qd_refuse_memory(inflater->arena, "the inflated body", inflater->error);
     state->next_in = (uint8_t *)(uintptr_t)inflater->bytes + inflater->taken; /* it only reads */
     state->avail_in = (uint32_t)in;
@@ -296,8 +297,9 @@ static size_t deflate_some(struct qd_deflater *deflater, size_t bytes_max)
     struct isal_zstream *stream = &deflater->stream;
     const size_t in = next_bytes(deflater, bytes_max);
     const size_t room = least(deflater->capacity - deflater->out_bytes, DEFLATE_IN_BYTES);
+    const size_t end = deflater->out_bytes + room;
     deflater->failed =
-        room == 0 || !qd_arena_commit(deflater->arena, deflater->out, deflater->out_bytes + room);
+        room == 0 || qd_arena_commit(deflater->arena, deflater->out, end, NULL) < end;
     if (deflater->failed)
         return 0;
     if (in > 0) /* ISA-L only reads it */

@@ -95,7 +95,8 @@ enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes)
     request->body.bytes = qd_arena_reserve(arena, bytes);
     /* Checks now whether there is room for bytes that do not count yet. Otherwise they would be
      * refused later, after the client has sent them in vain. */
-    if (request->body.bytes != NULL && bytes > qd_arena_committed(arena, request->body.bytes) &&
+    if (request->body.bytes != NULL &&
+        bytes > qd_arena_commit(arena, request->body.bytes, 0, NULL) &&
         !qd_memory_has_room(arena->memory, bytes)) {
         arena->refused_bytes = bytes;
         request->body.bytes = NULL;
@@ -121,20 +122,15 @@ static bool grow_body(struct qd_request *request, size_t bytes, uint64_t bytes_m
     else if (bytes <= GROWING_BODY_BYTES && GROWING_BODY_BYTES < capacity)
         capacity = GROWING_BODY_BYTES;
     char *body = qd_arena_reserve(arena, capacity < bytes ? bytes : capacity);
-    if (body == NULL || !qd_arena_commit(arena, body, (size_t)request->body.count))
+    const size_t count = (size_t)request->body.count;
+    if (body == NULL || qd_arena_commit(arena, body, count, NULL) < count)
         return false;
-    if (request->body.count > 0)
-        memcpy(body, request->body.bytes, (size_t)request->body.count);
+    if (count > 0)
+        memcpy(body, request->body.bytes, count);
     qd_arena_set_reservation(arena, body, QD_RESERVATION_COMING);
     request->body.bytes = body;
     request->body.capacity = capacity;
     return true;
-}
-
-static bool make_room(struct qd_request *request, size_t bytes, uint64_t bytes_max)
-{
-    return (bytes <= request->body.capacity || grow_body(request, bytes, bytes_max)) &&
-           qd_arena_commit(&request->arena, request->body.bytes, bytes);
 }
 
 size_t qd_request_body_room(struct qd_request *request, size_t placed)
@@ -145,10 +141,7 @@ size_t qd_request_body_room(struct qd_request *request, size_t placed)
         return 0;
     const size_t left = request->body.capacity - old;
     const size_t wanted = left < QD_PLACED_BYTES_MAX ? left : QD_PLACED_BYTES_MAX;
-    const size_t there = qd_body_prefault(request, old + wanted) - old;
-    size_t end = old + (there < wanted ? there : wanted);
-    if (!qd_arena_commit(&request->arena, request->body.bytes, end))
-        end = qd_arena_committed(&request->arena, request->body.bytes); /* less than that */
+    const size_t end = qd_body_prefault(request, old + wanted);
     return end > old ? end - old : 0;
 }
 
@@ -157,7 +150,7 @@ static size_t take(struct qd_request *request, const char *bytes, size_t count, 
 {
     const bool small = request->body.count_max != 0;
     bytes_max = small ? request->body.count_max : bytes_max;
-    const uint64_t old = request->body.count;
+    const size_t old = (size_t)request->body.count;
     if (count > bytes_max - old) {
         qd_fail(&request->error, QD_TOO_LARGE, "the body: expected at most %llu bytes%s, got more",
                 (unsigned long long)bytes_max, small ? " for this call" : " (--max-body-bytes)");
@@ -166,15 +159,17 @@ static size_t take(struct qd_request *request, const char *bytes, size_t count, 
     }
     if (!request->body.is_kept)
         return count;
-    const size_t there = qd_body_prefault(request, (size_t)old + count) - (size_t)old;
-    count = there < count ? there : count;
-    if (!make_room(request, (size_t)old + count, bytes_max)) {
+    const bool fits = old + count <= request->body.capacity || request->body.prefault != NULL ||
+                      grow_body(request, old + count, bytes_max);
+    const size_t end = fits ? qd_body_prefault(request, old + count) : 0;
+    if (end < old || (end < old + count && request->body.prefault == NULL)) {
         qd_refuse_memory(&request->arena, "the body", &request->error);
         empty_arena(request);
-    } else if (bytes != request->body.bytes + old) {
-        memcpy(request->body.bytes + old, bytes, count);
+        return count;
     }
-    return count;
+    if (bytes != request->body.bytes + old)
+        memcpy(request->body.bytes + old, bytes, end - old);
+    return end - old;
 }
 
 size_t qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,

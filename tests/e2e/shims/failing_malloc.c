@@ -44,6 +44,11 @@ void *realloc(void *old, size_t bytes)
     return fails() ? NULL : __libc_realloc(old, bytes);
 }
 
+void *aligned_alloc(size_t alignment, size_t bytes)
+{
+    return fails() ? NULL : __libc_memalign(alignment, bytes);
+}
+
 int posix_memalign(void **block, size_t alignment, size_t bytes)
 {
     *block = fails() ? NULL : __libc_memalign(alignment, bytes);

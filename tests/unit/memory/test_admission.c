@@ -43,7 +43,7 @@ static bool come(struct crowd *crowd, int i, size_t bytes)
         cr_assert_not_null(crowd->bodies[i]);
         cr_assert(qd_arena_set_reservation(arena, crowd->bodies[i], QD_RESERVATION_COMING));
     }
-    if (!qd_arena_commit(arena, crowd->bodies[i], bytes))
+    if (qd_arena_commit(arena, crowd->bodies[i], bytes, NULL) < bytes)
         return false;
     memset(crowd->bodies[i], i + 1, bytes);
     return true;

@@ -174,7 +174,7 @@ Test(arena, what_is_released_goes_back_at_once)
     char *small = qd_arena_alloc(&scratch.arena, 100);
     char *own = qd_arena_alloc(&scratch.arena, 20 * KIB);
     char *large = qd_arena_reserve(&scratch.arena, 8 * MIB);
-    cr_assert(qd_arena_commit(&scratch.arena, large, 3 * MIB));
+    cr_assert_geq(qd_arena_commit(&scratch.arena, large, 3 * MIB, NULL), 3 * MIB);
     memset(small, 1, 100);
     qd_arena_release(&scratch.arena, large, 8 * MIB);
     cr_assert_lt(scratch.arena.bytes, 100 * KIB);
@@ -412,7 +412,7 @@ Test(arena, what_is_reserved_counts_as_it_comes)
     char *body = qd_arena_reserve(&scratch.arena, 33 * MIB);
     for (size_t bytes = 0; bytes < 33 * MIB; bytes += 100 * KIB) {
         const size_t end = bytes + 100 * KIB < 33 * MIB ? bytes + 100 * KIB : 33 * MIB;
-        cr_assert(qd_arena_commit(&scratch.arena, body, end));
+        cr_assert_geq(qd_arena_commit(&scratch.arena, body, end, NULL), end);
         memset(body + bytes, (int)(bytes >> 12), end - bytes);
         cr_assert_leq(qd_memory_used(scratch.memory), end + 2 * MIB);
         cr_assert_eq(qd_memory_used(scratch.memory), scratch.arena.bytes);
@@ -421,8 +421,8 @@ Test(arena, what_is_reserved_counts_as_it_comes)
     cr_assert_eq(body[20 * MIB], (char)(20 * MIB / (100 * KIB) * (100 * KIB) >> 12));
     char *other = others[0].blocks == NULL ? NULL : qd_arena_reserve(&others[0], 8 * MIB);
     cr_assert_not_null(other);
-    cr_assert(qd_arena_commit(&others[0], other, 7 * MIB - 4096) == false, "rounded to 8 MiB");
-    cr_assert(qd_arena_commit(&others[0], other, 6 * MIB));
+    cr_assert_eq(qd_arena_commit(&others[0], other, 7 * MIB - 4096, NULL), 0, "rounded to 8 MiB");
+    cr_assert_eq(qd_arena_commit(&others[0], other, 6 * MIB, NULL), 6 * MIB);
     cr_assert_not(qd_arena_hopeless(&others[0]));
     for (size_t i = 0; i < 8; i++)
         qd_arena_deinit(&others[i]);
@@ -438,8 +438,7 @@ Test(arena, a_commit_tells_which_pages_are_fresh)
     qd_arena_deinit(&scratch.arena);
     size_t fresh;
     cr_assert_eq(qd_arena_reserve(&scratch.arena, 5 * MIB - 4096), first);
-    cr_assert(qd_arena_commit_fresh(&scratch.arena, first, 3 * MIB, &fresh));
-    cr_assert_geq(fresh, qd_arena_committed(&scratch.arena, first), "it was used");
+    cr_assert_leq(qd_arena_commit(&scratch.arena, first, 3 * MIB, &fresh), fresh, "it was used");
     qd_arena_deinit(&scratch.arena);
     char *second = qd_arena_alloc(&scratch.arena, 16 * MIB);
     memset(second, 1, 12 * MIB);
@@ -448,12 +447,11 @@ Test(arena, a_commit_tells_which_pages_are_fresh)
     qd_arena_init(&other, scratch.memory);
     cr_assert_eq(qd_arena_reserve(&scratch.arena, 16 * MIB), second);
     cr_assert_not_null(qd_arena_alloc(&other, 10 * MIB)); /* takes the unused memory */
-    cr_assert(qd_arena_commit_fresh(&scratch.arena, second, MIB, &fresh));
+    cr_assert_eq(qd_arena_commit(&scratch.arena, second, MIB, &fresh), MIB);
     cr_assert_eq(fresh, 0);
-    cr_assert(qd_arena_commit_fresh(&scratch.arena, second, 5 * MIB, &fresh));
+    cr_assert_eq(qd_arena_commit(&scratch.arena, second, 5 * MIB, &fresh), 6 * MIB);
     cr_assert_eq(fresh, MIB);
-    cr_assert_eq(qd_arena_committed(&scratch.arena, second), 6 * MIB);
-    cr_assert(qd_arena_commit_fresh(&scratch.arena, second, 5 * MIB, &fresh));
+    cr_assert_eq(qd_arena_commit(&scratch.arena, second, 5 * MIB, &fresh), 6 * MIB);
     cr_assert_geq(fresh, 6 * MIB, "there was nothing to commit");
     qd_arena_deinit(&other);
     scratch_deinit(&scratch);
@@ -465,7 +463,7 @@ Test(arena, what_is_moved_outlives_its_first_arena)
     scratch_init(&scratch, 20 * MIB);
     char *beside = qd_arena_alloc(&scratch.arena, 100);
     char *body = qd_arena_reserve(&scratch.arena, 8 * MIB);
-    cr_assert(qd_arena_commit(&scratch.arena, body, 4 * MIB));
+    cr_assert_eq(qd_arena_commit(&scratch.arena, body, 4 * MIB, NULL), 4 * MIB);
     const size_t used = qd_memory_used(scratch.memory);
     struct qd_arena other;
     qd_arena_init(&other, scratch.memory);
@@ -507,7 +505,7 @@ Test(arena, used_pages_that_are_reserved_again_stand_in_nobodys_way)
     cr_assert_eq(qd_arena_reserve(&sender, 16 * MIB), first);
     cr_assert_eq(qd_memory_used(scratch.memory), 0);
     cr_assert_eq(qd_memory_kept(scratch.memory), 16 * MIB);
-    cr_assert(qd_arena_commit(&sender, first, 4 * MIB));
+    cr_assert_eq(qd_arena_commit(&sender, first, 4 * MIB, NULL), 4 * MIB);
     memset(first, 3, 4 * MIB);
     cr_assert_eq(qd_memory_kept(scratch.memory), 12 * MIB);
     cr_assert_eq(resident_bytes(first, 16 * MIB), 16 * MIB, "no page fault");
@@ -515,8 +513,8 @@ Test(arena, used_pages_that_are_reserved_again_stand_in_nobodys_way)
     cr_assert_leq(qd_memory_used(scratch.memory) + qd_memory_kept(scratch.memory), 20 * MIB);
     cr_assert_eq(resident_bytes(first, 16 * MIB), 4 * MIB);
     cr_assert_eq(first[4 * MIB - 1], 3);
-    cr_assert_not(qd_arena_commit(&sender, first, 16 * MIB));
-    cr_assert(qd_arena_commit(&sender, first, 10 * MIB));
+    cr_assert_eq(qd_arena_commit(&sender, first, 16 * MIB, NULL), 4 * MIB);
+    cr_assert_eq(qd_arena_commit(&sender, first, 10 * MIB, NULL), 10 * MIB);
     qd_arena_deinit(&sender);
     cr_assert_eq(qd_memory_kept(scratch.memory), 10 * MIB);
     scratch_deinit(&scratch);
@@ -534,7 +532,7 @@ static void *send_much(void *context)
         size_t end = 0;
         while (body != NULL && end < bytes) {
             const size_t next = end + 200 * KIB < bytes ? end + 200 * KIB : bytes;
-            if (!qd_arena_commit(&arena, body, next))
+            if (qd_arena_commit(&arena, body, next, NULL) < next)
                 break;
             memset(body + end, (int)i + 1, next - end);
             end = next;
