@@ -47,8 +47,7 @@ struct qd_loader {
 };
 
 static void go_on(struct qd_loader *loader);
-static void on_timer(void *context);
-static void on_wake(void *context);
+static void look(void *context);
 
 struct qd_loader *qd_loader_create(const struct qd_loader_settings *settings)
 {
@@ -58,8 +57,8 @@ struct qd_loader *qd_loader_create(const struct qd_loader_settings *settings)
     loader->settings = *settings;
     loader->settings.tools.marks_folders = settings->mode != QD_CONTROL_EXPLICIT;
     pthread_mutex_init(&loader->lock, NULL);
-    loader->timer = qd_loop_timer(settings->tools.loop, on_timer, loader);
-    loader->wake = qd_loop_async(settings->tools.loop, on_wake, loader);
+    loader->timer = qd_loop_timer(settings->tools.loop, look, loader);
+    loader->wake = qd_loop_async(settings->tools.loop, look, loader);
     if (loader->timer != NULL && loader->wake != NULL)
         return loader;
     qd_loader_destroy(loader);
@@ -347,44 +346,37 @@ static struct qd_load *make_load(struct qd_loader *loader, const char *name)
     return load;
 }
 
-/* Begins a load. If the table has no room for the model, the load fails at once. Returns false if
- * the scheduler has no room now, or there was no memory for the load; a timer then tries again. */
-static bool try_begin(struct qd_loader *loader, struct qd_load *load)
+/* Begins the next load, of a call or of a wanted folder. If the table has no room for the model,
+ * the load fails at once. If the scheduler has no room now, or there was no memory for the load, a
+ * timer tries again. Returns false if there is nothing to load. */
+static bool begin_next(struct qd_loader *loader)
 {
+    struct qd_load *const call = loader->waiting;
+    struct folder *folder = call != NULL || loader->stopping ? NULL : next_wanted(loader);
+    if (call == NULL && folder == NULL)
+        return false;
+    struct qd_load *load = call != NULL ? call : make_load(loader, folder->name);
     if (load != NULL) {
         load->error.status = QD_OK;
         qd_models_try_room(loader->settings.models, load->name, 1, &load->error);
     }
     if (load == NULL || !qd_load_submit(load)) {
+        if (load != call)
+            qd_load_destroy(load);
         qd_timer_start(loader->timer, RETRY_MS, 0);
-        return false;
+        return true;
+    }
+    if (call != NULL) {
+        loader->waiting = call->next;
+        loader->waiting_count--;
+    } else {
+        folder->wanted = false;
     }
     loader->current = load;
     loader->dropped = false;
     loader->begun_ns = qd_clock_ns();
-    return true;
-}
-
-static void begin_call(struct qd_loader *loader)
-{
-    struct qd_load *load = loader->waiting;
-    if (!try_begin(loader, load))
-        return;
-    loader->waiting = load->next;
-    loader->waiting_count--;
     note(loader, load->name, QD_MODEL_LOADING, "");
-}
-
-static void begin_folder(struct qd_loader *loader, struct folder *folder)
-{
-    struct qd_load *load = make_load(loader, folder->name);
-    if (!try_begin(loader, load)) {
-        if (load != NULL)
-            qd_load_destroy(load);
-        return;
-    }
-    folder->wanted = false;
-    note(loader, folder->name, QD_MODEL_LOADING, "");
+    return true;
 }
 
 static void end_start(struct qd_loader *loader)
@@ -407,15 +399,8 @@ static void go_on(struct qd_loader *loader)
         return;
     if (qd_scheduler_is_abandoned(loader->settings.tools.scheduler))
         refuse_waiting(loader, NULL, "the server shuts down");
-    if (loader->waiting != NULL) {
-        begin_call(loader);
+    if (begin_next(loader))
         return;
-    }
-    struct folder *folder = loader->stopping ? NULL : next_wanted(loader);
-    if (folder != NULL) {
-        begin_folder(loader, folder);
-        return;
-    }
     if (polls(loader))
         qd_timer_start(loader->timer, loader->settings.poll_ns / QD_NS_PER_MS, 0);
     if (loader->on_started != NULL)
@@ -427,25 +412,17 @@ static void go_on(struct qd_loader *loader)
     }
 }
 
-/* Begins a scan, or goes on with loads that wait for room. */
-static void on_timer(void *context)
+/* Begins a scan, or goes on with loads that wait: calls, and those for which there was no room. */
+static void look(void *context)
 {
     struct qd_loader *loader = context;
     pthread_mutex_lock(&loader->lock);
-    bool waits = loader->waiting != NULL || next_wanted(loader) != NULL;
-    bool idle = loader->current == NULL && !loader->scanning;
+    const bool waits = loader->waiting != NULL || next_wanted(loader) != NULL;
+    const bool idle = loader->current == NULL && !loader->scanning;
     if (idle && !waits && (polls(loader) || loader->on_started != NULL))
         begin_scan(loader);
     else
         go_on(loader);
-    pthread_mutex_unlock(&loader->lock);
-}
-
-static void on_wake(void *context)
-{
-    struct qd_loader *loader = context;
-    pthread_mutex_lock(&loader->lock);
-    go_on(loader);
     pthread_mutex_unlock(&loader->lock);
 }
 
