@@ -150,6 +150,7 @@ static enum qd_status read_request(struct qd_build *build, const struct qd_sourc
         .body = source->content.bytes,
         .body_bytes = source->content.count,
         .json_bytes_header = has_blobs || source->is_file ? json_bytes : NULL,
+        .json_bytes = source->json_bytes,
         .blobs_source = source->is_file ? "request.bin" : NULL,
     };
     status = qd_oip_decode(&message, build->scratch, asked, error);

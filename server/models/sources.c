@@ -255,17 +255,14 @@ static enum qd_status read_tree(struct body *body, const struct qd_json_value *t
 static enum qd_status find_json(struct body *body)
 {
     struct qd_sources *sources = body->sources;
-    uint64_t count = sources->body_bytes;
-    if (sources->json_bytes_header != NULL &&
-        (!qd_read_decimal(sources->json_bytes_header, &count) || count == 0 ||
-         count > sources->body_bytes)) {
+    if (sources->json_bytes_header == NULL)
+        sources->json_bytes = sources->body_bytes;
+    else if (sources->json_bytes == 0 || sources->json_bytes > sources->body_bytes)
         return qd_fail(body->error, QD_INVALID,
                        QD_OIP_JSON_BYTES_HEADER
                        ": expected decimal digits in the range [1, %zu], the bytes of the body, "
                        "got %s",
                        sources->body_bytes, qd_show_string(sources->json_bytes_header).text);
-    }
-    sources->json_bytes = (size_t)count;
     return QD_OK;
 }
 

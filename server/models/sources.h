@@ -69,7 +69,7 @@ struct qd_sources {
     struct qd_arena *file_arena;    /* holds the version's own files */
     char *body; /* a load call's body; its base64 is decoded in place; NULL if there is none */
     size_t body_bytes;
-    const char *json_bytes_header; /* as in qd_oip_message */
+    const char *json_bytes_header; /* as in qd_oip_message; json_bytes has its value then */
 
     /* Set by qd_sources_open. */
     struct qd_model_config config;

@@ -16,26 +16,18 @@
 
 /* ---- The body's two parts ---------------------------------------------------------------- */
 
-/* Returns how many bytes of JSON the header says that the body has. Without a header, that is the
- * whole body. Returns UINT64_MAX if the header is not a decimal number. */
-static uint64_t said_bytes(const struct qd_oip_message *message)
+void qd_oip_message_set_header(struct qd_oip_message *message, const char *json_bytes_header)
 {
-    uint64_t count = message->body_bytes;
-    return message->json_bytes_header == NULL || qd_read_decimal(message->json_bytes_header, &count)
-               ? count
-               : UINT64_MAX;
-}
-
-size_t qd_oip_json_bytes(const struct qd_oip_message *message)
-{
-    const uint64_t count = said_bytes(message);
-    return count < message->body_bytes ? (size_t)count : message->body_bytes;
+    message->json_bytes_header = json_bytes_header;
+    if (json_bytes_header == NULL || !qd_read_decimal(json_bytes_header, &message->json_bytes))
+        message->json_bytes = UINT64_MAX;
 }
 
 static enum qd_status split_body(const struct qd_oip_message *message,
                                  struct qd_oip_decoder *decoder, size_t *json_bytes)
 {
-    const uint64_t count = said_bytes(message);
+    const uint64_t count =
+        message->json_bytes_header == NULL ? message->body_bytes : message->json_bytes;
     if (count > message->body_bytes) {
         return qd_fail(decoder->error, QD_INVALID,
                        QD_OIP_JSON_BYTES_HEADER ": expected decimal digits in the range [1, %zu], "
@@ -268,7 +260,7 @@ static void init_reader(struct qd_oip_reader *reader, const struct qd_oip_messag
                                               .json_bytes_header = message->json_bytes_header};
     reader->piece_bytes = message->piece_bytes == 0 ? QD_JSON_PIECE_BYTES : message->piece_bytes;
     reader->is_begun = false;
-    reader->is_raw = message->json_bytes_header != NULL && said_bytes(message) == 0;
+    reader->is_raw = message->json_bytes_header != NULL && message->json_bytes == 0;
     reader->unit_count = 0;
     reader->bools_bytes = 0;
     reader->json.data_bytes = 0; /* in case there is no JSON */

@@ -23,14 +23,17 @@ struct qd_oip_message {
     bool declares;
     const char *body; /* borrowed like the signature; binary tensors become views of it */
     size_t body_bytes;
-    const char *json_bytes_header; /* Inference-Header-Content-Length as received; NULL: absent */
-    struct qd_regions *regions;    /* shared memory; NULL: tensors may not be in shared memory */
-    const char *blobs_source; /* what errors call the source of binary tensors; NULL: the body */
-    size_t piece_bytes;       /* bytes of JSON in a step or unit, for tests; 0: the default */
+    /* Inference-Header-Content-Length as received, and its value, which is UINT64_MAX if it is not
+     * a decimal number. NULL: absent; then all of the body is JSON. */
+    const char *json_bytes_header;
+    uint64_t json_bytes;
+    struct qd_regions *regions; /* shared memory; NULL: tensors may not be in shared memory */
+    const char *blobs_source;   /* what errors call the source of binary tensors; NULL: the body */
+    size_t piece_bytes;         /* bytes of JSON in a step or unit, for tests; 0: the default */
 };
 
-/* Returns how many bytes of the body are JSON, all of them if the header is absent or invalid. */
-size_t qd_oip_json_bytes(const struct qd_oip_message *message);
+/* Sets json_bytes_header, which is borrowed, and json_bytes. */
+void qd_oip_message_set_header(struct qd_oip_message *message, const char *json_bytes_header);
 
 /* What a request asks for. The struct may not be moved, because `inputs` may point into it. */
 struct qd_oip_asked {

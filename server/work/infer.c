@@ -156,6 +156,16 @@ static unsigned level_of(uint64_t priority)
     return priority < QD_LEVEL_LAST ? (unsigned)priority : QD_LEVEL_LAST;
 }
 
+/* Returns how many bytes of a body of this length are JSON: all of them if the header that tells
+ * this is absent or wrong. */
+static size_t json_bytes(const struct qd_request *request, size_t body_bytes)
+{
+    const struct qd_oip_message *message = &request->oip.message;
+    return message->json_bytes_header == NULL || message->json_bytes > body_bytes
+               ? body_bytes
+               : (size_t)message->json_bytes;
+}
+
 static bool waited_too_long(const struct qd_request *request)
 {
     return request->oip.asked.timeout_us > 0 &&
@@ -250,11 +260,11 @@ static bool read_json(struct qd_inference *inference)
                                              inference->asked, inference->error);
     if (inference->reader == NULL)
         return false;
-    if (qd_oip_json_bytes(&inference->request->oip.message) <= SHORT_JSON_BYTES)
+    const size_t bytes = json_bytes(inference->request, inference->request->oip.message.body_bytes);
+    if (bytes <= SHORT_JSON_BYTES)
         return read_at_once(inference);
-    return set_phase(inference, run_read, after_read,
-                     qd_oip_json_bytes(&inference->request->oip.message) / QD_JSON_PIECE_BYTES + 1,
-                     READ_STEP_NS, 1);
+    return set_phase(inference, run_read, after_read, bytes / QD_JSON_PIECE_BYTES + 1, READ_STEP_NS,
+                     1);
 }
 
 static void run_inflate(struct qd_job *job, void *workspace, size_t begin, size_t end)
@@ -718,24 +728,13 @@ static void expire(struct qd_job *job)
         (unsigned long long)(inference->tools->compute_timeout_ns / QD_NS_PER_MS));
 }
 
-/* Refuses the request because the queue is full, or because the server shuts down. */
-static void refuse(struct qd_scheduler *scheduler, struct qd_request *request)
-{
-    if (qd_scheduler_is_abandoned(scheduler))
-        qd_fail_for(&request->error, QD_REASON_SHUTDOWN, QD_UNAVAILABLE, "the server shuts down");
-    else
-        qd_fail_for(&request->error, QD_REASON_QUEUE, QD_UNAVAILABLE,
-                    "the queue is full (--max-queue): %zu requests wait; try again later",
-                    qd_scheduler_queue_count(scheduler));
-}
-
 static void cancel(struct qd_job *job)
 {
     const struct qd_inference *inference = inference_of(job);
     if (inference->abandoned)
         qd_fail_for(inference->error, QD_REASON_OTHER, QD_UNAVAILABLE, "the client has gone");
     else
-        refuse(inference->tools->scheduler, inference->request);
+        qd_scheduler_refuse(inference->tools->scheduler, inference->error);
 }
 
 /* Ends the inference, which neither the scheduler nor a worker uses any more. */
@@ -773,7 +772,7 @@ bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *re
     const bool may = !qd_scheduler_is_abandoned(scheduler) &&
                      (is_for_loop(request, body_bytes) || qd_scheduler_has_room(scheduler));
     if (!may)
-        refuse(scheduler, request);
+        qd_scheduler_refuse(scheduler, &request->error);
     return may;
 }
 
@@ -781,7 +780,7 @@ bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *re
 static bool may_run_inline(const struct qd_request *request)
 {
     return is_for_loop(request, request->body.count) &&
-           qd_oip_json_bytes(&request->oip.message) <= INLINE_JSON_BYTES_MAX;
+           json_bytes(request, (size_t)request->body.count) <= INLINE_JSON_BYTES_MAX;
 }
 
 static struct qd_inference *create(const struct qd_infer_tools *tools, struct qd_request *request)
@@ -803,6 +802,7 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
 {
     static const struct qd_job_code large = {start, on_running, expire, cancel, done, may_start};
     static const struct qd_job_code small = {start, on_running, expire, cancel, done, NULL};
+    const bool is_inline = may_run_inline(request);
     struct qd_inference *inference = create(tools, request);
     if (inference == NULL)
         return false;
@@ -812,11 +812,11 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
     qd_request_advance(request, QD_QUEUED);
     if (qd_scheduler_submit(tools->scheduler, request->loop, &inference->job,
                             qd_inference_is_small(inference) ? &small : &large,
-                            may_run_inline(request) ? request->times.since_ns : 0,
+                            is_inline ? request->times.since_ns : 0,
                             request->times.since_ns + tools->compute_timeout_ns))
         return true;
     request->oip.inference = NULL;
-    refuse(tools->scheduler, request);
+    qd_scheduler_refuse(tools->scheduler, &request->error);
     return false;
 }
 

@@ -236,6 +236,7 @@ static bool start(struct qd_job *job)
         sources->body = request->body.bytes;
         sources->body_bytes = (size_t)request->body.count;
         sources->json_bytes_header = request->oip.message.json_bytes_header;
+        sources->json_bytes = (size_t)request->oip.message.json_bytes;
     }
     if (load->error.status != QD_OK || qd_sources_open(sources, &load->error) != QD_OK)
         return end(load);

@@ -77,8 +77,8 @@ static inline void make_message(struct message *message, const unsigned char *da
         .declares = !is_loaded && data[1] >> 7,
         .body = message->body,
         .body_bytes = bytes - 4,
-        .json_bytes_header = header == NO_HEADER ? NULL : message->header,
     };
+    qd_oip_message_set_header(&message->oip, header == NO_HEADER ? NULL : message->header);
 }
 
 #endif

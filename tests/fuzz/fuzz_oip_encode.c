@@ -245,7 +245,8 @@ static void read_back(const struct made *made, const char *all, const struct qd_
                                            .body = body,
                                            .body_bytes = bytes,
                                            .json_bytes_header =
-                                               answer->json_bytes == 0 ? NULL : header};
+                                               answer->json_bytes == 0 ? NULL : header,
+                                           .json_bytes = answer->json_bytes};
     static struct qd_oip_asked asked;
     struct qd_error error;
     if (qd_oip_decode(&message, arena, &asked, &error) != QD_OK) {

@@ -94,7 +94,7 @@ enum qd_status qd_context_reserve(const struct qd_request_context *context)
         char *copy = qd_arena_calloc(&request->arena, bytes + 1, 1);
         if (copy == NULL)
             return qd_refuse_memory(&request->arena, "the head", &request->error);
-        request->oip.message.json_bytes_header = memcpy(copy, head->json_bytes, bytes);
+        qd_oip_message_set_header(&request->oip.message, memcpy(copy, head->json_bytes, bytes));
     }
     return qd_request_reserve_body(request, head->content_bytes);
 }

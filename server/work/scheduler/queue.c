@@ -71,6 +71,12 @@ bool qd_queue_hold(struct qd_queue *queue, struct qd_job *job)
     return true;
 }
 
+void qd_queue_add(struct qd_queue *queue, struct qd_job *job)
+{
+    if (job->code->may_start == NULL || !qd_queue_hold(queue, job))
+        qd_queue_put(queue, job);
+}
+
 void qd_queue_release(struct qd_queue *queue, uint64_t now_ns)
 {
     bool others_wait = false;

@@ -60,6 +60,8 @@ void qd_queue_put(struct qd_queue *queue, struct qd_job *job);
 /* Calls may_start, which the job's code must have, for a new job. Holds the job and returns true if
  * it may not start yet. Otherwise returns false, and does not put the job. */
 bool qd_queue_hold(struct qd_queue *queue, struct qd_job *job);
+/* Holds or puts a new job. */
+void qd_queue_add(struct qd_queue *queue, struct qd_job *job);
 /* Puts the held jobs that may start by now, and the held jobs whose deadline has passed. */
 void qd_queue_release(struct qd_queue *queue, uint64_t now_ns);
 /* Removes the job from the list in which it waits. */

@@ -72,14 +72,6 @@ struct slice {
  * job. */
 static _Thread_local uint64_t inline_ns_used;
 
-/* ---- The queue ---------------------------------------------------------------------------- */
-
-static void enqueue(struct qd_scheduler *scheduler, struct qd_job *job)
-{
-    qd_queue_put(&scheduler->queue, job);
-    atomic_fetch_add(&scheduler->news, 1);
-}
-
 /* ---- A job and its phase ------------------------------------------------------------------ */
 
 /* Returns whether the job has to end without another unit. */
@@ -340,7 +332,8 @@ static void step_back(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     job->code->on_running(job, false);
     job->running = false;
-    enqueue(scheduler, job);
+    qd_queue_put(&scheduler->queue, job);
+    atomic_fetch_add(&scheduler->news, 1);
 }
 
 /* Ends the slice by putting its job back into the queue. Under the lock. */
@@ -626,6 +619,16 @@ bool qd_scheduler_has_room(struct qd_scheduler *scheduler)
            !atomic_load(&scheduler->abandoned);
 }
 
+void qd_scheduler_refuse(struct qd_scheduler *scheduler, struct qd_error *error)
+{
+    if (qd_scheduler_is_abandoned(scheduler))
+        qd_fail_for(error, QD_REASON_SHUTDOWN, QD_UNAVAILABLE, "the server shuts down");
+    else
+        qd_fail_for(error, QD_REASON_QUEUE, QD_UNAVAILABLE,
+                    "the queue is full (--max-queue): %zu requests wait; try again later",
+                    qd_scheduler_queue_count(scheduler));
+}
+
 size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler)
 {
     return atomic_load(&scheduler->queue.count) + atomic_load(&scheduler->queue.held_count);
@@ -657,8 +660,9 @@ static bool is_for_idle_loop(const struct qd_scheduler *scheduler)
            scheduler->idle_count == scheduler->worker_count;
 }
 
-/* Puts the job into the queue, for a worker or its idle loop. Returns false if the queue is full.
- * Only workers may exceed the bound, each by the one job that it puts back. */
+/* Puts the job into the queue, for a worker or its idle loop, or holds it if it is new and may not
+ * start yet. Returns false if the queue is full. Only workers may exceed the bound, each by the one
+ * job that it puts back. */
 static bool leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     pthread_mutex_lock(&scheduler->lock);
@@ -666,27 +670,16 @@ static bool leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
         pthread_mutex_unlock(&scheduler->lock);
         return false;
     }
-    if (job->started)
+    if (job->started) {
         step_back(scheduler, job);
-    else
-        enqueue(scheduler, job);
+    } else {
+        qd_queue_add(&scheduler->queue, job);
+        atomic_fetch_add(&scheduler->news, 1);
+    }
     const int chosen = is_for_idle_loop(scheduler) ? NOBODY : choose(scheduler);
     pthread_mutex_unlock(&scheduler->lock);
     wake_here(scheduler, chosen);
     return true;
-}
-
-enum admission { MAY_START, IS_HELD, IS_REFUSED };
-
-/* Asks the job's may_start whether the job may start. Refuses the job if the queue is full. */
-static enum admission admit(struct qd_scheduler *scheduler, struct qd_job *job)
-{
-    enum admission admission = IS_REFUSED;
-    pthread_mutex_lock(&scheduler->lock);
-    if (qd_scheduler_has_room(scheduler))
-        admission = qd_queue_hold(&scheduler->queue, job) ? IS_HELD : MAY_START;
-    pthread_mutex_unlock(&scheduler->lock);
-    return admission;
 }
 
 void qd_scheduler_release(struct qd_scheduler *scheduler)
@@ -712,10 +705,8 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, s
                            .over = {.callback = on_over, .context = job},
                            .may_run_inline = inline_since_ns != 0,
                            .deadline_ns = deadline_ns};
-    const enum admission admission = code->may_start == NULL ? MAY_START : admit(scheduler, job);
-    if (admission != MAY_START)
-        return admission == IS_HELD;
-    if (inline_since_ns == 0 || !scheduler->loop_computes || inline_ns_used >= QD_QUANTUM_NS)
+    if (code->may_start != NULL || inline_since_ns == 0 || !scheduler->loop_computes ||
+        inline_ns_used >= QD_QUANTUM_NS)
         return leave_to_workers(scheduler, job);
     job->started_ns = inline_since_ns;
     job->started = true;

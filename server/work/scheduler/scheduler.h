@@ -199,8 +199,11 @@ struct qd_scheduler *qd_scheduler_create(const struct qd_scheduler_settings *set
 void qd_scheduler_destroy(struct qd_scheduler *scheduler);
 
 /* Returns false if the queue is full or the scheduler is abandoned. On any thread, as are the next
- * three functions. */
+ * four functions. */
 bool qd_scheduler_has_room(struct qd_scheduler *scheduler);
+/* Fills `error` after a job was refused or cancelled: the scheduler is abandoned, or the queue is
+ * full. */
+void qd_scheduler_refuse(struct qd_scheduler *scheduler, struct qd_error *error);
 size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler); /* jobs that wait for a worker */
 /* Return the same count, with queue_max as its maximum; and how many workers compute, with
  * thread_count as the maximum. */
@@ -209,9 +212,9 @@ struct qd_usage qd_scheduler_workers(struct qd_scheduler *scheduler);
 
 /* Submits a job. The scheduler uses the job until it calls `done` on `loop`. That is later or, for
  * a job that may run inline, perhaps before this function returns. Returns false, without any
- * effect, if the queue is full or the scheduler is abandoned. A job without may_start that the loop
- * computes inline needs no room in the queue. If it then turns out to be too long for the loop and
- * the queue is full, the job is cancelled.
+ * effect, if the queue is full or the scheduler is abandoned. A job with may_start never runs
+ * inline. A job that the loop computes inline needs no room in the queue. If it then turns out to
+ * be too long for the loop and the queue is full, the job is cancelled.
  *
  * A job that may run inline is submitted on the loop's thread, and qd_scheduler_on_idle must be
  * called before the loop sleeps. Other jobs may be submitted on any thread. inline_since_ns: the

@@ -106,11 +106,9 @@ static enum qd_status answer_message(const struct qd_model *model, const struct 
                                      struct qd_error *error)
 {
     static struct qd_oip_asked asked;
-    struct qd_oip_message oip = {.signature = &model->signature,
-                                 .body = message->body,
-                                 .body_bytes = message->body_bytes,
-                                 .json_bytes_header =
-                                     message->header[0] == '\0' ? NULL : message->header};
+    struct qd_oip_message oip = {
+        .signature = &model->signature, .body = message->body, .body_bytes = message->body_bytes};
+    qd_oip_message_set_header(&oip, message->header[0] == '\0' ? NULL : message->header);
     enum qd_status status = qd_oip_decode(&oip, arena, &asked, error);
     if (status != QD_OK)
         return status;

@@ -29,10 +29,9 @@ static enum qd_status decode_in(struct qd_arena *arena, const char *model, const
     const struct qk_operator *op = qk_operator_by_name(model);
     const unsigned long number = version == NULL ? op->version_last : strtoul(version, NULL, 10);
     qd_builtin_init(&builtin, op, qk_operator_version(op, number));
-    struct qd_oip_message message = {.signature = &builtin.signature,
-                                     .body = body,
-                                     .body_bytes = body_bytes,
-                                     .json_bytes_header = header};
+    struct qd_oip_message message = {
+        .signature = &builtin.signature, .body = body, .body_bytes = body_bytes};
+    qd_oip_message_set_header(&message, header);
     error.text[0] = '\0';
     return qd_oip_decode(&message, arena, &asked, &error);
 }

@@ -73,6 +73,7 @@ static enum qd_status decode_with(const struct qd_signature *signature, struct q
                                            .body = body,
                                            .body_bytes = json_bytes + count,
                                            .json_bytes_header = count > 0 ? header : NULL,
+                                           .json_bytes = json_bytes,
                                            .regions = regions};
     error.text[0] = '\0';
     return qd_oip_decode(&message, &scratch.arena, &asked, &error);

@@ -40,7 +40,7 @@ static struct graph_case *make_chain(uint64_t seed, const char *shape, size_t co
 static struct qd_request *ask(const char *body, size_t body_bytes, const char *header)
 {
     struct qd_request *request = service_request("chain");
-    request->oip.message.json_bytes_header = header;
+    qd_oip_message_set_header(&request->oip.message, header);
     request->oip.message.regions = regions;
     service_submit(request, body, body_bytes);
     return request;

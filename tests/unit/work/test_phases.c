@@ -383,7 +383,7 @@ static struct qd_request *ask_bytes(size_t count, const char *parameters, char *
                 parameters, count, count);
     sprintf(header, "%d", json);
     struct qd_request *request = service_request("onnx.DequantizeLinear");
-    request->oip.message.json_bytes_header = header;
+    qd_oip_message_set_header(&request->oip.message, header);
     service_submit(request, body, (size_t)json + count);
     free(body);
     return request;
