@@ -30,7 +30,7 @@ static enum qd_status split_body(const struct qd_oip_message *message,
         message->json_bytes_header == NULL ? message->body_bytes : message->json_bytes;
     if (count > message->body_bytes) {
         return qd_fail(decoder->error, QD_INVALID,
-                       QD_OIP_JSON_BYTES_HEADER ": expected decimal digits in the range [1, %zu], "
+                       QD_OIP_JSON_BYTES_HEADER ": expected decimal digits in the range [0, %zu], "
                                                 "the bytes of the body, got %s",
                        message->body_bytes, qd_show_string(message->json_bytes_header).text);
     }
