@@ -327,8 +327,8 @@ enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_kerne
         conv->small_tile = conv->small_tile->small_tile;
     conv->main_costs = costs_of(profile, conv->main);
     conv->small_tile_costs = costs_of(profile, conv->small_tile);
-    if (conv->main && conv->main->small_m)
-        conv->words_costs = costs_of(profile, conv->main->small_m->words);
+    if (conv->small_tile && conv->small_tile->small_m)
+        conv->words_costs = costs_of(profile, conv->small_tile->small_m->words);
     choice->matmul = conv->main ? conv->main : fastest_backend(profile, choice->cpu_flags);
     choice->matmul_terms_per_ns = costs_of(profile, choice->matmul).terms_per_ns;
     set_conv_sizes(profile, conv);

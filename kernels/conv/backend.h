@@ -68,8 +68,8 @@ struct qk_conv_tuning {
      * NULL, sgemm computes all convolutions. */
     const struct qk_conv_backend *main, *small_tile, *depthwise;
     struct qk_conv_costs main_costs, small_tile_costs;
-    struct qk_conv_costs words_costs; /* of the `words` of `main`, and of winograd's products; 0 if
-                                         there are none */
+    struct qk_conv_costs words_costs; /* of the `words` of `small_tile`, and of winograd's products;
+                                         0 if there are none */
     double cycles_per_ns;
     double pack_unit_ns; /* how long a unit of packing should take */
     double unit_ns;      /* how long a unit of a run should take, at most */

@@ -127,6 +127,21 @@ Test(choice, kernels_that_run)
     }
 }
 
+/* Whatever conv/choose.c may take has costs. */
+Test(choice, all_backends_have_costs)
+{
+    for (size_t i = 0; i < MACHINE_COUNT; i++) {
+        const struct qk_profile profile = profile_of(&machines[i]);
+        const struct qk_choice choice = choose(&profile, "auto", "auto", !machines[i].no_blas);
+        const struct qk_conv_tuning *conv = &choice.conv;
+        const struct qk_conv_backend *small_m = conv->small_tile->small_m;
+        cr_expect(conv->small_tile_costs.terms_per_ns > 0, "%s", machines[i].name);
+        cr_expect(!conv->main || conv->main_costs.terms_per_ns > 0, "%s", machines[i].name);
+        cr_expect(!small_m || !small_m->words || conv->words_costs.terms_per_ns > 0, "%s",
+                  machines[i].name);
+    }
+}
+
 Test(choice, nothing_that_the_machine_lacks)
 {
     for (size_t i = 0; i < MACHINE_COUNT; i++) {

@@ -57,10 +57,9 @@ bool qk_winograd_suits(const struct qk_conv *conv, const struct qk_conv_backend 
 {
     const struct qk_conv_desc *desc = &conv->desc;
     const size_t rows = desc->out_channels / desc->group;
-    if (!backend->winograd || !backend->igemm->unpack ||
-        !(conv->tuning->words_costs.terms_per_ns > 0) || desc->spatial_rank != 2 ||
-        desc->channels_last || rows < ROWS_LEAST || desc->group_channels < CHANNELS_LEAST ||
-        desc->group_channels > QK_WINOGRAD_CHANNELS_MAX)
+    if (!backend->winograd || !backend->igemm->unpack || !conv->tuning->main ||
+        desc->spatial_rank != 2 || desc->channels_last || rows < ROWS_LEAST ||
+        desc->group_channels < CHANNELS_LEAST || desc->group_channels > QK_WINOGRAD_CHANNELS_MAX)
         return false;
     for (int i = QK_AXIS_ROW; i <= QK_AXIS_COLUMN; i++)
         if (desc->kernel[i] != 3 || desc->stride[i] != 1 || desc->dilation[i] != 1)
