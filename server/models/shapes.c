@@ -21,8 +21,9 @@ struct search {
     struct qd_arena arena; /* of the plan that is tried */
     size_t *planned_bytes;
     struct qk_tensor tensors[QK_GRAPH_PORT_COUNT_MAX];
-    struct qk_error refusal; /* of a rank */
-    bool has_others;         /* a size was refused for anything else, such as a lack of memory */
+    struct qk_error refusal; /* of a rank; the status is QK_OK if there is none */
+    bool has_others; /* a size was refused for anything else, such as a lack of memory, or for
+                        another rank: sizes decide which rank onnx.Squeeze makes */
     /* The ranks and dimensions of outputs that are known. */
     struct qd_port found[QK_GRAPH_PORT_COUNT_MAX];
 };
@@ -204,16 +205,17 @@ static bool try_sizes(struct search *search, size_t size, uint32_t far_axis)
         take_shapes(search, &plan);
     else if (planned)
         forget_others(search, &plan);
-    else if (cause.is_of_rank)
-        search->refusal = cause;
-    else
+    else if (!cause.is_of_rank ||
+             (search->refusal.status != QK_OK && strcmp(search->refusal.text, cause.text) != 0))
         search->has_others = true;
+    else
+        search->refusal = cause;
     qd_arena_deinit(&search->arena);
     return planned;
 }
 
 /* Returns whether no sizes would do: the graph also refuses axes of one element, and the far size
- * along each axis, and always because of a rank. */
+ * along each axis, and always because of the same rank. */
 static bool refuses_ranks(struct search *search)
 {
     bool is_refused = !try_sizes(search, 1, NO_AXIS);

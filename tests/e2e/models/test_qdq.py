@@ -220,6 +220,18 @@ class Ranks(Files):
             else:
                 self.assertEqual(answer.status, 200, answer.body)
 
+    def test_squeeze(self):
+        """Which rank it makes depends on the sizes: one image fits."""
+        self.assertEqual(self.load(model(17, [
+            node("DequantizeLinear", ["x", "s", "z"], ["a"]), node("Squeeze", ["a"], ["b"]),
+            node("Transpose", ["b"], ["f"], perm=[1, 0]),
+            node("QuantizeLinear", ["f", "s", "z"], ["y"])],
+            [SCALE, ZERO], [value_info("x", UINT8, list("abc"))],
+            [value_info("y", UINT8)])).status, 200)
+        body, headers = binary_request([Tensor("x", "UINT8", [1, 2, 3], bytes(range(6)))])
+        self.assertEqual(self.server.infer("m", body, headers=headers).outputs()["y"],
+                         ("UINT8", [3, 2], bytes([0, 3, 1, 4, 2, 5])))
+
     def test_resize_to_one_image(self):
         """Only a request with one image of 3 channels can run, and the refusal names no size."""
         sizes = tensor("sizes", INT64, [4], (7, 1), (7, 3), (7, 2), (7, 2))
