@@ -51,7 +51,7 @@ struct qd_infer_tools {
 
 /* Returns false if the server shuts down, or if the queue is full and the loop cannot compute the
  * request inline; request->error says which. Called when the request's head has come. body_bytes:
- * as the head says, 0 if it does not. */
+ * as the head says, UINT64_MAX if it does not. */
 bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *request,
                        uint64_t body_bytes);
 

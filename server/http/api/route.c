@@ -46,7 +46,8 @@ static enum qd_status begin_infer(const struct qd_request_context *context)
     request->end = end_infer;
     choose_answer_coding(context);
     if (qd_context_read_encoding(context) != QD_OK ||
-        !qd_infer_try_room(&context->server->tools, request, context->head->content_bytes))
+        !qd_infer_try_room(&context->server->tools, request,
+                           context->head->is_chunked ? UINT64_MAX : context->head->content_bytes))
         return request->error.status;
     return qd_context_reserve(context);
 }

@@ -198,18 +198,50 @@ class FullQueue(unittest.TestCase):
             body, headers = heavy_enough(server)
             statuses, small_statuses = [], []
 
+            done = threading.Event()
+
             def large():
-                while 503 not in statuses or len(small_statuses) < 50:
+                while not done.is_set():
                     statuses.append(server.infer(CONV, body, headers=headers).status)
 
             def small():
-                while 503 not in statuses:
-                    time.sleep(0.01)
-                for _ in range(50):
-                    small_statuses.append(server.infer(DEQUANTIZE, dequantize_json()).status)
+                try:
+                    while 503 not in statuses:
+                        time.sleep(0.01)
+                    for _ in range(50):
+                        small_statuses.append(server.infer(DEQUANTIZE, dequantize_json()).status)
+                finally:
+                    done.set()
 
             run_threads([large] * 4 + [small])
             self.assertEqual(set(small_statuses), {200})
+        finally:
+            server.stop()
+
+    def test_a_body_of_unknown_length_is_refused_before_it_is_sent(self):
+        """The queue is not full at every moment, so we try often."""
+        server = Server("--threads", "1", "--max-queue", "1")
+        try:
+            body, headers = heavy_enough(server)
+            lines, done = [], threading.Event()
+            head = (b"POST %s HTTP/1.1\r\nHost: q\r\nExpect: 100-continue\r\n"
+                    b"Transfer-Encoding: chunked\r\n\r\n" % infer_path(DEQUANTIZE).encode())
+
+            def large():
+                while not done.is_set():
+                    server.infer(CONV, body, headers=headers)
+
+            def ask():
+                try:
+                    while len(lines) < 200 and not (lines and b" 503 " in lines[-1]):
+                        with server.connect() as client:
+                            client.sendall(head)
+                            lines.append(client.recv(1000))
+                finally:
+                    done.set()
+
+            run_threads([large] * 4 + [ask])
+            self.assertIn(b" 503 ", lines[-1])
         finally:
             server.stop()
 
