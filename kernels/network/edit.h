@@ -28,7 +28,8 @@ struct qk_edit {
     uint32_t *makers; /* of each value: the node that makes it, or QK_NO_NODE */
     uint32_t *reads;  /* of each value: how many inputs read it, one more if it leaves the graph */
     enum qk_type *types; /* of each value; QK_NONE: not known */
-    bool is_quantized;   /* a node quantizes or dequantizes; qk_qdq_fuse sets it */
+    bool is_quantized;   /* a node quantizes, dequantizes or computes quantized values; qk_qdq_fuse
+                            sets it */
     uint32_t *dead;      /* nodes that are being removed */
     size_t dead_count;
     struct qk_computing computing; /* not used here: for what a pass computes */

@@ -37,7 +37,7 @@ static void *take_bytes(const struct folder *folder, size_t count, size_t bytes,
                : NULL;
 }
 
-/* The same, but the memory is zeroed. */
+/* Like take_bytes, but the memory is zeroed. */
 static void *take(const struct folder *folder, size_t count, size_t bytes)
 {
     size_t all;

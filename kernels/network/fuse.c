@@ -330,9 +330,9 @@ enum qk_status qk_qdq_fuse(struct qk_edit *edit)
     enum qk_status status = QK_OK;
     const size_t count = edit->node_count;
     for (uint32_t i = 0; i < count; i++) {
-        const struct qk_operator *op = edit->nodes[i].call.op;
-        edit->is_quantized |= op == &qk_onnx_quantize_linear || op == &qk_onnx_dequantize_linear ||
-                              op == &qk_onnx_dynamic_quantize_linear;
+        const char *name = edit->nodes[i].call.op->name;
+        edit->is_quantized |= strstr(name, ".Q") || strstr(name, "quantizeLinear") ||
+                              strstr(name, "QuantizeLinear") || strstr(name, "Integer");
     }
     for (uint32_t i = 0; i < count && status == QK_OK; i++)
         if (!edit->is_removed[i])

@@ -23,10 +23,11 @@
 struct qd_block {
     struct qd_block *next;
     char *payload;
-    size_t bytes;   /* the bytes that count: all of a small block, the pages in use of a large one,
-                       the kept pages of a retired one */
-    size_t touched; /* an upper bound of the bytes of a large block whose pages are in memory */
-    size_t limit;   /* how far `bytes` may grow: the size that was asked for */
+    size_t bytes; /* the bytes that count: all of a small block, the pages in use of a large one,
+                     the kept pages of a retired one */
+    size_t
+        touched;  /* an upper bound of the bytes whose pages are in memory; all of a small block */
+    size_t limit; /* how far `bytes` may grow: the size that was asked for */
     unsigned class_index;
     bool large;
 
@@ -49,7 +50,7 @@ size_t qd_memory_small_block_bytes(const struct qd_memory *memory);
 
 /* Takes a block with room for `bytes`, and adds it to arena->blocks. No byte of a reserved block
  * counts yet. Returns NULL if the block would exceed the memory's bound, or if malloc failed. Then
- * sets arena->refused_bytes, as all functions below do when they return false. */
+ * sets arena->refused_bytes, as all functions below do when they do not get the memory. */
 struct qd_block *qd_block_take(struct qd_arena *arena, size_t bytes, bool reserved);
 /* Returns a block of the arena to the memory. */
 void qd_block_give(struct qd_arena *arena, struct qd_block *block);

@@ -46,9 +46,11 @@ bool qd_shm_tensors_has_output(const struct qd_oip_asked *asked, size_t output);
 enum qd_status qd_shm_tensors_place_output(const struct qd_oip_asked *asked, size_t output,
                                            size_t bytes, void **place, struct qd_error *error);
 
-/* Copies units [begin, end) of an output whose place is not aligned. A unit takes some 50 us.
- * Copies nothing if a mapping was lost. `from` holds all bytes of the output. */
+/* Copies units [begin, end) of an output whose place is not aligned. A unit takes some
+ * QD_SHM_TENSOR_UNIT_NS. Copies nothing if a mapping was lost. `from` holds all bytes of the
+ * output. */
 #define QD_SHM_TENSOR_UNIT_BYTES ((size_t)256 << 10)
+#define QD_SHM_TENSOR_UNIT_NS UINT64_C(50000)
 void qd_shm_tensors_copy_output(const struct qd_oip_asked *asked, size_t output, const void *from,
                                 size_t bytes, size_t begin, size_t end);
 

@@ -690,7 +690,7 @@ static bool copy_outputs(struct qd_inference *inference)
     const size_t bytes = inference->plan->output_bytes[__builtin_ctz(inference->copied_outputs)];
     const size_t unit_count =
         bytes / QD_SHM_TENSOR_UNIT_BYTES + (bytes % QD_SHM_TENSOR_UNIT_BYTES != 0);
-    return set_wide_phase(inference, run_copy, after_copy, unit_count, QD_BATCH_NS);
+    return set_wide_phase(inference, run_copy, after_copy, unit_count, QD_SHM_TENSOR_UNIT_NS);
 }
 
 /* ---- The job ------------------------------------------------------------------------------ */

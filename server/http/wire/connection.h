@@ -11,7 +11,7 @@
  * if bytes arrive afterwards, the kernel sends a reset, and the client's kernel throws away the
  * answer. After such an answer the connection therefore lingers: it keeps a duplicate of its
  * descriptor, which the library does not know, and reads and discards what the client sends, until
- * the client closes its end, sends nothing for a --receive-timeout or more slowly than --min-rate,
+ * the client closes its end, sends less in a --receive-timeout than --min-rate asks for in a window,
  * or has sent QD_DISCARD_BYTES_MAX.
  *
  * Idle connections cost no system calls. All connections in one state wait equally long. In a list

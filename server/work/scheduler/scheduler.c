@@ -661,8 +661,8 @@ static bool is_for_idle_loop(const struct qd_scheduler *scheduler)
 }
 
 /* Puts the job into the queue, for a worker or its idle loop, or holds it if it is new and may not
- * start yet. Returns false if the queue is full. Only workers may exceed the bound, each by the one
- * job that it puts back. */
+ * start yet. Returns false if the queue is full. Only workers, and the loop in place of one, may
+ * exceed the bound, each by the one job that it puts back. */
 static bool leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     pthread_mutex_lock(&scheduler->lock);

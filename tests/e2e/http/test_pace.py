@@ -176,6 +176,7 @@ class Senders(PaceTest):
         too low. The test then tries again."""
         server = Server("--max-body-bytes", "1K", "--receive-timeout", "1", "--min-rate", "1000")
         self.addCleanup(server.stop)
+        answer = None
         for _ in range(20):
             reader = Reader(server.connect())
             self.addCleanup(reader.close)
