@@ -9,6 +9,8 @@
 
 #include <immintrin.h>
 
+#include "kernels/gemm/dpbusd.h"
+
 enum { TILE_ROWS = 16, TILE_ROW_BYTES = 64, MR = 2 * TILE_ROWS };
 
 /* The configuration of the AMX tile registers. Registers 0 to 3 hold sums, [rows][positions]; 4 and
@@ -162,11 +164,11 @@ __attribute__((always_inline)) static inline __m512i dot_rows(const struct qk_ig
         for (size_t i = 0; i < rows; i++) {
             const __m512i w = _mm512_loadu_si512(weights + TILE_ROW_BYTES * i);
             __m512i *sum = &sums[lane_vectors[i]];
-            *sum = _mm512_dpbusd_epi32(*sum, x, w);
+            *sum = qk_dpbusd(*sum, x, w);
             if (positions == 1)
                 continue;
             sum = &sums[lane_vectors[rows + i]];
-            *sum = _mm512_dpbusd_epi32(*sum, second, w);
+            *sum = qk_dpbusd(*sum, second, w);
         }
     }
     return add_lanes(sums);

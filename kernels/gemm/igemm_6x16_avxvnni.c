@@ -6,6 +6,8 @@
 
 #include <immintrin.h>
 
+#include "kernels/gemm/dpbusd.h"
+
 static inline __m256i add_products(__m256i sum, __m256i x, __m256i w)
 {
     return _mm256_dpbusd_avx_epi32(sum, x, w);
@@ -49,8 +51,8 @@ __attribute__((always_inline)) static inline void dot_positions(const struct qk_
                 _mm_loadu_si128((const void *)(quads + p * args->position_bytes)));
 #pragma GCC unroll 3
             for (size_t i = 0; i < TURN; i++)
-                sums[p][i] = add_products(sums[p][i], _mm256_permutevar8x32_epi32(turn, rows[i]),
-                                          load(args->weights + at + i * VECTOR_BYTES));
+                sums[p][i] = qk_dpbusd_avx(sums[p][i], _mm256_permutevar8x32_epi32(turn, rows[i]),
+                                           load(args->weights + at + i * VECTOR_BYTES));
         }
     for (size_t p = 0; p < positions; p++) {
         uint32_t lanes[TURN_QUADS];

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels/conv/requantize_avx512.h"
+#include "kernels/gemm/dpbusd.h"
 #include "kernels/sizes.h"
 
 /* An N tile is up to VECTORS vectors of lanes, whose sums are computed together. */
@@ -61,7 +62,7 @@ add_quad(const uint8_t *quads, const uint8_t *quad, const size_t vectors, __m512
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++) {
         __m512i x = _mm512_loadu_si512(quads + v * BYTES);
-        sums[v] = _mm512_dpbusd_epi32(sums[v], x, weights);
+        sums[v] = qk_dpbusd(sums[v], x, weights);
     }
 }
 

@@ -6,9 +6,11 @@
 
 #include <immintrin.h>
 
+#include "kernels/gemm/dpbusd.h"
+
 static inline __m256i add_products(__m256i sums, __m256i x, __m256i w)
 {
-    return _mm256_dpbusd_avx_epi32(sums, x, w);
+    return qk_dpbusd_avx(sums, x, w);
 }
 
 #include "kernels/conv/depthwise/kernel_ymm_u8s8.h"

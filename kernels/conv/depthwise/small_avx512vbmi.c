@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/conv/requantize_avx512.h"
+#include "kernels/gemm/dpbusd.h"
 #include "kernels/sizes.h"
 
 enum { VECTORS = 4, TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES };
@@ -162,9 +163,9 @@ __attribute__((always_inline)) static inline void run_positions(const struct qk_
                 for (size_t v = 0; v < vectors; v++) {
                     const __m512i seen = _mm512_permutexvar_epi8(
                         _mm512_load_si512(quads + v * QK_DEPTHWISE_BYTES), all);
-                    sums[v] = _mm512_dpbusd_epi32(sums[v], seen, w);
+                    sums[v] = qk_dpbusd(sums[v], seen, w);
                     if (centred)
-                        of_x[v] = _mm512_dpbusd_epi32(of_x[v], seen, _mm512_set1_epi8(1));
+                        of_x[v] = qk_dpbusd(of_x[v], seen, _mm512_set1_epi8(1));
                 }
             }
 #pragma GCC unroll 4
