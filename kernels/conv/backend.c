@@ -70,7 +70,7 @@ static const struct qk_conv_backend vnni_novbmi_small_m = {
     .cpu_flags = QK_CPU_CASCADELAKE,
     .igemm = &qk_igemm_u8s8_6x64__avx512vnni,
     .slabs = &qk_slab_kernels_u8x4__avx512bw,
-    .depthwise = &qk_depthwise_u8s8_1x32__avx512vnni,
+    .depthwise = &qk_depthwise_u8s8_1x64__avx512vnni,
     .product = QK_PRODUCT_VNNI,
     .slab_cycles = 12,
 };
@@ -130,7 +130,7 @@ static const struct qk_conv_backend backends[COUNT] = {
             .small_m_speed = 0.7,
             .tile_slabs = 8,
             .slabs = &qk_slab_kernels_u8x4__avx512bw,
-            .depthwise = &qk_depthwise_u8s8_1x32__avx512vnni,
+            .depthwise = &qk_depthwise_u8s8_1x64__avx512vnni,
             .product = QK_PRODUCT_VNNI,
             .slab_cycles = 12,
         },

@@ -222,7 +222,7 @@ struct qk_depthwise {
 extern const struct qk_depthwise qk_depthwise_u8s8_1x1__scalar; /* the reference */
 extern const struct qk_depthwise qk_depthwise_s16s16_1x32__avx2;
 extern const struct qk_depthwise qk_depthwise_u8s8_1x32__avxvnni;
-extern const struct qk_depthwise qk_depthwise_u8s8_1x32__avx512vnni;
+extern const struct qk_depthwise qk_depthwise_u8s8_1x64__avx512vnni;
 extern const struct qk_depthwise qk_depthwise_u8s8_1x64__avx512vbmi;
 extern const struct qk_depthwise qk_depthwise_s8s8_1x32__neon;
 extern const struct qk_depthwise qk_depthwise_s8s8_1x32__dotprod;

@@ -1,5 +1,6 @@
 /* The loops of depthwise convolutions on vectors of 8 lanes (kernels/conv/depthwise/depthwise.h).
- * Only for kernel_ymm.h and kernel_neon.h, which define these names before they include this file:
+ * Quads are made in vectors of 8. Products may take two such vectors at once, as 16 lanes. Only for
+ * kernel_ymm.h and kernel_neon.h, which define these names before they include this file:
  *
  * - PLACE[t]: the byte of a quad that tap t gets; store_quads may then move it;
  * - HALF(buffer_bytes): the weights of a quad may be several 32-bit words. This is the distance, in
@@ -8,13 +9,15 @@
  * - bytes_16 and load_16; bytes_32, load_32 and splat_32; twice_16 and join_16, which make bytes_32
  *   of bytes_16; permute_32, which permutes each half by an order, in which 0x80 gives 0, and xors
  *   the result;
- * - taps_8, the same word of weights for each lane, and splat_taps;
- * - sums_8 and splat_sum; requantize_32, which makes bytes of four vectors of sums;
+ * - SUM_LANES, how many lanes a vector of sums has: 8 or 16; load_quads, which loads a quad for
+ *   each lane;
+ * - lane_taps, the same word of weights for each lane, and splat_taps;
+ * - lane_sums and splat_sum; requantize_4, which makes bytes of four vectors of sums;
  * - store_quads, which stores 8 quads in a channel buffer whose halves are `half` bytes apart;
  * - store_weights, which permutes dense weights into the weights of 4 quads, each of one or more
  *   words;
- * - add_products, which adds products to 8 sums; base_of, which returns the address of quads in a
- *   form that suits their loads. */
+ * - add_products, which adds products to a vector of sums; base_of, which returns the address of
+ *   quads in a form that suits their loads. */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_8_H
 #define KERNELS_CONV_DEPTHWISE_KERNEL_8_H
 
@@ -29,8 +32,9 @@ enum {
     LOAD = QK_DEPTHWISE_LOAD_8,
     QUADS = LOAD / TAPS, /* quads of a load */
     LANES = 2 * QUADS,   /* a vector has one load for each half */
-    VECTORS = 4,         /* vectors of an N tile */
-    BYTES = 2 * LOAD
+    BYTES = 2 * LOAD,
+    VECTORS = 4, /* vectors of sums of an N tile */
+    SUM_BYTES = SUM_LANES * TAPS
 };
 
 /* ---- Load patterns ------------------------------------------------------------------------- */
@@ -170,20 +174,20 @@ struct output {
 
 /* Adds the products of one word of weights and the quads of `vectors` vectors. */
 __attribute__((always_inline)) static inline void
-add_word(const uint8_t *quads, int32_t taps, const size_t vectors, sums_8 sums[VECTORS])
+add_word(const uint8_t *quads, int32_t taps, const size_t vectors, lane_sums sums[VECTORS])
 {
-    const taps_8 w = splat_taps(taps);
+    const lane_taps w = splat_taps(taps);
     const uint8_t *base = base_of(quads);
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
-        sums[v] = add_products(sums[v], load_32(base + v * BYTES), w);
+        sums[v] = add_products(sums[v], load_quads(base + v * SUM_BYTES), w);
 }
 
 /* Adds the products of quad c of the output channel's weights, for the lanes from `first` on. */
 __attribute__((always_inline)) static inline void add_quad(const struct output *output, size_t c,
                                                            size_t first, const size_t words,
                                                            const size_t vectors,
-                                                           sums_8 sums[VECTORS])
+                                                           lane_sums sums[VECTORS])
 {
     const uint8_t *quads = output->buffer + output->offsets[c] + first * TAPS;
     const uint8_t *weights = output->weights + c * words * TAPS;
@@ -200,10 +204,10 @@ __attribute__((always_inline)) static inline void add_quad(const struct output *
 
 /* Returns what all sums begin with: the bias, and the products of quads that read only fill, which
  * are the same in all lanes. */
-__attribute__((always_inline)) static inline sums_8 begin_sums(const struct output *output,
-                                                               const size_t words)
+__attribute__((always_inline)) static inline lane_sums begin_sums(const struct output *output,
+                                                                  const size_t words)
 {
-    sums_8 sums[VECTORS] = {splat_sum(output->bias)};
+    lane_sums sums[VECTORS] = {splat_sum(output->bias)};
     for (size_t c = 0; !output->fill_is_0 && c < output->begin; c++)
         add_quad(output, c, 0, words, 1, sums);
     for (size_t c = output->end; !output->fill_is_0 && c < output->quads; c++)
@@ -211,14 +215,14 @@ __attribute__((always_inline)) static inline sums_8 begin_sums(const struct outp
     return sums[0];
 }
 
-/* Computes an N tile: lanes [first, first + LANES * vectors). Inlined with constants, so that the
- * compiler keeps sums in registers. */
+/* Computes an N tile: lanes [first, first + SUM_LANES * vectors). Inlined with constants, so that
+ * the compiler keeps sums in registers. */
 __attribute__((always_inline)) static inline void run_n_tile(const struct output *output,
-                                                             sums_8 begin, size_t first,
+                                                             lane_sums begin, size_t first,
                                                              const size_t words,
                                                              const size_t vectors, uint8_t *y)
 {
-    sums_8 sums[VECTORS];
+    lane_sums sums[VECTORS];
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
         sums[v] = begin;
@@ -227,13 +231,13 @@ __attribute__((always_inline)) static inline void run_n_tile(const struct output
 #pragma GCC unroll 4
     for (size_t v = vectors; v < VECTORS; v++)
         sums[v] = sums[0]; /* the compiler sees that equal sums are requantized already */
-    uint8_t lanes[BYTES];
-    requantize_32(&output->requantize, sums, output->multiplier, lanes);
-    memcpy(y, lanes, vectors * LANES);
+    uint8_t lanes[VECTORS * SUM_LANES];
+    requantize_4(&output->requantize, sums, output->multiplier, lanes);
+    memcpy(y, lanes, vectors * SUM_LANES);
 }
 
 __attribute__((always_inline)) static inline void run_vectors(const struct output *output,
-                                                              sums_8 begin, size_t first,
+                                                              lane_sums begin, size_t first,
                                                               const size_t words, size_t vectors,
                                                               uint8_t *y)
 {
@@ -254,14 +258,14 @@ __attribute__((always_inline)) static inline void run_vectors(const struct outpu
 __attribute__((always_inline)) static inline void
 run_output(const struct output output, const size_t words, size_t count, uint8_t *y)
 {
-    const sums_8 begin = begin_sums(&output, words);
-    uint8_t few[VECTORS * LANES];
+    const lane_sums begin = begin_sums(&output, words);
+    uint8_t few[VECTORS * SUM_LANES];
     size_t first = 0;
-    for (; count - first >= VECTORS * LANES; first += VECTORS * LANES)
+    for (; count - first >= VECTORS * SUM_LANES; first += VECTORS * SUM_LANES)
         run_n_tile(&output, begin, first, words, VECTORS, y + first);
-    const size_t vectors = qk_divide_up(count - first, LANES);
-    const bool alone = vectors * LANES > count;
-    first = alone ? 0 : count - vectors * LANES;
+    const size_t vectors = qk_divide_up(count - first, SUM_LANES);
+    const bool alone = vectors * SUM_LANES > count;
+    first = alone ? 0 : count - vectors * SUM_LANES;
     run_vectors(&output, begin, first, words, vectors, alone ? few : y + first);
     if (alone)
         memcpy(y, few, count);

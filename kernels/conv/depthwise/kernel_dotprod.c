@@ -8,24 +8,24 @@
 #define SUMS 2 /* registers that hold 8 sums */
 
 typedef uint8x16x2_t bytes_32;
-typedef int8x16_t taps_8;
-typedef int32x4x2_t sums_8;
+typedef int8x16_t lane_taps;
+typedef int32x4x2_t lane_sums;
 
-static inline sums_8 splat_sum(int32_t sum)
+static inline lane_sums splat_sum(int32_t sum)
 {
     const int32x4_t sums = vdupq_n_s32(sum);
-    return (sums_8){{sums, sums}};
+    return (lane_sums){{sums, sums}};
 }
 
-static inline int32x4_t sums_of(sums_8 sums, size_t four)
+static inline int32x4_t sums_of(lane_sums sums, size_t four)
 {
     return sums.val[four];
 }
 
-static inline sums_8 add_products(sums_8 sums, bytes_32 x, taps_8 w)
+static inline lane_sums add_products(lane_sums sums, bytes_32 x, lane_taps w)
 {
-    return (sums_8){{vdotq_s32(sums.val[0], vreinterpretq_s8_u8(x.val[0]), w),
-                     vdotq_s32(sums.val[1], vreinterpretq_s8_u8(x.val[1]), w)}};
+    return (lane_sums){{vdotq_s32(sums.val[0], vreinterpretq_s8_u8(x.val[0]), w),
+                        vdotq_s32(sums.val[1], vreinterpretq_s8_u8(x.val[1]), w)}};
 }
 
 #include "kernels/conv/depthwise/kernel_neon.h"

@@ -1,6 +1,6 @@
 /* The operations of kernel_8.h in pairs of NEON registers, for depthwise kernels with vectors of 8
  * lanes. Only for kernel_neon.c and kernel_dotprod.c. Before they include this file, they define
- * bytes_32, taps_8, sums_8, splat_sum and add_products (kernel_8.h), SUMS, and sums_of, which
+ * bytes_32, lane_taps, lane_sums, splat_sum and add_products (kernel_8.h), SUMS, and sums_of, which
  * returns 4 of 8 sums.
  *
  * A weight less its zero point may need more than a byte. If there are zero points, a quad is
@@ -16,7 +16,7 @@
 
 #define HALF(buffer_bytes) 0 /* all words are multiplied by the same quads */
 
-enum { WORDS = 3 };
+enum { WORDS = 3, SUM_LANES = 8 };
 
 static const uint8_t PLACE[QK_DEPTHWISE_TAPS] = {0, 1, 2, 3};
 
@@ -40,6 +40,11 @@ static inline bytes_32 load_32(const uint8_t *from)
     return (bytes_32){{vld1q_u8(from), vld1q_u8(from + 16)}};
 }
 
+static inline bytes_32 load_quads(const uint8_t *from)
+{
+    return load_32(from);
+}
+
 static inline bytes_32 twice_16(bytes_16 bytes)
 {
     return (bytes_32){{bytes, bytes}};
@@ -61,7 +66,7 @@ static inline bytes_32 permute_32(bytes_32 bytes, bytes_32 order, bytes_32 flip)
                        veorq_u8(vqtbl1q_u8(bytes.val[1], order.val[1]), flip.val[1])}};
 }
 
-static inline taps_8 splat_taps(int32_t taps)
+static inline lane_taps splat_taps(int32_t taps)
 {
     return vreinterpretq_s8_s32(vdupq_n_s32(taps));
 }
@@ -91,8 +96,8 @@ static inline void store_weights(uint8_t *to, bytes_16 dense, bytes_16 order, si
     vst3q_u32((void *)to, all);
 }
 
-static inline void requantize_32(const struct qk_requantize *to, const sums_8 sums[4],
-                                 float multiplier, uint8_t bytes[32])
+static inline void requantize_4(const struct qk_requantize *to, const lane_sums sums[4],
+                                float multiplier, uint8_t bytes[32])
 {
 #pragma GCC unroll 2
     for (size_t i = 0; i < 4; i += 2) {

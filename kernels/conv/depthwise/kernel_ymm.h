@@ -1,6 +1,7 @@
 /* The operations of kernel_8.h in YMM registers, for depthwise kernels with vectors of 8 lanes.
  * Only for kernel_avx2.c and kernel_ymm_u8s8.h. PLACE, store_quads, store_weights and add_products
- * (kernel_8.h) must be defined before this file is included, for __m256i and __m128i. */
+ * (kernel_8.h) must be defined before this file is included, for __m256i and __m128i. A file that
+ * defines SUM_LANES has all operations on sums in wider registers. */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
 #define KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
 
@@ -13,8 +14,6 @@
 
 typedef __m128i bytes_16;
 typedef __m256i bytes_32;
-typedef __m256i taps_8;
-typedef __m256i sums_8;
 
 static inline bytes_16 load_16(const uint8_t *from)
 {
@@ -51,21 +50,33 @@ static inline bytes_32 permute_32(bytes_32 bytes, bytes_32 order, bytes_32 flip)
     return _mm256_xor_si256(_mm256_shuffle_epi8(bytes, order), flip);
 }
 
-static inline taps_8 splat_taps(int32_t taps)
+#ifndef SUM_LANES
+#define SUM_LANES 8
+
+typedef __m256i lane_taps;
+typedef __m256i lane_sums;
+
+static inline __m256i load_quads(const uint8_t *from)
+{
+    return load_32(from);
+}
+
+static inline lane_taps splat_taps(int32_t taps)
 {
     return _mm256_set1_epi32(taps);
 }
 
-static inline sums_8 splat_sum(int32_t sum)
+static inline lane_sums splat_sum(int32_t sum)
 {
     return _mm256_set1_epi32(sum);
 }
 
-static inline void requantize_32(const struct qk_requantize *to, const sums_8 sums[4],
-                                 float multiplier, uint8_t bytes[32])
+static inline void requantize_4(const struct qk_requantize *to, const lane_sums sums[4],
+                                float multiplier, uint8_t bytes[32])
 {
     _mm256_storeu_si256((void *)bytes, qk_requantize_32(to, sums, multiplier));
 }
+#endif
 
 #include "kernels/conv/depthwise/kernel_8.h"
 

@@ -502,7 +502,7 @@ void check_depthwise(struct check *check)
 #ifdef __x86_64__
     check_kernel(check, "avx2", &qk_depthwise_s16s16_1x32__avx2);
     check_kernel(check, "avxvnni", &qk_depthwise_u8s8_1x32__avxvnni);
-    check_kernel(check, "avx512vnni", &qk_depthwise_u8s8_1x32__avx512vnni);
+    check_kernel(check, "avx512vnni", &qk_depthwise_u8s8_1x64__avx512vnni);
     check_kernel(check, "avx512vbmi", &qk_depthwise_u8s8_1x64__avx512vbmi);
 #endif
 #ifdef __aarch64__
