@@ -11,8 +11,8 @@
  * if bytes arrive afterwards, the kernel sends a reset, and the client's kernel throws away the
  * answer. After such an answer the connection therefore lingers: it keeps a duplicate of its
  * descriptor, which the library does not know, and reads and discards what the client sends, until
- * the client closes its end, sends less in a --receive-timeout than --min-rate asks for in a window,
- * or has sent QD_DISCARD_BYTES_MAX.
+ * the client closes its end, sends less in a --receive-timeout than --min-rate asks for in a
+ * window, or has sent QD_DISCARD_BYTES_MAX.
  *
  * Idle connections cost no system calls. All connections in one state wait equally long. In a list
  * in the order in which they entered the state, the earliest deadline is therefore always in front.
