@@ -36,6 +36,8 @@ def heavy_enough(server):
 
 @unless_emulated("large convolutions take minutes")
 class Concurrent(ServerTest):
+    FLAGS = ("--compute-timeout", "600")  # 60 s are too short with a sanitizer on a busy machine
+
     def test_every_client_gets_its_own_answer(self):
         def client_of(seed):
             rng = random.Random(seed)
