@@ -166,8 +166,8 @@ static inline const char *read_bits(const struct reader *reader, uint64_t *bits)
     struct qd_json_number number;
     const char *end;
     int64_t integer = 0;
-    uint32_t real;
-    bool flag;
+    uint32_t real = 0;
+    bool flag = false;
     if (reader->type->kind == QK_KIND_FLOAT) {
         end = qd_json_float_read(type, reader->at, reader->end, &real);
         *bits = real;

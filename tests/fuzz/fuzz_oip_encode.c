@@ -241,12 +241,8 @@ static void read_back(const struct made *made, const char *all, const struct qd_
                                          .input_count = made->signature.output_count,
                                          .outputs = made->ports,
                                          .output_count = made->signature.output_count};
-    const struct qd_oip_message message = {.signature = &reading,
-                                           .body = body,
-                                           .body_bytes = bytes,
-                                           .json_bytes_header =
-                                               answer->json_bytes == 0 ? NULL : header,
-                                           .json_bytes = answer->json_bytes};
+    struct qd_oip_message message = {.signature = &reading, .body = body, .body_bytes = bytes};
+    qd_oip_message_set_header(&message, answer->json_bytes == 0 ? NULL : header);
     static struct qd_oip_asked asked;
     struct qd_error error;
     if (qd_oip_decode(&message, arena, &asked, &error) != QD_OK) {

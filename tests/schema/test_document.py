@@ -61,7 +61,7 @@ class Document(unittest.TestCase):
         """Every route is described, and every description has a route. An operator's own paths are
         the generic ones with the names filled in."""
         source = (ROOT / "server" / "http" / "api" / "route.c").read_text()
-        routes = set(re.findall(r'\{"(GET|POST)", "([^"]+)", \w+\}', source))
+        routes = set(re.findall(r'\{"(GET|POST)", "([^"]+)", \.\w+ = \w+\}', source))
         described = set()
         for path, item in DOCUMENT["paths"].items():
             path = re.sub(r"\{(model|region)\}", "{m}", path).replace("{version}", "{v}")

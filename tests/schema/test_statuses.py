@@ -16,6 +16,8 @@ from quantd import Answer, Reader, Server, ServerTest, exchange, infer_path
 
 BODY_BYTES_MAX = 1 << 20
 
+MEMORY_BYTES = 1 << 20  # of the server that is to have none left
+
 SCRAPES_WITHOUT_MEMORY = 16  # at a time, as QD_SCRAPE_RESERVED_COUNT says
 
 SHARED = "quantd-schema-%d" % os.getpid()  # a shared memory object
@@ -195,14 +197,15 @@ class Statuses(ServerTest):
 
     def try_without_memory(self):
         """Checks that a request that needs memory for its answer gets a 503."""
-        server = Server("--max-inflight-bytes", "1M", "--min-rate", "0", "--allow-shared-memory",
-                        SHARED)
+        server = Server("--max-inflight-bytes", str(MEMORY_BYTES), "--min-rate", "0",
+                        "--allow-shared-memory", SHARED)
         self.addCleanup(server.stop)
         kept = server.request("POST", "/v2/systemsharedmemory/region/kept/register",
                               json.dumps({"key": "/" + SHARED, "byte_size": 4096}))
         self.assertEqual(kept.status, 200, kept.body)
-        # Small enough for a block that other requests may not revoke.
-        count = 60000
+        # Small enough for a block that other requests may not revoke, and that is taken whole when
+        # the head has come.
+        count = 16000
 
         def begin():
             reader = Reader(server.connect())
@@ -214,7 +217,7 @@ class Statuses(ServerTest):
 
         for _ in range(SCRAPES_WITHOUT_MEMORY):
             self.leave_unread(server, "/metrics")
-        for _ in range(1000000 // count):
+        for _ in range(1 + MEMORY_BYTES // count):
             reader, status = begin()
             if status == 503:
                 break
