@@ -1,5 +1,5 @@
 /* Requantizes 64 sums at a time (kernels/conv/requantize.h). For files that are compiled for
- * AVX-512. Private to conv/. */
+ * AVX-512. Private to conv/ and gemm/. */
 #ifndef KERNELS_CONV_REQUANTIZE_AVX512_H
 #define KERNELS_CONV_REQUANTIZE_AVX512_H
 
@@ -44,14 +44,32 @@ static inline bool qk_requantize_saturates(float multiplier)
            0x3f800000; /* compares the bits as integers, because the float units are busy */
 }
 
-/* Requantizes up to four vectors of 16 sums, which include the bias. Packing works within each
- * 16-byte lane of a vector. Lane q of the result therefore has four bytes of each vector of sums,
- * which the caller has to put in order:
+/* Adds the zero point to up to four vectors of scaled sums, and saturates them to bytes. Packing
+ * works within each 16-byte lane of a vector. Lane q of the result therefore has four bytes of each
+ * vector of sums, which the caller has to put in order:
  *
  *    lane 0    bytes of sums[0] 0..3, sums[1] 0..3, sums[2] 0..3, sums[3] 0..3
  *    lane 1    bytes of sums[0] 4..7, sums[1] 4..7, ...
  *
  * If there are fewer than four vectors, the bytes of the others may be anything. */
+__attribute__((always_inline)) static inline __m512i
+qk_requantize_narrow(const struct qk_requantize_512 *to, const __m512i y[4], const size_t vectors)
+{
+    const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(y[0], y[1]), to->zero_point);
+    const __m512i high =
+        vectors > 2 ? _mm512_adds_epi16(_mm512_packs_epi32(y[2], y[3]), to->zero_point) : low;
+    return to->is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
+}
+
+/* Puts the bytes of qk_requantize_narrow in order. */
+static inline __m512i qk_requantize_in_order(__m512i bytes)
+{
+    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    return _mm512_permutexvar_epi32(order, bytes);
+}
+
+/* Requantizes up to four vectors of 16 sums, which include the bias. The bytes are in the order of
+ * qk_requantize_narrow. */
 __attribute__((always_inline)) static inline __m512i
 qk_requantize_pack(const struct qk_requantize_512 *to, const __m512i sums[], const size_t vectors,
                    float multiplier)
@@ -68,10 +86,7 @@ qk_requantize_pack(const struct qk_requantize_512 *to, const __m512i sums[], con
 #pragma GCC unroll 4
         for (size_t v = 0; v < 4; v++)
             y[v] = v < vectors ? qk_requantize_scale(sums[v], multipliers, to->high) : y[0];
-    const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(y[0], y[1]), to->zero_point);
-    const __m512i high =
-        vectors > 2 ? _mm512_adds_epi16(_mm512_packs_epi32(y[2], y[3]), to->zero_point) : low;
-    return to->is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
+    return qk_requantize_narrow(to, y, vectors);
 }
 
 /* Returns the permutation that puts packed bytes in order and drops the gaps between rows: rows
@@ -91,8 +106,7 @@ static inline __m512i qk_requantize_order(size_t width, size_t pitch)
 static inline __m512i qk_requantize_64(const struct qk_requantize_512 *to, const __m512i sums[4],
                                        float multiplier)
 {
-    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-    return _mm512_permutexvar_epi32(order, qk_requantize_pack(to, sums, 4, multiplier));
+    return qk_requantize_in_order(qk_requantize_pack(to, sums, 4, multiplier));
 }
 
 /* Stores the bytes whose bit is set in `keep`, one after the other without gaps: bytes a b c d with

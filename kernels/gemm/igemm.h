@@ -151,7 +151,8 @@ struct qk_igemm {
     bool x_signed; /* with quad_k 4: the bytes of x are signed, too; false: unsigned */
     size_t mr, nr;
     bool by_position;
-    size_t lanes; /* by position: how many rows a vector holds */
+    size_t lanes; /* by position: how many rows a vector holds. With `stores_bytes`: how many
+                     positions a vector holds */
     size_t part;  /* by position: a larger tile is computed in parts of at most this number of
                      positions, each of which reads the weights again */
     size_t row_stride;

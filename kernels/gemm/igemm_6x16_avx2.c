@@ -40,6 +40,7 @@ const struct qk_igemm qk_igemm_s16s16_6x16__avx2 = {
     .quad_k = 2,
     .mr = MR,
     .nr = QK_IGEMM_NR,
+    .lanes = LANES,
     .row_stride = QK_IGEMM_QUAD_BYTES,
     .quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES,
     .multiply = multiply,

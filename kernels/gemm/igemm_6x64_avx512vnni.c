@@ -1,13 +1,17 @@
 /* VPDPBUSD on vectors of 16 positions multiplies u8 by s8 and adds four products to a sum, modulo
  * 2^32 (the form without saturation). The instruction itself broadcasts a quad of weights to all
  * lanes while it reads the quad from memory. A tile's 24 vectors of sums stay in registers until
- * all steps are done. */
+ * all steps are done. They may become bytes of y there (struct qk_igemm_bytes). */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __x86_64__
 
 #include <immintrin.h>
 #include <string.h>
+
+#include "kernels/conv/requantize_avx512.h"
+#include "kernels/gemm/dpbusd.h"
+#include "kernels/sizes.h"
 
 enum { MR = 6, NV = QK_IGEMM_NR / QK_IGEMM_VECTOR };
 
@@ -18,22 +22,16 @@ static inline __m512i broadcast_quad(const uint8_t *weights)
     return _mm512_set1_epi32(quad);
 }
 
-/* Computes the sums of a tile. Inlined with constant `rows` and `vectors`, so that the compiler
- * keeps `sums` in registers. */
-__attribute__((always_inline)) static inline void
-multiply_tile(const struct qk_igemm_args *args, const size_t rows, const size_t vectors)
+/* Adds the products of a tile that begins at position `first`. Inlined with constant `rows` and
+ * `vectors`, so that the compiler keeps `sums` in registers. */
+__attribute__((always_inline)) static inline void add_tile(const struct qk_igemm_args *args,
+                                                           size_t first, __m512i sums[MR][NV],
+                                                           const size_t rows, const size_t vectors)
 {
     const struct qk_igemm_step *step = args->steps;
     const uint8_t *step_weights = args->weights;
-    __m512i sums[MR][NV];
-
-#pragma GCC unroll 6
-    for (size_t r = 0; r < rows; r++)
-#pragma GCC unroll 4
-        for (size_t v = 0; v < vectors; v++)
-            sums[r][v] = _mm512_setzero_si512();
     for (size_t s = 0; s < args->step_count; s++, step++, step_weights += args->step_bytes) {
-        const uint8_t *quads = args->quads + step->offset;
+        const uint8_t *quads = args->quads + step->offset + first * QK_IGEMM_QUAD_BYTES;
         const uint8_t *weights = step_weights;
         for (uint32_t i = 0; i < step->slabs; i++) {
             __m512i x[NV];
@@ -51,6 +49,19 @@ multiply_tile(const struct qk_igemm_args *args, const size_t rows, const size_t 
             weights += (size_t)MR * QK_IGEMM_QUAD_BYTES;
         }
     }
+}
+
+/* Computes the sums of a tile. Inlined with constants. */
+__attribute__((always_inline)) static inline void
+multiply_tile(const struct qk_igemm_args *args, const size_t rows, const size_t vectors)
+{
+    __m512i sums[MR][NV];
+#pragma GCC unroll 6
+    for (size_t r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (size_t v = 0; v < vectors; v++)
+            sums[r][v] = _mm512_setzero_si512();
+    add_tile(args, 0, sums, rows, vectors);
 #pragma GCC unroll 6
     for (size_t r = 0; r < rows; r++)
 #pragma GCC unroll 4
@@ -75,8 +86,97 @@ __attribute__((always_inline)) static inline void multiply_vectors(const struct 
         multiply_tile(args, 2, vectors);
 }
 
+/* ---- Bytes ------------------------------------------------------------------------------- */
+
+/* Requantizes the sums of `vectors` vectors of a row, and returns the bytes in order. */
+__attribute__((always_inline)) static inline __m512i
+requantize_row(const __m512i sums[NV], const struct qk_requantize_512 *to, float multiplier,
+               const size_t vectors)
+{
+    const __m512 multipliers = _mm512_set1_ps(multiplier);
+    __m512i scaled[NV];
+#pragma GCC unroll 4
+    for (size_t v = 0; v < NV; v++)
+        scaled[v] =
+            v < vectors
+                ? _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(sums[v]), multipliers))
+                : scaled[0];
+    return qk_requantize_in_order(qk_requantize_narrow(to, scaled, vectors));
+}
+
+/* Computes the bytes of `count` positions of `rows` rows, from position `first` on. The panel may
+ * lack the last row. Its bytes are not stored, and any bias serves it. Inlined with constant `rows`
+ * and `vectors`. */
+__attribute__((always_inline)) static inline void requantize_tile(const struct qk_igemm_args *args,
+                                                                  size_t first, size_t count,
+                                                                  const size_t rows,
+                                                                  const size_t vectors)
+{
+    const struct qk_igemm_bytes *bytes = args->bytes;
+    const struct qk_requantize_512 to = {
+        .zero_point = _mm512_set1_epi16((int16_t)bytes->zero_point),
+        .is_signed = bytes->is_signed,
+    };
+    const bool lacks_last = args->rows < rows;
+    uint8_t *y = bytes->y + first;
+    __m512i sums[MR][NV];
+#pragma GCC unroll 6
+    for (size_t r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (size_t v = 0; v < vectors; v++)
+            sums[r][v] = _mm512_set1_epi32(bytes->bias[r + 1 == rows && lacks_last ? 0 : r]);
+    add_tile(args, first, sums, rows, vectors);
+#pragma GCC unroll 6
+    for (size_t r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (size_t v = 0; v < vectors; v++)
+            qk_hide_origin(&sums[r][v]);
+#pragma GCC unroll 6
+    for (size_t r = 0; r < rows; r++, y += bytes->y_stride) {
+        if (r + 1 == rows && lacks_last)
+            break;
+        const __m512i row = requantize_row(sums[r], &to, bytes->multiplier[r], vectors);
+        if (count == QK_IGEMM_NR)
+            _mm512_storeu_si512(y, row);
+        else
+            _mm512_mask_storeu_epi8(y, UINT64_MAX >> (QK_IGEMM_NR - count), row);
+    }
+}
+
+/* Computes the bytes of all positions of `rows` rows. */
+__attribute__((always_inline)) static inline void requantize_rows(const struct qk_igemm_args *args,
+                                                                  const size_t rows)
+{
+    for (size_t first = 0; first < args->positions; first += QK_IGEMM_NR) {
+        const size_t count = qk_size_min(args->positions - first, QK_IGEMM_NR);
+        if (count > 3 * QK_IGEMM_VECTOR)
+            requantize_tile(args, first, count, rows, 4);
+        else if (count > 2 * QK_IGEMM_VECTOR)
+            requantize_tile(args, first, count, rows, 3);
+        else if (count > QK_IGEMM_VECTOR)
+            requantize_tile(args, first, count, rows, 2);
+        else
+            requantize_tile(args, first, count, rows, 1);
+    }
+}
+
+/* Rounds the number of rows up to an even number, like multiply_vectors. */
+static void requantize_panel(const struct qk_igemm_args *args)
+{
+    if (args->rows > 4)
+        requantize_rows(args, 6);
+    else if (args->rows > 2)
+        requantize_rows(args, 4);
+    else
+        requantize_rows(args, 2);
+}
+
 static void multiply(const struct qk_igemm_args *args)
 {
+    if (args->bytes) {
+        requantize_panel(args);
+        return;
+    }
     switch (args->vectors) {
     case 1:
         multiply_vectors(args, 1);
@@ -129,9 +229,8 @@ __attribute__((always_inline)) static inline void dot_positions(const struct qk_
             const __m512i turn = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)from));
 #pragma GCC unroll 3
             for (size_t i = 0; i < TURN; i++)
-                sums[p][i] =
-                    _mm512_dpbusd_epi32(sums[p][i], _mm512_permutexvar_epi32(rows[i], turn),
-                                        _mm512_loadu_si512(args->weights + at + 64 * i));
+                sums[p][i] = qk_dpbusd(sums[p][i], _mm512_permutexvar_epi32(rows[i], turn),
+                                       _mm512_loadu_si512(args->weights + at + 64 * i));
         }
     for (size_t p = 0; p < positions; p++) {
         uint32_t lanes[TURN_QUADS];
@@ -155,10 +254,12 @@ const struct qk_igemm qk_igemm_u8s8_6x64__avx512vnni = {
     .quad_k = 4,
     .mr = MR,
     .nr = QK_IGEMM_NR,
+    .lanes = QK_IGEMM_VECTOR,
     .row_stride = QK_IGEMM_QUAD_BYTES,
     .quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES,
     .multiply = multiply,
     .dot = dot,
+    .stores_bytes = true,
 };
 
 #endif

@@ -228,17 +228,18 @@ static bool is_one_run(const struct qk_conv_igemm_plan *plan, const struct unit 
     return unit->rows == 1 || plan->layout.pitch == unit->columns;
 }
 
-/* Returns true if whole vectors of 8 positions fill a row without going beyond its pitch, so that
+/* Returns true if whole vectors of positions fill a row without going beyond its pitch, so that
  * computing row by row takes no more products than N tiles that cross the ends of rows. */
 static bool fills_rows(const struct qk_conv_igemm_plan *plan, const struct unit *unit)
 {
+    const size_t lanes = plan->conv->backend->igemm->lanes;
     return unit->columns >= QK_IGEMM_VECTOR &&
-           qk_divide_up(unit->columns, 8) * 8 <= plan->layout.pitch;
+           qk_divide_up(unit->columns, lanes) * lanes <= plan->layout.pitch;
 }
 
 /* Computes y for the positions of a unit without sums in memory, if the product can store bytes:
- * for all positions at once, or row by row. Returns false if the unit has to go tile by tile.
- * `args` and `tile` are those of the panel. */
+ * for all positions at once, or row by row. Returns false if the unit has to go tile by tile, as it
+ * does if dot products compute its last positions. `args` and `tile` are those of the panel. */
 static bool multiply_to_bytes(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                               const struct work *work, struct qk_igemm_args args,
                               const struct qk_epilogue_tile *tile)
@@ -246,7 +247,7 @@ static bool multiply_to_bytes(const struct qk_conv_igemm_plan *plan, const struc
     const struct qk_conv *conv = plan->conv;
     const bool run = is_one_run(plan, unit);
     if (!conv->backend->igemm->stores_bytes || plan->epilogue->kind != QK_EPILOGUE_BYTES ||
-        conv->desc.channels_last || tile->w_zero_point || unit->images > 1 ||
+        conv->desc.channels_last || tile->w_zero_point || unit->images > 1 || unit->remainder > 0 ||
         !(run || fills_rows(plan, unit)))
         return false;
     for (size_t r = 0; r < tile->rows; r++)
