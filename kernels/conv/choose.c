@@ -60,6 +60,14 @@ static bool is_too_small_for_sgemm(const struct qk_conv *conv)
     return saved < depth / tuning->im2col_per_ns + rows / tuning->requantized_per_ns;
 }
 
+/* Decides in this order; each step may overrule the steps before it:
+ * 1. sgemm, if there is no backend or no weight;
+ * 2. depthwise, if its kernel has this convolution: nothing else is asked then;
+ * 3. the backend `small_tile` or `main`, by how full the tiles would be; without `main`, sgemm
+ *    takes the place of `main`, by its costs;
+ * 4. the `small_m` of that backend, for few rows or slabs, wide weights or Winograd's algorithm;
+ * 5. the `words` of that backend, for few terms or wide weights;
+ * 6. the algorithm: sgemm without a backend, else winograd if it suits, else igemm. */
 void qk_conv_choose(struct qk_conv *conv, size_t weights)
 {
     const struct qk_conv_tuning *tuning = conv->tuning;

@@ -64,7 +64,7 @@ struct qd_error {
 enum qd_status qd_fail_for(struct qd_error *error, enum qd_reason reason, enum qd_status status,
                            const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* The same, for the reason OTHER: qd_fail(error, status, format, ...). */
+/* Calls qd_fail_for with the reason OTHER: qd_fail(error, status, format, ...). */
 #define qd_fail(error, ...) qd_fail_for(error, QD_REASON_OTHER, __VA_ARGS__)
 
 /* Like qd_fail, for a flag, file or address that cannot be used, before any request exists. Returns

@@ -78,6 +78,12 @@ static void on_slow(struct qd_connection *connection)
         qd_fail_for(&connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
                     "the head: expected within %.3g s (--receive-timeout)",
                     (double)config->receive_timeout_ns / (double)QD_NS_PER_S);
+    } else if (connection->pace.is_stalled) {
+        /* The client is not slow. Only the line of a chunk's size is known to cause this. */
+        qd_fail_for(&connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
+                    "the body: expected a chunk's size that the server can read, got none after "
+                    "%llu bytes",
+                    (unsigned long long)connection->request->body.count);
     } else if (config->min_rate_bytes == 0) {
         qd_fail_for(&connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
                     "the body: expected another byte within %.3g s (the longer one of "

@@ -800,8 +800,17 @@ static struct qd_inference *create(const struct qd_infer_tools *tools, struct qd
 
 bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *request)
 {
-    static const struct qd_job_code large = {start, on_running, expire, cancel, done, may_start};
-    static const struct qd_job_code small = {start, on_running, expire, cancel, done, NULL};
+    static const struct qd_job_code large = {.start = start,
+                                             .on_running = on_running,
+                                             .expire = expire,
+                                             .cancel = cancel,
+                                             .done = done,
+                                             .may_start = may_start};
+    static const struct qd_job_code small = {.start = start,
+                                             .on_running = on_running,
+                                             .expire = expire,
+                                             .cancel = cancel,
+                                             .done = done};
     const bool is_inline = may_run_inline(request);
     struct qd_inference *inference = create(tools, request);
     if (inference == NULL)

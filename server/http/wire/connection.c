@@ -529,8 +529,10 @@ void qd_connections_look_for_stalled(struct qd_connections *all, bool rested)
         const uint64_t waited_bytes = connection->pace.waited_bytes;
         connection->pace.waited_look = all->look;
         connection->pace.waited_bytes = moved(connection);
-        if (waited && waited_bytes == connection->pace.waited_bytes)
+        if (waited && waited_bytes == connection->pace.waited_bytes) {
+            connection->pace.is_stalled = true;
             all->on_slow(connection);
+        }
     }
 }
 

@@ -152,6 +152,7 @@ struct qd_connection_pace {
      * read. 0 if there was none. */
     uint64_t waited_look;
     uint64_t waited_bytes;    /* how many bytes of the body had been read at that call */
+    bool is_stalled;          /* qd_connections_look_for_stalled has found this body */
     uint64_t discarded_bytes; /* in LINGERING */
     uint64_t freed_bytes;     /* how many bytes left the socket's buffer since measuring began */
     bool measured;            /* a window has begun in which the answer's progress is measured */

@@ -48,7 +48,8 @@ void qd_queue_put(struct qd_queue *queue, struct qd_job *job)
     struct qd_job_list *list = level_of(queue, job);
     const uint64_t needs_ns[] = {left_ns(job), job->run_ns / QD_LOW_BY,
                                  job->had_ns / (QD_LOW_BY * QD_LOW_BY)};
-    for (size_t i = 0; i < 3 && list != &queue->levels[QD_LEVEL_UNREAD]; i++)
+    const size_t need_count = sizeof(needs_ns) / sizeof(*needs_ns);
+    for (size_t i = 0; i < need_count && list != &queue->levels[QD_LEVEL_UNREAD]; i++)
         if (needs_ns[i] > job->need_ns)
             job->need_ns = needs_ns[i];
     qd_job_list_append(list, job);

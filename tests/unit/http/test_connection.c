@@ -21,11 +21,13 @@ struct desk {
 };
 
 static unsigned slow_count;
+static unsigned stalled_count; /* of these */
 static unsigned gone_count;
 
 static void on_slow(struct qd_connection *connection)
 {
     slow_count++;
+    stalled_count += connection->pace.is_stalled;
     qd_connection_cut(connection);
 }
 
@@ -42,7 +44,7 @@ static void desk_init_beside(struct desk *desk, unsigned io_threads)
                                      .receive_timeout_ns = FAR_S * QD_NS_PER_S,
                                      .idle_timeout_ns = FAR_S * QD_NS_PER_S,
                                      .min_rate_bytes = RATE}};
-    slow_count = gone_count = 0;
+    slow_count = stalled_count = gone_count = 0;
     cr_assert(qd_connections_init(&desk->all, &desk->config));
     desk->all.on_slow = on_slow;
     desk->all.on_gone = on_gone;
@@ -200,6 +202,7 @@ Test(connection, a_body_keeps_its_pace)
     let_time_pass(&desk);
     cr_assert(is_cut(&desk));
     cr_assert_eq(slow_count, 1);
+    cr_assert_eq(stalled_count, 0);
     desk_deinit(&desk);
 }
 
@@ -216,6 +219,7 @@ Test(connection, a_body_that_waits_unread_is_stalled)
     cr_assert_eq(slow_count, 0, "it has moved, and then the library has rested");
     qd_connections_look_for_stalled(&desk.all, false);
     cr_assert_eq(slow_count, 1);
+    cr_assert_eq(stalled_count, 1);
     desk_deinit(&desk);
 }
 
