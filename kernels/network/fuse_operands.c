@@ -91,7 +91,7 @@ static bool channels_fit(const struct fusion *fusion)
  * and INT8. */
 static const char *why_other_type(enum qk_type type)
 {
-#define OTHER_TYPE(name) [QK_##name] = "expected codes of 8 bits, got " #name
+#define OTHER_TYPE(name) [QK_##name] = "expected DequantizeLinear of UINT8 or INT8, got " #name
     static const char *const texts[QK_TYPE_COUNT] = {
         OTHER_TYPE(UINT16),  OTHER_TYPE(INT16),       OTHER_TYPE(INT32),
         OTHER_TYPE(UINT4),   OTHER_TYPE(INT4),        OTHER_TYPE(UINT2),
@@ -103,8 +103,9 @@ static const char *why_other_type(enum qk_type type)
 
 static const char *why_not_as_output(enum qk_type type)
 {
-    return type == QK_INT8 ? "expected codes of UINT8, as QuantizeLinear behind it makes, got INT8"
-                           : "expected codes of INT8, as QuantizeLinear behind it makes, got UINT8";
+    return type == QK_INT8
+               ? "expected DequantizeLinear of UINT8, as QuantizeLinear behind it makes, got INT8"
+               : "expected DequantizeLinear of INT8, as QuantizeLinear behind it makes, got UINT8";
 }
 
 /* Returns why a DequantizeLinear is not read. */
@@ -113,8 +114,8 @@ static const char *why_not_read(const struct qk_node *dequantizer)
     if (qk_int_or(qk_fusion_attribute(dequantizer, "block_size"), 0) != 0)
         return "expected blocks that integers of 8 bits stand for exactly, because all their "
                "scales are whole multiples of one scale, or of one for each channel, got others";
-    return "expected DequantizeLinear of codes with a constant scale and zero point, got another "
-           "before it";
+    return "expected DequantizeLinear of UINT8 or INT8 with a constant scale and zero point, got "
+           "another before it";
 }
 
 /* Returns whether an input reads the floats of a product. qk_fuse_end may have put a
@@ -152,7 +153,9 @@ static bool read_operand(struct fusion *fusion, size_t input)
         return qk_fusion_refuse(fusion, input, why_not_read(&edit->nodes[maker]));
     if (!(edit->nodes[maker].call.variable >> QK_PAIR_X & 1) &&
         !edit->nodes[maker].call.inputs[QK_PAIR_X].data)
-        return qk_fusion_refuse(fusion, input, "expected known codes, got an input of the graph");
+        return qk_fusion_refuse(fusion, input,
+                                "expected DequantizeLinear of known values, got one of an input "
+                                "of the graph");
     if ((fusion->rule->one_type || (fusion->rule->y_as_x && input == 0)) && fusion->has_output &&
         pair->type != fusion->output.type)
         return qk_fusion_refuse(fusion, input, why_not_as_output(pair->type));

@@ -20,7 +20,7 @@ FUNCTIONS = "functions of several nodes"
 
 # What quantd refuses, by its text, and what api_schema/loading.md says of it. Any other refusal is
 # a failure.
-LIMITS = (("only on codes of 8 bits",
+LIMITS = (("only on UINT8 or INT8 behind DequantizeLinear",
            "Conv, Gemm and MatMul only where a QDQ file quantizes them"),
           ("for version [0-9]+ of [a-zA-Z.]+, got|: to: expected", "other types"),
           ("(this input, got none|at most [0-9]+ inputs)", "two inputs"),

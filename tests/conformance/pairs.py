@@ -72,7 +72,7 @@ REQUANTIZES = MOVES | {"DequantizeLinear", "QuantizeLinear", "Relu", "Clip"}
 UNQUANTIZED = "operators on floats that nothing quantizes"
 GAPS = (
     ("expected the output of DequantizeLinear, as a quantized file has", UNQUANTIZED),
-    ("expected codes of 8 bits, got ", UNQUANTIZED),
+    ("expected DequantizeLinear of UINT8 or INT8, got ", UNQUANTIZED),
 )
 
 

@@ -13,7 +13,8 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     (void)instance;
     const struct qk_attribute *why = &call->attributes[QK_UNFUSED];
     const size_t port = why->present ? (size_t)why->number : 0;
-    return qk_fail(error, QK_INVALID, "%s: %s, and quantd has %s only on codes of 8 bits",
+    return qk_fail(error, QK_INVALID,
+                   "%s: %s, and quantd computes %s only on UINT8 or INT8 behind DequantizeLinear",
                    port < call->op->input_count ? call->op->inputs[port].name
                                                 : call->op->outputs[0].name,
                    why->present ? why->string

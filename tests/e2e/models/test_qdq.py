@@ -93,7 +93,8 @@ class Refused(Files):
         x = node("DequantizeLinear", ["x", "s", "z"], ["a"])
         self.refuse([x, node("MatMul", ["a", "f"], ["y"])],
                     "B: expected the output of DequantizeLinear, as a quantized file has it, got "
-                    "other floats, and quantd has onnx.MatMul only on codes of 8 bits")
+                    "other floats, and quantd computes onnx.MatMul only on UINT8 or INT8 behind "
+                    "DequantizeLinear")
         self.refuse([x, node("MatMul", ["f", "a"], ["y"])], "A: expected the output of")
 
     def test_network_of_floats(self):
@@ -102,7 +103,8 @@ class Refused(Files):
         self.assert_error(self.load(file), 400,
                           "A: expected a quantized network, got one of floats, which "
                           "quantize_static in Python's onnxruntime.quantization can quantize, and "
-                          "quantd has onnx.MatMul only on codes of 8 bits")
+                          "quantd computes onnx.MatMul only on UINT8 or INT8 behind "
+                          "DequantizeLinear")
 
     def test_types(self):
         """The error names the type."""
@@ -114,7 +116,8 @@ class Refused(Files):
             file = model(21, [scale, weights, product, last], [SCALE, ZERO, WEIGHTS],
                          [value_info("x", kind, ["n", 2])],
                          [value_info("y", UINT8, ["n", 1])])
-            self.assert_error(self.load(file), 400, "A: expected codes of 8 bits, got %s" % code)
+            self.assert_error(self.load(file), 400,
+                              "A: expected DequantizeLinear of UINT8 or INT8, got %s," % code)
 
     def test_products_behind_each_other(self):
         """quantd computes the first product as integers. The error speaks of the file's nodes."""
