@@ -388,7 +388,7 @@ static const char *read_no_key(struct qd_json_reader *reader, const char *at)
         return at;
     if (reader->state == FIRST_KEY && at < reader->end && *at == '}')
         return close_value(reader, at);
-    return expected(reader, at, reader->state == KEY ? "a key" : "a key or '}'");
+    return expected(reader, at, reader->state == KEY ? "a key after the comma" : "a key or '}'");
 }
 
 static const char *read_colon(struct qd_json_reader *reader, const char *at)
@@ -465,7 +465,8 @@ static const char *read_literal(struct qd_json_reader *reader, const char *at)
         if (left >= count && memcmp(at, literals[kind], count) == 0)
             return add_written(reader, kind, at, at + count);
     }
-    return expected(reader, at, "a value");
+    const bool after_comma = reader->state == VALUE && reader->top->close == ']';
+    return expected(reader, at, after_comma ? "a value after the comma" : "a value");
 }
 
 /* Reads a value that is not a string. */

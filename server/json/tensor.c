@@ -73,10 +73,12 @@ static enum qd_status refuse_element(const struct reader *reader)
                        "%s: element %zu: expected %s, got an array: nested deeper than shape %s",
                        reader->field, reader->index, wanted, shape);
     }
+    const bool after_comma = reader->at < reader->end && *reader->at == ']';
     const char *more;
     int shown = shown_bytes(reader, &more);
-    return qd_fail(reader->error, QD_INVALID, "%s: element %zu: expected %s, got %.*s%s",
-                   reader->field, reader->index, wanted, shown, reader->at, more);
+    return qd_fail(reader->error, QD_INVALID, "%s: element %zu: expected %s%s, got %.*s%s",
+                   reader->field, reader->index, wanted, after_comma ? " after the last comma" : "",
+                   shown, reader->at, more);
 }
 
 static enum qd_status expected(const struct reader *reader, const char *what)
@@ -90,6 +92,19 @@ static enum qd_status expected(const struct reader *reader, const char *what)
         snprintf(where, sizeof(where), " after element %zu", reader->index - 1);
     return qd_fail(reader->error, QD_INVALID, "%s: expected %s%s, got %.*s%s", reader->field, what,
                    where, shown, reader->at, more);
+}
+
+/* Returns true if a comma and then ']' come next, or if a comma was read and ']' comes next. */
+static bool has_trailing_comma(const struct reader *reader)
+{
+    const char *at = reader->at;
+    if (at < reader->end && *at == ',')
+        at++;
+    else if (at[-1] != ',')
+        return false;
+    while (at < reader->end && qd_json_is_space(*at))
+        at++;
+    return at < reader->end && *at == ']';
 }
 
 #define MORE SIZE_MAX /* more entries than expected, not counted */
@@ -110,6 +125,11 @@ static enum qd_status refuse_count(const struct reader *reader, const size_t *po
     }
     char where[SHAPE_BYTES];
     qd_print_integers((const int64_t *)position, axis, where, sizeof(where));
+    if (has_trailing_comma(reader)) {
+        return qd_fail(reader->error, QD_INVALID,
+                       "%s: the array at index %s: expected an entry after the last comma, got ]",
+                       reader->field, where);
+    }
     char got_text[24] = "more";
     if (got != MORE)
         snprintf(got_text, sizeof(got_text), "%zu", got);

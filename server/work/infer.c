@@ -806,11 +806,8 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
                                              .cancel = cancel,
                                              .done = done,
                                              .may_start = may_start};
-    static const struct qd_job_code small = {.start = start,
-                                             .on_running = on_running,
-                                             .expire = expire,
-                                             .cancel = cancel,
-                                             .done = done};
+    static const struct qd_job_code small = {
+        .start = start, .on_running = on_running, .expire = expire, .cancel = cancel, .done = done};
     const bool is_inline = may_run_inline(request);
     struct qd_inference *inference = create(tools, request);
     if (inference == NULL)

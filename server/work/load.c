@@ -274,11 +274,8 @@ static void done(struct qd_job *job)
 
 bool qd_load_submit(struct qd_load *load)
 {
-    static const struct qd_job_code code = {.start = start,
-                                            .on_running = on_running,
-                                            .expire = expire,
-                                            .cancel = cancel,
-                                            .done = done};
+    static const struct qd_job_code code = {
+        .start = start, .on_running = on_running, .expire = expire, .cancel = cancel, .done = done};
     return qd_scheduler_submit(load->tools->scheduler, load->tools->loop, &load->job, &code, 0,
                                UINT64_MAX);
 }

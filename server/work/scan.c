@@ -88,11 +88,8 @@ static void done(struct qd_job *job)
 bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct qd_loop *loop,
                     struct qd_memory *memory)
 {
-    static const struct qd_job_code code = {.start = start,
-                                            .on_running = on_running,
-                                            .expire = expire,
-                                            .cancel = cancel,
-                                            .done = done};
+    static const struct qd_job_code code = {
+        .start = start, .on_running = on_running, .expire = expire, .cancel = cancel, .done = done};
     scan->error.status = QD_OK;
     scan->entries = NULL;
     scan->count = 0;

@@ -365,9 +365,9 @@ Test(json_reader, names_the_byte_and_what_was_expected)
     expect_error("{\"a\"", "malformed JSON at byte 4: expected ':', got the end of the JSON");
     expect_error("{\"a\":}", "malformed JSON at byte 5: expected a value, got '}'");
     expect_error("{a:1}", "malformed JSON at byte 1: expected a key or '}', got 'a'");
-    expect_error("{\"a\":1,}", "malformed JSON at byte 7: expected a key, got '}'");
+    expect_error("{\"a\":1,}", "malformed JSON at byte 7: expected a key after the comma, got '}'");
     expect_error("{\"a\":1 \"b\":2}", "malformed JSON at byte 7: expected ',' or '}', got '\"'");
-    expect_error("[1,]", "malformed JSON at byte 3: expected a value, got ']'");
+    expect_error("[1,]", "malformed JSON at byte 3: expected a value after the comma, got ']'");
     expect_error("[,1]", "malformed JSON at byte 1: expected a value, got ','");
     expect_error("[1 2]", "malformed JSON at byte 3: expected ',' or ']', got '2'");
     expect_error("[1}", "malformed JSON at byte 2: expected ',' or ']', got '}'");
@@ -378,7 +378,8 @@ Test(json_reader, names_the_byte_and_what_was_expected)
     expect_error("[truely]", "malformed JSON at byte 5: expected ',' or ']', got 'l'");
     expect_error("[NaN]", "malformed JSON at byte 1: expected a value, got 'N'");
     expect_error("\xef\xbb\xbf{}", "malformed JSON at byte 0: expected a value, got byte 0xef");
-    expect_error("[1,\x01]", "malformed JSON at byte 3: expected a value, got byte 0x01");
+    expect_error("[1,\x01]",
+                 "malformed JSON at byte 3: expected a value after the comma, got byte 0x01");
     expect_error("{} {}",
                  "malformed JSON at byte 3: expected nothing after the JSON (binary tensor "
                  "data needs the header Inference-Header-Content-Length), got '{'");

@@ -430,7 +430,16 @@ Test(json_tensor, refused_elements_are_named_and_shown)
     expect_error("[\"a,\\\"]b\"]", QK_UINT8, SHAPE(1),
                  "x: element 0: " UINT8_WANTED "\"a,\\\"]b\"");
     expect_error("[true]", QK_UINT8, SHAPE(1), "x: element 0: " UINT8_WANTED "true");
-    expect_error("[1,]", QK_UINT8, SHAPE(2), "x: element 1: " UINT8_WANTED "]");
+    expect_error(
+        "[1,]", QK_UINT8, SHAPE(2),
+        "x: element 1: expected an integer in [0, 255] (UINT8) after the last comma, got ]");
+    expect_error("[[1],[2, ],[3]]", QK_UINT8, SHAPE(3, 1),
+                 "x: the array at index [1]: expected an entry after the last comma, got ]");
+    expect_error("[[1],[2],]", QK_UINT8, SHAPE(2, 1),
+                 "x: the array at index []: expected an entry after the last comma, got ]");
+    expect_error(
+        "[[1,],[2,3]]", QK_UINT8, SHAPE(2, 2),
+        "x: element 1: expected an integer in [0, 255] (UINT8) after the last comma, got ]");
     expect_error("[,1]", QK_UINT8, SHAPE(2), "x: element 0: " UINT8_WANTED ",");
     expect_error("[1,", QK_UINT8, SHAPE(2), "x: element 1: " UINT8_WANTED "");
     expect_error("[128]", QK_INT8, SHAPE(1),
