@@ -95,7 +95,7 @@ static enum qd_status make_call(struct qd_build *build, const struct qd_oip_aske
                                 const struct qd_signature *signature, struct qd_error *error)
 {
     const struct qk_operator *op = asked->call.op;
-    struct qk_graph_call *call = &build->call;
+    struct qk_graph_call *call = &build->graph.call;
     struct qk_node *node = qd_arena_calloc(build->scratch, 1, sizeof(*node));
     struct qd_port *inputs = qd_arena_calloc(build->scratch, op->input_count, sizeof(*inputs));
     const char **names =
@@ -124,7 +124,7 @@ static enum qd_status make_call(struct qd_build *build, const struct qd_oip_aske
         names[value] = op->outputs[i].name;
         node->outputs[i] = call->outputs[call->output_count++] = value;
     }
-    build->inputs = inputs;
+    build->graph.inputs = inputs;
     return QD_OK;
 }
 
@@ -156,7 +156,7 @@ static enum qd_status read_request(struct qd_build *build, const struct qd_sourc
     status = qd_oip_decode(&message, build->scratch, asked, error);
     if (status != QD_OK)
         return status;
-    build->outputs = builtin->signature.outputs;
+    build->graph.outputs = builtin->ports + op->input_count;
     build->platform = op->platform;
     snprintf(build->about, sizeof(build->about), "%s, version %u, with constants of its own",
              op->name, row->number);
@@ -168,27 +168,20 @@ static enum qd_status read_request(struct qd_build *build, const struct qd_sourc
 static enum qd_status read_onnx(struct qd_build *build, const struct qd_source *source,
                                 struct qd_error *error)
 {
-    struct qd_onnx_graph *graph = qd_arena_alloc(build->scratch, sizeof(*graph));
-    if (graph == NULL)
-        return qd_refuse_memory(build->scratch, "the model", error);
+    struct qd_onnx_graph *graph = &build->graph;
     struct qd_onnx_source content = source->content;
     content.cut = build->config->cut;
     content.list = build->lists_nodes ? &build->listed : NULL;
     enum qd_status status = qd_onnx_read(&content, build->scratch, graph, error);
-    build->refused_node = graph->refused_node;
     if (status != QD_OK)
         return status;
-    build->onnx = graph;
-    build->call = graph->call;
     if (build->lists_nodes) {
-        build->call.fate_count = build->listed.count;
-        build->call.fates =
-            qd_arena_calloc(build->scratch, build->listed.count, sizeof(*build->call.fates));
-        if (build->call.fates == NULL)
+        graph->call.fate_count = build->listed.count;
+        graph->call.fates =
+            qd_arena_calloc(build->scratch, build->listed.count, sizeof(*graph->call.fates));
+        if (graph->call.fates == NULL)
             return qd_refuse_memory(build->scratch, "the list of nodes", error);
     }
-    build->inputs = graph->inputs;
-    build->outputs = graph->outputs;
     build->platform = "onnx_onnxv1";
     snprintf(build->about, sizeof(build->about),
              "ONNX graph \"%.64s\" of %zu operators, opset %llu", graph->graph_name,
@@ -202,9 +195,9 @@ enum qd_status qd_build_read(struct qd_build *build, const struct qd_source *sou
     const struct qd_onnx_cut *cut = &build->config->cut;
     build->untyped = 0;
     build->computed = (struct qk_graph_memory){0};
-    build->onnx = NULL;
-    build->refused_node = QK_VALUE_NONE;
-    if (source->kind == QD_SOURCE_ONNX)
+    build->graph = (struct qd_onnx_graph){.refused_node = QK_VALUE_NONE};
+    build->is_onnx = source->kind == QD_SOURCE_ONNX;
+    if (build->is_onnx)
         return read_onnx(build, source, error);
     if (cut->input_count > 0 || cut->output_count > 0)
         return qd_fail(error, QD_INVALID,
@@ -235,16 +228,16 @@ static enum qd_status lower(struct qd_build *build, bool once, struct qd_error *
     struct qk_error cause = {.status = QK_OK};
     const struct qk_memory memory = {alloc, build->scratch};
     const uint32_t *origins;
-    if (build->onnx == NULL)
+    if (!build->is_onnx)
         return QD_OK;
-    build->call.memory = &build->computed;
+    build->graph.call.memory = &build->computed;
     const enum qk_status status = (once ? qk_graph_lower_once : qk_graph_lower)(
-        build->kernels, &build->call, memory, &origins, &cause);
+        build->kernels, &build->graph.call, memory, &origins, &cause);
     if (status == QK_OK)
         return QD_OK;
     if (status == QK_NO_MEMORY)
         return qd_refuse_memory(build->scratch, "constants that nodes compute", error);
-    build->refused_node = cause.node;
+    build->graph.refused_node = cause.node;
     return qd_fail(error, QD_INVALID, "%s", cause.text);
 }
 
@@ -260,16 +253,16 @@ static enum qd_status prepare_graph(struct qd_build *build, struct qd_model **mo
                            "no memory for the model; try again later");
     struct qd_arena *arena = &(*model)->arena;
     arena->together = build->scratch->together;
-    if (build->onnx != NULL && build->onnx->has_deferred) {
-        (*model)->deferred = qd_deferred_copy(&build->call, arena);
+    if (build->graph.has_deferred) {
+        (*model)->deferred = qd_deferred_copy(&build->graph.call, arena);
         if ((*model)->deferred != NULL)
             return QD_OK;
-    } else if (qk_graph_prepare(build->kernels, &build->call, (struct qk_memory){alloc, arena},
-                                graph, &cause) == QK_OK) {
+    } else if (qk_graph_prepare(build->kernels, &build->graph.call,
+                                (struct qk_memory){alloc, arena}, graph, &cause) == QK_OK) {
         (*model)->graph = *graph;
         return QD_OK;
     }
-    build->refused_node = cause.node;
+    build->graph.refused_node = cause.node;
     return cause.status == QK_NO_MEMORY
                ? qd_refuse_memory(arena, "the model's weights", error)
                : qd_fail(error, cause.status == QK_INVALID ? QD_INVALID : QD_INTERNAL, "%s",
@@ -282,9 +275,9 @@ static enum qd_status prepare_graph(struct qd_build *build, struct qd_model **mo
 static enum qd_status refuse_untyped(const struct qd_build *build, size_t port,
                                      struct qd_error *error)
 {
-    const struct qd_port *input = &build->inputs[port];
+    const struct qd_port *input = &build->graph.inputs[port];
     char types[160];
-    if (build->onnx == NULL)
+    if (!build->is_onnx)
         return qd_fail(error, QD_INVALID,
                        "inputs: expected %s with its datatype and shape, "
                        "without data, as several datatypes are possible",
@@ -299,7 +292,7 @@ static enum qd_status refuse_untyped(const struct qd_build *build, size_t port,
 /* Gives deferred constants the types of the inputs that bring them. */
 static void type_deferred(struct qd_build *build)
 {
-    const struct qk_graph_call *call = &build->call;
+    const struct qk_graph_call *call = &build->graph.call;
     struct qk_node *nodes = (struct qk_node *)(uintptr_t)call->nodes; /* the reader made them */
     for (size_t i = 0; i < call->node_count; i++)
         for (size_t k = 0; k < nodes[i].call.op->input_count; k++)
@@ -312,24 +305,24 @@ static void type_deferred(struct qd_build *build)
 static enum qd_status declare_types(struct qd_build *build, struct qd_error *error)
 {
     const struct qd_model_config *config = build->config;
-    for (size_t i = 0; build->onnx != NULL && i < build->call.input_count; i++) {
-        enum qk_type *type = &build->call.inputs[i].type;
-        const uint32_t types = build->inputs[i].types;
+    for (size_t i = 0; build->is_onnx && i < build->graph.call.input_count; i++) {
+        enum qk_type *type = &build->graph.call.inputs[i].type;
+        const uint32_t types = build->graph.inputs[i].types;
         if (*type != QK_NONE)
             continue;
         for (size_t k = 0; k < config->input_count; k++)
-            if (strcmp(config->inputs[k].name, build->inputs[i].name) == 0)
+            if (strcmp(config->inputs[k].name, build->graph.inputs[i].name) == 0)
                 *type = config->inputs[k].type;
         if (*type == QK_NONE && (types & (types - 1)) == 0)
             *type = (enum qk_type)__builtin_ctz(types);
-        else if (*type == QK_NONE && build->onnx->has_deferred)
+        else if (*type == QK_NONE && build->graph.has_deferred)
             return refuse_untyped(build, i, error);
         else if (*type == QK_NONE)
             build->untyped |= UINT32_C(1) << i;
         else if ((types & QK_BIT(*type)) == 0)
-            return qd_model_config_refuse_type(build->inputs[i].name, types, *type, error);
+            return qd_model_config_refuse_type(build->graph.inputs[i].name, types, *type, error);
     }
-    if (build->onnx != NULL && build->onnx->has_deferred)
+    if (build->graph.has_deferred)
         type_deferred(build);
     return QD_OK;
 }
@@ -359,7 +352,7 @@ static enum qd_status refuse_work(const struct qd_build *build, struct qd_error 
                    "the configuration's input: expected %s and all other inputs with their "
                    "data_type, because the file does not say which they have, and it takes too "
                    "long to try all types",
-                   qd_show_string(build->inputs[port].name).text);
+                   qd_show_string(build->graph.inputs[port].name).text);
 }
 
 /* Lowers and prepares a copy of the graph. Sets *works to whether it has no fault. Sets *why if it
@@ -371,17 +364,18 @@ static enum qd_status try_types(struct qd_build *build, bool *works, struct qd_e
     struct qd_build trial = *build;
     struct qd_model *model = NULL;
     struct qk_graph *graph;
-    if (!qd_build_try(build->work, build->call.node_count, constant_bytes(&build->call)))
+    if (!qd_build_try(build->work, build->graph.call.node_count,
+                      constant_bytes(&build->graph.call)))
         return refuse_work(build, error);
     qd_arena_init(&scratch, build->scratch->memory);
     scratch.together = build->scratch->together;
     trial.scratch = &scratch;
-    trial.call.fates = NULL; /* a trial says nothing of what becomes of the nodes */
+    trial.graph.call.fates = NULL; /* a trial says nothing of what becomes of the nodes */
     build->work->computed.is_refused = false;
     enum qd_status status = lower(&trial, false, why);
     if (status == QD_OK)
         status = prepare_graph(&trial, &model, &graph, why);
-    build->refused_node = trial.refused_node;
+    build->graph.refused_node = trial.graph.refused_node;
     qd_model_release(model);
     qd_arena_deinit(&scratch);
     *works = status == QD_OK;
@@ -395,11 +389,11 @@ static enum qd_status try_types(struct qd_build *build, bool *works, struct qd_e
 static bool set_types(struct qd_build *build, enum qk_type type)
 {
     bool all = true;
-    for (size_t i = 0; i < build->call.input_count; i++) {
+    for (size_t i = 0; i < build->graph.call.input_count; i++) {
         if ((build->untyped >> i & 1) == 0)
             continue;
-        build->call.inputs[i].type = type;
-        all &= (build->inputs[i].types & QK_BIT(type)) != 0;
+        build->graph.call.inputs[i].type = type;
+        all &= (build->graph.inputs[i].types & QK_BIT(type)) != 0;
     }
     return all;
 }
@@ -409,9 +403,9 @@ static bool set_types(struct qd_build *build, enum qk_type type)
 static enum qd_status find_ambiguous(struct qd_build *build, enum qk_type type, size_t *port,
                                      struct qd_error *error)
 {
-    struct qk_graph_call *call = &build->call;
+    struct qk_graph_call *call = &build->graph.call;
     for (*port = 0; *port < call->input_count; ++*port) {
-        uint32_t others = build->inputs[*port].types & ~QK_BIT(type);
+        uint32_t others = build->graph.inputs[*port].types & ~QK_BIT(type);
         if ((build->untyped >> *port & 1) == 0)
             continue;
         for (; others != 0; others &= others - 1) {
@@ -435,7 +429,7 @@ static enum qd_status find_types(struct qd_build *build, struct qd_error *error)
     const bool several = (build->untyped & (build->untyped - 1)) != 0;
     struct qd_error last = {.status = QD_OK};
     enum qk_type found = QK_NONE;
-    if (several && build->onnx == NULL)
+    if (several && !build->is_onnx)
         return refuse_untyped(build, first, error);
     /* Constants are folded once, before types are tried. */
     enum qd_status status = lower(build, true, error);
@@ -458,11 +452,12 @@ static enum qd_status find_types(struct qd_build *build, struct qd_error *error)
         return last.status;
     }
     set_types(build, found);
-    size_t port = build->call.input_count;
+    size_t port = build->graph.call.input_count;
     if (several)
         status = find_ambiguous(build, found, &port, error);
-    return status == QD_OK && port < build->call.input_count ? refuse_untyped(build, port, error)
-                                                             : status;
+    return status == QD_OK && port < build->graph.call.input_count
+               ? refuse_untyped(build, port, error)
+               : status;
 }
 
 /* ---- What the model keeps ------------------------------------------------------------------ */
@@ -563,9 +558,9 @@ static bool copy_labels(const struct qd_build *build, struct qd_arena *arena,
 static enum qd_status make_signature(struct qd_build *build, const enum qk_type *types,
                                      struct qd_model *model, struct qd_error *error)
 {
-    const struct qk_graph_call *call = &build->call;
-    struct qd_port *inputs = copy_ports(&model->arena, build->inputs, call->input_count);
-    struct qd_port *outputs = copy_ports(&model->arena, build->outputs, call->output_count);
+    const struct qk_graph_call *call = &build->graph.call;
+    struct qd_port *inputs = copy_ports(&model->arena, build->graph.inputs, call->input_count);
+    struct qd_port *outputs = copy_ports(&model->arena, build->graph.outputs, call->output_count);
     model->signature = (struct qd_signature){
         .name = qd_arena_copy(&model->arena, build->name),
         .platform = build->platform,
@@ -591,7 +586,7 @@ static enum qd_status make_signature(struct qd_build *build, const enum qk_type 
                                        call->output_count, error);
     if (status == QD_OK && model->graph != NULL)
         status = qd_shapes_settle(model->plans, model->graph, inputs, outputs, build->memory,
-                                  &build->work->planned_bytes, &build->refused_node, error);
+                                  &build->work->planned_bytes, &build->graph.refused_node, error);
     return status;
 }
 
@@ -601,18 +596,18 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
     enum qd_status status = QD_OK;
     *model = NULL;
     *graph = NULL;
-    build->call.work = &build->work->computed;
+    build->graph.call.work = &build->work->computed;
     status = declare_types(build, error);
     if (status == QD_OK && build->untyped != 0)
         status = find_types(build, error);
-    build->call.node_room = build->call.node_count; /* nothing reads them again */
+    build->graph.call.node_room = build->graph.call.node_count; /* nothing reads them again */
     if (status == QD_OK)
         status = lower(build, false, error);
     if (status == QD_OK)
         status = prepare_graph(build, model, graph, error);
     const enum qk_type *types = status == QD_OK && *graph != NULL ? (*graph)->output_types : NULL;
-    if (status == QD_OK && build->onnx != NULL)
-        status = qd_onnx_settle_outputs(build->onnx, types, error);
+    if (status == QD_OK && build->is_onnx)
+        status = qd_onnx_settle_outputs(&build->graph, types, error);
     if (status == QD_OK && *graph != NULL) {
         (*model)->plans = qd_plans_create(*graph, build->memory);
         if ((*model)->plans == NULL)

@@ -54,17 +54,15 @@ struct qd_build {
     const struct qd_labels *const *output_labels;
 
     /* Set by qd_build_read, in the scratch arena. */
-    struct qk_graph_call call;
-    const struct qd_port *inputs;
-    const struct qd_port *outputs;    /* their types are known once the graph is prepared */
-    uint32_t untyped;                 /* bit i: the source does not say which type input i has */
-    const struct qd_onnx_graph *onnx; /* NULL if the version is a request */
-    struct qd_onnx_list listed;       /* of an ONNX file; empty without lists_nodes */
+    /* A request sets only the call and the ports. The outputs' types are known once the graph is
+     * prepared. A node that a later step refuses becomes refused_node, too. */
+    struct qd_onnx_graph graph;
+    bool is_onnx;               /* false: the version is a request */
+    uint32_t untyped;           /* bit i: the source does not say which type input i has */
+    struct qd_onnx_list listed; /* of an ONNX file; empty without lists_nodes */
     /* What the passes take. A build that is a copy of this one, and frees its own arena, counts
      * from here on. */
     struct qk_graph_memory computed;
-    uint32_t refused_node; /* if a step refuses one node of an ONNX file, its index in the file;
-                              otherwise QK_VALUE_NONE */
     const char *platform;
     char about[160];
 };

@@ -29,7 +29,7 @@ static enum qd_status load(const struct qd_build *refused, const struct qd_sourc
     if (status == QD_OK)
         status = qd_build_prepare(&build, &model, &graph, &error);
     qd_model_release(model);
-    *node = build.refused_node;
+    *node = build.graph.refused_node;
     return status;
 }
 
@@ -74,7 +74,7 @@ static void add(struct qd_cut_hints *hints, const struct qd_onnx_part *found, si
 static void add_side(const struct qd_build *refused, const struct qd_source *source, bool is_after,
                      struct qd_cut_hints *hints)
 {
-    uint32_t nodes[1 + ATTEMPTS_MAX] = {refused->refused_node};
+    uint32_t nodes[1 + ATTEMPTS_MAX] = {refused->graph.refused_node};
     struct qd_source inner = *source; /* data of other files have not been read yet */
     inner.content.external = NULL;
     inner.content.cut = refused->config->cut;
@@ -106,7 +106,7 @@ void qd_cut_hints_find(const struct qd_build *refused, const struct qd_source *s
 {
     hints->count = 0;
     if (error->status != QD_INVALID || source->kind != QD_SOURCE_ONNX ||
-        refused->refused_node == QK_VALUE_NONE)
+        refused->graph.refused_node == QK_VALUE_NONE)
         return;
     for (int after = 0; after < QD_CUT_HINTS_MAX; after++)
         add_side(refused, source, after == 1, hints);

@@ -17,7 +17,7 @@ static void list_unknown(struct search *search)
     const struct qd_build *build = search->build;
     const struct qd_model_config *config = build->config;
     for (size_t i = 0; i < config->cut.input_count; i++) {
-        bool is_given = build->call.inputs[i].type != QK_NONE && search->ports[i].shaped;
+        bool is_given = build->graph.call.inputs[i].type != QK_NONE && search->ports[i].shaped;
         for (size_t k = 0; k < config->input_count; k++)
             is_given |= strcmp(config->inputs[k].name, search->ports[i].name) == 0;
         if (is_given)
@@ -30,7 +30,7 @@ static void list_unknown(struct search *search)
 /* Takes what is known of an output of the part that is left out. */
 static void take(struct search *search, size_t index, const struct qd_port *found)
 {
-    enum qk_type *type = &search->build->call.inputs[index].type;
+    enum qk_type *type = &search->build->graph.call.inputs[index].type;
     struct qd_port *port = &search->ports[index];
     if ((found->types & port->types) == 0)
         return; /* another type than the readers take: what the file is says nothing */
@@ -81,14 +81,14 @@ static bool look_before(struct search *search, size_t first, size_t count)
 void qd_cut_inputs_describe(struct qd_build *build, const struct qd_source *source)
 {
     struct search search = {.build = build, .source = source};
-    const size_t bytes = build->call.input_count * sizeof(*search.ports);
+    const size_t bytes = build->graph.call.input_count * sizeof(*search.ports);
     if (source->kind != QD_SOURCE_ONNX || build->config->cut.input_count == 0)
         return;
     search.ports = qd_arena_alloc(build->scratch, bytes);
     if (search.ports == NULL)
         return;
-    memcpy(search.ports, build->inputs, bytes);
-    build->inputs = search.ports;
+    memcpy(search.ports, build->graph.inputs, bytes);
+    build->graph.inputs = search.ports;
     list_unknown(&search);
     if (search.count == 0 || look_before(&search, 0, search.count))
         return;

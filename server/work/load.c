@@ -164,7 +164,7 @@ static bool take_version(struct qd_load *load)
     if (qd_build_read(&load->build, &source, &load->error) != QD_OK)
         return fail_in_file(load, &source);
     qd_cut_inputs_describe(&load->build, &source);
-    if (load->build.onnx != NULL && !load->build.onnx->points_into_file)
+    if (load->build.is_onnx && !load->build.graph.points_into_file)
         qd_arena_deinit(&load->file_arena); /* the parsed model is a copy; weights take its place */
     return fetch(load, prepare_version);
 }
@@ -201,7 +201,8 @@ static bool prepare_version(struct qd_load *load)
     const struct qk_graph *graph = load->graph;
     if (graph == NULL)
         return end_version(load);
-    load->constant_pages = qd_constant_pages_find(&load->build.call, graph, &load->version_arena);
+    load->constant_pages =
+        qd_constant_pages_find(&load->build.graph.call, graph, &load->version_arena);
     load->next_step = end_version;
     set_phase(load, run_pack, graph->pack_unit_count, graph->pack_unit_cost_ns,
               qd_scheduler_shares(graph->pack_unit_count, graph->pack_unit_cost_ns,

@@ -110,11 +110,12 @@ static void *take(void *context, size_t bytes)
 /* Makes a tensor full of ones for each input. Free dimensions are 1. */
 static bool make_inputs(struct run *run)
 {
-    for (size_t i = 0; i < run->build.call.input_count; i++) {
-        const struct qd_port *port = &run->build.inputs[i];
+    for (size_t i = 0; i < run->build.graph.call.input_count; i++) {
+        const struct qd_port *port = &run->build.graph.inputs[i];
         struct qk_tensor *tensor = &run->inputs[i];
         size_t bytes;
-        *tensor = (struct qk_tensor){.type = run->build.call.inputs[i].type, .rank = port->rank};
+        *tensor =
+            (struct qk_tensor){.type = run->build.graph.call.inputs[i].type, .rank = port->rank};
         for (uint32_t j = 0; j < port->rank; j++)
             tensor->dims[j] = port->dims[j] == QD_DIM_FREE ? 1 : (size_t)port->dims[j];
         if (!qk_tensor_set_count(tensor) || !qk_type_bytes(tensor->type, tensor->count, &bytes) ||
@@ -178,14 +179,14 @@ static void run_model(struct run *run, const struct qd_model *model, struct qk_g
  * and the file would be refused before its graph runs. */
 static bool forget_shapes(struct run *run)
 {
-    const size_t count = run->build.call.output_count;
+    const size_t count = run->build.graph.call.output_count;
     struct qd_port *outputs = qd_arena_alloc(&run->arena, (count + 1) * sizeof(*outputs));
     if (outputs == NULL)
         return false;
-    memcpy(outputs, run->build.outputs, count * sizeof(*outputs));
+    memcpy(outputs, run->build.graph.outputs, count * sizeof(*outputs));
     for (size_t i = 0; i < count; i++)
         outputs[i].shaped = false;
-    run->build.outputs = outputs;
+    run->build.graph.outputs = outputs;
     return true;
 }
 
@@ -205,7 +206,7 @@ static void load(struct run *run, const struct qd_source *source)
         return;
     }
     assert(qd_foreign_name(source->content.bytes, source->content.count) == NULL);
-    check_graph(run->build.onnx);
+    check_graph(&run->build.graph);
     if (source->content.count % 2 != 0 &&
         !forget_shapes(run)) /* keeps those of half of the files */
         return;

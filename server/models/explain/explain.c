@@ -211,8 +211,8 @@ static enum qd_status prepare(struct explainer *explainer)
     if (status == QD_OK)
         return status;
     const enum qd_status refused = refuse(explainer);
-    if (build->refused_node < build->listed.count)
-        build->listed.nodes[build->refused_node].fate = QD_FATE_REFUSED;
+    if (build->graph.refused_node < build->listed.count)
+        build->listed.nodes[build->graph.refused_node].fate = QD_FATE_REFUSED;
     return refused;
 }
 

@@ -139,7 +139,7 @@ static void add_all_left(struct describer *describer)
 {
     struct qd_explanation *made = describer->made;
     const struct qk_graph *graph = describer->graph;
-    const struct qk_graph_call *call = &describer->build->call;
+    const struct qk_graph_call *call = &describer->build->graph.call;
     for (size_t i = 0; graph != NULL && i < graph->node_count; i++) {
         struct qk_node_report report;
         qk_graph_report(graph, made->is_planned ? &describer->plan : NULL, i, &report);
@@ -162,7 +162,7 @@ static void describe(struct describer *describer, const struct qd_model *model)
     made->list = &build->listed;
     for (size_t i = 0; i < build->listed.count; i++)
         if (build->listed.nodes[i].fate == QD_FATE_READ)
-            set_fate(&build->listed.nodes[i], &build->call.fates[i]);
+            set_fate(&build->listed.nodes[i], &build->graph.call.fates[i]);
     made->signature = &model->signature;
     made->brings_constants = describer->graph == NULL;
     qd_arena_init(&describer->plan_arena, build->memory);
