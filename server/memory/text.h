@@ -102,6 +102,10 @@ char *qd_print_decimal(uint64_t number, char *at);
  * text off if it exceeds `size` bytes. */
 void qd_print_integers(const int64_t *list, size_t count, char *text, size_t size);
 
+/* Adds a name to a list in `size` bytes, such as "a, b". Adds "..." instead if the name does not
+ * fit, and then nothing more. Returns whether the name fits. */
+bool qd_list_name(char *text, size_t size, const char *name);
+
 /* Reads the decimal number at the start of the text. Returns the end of its digits, or NULL if
  * there are none or the number does not fit. */
 const char *qd_scan_decimal(const char *text, uint64_t *number);

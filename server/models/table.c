@@ -232,33 +232,22 @@ static struct family *take_family(struct qd_models *models, const char *name)
 
 /* ---- Finding ------------------------------------------------------------------------------ */
 
-static size_t add(char *text, size_t size, size_t used, const char *between, const char *what)
-{
-    return used < size ? used + (size_t)snprintf(text + used, size - used, "%s%s", between, what)
-                       : used;
-}
-
-/* Adds a name to a list, or "..." if it does not fit. Returns false if it does not fit. */
-static bool add_name(char *text, size_t size, size_t *used, const char *name)
-{
-    static const char more[] = "...";
-    const char *between = *used == 0 ? "" : ", ";
-    const bool fits = *used + 2 + strlen(name) + 2 + sizeof(more) <= size;
-    *used = add(text, size, *used, between, fits ? name : more);
-    return fits;
-}
-
 /* Prints the names of some operators, and of as many loaded models as fit. */
 static void list_models(const struct qd_models *models, char *text, size_t size)
 {
-    size_t used = 0;
+    text[0] = '\0';
     for (size_t i = 0; i < models->operator_count; i++)
-        if (!add_name(text, OPERATORS_BYTES, &used, models->operators[i].name))
+        if (!qd_list_name(text, OPERATORS_BYTES, models->operators[i].name))
             break;
+    const size_t used = strlen(text);
+    char *loaded = text + used + strlen(", ");
+    loaded[0] = '\0';
     for (size_t i = 0; i < models->loaded_count; i++)
         if (models->loaded[i]->version_count > 0 &&
-            !add_name(text, size, &used, models->loaded[i]->name))
+            !qd_list_name(loaded, size - used - strlen(", "), models->loaded[i]->name))
             break;
+    if (loaded[0] != '\0')
+        memcpy(text + used, ", ", strlen(", "));
 }
 
 static bool is_same_letter(char a, char b)
@@ -305,24 +294,26 @@ static const char *find_near(const struct qd_models *models, const char *name)
 }
 
 /* Prints the numbers of the versions, and which other numbers a client may give. */
-static void list_versions(const struct family *family, char *text, size_t size)
+static void list_versions(const struct family *family, char *bytes, size_t size)
 {
-    char number[24];
-    size_t used = 0;
-    for (size_t i = 0; i < family->version_count; i++) {
-        snprintf(number, sizeof(number), "%" PRIu64, family->versions[i]->signature.version);
-        used = add(text, size, used, i == 0 ? "" : ", ", number);
-    }
     const struct qk_operator *op = family->op;
+    struct qd_part part;
+    struct qd_text text;
+    memset(bytes, 0, size);
+    qd_text_init_in(&text, &part, bytes, size - 1);
+    for (size_t i = 0; i < family->version_count; i++) {
+        qd_text_string(&text, i == 0 ? "" : ", ");
+        qd_text_decimal(&text, family->versions[i]->signature.version);
+    }
     if (op != NULL && op->numbers == NULL) {
-        snprintf(number, sizeof(number), "%u", op->version_last);
-        used = add(text, size, used, ", and those up to ", number);
-        add(text, size, used, " mean the newest one not above them", "");
+        qd_text_string(&text, ", and those up to ");
+        qd_text_decimal(&text, op->version_last);
+        qd_text_string(&text, " mean the newest one not above them");
     }
     for (size_t i = 0; op != NULL && i < op->number_count; i++) {
-        snprintf(number, sizeof(number), "%u", op->numbers[i]);
-        used = add(text, size, used,
-                   i == 0 ? "; each of these means the newest one not above it: " : ", ", number);
+        qd_text_string(&text,
+                       i == 0 ? "; each of these means the newest one not above it: " : ", ");
+        qd_text_decimal(&text, op->numbers[i]);
     }
 }
 

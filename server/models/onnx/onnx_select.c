@@ -1,7 +1,7 @@
 /* Which nodes of a file are read: those that the outputs need, from the inputs on. */
-#include <stdio.h>
 #include <string.h>
 
+#include "server/memory/text.h"
 #include "server/models/onnx/onnx_reader.h"
 
 /* ---- Outputs ------------------------------------------------------------------------------- */
@@ -52,17 +52,13 @@ static void print_some(const struct qd_onnx_reader *reader, bool last, char *tex
     enum { NAMES_MAX = 3 };
     const Onnx__GraphProto *graph = reader->proto;
     size_t names = 0;
-    size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < graph->n_node && names < NAMES_MAX; i++) {
         const Onnx__NodeProto *node = graph->node[last ? graph->n_node - 1 - i : i];
         if (qd_onnx_is_constant(node) || node->n_output == 0 || node->output[0].len == 0)
             continue;
-        const struct qd_shown shown = qd_onnx_show(&node->output[0]);
-        if (used + strlen(shown.text) + 2 >= size)
-            return;
-        used += (size_t)snprintf(text + used, size - used, "%s%s", names++ == 0 ? "" : ", ",
-                                 shown.text);
+        qd_list_name(text, size, qd_onnx_show(&node->output[0]).text);
+        names++;
     }
 }
 

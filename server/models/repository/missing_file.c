@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "server/json/tree.h"
+#include "server/memory/text.h"
 
 enum { NAME_COUNT_MAX = 1000 };
 
@@ -21,24 +22,11 @@ size_t qd_missing_file_stem(const char *name)
     return strlen(name) - (qd_missing_file_is_onnx(name) ? strlen(".onnx") : 0);
 }
 
-/* Adds a name to a text of `size` bytes. Adds "..." instead if the name does not fit. */
-static void add(char *text, size_t size, const char *name)
-{
-    const struct qd_shown shown = qd_show_string(name);
-    const size_t used = strlen(text);
-    const size_t wanted = used + strlen(", ") + strlen(shown.text);
-    if (wanted + sizeof(", ...") <= size)
-        snprintf(text + used, size - used, "%s%s", used == 0 ? "" : ", ", shown.text);
-    else if (used < 3 || strcmp(text + used - 3, "...") != 0)
-        snprintf(text + used, size - used, "%s...", used == 0 ? "" : ", ");
-}
-
 void qd_missing_file_add(struct qd_missing_file *missing, const char *name)
 {
-    if (qd_missing_file_is_onnx(name))
-        add(missing->onnx, sizeof(missing->onnx), name);
-    else
-        add(missing->others, sizeof(missing->others), name);
+    const bool is_onnx = qd_missing_file_is_onnx(name);
+    qd_list_name(is_onnx ? missing->onnx : missing->others, sizeof(missing->onnx),
+                 qd_show_string(name).text);
 }
 
 void qd_missing_file_read(struct qd_missing_file *missing, int folder)
