@@ -43,6 +43,7 @@ struct field {
 struct key {
     const char *name;
     enum qd_status (*read)(const struct field *field);
+    bool in_text;             /* of the keys at the top, config.pbtxt's other ones are ignored */
     size_t offset;            /* of the target, in what the object fills in */
     size_t count_offset;      /* likewise, of the list's count; 0: none */
     const char *const *names; /* what read_one_of takes; NULL at the end */
@@ -93,7 +94,6 @@ static const struct key *find_key(const struct key *keys, const char *given)
 /* Adds a key, once, as far as there is room. */
 static void add_ignored(struct ignored *ignored, const char *key)
 {
-    const size_t used = strlen(ignored->text);
     const size_t bytes = strlen(key);
     const char *at = ignored->text;
     while ((at = strstr(at, key)) != NULL) {
@@ -101,12 +101,7 @@ static void add_ignored(struct ignored *ignored, const char *key)
             return;
         at++;
     }
-    if (used + bytes + sizeof(", , ...") < sizeof(ignored->text))
-        snprintf(ignored->text + used, sizeof(ignored->text) - used, "%s%s", used == 0 ? "" : ", ",
-                 key);
-    else if (used + sizeof(", ...") <= sizeof(ignored->text) &&
-             strstr(ignored->text, "...") == NULL)
-        strcpy(ignored->text + used, ", ...");
+    qd_list_name(ignored->text, sizeof(ignored->text), key);
 }
 
 /* Reads the value of a key. */
@@ -139,7 +134,7 @@ static enum qd_status read_object(const struct field *object, const struct key *
     for (; member != NULL; member = member->next) {
         const struct key *key = find_key(keys, member->key);
         const char *dot = *object->path == '\0' ? "" : ".";
-        if (key == NULL && reader->ignored != NULL) {
+        if (reader->ignored != NULL && (key == NULL || (*object->path == '\0' && !key->in_text))) {
             add_ignored(reader->ignored, member->key);
             continue;
         }
@@ -348,6 +343,8 @@ static enum qd_status read_instances(const struct field *field)
 /* ---- Versions ----------------------------------------------------------------------------- */
 
 #define AT(field) offsetof(struct qd_model_config, field)
+#define LIST(list, count) .offset = AT(list), .count_offset = AT(count)
+#define AT_PORT(field) offsetof(struct qd_config_port, field)
 
 static enum qd_status read_latest_count(const struct field *field)
 {
@@ -462,15 +459,11 @@ static enum qd_status read_label_file(const struct field *field)
 static enum qd_status read_ports(const struct field *field)
 {
     static const struct key keys[] = {
-        {.name = "name", .read = read_string, .offset = offsetof(struct qd_config_port, name)},
-        {.name = "data_type",
-         .read = read_data_type,
-         .offset = offsetof(struct qd_config_port, type)},
+        {.name = "name", .read = read_string, .offset = AT_PORT(name)},
+        {.name = "data_type", .read = read_data_type, .offset = AT_PORT(type)},
         {.name = "dims", .read = read_dims},
         {.name = "format", .read = ignore},
-        {.name = "label_filename",
-         .read = read_label_file,
-         .offset = offsetof(struct qd_config_port, label_file)},
+        {.name = "label_filename", .read = read_label_file, .offset = AT_PORT(label_file)},
         {.name = "reshape", .read = refuse},
         {.name = "optional", .read = refuse_true},
         {.name = "is_shape_tensor", .read = refuse_true},
@@ -539,18 +532,12 @@ static const struct key config_keys[] = {
     {.name = "platform", .read = read_one_of, .names = platforms},
     {.name = "backend", .read = read_one_of, .names = backends},
     {.name = "runtime", .read = refuse_filled},
-    {.name = "version_policy", .read = read_policy},
-    {.name = "max_batch_size", .read = read_count, .offset = AT(batch_max)},
-    {.name = "input", .read = read_ports, .offset = AT(inputs), .count_offset = AT(input_count)},
-    {.name = "output", .read = read_ports, .offset = AT(outputs), .count_offset = AT(output_count)},
-    {.name = "inputs",
-     .read = read_names,
-     .offset = AT(cut.inputs),
-     .count_offset = AT(cut.input_count)},
-    {.name = "outputs",
-     .read = read_names,
-     .offset = AT(cut.outputs),
-     .count_offset = AT(cut.output_count)},
+    {.name = "version_policy", .read = read_policy, .in_text = true},
+    {.name = "max_batch_size", .read = read_count, .in_text = true, .offset = AT(batch_max)},
+    {.name = "input", .read = read_ports, .in_text = true, LIST(inputs, input_count)},
+    {.name = "output", .read = read_ports, .in_text = true, LIST(outputs, output_count)},
+    {.name = "inputs", .read = read_names, LIST(cut.inputs, cut.input_count)},
+    {.name = "outputs", .read = read_names, LIST(cut.outputs, cut.output_count)},
     {.name = "batch_input", .read = refuse_filled},
     {.name = "batch_output", .read = refuse_filled},
     {.name = "optimization", .read = ignore},
@@ -558,7 +545,10 @@ static const struct key config_keys[] = {
     {.name = "sequence_batching", .read = refuse},
     {.name = "ensemble_scheduling", .read = refuse},
     {.name = "instance_group", .read = read_instances},
-    {.name = "default_model_filename", .read = read_file_name, .offset = AT(file_name)},
+    {.name = "default_model_filename",
+     .read = read_file_name,
+     .in_text = true,
+     .offset = AT(file_name)},
     {.name = "cc_model_filenames", .read = refuse_filled},
     {.name = "metric_tags", .read = ignore},
     {.name = "parameters", .read = ignore},
@@ -601,27 +591,13 @@ enum qd_status qd_model_config_read_pbtxt(const char *text, size_t bytes, const 
                                           struct qd_model_config *config, struct qd_error *error)
 {
     static const char *const repeated[] = {"input", "output", "dims", "versions", NULL};
-    static const struct key keys[] = {
-        {.name = "version_policy", .read = read_policy},
-        {.name = "max_batch_size", .read = read_count, .offset = AT(batch_max)},
-        {.name = "input",
-         .read = read_ports,
-         .offset = AT(inputs),
-         .count_offset = AT(input_count)},
-        {.name = "output",
-         .read = read_ports,
-         .offset = AT(outputs),
-         .count_offset = AT(output_count)},
-        {.name = "default_model_filename", .read = read_file_name, .offset = AT(file_name)},
-        {.name = NULL},
-    };
     struct ignored ignored = {""};
     const struct reader reader = {source, name, arena, error, &ignored};
     struct field whole = {.reader = &reader, .path = "", .target = config};
     qd_model_config_init(config);
     if (qd_prototext_read(text, bytes, repeated, arena, &whole.value, error) != QD_OK)
         return fail_in(source, error);
-    const enum qd_status status = read_object(&whole, keys);
+    const enum qd_status status = read_object(&whole, config_keys);
     if (status == QD_OK && *ignored.text != '\0')
         qd_log(QD_LOG_WARN, "config.pbtxt: these keys have no effect", "model=\"%s\" keys=\"%s\"",
                name, ignored.text);
