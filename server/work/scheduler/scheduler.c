@@ -284,13 +284,20 @@ static bool gives_way(const struct qd_scheduler *scheduler, const struct slice *
 }
 
 /* Returns how many units to take at once. If several workers may compute the phase, the units
- * become fewer towards the end, so that all workers end at the same time. */
-static size_t batch_units(const struct qd_job *job)
+ * become fewer towards the end, so that all workers end at the same time. A worker without helpers
+ * looks for other jobs less often, because it keeps its job for QD_QUANTUM_NS anyway. The more units
+ * a kernel gets at once, the more they share: a convolution's parts share what it makes of x. */
+static size_t batch_units(const struct qd_scheduler *scheduler, const struct slice *slice)
 {
+    const struct qd_job *job = slice->job;
     const size_t slots = job->phase.slot_count;
-    uint64_t in_time = QD_BATCH_NS / (job->phase.unit_cost_ns + 1);
-    size_t share = slots > 1 ? units_left(job) / (2 * slots) : units_left(job);
-    size_t units = in_time < share ? (size_t)in_time : share;
+    const size_t left = units_left(job);
+    const bool helpers_come = slots > 1 && atomic_load(&scheduler->queue.count) == 0;
+    const bool alone = slice->kind == SLICE_WORKER && !helpers_come;
+    const uint64_t in_time =
+        (alone ? QD_QUANTUM_NS / 4 : QD_BATCH_NS) / (job->phase.unit_cost_ns + 1);
+    const size_t share = alone || slots == 1 ? left : left / (2 * slots);
+    const size_t units = in_time < share ? (size_t)in_time : share;
     return units > 0 ? units : 1;
 }
 
@@ -305,7 +312,7 @@ static void run_units(const struct qd_scheduler *scheduler, const struct slice *
             expire(job);
             break;
         }
-        size_t units = batch_units(job);
+        size_t units = batch_units(scheduler, slice);
         size_t begin = atomic_fetch_add(&job->next_unit, units);
         if (begin >= count)
             break;

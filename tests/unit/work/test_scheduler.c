@@ -37,25 +37,36 @@ Test(scheduler, shares_of_workers_that_are_awake_are_worth_joining)
 
 /* ---- Batches ------------------------------------------------------------------------------ */
 
-/* Returns in how many calls a worker that has the phase for itself computes `units` units. */
-static unsigned calls_alone(size_t units)
+/* Returns in how many calls a worker computes `units` units of a phase with this number of slots, if
+ * another job waits meanwhile. Eight units fit into a batch of a worker without helpers. */
+static unsigned calls_alone(size_t units, size_t slots)
 {
-    struct desk *desk = desk_create(2, 100);
-    desk->toys[0].slot_count = 1;
-    desk->toys[0].claimed_ns = QD_BATCH_NS / 8;
-    cr_assert(desk_submit(desk, 0, units, 1000));
+    struct desk *desk = desk_create(1, 100);
+    desk_hold_worker(desk);
+    struct toy *toy = &desk->toys[1];
+    toy->slot_count = slots;
+    toy->claimed_ns = QD_QUANTUM_NS / 4 / 8;
+    cr_assert(desk_submit(desk, 1, units, 1000));
+    cr_assert(desk_submit(desk, 2, 1, 1000));
+    desk_let_worker_go(desk);
     qd_loop_run(desk->loop);
-    toy_assert_whole(&desk->toys[0]);
-    const unsigned calls = atomic_load(&desk->toys[0].run_count);
+    toy_assert_whole(toy);
+    const unsigned calls = atomic_load(&toy->run_count);
     desk_destroy(desk);
     return calls;
 }
 
 Test(scheduler, a_worker_alone_takes_as_many_units_as_fit_into_a_batch)
 {
-    cr_assert_eq(calls_alone(2), 1);
-    cr_assert_eq(calls_alone(7), 1);
-    cr_assert_eq(calls_alone(14), 2);
+    cr_assert_eq(calls_alone(2, 1), 1);
+    cr_assert_eq(calls_alone(7, 1), 1);
+    cr_assert_eq(calls_alone(14, 1), 2);
+}
+
+Test(scheduler, a_worker_expects_no_helpers_while_jobs_wait)
+{
+    cr_assert_eq(calls_alone(7, 2), 1);
+    cr_assert_eq(calls_alone(14, 2), 2);
 }
 
 /* ---- Helpers ------------------------------------------------------------------------------ */
