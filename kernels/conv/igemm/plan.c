@@ -29,9 +29,13 @@
 /* If the output channels are cut into parts, each part makes the same slabs again. All these slabs
  * may cost up to this fraction of the multiplication. */
 #define SLABS_CHEAP 0.03
-/* If slabs cost more than this fraction of the multiplication, making them on two threads would
- * leave too little to gain. */
-#define SLABS_MOST 0.2
+/* The output channels are cut in two, so that two threads can share the work, if slabs cost up to
+ * this fraction of the multiplication. With more, making them on both leaves too little to gain.
+ * At SLABS_MOST two threads take two thirds of the time of one. */
+#define SLABS_MOST 0.5
+/* If slabs cost at least this fraction, two bands of few positions are better, if they cost no more
+ * than one. */
+#define SLABS_DEAR 0.2
 /* The cost of beginning a slab, as a multiple of costs->slab_cycles. */
 #define SLAB_CHUNKS 0.5
 /* Work of less than this many units' time becomes one unit, because handing over a part would not
@@ -143,7 +147,7 @@ static size_t bands_most(const struct qk_conv_igemm_plan *plan, const struct can
     const size_t height = (size_t)plan->geometry.axis[QK_AXIS_ROW].out;
     const size_t most = whole / quads_least(plan);
     if (most > 1 || plan->conv->backend->igemm->by_position ||
-        candidate->slab_cycles < SLABS_MOST * candidate->cycles)
+        candidate->slab_cycles < SLABS_DEAR * candidate->cycles)
         return qk_size_max(most, 1);
     const size_t first =
         height > 1 ? qk_divide_up(height, 2) * layout->pitch
