@@ -414,6 +414,7 @@ static enum qd_status make_workspaces(struct qd_inference *inference)
     size_t bytes = plan->workspace_bytes;
     if (prints > 0 && bytes < QD_OIP_PRINT_BYTES)
         bytes = QD_OIP_PRINT_BYTES;
+    inference->workspace_bytes = bytes;
     const size_t nodes = node_shares(inference);
     wanted = nodes > wanted ? nodes : wanted;
     while (inference->slot_count < wanted) {
@@ -605,12 +606,23 @@ static bool after_deflate(struct qd_job *job)
     return false;
 }
 
+/* Frees what only computing and printing need. The worker's next job can then take this memory, which
+ * is still in the caches, and does not need more beside it while the loop sends the answer. */
+static void release_workspaces(struct qd_inference *inference)
+{
+    qd_arena_release(inference->arena, inference->scratch, inference->plan->scratch_bytes);
+    for (size_t i = 0; i < inference->slot_count; i++)
+        qd_arena_release(inference->arena, inference->slots[i].workspace,
+                         inference->workspace_bytes);
+}
+
 /* Compresses the answer if the client accepts that and it saves something, and advances to
  * REPLYING. Without memory the answer is sent uncompressed. */
 static bool reply(struct qd_inference *inference)
 {
     const enum qd_coding coding = inference->request->oip.answer_coding;
     const struct qd_answer *answer = &inference->request->answer;
+    release_workspaces(inference);
     if (coding != QD_CODING_IDENTITY && answer->bytes >= QD_DEFLATED_BYTES_MIN)
         inference->deflater = qd_deflater_create(coding, answer->parts, answer->part_count,
                                                  answer->bytes, inference->arena);

@@ -29,9 +29,10 @@ struct qd_inference {
     const void *inputs[QK_GRAPH_PORT_COUNT_MAX]; /* the data of variable inputs */
     void *outputs[QK_GRAPH_PORT_COUNT_MAX];
     uint32_t copied_outputs; /* bit i: output i is still to be copied to shared memory */
-    void *scratch;
+    void *scratch; /* NULL: the plan needs none */
     struct qd_worker_slot *slots; /* the same for all phases */
     size_t slot_count;            /* how many slots have a workspace */
+    size_t workspace_bytes;       /* of each of them */
     atomic_bool begun;            /* some unit of the computation was taken */
     size_t node;                  /* the plan's node that is computed now */
     uint64_t ahead_ns;            /* how long the later nodes take; 0: not known yet */

@@ -189,6 +189,21 @@ Test(infer, a_known_shape_takes_only_its_bytes)
     graph_case_destroy(made);
 }
 
+/* An answer that waits for its client to read it has no memory that only computing needs. */
+Test(infer, an_answer_holds_only_its_bytes)
+{
+    struct graph_case *made = make_chain(4, "1,8,100,100", 3);
+    service_start(2, 256 << 20);
+    install(made, 1);
+    const struct qd_request *request = ask_binary(made, 5);
+    service_run();
+    expect_answer(request, made, 5);
+    cr_assert_gt(request->answer.bytes, 256 << 10);
+    cr_assert_leq(request->arena.bytes, request->answer.bytes + (64 << 10));
+    service_end();
+    graph_case_destroy(made);
+}
+
 static void make_object(const char *key, size_t bytes)
 {
     const int fd = shm_open(key, O_RDWR | O_CREAT | O_EXCL, 0600);
