@@ -1,5 +1,6 @@
 #include "server/work/load.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include "server/models/cut_inputs.h"
 #include "server/models/explain/explain.h"
 
-enum { KEPT_BYTES_MAX = 16 << 20 };
+enum { KEPT_BYTES_MAX = 1 << 20 };
 
 static struct qd_load *load_of(struct qd_job *job)
 {
@@ -65,14 +66,15 @@ static bool prepare_version(struct qd_load *load);
 static bool end_version(struct qd_load *load);
 
 /* Gives unused memory back to the system at once, and not when a timer expires: a load takes much,
- * and the next load may come much later. A little is kept for the next load, because fresh pages
- * take a third of a small load's time. */
+ * and the next load may come much later. What a small load takes is kept for the next load, because
+ * fresh pages take a third of a small load's time. */
 static void give_back(struct qd_load *load)
 {
     if (qd_memory_kept(load->tools->memory) <= KEPT_BYTES_MAX)
         return;
     qd_memory_trim(load->tools->memory);
     qd_memory_trim(load->tools->memory);
+    malloc_trim(0); /* small blocks */
 }
 
 /* The last step. */
