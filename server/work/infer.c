@@ -606,8 +606,8 @@ static bool after_deflate(struct qd_job *job)
     return false;
 }
 
-/* Frees what only computing and printing need. The worker's next job can then take this memory, which
- * is still in the caches, and does not need more beside it while the loop sends the answer. */
+/* Frees what only computing and printing need. The worker's next job can then take this memory,
+ * which is still in the caches, and needs no more beside it while the loop sends the answer. */
 static void release_workspaces(struct qd_inference *inference)
 {
     qd_arena_release(inference->arena, inference->scratch, inference->plan->scratch_bytes);
