@@ -285,8 +285,9 @@ static bool gives_way(const struct qd_scheduler *scheduler, const struct slice *
 
 /* Returns how many units to take at once. If several workers may compute the phase, the units
  * become fewer towards the end, so that all workers end at the same time. A worker without helpers
- * looks for other jobs less often, because it keeps its job for QD_QUANTUM_NS anyway. The more units
- * a kernel gets at once, the more they share: a convolution's parts share what it makes of x. */
+ * looks for other jobs less often, because it keeps its job for QD_QUANTUM_NS anyway. The more
+ * units a kernel gets at once, the more they share: a convolution's parts share what it makes of
+ * x. */
 static size_t batch_units(const struct qd_scheduler *scheduler, const struct slice *slice)
 {
     const struct qd_job *job = slice->job;

@@ -83,8 +83,9 @@
  * 1.8 ms. */
 #define QD_QUANTUM_NS UINT64_C(1000000)
 /* How long a worker with helpers computes before it checks again whether other jobs wait. It takes
- * at most as many units at once (a batch) as fit into this time, but at least one. A waiting job then gets a
- * helper's CPU as soon as it would get a worker that has to be woken. The check takes 0.1 us. */
+ * at most as many units at once (a batch) as fit into this time, but at least one. A waiting job
+ * then gets a helper's CPU as soon as it would get a worker that has to be woken. The check takes
+ * 0.1 us. */
 #define QD_BATCH_NS QD_HANDOVER_NS
 /* By which factor an estimate may be too low: a kernel's own time may be twice its estimate, and
  * two threads may share a CPU. */

@@ -37,8 +37,8 @@ Test(scheduler, shares_of_workers_that_are_awake_are_worth_joining)
 
 /* ---- Batches ------------------------------------------------------------------------------ */
 
-/* Returns in how many calls a worker computes `units` units of a phase with this number of slots, if
- * another job waits meanwhile. Eight units fit into a batch of a worker without helpers. */
+/* Returns in how many calls a worker computes `units` units of a phase with this number of slots,
+ * if another job waits meanwhile. Seven units fit into a batch of a worker without helpers. */
 static unsigned calls_alone(size_t units, size_t slots)
 {
     struct desk *desk = desk_create(1, 100);
