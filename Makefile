@@ -574,7 +574,7 @@ UNIT_DIR = $(DESTDIR)$(PREFIX)/lib/systemd/system
 SHARE_DIR = $(DESTDIR)$(PREFIX)/share/quantd
 
 $(B)/quantd.1: $(B)/quantd
-	$(HELP2MAN) --no-info --name 'quantized tensor operators over HTTP' --output $@ $<
+	$(HELP2MAN) --no-info --name 'quantized neural networks and operators over HTTP' --output $@ $<
 
 man:
 	@$(INSTALL) build man

@@ -108,7 +108,7 @@ class Install(unittest.TestCase):
         page = (self.folder / "usr/share/man/man1/quantd.1").read_text()
         for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "ENVIRONMENT"):
             self.assertIn("\n.SH %s\n" % section, page)
-        self.assertIn("quantd \\- quantized tensor operators over HTTP\n", page)
+        self.assertIn("quantd \\- quantized neural networks and operators over HTTP\n", page)
         self.assertIn('"%s"' % run(str(PROGRAM), "--version").stdout.strip(), page)
         flags = re.findall(r"^  --([a-z-]+) ", run(str(PROGRAM), "--help").stdout, re.MULTILINE)
         shown = re.findall(r"^\.TP\n\\fB\\-\\-([a-z\\-]+)\\fR", page, re.MULTILINE)
