@@ -33,19 +33,26 @@ static const char *decode_segment(char *segment)
     return NULL;
 }
 
+enum qd_status qd_path_refuse(const char *text, struct qd_error *error)
+{
+    return qd_fail(error, QD_NOT_FOUND,
+                   "path: expected one that GET /openapi.yaml describes, got \"%.100s\"; "
+                   "POST /v2/repository/index lists the models",
+                   text);
+}
+
 enum qd_status qd_path_split(const char *text, struct qd_path *path, struct qd_error *error)
 {
     const size_t bytes = strlen(text);
     /* The two arrays are large and not cleared: only what is written below is read. */
     path->count = 0;
     if (text[0] != '/' || bytes >= QD_PATH_BYTES_MAX)
-        return qd_fail(error, QD_NOT_FOUND, "path: expected an endpoint's, got \"%.100s\"", text);
+        return qd_path_refuse(text, error);
     memcpy(path->bytes, text, bytes + 1);
     const bool escapes = memchr(text, '%', bytes) != NULL;
     for (char *at = path->bytes, *next; at != NULL; at = next) {
         if (path->count == QD_PATH_SEGMENT_COUNT_MAX)
-            return qd_fail(error, QD_NOT_FOUND, "path: expected an endpoint's, got \"%.100s\"",
-                           text);
+            return qd_path_refuse(text, error);
         *at++ = '\0';
         next = strchr(at, '/');
         path->segments[path->count++] = at;

@@ -25,6 +25,9 @@ struct qd_path {
  * path that begins without a slash or is longer than any path that means something. */
 enum qd_status qd_path_split(const char *text, struct qd_path *path, struct qd_error *error);
 
+/* Refuses a path that no pattern matches. Returns QD_NOT_FOUND. */
+enum qd_status qd_path_refuse(const char *text, struct qd_error *error);
+
 /* Returns true if the path matches a pattern such as "/v2/models/{m}/versions/{v}", and fills
  * path->model and path->version. {m} and {v} match any segment that is not empty. */
 bool qd_path_matches(struct qd_path *path, const char *pattern);

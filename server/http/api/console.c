@@ -145,11 +145,8 @@ enum qd_status qd_answer_console(const struct qd_request_context *context)
 {
     struct qd_request *request = context->request;
     const struct qd_console *console = context->server->console;
-    if (console == NULL) {
-        return qd_fail(
-            &request->error, QD_NOT_FOUND,
-            "path: expected an endpoint's, got \"/\"; POST /v2/repository/index lists the models");
-    }
+    if (console == NULL)
+        return qd_path_refuse("/", &request->error);
     request->end = end_page;
     qd_context_answer_constant(request, QD_OK, &console->page);
     request->answer.content_type = "text/html; charset=utf-8";

@@ -163,10 +163,7 @@ static enum qd_status begin(void *context, const struct qd_head *head, struct qd
     }
     if (get || post)
         return refuse_method(&its, get, post);
-    return qd_fail(
-        &request->error, QD_NOT_FOUND,
-        "path: expected an endpoint's, got \"%.100s\"; POST /v2/repository/index lists the models",
-        head->path);
+    return qd_path_refuse(head->path, &request->error);
 }
 
 static bool end(void *context, struct qd_request *request)
