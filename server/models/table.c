@@ -56,6 +56,8 @@ static bool make_builtin(struct qd_models *models, struct family *family, size_t
     };
     qd_signature_init(&model->signature, family->op, row, ports);
     family->versions[index] = model;
+    if (model->counters != NULL)
+        qd_counters_hide_zeros(model->counters);
     return model->counters != NULL;
 }
 

@@ -48,6 +48,7 @@ struct qd_counters {
     struct qd_metrics *metrics; /* set once, so it is read without the lock */
     struct qd_counters *next;   /* in the order of creation */
     size_t holder_count;
+    bool hides_zeros;
     char *name;
     char *labels; /* model and version in Prometheus' form, without the closing brace */
     uint64_t version;
@@ -158,6 +159,13 @@ void qd_counters_release(struct qd_counters *counters)
     pthread_mutex_unlock(&metrics->lock);
 }
 
+void qd_counters_hide_zeros(struct qd_counters *counters)
+{
+    pthread_mutex_lock(&counters->metrics->lock);
+    counters->hides_zeros = true;
+    pthread_mutex_unlock(&counters->metrics->lock);
+}
+
 /* ---- Counting ----------------------------------------------------------------------------- */
 
 void qd_metrics_count_answer(struct qd_metrics *metrics, unsigned http_status)
@@ -244,14 +252,21 @@ static const struct {
     enum qd_stage stage; /* the stage whose time it sums; QD_STAGE_COUNT: it counts inferences */
     const char *help;
 } sums[] = {
-    {"nv_inference_request_success", QD_STAGE_COUNT, "Inferences answered with 200."},
-    {"nv_inference_count", QD_STAGE_COUNT, "Inferences computed, a batch counting as one."},
-    {"nv_inference_exec_count", QD_STAGE_COUNT, "Executions of the operator."},
-    {"nv_inference_request_duration_us", QD_STAGE_TOTAL, "From the first byte to the answer."},
-    {"nv_inference_queue_duration_us", QD_STAGE_QUEUE, "Waiting for a worker."},
-    {"nv_inference_compute_input_duration_us", QD_STAGE_DECODE, "Parsing and planning."},
-    {"nv_inference_compute_infer_duration_us", QD_STAGE_COMPUTE, "Computing the operator."},
-    {"nv_inference_compute_output_duration_us", QD_STAGE_ENCODE, "Building the answer."},
+    {"nv_inference_request_success", QD_STAGE_COUNT,
+     "Inferences that were answered with a result."},
+    {"nv_inference_count", QD_STAGE_COUNT, "Inferences computed. A batch counts as one."},
+    {"nv_inference_exec_count", QD_STAGE_COUNT,
+     "Times that the model was computed, the same as nv_inference_count."},
+    {"nv_inference_request_duration_us", QD_STAGE_TOTAL,
+     "Microseconds from the first byte of requests to their answers, in all."},
+    {"nv_inference_queue_duration_us", QD_STAGE_QUEUE,
+     "Microseconds that requests waited for a worker, in all."},
+    {"nv_inference_compute_input_duration_us", QD_STAGE_DECODE,
+     "Microseconds of parsing requests and planning, in all."},
+    {"nv_inference_compute_infer_duration_us", QD_STAGE_COMPUTE,
+     "Microseconds of computing results, in all."},
+    {"nv_inference_compute_output_duration_us", QD_STAGE_ENCODE,
+     "Microseconds of building answers, in all."},
 };
 
 /* The metric families in the order in which they are printed: the sums first */
@@ -324,7 +339,7 @@ static void print_refusals(const struct qd_metrics *metrics, struct qd_text *tex
 #undef X
     };
     qd_prometheus_type(text, "quantd_refusals_total", "counter",
-                       "Requests refused, or cut off, by what stood in their way.");
+                       "Requests that were refused or cut off, by reason.");
     for (unsigned reason = 0; reason < QD_REASON_COUNT; reason++)
         qd_text_format(text, "quantd_refusals_total{reason=\"%s\"} %" PRIu64 "\n", reasons[reason],
                        atomic_load_explicit(&metrics->refusals[reason], memory_order_relaxed));
@@ -333,14 +348,15 @@ static void print_refusals(const struct qd_metrics *metrics, struct qd_text *tex
 static void print_answers(const struct qd_metrics *metrics, struct qd_text *text)
 {
     qd_prometheus_type(text, "quantd_answers_total", "counter",
-                       "Answers of any kind, by HTTP status.");
+                       "Answers to requests of any kind, by HTTP status.");
     for (unsigned i = 0; i < sizeof(metrics->answers) / sizeof(*metrics->answers); i++) {
         const uint64_t count = atomic_load_explicit(&metrics->answers[i], memory_order_relaxed);
         if (count > 0)
             qd_text_format(text, "quantd_answers_total{code=\"%u\"} %" PRIu64 "\n",
                            HTTP_STATUS_MIN + i, count);
     }
-    qd_prometheus_type(text, "process_start_time_seconds", "gauge", "Since 1970.");
+    qd_prometheus_type(text, "process_start_time_seconds", "gauge",
+                       "When the process started, in seconds since 1970.");
     qd_text_format(text, "process_start_time_seconds %" PRIu64 "\n", metrics->started_s);
 }
 
@@ -349,16 +365,21 @@ static void print_type(unsigned family, struct qd_text *text)
     if (family < FAMILY_FAILURES)
         qd_prometheus_type(text, sums[family].name, "counter", sums[family].help);
     else if (family == FAMILY_FAILURES)
-        qd_prometheus_type(text, failures_name, "counter", "Inferences without a result.");
+        qd_prometheus_type(text, failures_name, "counter",
+                           "Inferences that failed or were refused, by reason.");
     else
-        qd_prometheus_type(text, histogram_name, "histogram",
-                           "Stages of the inferences answered with 200.");
+        qd_prometheus_type(
+            text, histogram_name, "histogram",
+            "How long each stage of a successful inference took. The stage total is from the "
+            "first byte to the answer.");
 }
 
 /* Prints the values of one version in one family; of the histograms, one stage. */
 static void print_version(const struct qd_counters *counters, unsigned family, enum qd_stage stage,
                           struct qd_text *text)
 {
+    if (counters->hides_zeros && counters->last_ms == 0)
+        return;
     if (family < FAMILY_FAILURES) {
         const enum qd_stage summed = sums[family].stage;
         print_value(text, sums[family].name, counters, "", NULL,

@@ -2,6 +2,7 @@
 Triton's format."""
 import math
 import os
+import re
 import resource
 import time
 import unittest
@@ -47,6 +48,17 @@ class Metrics(ServerTest):
         self.assertGreater(grown("nv_inference_request_duration_us", **key), 0)
         other = {"model": DEQUANTIZE, "version": "10"}
         self.assertEqual(grown("nv_inference_request_success", **other), 0)
+
+    def test_operators_appear_with_their_first_request(self):
+        server = Server(*ONE_IO_THREAD)
+        self.addCleanup(server.stop)
+        text = server.get("/metrics").body.decode()
+        self.assertNotIn('model="', text)
+        self.assertIn("# HELP nv_inference_request_success ", text)
+        self.assertEqual(server.infer(DEQUANTIZE, dequantize_json(), 13).status, 200)
+        versions = set(re.findall('model="(.*?)",version="(.*?)"',
+                                  server.get("/metrics").body.decode()))
+        self.assertEqual(versions, {(DEQUANTIZE, "13")})
 
     def test_failures(self):
         def fail():

@@ -45,6 +45,27 @@ static char *print_stats(struct qd_metrics *metrics, const char *name, const uin
     return print_all(&cursor, qd_metrics_print_next_stats, QD_STREAM_BYTES);
 }
 
+/* The counters of an operator that nobody uses. */
+Test(metrics, hidden_zeros)
+{
+    const uint64_t stage_ns[QD_STAGE_COUNT] = {0};
+    struct qd_metrics *metrics = qd_metrics_create();
+    struct qd_counters *counters = qd_metrics_counters(metrics, "onnx.QLinearConv", 10);
+    qd_counters_hide_zeros(counters);
+    char *text = print(metrics);
+    cr_assert(strstr(text, "onnx.QLinearConv") == NULL);
+    free(text);
+    qd_counters_count(counters, 400, stage_ns);
+    text = print(metrics);
+    assert_line(text, "nv_inference_request_failure{model=\"onnx.QLinearConv\",version=\"10\","
+                      "reason=\"OTHER\"} 1");
+    assert_line(text, "nv_inference_request_success{model=\"onnx.QLinearConv\","
+                      "version=\"10\"} 0");
+    free(text);
+    qd_counters_release(counters);
+    qd_metrics_destroy(metrics);
+}
+
 Test(metrics, at_the_start)
 {
     struct qd_metrics *metrics = qd_metrics_create();
