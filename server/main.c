@@ -1,4 +1,4 @@
-/* quantd: quantized operators over HTTP. */
+/* quantd: quantized neural networks and operators over HTTP. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <malloc.h>
@@ -54,6 +54,7 @@ enum {
 struct process {
     struct qd_config config;
     struct qd_error error; /* why the process cannot start */
+    int exit_status;       /* with this error */
     struct qk_kernels *kernels;
     struct qd_loop *loop;
     struct qd_prefaulter *prefaulter;
@@ -263,12 +264,14 @@ static void hold_stop_signals(bool hold)
     pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &stop, NULL);
 }
 
-/* Fills the error, and returns false. If the error is about the tier or the backend, its text
- * begins with libqk's word for that, which is replaced by the flag. */
+/* Fills the error and the exit status, and returns false. If the error is about the tier or the
+ * backend, its text begins with libqk's word for that, which is replaced by the flag. */
 static bool fail_for_kernels(struct process *process, const struct qk_error *error)
 {
     const bool of_tier = strncmp(error->text, "tier: ", 6) == 0;
     const bool of_gemm = strncmp(error->text, "gemm: ", 6) == 0;
+    const bool of_mask = strncmp(error->text, "QK_CPU: ", 8) == 0;
+    process->exit_status = of_tier || of_gemm || of_mask ? EXIT_USAGE : EXIT_FAILURE;
     return of_tier || of_gemm ? qd_fail_startup(&process->error, "--%s: %s",
                                                 of_tier ? "cpu" : "gemm", error->text + 6)
                               : qd_fail_startup(&process->error, "%s", error->text);
@@ -289,7 +292,7 @@ static bool create_kernels(struct process *process)
 static int print_kernels(struct process *process)
 {
     if (!create_kernels(process))
-        return give_up(&process->error, EXIT_FAILURE);
+        return give_up(&process->error, process->exit_status);
     char text[QK_KERNELS_TEXT_BYTES];
     qk_kernels_describe(process->kernels, text, sizeof(text));
     fputs(text, stdout);
@@ -316,7 +319,7 @@ static int explain(struct process *process, const char *program)
     qd_log_set_format(config->log_format);
     resolve_auto(config);
     if (!create_kernels(process))
-        return give_up(&process->error, EXIT_FAILURE);
+        return give_up(&process->error, process->exit_status);
     process->server.model_memory = qd_memory_create(config->max_model_bytes);
     bool done =
         process->server.model_memory != NULL || qd_fail_startup(&process->error, "out of memory");
@@ -454,8 +457,10 @@ static bool create_loader(struct process *process)
             return qd_fail_startup(&process->error, "--model-repository: %s", error.text);
     }
     for (size_t i = 0; i < config->model_count; i++)
-        if (qd_repository_give(process->repository, config->models[i], &error) != QD_OK)
+        if (qd_repository_give(process->repository, config->models[i], &error) != QD_OK) {
+            process->exit_status = EXIT_USAGE;
             return qd_fail_startup(&process->error, "--model: %s", error.text);
+        }
     const struct qd_loader_settings settings = {
         .models = server->models,
         .tools = {.kernels = process->kernels,
@@ -469,6 +474,7 @@ static bool create_loader(struct process *process)
         .load_model_count = config->load_model_count,
         .poll_ns = config->repository_poll_ns,
         .load_timeout_ns = config->compute_timeout_ns,
+        .exit_on_error = config->exit_on_error,
     };
     server->loader = qd_loader_create(&settings);
     return server->loader != NULL ||
@@ -561,7 +567,7 @@ static void deinit(struct process *process)
 
 int main(int argc, char **argv)
 {
-    struct process process = {.kernels = NULL};
+    struct process process = {.exit_status = EXIT_FAILURE};
     switch (qd_config_parse(&process.config, argc, argv, &process.error)) {
     case QD_CONFIG_HELP:
         qd_config_print_help(stdout);
@@ -602,7 +608,7 @@ int main(int argc, char **argv)
     }
     if (!ready)
         qd_log_stop(); /* so that its lines come before the error's */
-    const int status = ready ? EXIT_SUCCESS : give_up(&process.error, EXIT_FAILURE);
+    const int status = ready ? EXIT_SUCCESS : give_up(&process.error, process.exit_status);
     deinit(&process);
     qd_log_stop();
     return status;

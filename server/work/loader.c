@@ -19,6 +19,7 @@ struct folder {
     char name[QD_MODEL_NAME_BYTES_MAX + 1];
     uint64_t fingerprint; /* of what was last loaded, or failed to load; 0: load again */
     bool wanted;          /* must be loaded */
+    bool failed;          /* the last scan could not read it, and said so */
 };
 
 struct qd_loader {
@@ -77,20 +78,26 @@ void qd_loader_destroy(struct qd_loader *loader)
     free(loader);
 }
 
-/* Keeps the first error while the loader starts: `what`, and why. */
-static void keep_failure(struct qd_loader *loader, const char *what, const char *why)
+/* Keeps the first error while the loader starts: `what`, and why. Returns true if that error ends
+ * the process, which prints it then. It need not be logged, too. */
+static bool keep_failure(struct qd_loader *loader, const char *what, const char *why)
 {
-    if (loader->on_started != NULL && loader->error.status == QD_OK)
-        qd_fail_startup(&loader->error, "%s%s", what, why);
+    if (loader->on_started == NULL || loader->error.status != QD_OK)
+        return false;
+    qd_fail_startup(&loader->error, "%s%s", what, why);
+    return loader->settings.exit_on_error;
+}
+
+static bool is_given(const struct qd_loader *loader, const char *name)
+{
+    const struct qd_repository *repository = loader->settings.tools.repository;
+    return repository != NULL && qd_repository_is_given(repository, name);
 }
 
 /* Returns where a model comes from, for errors. */
 static const char *origin(const struct qd_loader *loader, const char *name)
 {
-    const struct qd_repository *repository = loader->settings.tools.repository;
-    return repository != NULL && qd_repository_is_given(repository, name)
-               ? "--model: "
-               : "a model of --model-repository: ";
+    return is_given(loader, name) ? "--model: " : "a model of --model-repository: ";
 }
 
 /* ---- The repository's folders ------------------------------------------------------------- */
@@ -121,15 +128,18 @@ static void update_folder(struct qd_loader *loader, struct folder *folder,
 {
     *folder = before != NULL ? *before : (struct folder){.wanted = false};
     snprintf(folder->name, sizeof(folder->name), "%s", entry->name);
-    bool starting = loader->on_started != NULL;
-    if (entry->failure != NULL) {
-        if (before == NULL || before->fingerprint != 0) {
+    folder->failed = entry->failure != NULL;
+    if (folder->failed) {
+        const bool loads =
+            loader->settings.mode != QD_CONTROL_EXPLICIT || is_given(loader, entry->name);
+        const bool ends =
+            loads && keep_failure(loader, origin(loader, entry->name), entry->failure);
+        const bool is_new = before == NULL || before->fingerprint != 0;
+        if (is_new && !ends)
             qd_log(QD_LOG_WARN, "a model cannot be read", "model=\"%s\" why=\"%s\"", entry->name,
                    qd_log_value(entry->failure).text);
+        if (is_new)
             note(loader, folder->name, QD_MODEL_UNAVAILABLE, entry->failure);
-        }
-        if (starting && loader->settings.mode != QD_CONTROL_EXPLICIT)
-            keep_failure(loader, origin(loader, entry->name), entry->failure);
         folder->fingerprint = 0;
         return;
     }
@@ -199,8 +209,7 @@ static void want_at_start(struct qd_loader *loader)
 {
     const struct qd_loader_settings *settings = &loader->settings;
     for (size_t i = 0; i < loader->folder_count; i++)
-        loader->folders[i].wanted |=
-            qd_repository_is_given(settings->tools.repository, loader->folders[i].name);
+        loader->folders[i].wanted |= is_given(loader, loader->folders[i].name);
     for (size_t i = 0; i < settings->load_model_count; i++)
         want_names(loader, settings->load_models[i]);
 }
@@ -211,9 +220,9 @@ static void on_scanned(struct qd_scan *scan)
     pthread_mutex_lock(&loader->lock);
     loader->scanning = false;
     if (scan->error.status != QD_OK) {
-        qd_log(QD_LOG_WARN, "the repository cannot be read", "why=\"%s\"",
-               qd_log_value(scan->error.text).text);
-        keep_failure(loader, "", scan->error.text);
+        if (!keep_failure(loader, "", scan->error.text))
+            qd_log(QD_LOG_WARN, "the repository cannot be read", "why=\"%s\"",
+                   qd_log_value(scan->error.text).text);
     } else if (!loader->stopping) {
         take_scan(loader, scan);
         if (loader->on_started != NULL && loader->folder_count == 0)
@@ -295,13 +304,16 @@ static void install(struct qd_loader *loader, struct qd_load *load)
 static void note_failure(struct qd_loader *loader, const struct qd_load *load)
 {
     const bool in_service = qd_models_has(loader->settings.models, load->name);
+    const struct folder *folder = find_folder(loader, load->name);
+    /* At start, a file of --model is loaded even if the scan could not read it. */
+    const bool was_said = loader->on_started != NULL && folder != NULL && folder->failed;
     if (!loader->dropped) {
-        qd_log(QD_LOG_WARN, "model not loaded", "model=\"%s\" still_in_service=%s why=\"%s\"",
-               load->name, in_service ? "yes" : "no", qd_log_value(load->error.text).text);
+        if (!keep_failure(loader, origin(loader, load->name), load->error.text) && !was_said)
+            qd_log(QD_LOG_WARN, "model not loaded", "model=\"%s\" still_in_service=%s why=\"%s\"",
+                   load->name, in_service ? "yes" : "no", qd_log_value(load->error.text).text);
         note(loader, load->name, QD_MODEL_UNAVAILABLE, load->error.text);
-        keep_failure(loader, origin(loader, load->name), load->error.text);
     }
-    if (!in_service && find_folder(loader, load->name) == NULL)
+    if (!in_service && folder == NULL)
         qd_models_shelve(loader->settings.models, load->name);
 }
 

@@ -30,6 +30,7 @@ struct qd_loader_settings {
     size_t load_model_count;
     uint64_t poll_ns;
     uint64_t load_timeout_ns; /* for calls; 0: no timeout */
+    bool exit_on_error;       /* an error at start ends the process, which prints that error */
 };
 
 struct qd_loader;

@@ -92,6 +92,16 @@ class OneFile(KeptTest):
                                           "--model-repository serves" % self.folder),
                 (self.file("fifo.onnx"), "%s: expected a regular file, got a FIFO"
                                          % self.file("fifo.onnx")),
+                ("/" * 5000 + "a.onnx", "File name too long")):
+            # The log, which has all lines here, does not say the same again.
+            line = self.fail_to_start("--log-level", "warn", "--model", value, repository=False)
+            self.assertIn("--model: ", line)
+            self.assertIn(words, line)
+
+    def test_wrong_values(self):
+        self.write("a.onnx", conv_file(WEIGHTS))
+        a = self.file("a.onnx")
+        for value, words in (
                 (a + "," + a, "expected each name once, got \"a\" twice"),
                 ("stats=" + a, "expected another than \"stats\""),
                 ("onnx.a=" + a, "does not begin as those of the operators"),
@@ -99,9 +109,8 @@ class OneFile(KeptTest):
                 ("x=", "expected FILE or NAME=FILE"),
                 (str(self.folder) + "/", "expected FILE or NAME=FILE"),
                 ("n" * 129 + "=" + a, "the model's name"),
-                ("/" * 5000 + "a.onnx", "File name too long"),
                 (",".join("m%d=%s" % (i, a) for i in range(257)), "expected at most 256 files")):
-            line = self.fail_to_start("--model", value, repository=False)
+            line = self.fail_to_start("--model", value, repository=False, status=2)
             self.assertIn("--model: ", line)
             self.assertIn(words, line)
 

@@ -97,7 +97,7 @@ class CommandLine(unittest.TestCase):
                                 continue
                             refused += 1
                             result = run(flag, name, *more, **environment)
-                            self.assertEqual(result.returncode, 1)
+                            self.assertEqual(result.returncode, 2)
                             self.assertRegex(result.stderr, r'^quantd: %s: expected auto, [\w, ]*'
                                              r'%s[\w, ]*, got "%s": this CPU lacks %s\n$'
                                              % (flag, of, name, " ".join(lacking)))
@@ -125,8 +125,9 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual(described["mask"], name + ", by QK_CPU")
                 self.assertEqual(described["features"].split(), MASKS[name].split())
         self.assertNotIn("mask", kernels(QK_CPU=""))
-        self.assert_complaint(run("--listen", "127.0.0.1:0", QK_CPU="pentium"),
-                              "quantd: QK_CPU: expected ", ', got "pentium"\n')
+        result = run("--listen", "127.0.0.1:0", QK_CPU="pentium")
+        self.assert_complaint(result, "quantd: QK_CPU: expected ", ', got "pentium"\n')
+        self.assertEqual(result.returncode, 2)
 
     def test_answers_name_the_kernels_of_the_mask(self):
         for name in MASKS:
