@@ -69,6 +69,16 @@ static inline bytes_16 zip_high_16(bytes_16 a, bytes_16 b)
     return _mm_unpackhi_epi8(a, b);
 }
 
+static inline bytes_16 zip_low_quads(bytes_16 a, bytes_16 b)
+{
+    return _mm_unpacklo_epi32(a, b);
+}
+
+static inline bytes_16 zip_high_quads(bytes_16 a, bytes_16 b)
+{
+    return _mm_unpackhi_epi32(a, b);
+}
+
 /* VPSADBW adds unsigned bytes. Signed bytes are made unsigned by adding 128 to each. */
 static inline int32_t sum_16(bytes_16 bytes)
 {

@@ -68,6 +68,16 @@ static inline bytes_16 zip_high_16(bytes_16 a, bytes_16 b)
     return vzip2q_u8(a, b);
 }
 
+static inline bytes_16 zip_low_quads(bytes_16 a, bytes_16 b)
+{
+    return vreinterpretq_u8_u32(vzip1q_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b)));
+}
+
+static inline bytes_16 zip_high_quads(bytes_16 a, bytes_16 b)
+{
+    return vreinterpretq_u8_u32(vzip2q_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b)));
+}
+
 static inline int32_t sum_16(bytes_16 bytes)
 {
     return vaddlvq_s8(vreinterpretq_s8_u8(bytes));
