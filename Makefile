@@ -242,7 +242,7 @@ SERVER := \
     server/models/onnx/onnx_node.c server/models/onnx/onnx_parts.c \
     server/models/onnx/onnx_select.c \
     server/models/onnx/onnx_skeleton.c \
-    server/models/onnx/onnx_tensor.c \
+    server/models/onnx/onnx_tensor.c server/models/onnx/protobuf.c \
     server/models/repository/folder.c server/models/repository/missing_file.c \
     server/models/repository/repository.c \
     server/models/base64.c server/models/build.c server/models/cut_hint.c \

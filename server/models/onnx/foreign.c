@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "server/memory/text.h"
+#include "server/models/onnx/protobuf.h"
 
 enum {
     HEAD_BYTES = 512,         /* how much of a text is looked at */
@@ -18,7 +19,6 @@ enum {
 struct file {
     const char *bytes;
     size_t count;
-    bool has_crlf; /* count each CRLF as one byte, an LF (in protobuf messages) */
 };
 
 /* ---- Bytes at a place ---------------------------------------------------------------------- */
@@ -251,92 +251,6 @@ static const char *name_text(struct file whole)
 
 /* ---- Protobuf ------------------------------------------------------------------------------ */
 
-enum { WIRE_VARINT = 0, WIRE_64_BITS = 1, WIRE_BYTES = 2, WIRE_32_BITS = 5 };
-
-/* A field of a protobuf message. */
-struct field {
-    uint64_t number;
-    bool is_bytes;
-    struct file value; /* the part of the field's bytes that the file has */
-    bool is_cut;       /* there are fewer bytes than `length` */
-    uint64_t length;   /* the length that the file gives for bytes; the value of a varint */
-};
-
-static void take(struct file *file, size_t bytes)
-{
-    file->bytes += bytes;
-    file->count -= bytes;
-}
-
-/* Like `skip`, but counts each CRLF as one byte. Each LF must have its CR. */
-static uint64_t skip_crlf(struct file *file, uint64_t bytes)
-{
-    uint64_t left = bytes;
-    while (left > 0 && file->count > 0) {
-        const size_t looked_at = left < file->count ? (size_t)left + 1 : file->count;
-        const char *lf = memchr(file->bytes, '\n', looked_at);
-        if (lf == NULL) {
-            const size_t rest = left < file->count ? (size_t)left : file->count;
-            take(file, rest);
-            return bytes - (left - rest);
-        }
-        const size_t before = (size_t)(lf - file->bytes) - 1;
-        take(file, before + 2);
-        left -= before + 1;
-    }
-    return bytes - left;
-}
-
-/* Skips `bytes` bytes, or all bytes that are left. Returns how many bytes it skipped. */
-static uint64_t skip(struct file *file, uint64_t bytes)
-{
-    if (file->has_crlf)
-        return skip_crlf(file, bytes);
-    const size_t there = bytes < file->count ? (size_t)bytes : file->count;
-    take(file, there);
-    return there;
-}
-
-/* Reads a varint. Returns false if the file ends before it does, or if it is too long. */
-static bool read_varint(struct file *file, uint64_t *number)
-{
-    *number = 0;
-    for (unsigned shift = 0; shift < 64 && file->count > 0; shift += 7) {
-        const bool is_crlf = file->has_crlf && has_at(*file, 0, "\r\n", 2);
-        const unsigned char byte = is_crlf ? '\n' : (unsigned char)*file->bytes;
-        skip(file, 1);
-        *number |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80)
-            return true;
-    }
-    return false;
-}
-
-/* Reads the next field and skips it. Returns false if there is no valid field. */
-static bool read_field(struct file *file, struct field *field)
-{
-    enum { NUMBER_MAX = 536870911 };
-    uint64_t tag;
-    *field = (struct field){.number = 0};
-    if (!read_varint(file, &tag) || tag >> 3 == 0 || tag >> 3 > NUMBER_MAX)
-        return false;
-    const unsigned wire = tag & 7;
-    field->number = tag >> 3;
-    field->is_bytes = wire == WIRE_BYTES;
-    if (wire == WIRE_64_BITS || wire == WIRE_32_BITS) {
-        const size_t bytes = wire == WIRE_64_BITS ? 8 : 4;
-        return skip(file, bytes) == bytes;
-    }
-    if ((wire != WIRE_VARINT && wire != WIRE_BYTES) || !read_varint(file, &field->length))
-        return false;
-    if (!field->is_bytes)
-        return true;
-    field->value = *file;
-    field->is_cut = skip(file, field->length) < field->length;
-    field->value.count = (size_t)(file->bytes - field->value.bytes);
-    return true;
-}
-
 /* The fields of ONNX's ModelProto that are numbers, and the fields that are bytes. */
 #define ONNX_NUMBERS (UINT64_C(1) << 1 | UINT64_C(1) << 5)
 #define ONNX_BYTES                                                                 \
@@ -349,56 +263,68 @@ enum { ONNX_GRAPH = 7, ONNX_GRAPH_OUTPUT = 12 };
 struct message {
     uint64_t numbers; /* bit i: field i occurs and is a number, for i up to 63 */
     uint64_t bytes;
-    bool has_higher;       /* there are fields above 63 */
-    bool is_cut;           /* the last field is longer than the rest of the file */
-    bool is_whole;         /* the whole file consists of fields */
-    struct field first[3]; /* the first field 1 and field 2; number is 0 if none */
+    bool has_higher;                   /* there are fields above 63 */
+    bool is_cut;                       /* the last field is longer than the rest of the file */
+    bool is_whole;                     /* the whole file consists of fields */
+    struct qd_protobuf_field first[3]; /* the first field 1 and field 2; tag is 0 if none */
 };
+
+static bool is_bytes(const struct qd_protobuf_field *field)
+{
+    return field->length_bytes > 0;
+}
+
+static bool is_number(const struct qd_protobuf_field *field)
+{
+    return field->tag != 0 && !is_bytes(field);
+}
 
 static void read_message(struct file file, struct message *message)
 {
-    struct field field;
+    const uint8_t *at = (const uint8_t *)file.bytes;
+    const uint8_t *const end = at + file.count;
+    struct qd_protobuf_field field;
     *message = (struct message){.numbers = 0};
-    while (file.count > 0 && read_field(&file, &field)) {
-        const uint64_t bit = field.number < 64 ? UINT64_C(1) << field.number : 0;
-        *(field.is_bytes ? &message->bytes : &message->numbers) |= bit;
+    for (; at < end && qd_protobuf_read(at, end, &field); at = field.end) {
+        const uint64_t number = field.tag >> 3;
+        const uint64_t bit = number < 64 ? UINT64_C(1) << number : 0;
+        *(is_bytes(&field) ? &message->bytes : &message->numbers) |= bit;
         message->has_higher |= bit == 0;
-        if (field.number < 3 && message->first[field.number].number == 0)
-            message->first[field.number] = field;
+        if (number < 3 && message->first[number].tag == 0)
+            message->first[number] = field;
         message->is_cut = field.is_cut;
-        message->is_whole = file.count == 0 && !message->is_cut;
+        message->is_whole = field.end == end && !field.is_cut;
     }
 }
 
-/* Returns whether the bytes are a message whose first field has this tag. */
-static bool starts_with(struct file file, char tag)
+/* Returns whether the field's bytes are a message whose first field has this tag. */
+static bool starts_with(const struct qd_protobuf_field *field, char tag)
 {
-    return file.count > 0 && *file.bytes == tag;
+    return field->data < field->end && *field->data == (uint8_t)tag;
 }
 
 /* Recognizes models of other frameworks that use protobuf. In an ONNX file, field 1 is a number,
  * and field 2 is the producer's name, which does not begin with a byte that is a field's tag. */
 static const char *name_other_message(const struct message *message)
 {
-    const struct field *one = &message->first[1];
-    const struct field *two = &message->first[2];
+    const struct qd_protobuf_field *one = &message->first[1];
+    const struct qd_protobuf_field *two = &message->first[2];
     const bool only_two = (message->numbers | message->bytes) == (1u << 1 | 1u << 2);
-    if ((message->bytes >> ONNX_GRAPH_OUTPUT & 1) != 0 && one->is_bytes)
+    if ((message->bytes >> ONNX_GRAPH_OUTPUT & 1) != 0 && is_bytes(one))
         return "an ONNX graph (GraphProto) without the model (ModelProto) around it";
-    if (one->number != 0 && one->is_bytes && starts_with(one->value, '\n') &&
-        (message->numbers & ~(1u << 3)) == 0)
+    if (is_bytes(one) && starts_with(one, '\n') && (message->numbers & ~(1u << 3)) == 0)
         return "a TensorFlow graph (GraphDef): convert it with tf2onnx";
-    if (one->number != 0 && one->is_bytes && starts_with(one->value, '\b') && !message->has_higher)
+    if (is_bytes(one) && starts_with(one, '\b') && !message->has_higher)
         return "a PaddlePaddle program: convert it with paddle2onnx";
-    if (one->number != 0 && one->is_bytes && message->has_higher)
+    if (is_bytes(one) && message->has_higher)
         return "a Caffe model";
-    if (one->number == 0 || one->is_bytes)
+    if (!is_number(one))
         return NULL;
-    if (two->number != 0 && !two->is_bytes)
+    if (is_number(two))
         return "one tensor (TensorProto), not a model";
-    if (two->number == 0 || !starts_with(two->value, '\n'))
+    if (!starts_with(two, '\n'))
         return NULL;
-    if (only_two && one->length == 1)
+    if (only_two && one->value == 1)
         return "a TensorFlow SavedModel: convert it with tf2onnx";
     return message->has_higher ? "a Core ML model" : NULL;
 }
@@ -424,29 +350,26 @@ static bool has_only_crlf(struct file file)
     while ((lf = memchr(file.bytes, '\n', file.count)) != NULL) {
         if (lf == file.bytes || lf[-1] != '\r')
             return false;
-        take(&file, (size_t)(lf - file.bytes) + 1);
+        file.count -= (size_t)(lf - file.bytes) + 1;
+        file.bytes = lf + 1;
         found = true;
     }
     return found;
 }
 
-/* Returns whether the file becomes a model if each CRLF is read as an LF. Takes time in proportion
- * to the file's size, and no memory. */
+/* Returns whether the file begins with a number, as ONNX files do, and has CRLFs in the place of
+ * LFs. LF is a tag in each node, behind other bytes than CR. Takes time in proportion to the file's
+ * size, and no memory. */
 static bool was_transferred_as_text(struct file file)
 {
-    struct message message;
-    const struct file undone = {file.bytes, file.count, .has_crlf = true};
-    if (!has_only_crlf(file))
-        return false;
-    read_message(undone, &message);
-    return message.is_whole && has_graph(&message) && is_onnx(&message);
+    return has_at(file, 0, "\b", 1) && has_only_crlf(file);
 }
 
 static const char *name_message(struct file file)
 {
     struct message message;
     read_message(file, &message);
-    if (is_onnx(&message) && message.is_cut && !starts_with(message.first[2].value, '\n'))
+    if (is_onnx(&message) && message.is_cut && !starts_with(&message.first[2], '\n'))
         return "the beginning of one, whose end is missing";
     return message.is_whole || message.is_cut ? name_other_message(&message) : NULL;
 }

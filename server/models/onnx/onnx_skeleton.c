@@ -12,28 +12,16 @@
 
 #include "server/memory/arena.h"
 #include "server/models/onnx/onnx_reader.h"
+#include "server/models/onnx/protobuf.h"
 
 #define LARGE_BYTES ((size_t)16 << 10) /* copying less hardly takes time */
-
-/* protobuf's numbers: wire types, and tags, which are the number of a field and its wire type. */
-enum { VARINT, FIXED64, LENGTH_PREFIXED, FIXED32 = 5 };
-enum { VARINT_BYTES_MAX = 10, SHORT_VARINT_BYTES_MAX = 5 };
-#define TAG_OF(number) ((number) << 3 | LENGTH_PREFIXED)
 
 /* The messages around raw_data, and which of their fields leads to it. */
 enum level { MODEL, GRAPH, TENSOR };
 static const uint64_t leading_tags[] = {
-    [MODEL] = TAG_OF(7 /* graph */),
-    [GRAPH] = TAG_OF(5 /* initializer */),
-    [TENSOR] = TAG_OF(9 /* raw_data */),
-};
-
-struct field {
-    const uint8_t *begin; /* its tag */
-    uint64_t tag;
-    const uint8_t *data; /* what comes after a length */
-    const uint8_t *end;
-    size_t length_bytes; /* of the length before the data */
+    [MODEL] = QD_PROTOBUF_BYTES(7 /* graph */),
+    [GRAPH] = QD_PROTOBUF_BYTES(5 /* initializer */),
+    [TENSOR] = QD_PROTOBUF_BYTES(9 /* raw_data */),
 };
 
 /* Goes through the file twice. It first counts, without `bytes` and `taken`. */
@@ -49,61 +37,6 @@ struct maker {
 };
 
 /* ---- Fields ------------------------------------------------------------------------------- */
-
-/* Reads a varint. Returns its number of bytes, or 0 if it does not end before `end` or within
- * `bytes_max` bytes. */
-static size_t read_varint(const uint8_t *at, const uint8_t *end, size_t bytes_max, uint64_t *number)
-{
-    const size_t left = (size_t)(end - at);
-    *number = 0;
-    for (size_t i = 0; i < bytes_max && i < left; i++) {
-        if (i < SHORT_VARINT_BYTES_MAX)
-            *number |= (uint64_t)(at[i] & 0x7f) << 7 * i;
-        if (at[i] < 0x80)
-            return i + 1;
-    }
-    return 0;
-}
-
-/* Reads the field at `at`. Returns false if protobuf-c would refuse it. */
-static bool read_field(const uint8_t *at, const uint8_t *end, struct field *field)
-{
-    uint64_t bytes = 0;
-    field->begin = at;
-    field->length_bytes = 0;
-    size_t used = read_varint(at, end, SHORT_VARINT_BYTES_MAX, &field->tag);
-    if (used == 0 || field->tag >> 3 == 0)
-        return false;
-    at += used;
-    switch (field->tag & 7) {
-    case VARINT: {
-        uint64_t ignored;
-        bytes = read_varint(at, end, VARINT_BYTES_MAX, &ignored);
-        if (bytes == 0)
-            return false;
-        break;
-    }
-    case FIXED64:
-        bytes = 8;
-        break;
-    case FIXED32:
-        bytes = 4;
-        break;
-    case LENGTH_PREFIXED:
-        field->length_bytes = read_varint(at, end, SHORT_VARINT_BYTES_MAX, &bytes);
-        if (field->length_bytes == 0 || bytes > INT32_MAX)
-            return false;
-        at += field->length_bytes;
-        break;
-    default:
-        return false;
-    }
-    if (bytes > (uint64_t)(end - at))
-        return false;
-    field->data = at;
-    field->end = at + bytes;
-    return true;
-}
 
 static void put(struct maker *maker, const uint8_t *from, const uint8_t *end)
 {
@@ -124,7 +57,7 @@ static void put_length(uint8_t *to, size_t length_bytes, size_t length)
 
 /* Takes a tensor's raw_data out, or puts it into the skeleton if it is small. If a tensor has it
  * twice, the last one counts. */
-static void take_or_put(struct maker *maker, const struct field *field)
+static void take_or_put(struct maker *maker, const struct qd_protobuf_field *field)
 {
     const size_t bytes = (size_t)(field->end - field->data);
     if (maker->taken_count > 0 && maker->taken != NULL &&
@@ -143,8 +76,9 @@ static void take_or_put(struct maker *maker, const struct field *field)
 static void put_message(struct maker *maker, enum level level, const uint8_t *at,
                         const uint8_t *end)
 {
-    struct field field;
-    while (at < end && !maker->stopped && read_field(at, end, &field)) {
+    struct qd_protobuf_field field;
+    while (at < end && !maker->stopped && qd_protobuf_read(at, end, &field) && !field.is_cut &&
+           (field.length_bytes == 0 || field.value <= INT32_MAX)) {
         at = field.end;
         if (field.tag != leading_tags[level]) {
             put(maker, field.begin, field.end);
