@@ -218,23 +218,12 @@ enum qd_status qd_repository_give(struct qd_repository *repository, const char *
 
 /* ---- Entries of a folder ------------------------------------------------------------------ */
 
-/* A function that is called for each entry except "." and "..", until it fails. */
-struct visitor {
-    enum qd_status (*visit)(struct visitor *visitor, int folder, const char *name,
-                            struct qd_error *error);
-};
+/* Is called for an entry of a folder. */
+typedef enum qd_status visitor(void *context, int folder, const char *name, struct qd_error *error);
 
-static enum qd_status visit(struct visitor *visitor, int folder, const char *name,
-                            struct qd_error *error)
-{
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        return QD_OK;
-    return visitor->visit(visitor, folder, name, error);
-}
-
-/* Visits all entries of a folder. Reads the descriptor to its end, so the folder must have been
- * opened for this. */
-static enum qd_status visit_all(int folder, const char *shown, struct visitor *visitor,
+/* Visits all entries of a folder except "." and "..", until `visit` fails. Reads the descriptor to
+ * its end, so the folder must have been opened for this. */
+static enum qd_status visit_all(int folder, const char *shown, visitor *visit, void *context,
                                 struct qd_error *error)
 {
     alignas(struct dirent64) char entries[ENTRIES_BYTES];
@@ -247,7 +236,9 @@ static enum qd_status visit_all(int folder, const char *shown, struct visitor *v
             if (++count > ENTRY_COUNT_MAX)
                 return qd_fail(error, QD_TOO_LARGE, "%.200s: expected at most %d entries", shown,
                                ENTRY_COUNT_MAX);
-            enum qd_status status = visit(visitor, folder, entry->d_name, error);
+            if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+                continue;
+            enum qd_status status = visit(context, folder, entry->d_name, error);
             if (status != QD_OK)
                 return status;
         }
@@ -276,7 +267,6 @@ static bool is_broken_link(int folder, const char *name)
 /* ---- Models ------------------------------------------------------------------------------- */
 
 struct name_list {
-    struct visitor visitor;
     const struct qd_repository *repository;
     struct qd_arena *arena;
     const char **names;
@@ -316,10 +306,9 @@ static enum qd_status append_name(struct name_list *list, const char *name, stru
     return QD_OK;
 }
 
-static enum qd_status add_name(struct visitor *visitor, int folder, const char *entry,
-                               struct qd_error *error)
+static enum qd_status add_name(void *context, int folder, const char *entry, struct qd_error *error)
 {
-    struct name_list *list = (struct name_list *)visitor;
+    struct name_list *list = context;
     struct qd_error unfit;
     char name[NAME_MAX + 1];
     const bool as_folder = is_model_folder(folder, entry);
@@ -347,7 +336,7 @@ static int compare_names(const void *a, const void *b)
 enum qd_status qd_repository_list(const struct qd_repository *repository, struct qd_arena *arena,
                                   const char ***names, size_t *count, struct qd_error *error)
 {
-    struct name_list list = {.visitor = {add_name}, .repository = repository, .arena = arena};
+    struct name_list list = {.repository = repository, .arena = arena};
     int root;
     enum qd_status status = QD_OK;
     for (size_t i = 0; status == QD_OK && i < repository->given_count; i++)
@@ -355,7 +344,7 @@ enum qd_status qd_repository_list(const struct qd_repository *repository, struct
     if (status == QD_OK && repository->path != NULL) {
         status = open_root(repository, &root, error);
         if (status == QD_OK) {
-            status = visit_all(root, repository->path, &list.visitor, error);
+            status = visit_all(root, repository->path, add_name, &list, error);
             close(root);
         }
     }
@@ -397,7 +386,6 @@ static uint64_t mark_of(int folder, uint64_t version, const char *name)
 }
 
 struct version_list {
-    struct visitor visitor;
     struct qd_model_folder *folder;
     const char *name;
     bool marks;
@@ -414,10 +402,9 @@ static uint64_t version_of(const char *name)
     return decimal ? number : 0;
 }
 
-static enum qd_status add_version(struct visitor *visitor, int fd, const char *name,
-                                  struct qd_error *error)
+static enum qd_status add_version(void *context, int fd, const char *name, struct qd_error *error)
 {
-    struct version_list *list = (struct version_list *)visitor;
+    struct version_list *list = context;
     struct qd_model_folder *folder = list->folder;
     uint64_t number = version_of(name);
     bool as_folder = is_folder(fd, name) || (number != 0 && is_broken_link(fd, name));
@@ -447,15 +434,13 @@ static enum qd_status add_version(struct visitor *visitor, int fd, const char *n
 }
 
 struct marker {
-    struct visitor visitor;
     uint64_t version;
     uint64_t sum;
 };
 
-static enum qd_status add_mark(struct visitor *visitor, int folder, const char *name,
-                               struct qd_error *error)
+static enum qd_status add_mark(void *context, int folder, const char *name, struct qd_error *error)
 {
-    struct marker *marker = (struct marker *)visitor;
+    struct marker *marker = context;
     (void)error;
     marker->sum += mark_of(folder, marker->version, name);
     return QD_OK;
@@ -466,7 +451,7 @@ static enum qd_status mark_version(struct qd_model_folder *folder, const char *n
 {
     char path[32];
     char shown[192];
-    struct marker marker = {.visitor = {add_mark}, .version = version};
+    struct marker marker = {.version = version};
     snprintf(path, sizeof(path), "%llu", (unsigned long long)version);
     snprintf(shown, sizeof(shown), "%.128s/%s", name, path);
     int fd;
@@ -476,7 +461,7 @@ static enum qd_status mark_version(struct qd_model_folder *folder, const char *n
         return error->status = QD_UNAVAILABLE;
     if (status != QD_OK)
         return status;
-    status = visit_all(fd, shown, &marker.visitor, error);
+    status = visit_all(fd, shown, add_mark, &marker, error);
     close(fd);
     folder->fingerprint += marker.sum + version;
     return status;
@@ -554,8 +539,8 @@ static enum qd_status open_given(const struct given *given, bool marks, struct q
 static enum qd_status read_folder(struct qd_model_folder *folder, const char *name, bool marks,
                                   struct qd_arena *arena, struct qd_error *error)
 {
-    struct version_list list = {{add_version}, folder, name, marks, arena, 0};
-    enum qd_status status = visit_all(folder->fd, name, &list.visitor, error);
+    struct version_list list = {folder, name, marks, arena, 0};
+    enum qd_status status = visit_all(folder->fd, name, add_version, &list, error);
     for (size_t i = 0; marks && status == QD_OK && i < folder->version_count; i++)
         status = mark_version(folder, name, folder->versions[i], error);
     if (folder->version_count > 0)
