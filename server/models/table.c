@@ -31,10 +31,7 @@ struct family {
 
 struct qd_models {
     struct qd_metrics *metrics;
-    struct qd_model *builtins;
-    struct qd_port *builtin_ports;      /* of all built-in models: of each, as many as it has */
-    struct qd_model **builtin_versions; /* all versions of all operators, in the registry's order */
-    struct family *operators;           /* in the registry's order */
+    struct family *operators; /* in the registry's order */
     size_t operator_count;
 
     pthread_mutex_t lock;   /* protects all fields below */
@@ -46,51 +43,40 @@ struct qd_models {
 
 /* ---- Built-in models ---------------------------------------------------------------------- */
 
-static bool make_builtin(struct qd_models *models, struct family *family, size_t index,
-                         struct qd_model *model, struct qd_port *ports)
+/* Makes a model, with its ports behind it. Returns NULL if malloc failed. */
+static struct qd_model *make_builtin(const struct qd_models *models, const struct qk_operator *op,
+                                     const struct qk_version *row)
 {
-    const struct qk_version *row = &family->op->versions[index];
-    *model = (struct qd_model){
-        .counters = qd_metrics_counters(models->metrics, family->name, row->number),
-        .reference_count = 1,
-    };
-    qd_signature_init(&model->signature, family->op, row, ports);
-    family->versions[index] = model;
+    const size_t port_count = op->input_count + op->output_count;
+    struct qd_model *model = calloc(1, sizeof(*model) + port_count * sizeof(struct qd_port));
+    if (model == NULL)
+        return NULL;
+    model->reference_count = 1;
+    model->counters = qd_metrics_counters(models->metrics, op->name, row->number);
     if (model->counters != NULL)
         qd_counters_hide_zeros(model->counters);
-    return model->counters != NULL;
+    qd_signature_init(&model->signature, op, row, (struct qd_port *)(model + 1));
+    return model;
 }
 
 static bool make_builtins(struct qd_models *models)
 {
-    size_t count = 0;
-    size_t port_count = 0;
     const struct qk_operator *const *ops = qk_operators(&models->operator_count);
-    for (size_t i = 0; i < models->operator_count; i++) {
-        count += ops[i]->version_count;
-        port_count += ops[i]->version_count * (ops[i]->input_count + ops[i]->output_count);
-    }
-    models->operators = calloc(models->operator_count, sizeof(*models->operators));
-    models->builtins = calloc(count, sizeof(*models->builtins));
-    models->builtin_ports = calloc(port_count, sizeof(*models->builtin_ports));
-    models->builtin_versions = calloc(count, sizeof(struct qd_model *));
-    if (models->operators == NULL || models->builtins == NULL || models->builtin_ports == NULL ||
-        models->builtin_versions == NULL)
-        return false;
-    struct qd_model **versions = models->builtin_versions;
-    struct qd_model *builtin = models->builtins;
-    struct qd_port *ports = models->builtin_ports;
-    for (size_t i = 0; i < models->operator_count; i++) {
+    bool done = (models->operators = calloc(models->operator_count, sizeof(struct family))) != NULL;
+    for (size_t i = 0; i < models->operator_count && done; i++) {
+        const struct qk_operator *op = ops[i];
         struct family *family = &models->operators[i];
-        *family = (struct family){.name = (char *)ops[i]->name, .op = ops[i], .versions = versions};
-        for (size_t k = 0; k < ops[i]->version_count; k++) {
-            if (!make_builtin(models, family, family->version_count++, builtin++, ports))
-                return false;
-            ports += ops[i]->input_count + ops[i]->output_count;
+        *family = (struct family){.name = (char *)op->name, .op = op};
+        family->versions = calloc(op->version_count, sizeof(struct qd_model *));
+        done = family->versions != NULL;
+        while (done && family->version_count < op->version_count) {
+            struct qd_model *made = make_builtin(models, op, &op->versions[family->version_count]);
+            family->versions[family->version_count] = made;
+            family->version_count += made != NULL;
+            done = made != NULL && made->counters != NULL;
         }
-        versions += ops[i]->version_count;
     }
-    return true;
+    return done;
 }
 
 struct qd_models *qd_models_create(struct qd_metrics *metrics)
@@ -127,13 +113,9 @@ void qd_models_destroy(struct qd_models *models)
         free(family);
     }
     for (size_t i = 0; models->operators != NULL && i < models->operator_count; i++)
-        for (size_t k = 0; k < models->operators[i].version_count; k++)
-            qd_counters_release(models->operators[i].versions[k]->counters);
+        retire(&models->operators[i]);
     free(models->loaded);
     free(models->operators);
-    free(models->builtin_versions);
-    free(models->builtin_ports);
-    free(models->builtins);
     pthread_mutex_destroy(&models->lock);
     free(models);
 }
