@@ -60,26 +60,14 @@ static bool all_are_shaped(const struct search *search)
     return true;
 }
 
-/* Sets `tensors` to the inputs' shapes. A free dimension gets `size`, or FAR_SIZE if it is on axis
- * `far_axis`. Returns false if a tensor would be too large. */
+/* Sets `tensors` to the inputs' shapes. Returns false if a tensor would be too large. */
 static bool set_tensors(struct search *search, size_t size, uint32_t far_axis)
 {
-    for (size_t i = 0; i < search->graph->input_count; i++) {
-        const struct qd_port *port = &search->inputs[i];
-        const struct qk_attribute *strides = port->strides;
-        struct qk_tensor *tensor = &search->tensors[i];
-        *tensor = (struct qk_tensor){.type = (enum qk_type)__builtin_ctz(port->types),
-                                     .rank = port->rank};
-        for (uint32_t k = 0; k < port->rank; k++)
-            if (is_free(port, k))
-                tensor->dims[k] = k == far_axis ? FAR_SIZE : size;
-            else
-                tensor->dims[k] = (size_t)port->dims[k];
-        if (!qk_tensor_set_count(tensor) ||
-            (strides != NULL && !qk_tensor_set_strides(tensor, strides->list, strides->list_count)))
-            return false;
-    }
-    return true;
+    bool done = true;
+    for (size_t i = 0; i < search->graph->input_count && done; i++)
+        done =
+            qd_port_make_tensor(&search->inputs[i], size, far_axis, FAR_SIZE, &search->tensors[i]);
+    return done;
 }
 
 /* ---- Outputs ------------------------------------------------------------------------------ */

@@ -48,6 +48,20 @@ bool qd_port_takes(const struct qd_port *port, const struct qk_tensor *tensor)
     return fits;
 }
 
+bool qd_port_make_tensor(const struct qd_port *port, size_t size, uint32_t axis, size_t axis_size,
+                         struct qk_tensor *tensor)
+{
+    const struct qk_attribute *strides = port->strides;
+    *tensor =
+        (struct qk_tensor){.type = (enum qk_type)__builtin_ctz(port->types), .rank = port->rank};
+    for (uint32_t i = 0; i < port->rank; i++)
+        tensor->dims[i] = port->dims[i] != QD_DIM_FREE ? (size_t)port->dims[i]
+                          : i == axis                  ? axis_size
+                                                       : size;
+    return qk_tensor_set_count(tensor) &&
+           (strides == NULL || qk_tensor_set_strides(tensor, strides->list, strides->list_count));
+}
+
 enum qd_status qd_refuse_type(const char *name, uint64_t version, uint32_t types, const char *field,
                               const char *got, struct qd_error *error)
 {

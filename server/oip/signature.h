@@ -73,6 +73,11 @@ enum qd_status qd_signature_check(const struct qd_signature *signature, struct q
 /* Returns whether the port accepts a tensor of this rank and these dims. */
 bool qd_port_takes(const struct qd_port *port, const struct qk_tensor *tensor);
 
+/* Makes the tensor of a loaded model's input, without data. A free dimension gets `size`, or
+ * `axis_size` if it is on axis `axis`. Returns false if the tensor would be too large. */
+bool qd_port_make_tensor(const struct qd_port *port, size_t size, uint32_t axis, size_t axis_size,
+                         struct qk_tensor *tensor);
+
 /* Refuses the datatype `got` that `field` gives for an input. The error names the types that the
  * model or operator takes. */
 enum qd_status qd_refuse_type(const char *name, uint64_t version, uint32_t types, const char *field,

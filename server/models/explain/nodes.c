@@ -39,18 +39,12 @@ static bool set_inputs(struct qd_explanation *made, size_t size)
     made->free_size = 0;
     for (size_t i = 0; i < signature->input_count; i++) {
         const struct qd_port *port = &signature->inputs[i];
-        const struct qk_attribute *strides = port->strides;
-        struct qk_tensor *tensor = &made->inputs[i];
-        *tensor = (struct qk_tensor){.type = (enum qk_type)__builtin_ctz(port->types),
-                                     .rank = port->rank};
         for (uint32_t k = 0; k < port->rank; k++) {
             const bool is_free = port->dims[k] == QD_DIM_FREE;
-            tensor->dims[k] = !is_free ? (size_t)port->dims[k] : k == 0 ? 1 : size;
             made->has_free_sizes |= is_free;
             made->free_size = is_free && k > 0 ? size : made->free_size;
         }
-        if (!port->shaped || !qk_tensor_set_count(tensor) ||
-            (strides != NULL && !qk_tensor_set_strides(tensor, strides->list, strides->list_count)))
+        if (!port->shaped || !qd_port_make_tensor(port, size, 0, 1, &made->inputs[i]))
             return false;
     }
     return true;
@@ -165,8 +159,7 @@ static void describe(struct describer *describer, const struct qd_model *model)
             set_fate(&build->listed.nodes[i], &build->graph.call.fates[i]);
     made->signature = &model->signature;
     made->brings_constants = describer->graph == NULL;
-    qd_arena_init(&describer->plan_arena, build->memory);
-    describer->plan_arena.together = build->scratch->together;
+    qd_arena_init_beside(&describer->plan_arena, build->scratch);
     if (describer->graph != NULL)
         plan(describer);
     add_all_left(describer);
