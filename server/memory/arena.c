@@ -11,6 +11,12 @@ void qd_arena_init(struct qd_arena *arena, struct qd_memory *memory)
                                .small_block_bytes = qd_memory_small_block_bytes(memory)};
 }
 
+void qd_arena_init_beside(struct qd_arena *arena, const struct qd_arena *other)
+{
+    qd_arena_init(arena, other->memory);
+    arena->together = other->together;
+}
+
 void qd_arena_deinit(struct qd_arena *arena)
 {
     qd_arena_end_work(arena);

@@ -76,6 +76,8 @@ struct qd_arena {
 };
 
 void qd_arena_init(struct qd_arena *arena, struct qd_memory *memory);
+/* Makes an arena of the same job: it has the same memory and `together`. */
+void qd_arena_init_beside(struct qd_arena *arena, const struct qd_arena *other);
 void qd_arena_deinit(struct qd_arena *arena);
 
 /* Allocates `bytes`, not zeroed. Returns NULL if the process' bound is reached or malloc failed. 0

@@ -367,8 +367,7 @@ static enum qd_status try_types(struct qd_build *build, bool *works, struct qd_e
     if (!qd_build_try(build->work, build->graph.call.node_count,
                       constant_bytes(&build->graph.call)))
         return refuse_work(build, error);
-    qd_arena_init(&scratch, build->scratch->memory);
-    scratch.together = build->scratch->together;
+    qd_arena_init_beside(&scratch, build->scratch);
     trial.scratch = &scratch;
     trial.graph.call.fates = NULL; /* a trial says nothing of what becomes of the nodes */
     build->work->computed.is_refused = false;
@@ -623,5 +622,30 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
         *model = NULL;
         *graph = NULL; /* the model had it */
     }
+    return status;
+}
+
+enum qd_status qd_build_part(const struct qd_build *whole, const struct qd_source *source,
+                             const struct qd_onnx_cut *cut, uint64_t batch_max,
+                             struct qd_arena *arena, struct qd_model **model,
+                             uint32_t *refused_node)
+{
+    struct qd_error error = {.status = QD_OK};
+    struct qd_source inner = *source;
+    struct qd_model_config config;
+    struct qd_build build = *whole;
+    struct qk_graph *graph;
+    inner.content.external = NULL; /* data of other files have not been read yet */
+    qd_model_config_init(&config);
+    config.batch_max = batch_max;
+    config.cut = *cut;
+    build.config = &config;
+    build.scratch = arena;
+    build.lists_nodes = false;
+    *model = NULL;
+    enum qd_status status = qd_build_read(&build, &inner, &error);
+    if (status == QD_OK)
+        status = qd_build_prepare(&build, model, &graph, &error);
+    *refused_node = build.graph.refused_node;
     return status;
 }

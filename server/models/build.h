@@ -80,4 +80,12 @@ enum qd_status qd_build_read(struct qd_build *build, const struct qd_source *sou
 enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
                                 struct qk_graph **graph, struct qd_error *error);
 
+/* Makes a model of a part of the file that `whole` was read from, without external data and with no
+ * configuration but this one. The caller releases the model, which is NULL if the part is refused,
+ * and then the arena. Sets *refused_node as qd_onnx_graph has it. */
+enum qd_status qd_build_part(const struct qd_build *whole, const struct qd_source *source,
+                             const struct qd_onnx_cut *cut, uint64_t batch_max,
+                             struct qd_arena *arena, struct qd_model **model,
+                             uint32_t *refused_node);
+
 #endif

@@ -10,29 +10,6 @@
  * kinds of nodes, so most parts load at once. */
 enum { ATTEMPTS_MAX = 8 };
 
-/* Loads a part without packing it. If a node is refused, sets *node to it. */
-static enum qd_status load(const struct qd_build *refused, const struct qd_source *source,
-                           const struct qd_onnx_cut *cut, struct qd_arena *arena, uint32_t *node)
-{
-    struct qd_error error = {.status = QD_OK};
-    struct qd_model_config config;
-    struct qd_build build = *refused;
-    struct qd_model *model = NULL;
-    struct qk_graph *graph;
-    qd_model_config_init(&config);
-    config.batch_max = refused->config->batch_max;
-    config.cut = *cut;
-    build.config = &config;
-    build.scratch = arena;
-    build.lists_nodes = false;
-    enum qd_status status = qd_build_read(&build, source, &error);
-    if (status == QD_OK)
-        status = qd_build_prepare(&build, &model, &graph, &error);
-    qd_model_release(model);
-    *node = build.graph.refused_node;
-    return status;
-}
-
 /* Puts a list of the configuration. Nothing is escaped: names that would have to be are no part of
  * a hint. */
 static void put_names(struct qd_text *text, const char *key, const char *const *names, size_t count)
@@ -75,15 +52,15 @@ static void add_side(const struct qd_build *refused, const struct qd_source *sou
                      struct qd_cut_hints *hints)
 {
     uint32_t nodes[1 + ATTEMPTS_MAX] = {refused->graph.refused_node};
-    struct qd_source inner = *source; /* data of other files have not been read yet */
+    struct qd_source inner = *source;
     inner.content.external = NULL;
     inner.content.cut = refused->config->cut;
     for (size_t i = 0; i < ATTEMPTS_MAX; i++) {
         struct qd_arena arena;
         struct qd_onnx_parts parts;
+        struct qd_model *model = NULL;
         enum qd_status status = QD_INTERNAL;
-        qd_arena_init(&arena, refused->scratch->memory);
-        arena.together = refused->scratch->together;
+        qd_arena_init_beside(&arena, refused->scratch);
         nodes[1 + i] = QK_VALUE_NONE;
         /* Parts are found by reading each node of the file, and then loaded. Most of a file is
          * weights, which are hardly read. */
@@ -91,10 +68,12 @@ static void add_side(const struct qd_build *refused, const struct qd_source *sou
             qd_onnx_find_parts(&inner.content, nodes, 1 + i, &arena, &parts)) {
             const struct qd_onnx_part *part = is_after ? &parts.after : &parts.before;
             if (part->node_count > 0)
-                status = load(refused, &inner, &part->cut, &arena, &nodes[1 + i]);
+                status = qd_build_part(refused, &inner, &part->cut, refused->config->batch_max,
+                                       &arena, &model, &nodes[1 + i]);
             if (status == QD_OK)
                 add(hints, part, parts.node_count);
         }
+        qd_model_release(model);
         qd_arena_deinit(&arena);
         if (status != QD_INVALID || nodes[1 + i] == QK_VALUE_NONE)
             return;

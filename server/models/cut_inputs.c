@@ -49,28 +49,17 @@ static void take(struct search *search, size_t index, const struct qd_port *foun
  * if that does not work. */
 static bool look_before(struct search *search, size_t first, size_t count)
 {
-    struct qd_build before = *search->build;
-    struct qd_source source = *search->source;
-    struct qd_model_config config;
-    struct qd_error error;
+    const struct qd_build *build = search->build;
+    const struct qd_onnx_cut before = {.outputs = &search->names[first], .output_count = count};
     struct qd_arena arena;
-    struct qd_model *model = NULL;
-    struct qk_graph *graph;
+    struct qd_model *model;
+    uint32_t refused_node;
     /* The file is read again, but hardly its weights, which are most of it. */
-    if (!qd_build_try(before.work, QD_TRIED_FILE_NODES, source.content.count / 4))
+    if (!qd_build_try(build->work, QD_TRIED_FILE_NODES, search->source->content.count / 4))
         return false;
-    qd_model_config_init(&config);
-    config.cut.outputs = &search->names[first];
-    config.cut.output_count = count;
-    source.content.external = NULL; /* data of other files have not been read yet */
-    qd_arena_init(&arena, before.scratch->memory);
-    arena.together = before.scratch->together;
-    before.config = &config;
-    before.scratch = &arena;
-    before.lists_nodes = false;
-    enum qd_status status = qd_build_read(&before, &source, &error);
-    if (status == QD_OK)
-        status = qd_build_prepare(&before, &model, &graph, &error);
+    qd_arena_init_beside(&arena, build->scratch);
+    const enum qd_status status =
+        qd_build_part(build, search->source, &before, 0, &arena, &model, &refused_node);
     for (size_t i = 0; i < count && status == QD_OK; i++)
         take(search, search->unknown[first + i], &model->signature.outputs[i]);
     qd_model_release(model);

@@ -105,8 +105,7 @@ struct qk_graph_call *qd_deferred_copy(const struct qk_graph_call *call, struct 
 {
     struct copier copier = {.arena = arena};
     struct qd_arena scratch;
-    qd_arena_init(&scratch, arena->memory);
-    scratch.together = arena->together;
+    qd_arena_init_beside(&scratch, arena);
     struct qk_graph_call *made = NULL;
     if (make_table(&copier, call, &scratch))
         made = copy_graph(&copier, call);
