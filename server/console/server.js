@@ -199,9 +199,17 @@ async function describeServer() {
     facts("The machine and its kernels", lines),
     facts("Flags and limits", [...Object.entries(limits).map(([name, value]) =>
       ["--" + name, unit(name, value)]), ["extensions", extensions.join(", ")]]));
-  const mode = limits["model-control-mode"];
-  $("load-hint").textContent = mode === undefined || mode === "explicit" ? ""
-    : "No loading here: this server runs with --model-control-mode " + mode + ", not explicit.";
+  offerLoads(limits["model-control-mode"] ?? "explicit");
+}
+
+/* Shows what loads and unloads models, unless the server would refuse these calls. */
+function offerLoads(mode) {
+  const refused = mode !== "explicit";
+  $("load").hidden = refused;
+  $("models").classList.toggle("fixed", refused);
+  $("load-hint").textContent = !refused ? ""
+    : "This page can load and unload models if the server runs with --model-control-mode " +
+      "explicit. It runs with " + mode + ".";
 }
 
 /* Updates what does not change by itself. */

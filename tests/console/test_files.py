@@ -3,7 +3,7 @@ import re
 import struct
 import zlib
 
-from browser import PageTest, expect
+from browser import PageTest, ROOT, expect
 from loading import chain_file
 from onnx_writer import FLOAT, UINT8, model, node, tensor, value_info
 
@@ -348,13 +348,12 @@ class Models(PageTest):
 
 
 class NoLoads(PageTest):
-    FLAGS = ()
+    FLAGS = ("--model-repository", str(ROOT / "tests" / "demo" / "digits" / "models"))
 
-    def test_a_server_that_refuses_loads_says_so_at_once(self):
+    def test_a_server_that_refuses_loads_offers_none(self):
         self.open()
-        expect(self.page.locator("#load-hint")).to_contain_text("--model-control-mode none")
-        self.page.get_by_label("Name").fill("layer")
-        self.page.get_by_label("File", exact=True).set_input_files(
-            {"name": "model.onnx", "mimeType": "", "buffer": chain_file()})
-        self.page.get_by_role("button", name="Load", exact=True).click()
-        expect(self.page.locator("#load-error")).to_contain_text("explicit")
+        expect(self.page.locator("#load-hint")).to_contain_text("It runs with none.")
+        expect(self.page.locator("#models")).to_contain_text("digits 1")
+        expect(self.page.get_by_role("button", name="Load", exact=True)).to_have_count(0)
+        expect(self.page.get_by_role("button", name="Unload digits")).to_have_count(0)
+        expect(self.page.get_by_text("Load an ONNX file")).to_be_hidden()
