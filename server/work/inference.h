@@ -28,8 +28,8 @@ struct qd_inference {
     const struct qk_graph_plan *plan; /* &own_plan or pin.plan */
     const void *inputs[QK_GRAPH_PORT_COUNT_MAX]; /* the data of variable inputs */
     void *outputs[QK_GRAPH_PORT_COUNT_MAX];
-    uint32_t copied_outputs; /* bit i: output i is still to be copied to shared memory */
-    void *scratch; /* NULL: the plan needs none */
+    uint32_t copied_outputs;      /* bit i: output i is still to be copied to shared memory */
+    void *scratch;                /* NULL: the plan needs none */
     struct qd_worker_slot *slots; /* the same for all phases */
     size_t slot_count;            /* how many slots have a workspace */
     size_t workspace_bytes;       /* of each of them */

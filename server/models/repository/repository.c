@@ -218,13 +218,12 @@ enum qd_status qd_repository_give(struct qd_repository *repository, const char *
 
 /* ---- Entries of a folder ------------------------------------------------------------------ */
 
-/* Is called for an entry of a folder. */
-typedef enum qd_status visitor(void *context, int folder, const char *name, struct qd_error *error);
-
 /* Visits all entries of a folder except "." and "..", until `visit` fails. Reads the descriptor to
  * its end, so the folder must have been opened for this. */
-static enum qd_status visit_all(int folder, const char *shown, visitor *visit, void *context,
-                                struct qd_error *error)
+static enum qd_status visit_all(int folder, const char *shown,
+                                enum qd_status (*visit)(void *context, int folder, const char *name,
+                                                        struct qd_error *error),
+                                void *context, struct qd_error *error)
 {
     alignas(struct dirent64) char entries[ENTRIES_BYTES];
     size_t count = 0;
