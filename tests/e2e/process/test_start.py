@@ -216,7 +216,7 @@ class Start(StartTest):
         more."""
         for threads in ("500", "1024"):
             result = self.start("--gemm", "blas", "--threads", threads)
-            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
             self.assertRegex(result.stderr, r"^quantd: --gemm: blas: expected at most \d+ threads "
                              r"\(--threads\), one for each buffer of OpenBLAS, got %s\n$" % threads)
             result = self.start("--kernels", "--threads", threads)
