@@ -94,25 +94,23 @@ static enum qd_status expected(const struct reader *reader, const char *what)
                    where, shown, reader->at, more);
 }
 
-/* Returns true if a comma and then ']' come next, or if a comma was read and ']' comes next. */
-static bool has_trailing_comma(const struct reader *reader)
+/* Returns true if `comma` is a comma, with ']' behind it. */
+static bool has_trailing_comma(const struct reader *reader, const char *comma)
 {
-    const char *at = reader->at;
-    if (at < reader->end && *at == ',')
-        at++;
-    else if (at[-1] != ',')
+    if (comma == reader->end || *comma != ',')
         return false;
-    while (at < reader->end && qd_json_is_space(*at))
-        at++;
-    return at < reader->end && *at == ']';
+    do {
+        comma++;
+    } while (comma < reader->end && qd_json_is_space(*comma));
+    return comma < reader->end && *comma == ']';
 }
 
 #define MORE SIZE_MAX /* more entries than expected, not counted */
 
 /* Refuses an array of the wrong length. `position` is the index of the array in the data, or NULL
- * if the data is flat. */
+ * if the data is flat. `end` is the comma or bracket behind the array's last entry. */
 static enum qd_status refuse_count(const struct reader *reader, const size_t *position,
-                                   uint32_t axis, size_t wanted, size_t got)
+                                   uint32_t axis, size_t wanted, size_t got, const char *end)
 {
     if (reader->field == NULL)
         return QD_INVALID;
@@ -125,7 +123,7 @@ static enum qd_status refuse_count(const struct reader *reader, const size_t *po
     }
     char where[SHAPE_BYTES];
     qd_print_integers((const int64_t *)position, axis, where, sizeof(where));
-    if (has_trailing_comma(reader)) {
+    if (has_trailing_comma(reader, end)) {
         return qd_fail(reader->error, QD_INVALID,
                        "%s: the array at index %s: expected an entry after the last comma, got ]",
                        reader->field, where);
@@ -305,7 +303,7 @@ static enum qd_status read_flat(struct reader *reader, size_t commas)
     enum qd_status status = commas == 0 ? read_array(reader) : read_run(reader);
     const size_t wanted = reader->tensor->count;
     if (status == QD_OK && reader->at != reader->stop && reader->index != wanted)
-        return refuse_count(reader, NULL, 0, wanted, reader->index);
+        return refuse_count(reader, NULL, 0, wanted, reader->index, NULL);
     return status;
 }
 
@@ -324,7 +322,8 @@ static enum qd_status next_entry(struct reader *reader, size_t *position, uint32
         size_t got = *at + 1;
         size_t wanted = dims[*axis - 1];
         if ((byte == ',') != (got < wanted))
-            return refuse_count(reader, position, *axis - 1, wanted, byte == ',' ? MORE : got);
+            return refuse_count(reader, position, *axis - 1, wanted, byte == ',' ? MORE : got,
+                                reader->at);
         reader->at++;
         if (byte == ',') {
             ++*at;
@@ -406,7 +405,7 @@ static enum qd_status read_nested(struct reader *reader, size_t commas)
         const bool goes_on = reader->at[-1] == ',';
         if (goes_on ? reader->index >= reader->run_end : reader->index != reader->run_end)
             return refuse_count(reader, position, leaf, wanted,
-                                count_entries(reader, reader->index - begin));
+                                count_entries(reader, reader->index - begin), reader->at - 1);
         if (goes_on)
             return QD_OK;
         axis = leaf;

@@ -437,6 +437,10 @@ Test(json_tensor, refused_elements_are_named_and_shown)
                  "x: the array at index [1]: expected an entry after the last comma, got ]");
     expect_error("[[1],[2],]", QK_UINT8, SHAPE(2, 1),
                  "x: the array at index []: expected an entry after the last comma, got ]");
+    expect_error("[[1],]", QK_UINT8, SHAPE(1, 2),
+                 "x: the array at index [0]: expected 2 entries for shape [1,2], got 1");
+    expect_error("[[1,2],[3],]", QK_UINT8, SHAPE(2, 2),
+                 "x: the array at index [1]: expected 2 entries for shape [2,2], got 1");
     expect_error(
         "[[1,],[2,3]]", QK_UINT8, SHAPE(2, 2),
         "x: element 1: expected an integer in [0, 255] (UINT8) after the last comma, got ]");
