@@ -557,7 +557,9 @@ static bool compute(struct qd_inference *inference)
     if (inference->node_ns != NULL)
         inference->node_began_ns = running_ns(inference);
     inference->ahead_ns -= qd_plan_node_ns(plan);
-    return set_wide_phase(inference, run_node, after_node, plan->unit_count, plan->unit_cost_ns);
+    set_wide_phase(inference, run_node, after_node, plan->unit_count, plan->unit_cost_ns);
+    inference->job.phase.units_share = true;
+    return true;
 }
 
 static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t end)
@@ -607,7 +609,7 @@ static bool after_deflate(struct qd_job *job)
 }
 
 /* Frees what only computing and printing need. The worker's next job can then take this memory,
- * which is still in the caches, and needs no more beside it while the loop sends the answer. */
+ * which is still in the caches, and takes no other while the loop sends this answer. */
 static void release_workspaces(struct qd_inference *inference)
 {
     qd_arena_release(inference->arena, inference->scratch, inference->plan->scratch_bytes);

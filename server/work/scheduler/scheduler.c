@@ -284,19 +284,18 @@ static bool gives_way(const struct qd_scheduler *scheduler, const struct slice *
 }
 
 /* Returns how many units to take at once. If several workers may compute the phase, the units
- * become fewer towards the end, so that all workers end at the same time. A worker without helpers
- * looks for other jobs less often, because it keeps its job for QD_QUANTUM_NS anyway. The more
- * units a kernel gets at once, the more they share: a convolution's parts share what it makes of
- * x. */
+ * become fewer towards the end, so that all workers end at the same time. A worker that no helper
+ * joins takes more of them at once if they share work, as the parts of a convolution share what it
+ * makes of x. */
 static size_t batch_units(const struct qd_scheduler *scheduler, const struct slice *slice)
 {
     const struct qd_job *job = slice->job;
     const size_t slots = job->phase.slot_count;
     const size_t left = units_left(job);
     const bool helpers_come = slots > 1 && atomic_load(&scheduler->queue.count) == 0;
-    const bool alone = slice->kind == SLICE_WORKER && !helpers_come;
+    const bool alone = slice->kind == SLICE_WORKER && job->phase.units_share && !helpers_come;
     const uint64_t in_time =
-        (alone ? QD_QUANTUM_NS / 4 : QD_BATCH_NS) / (job->phase.unit_cost_ns + 1);
+        (alone ? QD_SHARED_BATCH_NS : QD_BATCH_NS) / (job->phase.unit_cost_ns + 1);
     const size_t share = alone || slots == 1 ? left : left / (2 * slots);
     const size_t units = in_time < share ? (size_t)in_time : share;
     return units > 0 ? units : 1;

@@ -87,6 +87,10 @@
  * then gets a helper's CPU as soon as it would get a worker that has to be woken. The check takes
  * 0.1 us. */
 #define QD_BATCH_NS QD_HANDOVER_NS
+/* The same for units that share work (units_share), for a worker that no helper joins, or while
+ * jobs wait, which helpers would take first. Such a worker keeps its job for QD_QUANTUM_NS anyway,
+ * so its slice becomes at most a quarter longer. */
+#define QD_SHARED_BATCH_NS (QD_QUANTUM_NS / 4)
 /* By which factor an estimate may be too low: a kernel's own time may be twice its estimate, and
  * two threads may share a CPU. */
 #define QD_LOW_BY 4
@@ -119,6 +123,7 @@ struct qd_phase {
     bool (*then)(struct qd_job *job);
     size_t unit_count; /* may be 0 */
     uint64_t unit_cost_ns;
+    bool units_share;             /* units that are computed in one call take less time together */
     uint64_t ahead_ns;            /* about how long later phases take, as far as is known */
     struct qd_worker_slot *slots; /* at least one; all are free */
     size_t slot_count;

@@ -76,6 +76,7 @@ static void set_phase(struct toy *toy)
         .then = then,
         .unit_count = toy->units[toy->phase],
         .unit_cost_ns = toy->claimed_ns != 0 ? toy->claimed_ns : toy->unit_ns,
+        .units_share = toy->units_share,
         .ahead_ns = toy->ahead_ns,
         .slots = toy->slots,
         .slot_count = toy->slot_count,

@@ -28,7 +28,8 @@ struct toy {
     size_t units[PHASE_COUNT_MAX];
     uint64_t unit_ns;
     uint64_t claimed_ns; /* cost of a unit as the job claims it; 0: the true cost */
-    uint64_t ahead_ns;   /* of each phase (scheduler.h) */
+    bool units_share;    /* of each phase (scheduler.h) */
+    uint64_t ahead_ns;   /* likewise */
     size_t slot_count;
     unsigned level;              /* level that it takes in start; 0: unchanged */
     uint64_t submit_deadline_ns; /* 0: none */
