@@ -458,7 +458,8 @@ static bool create_loader(struct process *process)
     }
     for (size_t i = 0; i < config->model_count; i++)
         if (qd_repository_give(process->repository, config->models[i], &error) != QD_OK) {
-            process->exit_status = EXIT_USAGE;
+            if (error.status == QD_INVALID)
+                process->exit_status = EXIT_USAGE;
             return qd_fail_startup(&process->error, "--model: %s", error.text);
         }
     const struct qd_loader_settings settings = {

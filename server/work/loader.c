@@ -79,7 +79,7 @@ void qd_loader_destroy(struct qd_loader *loader)
 }
 
 /* Keeps the first error while the loader starts: `what`, and why. Returns true if that error ends
- * the process, which prints it then. It need not be logged, too. */
+ * the process, which prints it then. It need not be logged, too, and nothing more is loaded. */
 static bool keep_failure(struct qd_loader *loader, const char *what, const char *why)
 {
     if (loader->on_started == NULL || loader->error.status != QD_OK)
@@ -339,6 +339,9 @@ static void on_loaded(struct qd_load *load)
 
 static struct folder *next_wanted(struct qd_loader *loader)
 {
+    const bool start_fails = loader->on_started != NULL && loader->error.status != QD_OK;
+    if (loader->stopping || (start_fails && loader->settings.exit_on_error))
+        return NULL;
     while (loader->wanted_from < loader->folder_count) {
         struct folder *folder = &loader->folders[loader->wanted_from];
         if (folder->wanted)
@@ -364,7 +367,7 @@ static struct qd_load *make_load(struct qd_loader *loader, const char *name)
 static bool begin_next(struct qd_loader *loader)
 {
     struct qd_load *const call = loader->waiting;
-    struct folder *folder = call != NULL || loader->stopping ? NULL : next_wanted(loader);
+    struct folder *folder = call != NULL ? NULL : next_wanted(loader);
     if (call == NULL && folder == NULL)
         return false;
     struct qd_load *load = call != NULL ? call : make_load(loader, folder->name);

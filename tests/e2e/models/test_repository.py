@@ -82,6 +82,16 @@ class AtStart(RepositoryTest):
         self.assertEqual(self.entries("bad", ready=True), [])
         self.assertEqual(len(self.entries("good", ready=True)), 1)
 
+    def test_nothing_more_is_loaded_after_an_error_that_ends_the_start(self):
+        self.write("a/1/model.onnx", b"x")
+        self.write("b/1/model.onnx", conv_file(WEIGHTS))
+        result = subprocess.run([*COMMAND, "--listen", "127.0.0.1:0", "--model-repository",
+                                 str(self.folder)], stdin=subprocess.DEVNULL, capture_output=True,
+                                timeout=30 * SLOW, check=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"a/1/model.onnx: ", result.stderr)
+        self.assertNotIn(b"model loaded", result.stderr)
+
     def test_an_empty_repository_is_said(self):
         self.start()
         self.server.wait_for_log("the repository has no models")
