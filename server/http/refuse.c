@@ -81,8 +81,8 @@ static void on_slow(struct qd_connection *connection)
     } else if (connection->pace.is_stalled) {
         /* The client is not slow. Only the line of a chunk's size is known to cause this. */
         qd_fail_for(&connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
-                    "the body: expected a chunk's size that the server can read, got none after "
-                    "%llu bytes",
+                    "the body: the server cannot read on after %llu bytes; expected the size of a "
+                    "chunk",
                     (unsigned long long)connection->request->body.count);
     } else if (config->min_rate_bytes == 0) {
         qd_fail_for(&connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,

@@ -34,9 +34,9 @@
 /* Blocks may be cut into this many bands of columns. */
 #define COLUMN_BANDS_MOST 8
 /* If several threads compute the parts of the output channels, each transforms x again. All parts
- * may together cost up to X_CHEAP of the rest. One more part, for an even number of units, may cost
- * up to X_MOST of it: two threads that both spend a third of the time on x still take two thirds of
- * the time of one. */
+ * may together cost up to X_CHEAP of the whole. One more part, for an even number of units, may
+ * cost up to X_MOST of it: two threads that both spend a third of the time on x still take two
+ * thirds of the time of one. */
 #define X_CHEAP 0.08
 #define X_MOST 0.35
 /* A unit may take UNITS_MOST times the wanted time, or IGEMM_UNITS_MOST times that of igemm's

@@ -358,8 +358,8 @@ static bool has_only_crlf(struct file file)
 }
 
 /* Returns whether the file begins with a number, as ONNX files do, and has CRLFs in the place of
- * LFs. LF is a tag in each node, behind other bytes than CR. Takes time in proportion to the file's
- * size, and no memory. */
+ * LFs. LF is a tag in each node, almost always behind another byte than CR. Takes time in
+ * proportion to the file's size, and no memory. */
 static bool was_transferred_as_text(struct file file)
 {
     return has_at(file, 0, "\b", 1) && has_only_crlf(file);

@@ -14,12 +14,13 @@ struct qd_protobuf_field {
     uint64_t tag;         /* the number of the field and its wire type */
     const uint8_t *data;  /* its bytes, or its number as the file has it */
     const uint8_t *end;
-    uint64_t value;      /* the length of the bytes, or the value of a varint */
+    uint64_t value;      /* the length of the bytes, the value of a varint, or 0 */
     size_t length_bytes; /* how many bytes the length before the data has; 0: it has a number */
     bool is_cut;         /* fewer bytes are left than its length says */
 };
 
-/* Reads the field at `at`, which is before `end`. Returns false if there is no valid field. */
+/* Reads the field at `at`, which is before `end`. Returns false if there is no valid field;
+ * `*field` has no meaning then. */
 bool qd_protobuf_read(const uint8_t *at, const uint8_t *end, struct qd_protobuf_field *field);
 
 #endif
