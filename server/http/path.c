@@ -36,7 +36,7 @@ static const char *decode_segment(char *segment)
 enum qd_status qd_path_refuse(const char *text, struct qd_error *error)
 {
     return qd_fail(error, QD_NOT_FOUND,
-                   "path: expected one that GET /openapi.yaml describes, got \"%.100s\"; "
+                   "path: expected an endpoint that GET /openapi.yaml describes, got \"%.100s\"; "
                    "POST /v2/repository/index lists the models",
                    text);
 }

@@ -87,7 +87,7 @@ static unsigned ask(struct desk *desk, const char *method, const char *path)
 
 #define D "/v2/models/onnx.DequantizeLinear"
 
-#define PATH_WANTED "path: expected one that GET /openapi.yaml describes, got "
+#define PATH_WANTED "path: expected an endpoint that GET /openapi.yaml describes, got "
 
 Test(route, every_path)
 {
