@@ -10,11 +10,24 @@
 #include "kernels/conv/backend.h"
 #include "kernels/conv/winograd/winograd.h"
 
-/* Each measurement is the best of RUNS runs of at least RUN_NS. A function that takes much longer,
- * as under an emulator, runs once. */
-#define RUNS 4
-#define RUN_NS 20000.0
+/* Everything is measured in turn, ROUNDS times, and the best round counts. What slows the machine
+ * down for a moment then slows all of it, and hardly changes which product is faster. In a round,
+ * a function runs for RUN_NS or a little more. A function that takes much longer, as under an
+ * emulator, runs once. */
+#define ROUNDS 4
+#define RUN_NS 40000.0
 #define ONCE_NS 3e6
+
+/* A function whose speed is measured. */
+struct timing {
+    void (*run)(void *context);
+    void *context;
+    void *memory;                 /* that `run` uses, from malloc; or NULL */
+    const struct qk_igemm *igemm; /* it is set up before calls and torn down after; or NULL */
+    double amount;  /* what one call does: cycles, bytes, or multiplications and additions */
+    double *per_ns; /* where its speed goes */
+    double ns;      /* of one call, in the best round; DBL_MAX: none yet */
+};
 
 /* Returns the CPU time of this thread. Wall-clock time would include other threads on a busy
  * machine. */
@@ -25,27 +38,23 @@ static double now_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* Returns how many ns one call of `run` takes. The result is never 0, although a coarse clock may
- * not advance during a call. The first call warms caches and vector units and is not counted. */
-static double best_ns(void (*run)(void *context), void *context)
+/* Calls the function as often as it fits into RUN_NS, as far as is known. The clock is not read
+ * between calls: this is a system call that may take as long as a product. A coarse clock may not
+ * advance at all, so a time of 0 does not count. */
+static void time_calls(struct timing *timing)
 {
+    const struct qk_igemm *igemm = timing->igemm;
+    const size_t calls = timing->ns < RUN_NS ? (size_t)(RUN_NS / timing->ns) : 1;
+    if (igemm && igemm->set_up)
+        igemm->set_up(QK_IGEMM_STEP_SLABS);
     const double start = now_ns();
-    run(context);
-    const double first = now_ns() - start;
-    double best = first > 0 ? first : DBL_MAX;
-    for (int i = 0; i < RUNS && first < ONCE_NS; i++) {
-        const double begin = now_ns();
-        double passed = 0;
-        size_t count = 0;
-        while (passed < RUN_NS) {
-            run(context);
-            count++;
-            passed = now_ns() - begin;
-        }
-        const double one = passed / (double)count;
-        best = one < best ? one : best;
-    }
-    return best;
+    for (size_t i = 0; i < calls; i++)
+        timing->run(timing->context);
+    const double ns = (now_ns() - start) / (double)calls;
+    if (ns > 0 && ns < timing->ns)
+        timing->ns = ns;
+    if (igemm && igemm->tear_down)
+        igemm->tear_down();
 }
 
 /* ---- Clock ------------------------------------------------------------------------------- */
@@ -67,15 +76,6 @@ static void run_chain(void *context)
     *sum = x;
 }
 
-static void measure_clock(struct qk_profile *profile)
-{
-    uint64_t sum = 0;
-    const double ns = best_ns(run_chain, &sum);
-    const double cycles_per_ns = CHAIN / ns;
-    if (cycles_per_ns > 0.1 && cycles_per_ns < 10)
-        profile->cycles_per_ns = cycles_per_ns;
-}
-
 /* ---- Integers ---------------------------------------------------------------------------- */
 
 /* One full tile over STEPS steps of the most slabs. All operands fit into the L1 cache. */
@@ -83,6 +83,7 @@ enum { STEPS = 8, SLAB_BYTES = (QK_IGEMM_NR + QK_IGEMM_VECTOR) * QK_IGEMM_QUAD_B
 
 struct product {
     const struct qk_igemm *igemm;
+    struct qk_igemm_step steps[STEPS];
     struct qk_igemm_args args;
 };
 
@@ -92,43 +93,35 @@ static void run_product(void *context)
     product->igemm->multiply(&product->args);
 }
 
-/* Returns multiplications and additions per nanosecond, or 0 if there is no memory. */
-static double measure_product(const struct qk_igemm *igemm)
+/* Returns the product's memory, or NULL if there is none. */
+static void *make_product(struct product *product, const struct qk_igemm *igemm)
 {
-    struct qk_igemm_step steps[STEPS];
+    static const struct qk_igemm_wide none_wide[STEPS] = {0};
     const size_t step_bytes = qk_igemm_step_bytes(igemm, QK_IGEMM_STEP_SLABS, igemm->mr);
     const size_t quads_bytes = (size_t)QK_IGEMM_STEP_SLABS * SLAB_BYTES;
     const size_t weights_bytes = (STEPS * step_bytes + QK_IGEMM_SLACK + 63) / 64 * 64;
     const size_t sums_bytes = qk_igemm_tile_sums(igemm) * sizeof(int32_t);
     uint8_t *memory = aligned_alloc(64, quads_bytes + weights_bytes + sums_bytes);
     if (!memory)
-        return 0;
+        return NULL;
     memset(memory, 1, quads_bytes + weights_bytes + sums_bytes);
     for (size_t i = 0; i < STEPS; i++)
-        steps[i] = (struct qk_igemm_step){.offset = 0, .slabs = QK_IGEMM_STEP_SLABS};
-    static const struct qk_igemm_wide none_wide[STEPS] = {0};
-    struct product product = {
-        .igemm = igemm,
-        .args = {.quads = memory,
-                 .slab_bytes = SLAB_BYTES,
-                 .steps = steps,
-                 .step_count = STEPS,
-                 .weights = memory + quads_bytes,
-                 .step_bytes = step_bytes,
-                 .wide = none_wide,
-                 .wide_weights = memory,
-                 .rows = igemm->mr,
-                 .vectors = igemm->nr / QK_IGEMM_VECTOR,
-                 .positions = igemm->nr,
-                 .sums = (int32_t *)(void *)(memory + quads_bytes + weights_bytes)},
-    };
-    if (igemm->set_up)
-        igemm->set_up(QK_IGEMM_STEP_SLABS);
-    const double ns = best_ns(run_product, &product);
-    if (igemm->tear_down)
-        igemm->tear_down();
-    free(memory);
-    return 2.0 * (double)(igemm->mr * igemm->nr * STEPS * QK_IGEMM_STEP_SLABS * igemm->quad_k) / ns;
+        product->steps[i] = (struct qk_igemm_step){.offset = 0, .slabs = QK_IGEMM_STEP_SLABS};
+    product->igemm = igemm;
+    product->args =
+        (struct qk_igemm_args){.quads = memory,
+                               .slab_bytes = SLAB_BYTES,
+                               .steps = product->steps,
+                               .step_count = STEPS,
+                               .weights = memory + quads_bytes,
+                               .step_bytes = step_bytes,
+                               .wide = none_wide,
+                               .wide_weights = memory,
+                               .rows = igemm->mr,
+                               .vectors = igemm->nr / QK_IGEMM_VECTOR,
+                               .positions = igemm->nr,
+                               .sums = (int32_t *)(void *)(memory + quads_bytes + weights_bytes)};
+    return memory;
 }
 
 /* ---- sgemm ------------------------------------------------------------------------------- */
@@ -147,53 +140,26 @@ static void run_sgemm(void *context)
     qk_openblas_sgemm(sgemm->openblas, &sgemm->args);
 }
 
-static void measure_sgemm(struct qk_profile *profile, const struct qk_openblas *openblas)
+/* Returns sgemm's memory, or NULL if there is none. */
+static void *make_sgemm(struct sgemm *sgemm, const struct qk_openblas *openblas)
 {
     const size_t a = SGEMM_M * SGEMM_K;
     const size_t b = SGEMM_K * SGEMM_N;
     const size_t c = SGEMM_M * SGEMM_N;
     float *memory = calloc(a + b + c, sizeof(*memory));
     if (!memory)
-        return;
-    struct sgemm sgemm = {
-        .openblas = openblas,
-        .args = {.m = SGEMM_M,
-                 .n = SGEMM_N,
-                 .k = SGEMM_K,
-                 .a = memory,
-                 .b = memory + a,
-                 .c = memory + a + b,
-                 .lda = SGEMM_K,
-                 .ldb = SGEMM_N,
-                 .ldc = SGEMM_N},
-    };
-    profile->product_ops_per_ns[QK_PRODUCT_SGEMM] =
-        2.0 * SGEMM_M * SGEMM_N * SGEMM_K / best_ns(run_sgemm, &sgemm);
-    free(memory);
-}
-
-/* ---- All of them ------------------------------------------------------------------------- */
-
-/* Measures the fastest product first, even if the time is over, because sgemm's speed means nothing
- * without it. */
-static void measure_products(struct qk_profile *profile, const struct qk_openblas *openblas,
-                             double end_ns)
-{
-    size_t count;
-    const struct qk_conv_backend *backends = qk_conv_backends(&count);
-    bool any = false;
-    for (size_t i = count; i-- > 0 && (!any || now_ns() < end_ns);) {
-        double *ops = &profile->product_ops_per_ns[backends[i].product];
-        if (backends[i].cpu_flags & ~profile->cpu_flags || *ops > 0)
-            continue;
-        *ops = measure_product(backends[i].igemm);
-        if (backends[i].winograd)
-            profile->product_ops_per_ns[QK_PRODUCT_AVX2_WORDS] =
-                measure_product(backends[i].winograd->igemm);
-        if (openblas && !any)
-            measure_sgemm(profile, openblas);
-        any = true;
-    }
+        return NULL;
+    sgemm->openblas = openblas;
+    sgemm->args = (struct qk_sgemm_args){.m = SGEMM_M,
+                                         .n = SGEMM_N,
+                                         .k = SGEMM_K,
+                                         .a = memory,
+                                         .b = memory + a,
+                                         .c = memory + a + b,
+                                         .lda = SGEMM_K,
+                                         .ldb = SGEMM_N,
+                                         .ldc = SGEMM_N};
+    return memory;
 }
 
 /* ---- Memory ------------------------------------------------------------------------------ */
@@ -208,24 +174,120 @@ static void run_copy(void *context)
     __asm__ volatile("" : : "r"(memory) : "memory");
 }
 
-static void measure_copy(struct qk_profile *profile)
+/* Returns the copy's memory, or NULL if there is none. */
+static void *make_copy(void)
 {
     char *memory = aligned_alloc(HUGE_PAGE_BYTES, 2 * COPY_BYTES);
     if (!memory)
-        return;
+        return NULL;
 #ifdef MADV_HUGEPAGE
     madvise(memory, 2 * COPY_BYTES, MADV_HUGEPAGE); /* the system gives small pages more slowly */
 #endif
     memset(memory, 1, 2 * COPY_BYTES); /* so that both halves have their pages */
-    profile->copy_bytes_per_ns = (double)COPY_BYTES / best_ns(run_copy, memory);
-    free(memory);
+    return memory;
+}
+
+/* ---- All of them ------------------------------------------------------------------------- */
+
+struct all {
+    uint64_t chain;
+    struct sgemm sgemm;
+    struct product products[QK_PRODUCT_COUNT];
+    struct timing timings[2 + QK_PRODUCT_COUNT]; /* the clock, the copy, and products with sgemm */
+    size_t products_used, count;
+    size_t musts; /* so many are measured even if the time is over */
+};
+
+static void add(struct all *all, struct timing timing)
+{
+    timing.ns = DBL_MAX;
+    if (timing.context)
+        all->timings[all->count++] = timing;
+}
+
+static void add_product(struct all *all, const struct qk_igemm *igemm, double *per_ns)
+{
+    struct product *product = &all->products[all->products_used++];
+    void *memory = make_product(product, igemm);
+    add(all, (struct timing){.run = run_product,
+                             .context = memory ? product : NULL,
+                             .memory = memory,
+                             .igemm = igemm,
+                             .amount = 2.0 * (double)(igemm->mr * igemm->nr * igemm->quad_k) *
+                                       STEPS * QK_IGEMM_STEP_SLABS,
+                             .per_ns = per_ns});
+}
+
+static void add_sgemm(struct all *all, const struct qk_openblas *openblas, double *per_ns)
+{
+    void *memory = make_sgemm(&all->sgemm, openblas);
+    add(all, (struct timing){.run = run_sgemm,
+                             .context = memory ? &all->sgemm : NULL,
+                             .memory = memory,
+                             .amount = 2.0 * SGEMM_M * SGEMM_N * SGEMM_K,
+                             .per_ns = per_ns});
+}
+
+/* Adds the fastest product, then sgemm, whose speed means nothing without it, then the others. */
+static void add_products(struct all *all, struct qk_profile *profile,
+                         const struct qk_openblas *openblas)
+{
+    size_t count;
+    const struct qk_conv_backend *backends = qk_conv_backends(&count);
+    double *per_ns = profile->product_ops_per_ns;
+    bool added[QK_PRODUCT_COUNT] = {false};
+    for (size_t i = count; i-- > 0;) {
+        const enum qk_product product = backends[i].product;
+        if (backends[i].cpu_flags & ~profile->cpu_flags || added[product])
+            continue;
+        added[product] = true;
+        add_product(all, backends[i].igemm, &per_ns[product]);
+        if (!all->musts) {
+            if (openblas)
+                add_sgemm(all, openblas, &per_ns[QK_PRODUCT_SGEMM]);
+            all->musts = all->count;
+        }
+        if (backends[i].winograd && !added[QK_PRODUCT_AVX2_WORDS]) {
+            added[QK_PRODUCT_AVX2_WORDS] = true;
+            add_product(all, backends[i].winograd->igemm, &per_ns[QK_PRODUCT_AVX2_WORDS]);
+        }
+    }
+}
+
+/* The first call warms caches and vector units. It is slow and hardly ever counts. */
+static void time_all(struct all *all)
+{
+    const double end_ns = now_ns() + QK_MEASURE_NS;
+    for (size_t i = 0; i < all->count && (i < all->musts || now_ns() < end_ns); i++)
+        time_calls(&all->timings[i]);
+    for (size_t round = 0; round < ROUNDS && now_ns() < end_ns; round++)
+        for (size_t i = 0; i < all->count; i++)
+            if (all->timings[i].ns < ONCE_NS)
+                time_calls(&all->timings[i]);
 }
 
 void qk_profile_measure(struct qk_profile *profile, const struct qk_openblas *openblas)
 {
-    const double end_ns = now_ns() + QK_MEASURE_NS;
-    measure_clock(profile);
-    measure_copy(profile);
-    measure_products(profile, openblas, end_ns);
+    struct all all = {0};
+    double cycles_per_ns = 0;
+    void *copy = make_copy();
+    add(&all,
+        (struct timing){
+            .run = run_chain, .context = &all.chain, .amount = CHAIN, .per_ns = &cycles_per_ns});
+    add(&all, (struct timing){.run = run_copy,
+                              .context = copy,
+                              .memory = copy,
+                              .amount = COPY_BYTES,
+                              .per_ns = &profile->copy_bytes_per_ns});
+    add_products(&all, profile, openblas);
+    time_all(&all);
+    for (size_t i = 0; i < all.count; i++) {
+        const struct timing *timing = &all.timings[i];
+        if (timing->ns < DBL_MAX)
+            *timing->per_ns = timing->amount / timing->ns;
+        free(timing->memory);
+    }
+    if (cycles_per_ns > 0.1 && cycles_per_ns < 10)
+        profile->cycles_per_ns = cycles_per_ns;
     profile->measured = true;
 }
