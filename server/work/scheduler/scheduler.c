@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "server/work/scheduler/scheduler.h"
 
 #include <assert.h>
@@ -13,6 +14,7 @@
 enum {
     NOBODY = -1,
     INTERVAL_JOBS = 8, /* over about how many jobs the mean interval is taken */
+    CACHE_LINE_BYTES = 64,
 };
 
 /* A job is in the queue, on one or more workers, or on its way to its loop. Workers have slots of a
@@ -24,8 +26,14 @@ struct qd_scheduler {
     struct qd_pool *pool;
     size_t queue_max;
     size_t worker_count;
-    atomic_size_t news; /* counts the events for which a watching worker looks */
     bool loop_computes;
+
+    /* Counts the events for which a watching worker looks. It has a cache line of its own, because
+     * watching workers read it all the time. A thread that writes to the same line has to wait for
+     * it each time. */
+    char before_news[CACHE_LINE_BYTES];
+    atomic_size_t news;
+    char after_news[CACHE_LINE_BYTES];
 
     pthread_mutex_t lock; /* protects all below, and private non-atomic fields of jobs */
     struct qd_job_list open;
@@ -33,6 +41,7 @@ struct qd_scheduler {
     uint64_t interval_ns; /* mean time between the ends of jobs, without idle time */
     uint64_t last_end_ns; /* when the last job ended */
     uint64_t expected_ns; /* when a worker that was woken should have come by; 0: it has come */
+    size_t sharing;       /* jobs of which several workers may have computed a phase */
     size_t watching;      /* workers without a job that are awake, and notice new work */
     int idle;             /* the worker that fell asleep last, or NOBODY */
     size_t idle_count;
@@ -330,13 +339,26 @@ static void show_open(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     if (job->phase.slot_count <= 1)
         return;
+    scheduler->sharing += job->sharing ? 0 : 1;
+    job->sharing = true;
     qd_job_list_append(&scheduler->open, job);
     atomic_fetch_add(&scheduler->news, 1);
+}
+
+/* The job has no next phase soon. Workers that watch for one may fall asleep. Under the lock. */
+static void stop_sharing(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    if (!job->sharing)
+        return;
+    job->sharing = false;
+    if (--scheduler->sharing == 0)
+        atomic_fetch_add(&scheduler->news, 1);
 }
 
 /* Puts the job back into the queue. Under the lock, by the only thread that has the job. */
 static void step_back(struct qd_scheduler *scheduler, struct qd_job *job)
 {
+    stop_sharing(scheduler, job);
     job->code->on_running(job, false);
     job->running = false;
     qd_queue_put(&scheduler->queue, job);
@@ -366,6 +388,11 @@ static bool open_phase(struct qd_scheduler *scheduler, struct slice *slice)
             take_slot(slice);
         return fits;
     }
+    const bool others_wait = atomic_load(&scheduler->queue.count) > 0;
+    if (job->phase.slot_count == 1 && !others_wait && suits(slice)) {
+        take_slot(slice); /* without the lock: no other thread has to know of this phase */
+        return true;
+    }
     pthread_mutex_lock(&scheduler->lock);
     const bool stays = is_stopped(scheduler, job) ||
                        (suits(slice) && (slice->loop != NULL || !gives_way(scheduler, slice)) &&
@@ -391,6 +418,10 @@ static bool leave_phase(struct qd_scheduler *scheduler, struct slice *slice)
     if (slice->kind == SLICE_INLINE) {
         leave_slot(scheduler, slice);
         return units_left(job) == 0;
+    }
+    if (job->phase.slot_count == 1 && units_left(job) == 0) {
+        leave_slot(scheduler, slice);
+        return true;
     }
     pthread_mutex_lock(&scheduler->lock);
     leave_slot(scheduler, slice);
@@ -453,6 +484,7 @@ static void end_job(struct qd_scheduler *scheduler, const struct slice *slice)
         return;
     pthread_mutex_lock(&scheduler->lock);
     note_interval(scheduler, slice->job);
+    stop_sharing(scheduler, slice->job);
     pthread_mutex_unlock(&scheduler->lock);
     if (slice->loop == NULL)
         qd_loop_post(slice->job->loop, &slice->job->over);
@@ -527,31 +559,33 @@ static void fall_asleep(struct qd_scheduler *scheduler, int index)
     scheduler->expected_ns = 0;
 }
 
-/* Stays awake for as long as waking would take, or until there is something to look at. Under the
- * lock, which is released meanwhile. Does not yield the CPU: the thread that gets it may keep it
- * for milliseconds, while workers that begin a phase count on this worker. */
-static void watch(struct qd_scheduler *scheduler)
+/* Stays awake until there is something to look at, or until `until_ns`. Under the lock, which is
+ * released meanwhile. Does not yield the CPU: the thread that gets it may keep it for milliseconds,
+ * while workers that begin a phase count on this worker. */
+static void watch(struct qd_scheduler *scheduler, uint64_t until_ns)
 {
     const size_t news = atomic_load(&scheduler->news);
     scheduler->watching++;
     pthread_mutex_unlock(&scheduler->lock);
-    const uint64_t until_ns = qd_clock_ns() + QD_HANDOVER_NS;
     while (atomic_load(&scheduler->news) == news && qd_clock_ns() < until_ns) {
     }
     pthread_mutex_lock(&scheduler->lock);
     scheduler->watching--;
 }
 
-static struct slice next_slice(struct qd_scheduler *scheduler, int index, bool more_may_come)
+/* Returns the worker's next slice, or one without a job if the scheduler ends. */
+static struct slice next_slice(struct qd_scheduler *scheduler, int index)
 {
+    uint64_t until_ns = qd_clock_ns() + QD_WATCH_NS;
     pthread_mutex_lock(&scheduler->lock);
     struct slice slice = find_slice(scheduler);
     while (slice.job == NULL && !scheduler->ending) {
-        if (more_may_come)
-            watch(scheduler);
-        else
+        if (scheduler->sharing > 0 && qd_clock_ns() < until_ns) {
+            watch(scheduler, until_ns);
+        } else {
             fall_asleep(scheduler, index);
-        more_may_come = !more_may_come; /* a worker is woken for what comes next, too */
+            until_ns = qd_clock_ns() + QD_WATCH_NS; /* it was woken for what comes next, too */
+        }
         slice = find_slice(scheduler);
     }
     int chosen = choose(scheduler);
@@ -564,9 +598,8 @@ static void work(void *context, unsigned index)
 {
     struct qd_scheduler *scheduler = context;
     struct slice slice;
-    bool more_may_come = false;
-    while ((slice = next_slice(scheduler, (int)index, more_may_come)).job != NULL)
-        more_may_come = run_slice(scheduler, &slice);
+    while ((slice = next_slice(scheduler, (int)index)).job != NULL)
+        run_slice(scheduler, &slice);
 }
 
 /* ---- The loop's side ---------------------------------------------------------------------- */
@@ -577,6 +610,17 @@ static void on_over(void *context)
     if (job->cancelled)
         job->code->cancel(job);
     job->code->done(job);
+}
+
+/* A thread that waits for the lock first tries again for a while, because the lock is never held
+ * for long, and falling asleep and waking take longer. */
+static void init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
 }
 
 struct qd_scheduler *qd_scheduler_create(const struct qd_scheduler_settings *settings)
@@ -590,7 +634,7 @@ struct qd_scheduler *qd_scheduler_create(const struct qd_scheduler_settings *set
     scheduler->loop_computes = settings->loop_computes;
     scheduler->worker_count = thread_count;
     scheduler->idle = NOBODY;
-    pthread_mutex_init(&scheduler->lock, NULL);
+    init_lock(&scheduler->lock);
     pthread_mutex_lock(&scheduler->lock); /* workers wait here until all is initialized */
     scheduler->pool = qd_pool_create(thread_count, settings->worker_nice, work, scheduler);
     pthread_mutex_unlock(&scheduler->lock);

@@ -8,9 +8,8 @@
  *
  * Workers take jobs from one queue with a bound, in the order that queue.h describes. A worker that
  * finds no job there helps with a phase that other threads have begun. If no unit is left there
- * either, it sleeps. A worker that has just helped or was just woken stays awake for another
- * QD_HANDOVER_NS, because the job may have a next phase, and waking the worker for it would take as
- * long.
+ * either, it sleeps. If a job that workers share goes on, the worker first stays awake for
+ * QD_WATCH_NS, because the job may have a next phase to share.
  *
  *   Idle workers help. A worker that begins a phase that is worth it (qd_scheduler_shares) wakes an
  *   idle worker and goes on. The idle worker joins in and wakes the next. A short phase that can be
@@ -69,7 +68,12 @@
 /* The work for which a worker that is awake joins a phase. Joining takes two steps under the lock,
  * and the worker reads what the phase's thread has written from that thread's cache. Two workers do
  * work of 4 to 8 us 1.25 times as fast as one. */
-#define QD_JOIN_NS UINT64_C(3000)
+#define QD_JOIN_NS UINT64_C(2000)
+/* How long a worker without work stays awake while a job that workers share goes on. Networks have
+ * nodes that are worth sharing and, between them, some that are not. Waking the worker again takes
+ * longer than most nodes. With half of this time, ShuffleNetV2 on two threads of a Zen 5 took 1.1
+ * times as long, and other networks the same time. Twice this time made no difference. */
+#define QD_WATCH_NS (2 * QD_HANDOVER_NS)
 /* The longest job that the loop computes inline. Other connections then wait no longer for the loop
  * than the job would wait for a worker that has to be woken. */
 #define QD_INLINE_NS QD_HANDOVER_NS
@@ -176,8 +180,9 @@ struct qd_job {
     bool running;        /* the last value given to on_running */
     bool cancelled;
     bool queued;
-    bool held;  /* its may_start has returned false */
-    bool taken; /* it was taken from the queue at least once */
+    bool held;    /* its may_start has returned false */
+    bool sharing; /* counts in the scheduler's `sharing` */
+    bool taken;   /* it was taken from the queue at least once */
     /* How long the workers that took it from the queue have had it, and their CPU time in it. */
     uint64_t had_ns, run_ns;
     uint64_t need_ns;       /* how long it takes, as far as is known; 0: it has not lined up yet */
