@@ -289,7 +289,7 @@ static struct qk_elementwise_tuning elementwise_tuning_of(const struct qk_profil
     const size_t mib = 1024 * 1024;
     return (struct qk_elementwise_tuning){
         .stream_bytes = clamp(profile->l3_bytes, 4 * mib, 48 * mib),
-        .unit_ns = 10000,
+        .unit_ns = 5000,
         .cycle_ns = 1 / profile->cycles_per_ns,
         .byte_ns = 0.5 / profile->copy_bytes_per_ns, /* a copy reads one byte and writes one */
     };

@@ -91,12 +91,12 @@ struct qk_conv_tuning {
 
 /* A unit of a convolution takes at least this long, because what two units both read is laid out in
  * each of them. */
-#define QK_CONV_UNIT_NS_LEAST 10000.0
+#define QK_CONV_UNIT_NS_LEAST 4000.0
 /* Work that takes longer than this many of the shortest units has longer units. */
 #define QK_CONV_UNITS_WANTED 8
 
 /* Returns how long a unit should take of work that takes total_ns: so short that threads can share
- * work of some 20 us, too. */
+ * work of 5 us, too. */
 static inline double qk_conv_unit_ns(const struct qk_conv_tuning *tuning, double total_ns)
 {
     const double part = total_ns / QK_CONV_UNITS_WANTED;
