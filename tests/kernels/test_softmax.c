@@ -1,7 +1,9 @@
-/* com.microsoft.QLinearSoftmax: what golden cases (tests/data/operators/softmax.jsonl) cannot say.
- */
+/* com.microsoft.QLinearSoftmax and onnx.Softmax: what golden cases (softmax.jsonl and float.jsonl
+ * in tests/data/operators) cannot say. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/support/kernels/qk_test.h"
 
@@ -42,6 +44,56 @@ Test(softmax, units_in_any_order_give_the_same_bytes)
     }
     qk_test_tiers_deinit(&tiers);
     free(x);
+}
+
+/* Returns the softmax of x [planes][length][neighbours] over its second axis or, with x [planes]
+ * [neighbours][length], over its last axis. */
+static void run_floats(const struct qk_test_tiers *tiers, const float *x, const size_t dims[3],
+                       int64_t axis, struct qk_test_result *result)
+{
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.Softmax", 13);
+    qk_test_call_input(&call, "input", QK_FP32, x, 3, dims);
+    qk_test_call_int(&call, "axis", axis);
+    qk_test_run_tiers(tiers, &call, 7, result);
+    cr_assert_eq(result->status, QK_OK, "%s", result->error.text);
+}
+
+/* Neighbouring rows are computed together, and have the bits that each row has alone. */
+Test(softmax, floats_of_neighbouring_rows)
+{
+    enum { PLANES = 2, LENGTH_MAX = 50, NEIGHBOURS = 300 };
+    static float near[PLANES * LENGTH_MAX * NEIGHBOURS], far[PLANES * LENGTH_MAX * NEIGHBOURS];
+    uint64_t random = 11;
+    struct qk_test_tiers tiers;
+    qk_test_tiers_init(&tiers);
+    for (size_t length = 1; length <= LENGTH_MAX; length += 7) {
+        const size_t far_dims[] = {PLANES, length, NEIGHBOURS};
+        const size_t near_dims[] = {PLANES, NEIGHBOURS, length};
+        struct qk_test_result expected, result;
+        for (size_t p = 0; p < PLANES; p++)
+            for (size_t r = 0; r < NEIGHBOURS; r++)
+                for (size_t i = 0; i < length; i++) {
+                    const float value = (float)(int8_t)qk_test_random(&random) / 7;
+                    near[(p * NEIGHBOURS + r) * length + i] = value;
+                    far[(p * length + i) * NEIGHBOURS + r] = value;
+                }
+        near[3] = far[3 % length * NEIGHBOURS + 3 / length] = NAN;
+        run_floats(&tiers, near, near_dims, 2, &expected);
+        run_floats(&tiers, far, far_dims, 1, &result);
+        for (size_t p = 0; p < PLANES; p++)
+            for (size_t r = 0; r < NEIGHBOURS; r++)
+                for (size_t i = 0; i < length; i++) {
+                    const float *of = expected.output, *got = result.output;
+                    const size_t at = (p * NEIGHBOURS + r) * length + i;
+                    cr_assert_eq(
+                        memcmp(&of[at], &got[(p * length + i) * NEIGHBOURS + r], sizeof(float)), 0,
+                        "length %zu, plane %zu, row %zu, element %zu", length, p, r, i);
+                }
+        qk_test_result_deinit(&expected);
+        qk_test_result_deinit(&result);
+    }
+    qk_test_tiers_deinit(&tiers);
 }
 
 Test(softmax, rules)

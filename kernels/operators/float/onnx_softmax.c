@@ -13,12 +13,17 @@
 #include "kernels/floats/kernels.h"
 #include "kernels/operators/operator.h"
 #include "kernels/operators/softmax_rows.h"
+#include "kernels/sizes.h"
 
 enum { INPUT };
 enum { AXIS };
 
 #define LANES 16
 #define CHUNK (8 * LANES) /* elements whose exponentials one call of a kernel computes */
+/* Neighbouring rows, of which a kernel computes one element each, and how many make that faster
+ * than one row after the other. All sums of a block fit into the L1 cache. */
+#define BLOCK 256
+#define BLOCK_LEAST 16
 
 struct instance {
     struct qk_instance base;
@@ -27,7 +32,7 @@ struct instance {
 };
 
 struct state {
-    qk_float_unary_fn exp;
+    const struct qk_float_kernels *kernels;
     struct qk_softmax_rows rows;
 };
 
@@ -66,7 +71,7 @@ static float exponentials(const struct state *state, const void *x, void *y)
         float results[CHUNK];
         for (size_t i = 0; i < count; i++)
             values[i] = qk_load_f32(x, (first + i) * stride) - largest;
-        state->exp(none, values, results, count);
+        state->kernels->unary[QK_FLOAT_exp](none, values, results, count);
         for (size_t i = 0; i < count; i++) {
             lanes[i % LANES] += results[i];
             store(y, (first + i) * stride, results[i]);
@@ -83,16 +88,63 @@ static void compute_row(const struct state *state, const void *x, void *y)
         store(y, i * stride, qk_load_f32(y, i * stride) * factor);
 }
 
+/* Adds `lanes` up in the order of add_lanes, into the first one. */
+static void add_lanes_of_rows(qk_float_fold_fn add, float lanes[LANES][BLOCK], size_t count)
+{
+    for (size_t i = 0; i < LANES / 2; i++)
+        add(lanes[i], lanes[i + LANES / 2], 1, 0, 1, count);
+    for (size_t step = 1; step < LANES / 2; step *= 2)
+        for (size_t i = 0; i < LANES / 2; i += 2 * step)
+            add(lanes[i], lanes[i + step], 1, 0, 1, count);
+}
+
+/* Computes `count` neighbouring rows, with the operations of compute_row for each. */
+static void compute_rows(const struct state *state, const uint8_t *x, uint8_t *y, size_t count)
+{
+    static const float none[2] = {0};
+    static const float one = 1;
+    const struct qk_float_kernels *kernels = state->kernels;
+    const qk_float_fold_fn add = kernels->fold[QK_FLOAT_FOLD_ADD];
+    const size_t stride = state->rows.stride;
+    const size_t length = state->rows.length;
+    const size_t step = stride * sizeof(float);
+    float lanes[LANES][BLOCK] = {{0}};
+    float values[BLOCK];
+    float each[BLOCK]; /* the largest element of each row, and later the reciprocal of its sum */
+    for (size_t row = 0; row < count; row++)
+        each[row] = -FLT_MAX;
+    kernels->fold[QK_FLOAT_FOLD_MAX_SCALAR](each, x, length, stride, 1, count);
+    for (size_t i = 0; i < length; i++) {
+        kernels->binary[QK_FLOAT_SUB][QK_BINARY_NONE_REPEATS](
+            NULL, x + i * step, (const uint8_t *)each, (uint8_t *)values, count);
+        kernels->unary[QK_FLOAT_exp](none, values, y + i * step, count);
+    }
+    for (size_t i = 0; i < LANES && i < length; i++)
+        add(lanes[i], y + i * step, qk_divide_up(length - i, LANES), LANES * stride, 1, count);
+    add_lanes_of_rows(add, lanes, count);
+    kernels->binary[QK_FLOAT_DIV][QK_BINARY_FIRST_REPEATS](
+        NULL, (const uint8_t *)&one, (const uint8_t *)lanes[0], (uint8_t *)each, count);
+    for (size_t i = 0; i < length; i++) {
+        kernels->binary[QK_FLOAT_MUL][QK_BINARY_NONE_REPEATS](
+            NULL, y + i * step, (const uint8_t *)each, (uint8_t *)values, count);
+        memcpy(y + i * step, values, count * sizeof(float));
+    }
+}
+
 static void run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
                 void *workspace, size_t begin, size_t end)
 {
     const struct state *state = plan->state;
     const size_t last = end < plan->unit_count ? end * state->rows.unit : state->rows.count;
     (void)workspace;
-    for (size_t row = begin * state->rows.unit; row < last; row++) {
+    for (size_t row = begin * state->rows.unit, count; row < last; row += count) {
         const size_t at = qk_softmax_row_start(&state->rows, row);
-        compute_row(state, (const char *)inputs[INPUT] + at * sizeof(float),
-                    (char *)outputs[0] + at * sizeof(float));
+        const size_t neighbours =
+            qk_size_min(last - row, state->rows.stride - row % state->rows.stride);
+        count = neighbours < BLOCK_LEAST ? 1 : qk_size_min(neighbours, BLOCK);
+        const uint8_t *x = (const uint8_t *)inputs[INPUT] + at * sizeof(float);
+        uint8_t *y = (uint8_t *)outputs[0] + at * sizeof(float);
+        count == 1 ? compute_row(state, x, y) : compute_rows(state, x, y, count);
     }
 }
 
@@ -135,9 +187,11 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     plan->kernel = "softmax";
     plan->run = run;
     plan->state = state;
-    state->exp = kernels->unary[QK_FLOAT_exp];
-    /* The maximum, the lanes and the product take about as long as the exponential. */
-    const double cycles = 2 * kernels->element_cycles * kernels->costs[QK_FLOAT_exp];
+    state->kernels = kernels;
+    /* In a single row, the maximum, the lanes and the product take about as long as the
+     * exponential. */
+    const double passes = state->rows.stride < BLOCK_LEAST ? 2 : 1;
+    const double cycles = passes * kernels->element_cycles * kernels->costs[QK_FLOAT_exp];
     state->rows.unit = qk_set_units(
         state->rows.count, cycles * tuning->cycle_ns * (double)state->rows.length, tuning, plan);
     return QK_OK;
