@@ -105,10 +105,24 @@ static bool has_trailing_comma(const struct reader *reader, const char *comma)
     return comma < reader->end && *comma == ']';
 }
 
+/* Refuses a comma before the closing bracket of an array. `position` is the index of the array in
+ * the data, of `axis` numbers. */
+static enum qd_status refuse_comma(const struct reader *reader, const size_t *position,
+                                   uint32_t axis)
+{
+    if (reader->field == NULL)
+        return QD_INVALID;
+    char where[SHAPE_BYTES];
+    qd_print_integers((const int64_t *)position, axis, where, sizeof(where));
+    return qd_fail(reader->error, QD_INVALID,
+                   "%s: the array at index %s: expected an entry after the last comma, got ]",
+                   reader->field, where);
+}
+
 #define MORE SIZE_MAX /* more entries than expected, not counted */
 
 /* Refuses an array of the wrong length. `position` is the index of the array in the data, or NULL
- * if the data is flat. `end` is the comma or bracket behind the array's last entry. */
+ * if the data is flat. `end` is the array's last comma or its bracket, as far as it was read. */
 static enum qd_status refuse_count(const struct reader *reader, const size_t *position,
                                    uint32_t axis, size_t wanted, size_t got, const char *end)
 {
@@ -121,13 +135,10 @@ static enum qd_status refuse_count(const struct reader *reader, const size_t *po
         return qd_fail(reader->error, QD_INVALID, "%s: expected %zu elements for shape %s, got %zu",
                        reader->field, wanted, shape, got);
     }
+    if (has_trailing_comma(reader, end))
+        return refuse_comma(reader, position, axis);
     char where[SHAPE_BYTES];
     qd_print_integers((const int64_t *)position, axis, where, sizeof(where));
-    if (has_trailing_comma(reader, end)) {
-        return qd_fail(reader->error, QD_INVALID,
-                       "%s: the array at index %s: expected an entry after the last comma, got ]",
-                       reader->field, where);
-    }
     char got_text[24] = "more";
     if (got != MORE)
         snprintf(got_text, sizeof(got_text), "%zu", got);
@@ -340,7 +351,10 @@ static enum qd_status open_arrays(struct reader *reader, size_t *position, uint3
 {
     for (; axis <= leaf; axis++) {
         skip_space(reader);
-        if (reader->at == reader->end || *reader->at != '[')
+        const char byte = reader->at < reader->end ? *reader->at : '\0';
+        if (byte == ']' && axis > 0 && position[axis - 1] > 0)
+            return refuse_comma(reader, position, axis - 1);
+        if (byte != '[')
             return expected(reader, "'['");
         reader->at++;
         position[axis] = 0;
@@ -366,16 +380,22 @@ static uint32_t find_place(const struct qk_tensor *tensor, uint32_t leaf, size_t
 }
 
 /* Counts the entries of an array that has the wrong number of them, of which `count` have been
- * read. Returns MORE if the array does not end soon. */
-static size_t count_entries(const struct reader *reader, size_t count)
+ * read. Returns MORE if the array does not end soon. Sets *last to the array's last comma or its
+ * bracket. */
+static size_t count_entries(const struct reader *reader, size_t count, const char **last)
 {
     enum { FAR_BYTES = 64 << 10 };
     const char *at = reader->at;
     const char *end = reader->end - at > FAR_BYTES ? at + FAR_BYTES : reader->end;
-    if (at[-1] == ']')
+    *last = at - 1;
+    if (**last == ']')
         return count;
-    for (count++; at < end && strchr("[]{}\"", *at) == NULL; at++)
-        count += *at == ',';
+    for (count++; at < end && strchr("[]{}\"", *at) == NULL; at++) {
+        if (*at == ',') {
+            count++;
+            *last = at;
+        }
+    }
     return at < end && *at == ']' ? count : MORE;
 }
 
@@ -403,9 +423,11 @@ static enum qd_status read_nested(struct reader *reader, size_t commas)
         if (status != QD_OK)
             return status;
         const bool goes_on = reader->at[-1] == ',';
-        if (goes_on ? reader->index >= reader->run_end : reader->index != reader->run_end)
-            return refuse_count(reader, position, leaf, wanted,
-                                count_entries(reader, reader->index - begin), reader->at - 1);
+        if (goes_on ? reader->index >= reader->run_end : reader->index != reader->run_end) {
+            const char *last;
+            const size_t got = count_entries(reader, reader->index - begin, &last);
+            return refuse_count(reader, position, leaf, wanted, got, last);
+        }
         if (goes_on)
             return QD_OK;
         axis = leaf;

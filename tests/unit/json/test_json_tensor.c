@@ -437,6 +437,16 @@ Test(json_tensor, refused_elements_are_named_and_shown)
                  "x: the array at index [1]: expected an entry after the last comma, got ]");
     expect_error("[[1],[2],]", QK_UINT8, SHAPE(2, 1),
                  "x: the array at index []: expected an entry after the last comma, got ]");
+    expect_error("[[1,2], ]", QK_UINT8, SHAPE(2, 2),
+                 "x: the array at index []: expected an entry after the last comma, got ]");
+    expect_error("[[[1],[2]],[[3],]]", QK_UINT8, SHAPE(2, 2, 1),
+                 "x: the array at index [1]: expected an entry after the last comma, got ]");
+    expect_error("[[1,2,3,],[4,5]]", QK_UINT8, SHAPE(2, 2),
+                 "x: the array at index [0]: expected an entry after the last comma, got ]");
+    expect_error("[[1,2,],[3,4]]", QK_UINT8, SHAPE(2, 2),
+                 "x: the array at index [0]: expected an entry after the last comma, got ]");
+    expect_error("[]", QK_UINT8, SHAPE(2, 2), "x: expected 4 elements for shape [2,2], got 0");
+    expect_error("[[]]", QK_UINT8, SHAPE(2, 2, 1), "x: expected '[', got ]");
     expect_error("[[1],]", QK_UINT8, SHAPE(1, 2),
                  "x: the array at index [0]: expected 2 entries for shape [1,2], got 1");
     expect_error("[[1,2],[3],]", QK_UINT8, SHAPE(2, 2),
