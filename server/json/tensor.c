@@ -105,6 +105,17 @@ static bool has_trailing_comma(const struct reader *reader, const char *comma)
     return comma < reader->end && *comma == ']';
 }
 
+#define PLACE_BYTES (SHAPE_BYTES + sizeof("the array at index "))
+
+/* Names the array at an index of `axis` numbers. */
+static void print_place(const size_t *position, uint32_t axis, char *text)
+{
+    const size_t used = (size_t)snprintf(text, PLACE_BYTES,
+                                         axis == 0 ? "the outermost array" : "the array at index ");
+    if (axis > 0)
+        qd_print_integers((const int64_t *)position, axis, text + used, PLACE_BYTES - used);
+}
+
 /* Refuses a comma before the closing bracket of an array. `position` is the index of the array in
  * the data, of `axis` numbers. */
 static enum qd_status refuse_comma(const struct reader *reader, const size_t *position,
@@ -112,11 +123,10 @@ static enum qd_status refuse_comma(const struct reader *reader, const size_t *po
 {
     if (reader->field == NULL)
         return QD_INVALID;
-    char where[SHAPE_BYTES];
-    qd_print_integers((const int64_t *)position, axis, where, sizeof(where));
+    char where[PLACE_BYTES];
+    print_place(position, axis, where);
     return qd_fail(reader->error, QD_INVALID,
-                   "%s: the array at index %s: expected an entry after the last comma, got ]",
-                   reader->field, where);
+                   "%s: %s: expected an entry after the last comma, got ]", reader->field, where);
 }
 
 #define MORE SIZE_MAX /* more entries than expected, not counted */
@@ -137,13 +147,12 @@ static enum qd_status refuse_count(const struct reader *reader, const size_t *po
     }
     if (has_trailing_comma(reader, end))
         return refuse_comma(reader, position, axis);
-    char where[SHAPE_BYTES];
-    qd_print_integers((const int64_t *)position, axis, where, sizeof(where));
+    char where[PLACE_BYTES];
+    print_place(position, axis, where);
     char got_text[24] = "more";
     if (got != MORE)
         snprintf(got_text, sizeof(got_text), "%zu", got);
-    return qd_fail(reader->error, QD_INVALID,
-                   "%s: the array at index %s: expected %zu entries for shape %s, got %s",
+    return qd_fail(reader->error, QD_INVALID, "%s: %s: expected %zu entries for shape %s, got %s",
                    reader->field, where, wanted, shape, got_text);
 }
 

@@ -436,9 +436,9 @@ Test(json_tensor, refused_elements_are_named_and_shown)
     expect_error("[[1],[2, ],[3]]", QK_UINT8, SHAPE(3, 1),
                  "x: the array at index [1]: expected an entry after the last comma, got ]");
     expect_error("[[1],[2],]", QK_UINT8, SHAPE(2, 1),
-                 "x: the array at index []: expected an entry after the last comma, got ]");
+                 "x: the outermost array: expected an entry after the last comma, got ]");
     expect_error("[[1,2], ]", QK_UINT8, SHAPE(2, 2),
-                 "x: the array at index []: expected an entry after the last comma, got ]");
+                 "x: the outermost array: expected an entry after the last comma, got ]");
     expect_error("[[[1],[2]],[[3],]]", QK_UINT8, SHAPE(2, 2, 1),
                  "x: the array at index [1]: expected an entry after the last comma, got ]");
     expect_error("[[1,2,3,],[4,5]]", QK_UINT8, SHAPE(2, 2),
@@ -566,7 +566,7 @@ Test(json_tensor, shapes_that_claim_more_than_the_text_holds)
                  "x: the array at index [0]: expected 1048576 entries for shape "
                  "[1048576,1048576], got 1");
     expect_error("[[],[]]", QK_UINT8, SHAPE((size_t)1 << 40, 0),
-                 "x: the array at index []: expected 1099511627776 entries for shape "
+                 "x: the outermost array: expected 1099511627776 entries for shape "
                  "[1099511627776,0], got 2");
 }
 
@@ -577,9 +577,9 @@ Test(json_tensor, nesting_is_exact)
     expect_error("[[1,2,3],[4]]", QK_UINT8, SHAPE(2, 2),
                  "x: the array at index [0]: expected 2 entries for shape [2,2], got 3");
     expect_error("[[1,2]]", QK_UINT8, SHAPE(2, 2),
-                 "x: the array at index []: expected 2 entries for shape [2,2], got 1");
+                 "x: the outermost array: expected 2 entries for shape [2,2], got 1");
     expect_error("[[1,2],[3,4],[5,6]]", QK_UINT8, SHAPE(2, 2),
-                 "x: the array at index []: expected 2 entries for shape [2,2], got more");
+                 "x: the outermost array: expected 2 entries for shape [2,2], got more");
     expect_error("[[[1],[2]],[[3]]]", QK_UINT8, SHAPE(2, 2, 1),
                  "x: the array at index [1]: expected 2 entries for shape [2,2,1], got 1");
     expect_error("[[1,2],3,4]", QK_UINT8, SHAPE(2, 2), "x: expected '[' after element 1, got 3");
