@@ -512,7 +512,8 @@ static enum qd_config_result take_environment(struct qd_config *config, struct q
 }
 
 /* Refuses flags that have no effect together with the others. */
-static enum qd_config_result check_together(const struct qd_config *config, struct qd_error *error)
+static enum qd_config_result check_together(const struct qd_config *config, const bool *given,
+                                            struct qd_error *error)
 {
     bool has_repository = config->model_repository[0] != '\0';
     const char *prefix = config->shared_memory_prefix;
@@ -528,6 +529,9 @@ static enum qd_config_result check_together(const struct qd_config *config, stru
                "none";
     else if ((config->tls_cert[0] == '\0') != (config->tls_key[0] == '\0'))
         text = "--tls-cert and --tls-key: expected both or none, got one";
+    else if (config->explain[0] == '\0' &&
+             given[find_flag("explain-format", strlen("explain-format")) - flags])
+        text = "--explain-format: expected --explain FILE as well, got none";
     else if (strchr(prefix + strspn(prefix, "/"), '/') != NULL)
         text = "--allow-shared-memory: expected a prefix with no slash after its first character, "
                "got one";
@@ -546,7 +550,7 @@ enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *
     for (int i = 1; result == QD_CONFIG_RUN && i < argc; i++)
         result = take_argument(config, argc, argv, &i, given, error);
     if (result == QD_CONFIG_RUN)
-        result = check_together(config, error);
+        result = check_together(config, given, error);
     if (result != QD_CONFIG_RUN)
         return result;
     return config->healthcheck        ? QD_CONFIG_HEALTHCHECK

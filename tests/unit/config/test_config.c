@@ -190,6 +190,9 @@ Test(config, explain_takes_one_model)
     cr_assert_eq(PARSE(&config, "--explain", "a.onnx"), QD_CONFIG_EXPLAIN);
     cr_assert_eq(PARSE(&config, "--explain", "a.onnx", "--explain=b.onnx"), QD_CONFIG_BAD);
     cr_assert_str_eq(error.text, "--explain: expected one model, got \"b.onnx\" as well");
+    cr_assert_eq(PARSE(&config, "--explain-format", "json", "--explain=a.onnx"), QD_CONFIG_EXPLAIN);
+    cr_assert_eq(PARSE(&config, "--explain-format", "json"), QD_CONFIG_BAD);
+    cr_assert_str_eq(error.text, "--explain-format: expected --explain FILE as well, got none");
 }
 
 Test(config, listen_replaces_the_default_and_repeats)
