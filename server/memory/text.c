@@ -149,7 +149,8 @@ void qd_print_integers(const int64_t *list, size_t count, char *text, size_t siz
 bool qd_list_name(char *text, size_t size, const char *name)
 {
     const size_t used = strlen(text);
-    const bool is_cut = used >= 3 && strcmp(text + used - 3, "...") == 0;
+    const char *last = used < strlen(", ...") ? text : text + used - strlen(", ...");
+    const bool is_cut = strcmp(text, "...") == 0 || strcmp(last, ", ...") == 0;
     const bool fits = !is_cut && used + strlen(", ") + strlen(name) + sizeof(", ...") <= size;
     if (!is_cut)
         snprintf(text + used, size - used, "%s%s", used == 0 ? "" : ", ", fits ? name : "...");

@@ -197,6 +197,21 @@ Test(text, in_a_room_of_the_callers)
     cr_assert(text.failed, "there is no second part");
 }
 
+Test(text, names_are_listed_as_far_as_they_fit)
+{
+    char list[16] = "";
+    cr_assert(qd_list_name(list, sizeof(list), "a..."));
+    cr_assert(qd_list_name(list, sizeof(list), "b"));
+    cr_assert_str_eq(list, "a..., b");
+    cr_assert_not(qd_list_name(list, sizeof(list), "cd"));
+    cr_assert_not(qd_list_name(list, sizeof(list), "e"));
+    cr_assert_str_eq(list, "a..., b, ...");
+    list[0] = '\0';
+    cr_assert_not(qd_list_name(list, sizeof(list), "a name that is too long"));
+    cr_assert_not(qd_list_name(list, sizeof(list), "f"));
+    cr_assert_str_eq(list, "...");
+}
+
 Test(text, integers_are_printed_as_far_as_they_fit)
 {
     static const int64_t list[] = {1, -1, INT64_MIN};
