@@ -277,18 +277,21 @@ static const char *find_near(const struct qd_models *models, const char *name)
     return NULL;
 }
 
-/* Prints the numbers of the versions, and which other numbers a client may give. */
+/* Prints the numbers of as many versions as fit, and which other numbers a client may give. */
 static void list_versions(const struct family *family, char *bytes, size_t size)
 {
     const struct qk_operator *op = family->op;
     struct qd_part part;
     struct qd_text text;
     memset(bytes, 0, size);
-    qd_text_init_in(&text, &part, bytes, size - 1);
     for (size_t i = 0; i < family->version_count; i++) {
-        qd_text_string(&text, i == 0 ? "" : ", ");
-        qd_text_decimal(&text, family->versions[i]->signature.version);
+        char number[QD_DECIMAL_BYTES_MAX + 1];
+        *qd_print_decimal(family->versions[i]->signature.version, number) = '\0';
+        if (!qd_list_name(bytes, size, number))
+            break;
     }
+    const size_t used = strlen(bytes);
+    qd_text_init_in(&text, &part, bytes + used, size - 1 - used);
     if (op != NULL && op->numbers == NULL) {
         qd_text_string(&text, ", and those up to ");
         qd_text_decimal(&text, op->version_last);

@@ -354,6 +354,20 @@ Test(models, versions_of_a_loaded_one_are_exact)
                  "{\"name\":\"m\",\"version\":\"18446744073709551615\",\"state\":\"READY\"}]");
 }
 
+Test(models, a_long_list_of_versions_says_that_it_is_cut)
+{
+    enum { COUNT = 64 };
+    struct qd_model *all[COUNT];
+    struct qd_model *model;
+    for (size_t i = 0; i < COUNT; i++)
+        all[i] = make("m", 10000000 + i);
+    cr_assert_eq(qd_models_install(models, "m", all, COUNT, &error), QD_OK, "%s", error.text);
+    cr_assert_eq(qd_models_find(models, "m", "3", &model, &error), QD_NOT_FOUND);
+    const size_t length = strlen(error.text);
+    cr_assert_str_eq(error.text + length - strlen(", 10000029, 10000030, ..."),
+                     ", 10000029, 10000030, ...");
+}
+
 Test(models, requests_keep_what_was_replaced)
 {
     install("m", 1);
