@@ -94,6 +94,28 @@ static bool is_given(const struct qd_loader *loader, const char *name)
     return repository != NULL && qd_repository_is_given(repository, name);
 }
 
+/* Returns whether a list of names, a value of --load-model, has this one or "*". */
+static bool has_name(const char *names, const char *name)
+{
+    const size_t length = strlen(name);
+    while (*names != '\0') {
+        const size_t bytes = strcspn(names, ",");
+        if ((bytes == 1 && *names == '*') || (bytes == length && memcmp(names, name, bytes) == 0))
+            return true;
+        names += bytes + (names[bytes] == ',');
+    }
+    return false;
+}
+
+/* Returns whether the command line asks for the model: --model or --load-model. */
+static bool is_asked(const struct qd_loader *loader, const char *name)
+{
+    bool asked = is_given(loader, name);
+    for (size_t i = 0; i < loader->settings.load_model_count; i++)
+        asked |= has_name(loader->settings.load_models[i], name);
+    return asked;
+}
+
 /* Returns where a model comes from, for errors. */
 static const char *origin(const struct qd_loader *loader, const char *name)
 {
@@ -131,7 +153,7 @@ static void update_folder(struct qd_loader *loader, struct folder *folder,
     folder->failed = entry->failure != NULL;
     if (folder->failed) {
         const bool loads =
-            loader->settings.mode != QD_CONTROL_EXPLICIT || is_given(loader, entry->name);
+            loader->settings.mode != QD_CONTROL_EXPLICIT || is_asked(loader, entry->name);
         const bool ends =
             loads && keep_failure(loader, origin(loader, entry->name), entry->failure);
         const bool is_new = before == NULL || before->fingerprint != 0;
@@ -185,21 +207,16 @@ static void take_scan(struct qd_loader *loader, const struct qd_scan *scan)
     free(before);
 }
 
-/* Marks the folders of a list of names, a value of --load-model, as wanted. */
-static void want_names(struct qd_loader *loader, const char *names)
+/* Refuses a list of names, a value of --load-model, if the repository lacks one of them. */
+static void check_names(struct qd_loader *loader, const char *names)
 {
     while (*names != '\0') {
         char name[QD_MODEL_NAME_BYTES_MAX + 1];
-        size_t bytes = strcspn(names, ",");
+        const size_t bytes = strcspn(names, ",");
         snprintf(name, sizeof(name), "%.*s", (int)bytes, names);
         names += bytes + (names[bytes] == ',');
-        bool all = strcmp(name, "*") == 0;
-        struct folder *folder = bytes < sizeof(name) ? find_folder(loader, name) : NULL;
-        if (folder != NULL)
-            folder->wanted = true;
-        for (size_t i = 0; all && i < loader->folder_count; i++)
-            loader->folders[i].wanted = true;
-        if (folder == NULL && !all && bytes > 0)
+        const bool is_known = bytes < sizeof(name) && find_folder(loader, name) != NULL;
+        if (!is_known && bytes > 0 && strcmp(name, "*") != 0)
             keep_failure(loader, "--load-model: expected folders in the repository, got ", name);
     }
 }
@@ -209,9 +226,9 @@ static void want_at_start(struct qd_loader *loader)
 {
     const struct qd_loader_settings *settings = &loader->settings;
     for (size_t i = 0; i < loader->folder_count; i++)
-        loader->folders[i].wanted |= is_given(loader, loader->folders[i].name);
+        loader->folders[i].wanted |= is_asked(loader, loader->folders[i].name);
     for (size_t i = 0; i < settings->load_model_count; i++)
-        want_names(loader, settings->load_models[i]);
+        check_names(loader, settings->load_models[i]);
 }
 
 static void on_scanned(struct qd_scan *scan)

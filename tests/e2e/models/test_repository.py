@@ -208,6 +208,10 @@ class AtStart(RepositoryTest):
         (self.folder / "m/notes").symlink_to("missing")  # not a version
         (self.folder / "gone").symlink_to("missing")
         self.assertIn("gone: expected a folder, got a link to nothing", self.fail_to_start())
+        for names in ("gone", "m,gone", "*"):  # the error is printed once
+            self.assertIn("gone: expected a folder, got a link to nothing",
+                          self.fail_to_start("--model-control-mode", "explicit", "--load-model",
+                                             names, "--log-level", "warn"))
         self.start("--exit-on-error", "off")
         self.assert_convolves("m", WEIGHTS)
         self.assertIn("gone: expected a folder, got a link to nothing", str(self.entries("gone")))
