@@ -207,13 +207,18 @@ class Senders(PaceTest):
         """Without --min-rate, a body that stops gets its answer after the other two timeouts."""
         server = Server("--receive-timeout", "0.3", "--idle-timeout", "0.6", "--min-rate", "0")
         self.addCleanup(server.stop)
-        reader = Reader(server.connect())
-        self.addCleanup(reader.close)
-        started = time.monotonic()
-        reader.connection.sendall((POST + "Content-Length: 100\r\n\r\nhello").encode())
-        self.assert_error(reader.answer(), 408, "--receive-timeout", "--idle-timeout", "got 5")
-        self.assertLess(0.5, time.monotonic() - started)
-        self.assertIsNone(reader.answer())
+        chunked = "Transfer-Encoding: chunked\r\n\r\n"
+        for body in ("Content-Length: 100\r\n\r\nhello", chunked + "9\r\nhello",
+                     chunked + "5\r\nhello\r\n", chunked + "5\r\nhello\r\n0\r\nX-T"):
+            with self.subTest(body):
+                reader = Reader(server.connect())
+                self.addCleanup(reader.close)
+                started = time.monotonic()
+                reader.connection.sendall((POST + body).encode())
+                self.assert_error(reader.answer(), 408, "--receive-timeout", "--idle-timeout",
+                                  "got 5")
+                self.assertLess(0.5, time.monotonic() - started)
+                self.assertIsNone(reader.answer())
 
     def test_no_rate(self):
         server = Server("--receive-timeout", "0.3", "--min-rate", "0")
