@@ -378,8 +378,6 @@ static void print_type(unsigned family, struct qd_text *text)
 static void print_version(const struct qd_counters *counters, unsigned family, enum qd_stage stage,
                           struct qd_text *text)
 {
-    if (counters->hides_zeros && counters->last_ms == 0)
-        return;
     if (family < FAMILY_FAILURES) {
         const enum qd_stage summed = sums[family].stage;
         print_value(text, sums[family].name, counters, "", NULL,
@@ -392,6 +390,21 @@ static void print_version(const struct qd_counters *counters, unsigned family, e
     }
 }
 
+/* Leaves out counters that are hidden when the text begins. If one of them counts meanwhile, it
+ * appears in the next scrape, in all families together. The lock is held. */
+static void drop_hidden(struct qd_metrics_cursor *cursor)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < cursor->count; i++) {
+        struct qd_counters *counters = cursor->held[i];
+        if (counters->hides_zeros && counters->last_ms == 0)
+            release(counters);
+        else
+            cursor->held[kept++] = counters;
+    }
+    cursor->count = kept;
+}
+
 bool qd_metrics_print_next(struct qd_metrics_cursor *cursor, struct qd_text *text)
 {
     if (cursor->family == FAMILY_ANSWERS) {
@@ -401,6 +414,8 @@ bool qd_metrics_print_next(struct qd_metrics_cursor *cursor, struct qd_text *tex
     }
     const size_t each = cursor->family == FAMILY_HISTOGRAMS ? QD_STAGE_COUNT : 1;
     pthread_mutex_lock(&cursor->metrics->lock);
+    if (cursor->unit == 0 && cursor->family == 0)
+        drop_hidden(cursor);
     if (cursor->unit == 0)
         print_type(cursor->family, text);
     else

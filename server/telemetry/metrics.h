@@ -54,8 +54,9 @@ struct qd_counters *qd_metrics_counters(struct qd_metrics *metrics, const char *
                                         uint64_t version);
 void qd_counters_release(struct qd_counters *counters); /* NULL is fine */
 
-/* Leaves the counters out of Prometheus' text until an inference is counted. There are well over a
- * hundred versions of operators, each with a dozen series, and most servers use none of them. */
+/* Leaves the counters out of Prometheus' texts that begin before an inference is counted. There are
+ * well over a hundred versions of operators, each with a dozen series, and most servers use none of
+ * them. */
 void qd_counters_hide_zeros(struct qd_counters *counters);
 
 /* Counts an inference. http_status is 0 if the client disconnected before its answer. */
