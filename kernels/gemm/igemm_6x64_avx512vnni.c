@@ -13,7 +13,7 @@
 #include "kernels/gemm/dpbusd.h"
 #include "kernels/sizes.h"
 
-enum { MR = 6, NV = QK_IGEMM_NR / QK_IGEMM_VECTOR };
+enum { MR = 6, NV = QK_IGEMM_NR / QK_IGEMM_VECTOR, SLAB_WEIGHTS = MR * QK_IGEMM_QUAD_BYTES };
 
 static inline __m512i broadcast_quad(const uint8_t *weights)
 {
@@ -22,8 +22,31 @@ static inline __m512i broadcast_quad(const uint8_t *weights)
     return _mm512_set1_epi32(quad);
 }
 
-/* Adds the products of a tile that begins at position `first`. Inlined with constant `rows` and
- * `vectors`, so that the compiler keeps `sums` in registers. */
+/* Adds the products of one slab. Inlined with constant `rows` and `vectors`, so that the compiler
+ * keeps `sums` in registers. It would rather load x again for each of a few rows, so the origin of
+ * `x` is hidden then. */
+__attribute__((always_inline)) static inline void add_slab(const uint8_t *quads,
+                                                           const uint8_t *weights,
+                                                           __m512i sums[][NV], const size_t rows,
+                                                           const size_t vectors)
+{
+    __m512i x[NV];
+#pragma GCC unroll 4
+    for (size_t v = 0; v < vectors; v++) {
+        x[v] = _mm512_loadu_si512(quads + 64 * v);
+        if (rows <= MR / 2)
+            qk_hide_origin(&x[v]);
+    }
+#pragma GCC unroll 6
+    for (size_t r = 0; r < rows; r++) {
+        __m512i w = broadcast_quad(weights + r * QK_IGEMM_QUAD_BYTES);
+#pragma GCC unroll 4
+        for (size_t v = 0; v < vectors; v++)
+            sums[r][v] = _mm512_dpbusd_epi32(sums[r][v], x[v], w);
+    }
+}
+
+/* Adds the products of a tile that begins at position `first`. Inlined like add_slab. */
 __attribute__((always_inline)) static inline void add_tile(const struct qk_igemm_args *args,
                                                            size_t first, __m512i sums[MR][NV],
                                                            const size_t rows, const size_t vectors)
@@ -34,19 +57,9 @@ __attribute__((always_inline)) static inline void add_tile(const struct qk_igemm
         const uint8_t *quads = args->quads + step->offset + first * QK_IGEMM_QUAD_BYTES;
         const uint8_t *weights = step_weights;
         for (uint32_t i = 0; i < step->slabs; i++) {
-            __m512i x[NV];
-#pragma GCC unroll 4
-            for (size_t v = 0; v < vectors; v++)
-                x[v] = _mm512_loadu_si512(quads + 64 * v);
-#pragma GCC unroll 6
-            for (size_t r = 0; r < rows; r++) {
-                __m512i w = broadcast_quad(weights + r * QK_IGEMM_QUAD_BYTES);
-#pragma GCC unroll 4
-                for (size_t v = 0; v < vectors; v++)
-                    sums[r][v] = _mm512_dpbusd_epi32(sums[r][v], x[v], w);
-            }
+            add_slab(quads, weights, sums, rows, vectors);
             quads += args->slab_bytes;
-            weights += (size_t)MR * QK_IGEMM_QUAD_BYTES;
+            weights += SLAB_WEIGHTS;
         }
     }
 }
@@ -88,6 +101,14 @@ __attribute__((always_inline)) static inline void multiply_vectors(const struct 
 
 /* ---- Bytes ------------------------------------------------------------------------------- */
 
+static inline struct qk_requantize_512 requantize_to(const struct qk_igemm_bytes *bytes)
+{
+    return (struct qk_requantize_512){
+        .zero_point = _mm512_set1_epi16((int16_t)bytes->zero_point),
+        .is_signed = bytes->is_signed,
+    };
+}
+
 /* Requantizes the sums of `vectors` vectors of a row, and returns the bytes in order. */
 __attribute__((always_inline)) static inline __m512i
 requantize_row(const __m512i sums[NV], const struct qk_requantize_512 *to, float multiplier,
@@ -104,6 +125,14 @@ requantize_row(const __m512i sums[NV], const struct qk_requantize_512 *to, float
     return qk_requantize_in_order(qk_requantize_narrow(to, scaled, vectors));
 }
 
+static inline void store_row(uint8_t *y, __m512i row, size_t count)
+{
+    if (count == QK_IGEMM_NR)
+        _mm512_storeu_si512(y, row);
+    else
+        _mm512_mask_storeu_epi8(y, UINT64_MAX >> (QK_IGEMM_NR - count), row);
+}
+
 /* Computes the bytes of `count` positions of `rows` rows, from position `first` on. The panel may
  * lack the last row. Its bytes are not stored, and any bias serves it. Inlined with constant `rows`
  * and `vectors`. */
@@ -113,10 +142,7 @@ __attribute__((always_inline)) static inline void requantize_tile(const struct q
                                                                   const size_t vectors)
 {
     const struct qk_igemm_bytes *bytes = args->bytes;
-    const struct qk_requantize_512 to = {
-        .zero_point = _mm512_set1_epi16((int16_t)bytes->zero_point),
-        .is_signed = bytes->is_signed,
-    };
+    const struct qk_requantize_512 to = requantize_to(bytes);
     const bool lacks_last = args->rows < rows;
     uint8_t *y = bytes->y + first;
     __m512i sums[MR][NV];
@@ -136,18 +162,15 @@ __attribute__((always_inline)) static inline void requantize_tile(const struct q
         if (r + 1 == rows && lacks_last)
             break;
         const __m512i row = requantize_row(sums[r], &to, bytes->multiplier[r], vectors);
-        if (count == QK_IGEMM_NR)
-            _mm512_storeu_si512(y, row);
-        else
-            _mm512_mask_storeu_epi8(y, UINT64_MAX >> (QK_IGEMM_NR - count), row);
+        store_row(y, row, count);
     }
 }
 
-/* Computes the bytes of all positions of `rows` rows. */
+/* Computes the bytes of `rows` rows from position `first` on. */
 __attribute__((always_inline)) static inline void requantize_rows(const struct qk_igemm_args *args,
-                                                                  const size_t rows)
+                                                                  size_t first, const size_t rows)
 {
-    for (size_t first = 0; first < args->positions; first += QK_IGEMM_NR) {
+    for (; first < args->positions; first += QK_IGEMM_NR) {
         const size_t count = qk_size_min(args->positions - first, QK_IGEMM_NR);
         if (count > 3 * QK_IGEMM_VECTOR)
             requantize_tile(args, first, count, rows, 4);
@@ -160,15 +183,144 @@ __attribute__((always_inline)) static inline void requantize_rows(const struct q
     }
 }
 
+/* Half of the rows of a tile of four vectors. To requantize all rows of a tile at once takes nearly
+ * as long as the products of 16 channels, because a CPU hardly looks far enough ahead to begin the
+ * next tile. A half is therefore requantized between the products of the half after it, which use
+ * other execution units. */
+struct half {
+    __m512i sums[MR / 2][NV];
+    const float *multiplier;
+    uint8_t *y;
+    size_t count;    /* of positions */
+    bool lacks_last; /* the panel lacks the last row, as in requantize_tile */
+};
+
+/* Begins half `h` of the tile that begins at position `first`. Inlined with constant `rows`, those
+ * of a half. */
+__attribute__((always_inline)) static inline void begin_half(const struct qk_igemm_args *args,
+                                                             size_t first, size_t h,
+                                                             struct half *half, const size_t rows)
+{
+    const struct qk_igemm_bytes *bytes = args->bytes;
+    half->multiplier = bytes->multiplier + h * rows;
+    half->y = bytes->y + first + h * rows * bytes->y_stride;
+    half->count = qk_size_min(args->positions - first, QK_IGEMM_NR);
+    half->lacks_last = h > 0 && args->rows < 2 * rows;
+#pragma GCC unroll 3
+    for (size_t r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (size_t v = 0; v < NV; v++)
+            half->sums[r][v] = _mm512_set1_epi32(
+                bytes->bias[h * rows + (r + 1 == rows && half->lacks_last ? 0 : r)]);
+}
+
+/* Stores the bytes of row `r` of a half. Inlined like begin_half. */
+__attribute__((always_inline)) static inline void finish_row(const struct qk_igemm_args *args,
+                                                             const struct qk_requantize_512 *to,
+                                                             struct half *half, const size_t r,
+                                                             const size_t rows)
+{
+    uint8_t *y = half->y + r * args->bytes->y_stride;
+    if (r + 1 == rows && half->lacks_last)
+        return;
+#pragma GCC unroll 4
+    for (size_t v = 0; v < NV; v++)
+        qk_hide_origin(&half->sums[r][v]);
+    store_row(y, requantize_row(half->sums[r], to, half->multiplier[r], NV), half->count);
+}
+
+/* Adds the products of one slab to half `h`. The first half reads a slab into the L1 cache. The
+ * second half finds it there, and fetches the same slab of the next tile. */
+__attribute__((always_inline)) static inline void add_to_half(const uint8_t **quads,
+                                                              const uint8_t **weights,
+                                                              size_t slab_bytes, size_t h,
+                                                              struct half *half, const size_t rows)
+{
+    if (h > 0)
+#pragma GCC unroll 4
+        for (size_t v = 0; v < NV; v++)
+            _mm_prefetch((const void *)(*quads + 64 * (NV + v)), _MM_HINT_T0);
+    add_slab(*quads, *weights, half->sums, rows, NV);
+    *quads += slab_bytes;
+    *weights += SLAB_WEIGHTS;
+}
+
+/* Computes the sums of half `h` of a tile, and the bytes of the half before it, `last`, if it is
+ * not NULL: a row after each of the first slabs. Inlined like begin_half. */
+__attribute__((always_inline)) static inline void
+multiply_half(const struct qk_igemm_args *args, const struct qk_requantize_512 *to, size_t first,
+              size_t h, struct half *half, struct half *last, const size_t rows)
+{
+    const struct qk_igemm_step *step = args->steps;
+    const uint8_t *step_weights = args->weights + h * rows * QK_IGEMM_QUAD_BYTES;
+    const size_t slab_bytes = args->slab_bytes;
+    begin_half(args, first, h, half, rows);
+    for (size_t s = 0; s < args->step_count; s++, step++, step_weights += args->step_bytes) {
+        const uint8_t *quads = args->quads + step->offset + first * QK_IGEMM_QUAD_BYTES;
+        const uint8_t *weights = step_weights;
+        size_t left = step->slabs;
+        if (last && s == 0)
+#pragma GCC unroll 3
+            for (size_t r = 0; r < rows; r++) {
+                if (left > 0) {
+                    add_to_half(&quads, &weights, slab_bytes, h, half, rows);
+                    left--;
+                }
+                finish_row(args, to, last, r, rows);
+            }
+        if (left % 2)
+            add_to_half(&quads, &weights, slab_bytes, h, half, rows);
+        for (left /= 2; left > 0; left--) {
+            add_to_half(&quads, &weights, slab_bytes, h, half, rows);
+            add_to_half(&quads, &weights, slab_bytes, h, half, rows);
+        }
+    }
+}
+
+/* Computes the bytes of the tiles of four vectors, in halves of `rows` rows. Returns how many
+ * positions these tiles have: all but those of a last tile of fewer vectors. */
+__attribute__((always_inline)) static inline size_t
+requantize_halves(const struct qk_igemm_args *args, const size_t rows)
+{
+    const struct qk_requantize_512 to = requantize_to(args->bytes);
+    const size_t tiles = (args->positions + QK_IGEMM_VECTOR - 1) / QK_IGEMM_NR;
+    const size_t end = tiles * QK_IGEMM_NR;
+    struct half a, b;
+    if (tiles == 0)
+        return 0;
+    multiply_half(args, &to, 0, 0, &a, NULL, rows);
+    for (size_t first = 0;;) {
+        multiply_half(args, &to, first, 1, &b, &a, rows);
+        first += QK_IGEMM_NR;
+        if (first == end)
+            break;
+        multiply_half(args, &to, first, 0, &a, &b, rows);
+    }
+#pragma GCC unroll 3
+    for (size_t r = 0; r < rows; r++)
+        finish_row(args, &to, &b, r, rows);
+    return end;
+}
+
+/* Returns true if halves are faster. Each half begins all steps, so steps must be long. The slabs
+ * of two tiles, 512 bytes each, must stay in an L1 cache of 32 KiB. */
+static bool halves_suit(const struct qk_igemm_args *args)
+{
+    const size_t longest = QK_IGEMM_STEP_SLABS;
+    return args->step_count == 1 ||
+           (args->step_count * longest <= 64 && args->step_bytes == longest * SLAB_WEIGHTS);
+}
+
 /* Rounds the number of rows up to an even number, like multiply_vectors. */
 static void requantize_panel(const struct qk_igemm_args *args)
 {
+    const bool halves = halves_suit(args);
     if (args->rows > 4)
-        requantize_rows(args, 6);
+        requantize_rows(args, halves ? requantize_halves(args, 3) : 0, 6);
     else if (args->rows > 2)
-        requantize_rows(args, 4);
+        requantize_rows(args, halves ? requantize_halves(args, 2) : 0, 4);
     else
-        requantize_rows(args, 2);
+        requantize_rows(args, 0, 2);
 }
 
 static void multiply(const struct qk_igemm_args *args)
