@@ -35,10 +35,11 @@ struct qk_conv_backend {
      * more time than products of words take longer. */
     size_t few_terms, few_terms_of_taps;
     double wide_share_most; /* with `mark_wide`: a share as qk_conv_wide_share returns it */
-    double small_m_speed; /* the speed of small_m's products, as a share of this backend's speed in
-                             full tiles */
-    double tile_slabs;    /* the time to begin and end a tile, as a number of slabs: those that are
-                             multiplied in that time */
+    /* The speed of small_m's products, as a share of this backend's speed in full tiles, for
+     * kernels of one tap and of more taps, which make most loads of x cross a cache line. */
+    double small_m_speed, small_m_speed_of_taps;
+    double tile_slabs; /* the time to begin and end a tile, as a number of slabs: those that a
+                          full tile multiplies in that time */
     const struct qk_slab_kernels *slabs;
     const struct qk_depthwise *depthwise; /* for groups of one channel */
     /* For kernels of 3 x 3: QK_WINOGRAD_SIZES algorithms. NULL: they would not be faster. */

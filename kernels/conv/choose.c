@@ -21,17 +21,24 @@ static bool leaves_tiles_empty(const struct qk_conv *conv, const struct qk_conv_
     return rows * (double)conv->depth < 0.1 * tile_rows * step_terms * (double)order.steps;
 }
 
+static bool has_taps(const struct qk_conv *conv)
+{
+    return conv->depth > conv->desc.group_channels;
+}
+
 /* Returns true if a kernel by position would take longer than a kernel by rows, because the rows
  * fill its vectors only in part, or because there are few slabs between the beginning and the end
- * of a tile. */
+ * of a tile. A tile of fewer rows takes as long to begin and end as a full one. */
 static bool leaves_rows_idle(const struct qk_conv *conv, const struct qk_conv_backend *backend)
 {
     const struct qk_slab_order order = qk_slab_order_for(&conv->desc, backend, conv->costs);
     const double lanes = (double)backend->igemm->lanes;
+    const double mr = (double)backend->igemm->mr;
     const double rows = (double)(conv->desc.out_channels / conv->desc.group);
-    const double tile_rows = ceil(rows / lanes) * lanes;
     const double slabs = (double)(order.slabs * (order.steps / order.k_blocks));
-    return rows * slabs < backend->small_m_speed * tile_rows * (slabs + backend->tile_slabs);
+    const double speed = has_taps(conv) ? backend->small_m_speed_of_taps : backend->small_m_speed;
+    return rows * slabs < speed * (ceil(rows / lanes) * lanes * slabs +
+                                   ceil(rows / mr) * mr * backend->tile_slabs);
 }
 
 static bool has_wide_weights(const struct qk_conv *conv, const struct qk_conv_backend *backend)
@@ -44,8 +51,7 @@ static bool has_wide_weights(const struct qk_conv *conv, const struct qk_conv_ba
  * longer to make, but serve all taps, so taps allow more terms. */
 static bool has_few_terms(const struct qk_conv *conv, const struct qk_conv_backend *backend)
 {
-    const bool taps = conv->depth > conv->desc.group_channels;
-    return conv->depth <= (taps ? backend->few_terms_of_taps : backend->few_terms);
+    return conv->depth <= (has_taps(conv) ? backend->few_terms_of_taps : backend->few_terms);
 }
 
 /* Returns true if the conversions around sgemm (x to floats before it, sums from floats after it)
