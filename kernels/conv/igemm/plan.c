@@ -158,24 +158,39 @@ static size_t bands_most(const struct qk_conv_igemm_plan *plan, const struct can
     return alike && 10 * vectors <= 11 * qk_divide_up(whole, 8) ? 2 : 1;
 }
 
+/* Returns the multiple of which bands of some `columns` columns should have as many. For kernels by
+ * rows, a band ends where a vector ends. If it is long, it ends where a tile ends, so that all
+ * tiles are full and begin at cache lines of y. */
+static size_t columns_multiple(const struct qk_conv_igemm_plan *plan, size_t columns)
+{
+    const struct qk_igemm *igemm = plan->conv->backend->igemm;
+    if (igemm->by_position)
+        return 1;
+    return columns < UNIT_QUADS_LEAST ? QK_IGEMM_VECTOR : qk_size_max(igemm->nr, QK_IGEMM_VECTOR);
+}
+
+static size_t round_columns(const struct qk_conv_igemm_plan *plan, size_t columns)
+{
+    const size_t multiple = columns_multiple(plan, columns);
+    return qk_divide_up(columns, multiple) * multiple;
+}
+
 /* Cuts rows, or else columns, into bands of about the same size, none larger than before. Makes at
- * least `least` bands, unless they would be too small. Bands of columns end where a vector of a
- * kernel by rows ends. */
+ * least `least` bands, unless they would be too small. */
 static void cut_bands(const struct qk_conv_igemm_plan *plan, struct candidate *candidate,
                       size_t least)
 {
     struct qk_slab_layout *layout = &candidate->layout;
     const size_t height = (size_t)plan->geometry.axis[QK_AXIS_ROW].out;
     const size_t width = (size_t)plan->geometry.axis[QK_AXIS_COLUMN].out;
-    const size_t vector = plan->conv->backend->igemm->by_position ? 1 : QK_IGEMM_VECTOR;
     const bool whole_rows = layout->columns == width;
     const size_t whole = whole_rows ? height * layout->pitch : width;
     const size_t wanted = qk_size_min(least, bands_most(plan, candidate, whole));
     if (whole_rows && height > 1) {
         layout->rows = qk_size_min(layout->rows, qk_divide_up(height, qk_size_min(wanted, height)));
     } else {
-        const size_t columns = qk_divide_up(width, wanted);
-        layout->columns = qk_size_min(layout->columns, qk_divide_up(columns, vector) * vector);
+        const size_t columns = round_columns(plan, qk_divide_up(width, wanted));
+        layout->columns = qk_size_min(layout->columns, columns);
         if (layout->columns < width) {
             layout->overlap = 0;
             layout->pitch = layout->columns + layout->column.span;
@@ -185,8 +200,8 @@ static void cut_bands(const struct qk_conv_igemm_plan *plan, struct candidate *c
     candidate->column_bands = qk_divide_up(width, layout->columns);
     layout->rows = qk_divide_up(height, candidate->row_bands);
     if (candidate->column_bands > 1) {
-        const size_t columns = qk_divide_up(width, candidate->column_bands);
-        layout->columns = qk_size_min(layout->columns, qk_divide_up(columns, vector) * vector);
+        const size_t columns = round_columns(plan, qk_divide_up(width, candidate->column_bands));
+        layout->columns = qk_size_min(layout->columns, columns);
     }
 }
 
@@ -466,7 +481,7 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
     plan->state = state;
     if (plan->outputs[0].count == 0)
         return true;
-    qk_conv_geometry_squeeze(&state->geometry, 2);
+    qk_conv_geometry_squeeze(&state->geometry, conv->backend->igemm->by_position ? 2 : 1);
     qk_slab_order_move(&state->order, &state->geometry);
     qk_conv_geometry_interleave(&state->geometry, &conv->desc);
     state->remainder = remainder_most(state);
