@@ -119,27 +119,32 @@ static void multiply_row_by_row(const struct qk_conv_igemm_plan *plan,
     }
 }
 
-/* Returns the arguments of the products of a panel over steps [begin, end). They lack what differs
- * between N tiles. */
-static struct qk_igemm_args panel_args(const struct qk_conv_igemm_plan *plan, const uint8_t *panel,
-                                       size_t rows, size_t begin, size_t end)
+/* Returns the arguments of products over steps [begin, end). They lack what differs between panels
+ * and between N tiles. */
+static struct qk_igemm_args step_args(const struct qk_conv_igemm_plan *plan, size_t begin,
+                                      size_t end)
 {
-    const struct qk_conv *conv = plan->conv;
-    struct qk_igemm_args args = {
+    return (struct qk_igemm_args){
         .slab_bytes = plan->layout.slab_bytes,
         .steps = plan->steps + begin,
         .step_count = end - begin,
-        .weights = panel + begin * conv->igemm.step_bytes,
-        .step_bytes = conv->igemm.step_bytes,
-        .rows = rows,
+        .step_bytes = plan->conv->igemm.step_bytes,
         .add = begin > 0,
     };
+}
+
+/* Sets what `args` of steps from `begin` on lack of a panel. */
+static void set_panel(const struct qk_conv_igemm_plan *plan, const uint8_t *panel, size_t rows,
+                      size_t begin, struct qk_igemm_args *args)
+{
+    const struct qk_conv *conv = plan->conv;
+    args->weights = panel + begin * conv->igemm.step_bytes;
+    args->rows = rows;
     if (conv->backend->igemm->mark_wide) {
         const uint8_t *wide = panel + plan->order.steps * conv->igemm.step_bytes;
-        args.wide = (const struct qk_igemm_wide *)(const void *)wide + begin;
-        args.wide_weights = wide + qk_igemm_wide_bytes(conv->backend->igemm, plan->order.steps);
+        args->wide = (const struct qk_igemm_wide *)(const void *)wide + begin;
+        args->wide_weights = wide + qk_igemm_wide_bytes(conv->backend->igemm, plan->order.steps);
     }
-    return args;
 }
 
 /* Computes the last positions of the last N tile by dot products. `args` are those of its other
@@ -241,7 +246,7 @@ static bool fills_rows(const struct qk_conv_igemm_plan *plan, const struct unit 
  * for all positions at once, or row by row. Returns false if the unit has to go tile by tile, as it
  * does if dot products compute its last positions. `args` and `tile` are those of the panel. */
 static bool multiply_to_bytes(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
-                              const struct work *work, struct qk_igemm_args args,
+                              const struct work *work, struct qk_igemm_args *args,
                               const struct qk_epilogue_tile *tile)
 {
     const struct qk_conv *conv = plan->conv;
@@ -261,14 +266,15 @@ static bool multiply_to_bytes(const struct qk_conv_igemm_plan *plan, const struc
         .y = tile->y,
         .y_stride = tile->y_stride,
     };
-    args.quads = work->quads;
-    args.positions = run ? unit->rows * unit->columns : unit->columns;
-    args.bytes = &bytes;
+    args->quads = work->quads;
+    args->positions = run ? unit->rows * unit->columns : unit->columns;
+    args->bytes = &bytes;
     for (size_t left = run ? 1 : unit->rows; left > 0; left--) {
-        conv->backend->igemm->multiply(&args);
-        args.quads += plan->layout.pitch * QK_IGEMM_QUAD_BYTES;
+        conv->backend->igemm->multiply(args);
+        args->quads += plan->layout.pitch * QK_IGEMM_QUAD_BYTES;
         bytes.y += unit->columns;
     }
+    args->bytes = NULL;
     return true;
 }
 
@@ -279,7 +285,8 @@ static void add_column_sums(const struct qk_conv_igemm_plan *plan, const struct 
 {
     const struct qk_igemm *igemm = plan->conv->backend->igemm;
     const size_t stride = igemm->by_position ? igemm->mr : 1;
-    struct qk_igemm_args args = panel_args(plan, plan->conv->igemm.ones, 1, begin, end);
+    struct qk_igemm_args args = step_args(plan, begin, end);
+    set_panel(plan, plan->conv->igemm.ones, 1, begin, &args);
     for (size_t b = 0; b < unit->n_tile_count; b++) {
         int32_t *sums = work->column_sums + b * igemm->nr;
         for (size_t i = 0; i < igemm->nr; i++)
@@ -300,15 +307,16 @@ static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *
     const size_t tile = qk_igemm_tile_sums(conv->backend->igemm);
     const bool whole = begin == 0 && end == plan->order.steps;
     int32_t *sums = work->sums;
+    struct qk_igemm_args args = step_args(plan, begin, end);
     for (size_t p = unit->panel_begin; p < unit->panel_end; p++) {
         const uint8_t *panel = conv->igemm.weights + (unit->group * conv->igemm.panel_count + p) *
                                                          conv->igemm.panel_bytes;
         const size_t row = p * mr;
         const size_t rows = qk_size_min(plan->rows - row, mr);
         int32_t bias[QK_IGEMM_MR_MAX];
-        struct qk_igemm_args args = panel_args(plan, panel, rows, begin, end);
+        set_panel(plan, panel, rows, begin, &args);
         struct qk_epilogue_tile epilogue = panel_tile(plan, unit, work, row, rows, bias);
-        if (whole && multiply_to_bytes(plan, unit, work, args, &epilogue))
+        if (whole && multiply_to_bytes(plan, unit, work, &args, &epilogue))
             continue;
         for (size_t b = 0; b < unit->n_tile_count; b++) {
             multiply(plan, unit, work, b, &args, sums);
