@@ -244,7 +244,8 @@ static bool fills_rows(const struct qk_conv_igemm_plan *plan, const struct unit 
 
 /* Computes y for the positions of a unit without sums in memory, if the product can store bytes:
  * for all positions at once, or row by row. Returns false if the unit has to go tile by tile, as it
- * does if dot products compute its last positions. `args` and `tile` are those of the panel. */
+ * does if dot products compute all its positions. If they compute only the last ones, a vector that
+ * is mostly empty costs less than sums in memory. `args` and `tile` are those of the panel. */
 static bool multiply_to_bytes(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                               const struct work *work, struct qk_igemm_args *args,
                               const struct qk_epilogue_tile *tile)
@@ -252,8 +253,8 @@ static bool multiply_to_bytes(const struct qk_conv_igemm_plan *plan, const struc
     const struct qk_conv *conv = plan->conv;
     const bool run = is_one_run(plan, unit);
     if (!conv->backend->igemm->stores_bytes || plan->epilogue->kind != QK_EPILOGUE_BYTES ||
-        conv->desc.channels_last || tile->w_zero_point || unit->images > 1 || unit->remainder > 0 ||
-        !(run || fills_rows(plan, unit)))
+        conv->desc.channels_last || tile->w_zero_point || unit->images > 1 ||
+        unit->rows * unit->columns == unit->remainder || !(run || fills_rows(plan, unit)))
         return false;
     for (size_t r = 0; r < tile->rows; r++)
         if (!(fabsf(tile->multiplier[r]) < 1))
