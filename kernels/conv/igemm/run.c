@@ -106,16 +106,16 @@ static void gather_remainder(const struct qk_conv_igemm_plan *plan, const struct
     }
 }
 
-/* Computes a tile whose N tile has several whole rows, row by row. */
+/* Computes a tile whose N tile has several whole rows, row by row. Changes `args`. */
 static void multiply_row_by_row(const struct qk_conv_igemm_plan *plan,
-                                const struct qk_n_tile *n_tile, struct qk_igemm_args args)
+                                const struct qk_n_tile *n_tile, struct qk_igemm_args *args)
 {
     const struct qk_igemm *igemm = plan->conv->backend->igemm;
-    args.positions = n_tile->contiguous;
+    args->positions = n_tile->contiguous;
     for (size_t done = 0; done < n_tile->padded; done += n_tile->contiguous) {
-        igemm->multiply(&args);
-        args.quads += plan->layout.pitch * QK_IGEMM_QUAD_BYTES;
-        args.sums += n_tile->contiguous * igemm->mr;
+        igemm->multiply(args);
+        args->quads += plan->layout.pitch * QK_IGEMM_QUAD_BYTES;
+        args->sums += n_tile->contiguous * igemm->mr;
     }
 }
 
@@ -148,18 +148,18 @@ static void set_panel(const struct qk_conv_igemm_plan *plan, const uint8_t *pane
 }
 
 /* Computes the last positions of the last N tile by dot products. `args` are those of its other
- * positions. */
+ * positions, which it changes. */
 static void multiply_remainder(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
-                               const struct work *work, struct qk_igemm_args args)
+                               const struct work *work, struct qk_igemm_args *args)
 {
-    args.quads = work->remainder;
-    args.step_slabs = plan->order.step_slabs;
-    args.position_bytes = plan->workspace.dot_bytes;
-    args.sums_row = QK_IGEMM_NR;
-    args.sums_position = 1;
-    args.positions = unit->remainder;
-    args.sums += args.vectors * QK_IGEMM_VECTOR;
-    plan->conv->backend->igemm->dot(&args);
+    args->quads = work->remainder;
+    args->step_slabs = plan->order.step_slabs;
+    args->position_bytes = plan->workspace.dot_bytes;
+    args->sums_row = QK_IGEMM_NR;
+    args->sums_position = 1;
+    args->positions = unit->remainder;
+    args->sums += args->vectors * QK_IGEMM_VECTOR;
+    plan->conv->backend->igemm->dot(args);
 }
 
 /* Computes the tile of a panel and N tile `b`. Sets what `args` of the panel lack. */
@@ -173,11 +173,11 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
     args->positions = n_tile->padded;
     args->sums = sums;
     if (n_tile->contiguous < n_tile->padded)
-        multiply_row_by_row(plan, n_tile, *args);
+        multiply_row_by_row(plan, n_tile, args);
     else if (remainder < n_tile->padded)
         plan->conv->backend->igemm->multiply(args);
     if (remainder > 0)
-        multiply_remainder(plan, unit, work, *args);
+        multiply_remainder(plan, unit, work, args);
 }
 
 /* Returns the job of the epilogue for `rows` rows of a panel from `row` on, without what differs

@@ -337,13 +337,15 @@ requantize_rows(const struct qk_epilogue_tile *tile, const size_t vectors)
 }
 
 /* Loads the sums of up to 16 rows at one position of a tile whose sums lie row by row. Loading them
- * one by one takes less time than a gather on CPUs whose microcode makes gathers slow. */
+ * one by one takes less time than a gather on CPUs whose microcode makes gathers slow. No CPU could
+ * forward several small stores to a large load, so they do not go through memory. */
 static __m512i load_column(const struct qk_epilogue_tile *tile, size_t row, size_t position)
 {
-    int32_t sums[16] = {0};
+    const int32_t *from = tile->sums + row * QK_IGEMM_NR + position;
+    __m512i sums = _mm512_setzero_si512();
     for (size_t i = 0; i < qk_size_min(tile->rows - row, 16); i++)
-        sums[i] = tile->sums[(row + i) * QK_IGEMM_NR + position];
-    return _mm512_loadu_si512(sums);
+        sums = _mm512_mask_set1_epi32(sums, (__mmask16)(1U << i), from[i * QK_IGEMM_NR]);
+    return sums;
 }
 
 /* Requantizes up to 16 rows of one segment if planes have a single position. Output channels are
