@@ -28,6 +28,11 @@ static const char *print_node(const char *name, uint32_t index, const struct qk_
     return text->bytes;
 }
 
+size_t qk_node_bytes(const struct qk_operator *op)
+{
+    return offsetof(struct qk_node, call.inputs) + op->input_count * sizeof(struct qk_tensor);
+}
+
 uint32_t qk_graph_node_number(const struct qk_node *node, uint32_t index)
 {
     return node->number == 0 ? index : node->number - 1;

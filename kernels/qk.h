@@ -461,13 +461,16 @@ struct qk_node {
      * graph was made for a single operator. */
     const char *name;
     uint32_t number; /* for people: the node's index in its file, plus 1; 0: its index in `nodes` */
-    /* As for qk_prepare, but the graph finds the types of variable inputs, so they are not read
-     * here. */
-    struct qk_call call;
     uint32_t inputs[QK_INPUT_COUNT_MAX]; /* the number of the value that each variable input reads;
                                             entries of other inputs are not read */
     uint32_t outputs[QK_OUTPUT_COUNT_MAX]; /* the number of the value that each output makes */
+    /* As for qk_prepare, but the graph finds the types of variable inputs, so they are not read
+     * here. This is the last member, because its last member is long and mostly unused. */
+    struct qk_call call;
 };
+
+/* Returns how many bytes of a node of this operator are used: most operators have few inputs. */
+size_t qk_node_bytes(const struct qk_operator *op);
 
 struct qk_graph_input {
     uint32_t value;
@@ -513,7 +516,8 @@ struct qk_graph_call {
     size_t node_count;
     /* How many nodes the memory of `nodes` has room for, if passes may change nodes where they are.
      * Passes set it, and qk_graph_lower sets it to 0. A caller that does not read its nodes again
-     * sets it to node_count. 0: nodes are copied before they are changed. */
+     * sets it, and gives room for the nodes that passes add: a pass without enough room copies all
+     * nodes. 0: nodes are copied before they are changed. */
     size_t node_room;
     size_t value_count;
     const char *const *value_names; /* for people, one for each value; NULL: they have none */

@@ -294,8 +294,7 @@ enum qk_status qk_graph_compose(const struct qk_kernels *kernels, struct qk_grap
                                 struct qk_memory memory, const uint32_t **origins,
                                 struct qk_error *error)
 {
-    struct composing composing = {
-        .edit = {.call = call, .in_place = true, .memory = memory, .error = error}};
+    struct composing composing = {.edit = {.call = call, .memory = memory, .error = error}};
     enum qk_status status = start(&composing, kernels);
     for (uint32_t i = 0; i < call->node_count && status == QK_OK; i++)
         status = composing.edit.is_removed[i] ? QK_OK : join(&composing, i);

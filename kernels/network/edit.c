@@ -127,7 +127,7 @@ uint32_t qk_edit_add_node(struct qk_edit *edit, const struct qk_node *node, uint
     edit->is_full |= edit->node_count + 1 == edit->node_room;
     edit->node_count += !edit->is_full;
     if (node != &edit->nodes[index])
-        edit->nodes[index] = *node;
+        memcpy(&edit->nodes[index], node, qk_node_bytes(node->call.op));
     edit->origins[index] = origin;
     edit->is_removed[index] = false;
     note_reads(edit, index);
@@ -140,7 +140,7 @@ void qk_edit_replace(struct qk_edit *edit, uint32_t index, const struct qk_node 
 {
     const uint32_t added = qk_edit_add_node(edit, node, origin);
     qk_edit_remove(edit, index);
-    edit->nodes[index] = *node;
+    memcpy(&edit->nodes[index], node, qk_node_bytes(node->call.op));
     edit->origins[index] = origin;
     edit->is_removed[index] = false;
     edit->node_count = added;
@@ -169,10 +169,11 @@ enum qk_status qk_edit_begin(struct qk_edit *edit, size_t new_nodes, size_t new_
     const size_t value_room = call->value_count + new_values + 1;
     edit->node_room = node_room;
     edit->value_room = value_room;
-    edit->nodes = edit->in_place && call->node_room >= node_room
+    edit->nodes = call->node_room >= node_room
                       ? (struct qk_node *)(uintptr_t)call->nodes
                       : qk_edit_take(edit, node_room, sizeof(*edit->nodes));
     edit->origins = qk_edit_take(edit, node_room, sizeof(*edit->origins));
+    edit->operators = qk_edit_take(edit, call->node_count, sizeof(*edit->operators));
     edit->is_removed = qk_edit_take(edit, node_room, sizeof(*edit->is_removed));
     edit->makers = qk_edit_take(edit, value_room, sizeof(*edit->makers));
     edit->reads = qk_edit_take(edit, value_room, sizeof(*edit->reads));
@@ -180,8 +181,8 @@ enum qk_status qk_edit_begin(struct qk_edit *edit, size_t new_nodes, size_t new_
     edit->dead = qk_edit_take(edit, node_room, sizeof(*edit->dead));
     edit->value_names =
         call->value_names ? qk_edit_take(edit, value_room, sizeof(*edit->value_names)) : NULL;
-    if (!edit->nodes || !edit->origins || !edit->is_removed || !edit->makers || !edit->reads ||
-        !edit->types || !edit->dead || (call->value_names && !edit->value_names))
+    if (!edit->nodes || !edit->origins || !edit->operators || !edit->is_removed || !edit->makers ||
+        !edit->reads || !edit->types || !edit->dead || (call->value_names && !edit->value_names))
         return QK_NO_MEMORY;
     edit->value_count = call->value_count;
     for (size_t i = 0; i < call->value_count; i++) {
@@ -197,8 +198,10 @@ enum qk_status qk_edit_begin(struct qk_edit *edit, size_t new_nodes, size_t new_
     for (size_t i = 0; i < call->output_count; i++)
         if (call->outputs[i] < call->value_count)
             edit->reads[call->outputs[i]]++;
-    for (uint32_t i = 0; i < call->node_count; i++)
+    for (uint32_t i = 0; i < call->node_count; i++) {
+        edit->operators[i] = call->nodes[i].call.op;
         qk_edit_add_node(edit, &call->nodes[i], i);
+    }
     return QK_OK;
 }
 
@@ -210,7 +213,7 @@ void qk_edit_end(struct qk_edit *edit, const uint32_t **origins)
             continue;
         edit->origins[kept] = edit->origins[i];
         if (kept != i)
-            edit->nodes[kept] = edit->nodes[i];
+            memcpy(&edit->nodes[kept], &edit->nodes[i], qk_node_bytes(edit->nodes[i].call.op));
         kept++;
     }
     if (edit->call->nodes != edit->nodes)

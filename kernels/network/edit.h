@@ -9,10 +9,9 @@
 #define QK_NO_NODE UINT32_MAX
 
 struct qk_edit {
-    struct qk_graph_call *call; /* not changed before qk_edit_end, but for nodes in place */
-    /* The pass does not need the nodes as they were. The edit then does without a copy of nodes
-     * that an earlier pass made, and the call is of no use if the pass fails. */
-    bool in_place;
+    /* Not changed before qk_edit_end, but for its nodes if node_room is enough for the pass: the
+     * edit then does without a copy of them, and the call is of no use if the pass fails. */
+    struct qk_graph_call *call;
     struct qk_memory memory;
     struct qk_error *error;
     struct qk_node *nodes;
@@ -21,8 +20,9 @@ struct qk_edit {
     /* A pass asked for less room than it needs, and wrote the spare node or value. The edit then
      * must not end. */
     bool is_full;
-    uint32_t *origins; /* of each node: the call's node that it comes from */
-    bool *is_removed;  /* of each node */
+    uint32_t *origins;                    /* of each node: the call's node that it comes from */
+    const struct qk_operator **operators; /* of each of the call's nodes, before the pass */
+    bool *is_removed;                     /* of each node */
     size_t value_count;
     const char **value_names;
     uint32_t *makers; /* of each value: the node that makes it, or QK_NO_NODE */

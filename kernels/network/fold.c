@@ -54,7 +54,7 @@ static struct qk_node *take_nodes(const struct folder *folder)
         return (struct qk_node *)(uintptr_t)call->nodes;
     struct qk_node *nodes = take_bytes(folder, call->node_count, sizeof(*nodes), &all);
     for (size_t i = 0; nodes && i < call->node_count; i++)
-        nodes[i] = call->nodes[i];
+        memcpy(&nodes[i], &call->nodes[i], qk_node_bytes(call->nodes[i].call.op));
     return nodes;
 }
 
@@ -236,7 +236,10 @@ static void keep_others(struct folder *folder, uint32_t *origins)
         if (folder->is_folded[i])
             continue;
         origins[kept] = i;
-        folder->nodes[kept++] = folder->nodes[i];
+        if (kept != i)
+            memcpy(&folder->nodes[kept], &folder->nodes[i],
+                   qk_node_bytes(folder->nodes[i].call.op));
+        kept++;
     }
     if (call->nodes != folder->nodes)
         call->node_room = call->node_count;

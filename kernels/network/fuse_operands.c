@@ -124,7 +124,7 @@ static bool reads_product(const struct qk_edit *edit, uint32_t node, size_t inpu
 {
     const uint32_t maker = qk_edit_maker_of(edit, node, input);
     return maker != QK_NO_NODE && edit->types[qk_edit_value_of(edit, node, input)] == QK_NONE &&
-           qk_fuse_end_knows(edit->call->nodes[edit->origins[maker]].call.op);
+           qk_fuse_end_knows(edit->operators[edit->origins[maker]]);
 }
 
 static bool read_operand(struct fusion *fusion, size_t input)

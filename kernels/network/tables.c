@@ -487,8 +487,7 @@ enum qk_status qk_graph_tabulate(const struct qk_kernels *kernels, struct qk_gra
                                  struct qk_memory memory, const uint32_t **origins,
                                  struct qk_error *error)
 {
-    struct tables tables = {
-        .edit = {.call = call, .in_place = true, .memory = memory, .error = error}};
+    struct tables tables = {.edit = {.call = call, .memory = memory, .error = error}};
     enum qk_status status = start(&tables);
     if (status == QK_OK)
         status = qk_computing_init(&tables.edit.computing, kernels, call, memory, error);

@@ -599,7 +599,7 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
     status = declare_types(build, error);
     if (status == QD_OK && build->untyped != 0)
         status = find_types(build, error);
-    build->graph.call.node_room = build->graph.call.node_count; /* nothing reads them again */
+    build->graph.call.node_room = build->graph.node_room; /* nothing reads them again */
     if (status == QD_OK)
         status = lower(build, false, error);
     if (status == QD_OK)

@@ -63,6 +63,7 @@ struct qd_onnx_source {
  * is packed. */
 struct qd_onnx_graph {
     struct qk_graph_call call;
+    size_t node_room;      /* how many nodes call.nodes has room for, as in call.node_room */
     uint32_t refused_node; /* the index in the file of a node that is refused, or QK_VALUE_NONE */
     /* [call.input_count]. If the file does not say which type an input has, call.inputs[i].type is
      * QK_NONE, and the port has all types that the nodes take that read it. */

@@ -441,9 +441,11 @@ static enum qd_status begin_node(struct node *node, const Onnx__NodeProto *proto
     struct qd_onnx_reader *reader = node->reader;
     node->proto = proto;
     node->node = &reader->nodes[reader->graph->call.node_count++];
-    *node->node = (struct qk_node){.name = node->name,
-                                   .number = (uint32_t)node->position + 1,
-                                   .call = {.op = node->op, .version = node->version}};
+    memset(node->node, 0, qk_node_bytes(node->op));
+    node->node->name = node->name;
+    node->node->number = (uint32_t)node->position + 1;
+    node->node->call.op = node->op;
+    node->node->call.version = node->version;
     const enum qd_status status = read_inputs(node);
     return status == QD_OK ? read_attributes(node) : status;
 }
@@ -579,8 +581,12 @@ enum qd_status qd_onnx_read_nodes(struct qd_onnx_reader *reader)
                        "graph: expected at most %d nodes, Constant aside, that its outputs need, "
                        "got %zu",
                        QK_GRAPH_NODE_COUNT_MAX, count);
-    enum qd_status status = make_nodes(reader, count, count - reader->taken_count);
+    /* Passes add at most as many to most files. Pages of nodes that are not added stay untouched.
+     */
+    const size_t room = 2 * count;
+    enum qd_status status = make_nodes(reader, room, count - reader->taken_count);
     reader->graph->call.nodes = reader->nodes;
+    reader->graph->node_room = room;
     for (size_t i = 0; i < reader->proto->n_node && status == QD_OK; i++)
         if (reader->is_taken[i]) {
             reader->graph->refused_node = (uint32_t)i;

@@ -8,9 +8,34 @@
 #include "kernels/network/compute.h"
 #include "tests/support/kernels/graph_case.h"
 
-/* Lowers the graph, which then has `kept` nodes. Its memory is in `memory`. */
+/* Has the passes change the nodes where they are: gives the call a copy of its nodes, with room. */
+static void give_room(struct qk_graph_call *call, struct qk_memory memory)
+{
+    const size_t room = 4 * GRAPH_CASE_NODES_MAX;
+    struct qk_node *nodes = memory.alloc(memory.context, room * sizeof(*nodes));
+    cr_assert_not_null(nodes);
+    for (size_t i = 0; i < call->node_count; i++)
+        memcpy(&nodes[i], &call->nodes[i], qk_node_bytes(call->nodes[i].call.op));
+    call->nodes = nodes;
+    call->node_room = room;
+}
+
+/* The nodes of both graphs are the same. */
+static void expect_same(const struct qk_graph_call *a, const struct qk_graph_call *b)
+{
+    cr_assert_eq(a->node_count, b->node_count);
+    for (size_t i = 0; i < a->node_count; i++) {
+        cr_assert_eq(a->nodes[i].call.op, b->nodes[i].call.op);
+        cr_assert_str_eq(a->nodes[i].name, b->nodes[i].name);
+        cr_assert_eq(a->nodes[i].outputs[0], b->nodes[i].outputs[0]);
+    }
+}
+
+/* Lowers the graph, once with a copy of its nodes and once where they are. It then has `kept`
+ * nodes. Its memory is in `memory`. */
 static void lower(struct graph_case *made, size_t kept, struct qk_test_memory *memory)
 {
+    struct qk_graph_call copied = made->call;
     struct qk_fate fates[GRAPH_CASE_NODES_MAX];
     graph_case_ask_fates(made, fates);
     const struct qk_graph_call whole = made->call;
@@ -18,8 +43,14 @@ static void lower(struct graph_case *made, size_t kept, struct qk_test_memory *m
     struct qk_error error;
     qk_test_memory_init(memory, SIZE_MAX);
     const struct qk_memory face = qk_test_memory_face(memory);
+    cr_assert_eq(qk_graph_lower(made->scalar, &copied, face, &origins, &error), QK_OK, "%s",
+                 error.text);
+    give_room(&made->call, face);
+    const struct qk_node *nodes = made->call.nodes;
     cr_assert_eq(qk_graph_lower(made->scalar, &made->call, face, &origins, &error), QK_OK, "%s",
                  error.text);
+    cr_assert_eq(made->call.nodes, nodes);
+    expect_same(&made->call, &copied);
     graph_case_keep(made, whole.nodes, origins, kept);
     graph_case_check_fates(made, fates, whole.node_count);
     made->call.fates = NULL;
