@@ -15,6 +15,7 @@ void qd_arena_init_beside(struct qd_arena *arena, const struct qd_arena *other)
 {
     qd_arena_init(arena, other->memory);
     arena->together = other->together;
+    arena->is_sparse = other->is_sparse;
 }
 
 void qd_arena_deinit(struct qd_arena *arena)

@@ -495,6 +495,8 @@ struct qd_block *qd_block_take(struct qd_arena *arena, size_t bytes, bool reserv
         arena->refused_bytes = bytes;
         return NULL;
     }
+    if (arena->is_sparse && block->large)
+        madvise(block->payload, block->limit, MADV_NOHUGEPAGE); /* only a hint */
     block->next = arena->blocks;
     arena->blocks = block;
     count_taken(arena, block->bytes);

@@ -457,6 +457,21 @@ Test(arena, a_commit_tells_which_pages_are_fresh)
     scratch_deinit(&scratch);
 }
 
+Test(arena, a_sparse_arena_takes_no_huge_pages)
+{
+    struct scratch scratch;
+    struct qd_arena beside;
+    scratch_init(&scratch, 16 * MIB);
+    scratch.arena.is_sparse = true;
+    qd_arena_init_beside(&beside, &scratch.arena);
+    char *made = qd_arena_alloc(&beside, 4 * MIB);
+    cr_assert_not_null(made);
+    made[0] = made[2 * MIB] = 1;
+    cr_assert_eq(resident_bytes(made, 4 * MIB), 2 * QD_PAGE_BYTES);
+    qd_arena_deinit(&beside);
+    scratch_deinit(&scratch);
+}
+
 Test(arena, what_is_moved_outlives_its_first_arena)
 {
     struct scratch scratch;
