@@ -16,6 +16,7 @@
 /* A row with at least this many elements is worth a kernel call. Shorter rows are gathered: each
  * operand is written out, element by element, for one call of many rows. */
 #define ROW_MIN ((size_t)128)
+#define ROWS_MIN ((size_t)32)   /* the same, if one call has many rows */
 #define GATHERED ((size_t)1024) /* two operands stay in the L1 cache */
 #define ELEMENT_BYTES_MAX 4
 
@@ -36,7 +37,8 @@ struct axis {
 
 struct state {
     struct qk_binary_args args;
-    qk_binary_fn run; /* for rows: of the inner axis's form; for gathered rows: of vectors */
+    qk_binary_fn run;       /* for rows: of the inner axis's form; for gathered rows: of vectors */
+    qk_binary_rows_fn rows; /* for whole rows; NULL: `run` computes them */
     void (*finish)(void);
     const struct qk_lookup_kernel *lookup; /* for rows whose operand `repeats` repeats; NULL: `run`
                                               computes them */
@@ -168,17 +170,49 @@ static void look_up_rows(const struct state *state, struct qk_lookup_table *tabl
     }
 }
 
-/* Computes elements [begin, end) of y, with a call for each row. */
+/* Returns how many whole rows one call may take that begins at the cursor: as many as have
+ * neighbouring elements of the second operand, and end at most `most` elements further on. */
+static size_t rows_left(const struct cursor *cursor, size_t most)
+{
+    const struct state *state = cursor->state;
+    const uint32_t inner = state->rank - 1;
+    if (!state->rows || cursor->index[inner] > 0)
+        return 0;
+    const size_t left = state->axes[inner - 1].size - cursor->index[inner - 1];
+    const size_t whole = most / state->axes[inner].size;
+    return left < whole ? left : whole;
+}
+
+/* Moves the cursor forward by whole rows that rows_left has counted. */
+static void move_rows(struct cursor *cursor, size_t rows)
+{
+    const uint32_t inner = cursor->state->rank - 1;
+    const size_t size = cursor->state->axes[inner].size;
+    cursor->index[inner - 1] += rows - 1;
+    for (size_t k = 0; k < OPERAND_COUNT; k++)
+        cursor->at[k] += (rows - 1) * cursor->state->axes[inner - 1].strides[k];
+    move(cursor, size);
+}
+
+/* Computes elements [begin, end) of y, with as many rows in a call as possible. */
 static void run_rows(const struct state *state, const uint8_t *const *operands, uint8_t *y,
                      size_t begin, size_t end)
 {
     struct cursor cursor;
     seek(&cursor, state, begin);
     for (size_t i = begin, count; i < end; i += count) {
+        const uint8_t *first = operands[FIRST] + cursor.at[FIRST] * state->element_bytes;
+        const uint8_t *second = operands[SECOND] + cursor.at[SECOND] * state->element_bytes;
+        const size_t rows = rows_left(&cursor, end - i);
+        if (rows > 0) {
+            const size_t size = state->axes[state->rank - 1].size;
+            count = rows * size;
+            state->rows(&state->args, first, second, y + i, size, rows);
+            move_rows(&cursor, rows);
+            continue;
+        }
         count = row_left(&cursor, end - i);
-        state->run(&state->args, operands[FIRST] + cursor.at[FIRST] * state->element_bytes,
-                   operands[SECOND] + cursor.at[SECOND] * state->element_bytes,
-                   y + i * state->element_bytes, count);
+        state->run(&state->args, first, second, y + i * state->element_bytes, count);
         move(&cursor, count);
     }
 }
@@ -331,7 +365,11 @@ static void choose(struct state *state, const struct qk_binary_walk *walk)
     const enum qk_binary_form form = inner->strides[FIRST] == 0    ? QK_BINARY_FIRST_REPEATS
                                      : inner->strides[SECOND] == 0 ? QK_BINARY_SECOND_REPEATS
                                                                    : QK_BINARY_NONE_REPEATS;
-    state->gathers = state->rank > 1 && inner->size < ROW_MIN;
+    if (walk->rows && state->rank > 1 && form == QK_BINARY_SECOND_REPEATS &&
+        inner[-1].strides[FIRST] == inner->size && inner[-1].strides[SECOND] == 1 &&
+        !state->args.stream)
+        state->rows = walk->rows;
+    state->gathers = state->rank > 1 && inner->size < (state->rows ? ROWS_MIN : ROW_MIN);
     state->run = walk->forms[state->gathers ? QK_BINARY_NONE_REPEATS : form];
     state->repeats = form == QK_BINARY_FIRST_REPEATS ? FIRST : SECOND;
     if (walk->lookup && !state->gathers && form != QK_BINARY_NONE_REPEATS &&
@@ -346,7 +384,7 @@ static void set_units(struct state *state, const struct qk_binary_walk *walk,
 {
     const struct axis *inner = &state->axes[state->rank - 1];
     const double row = inner->size > 0 ? (double)inner->size : 1;
-    double row_cycles = ROW_CYCLES * (double)state->rank;
+    double row_cycles = state->rows ? 0 : ROW_CYCLES * (double)state->rank;
     double cycles = walk->element_cycles;
     if (state->lookup) { /* a row's table has the results of 256 elements */
         row_cycles += CALL_CYCLES + QK_LOOKUP_ENTRIES * cycles;
@@ -407,6 +445,9 @@ enum qk_status qk_binary_plan(const struct qk_binary *binary,
     const double made = QK_LOOKUP_ENTRIES * kernels->element_cycles + 2 * CALL_CYCLES;
     const struct qk_tensor *a = &inputs[binary->a_input];
     const struct qk_tensor *b = &inputs[binary->b_input];
+    /* A product's bits do not depend on the order of its operands. */
+    const bool exchanged =
+        binary->multiplies ? a->count < b->count : qk_binary_first_is_scalar(a, b);
     struct qk_binary_walk walk = {
         .name = binary->multiplies ? kernels->multiply_name : kernels->add_name,
         .forms = binary->multiplies ? kernels->multiply[binary->is_signed]
@@ -419,7 +460,8 @@ enum qk_status qk_binary_plan(const struct qk_binary *binary,
         .element_bytes = 1,
         .a_input = binary->a_input,
         .b_input = binary->b_input,
-        .exchanged = !binary->multiplies && qk_binary_first_is_scalar(a, b),
+        .rows = binary->multiplies ? kernels->multiply_rows[binary->is_signed] : NULL,
+        .exchanged = exchanged,
     };
     set_args(binary, walk.exchanged, &walk.args);
     return qk_binary_walk_plan(&walk, tuning, instance, inputs, memory, plan, error);

@@ -47,6 +47,11 @@ enum qk_binary_form {
 typedef void (*qk_binary_fn)(const struct qk_binary_args *args, const uint8_t *first,
                              const uint8_t *second, uint8_t *y, size_t count);
 
+/* Like qk_binary_fn, for `rows` rows of `count` elements each. The second operand has one element
+ * for each row. `stream` is not read. */
+typedef void (*qk_binary_rows_fn)(const struct qk_binary_args *args, const uint8_t *first,
+                                  const uint8_t *second, uint8_t *y, size_t count, size_t rows);
+
 /* All tiers give the same bits. */
 struct qk_binary_kernels {
     const char *add_name;
@@ -57,6 +62,7 @@ struct qk_binary_kernels {
     void (*finish)(void);
     qk_binary_fn add[2][QK_BINARY_FORM_COUNT]; /* [0]: UINT8, [1]: INT8 */
     qk_binary_fn multiply[2][QK_BINARY_FORM_COUNT];
+    qk_binary_rows_fn multiply_rows[2];
 };
 
 extern const struct qk_binary_kernels qk_binary_kernels__scalar;
@@ -88,6 +94,7 @@ bool qk_binary_first_is_scalar(const struct qk_tensor *a, const struct qk_tensor
 struct qk_binary_walk {
     const char *name;
     const qk_binary_fn *forms;             /* [QK_BINARY_FORM_COUNT] */
+    qk_binary_rows_fn rows;                /* NULL: there is no such kernel */
     struct qk_binary_args args;            /* `stream` is set by the plan */
     void (*finish)(void);                  /* as in qk_binary_kernels */
     const struct qk_lookup_kernel *lookup; /* NULL: no row is looked up */

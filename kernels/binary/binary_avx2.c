@@ -127,6 +127,9 @@ static void finish(void)
     _mm_sfence();
 }
 
+#define copy_in memcpy
+#define copy_out memcpy
+
 #include "kernels/binary/loops.h"
 
 #endif

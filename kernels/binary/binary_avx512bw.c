@@ -125,6 +125,16 @@ INLINE void store_products(uint8_t *y, const vector made[4], bool is_signed, boo
     store_bytes(y, _mm512_shuffle_epi8(bytes, order), stream);
 }
 
+INLINE void copy_in(uint8_t to[64], const uint8_t *from, size_t count)
+{
+    _mm512_storeu_si512(to, _mm512_maskz_loadu_epi8((UINT64_C(1) << count) - 1, from));
+}
+
+INLINE void copy_out(uint8_t *to, const uint8_t from[64], size_t count)
+{
+    _mm512_mask_storeu_epi8(to, (UINT64_C(1) << count) - 1, _mm512_loadu_si512(from));
+}
+
 static void finish(void)
 {
     _mm_sfence();

@@ -119,6 +119,9 @@ INLINE void store_products(uint8_t *y, const vector made[4], bool is_signed, boo
 
 #define FINISH NULL
 
+#define copy_in memcpy
+#define copy_out memcpy
+
 #include "kernels/binary/loops.h"
 
 #endif

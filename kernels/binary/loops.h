@@ -17,6 +17,8 @@
  *                                  in an order that suits the tier
  *     products_by(codes, zero, difference, is_signed, made)   the same, if an operand repeats
  *     store_products(y, made, is_signed, stream)   stores such vectors in the order of the codes
+ *     copy_in(to, from, count)     copies fewer than 4 * LANES codes to a buffer of 4 * LANES
+ *     copy_out(to, from, count)    copies as many codes out of such a buffer
  *     FINISH                       what qk_binary_kernels.finish is
  */
 #ifndef KERNELS_BINARY_LOOPS_H
@@ -134,19 +136,23 @@ INLINE void compute_rest(const struct constants *c, const uint8_t *first, const 
     uint8_t a[CHUNK] = {0};
     uint8_t b[CHUNK] = {0};
     uint8_t made[CHUNK];
-    memcpy(a, first, form == QK_BINARY_FIRST_REPEATS ? 1 : count);
-    memcpy(b, second, form == QK_BINARY_SECOND_REPEATS ? 1 : count);
+    if (form != QK_BINARY_FIRST_REPEATS)
+        copy_in(a, first, count);
+    if (form != QK_BINARY_SECOND_REPEATS)
+        copy_in(b, second, count);
     compute_chunk(c, a, b, made, multiplies, is_signed, form, false);
-    memcpy(y, made, count);
+    copy_out(y, made, count);
 }
 
-/* Computes `count` elements, whole chunks first. */
+/* Computes `count` elements, whole chunks first. If elements are left behind them, the last chunk
+ * takes some of the elements before these once more. */
 INLINE void compute(const struct constants *c, const uint8_t *first, const uint8_t *second,
                     uint8_t *y, size_t count, bool multiplies, bool is_signed,
                     enum qk_binary_form form, bool stream)
 {
     const size_t first_step = form == QK_BINARY_FIRST_REPEATS ? 0 : CHUNK;
     const size_t second_step = form == QK_BINARY_SECOND_REPEATS ? 0 : CHUNK;
+    const bool many = count >= CHUNK && !stream;
     for (; count >= CHUNK; count -= CHUNK) {
         if (stream && first_step > 0)
             prefetch(first);
@@ -157,7 +163,11 @@ INLINE void compute(const struct constants *c, const uint8_t *first, const uint8
         second += second_step;
         y += CHUNK;
     }
-    if (count > 0)
+    if (count > 0 && many)
+        compute_chunk(c, first - (first_step > 0 ? CHUNK - count : 0),
+                      second - (second_step > 0 ? CHUNK - count : 0), y - (CHUNK - count),
+                      multiplies, is_signed, form, false);
+    else if (count > 0)
         compute_rest(c, first, second, y, count, multiplies, is_signed, form);
 }
 
@@ -197,6 +207,20 @@ KERNELS(add_s8, false, true)
 KERNELS(multiply_u8, true, false)
 KERNELS(multiply_s8, true, true)
 
+#define ROWS(name, is_signed)                                                             \
+    static void name##_rows(const struct qk_binary_args *from, const uint8_t *first,      \
+                            const uint8_t *second, uint8_t *y, size_t count, size_t rows) \
+    {                                                                                     \
+        struct qk_binary_args args = *from;                                               \
+        args.stream = false;                                                              \
+        for (; rows > 0; rows--, first += count, second++, y += count)                    \
+            compute_all(&args, first, second, y, count, true, is_signed,                  \
+                        QK_BINARY_SECOND_REPEATS);                                        \
+    }
+
+ROWS(multiply_u8, false)
+ROWS(multiply_s8, true)
+
 #define FORMS(name)                        \
     {                                      \
         name, name##_first, name##_second, \
@@ -213,6 +237,7 @@ const struct qk_binary_kernels NAME_OF(qk_binary_kernels__, TIER) = {
     .finish = FINISH,
     .add = {FORMS(add_u8), FORMS(add_s8)},
     .multiply = {FORMS(multiply_u8), FORMS(multiply_s8)},
+    .multiply_rows = {multiply_u8_rows, multiply_s8_rows},
 };
 
 #endif

@@ -7,25 +7,36 @@ struct subject {
     qk_binary_fn reference;
     bool multiplies;
     enum qk_binary_form form;
+    qk_binary_rows_fn rows, rows_reference; /* NULL: the subject is the first two */
 };
 
 struct job {
     const struct subject *subject;
     struct qk_binary_args args;
     const uint8_t *first, *second;
+    size_t rows; /* of `count` elements each */
+    size_t count;
     struct check_pair y;
 };
 
 static void run_expected(void *context)
 {
     struct job *job = context;
-    job->subject->reference(&job->args, job->first, job->second, job->y.expected, job->y.bytes);
+    if (job->subject->rows)
+        job->subject->rows_reference(&job->args, job->first, job->second, job->y.expected,
+                                     job->count, job->rows);
+    else
+        job->subject->reference(&job->args, job->first, job->second, job->y.expected, job->count);
 }
 
 static void run_actual(void *context)
 {
     struct job *job = context;
-    job->subject->kernel(&job->args, job->first, job->second, job->y.actual, job->y.bytes);
+    if (job->subject->rows)
+        job->subject->rows(&job->args, job->first, job->second, job->y.actual, job->count,
+                           job->rows);
+    else
+        job->subject->kernel(&job->args, job->first, job->second, job->y.actual, job->count);
 }
 
 static const uint8_t *operand(struct check *check, const char *name, size_t count)
@@ -51,21 +62,28 @@ static float constant(struct check *check, bool is_zero)
 static void check_kernel(struct check *check, const void *kernel)
 {
     const struct subject *subject = kernel;
-    struct job job = {.subject = subject};
-    const size_t count = check_is_timed(check)    ? 8192
-                         : check_chance(check, 4) ? check_between(check, 1, 2000)
-                                                  : 1 + check_index(check) % 300;
+    struct job job = {.subject = subject, .rows = 1};
+    size_t count = check_is_timed(check)    ? 8192
+                   : check_chance(check, 4) ? check_between(check, 1, 2000)
+                                            : 1 + check_index(check) % 300;
     job.args = (struct qk_binary_args){
         constant(check, subject->multiplies), constant(check, subject->multiplies),
         subject->multiplies ? constant(check, false) : 1, constant(check, subject->multiplies),
         !check_is_timed(check) && check_chance(check, 4)};
-    job.first = operand(check, "first", subject->form == QK_BINARY_FIRST_REPEATS ? 1 : count);
-    job.second = operand(check, "second", subject->form == QK_BINARY_SECOND_REPEATS ? 1 : count);
-    job.y = check_outputs(check, "y", count, 1);
-    check_describe(check, "%zu elements%s, constants %g, %g, %g, %g", count,
+    if (subject->rows) {
+        job.rows = check_is_timed(check) ? 128 : check_between(check, 1, 5);
+        count = check_is_timed(check) ? 64 : 1 + count % 150;
+    }
+    job.count = count;
+    job.first =
+        operand(check, "first", subject->form == QK_BINARY_FIRST_REPEATS ? 1 : job.rows * count);
+    job.second =
+        operand(check, "second", subject->form == QK_BINARY_SECOND_REPEATS ? job.rows : count);
+    job.y = check_outputs(check, "y", job.rows * count, 1);
+    check_describe(check, "%zu x %zu elements%s, constants %g, %g, %g, %g", job.rows, count,
                    job.args.stream ? ", streamed" : "", (double)job.args.first,
                    (double)job.args.second, (double)job.args.scale, (double)job.args.offset);
-    if (check_calls(check, run_expected, run_actual, &job, (double)count, "element"))
+    if (check_calls(check, run_expected, run_actual, &job, (double)(job.rows * count), "element"))
         check_same(check, &job.y, 1);
 }
 
@@ -81,11 +99,21 @@ static void check_kernels(struct check *check, const char *tier,
     if (!check_tier(check, tier, check_lacks(tier)))
         return;
     for (size_t is_signed = 0; is_signed < 2; is_signed++) {
+        const struct subject rows = {.multiplies = true,
+                                     .form = QK_BINARY_SECOND_REPEATS,
+                                     .rows = kernels->multiply_rows[is_signed],
+                                     .rows_reference = scalar->multiply_rows[is_signed]};
+        check_run(check,
+                  &(struct check_subject){is_signed ? "binary/mul_s8_rows" : "binary/mul_u8_rows",
+                                          check_kernel, &rows, 1000});
         for (enum qk_binary_form form = 0; form < QK_BINARY_FORM_COUNT; form++) {
-            const struct subject add = {kernels->add[is_signed][form], scalar->add[is_signed][form],
-                                        false, form};
-            const struct subject multiply = {kernels->multiply[is_signed][form],
-                                             scalar->multiply[is_signed][form], true, form};
+            const struct subject add = {.kernel = kernels->add[is_signed][form],
+                                        .reference = scalar->add[is_signed][form],
+                                        .form = form};
+            const struct subject multiply = {.kernel = kernels->multiply[is_signed][form],
+                                             .reference = scalar->multiply[is_signed][form],
+                                             .multiplies = true,
+                                             .form = form};
             check_run(check,
                       &(struct check_subject){names[0][is_signed][form], check_kernel, &add, 1000});
             check_run(check, &(struct check_subject){names[1][is_signed][form], check_kernel,
