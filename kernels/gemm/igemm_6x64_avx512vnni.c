@@ -356,6 +356,34 @@ enum { TURN = 3, TURN_BYTES = TURN * 64, TURN_QUADS = TURN * 16 };
 
 _Static_assert(TURN_QUADS % MR == 0 && TURN_BYTES <= QK_IGEMM_SLACK, "whole turns");
 
+/* Stores the sums of one position of which lane i of all vectors belongs to row i % MR. */
+static inline void add_lanes(const struct qk_igemm_args *args, size_t position,
+                             const __m512i sums[TURN])
+{
+    /* Turns the vectors such that their first 12 lanes have rows 0 to 5 twice. Of the last four
+     * lanes of each, every row is in two. */
+    const __m512i b = _mm512_alignr_epi32(sums[1], sums[1], 2);
+    const __m512i c = _mm512_alignr_epi32(sums[2], sums[2], 4);
+    const __m512i twice = _mm512_add_epi32(_mm512_add_epi32(sums[0], b), c);
+    const __m512i first = _mm512_permutex2var_epi32(
+        sums[0], _mm512_setr_epi32(12, 13, 14, 15, 30, 31, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), b);
+    const __m512i second = _mm512_permutex2var_epi32(
+        b, _mm512_setr_epi32(12, 13, 28, 29, 30, 31, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), c);
+    const __m512i rows =
+        _mm512_add_epi32(_mm512_add_epi32(twice, _mm512_alignr_epi32(twice, twice, MR)),
+                         _mm512_add_epi32(first, second));
+    int32_t *to = args->sums + position * args->sums_position;
+    const __mmask16 there = (__mmask16)((1U << args->rows) - 1);
+    if (args->sums_row == 1 && !args->add) {
+        _mm512_mask_storeu_epi32(to, there, rows);
+        return;
+    }
+    int32_t made[16];
+    _mm512_storeu_si512(made, rows);
+    for (size_t row = 0; row < args->rows; row++, to += args->sums_row)
+        *to = (int32_t)((args->add ? (uint32_t)*to : 0) + (uint32_t)made[row]);
+}
+
 /* Computes the sums of `positions` positions. `rows` are permutations that give each lane the quad
  * of the slab that the lane's weights belong to. Inlined with a constant number of positions. */
 __attribute__((always_inline)) static inline void dot_positions(const struct qk_igemm_args *args,
@@ -384,12 +412,9 @@ __attribute__((always_inline)) static inline void dot_positions(const struct qk_
                 sums[p][i] = qk_dpbusd(sums[p][i], _mm512_permutexvar_epi32(rows[i], turn),
                                        _mm512_loadu_si512(args->weights + at + 64 * i));
         }
-    for (size_t p = 0; p < positions; p++) {
-        uint32_t lanes[TURN_QUADS];
-        for (size_t i = 0; i < TURN; i++)
-            _mm512_storeu_si512(lanes + 16 * i, sums[p][i]);
-        qk_igemm_add_lanes(args, p, lanes, TURN_QUADS, MR);
-    }
+#pragma GCC unroll 3
+    for (size_t p = 0; p < positions; p++)
+        add_lanes(args, p, sums[p]);
 }
 
 static void dot(const struct qk_igemm_args *args)

@@ -35,7 +35,8 @@ static inline void convert(const struct qk_epilogue *epilogue, const int32_t sum
         memcpy(y, sums, LANES * sizeof(sums[0]));
         return;
     }
-    for (size_t i = 0; i < LANES; i++)
+#pragma GCC unroll 1
+    for (size_t i = 0; i < LANES; i++) /* compilers vectorize a loop that they do not unroll */
         bytes[i] = qk_requantize_one(to, sums[i], multiplier[i]);
     memcpy(y, bytes, sizeof(bytes));
 }
@@ -102,8 +103,9 @@ static inline void finish_rows(const struct qk_epilogue_tile *tile)
 /* ---- Rows in vectors --------------------------------------------------------------------- */
 
 /* Computes `count` rows from `first` on, at most LANES, of one position. */
-static inline void finish_position(const struct qk_epilogue_tile *tile, struct lanes *with,
-                                   size_t first, size_t count, size_t position, uint8_t *y)
+__attribute__((always_inline)) static inline void
+finish_position(const struct qk_epilogue_tile *tile, struct lanes *with, size_t first, size_t count,
+                size_t position, uint8_t *y)
 {
     int32_t sums[LANES] = {0};
     uint8_t made[LANES * sizeof(int32_t)];
@@ -119,25 +121,33 @@ static inline void finish_position(const struct qk_epilogue_tile *tile, struct l
     memcpy(y, made, count * tile->epilogue->y_bytes);
 }
 
-static inline void finish_positions(const struct qk_epilogue_tile *tile)
+/* Computes `count` rows from `first` on, at most LANES, of all positions. */
+__attribute__((always_inline)) static inline void finish_lanes(const struct qk_epilogue_tile *tile,
+                                                               size_t first, const size_t count)
 {
     const size_t bytes = tile->epilogue->y_bytes;
-    for (size_t first = 0; first < tile->rows; first += LANES) {
-        const size_t count = qk_size_min(tile->rows - first, LANES);
-        struct lanes with = {{0}, {0}, {0}, {0}};
-        memcpy(with.bias, tile->bias + first, count * sizeof(with.bias[0]));
-        memcpy(with.multiplier, tile->multiplier + first, count * sizeof(with.multiplier[0]));
-        if (tile->w_zero_point)
-            memcpy(with.zero_point, tile->w_zero_point + first, count * sizeof(with.zero_point[0]));
-        for (size_t i = 0; i < tile->segment_count; i++) {
-            uint8_t *y =
-                tile->y + (tile->segments[i].offset * tile->position_stride + first) * bytes;
-            for (uint64_t keep = tile->segments[i].keep; keep != 0; keep &= keep - 1) {
-                finish_position(tile, &with, first, count, (size_t)__builtin_ctzll(keep), y);
-                y += tile->position_stride * bytes;
-            }
+    struct lanes with = {{0}, {0}, {0}, {0}};
+    memcpy(with.bias, tile->bias + first, count * sizeof(with.bias[0]));
+    memcpy(with.multiplier, tile->multiplier + first, count * sizeof(with.multiplier[0]));
+    if (tile->w_zero_point)
+        memcpy(with.zero_point, tile->w_zero_point + first, count * sizeof(with.zero_point[0]));
+    for (size_t i = 0; i < tile->segment_count; i++) {
+        uint8_t *y = tile->y + (tile->segments[i].offset * tile->position_stride + first) * bytes;
+        for (uint64_t keep = tile->segments[i].keep; keep != 0; keep &= keep - 1) {
+            finish_position(tile, &with, first, count, (size_t)__builtin_ctzll(keep), y);
+            y += tile->position_stride * bytes;
         }
     }
+}
+
+/* A constant number of rows makes this fast. */
+static inline void finish_positions(const struct qk_epilogue_tile *tile)
+{
+    size_t first = 0;
+    for (; tile->rows - first >= LANES; first += LANES)
+        finish_lanes(tile, first, LANES);
+    if (first < tile->rows)
+        finish_lanes(tile, first, tile->rows - first);
 }
 
 void EPILOGUE(const struct qk_epilogue_tile *tile)

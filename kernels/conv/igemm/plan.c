@@ -238,14 +238,16 @@ static double dot_cycles(const struct qk_slab_order *order)
 }
 
 /* Returns the largest number of positions for which dot products cost less than a vector that is
- * mostly empty. */
+ * mostly empty. A single position costs less whatever the number of terms, because its sums then
+ * lie side by side (run_point). */
 static size_t remainder_most(const struct qk_conv_igemm_plan *plan)
 {
     const struct qk_conv_backend *backend = plan->conv->backend;
     const size_t quads = plan->order.steps * plan->order.step_slabs;
     if (!backend->igemm->dot || quads > plan->conv->tuning->dot_bytes / QK_IGEMM_QUAD_BYTES)
         return 0;
-    if (backend->igemm->whole_steps)
+    const bool point = plan->geometry.images == 1 && plan->geometry.positions == 1;
+    if (backend->igemm->whole_steps || point)
         return 1;
     const double most = count_products(&plan->order, backend->igemm) *
                         plan->conv->costs->product_cycles / dot_cycles(&plan->order);

@@ -298,6 +298,61 @@ static void add_column_sums(const struct qk_conv_igemm_plan *plan, const struct 
     }
 }
 
+/* How many sums of a single position lie side by side: whole panels of most kernels, and whole
+ * vectors. Every tile has room for them. */
+#define POINT_ROWS 96
+
+/* Returns true if the unit has a single position, and its channels are neighbours in y. */
+static bool is_point(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
+                     const struct work *work)
+{
+    const struct qk_conv *conv = plan->conv;
+    return unit->n_tile_count == 1 && work->n_tiles[0].padded == 1 && !conv->igemm.ones &&
+           (conv->backend->igemm->by_position || unit->remainder == 1) &&
+           (conv->desc.channels_last || plan->geometry.positions == 1);
+}
+
+/* Computes y for such a unit: the sums of several panels side by side, which the epilogue takes as
+ * the rows of one tile. A tile for each panel would take several times as long as the products. */
+static void run_point(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
+                      const struct work *work)
+{
+    const struct qk_conv *conv = plan->conv;
+    const struct qk_igemm *igemm = conv->backend->igemm;
+    const size_t group = POINT_ROWS / igemm->mr;
+    const uint8_t *panel =
+        conv->igemm.weights +
+        (unit->group * conv->igemm.panel_count + unit->panel_begin) * conv->igemm.panel_bytes;
+    struct qk_igemm_args args = step_args(plan, 0, plan->order.steps);
+    args.quads = igemm->by_position ? work->quads : work->remainder;
+    args.positions = 1;
+    args.step_slabs = plan->order.step_slabs;
+    args.sums_row = 1;
+    args.sums_position = igemm->mr;
+    for (size_t p = unit->panel_begin, count; p < unit->panel_end; p += count) {
+        const size_t row = p * igemm->mr;
+        count = qk_size_min(unit->panel_end - p, group);
+        const size_t rows = qk_size_min(plan->rows - row, count * igemm->mr);
+        for (size_t i = 0; i < count; i++) {
+            set_panel(plan, panel, qk_size_min(rows - i * igemm->mr, igemm->mr), 0, &args);
+            args.sums = work->sums + i * igemm->mr;
+            if (igemm->by_position)
+                igemm->multiply(&args);
+            else
+                igemm->dot(&args);
+            panel += conv->igemm.panel_bytes;
+        }
+        int32_t bias[POINT_ROWS];
+        struct qk_epilogue_tile tile = panel_tile(plan, unit, work, row, rows, bias);
+        tile.row_count = POINT_ROWS;
+        tile.sums = work->sums;
+        tile.positions = 1;
+        tile.segments = work->n_tiles[0].segments;
+        tile.segment_count = work->n_tiles[0].segment_count;
+        conv->backend->slabs->any_epilogue(&tile);
+    }
+}
+
 /* Computes all tiles of the unit over steps [begin, end). Computes y, too, if these are the last
  * steps. */
 static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
@@ -308,6 +363,10 @@ static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *
     const size_t tile = qk_igemm_tile_sums(conv->backend->igemm);
     const bool whole = begin == 0 && end == plan->order.steps;
     int32_t *sums = work->sums;
+    if (whole && is_point(plan, unit, work)) {
+        run_point(plan, unit, work);
+        return;
+    }
     struct qk_igemm_args args = step_args(plan, begin, end);
     for (size_t p = unit->panel_begin; p < unit->panel_end; p++) {
         const uint8_t *panel = conv->igemm.weights + (unit->group * conv->igemm.panel_count + p) *

@@ -301,12 +301,15 @@ Test(conv, strides_that_skip)
         }
 }
 
-/* The lanes of a vector are rows then, and the sums of a single position are dot products. */
+/* The lanes of a vector are rows then, and the sums of a single position are dot products. Some
+ * panels have wide weights. */
 Test(conv, planes_of_one_position)
 {
+    static const enum conv_fill fills[] = {CONV_FILL_SMALL, CONV_FILL_MIXED, CONV_FILL_RANDOM};
     for (int64_t channels = 1; channels <= 300; channels += 1 + channels / 6)
         for (int64_t kernel = 1; kernel <= 3; kernel += 2) {
-            struct conv_case test = line_case(1 + channels * 7 % 83, kernel, kernel);
+            struct conv_case test = line_case(1 + channels * 7 % 153, kernel, kernel);
+            test.w_fill = fills[channels % 3];
             test.naive.channels = channels;
             test.naive.images = 1 + channels % 4 * (channels % 3 == 0);
             test.naive.pad_begin[2] = test.naive.pad_end[2] = 0;
