@@ -94,12 +94,18 @@ qk_requantize_pack(const struct qk_requantize_512 *to, const __m512i sums[], con
  * width * pitch + i % width. If this is not one of the 64 sums, the byte may be anything. */
 static inline __m512i qk_requantize_order(size_t width, size_t pitch)
 {
-    uint8_t order[64];
-    for (size_t i = 0; i < 64; i++) {
-        const size_t lane = i / width * pitch + i % width;
-        order[i] = (uint8_t)(lane % 16 / 4 * 16 + lane / 16 * 4 + lane % 4);
-    }
-    return _mm512_loadu_si512(order);
+    uint8_t bytes[64];
+    for (size_t i = 0; i < 64; i++)
+        bytes[i] = (uint8_t)i;
+    const __m512i each = _mm512_loadu_si512(bytes), gap = _mm512_set1_epi8((char)(pitch - width));
+    __m512i lane = each;
+    for (size_t row = width; row < 64 && pitch != width; row += width)
+        lane = _mm512_mask_add_epi8(lane, _mm512_cmpge_epu8_mask(each, _mm512_set1_epi8((char)row)),
+                                    lane, gap);
+    /* lane % 16 / 4 * 16 + lane / 16 * 4 + lane % 4, for each byte */
+    const __m512i high = _mm512_and_si512(_mm512_slli_epi16(lane, 2), _mm512_set1_epi8(0x30));
+    const __m512i low = _mm512_and_si512(_mm512_srli_epi16(lane, 2), _mm512_set1_epi8(0x0c));
+    return _mm512_or_si512(_mm512_or_si512(high, low), _mm512_and_si512(lane, _mm512_set1_epi8(3)));
 }
 
 /* Requantizes four vectors of sums, and returns the bytes in order. */

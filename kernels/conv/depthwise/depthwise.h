@@ -234,14 +234,12 @@ extern const struct qk_depthwise qk_depthwise_s8s8_1x32__dotprod;
 bool qk_depthwise_is_small(const struct qk_depthwise_job *job);
 void qk_depthwise_run_small(const struct qk_depthwise_job *job);
 
-/* Computes channels, from the first on, and returns how many. For square kernels whose rows of taps
- * have two quads, over long rows of x; returns 0 for all other units. It leaves the last channels
- * if whole loads of them would end behind x. */
-size_t qk_depthwise_run_rows(const struct qk_depthwise_job *job);
+/* Computes a unit of a square kernel of 3, 5 or 7 over rows of more than 8 positions. Returns false
+ * for all other units, of which it computes nothing. */
+bool qk_depthwise_run_rows(const struct qk_depthwise_job *job);
 
-/* Prepares the channel buffers for the channels that qk_depthwise_run_rows has left. Sets the
- * buffers to fill, finds the loads that make their quads, and returns how many load patterns there
- * are. */
+/* Prepares the channel buffers for all other units. Sets the buffers to fill, finds the loads that
+ * make their quads, and returns how many load patterns there are. */
 size_t qk_depthwise_prepare_buffers(const struct qk_depthwise_job *job);
 
 /* Makes the quads of channels [begin, end) in the channel buffers, from the first buffer on. */

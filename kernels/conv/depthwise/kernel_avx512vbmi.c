@@ -266,22 +266,10 @@ static void run_quads(const struct qk_depthwise_job *job)
 
 static void run_unit(const struct qk_depthwise_job *job)
 {
-    if (qk_depthwise_is_small(job)) {
+    if (qk_depthwise_is_small(job))
         qk_depthwise_run_small(job);
-        return;
-    }
-    const size_t done = qk_depthwise_run_rows(job);
-    const size_t outputs = done * job->multiplicity;
-    struct qk_depthwise_job left = *job;
-    left.x += done * job->geometry->channel_size;
-    left.channels -= done;
-    left.weights += outputs * job->depth;
-    left.w_zero_point += outputs;
-    left.bias += outputs;
-    left.multiplier += outputs;
-    left.y += outputs * job->y_stride;
-    if (left.channels > 0)
-        run_quads(&left);
+    else if (!qk_depthwise_run_rows(job))
+        run_quads(job);
 }
 
 /* Adds up the weights of eight output channels at a time, one in each 64-bit lane. */

@@ -1,7 +1,8 @@
-/* Square kernels of 5 and 7, whose rows of taps have two quads, over long rows of x as it is
- * stored. A vector has 16 positions of a row of y. Four rows of y are computed together, because
- * they share most of the rows of x that they read. No quads are laid out: each row of x is loaded
- * and permuted once for all rows of taps that read it. */
+/* Square kernels of 3, 5 and 7 over rows of x as it is stored. A vector has 16 positions of a row
+ * of y. Four rows of y, or two if there are not four, are computed together, because they share
+ * most of the rows of x that they read. No quads are laid out: each row of x is loaded and permuted
+ * once for all rows of taps that read it. Rows of x that are padding are multiplied once for all
+ * columns. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
@@ -13,14 +14,14 @@
 
 enum { ROWS = 4, TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
 
-/* The most rows that the kernel has, and how many quads each row of taps has. */
+/* The most rows that the kernel has, and how many quads each row of taps has at most. */
 enum { HEIGHT = 7, QUADS = 2 };
 
 /* A tile: up to 16 columns of y. */
 struct tile {
     uint8_t order[QUADS][BYTES]; /* permutations that turn a load into quads */
     uint64_t inside[QUADS];      /* bytes of the quads that lie inside x */
-    size_t offset;               /* column of x at which the load begins */
+    int64_t offset;              /* column of x at which the load begins; it may be before x */
     size_t column, columns;
 };
 
@@ -37,13 +38,14 @@ static bool has_rows(const struct qk_depthwise_job *job)
                         column->dilation == 1 &&
                         (int64_t)job->depth == row->kernel * column->kernel;
     const size_t bytes = count_tiles(job) * sizeof(struct tile);
-    return (row->kernel == 5 || row->kernel == HEIGHT) && square && row->stride <= 2 &&
-           column->stride <= 2 && qk_taps_may_share(row) && qk_taps_may_share(column) &&
-           job->rows >= ROWS && job->columns > LANES / 2 && job->geometry->channel_size > 0 &&
-           !job->any_zero_point && bytes <= job->layout->batch * job->layout->buffer_bytes;
+    return (row->kernel == 3 || row->kernel == 5 || row->kernel == HEIGHT) && square &&
+           row->stride <= 2 && column->stride <= 2 && qk_taps_may_share(row) &&
+           qk_taps_may_share(column) && job->rows >= 2 && job->columns > LANES / 2 &&
+           job->geometry->channel_size >= BYTES && !job->any_zero_point &&
+           bytes <= job->layout->batch * job->layout->buffer_bytes;
 }
 
-/* Returns how many of the first channels have no load that ends behind x. */
+/* Returns how many of the first channels have no load that ends behind x. At most one is left. */
 static size_t count_channels(const struct qk_depthwise_job *job)
 {
     const size_t left = (size_t)(job->x_end - job->x);
@@ -51,22 +53,40 @@ static size_t count_channels(const struct qk_depthwise_job *job)
                         : 0;
 }
 
-/* Computes a tile's permutations. Taps behind the kernel's last tap and columns behind y's last
- * column may get any bytes. */
-static void find_tile(const struct qk_depthwise_job *job, struct tile *tile)
+/* Returns `at`, but at least 0 and at most 127, in all bytes. */
+static __m512i splat_bound(int64_t at)
+{
+    return _mm512_set1_epi8((char)(at < 0 ? 0 : at > INT8_MAX ? INT8_MAX : at));
+}
+
+/* Computes a tile's permutations. `ends_inside`: no load ends behind its row of x, so loads may
+ * begin before it. Taps behind the kernel's last tap and columns behind y's last column may get any
+ * bytes. */
+static void find_tile(const struct qk_depthwise_job *job, bool ends_inside, struct tile *tile)
 {
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
     const int64_t first = qk_conv_input_index(axis, job->column + tile->column, 0);
-    tile->offset = first > 0 ? (size_t)qk_size_min((size_t)first, (size_t)axis->in - 1) : 0;
+    tile->offset = first > 0 ? (int64_t)qk_size_min((size_t)first, (size_t)axis->in - 1) : 0;
+    if (ends_inside && tile->offset + BYTES > axis->in)
+        tile->offset = axis->in - BYTES;
     for (size_t c = 0; c < QUADS; c++) {
-        tile->inside[c] = 0;
-        for (size_t i = 0; i < BYTES; i++) {
-            const size_t step = i / TAPS * (size_t)axis->stride + c * TAPS + i % TAPS;
-            const int64_t at = first + (int64_t)step;
-            tile->order[c][i] = (uint8_t)(at - (int64_t)tile->offset);
-            if (at >= 0 && at < axis->in)
-                tile->inside[c] |= UINT64_C(1) << i;
-        }
+        const __m512i steps = _mm512_add_epi8(_mm512_loadu_si512(job->layout->order),
+                                              _mm512_set1_epi8((char)(c * TAPS)));
+        tile->inside[c] = _mm512_cmpge_epu8_mask(steps, splat_bound(-first)) &
+                          _mm512_cmplt_epu8_mask(steps, splat_bound(axis->in - first));
+        _mm512_storeu_si512(
+            tile->order[c],
+            _mm512_add_epi8(steps, _mm512_set1_epi8((char)(uint8_t)(first - tile->offset))));
+    }
+}
+
+static void find_tiles(const struct qk_depthwise_job *job, bool ends_inside)
+{
+    struct tile *tiles = (void *)job->work.buffers;
+    for (size_t t = 0; t < count_tiles(job); t++) {
+        tiles[t].column = t * LANES;
+        tiles[t].columns = qk_size_min(job->columns - t * LANES, LANES);
+        find_tile(job, ends_inside, &tiles[t]);
     }
 }
 
@@ -80,12 +100,26 @@ struct output {
     uint8_t *y;
 };
 
-/* The shape of the kernel, and whether the sign bits of x are flipped. The functions that take a
- * form are inlined with constants. */
+/* The shape of the kernel, how many rows of y are computed together, and whether the sign bits of x
+ * are flipped. The functions that take a form are inlined with constants. */
 struct form {
-    size_t height, stride;
+    size_t height, stride, rows;
     bool flipped;
 };
+
+/* Returns how many quads a row of taps has. */
+__attribute__((always_inline)) static inline size_t quads_of(const struct form form)
+{
+    return form.height > TAPS ? QUADS : 1;
+}
+
+/* Returns whether rows of x that are padding are multiplied once for all columns. Otherwise they
+ * are multiplied like others, without a branch for each row. Two rows of y are all of a plane, of
+ * which taps read much padding. */
+__attribute__((always_inline)) static inline bool skips(const struct form form)
+{
+    return form.rows == 2;
+}
 
 /* What all output channels have in common. */
 struct view {
@@ -108,9 +142,8 @@ static struct view find_view(const struct qk_depthwise_job *job)
 {
     const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
     const size_t y_step = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out;
-    struct tile *tiles = (void *)job->work.buffers;
     struct view view = {
-        .tiles = tiles,
+        .tiles = (void *)job->work.buffers,
         .tile_count = count_tiles(job),
         .width = job->geometry->axis[QK_AXIS_COLUMN].in,
         .height = (uint64_t)row->in,
@@ -124,11 +157,6 @@ static struct view find_view(const struct qk_depthwise_job *job)
     if (!qk_conv_find_plane(job->geometry, job->outer, 0, &view.plane))
         view.height = 0;
     memset(view.x_row, job->fill, sizeof(view.x_row));
-    for (size_t t = 0; t < view.tile_count; t++) {
-        tiles[t].column = t * LANES;
-        tiles[t].columns = qk_size_min(job->columns - t * LANES, LANES);
-        find_tile(job, &tiles[t]);
-    }
     return view;
 }
 
@@ -139,103 +167,159 @@ static inline __m512i load_weights(const uint8_t *from, const size_t count)
     return _mm512_set1_epi32((int32_t)(word & UINT32_MAX >> 8 * (TAPS - count)));
 }
 
-/* Adds the products of all taps to the sums of four rows of a tile. `input_index` is the row of x
- * that the first tap of the first of these rows reads; it may be before row 0. `from` is the
- * address of the load in row 0. */
+/* Returns whether row `i` of x is inside x, counted from the first that a tap of the first of some
+ * rows of y reads. That one has number `input_index`, which may be negative. */
+static inline bool is_inside(const struct view *view, int64_t input_index, size_t i)
+{
+    return (uint64_t)(input_index + (int64_t)i) < view->height;
+}
+
+/* Adds the products of the quads `seen`, which are those of row `i` of x, to the sums of all rows
+ * of y that read it. */
+__attribute__((always_inline)) static inline void add_row(size_t i, size_t c, __m512i seen,
+                                                          __m512i weights[HEIGHT][QUADS],
+                                                          const struct form form,
+                                                          __m512i sums[ROWS])
+{
+#pragma GCC unroll 4
+    for (size_t row = 0; row < form.rows; row++)
+        if (i >= row * form.stride && i - row * form.stride < form.height)
+            sums[row] = _mm512_dpbusd_epi32(sums[row], seen, weights[i - row * form.stride][c]);
+}
+
+/* Returns in `sums` what is the same for all columns of some rows of y: the bias, and the products
+ * of rows of x that are padding. */
+__attribute__((always_inline)) static inline void
+begin_rows(const struct view *view, int32_t bias, int64_t input_index,
+           __m512i weights[HEIGHT][QUADS], const struct form form, __m512i sums[ROWS])
+{
+#pragma GCC unroll 4
+    for (size_t row = 0; row < form.rows; row++)
+        sums[row] = _mm512_set1_epi32(bias);
+    if (!skips(form))
+        return;
+#pragma GCC unroll 16
+    for (size_t i = 0; i < (form.rows - 1) * form.stride + form.height; i++) {
+        if (is_inside(view, input_index, i))
+            continue;
+#pragma GCC unroll 2
+        for (size_t c = 0; c < quads_of(form); c++)
+            add_row(i, c, view->fill, weights, form, sums);
+    }
+}
+
+/* Adds the products of all other rows of x to the sums of a tile. `from` is the address of the load
+ * in row 0. */
 __attribute__((always_inline)) static inline void
 add_rows(const struct view *view, const uint8_t *from, int64_t input_index,
          const __m512i orders[QUADS], const __mmask64 inside[QUADS], __m512i weights[HEIGHT][QUADS],
          const struct form form, __m512i sums[ROWS])
 {
+    const __m512i fill = view->fill;
     /* Each quad has sums of its own, because a product has to wait for the product before it that
      * adds to the same sum. */
-    __m512i of_quad[QUADS][ROWS];
+    __m512i others[ROWS];
 #pragma GCC unroll 4
-    for (size_t row = 0; row < ROWS; row++) {
-        of_quad[0][row] = sums[row];
-        of_quad[1][row] = _mm512_setzero_si512();
-    }
+    for (size_t row = 0; row < form.rows; row++)
+        others[row] = _mm512_setzero_si512();
 #pragma GCC unroll 16
-    for (size_t i = 0; i < (ROWS - 1) * form.stride + form.height; i++) {
-        const bool there = (uint64_t)(input_index + (int64_t)i) < view->height;
+    for (size_t i = 0; i < (form.rows - 1) * form.stride + form.height; i++) {
+        const bool there = is_inside(view, input_index, i);
+        if (skips(form) && !there)
+            continue;
         const uint8_t *x_row =
             there ? from + (input_index + (int64_t)i) * view->width : view->x_row;
         __m512i loaded = _mm512_loadu_si512(x_row);
         if (form.flipped)
             loaded = _mm512_xor_si512(loaded, _mm512_set1_epi8((char)0x80));
-        __m512i seen[QUADS];
 #pragma GCC unroll 2
-        for (size_t c = 0; c < QUADS; c++)
-            seen[c] = _mm512_mask_permutexvar_epi8(view->fill, inside[c], orders[c], loaded);
-#pragma GCC unroll 2
-        for (size_t c = 0; c < QUADS; c++)
-#pragma GCC unroll 4
-            for (size_t row = 0; row < ROWS; row++)
-                if (i >= row * form.stride && i - row * form.stride < form.height)
-                    of_quad[c][row] = _mm512_dpbusd_epi32(of_quad[c][row], seen[c],
-                                                          weights[i - row * form.stride][c]);
+        for (size_t c = 0; c < quads_of(form); c++)
+            add_row(i, c, _mm512_mask_permutexvar_epi8(fill, inside[c], orders[c], loaded), weights,
+                    form, c == 0 ? sums : others);
     }
+    if (quads_of(form) == 1)
+        return;
 #pragma GCC unroll 4
-    for (size_t row = 0; row < ROWS; row++)
-        sums[row] = _mm512_add_epi32(of_quad[0][row], of_quad[1][row]);
+    for (size_t row = 0; row < form.rows; row++)
+        sums[row] = _mm512_add_epi32(sums[row], others[row]);
 }
 
 __attribute__((always_inline)) static inline void store_rows(const struct view *view, uint8_t *y,
-                                                             size_t columns, __m512i bytes)
+                                                             size_t columns, __m512i bytes,
+                                                             const struct form form)
 {
     const size_t stride = view->y_step;
     if (stride <= LANES) {
-        _mm512_mask_storeu_epi8(y, UINT64_MAX >> (BYTES - ROWS * stride), bytes);
+        _mm512_mask_storeu_epi8(y, UINT64_MAX >> (BYTES - form.rows * stride), bytes);
         return;
     }
     const __mmask16 there = (__mmask16)((1U << columns) - 1);
     _mm_mask_storeu_epi8(y, there, _mm512_extracti32x4_epi32(bytes, 0));
     _mm_mask_storeu_epi8(y + stride, there, _mm512_extracti32x4_epi32(bytes, 1));
+    if (form.rows == 2)
+        return;
     _mm_mask_storeu_epi8(y + 2 * stride, there, _mm512_extracti32x4_epi32(bytes, 2));
     _mm_mask_storeu_epi8(y + 3 * stride, there, _mm512_extracti32x4_epi32(bytes, 3));
+}
+
+/* Computes rows [begin, end) of y in one tile. */
+__attribute__((always_inline)) static inline void
+run_tile(const struct view *view, const struct output *output, const struct tile *tile,
+         size_t begin, size_t end, __m512i begun[ROWS], __m512i weights[HEIGHT][QUADS],
+         const struct form form)
+{
+    __m512i orders[QUADS];
+    __mmask64 inside[QUADS];
+#pragma GCC unroll 2
+    for (size_t c = 0; c < quads_of(form); c++) {
+        orders[c] = _mm512_loadu_si512(tile->order[c]);
+        inside[c] = tile->inside[c];
+    }
+    const uint8_t *x = output->x + tile->offset;
+    uint8_t *to = output->y + tile->column;
+    const size_t columns = tile->columns;
+    for (size_t done = begin; done < end; done += form.rows) {
+        const size_t row = qk_size_min(done, view->rows - form.rows);
+        __m512i sums[ROWS];
+#pragma GCC unroll 4
+        for (size_t i = 0; i < form.rows; i++)
+            sums[i] = begun[i];
+        add_rows(view, x, view->input_index + (int64_t)(row * form.stride), orders, inside, weights,
+                 form, sums);
+        const __m512i bytes = qk_requantize_pack(&view->to, sums, form.rows, output->multiplier);
+        store_rows(view, to + row * view->y_step, columns,
+                   _mm512_permutexvar_epi8(view->order, bytes), form);
+    }
 }
 
 __attribute__((always_inline)) static inline void
 run_output(const struct view *view, const struct output *output, const struct form form)
 {
+    const size_t step = skips(form) ? form.rows : view->rows;
     __m512i weights[HEIGHT][QUADS];
 #pragma GCC unroll 7
     for (size_t r = 0; r < form.height; r++)
 #pragma GCC unroll 2
-        for (size_t c = 0; c < QUADS; c++)
+        for (size_t c = 0; c < quads_of(form); c++)
             weights[r][c] = load_weights(output->weights + r * form.height + c * TAPS,
-                                         c + 1 < QUADS ? TAPS : form.height - c * TAPS);
-    for (const struct tile *tile = view->tiles; tile < view->tiles + view->tile_count; tile++) {
-        __m512i orders[QUADS];
-        __mmask64 inside[QUADS];
-#pragma GCC unroll 2
-        for (size_t c = 0; c < QUADS; c++) {
-            orders[c] = _mm512_loadu_si512(tile->order[c]);
-            inside[c] = tile->inside[c];
-        }
-        const uint8_t *x = output->x + tile->offset;
-        uint8_t *to = output->y + tile->column;
-        const size_t columns = tile->columns;
-        for (size_t done = 0; done < view->rows; done += ROWS) {
-            const size_t row = qk_size_min(done, view->rows - ROWS);
-            const int64_t input_index = view->input_index + (int64_t)(row * form.stride);
-            __m512i sums[ROWS];
-#pragma GCC unroll 4
-            for (size_t i = 0; i < ROWS; i++)
-                sums[i] = _mm512_set1_epi32(output->bias);
-            add_rows(view, x, input_index, orders, inside, weights, form, sums);
-            const __m512i bytes = qk_requantize_pack(&view->to, sums, ROWS, output->multiplier);
-            store_rows(view, to + row * view->y_step, columns,
-                       _mm512_permutexvar_epi8(view->order, bytes));
-        }
+                                         c + 1 < quads_of(form) ? TAPS : form.height - c * TAPS);
+    for (size_t begin = 0; begin < view->rows; begin += step) {
+        __m512i begun[ROWS];
+        const size_t row = qk_size_min(begin, view->rows - form.rows);
+        begin_rows(view, output->bias, view->input_index + (int64_t)(row * form.stride), weights,
+                   form, begun);
+        for (const struct tile *tile = view->tiles; tile < view->tiles + view->tile_count; tile++)
+            run_tile(view, output, tile, begin, begin + step, begun, weights, form);
     }
 }
 
 __attribute__((always_inline)) static inline void run_form(const struct qk_depthwise_job *job,
-                                                           size_t channels, const struct form form)
+                                                           const struct form form)
 {
+    const size_t whole = count_channels(job) * job->multiplicity;
     const struct view view = find_view(job);
-    for (size_t m = 0; m < channels * job->multiplicity; m++) {
+    find_tiles(job, false);
+    for (size_t m = 0; m < job->channels * job->multiplicity; m++) {
         const struct output output = {
             .x = job->x + m / job->multiplicity * job->geometry->channel_size + view.plane,
             .weights = job->weights + m * job->depth,
@@ -243,34 +327,46 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
             .multiplier = job->multiplier[m],
             .y = job->y + m * job->y_stride,
         };
+        if (m == whole)
+            find_tiles(job, true);
         run_output(&view, &output, form);
     }
 }
 
-__attribute__((always_inline)) static inline void run_kernel(const struct qk_depthwise_job *job,
-                                                             size_t channels, const size_t height)
+__attribute__((always_inline)) static inline void run_rows(const struct qk_depthwise_job *job,
+                                                           const size_t height, const size_t stride)
 {
-    const bool strided = job->geometry->axis[QK_AXIS_ROW].stride == 2;
-    if (strided && job->flip != 0)
-        run_form(job, channels, (struct form){height, 2, true});
-    else if (strided)
-        run_form(job, channels, (struct form){height, 2, false});
+    /* Of 5 or 6 rows, fours would compute 2 or 3 twice. */
+    const bool four = job->rows >= ROWS && job->rows != 5 && job->rows != 6;
+    if (four && job->flip != 0)
+        run_form(job, (struct form){height, stride, ROWS, true});
+    else if (four)
+        run_form(job, (struct form){height, stride, ROWS, false});
     else if (job->flip != 0)
-        run_form(job, channels, (struct form){height, 1, true});
+        run_form(job, (struct form){height, stride, 2, true});
     else
-        run_form(job, channels, (struct form){height, 1, false});
+        run_form(job, (struct form){height, stride, 2, false});
 }
 
-size_t qk_depthwise_run_rows(const struct qk_depthwise_job *job)
+bool qk_depthwise_run_rows(const struct qk_depthwise_job *job)
 {
-    const size_t channels = has_rows(job) ? count_channels(job) : 0;
-    if (channels == 0)
-        return 0;
-    if (job->geometry->axis[QK_AXIS_ROW].kernel == 5)
-        run_kernel(job, channels, 5);
+    const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
+    /* Loads in the last channel may begin in the one before. */
+    if (!has_rows(job) || count_channels(job) == 0)
+        return false;
+    if (row->kernel == 3 && row->stride == 2)
+        run_rows(job, 3, 2);
+    else if (row->kernel == 3)
+        run_rows(job, 3, 1);
+    else if (row->kernel == 5 && row->stride == 2)
+        run_rows(job, 5, 2);
+    else if (row->kernel == 5)
+        run_rows(job, 5, 1);
+    else if (row->stride == 2)
+        run_rows(job, HEIGHT, 2);
     else
-        run_kernel(job, channels, HEIGHT);
-    return channels;
+        run_rows(job, HEIGHT, 1);
+    return true;
 }
 
 #endif
