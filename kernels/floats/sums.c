@@ -1,8 +1,11 @@
 #include "kernels/floats/sums.h"
 
+#include <string.h>
+
 #include "kernels/element/load.h"
 
 #define LANES 4
+#define ROWS ((size_t)4)
 
 /* Four floats, with any alignment. */
 typedef float vector __attribute__((vector_size(LANES * sizeof(float))));
@@ -35,6 +38,23 @@ static float pool_sum(const void *x, size_t count)
     return add_all(add_lanes(sum), x, whole, count);
 }
 
+/* Adds up ROWS rows side by side, because each addition to a sum waits for the one before. */
+static void pool_sums(const void *x, size_t count, float sums[ROWS])
+{
+    const size_t whole = count - count % LANES;
+    vector a = {0}, b = {0}, c = {0}, d = {0};
+    for (size_t i = 0; i < whole; i += LANES) {
+        a += load(x, i);
+        b += load(x, count + i);
+        c += load(x, 2 * count + i);
+        d += load(x, 3 * count + i);
+    }
+    sums[0] = add_all(add_lanes(a), x, whole, count);
+    sums[1] = add_all(add_lanes(b), x, count + whole, 2 * count);
+    sums[2] = add_all(add_lanes(c), x, 2 * count + whole, 3 * count);
+    sums[3] = add_all(add_lanes(d), x, 3 * count + whole, 4 * count);
+}
+
 static float aligned_sum(const void *x, size_t count, size_t index)
 {
     const size_t before = (LANES - index % LANES) % LANES;
@@ -58,8 +78,22 @@ static float aligned_sum(const void *x, size_t count, size_t index)
     return add_all(add_all(add_lanes(sum), x, 0, begin), x, end, count);
 }
 
-float qk_mean(enum qk_sum_kind kind, const void *x, size_t count, size_t index)
+void qk_means(enum qk_sum_kind kind, const void *x, size_t count, size_t rows, size_t index,
+              void *means)
 {
-    const float sum = kind == QK_SUM_POOL ? pool_sum(x, count) : aligned_sum(x, count, index);
-    return sum / (float)count;
+    const char *from = x;
+    size_t step;
+    for (size_t row = 0; row < rows; row += step, from += step * count * sizeof(float)) {
+        float sums[ROWS];
+        step = kind == QK_SUM_POOL && rows - row >= ROWS ? ROWS : 1;
+        if (step == ROWS)
+            pool_sums(from, count, sums);
+        else
+            sums[0] = kind == QK_SUM_POOL ? pool_sum(from, count)
+                                          : aligned_sum(from, count, index + row * count);
+        for (size_t i = 0; i < step; i++) {
+            const float mean = sums[i] / (float)count;
+            memcpy((char *)means + (row + i) * sizeof(mean), &mean, sizeof(mean));
+        }
+    }
 }

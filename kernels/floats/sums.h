@@ -16,8 +16,10 @@ enum qk_sum_kind {
     QK_SUM_ALIGNED
 };
 
-/* Returns the mean of `count` elements, which are at least one. x has any alignment. `index` is the
- * index of x[0] in a tensor that begins at a multiple of 16 bytes. */
-float qk_mean(enum qk_sum_kind kind, const void *x, size_t count, size_t index);
+/* Writes the means of `rows` rows, which follow each other. Each has `count` elements, at least
+ * one. x and `means` have any alignment. `index` is the index of x[0] in a tensor that begins at a
+ * multiple of 16 bytes. */
+void qk_means(enum qk_sum_kind kind, const void *x, size_t count, size_t rows, size_t index,
+              void *means);
 
 #endif

@@ -89,21 +89,25 @@ Test(floats, operands_that_repeat)
     free(block);
 }
 
-/* Sums of integers are exact in any order. */
+/* Rows of kind QK_SUM_POOL are added up by fours. Sums of integers are exact in any order. */
 Test(floats, means_of_all_lengths)
 {
-    char bytes[200 * sizeof(float) + 1];
-    for (size_t length = 1; length <= 200; length++)
+    enum { ROWS = 7, LENGTHS = 200 };
+    char bytes[ROWS * LENGTHS * sizeof(float) + 1];
+    for (size_t length = 1; length <= LENGTHS; length++)
         for (size_t index = 0; index < 4; index++) {
-            float sum = 0;
-            for (size_t i = 0; i < length; i++) {
+            float means[ROWS] = {0}, made[ROWS];
+            for (size_t i = 0; i < ROWS * length; i++) {
                 const float number = (float)(i * 37 % 101);
                 memcpy(bytes + 1 + i * sizeof(number), &number, sizeof(number));
-                sum += number;
+                means[i / length] += number;
             }
-            const float mean = sum / (float)length;
-            cr_assert_eq(qk_mean(QK_SUM_POOL, bytes + 1, length, index), mean);
-            cr_assert_eq(qk_mean(QK_SUM_ALIGNED, bytes + 1, length, index), mean);
+            for (size_t row = 0; row < ROWS; row++)
+                means[row] /= (float)length;
+            qk_means(QK_SUM_POOL, bytes + 1, length, ROWS, index, made);
+            cr_assert_arr_eq(made, means, sizeof(means));
+            qk_means(QK_SUM_ALIGNED, bytes + 1, length, ROWS, index, made);
+            cr_assert_arr_eq(made, means, sizeof(means));
         }
 }
 
