@@ -1,5 +1,5 @@
 /* Square kernels of 3, 5 and 7 over rows of x as it is stored. A vector has 16 positions of a row
- * of y. Four rows of y, or two if there are not four, are computed together, because they share
+ * of y. Four rows of y, or two or three if there are few, are computed together, because they share
  * most of the rows of x that they read. No quads are laid out: each row of x is loaded and permuted
  * once for all rows of taps that read it. Rows of x that are padding are multiplied once for all
  * columns. */
@@ -100,8 +100,8 @@ struct output {
     uint8_t *y;
 };
 
-/* The shape of the kernel, how many rows of y are computed together, and whether the sign bits of x
- * are flipped. The functions that take a form are inlined with constants. */
+/* The shape of the kernel, how many rows of y are computed together, and whether the
+ * sign bits of x are flipped. The functions that take a form are inlined with constants. */
 struct form {
     size_t height, stride, rows;
     bool flipped;
@@ -114,11 +114,10 @@ __attribute__((always_inline)) static inline size_t quads_of(const struct form f
 }
 
 /* Returns whether rows of x that are padding are multiplied once for all columns. Otherwise they
- * are multiplied like others, without a branch for each row. Two rows of y are all of a plane, of
- * which taps read much padding. */
+ * are multiplied like others. Planes of few rows have much padding around them. */
 __attribute__((always_inline)) static inline bool skips(const struct form form)
 {
-    return form.rows == 2;
+    return form.rows < ROWS;
 }
 
 /* What all output channels have in common. */
@@ -222,13 +221,14 @@ add_rows(const struct view *view, const uint8_t *from, int64_t input_index,
 #pragma GCC unroll 4
     for (size_t row = 0; row < form.rows; row++)
         others[row] = _mm512_setzero_si512();
+    uintptr_t at = (uintptr_t)from + (uintptr_t)input_index * (uintptr_t)view->width;
 #pragma GCC unroll 16
     for (size_t i = 0; i < (form.rows - 1) * form.stride + form.height; i++) {
         const bool there = is_inside(view, input_index, i);
+        const uint8_t *x_row = there ? (const void *)at : view->x_row;
+        at += (uintptr_t)view->width;
         if (skips(form) && !there)
             continue;
-        const uint8_t *x_row =
-            there ? from + (input_index + (int64_t)i) * view->width : view->x_row;
         __m512i loaded = _mm512_loadu_si512(x_row);
         if (form.flipped)
             loaded = _mm512_xor_si512(loaded, _mm512_set1_epi8((char)0x80));
@@ -256,10 +256,10 @@ __attribute__((always_inline)) static inline void store_rows(const struct view *
     const __mmask16 there = (__mmask16)((1U << columns) - 1);
     _mm_mask_storeu_epi8(y, there, _mm512_extracti32x4_epi32(bytes, 0));
     _mm_mask_storeu_epi8(y + stride, there, _mm512_extracti32x4_epi32(bytes, 1));
-    if (form.rows == 2)
-        return;
-    _mm_mask_storeu_epi8(y + 2 * stride, there, _mm512_extracti32x4_epi32(bytes, 2));
-    _mm_mask_storeu_epi8(y + 3 * stride, there, _mm512_extracti32x4_epi32(bytes, 3));
+    if (form.rows > 2)
+        _mm_mask_storeu_epi8(y + 2 * stride, there, _mm512_extracti32x4_epi32(bytes, 2));
+    if (form.rows > 3)
+        _mm_mask_storeu_epi8(y + 3 * stride, there, _mm512_extracti32x4_epi32(bytes, 3));
 }
 
 /* Computes rows [begin, end) of y in one tile. */
@@ -333,19 +333,25 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
     }
 }
 
+__attribute__((always_inline)) static inline void run_flips(const struct qk_depthwise_job *job,
+                                                            const size_t height,
+                                                            const size_t stride, const size_t rows)
+{
+    if (job->flip != 0)
+        run_form(job, (struct form){height, stride, rows, true});
+    else
+        run_form(job, (struct form){height, stride, rows, false});
+}
+
 __attribute__((always_inline)) static inline void run_rows(const struct qk_depthwise_job *job,
                                                            const size_t height, const size_t stride)
 {
-    /* Of 5 or 6 rows, fours would compute 2 or 3 twice. */
-    const bool four = job->rows >= ROWS && job->rows != 5 && job->rows != 6;
-    if (four && job->flip != 0)
-        run_form(job, (struct form){height, stride, ROWS, true});
-    else if (four)
-        run_form(job, (struct form){height, stride, ROWS, false});
-    else if (job->flip != 0)
-        run_form(job, (struct form){height, stride, 2, true});
+    if (job->rows == 2)
+        run_flips(job, height, stride, 2);
+    else if (job->rows == 3 || job->rows == 5 || job->rows == 6)
+        run_flips(job, height, stride, 3); /* fours would compute 2 or 3 of 5 or 6 rows twice */
     else
-        run_form(job, (struct form){height, stride, 2, false});
+        run_flips(job, height, stride, ROWS);
 }
 
 bool qk_depthwise_run_rows(const struct qk_depthwise_job *job)
