@@ -13,10 +13,11 @@
 /* Everything is measured in turn, ROUNDS times, and the best round counts. What slows the machine
  * down for a moment then slows all of it, and hardly changes which product is faster. In a round,
  * a function runs for RUN_NS or a little more. A function that takes much longer, as under an
- * emulator, runs once. */
+ * emulator, runs twice. */
 #define ROUNDS 4
 #define RUN_NS 40000.0
 #define ONCE_NS 3e6
+#define CALLS_MAX ((size_t)1 << 20)
 
 /* A function whose speed is measured. */
 struct timing {
@@ -39,20 +40,23 @@ static double now_ns(void)
 }
 
 /* Calls the function as often as it fits into RUN_NS, as far as is known. The clock is not read
- * between calls: this is a system call that may take as long as a product. A coarse clock may not
- * advance at all, so a time of 0 does not count. */
+ * between calls: this is a system call that may take as long as a product. If the clock is so
+ * coarse that it does not advance, there are twice as many calls, and so on. */
 static void time_calls(struct timing *timing)
 {
     const struct qk_igemm *igemm = timing->igemm;
-    const size_t calls = timing->ns < RUN_NS ? (size_t)(RUN_NS / timing->ns) : 1;
+    size_t calls = timing->ns < RUN_NS ? (size_t)(RUN_NS / timing->ns) : 1;
+    double passed = 0;
     if (igemm && igemm->set_up)
         igemm->set_up(QK_IGEMM_STEP_SLABS);
-    const double start = now_ns();
-    for (size_t i = 0; i < calls; i++)
-        timing->run(timing->context);
-    const double ns = (now_ns() - start) / (double)calls;
-    if (ns > 0 && ns < timing->ns)
-        timing->ns = ns;
+    for (; passed <= 0 && calls <= CALLS_MAX; calls *= 2) {
+        const double start = now_ns();
+        for (size_t i = 0; i < calls; i++)
+            timing->run(timing->context);
+        passed = now_ns() - start;
+        if (passed > 0 && passed / (double)calls < timing->ns)
+            timing->ns = passed / (double)calls;
+    }
     if (igemm && igemm->tear_down)
         igemm->tear_down();
 }
@@ -254,12 +258,15 @@ static void add_products(struct all *all, struct qk_profile *profile,
     }
 }
 
-/* The first call warms caches and vector units. It is slow and hardly ever counts. */
+/* The first call warms caches and vector units. It is slow, or a coarse clock happens to advance
+ * during it, so it hardly ever counts. */
 static void time_all(struct all *all)
 {
     const double end_ns = now_ns() + QK_MEASURE_NS;
-    for (size_t i = 0; i < all->count && (i < all->musts || now_ns() < end_ns); i++)
+    for (size_t i = 0; i < all->count && (i < all->musts || now_ns() < end_ns); i++) {
         time_calls(&all->timings[i]);
+        time_calls(&all->timings[i]);
+    }
     for (size_t round = 0; round < ROUNDS && now_ns() < end_ns; round++)
         for (size_t i = 0; i < all->count; i++)
             if (all->timings[i].ns < ONCE_NS)

@@ -517,7 +517,8 @@ struct qk_graph_call {
     /* How many nodes the memory of `nodes` has room for, if passes may change nodes where they are.
      * Passes set it, and qk_graph_lower sets it to 0. A caller that does not read its nodes again
      * sets it, and gives room for the nodes that passes add: a pass without enough room copies all
-     * nodes. 0: nodes are copied before they are changed. */
+     * nodes. After qk_graph_lower_once, `nodes` may be an array of its own, with room for
+     * node_count nodes. 0: nodes are copied before they are changed. */
     size_t node_room;
     size_t value_count;
     const char *const *value_names; /* for people, one for each value; NULL: they have none */

@@ -365,11 +365,10 @@ static void choose(struct state *state, const struct qk_binary_walk *walk)
     const enum qk_binary_form form = inner->strides[FIRST] == 0    ? QK_BINARY_FIRST_REPEATS
                                      : inner->strides[SECOND] == 0 ? QK_BINARY_SECOND_REPEATS
                                                                    : QK_BINARY_NONE_REPEATS;
-    if (walk->rows && state->rank > 1 && form == QK_BINARY_SECOND_REPEATS &&
-        inner[-1].strides[FIRST] == inner->size && inner[-1].strides[SECOND] == 1 &&
-        !state->args.stream)
-        state->rows = walk->rows;
-    state->gathers = state->rank > 1 && inner->size < (state->rows ? ROWS_MIN : ROW_MIN);
+    const bool has_rows = walk->rows && state->rank > 1 && form == QK_BINARY_SECOND_REPEATS &&
+                          inner[-1].strides[FIRST] == inner->size &&
+                          inner[-1].strides[SECOND] == 1 && !state->args.stream;
+    state->gathers = state->rank > 1 && inner->size < (has_rows ? ROWS_MIN : ROW_MIN);
     state->run = walk->forms[state->gathers ? QK_BINARY_NONE_REPEATS : form];
     state->repeats = form == QK_BINARY_FIRST_REPEATS ? FIRST : SECOND;
     if (walk->lookup && !state->gathers && form != QK_BINARY_NONE_REPEATS &&
@@ -377,6 +376,7 @@ static void choose(struct state *state, const struct qk_binary_walk *walk)
         state->lookup = walk->lookup;
         state->finish = walk->lookup->finish;
     }
+    state->rows = has_rows && !state->gathers && !state->lookup ? walk->rows : NULL;
 }
 
 static void set_units(struct state *state, const struct qk_binary_walk *walk,

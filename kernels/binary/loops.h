@@ -145,7 +145,7 @@ INLINE void compute_rest(const struct constants *c, const uint8_t *first, const 
 }
 
 /* Computes `count` elements, whole chunks first. If elements are left behind them, the last chunk
- * takes some of the elements before these once more. */
+ * overlaps the chunk before it. */
 INLINE void compute(const struct constants *c, const uint8_t *first, const uint8_t *second,
                     uint8_t *y, size_t count, bool multiplies, bool is_signed,
                     enum qk_binary_form form, bool stream)

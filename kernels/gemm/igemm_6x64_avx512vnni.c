@@ -303,7 +303,7 @@ requantize_halves(const struct qk_igemm_args *args, const size_t rows)
 }
 
 /* Returns true if halves are faster. Each half begins all steps, so steps must be long. The slabs
- * of two tiles, 512 bytes each, must stay in an L1 cache of 32 KiB. */
+ * of two tiles, 512 bytes each, should stay in an L1 cache of 32 KiB; weights are read in order. */
 static bool halves_suit(const struct qk_igemm_args *args)
 {
     const size_t longest = QK_IGEMM_STEP_SLABS;

@@ -70,8 +70,8 @@ struct qd_arena {
     size_t spoken_bytes;  /* set aside by qd_arena_try_begin and not taken yet */
     bool has_begun;       /* qd_arena_try_begin has returned true */
     bool works;           /* the work has begun and is not done */
-    bool is_sparse; /* set by its owner: its large blocks are never filled, so that huge pages would
-                       waste memory; qd_arena_init_beside copies it */
+    bool is_sparse; /* set by its owner: its large blocks are mostly not filled, so that huge pages
+                       would waste memory; qd_arena_init_beside copies it */
     size_t
         *together; /* the sum of `bytes` over all arenas of one job, including this one; borrowed,
                       used on one thread at a time; NULL: the job has only this arena */

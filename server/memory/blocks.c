@@ -132,8 +132,17 @@ static char *map(size_t bytes)
     return aligned;
 }
 
-/* Makes a fresh block. Asks for huge pages only where all of a page will be used, which excludes
- * the first one of a reserved block. */
+/* Asks for huge pages, unless the block is sparse. Asks only where all of a page will be used,
+ * which excludes the first one of a reserved block. It is only a hint. */
+static void choose_pages(struct qd_block *block, bool is_sparse)
+{
+    const size_t from = block->reserved ? QD_HUGE_PAGE_BYTES : 0;
+    const size_t to = block->limit / QD_HUGE_PAGE_BYTES * QD_HUGE_PAGE_BYTES;
+    block->is_sparse = is_sparse;
+    if (from < to)
+        madvise(block->payload + from, to - from, is_sparse ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+}
+
 static struct qd_block *fresh_block(const struct qd_memory *memory, const struct qd_block *wish)
 {
     const size_t capacity = class_bytes(memory, wish->class_index);
@@ -148,10 +157,8 @@ static struct qd_block *fresh_block(const struct qd_memory *memory, const struct
     *block = *wish;
     block->payload = payload;
     block->touched = wish->large ? 0 : capacity;
-    const size_t from = wish->reserved ? QD_HUGE_PAGE_BYTES : 0;
-    const size_t to = wish->limit / QD_HUGE_PAGE_BYTES * QD_HUGE_PAGE_BYTES;
-    if (wish->large && from < to)
-        madvise(payload + from, to - from, MADV_HUGEPAGE); /* only a hint */
+    if (wish->large)
+        choose_pages(block, false);
     return block;
 }
 
@@ -495,8 +502,8 @@ struct qd_block *qd_block_take(struct qd_arena *arena, size_t bytes, bool reserv
         arena->refused_bytes = bytes;
         return NULL;
     }
-    if (arena->is_sparse && block->large)
-        madvise(block->payload, block->limit, MADV_NOHUGEPAGE); /* only a hint */
+    if (block->large && block->is_sparse != arena->is_sparse)
+        choose_pages(block, arena->is_sparse);
     block->next = arena->blocks;
     arena->blocks = block;
     count_taken(arena, block->bytes);

@@ -30,6 +30,7 @@ struct qd_block {
     size_t limit; /* how far `bytes` may grow: the size that was asked for */
     unsigned class_index;
     bool large;
+    bool is_sparse; /* a large block has no huge pages (qd_arena.is_sparse) */
 
     /* Of a large block from qd_arena_reserve, while it is in use. */
     bool reserved;

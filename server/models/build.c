@@ -430,8 +430,10 @@ static enum qd_status find_types(struct qd_build *build, struct qd_error *error)
     enum qk_type found = QK_NONE;
     if (several && !build->is_onnx)
         return refuse_untyped(build, first, error);
-    /* Constants are folded once, before types are tried. */
+    /* Constants are folded once, before types are tried. The nodes may be elsewhere then, in memory
+     * that has room for no more. */
     enum qd_status status = lower(build, true, error);
+    build->graph.node_room = build->graph.call.node_count;
     for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT && status == QD_OK; type++) {
         bool works = false;
         if (set_types(build, type))

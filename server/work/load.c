@@ -33,7 +33,7 @@ struct qd_load *qd_load_create(const struct qd_load_tools *tools, const char *na
     qd_arena_init(&load->file_arena, tools->memory);
     load->arena.together = &load->bytes;
     load->version_arena.together = &load->bytes;
-    load->version_arena.is_sparse = true; /* qk_node_bytes says why */
+    load->version_arena.is_sparse = true; /* of a node, only qk_node_bytes are written */
     load->file_arena.together = &load->bytes;
     qd_sources_init(&load->sources);
     return load;

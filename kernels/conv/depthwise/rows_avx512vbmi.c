@@ -1,8 +1,8 @@
 /* Square kernels of 3, 5 and 7 over rows of x as it is stored. A vector has 16 positions of a row
  * of y. Four rows of y, or two or three if there are few, are computed together, because they share
  * most of the rows of x that they read. No quads are laid out: each row of x is loaded and permuted
- * once for all rows of taps that read it. Rows of x that are padding are multiplied once for all
- * columns. */
+ * once for all rows of taps that read it. If fewer than four rows are computed together, rows of x
+ * that are padding are multiplied once for all columns. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
@@ -349,7 +349,7 @@ __attribute__((always_inline)) static inline void run_rows(const struct qk_depth
     if (job->rows == 2)
         run_flips(job, height, stride, 2);
     else if (job->rows == 3 || job->rows == 5 || job->rows == 6)
-        run_flips(job, height, stride, 3); /* fours would compute 2 or 3 of 5 or 6 rows twice */
+        run_flips(job, height, stride, 3); /* fours would compute 3 of 5 rows twice, or 2 of 6 */
     else
         run_flips(job, height, stride, ROWS);
 }

@@ -158,9 +158,9 @@ static size_t bands_most(const struct qk_conv_igemm_plan *plan, const struct can
     return alike && 10 * vectors <= 11 * qk_divide_up(whole, 8) ? 2 : 1;
 }
 
-/* Returns the multiple of which bands of some `columns` columns should have as many. For kernels by
- * rows, a band ends where a vector ends. If it is long, it ends where a tile ends, so that all
- * tiles are full and begin at cache lines of y. */
+/* Returns the number of which the columns of a band should be a multiple, if it has some `columns`
+ * of them. For kernels by rows, a band ends where a vector ends. If it is long, it ends where a
+ * tile ends, so that all tiles are full. */
 static size_t columns_multiple(const struct qk_conv_igemm_plan *plan, size_t columns)
 {
     const struct qk_igemm *igemm = plan->conv->backend->igemm;

@@ -108,9 +108,11 @@ static void compute_rows(const struct state *state, const uint8_t *x, uint8_t *y
     const size_t stride = state->rows.stride;
     const size_t length = state->rows.length;
     const size_t step = stride * sizeof(float);
-    float lanes[LANES][BLOCK] = {{0}};
+    float lanes[LANES][BLOCK];
     float values[BLOCK];
     float each[BLOCK]; /* the largest element of each row, and later the reciprocal of its sum */
+    for (size_t i = 0; i < LANES; i++)
+        memset(lanes[i], 0, count * sizeof(float));
     for (size_t row = 0; row < count; row++)
         each[row] = -FLT_MAX;
     kernels->fold[QK_FLOAT_FOLD_MAX_SCALAR](each, x, length, stride, 1, count);

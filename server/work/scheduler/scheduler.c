@@ -491,7 +491,7 @@ static void end_job(struct qd_scheduler *scheduler, const struct slice *slice)
 }
 
 /* Runs a time slice. Returns false if the job has ended. Returns true if other threads go on with
- * the job, which may have a next phase soon, or have to if the slice is inline. */
+ * the job, or have to if the slice is inline. */
 static bool run_slice(struct qd_scheduler *scheduler, struct slice *slice)
 {
     bool goes_on = true;

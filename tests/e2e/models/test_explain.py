@@ -251,6 +251,20 @@ class Explain(unittest.TestCase):
         tree, _ = self.explain("models/net")
         self.assertEqual(tree["inputs"][29]["datatype"], "UINT8")
 
+    def test_passes_add_nodes_to_an_untyped_file(self):
+        """Each Transpose becomes one of bytes, behind nodes that the search for types has moved."""
+        nodes = [node("Reverse", ["x"], ["q0"]),
+                 node("DequantizeLinear", ["q0", "half", "zero"], ["t0"])]
+        for i in range(40):
+            nodes.append(node("Transpose", ["t%d" % i], ["t%d" % (i + 1)]))
+            nodes.append(node("QuantizeLinear", ["t%d" % (i + 1), "half", "zero"], ["y%d" % i]))
+        outputs = [value_info("y%d" % i, UINT8, [2, 3] if i % 2 else [3, 2]) for i in range(30)]
+        file = model(13, nodes, SCALES, [value_info("x", FLOAT, [2, 3])], outputs)
+        self.write("models/net/1/model.onnx", file)
+        self.write("models/net/config.json", b'{"inputs": ["q0"]}')
+        tree, _ = self.explain("models/net")
+        self.assertEqual(tree["inputs"][0]["datatype"], "UINT8")
+
     def test_a_file_that_begins_with_a_hyphen(self):
         self.write("-x.onnx", refused_file())
         tree, _ = self.explain("net=-x.onnx", status=1)

@@ -469,6 +469,13 @@ Test(arena, a_sparse_arena_takes_no_huge_pages)
     made[0] = made[2 * MIB] = 1;
     cr_assert_eq(resident_bytes(made, 4 * MIB), 2 * QD_PAGE_BYTES);
     qd_arena_deinit(&beside);
+    /* The next arena that gets the block has huge pages again, if the system has any. */
+    struct qd_arena other;
+    qd_arena_init(&other, scratch.arena.memory);
+    char *again = qd_arena_alloc(&other, 4 * MIB);
+    cr_assert_eq(again, made);
+    cr_assert_not(other.blocks->is_sparse);
+    qd_arena_deinit(&other);
     scratch_deinit(&scratch);
 }
 
