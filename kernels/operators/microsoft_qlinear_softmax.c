@@ -23,6 +23,9 @@ enum { AXIS, OPSET };
 /* Rows that are computed together, element by element: neighbouring rows are read and written in
  * order, and the sum of one row does not wait for its own last step. */
 #define BLOCK 64
+/* The same for rows that lie one behind the other. If their length is a power of two, all compete
+ * for the same few lines of the L1 cache: 64 rows of 4096 took 2.7 times as long as one by one. */
+#define BLOCK_APART 4
 
 #define SATURATED 0x1p9   /* more than the largest code less the smallest zero point */
 #define ROUNDING 0x1.8p52 /* a sum with it has no bits behind the point */
@@ -108,8 +111,8 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
     const size_t stride = state->rows.stride;
     for (size_t row = begin * state->rows.unit, count; row < last; row += count) {
         const size_t at = qk_softmax_row_start(&state->rows, row);
-        count = qk_size_min(last - row, stride == 1 ? BLOCK : stride - row % stride);
-        count = qk_size_min(count, BLOCK);
+        const size_t most = stride == 1 ? BLOCK_APART : stride - row % stride;
+        count = qk_size_min(qk_size_min(last - row, most), BLOCK);
         const uint8_t *x = (const uint8_t *)inputs[X] + at;
         uint8_t *y = (uint8_t *)outputs[0] + at;
         if (count == 1)
