@@ -251,19 +251,25 @@ class Explain(unittest.TestCase):
         tree, _ = self.explain("models/net")
         self.assertEqual(tree["inputs"][29]["datatype"], "UINT8")
 
-    def test_passes_add_nodes_to_an_untyped_file(self):
-        """Each Transpose becomes one of bytes, behind nodes that the search for types has moved."""
-        nodes = [node("Reverse", ["x"], ["q0"]),
-                 node("DequantizeLinear", ["q0", "half", "zero"], ["t0"])]
-        for i in range(40):
-            nodes.append(node("Transpose", ["t%d" % i], ["t%d" % (i + 1)]))
-            nodes.append(node("QuantizeLinear", ["t%d" % (i + 1), "half", "zero"], ["y%d" % i]))
-        outputs = [value_info("y%d" % i, UINT8, [2, 3] if i % 2 else [3, 2]) for i in range(30)]
-        file = model(13, nodes, SCALES, [value_info("x", FLOAT, [2, 3])], outputs)
-        self.write("models/net/1/model.onnx", file)
-        self.write("models/net/config.json", b'{"inputs": ["q0"]}')
-        tree, _ = self.explain("models/net")
-        self.assertEqual(tree["inputs"][0]["datatype"], "UINT8")
+    def test_layers_behind_an_unknown_node(self):
+        """What a Conv and a Relu become may take more nodes than they do, where the nodes lie after
+        a search for types."""
+        constants = [tensor("ones", INT8, [4, 4, 1, 1], (9, b"\1" * 16)), *SCALES,
+                     tensor("low", INT8, [], (9, b"\0")), tensor("middle", UINT8, [], (9, b"\x80"))]
+        for count in (1, 2, 3, 4, 8):
+            nodes = [node("Strange", ["x"], ["q0"])]
+            for i in range(count):
+                last = "y" if i + 1 == count else "q%d" % (i + 1)
+                nodes += [node("DequantizeLinear", ["q%d" % i, "half", "zero"], ["d%d" % i]),
+                          node("DequantizeLinear", ["ones", "half", "low"], ["w%d" % i]),
+                          node("Conv", ["d%d" % i, "w%d" % i], ["c%d" % i]),
+                          node("Relu", ["c%d" % i], ["r%d" % i]),
+                          node("QuantizeLinear", ["r%d" % i, "half", "middle"], [last])]
+            self.write("net.onnx", model(13, nodes, constants,
+                                         [value_info("x", FLOAT, [1, 4, 8, 8])],
+                                         [value_info("y", UINT8, [1, 4, 8, 8])]))
+            tree, _ = self.explain("net.onnx", status=1)
+            self.assertEqual([cut["nodes"] for cut in tree["cuts"]], [4 * count])
 
     def test_a_file_that_begins_with_a_hyphen(self):
         self.write("-x.onnx", refused_file())
