@@ -218,6 +218,9 @@ class SlowReadersPlain(SlowReaders, ServerTest):
 
 class SlowReadersTls(SlowReaders, TlsTest):
     FLAGS = SLOW_READERS_FLAGS
+    # Beside other tests, two runs of seven on a fast machine saw the end of a connection instead of
+    # an answer, with libmicrohttpd 0.9.75. Alone, none of forty did. The cause is not known yet.
+    RUNS_ALONE = True
 
 
 if __name__ == "__main__":
