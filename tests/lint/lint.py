@@ -403,6 +403,17 @@ def rule_measured(_files, contents):
             yield "README.md", number, SHORT + " has no such line"
 
 
+CONSTANTS = "tests/bench/constants.py"
+
+
+def rule_constants(_files, _contents):
+    """Checks that CONSTANTS says of each constant of the scheduler how it was found."""
+    sys.path += [str(ROOT / "tests" / part) for part in ("bench", "bench/conv")]
+    import constants  # pylint: disable=import-outside-toplevel
+    for name in constants.differences():
+        yield CONSTANTS, 1, "%s is not in both this file and the scheduler's sources" % name
+
+
 def anchors(text):
     """Returns the anchors of a page's headings, as GitHub makes them."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -433,7 +444,8 @@ def rule_links(files, contents):
 TREE_RULES = {"layout": rule_layout, "final newline": rule_final_newline,
               "sources listed": rule_sources_listed, "folder sizes": rule_folder_sizes,
               "circles": rule_circles, "named files": rule_named_files,
-              "mutation": rule_mutation, "measured": rule_measured, "links": rule_links}
+              "mutation": rule_mutation, "measured": rule_measured, "constants": rule_constants,
+              "links": rule_links}
 
 
 def check_text(files, contents):
