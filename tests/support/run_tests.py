@@ -12,7 +12,6 @@ always "N passed, N failed".
 import argparse
 import concurrent.futures
 import functools
-import itertools
 import json
 import os
 import re
@@ -399,7 +398,6 @@ def e2e_jobs(patterns):
             kind = type(next(iter(part)))
             jobs.append(Job("%s.%s" % (kind.__module__, kind.__name__),
                             functools.partial(run_class, part)))
-            jobs[-1].is_alone = getattr(kind, "RUNS_ALONE", False)
     return jobs
 
 
@@ -443,10 +441,7 @@ def run_jobs(computing, e2e):
         ended = jobs
     else:
         width = min(2 * len(os.sched_getaffinity(0)), E2E_WIDTH_MAX)
-        beside = [job for job in e2e if not job.is_alone]
-        alone = [job for job in e2e if job.is_alone]
-        ended = itertools.chain(run_all([Lane(beside, width), Lane(computing, 1, COMPUTING_NICE)]),
-                                run_all([Lane(alone, 1)]))
+        ended = run_all([Lane(e2e, width), Lane(computing, 1, COMPUTING_NICE)])
     for job in ended:
         if job.result is not None:
             total.add(job.result)

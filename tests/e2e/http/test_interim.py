@@ -12,7 +12,7 @@ from quantd import (SANITIZED, SLOW, Reader, Server, ServerTest, Tensor, binary_
                     parse_metrics, raw_infer, unless_emulated)
 from samples import CONV, DEQUANTIZE, dequantize_json
 from shim import shim
-from tls import TlsTest
+from tls import TlsTest, TwoWayTls
 
 COMPUTE_S = 2 * SLOW
 # Plain C takes minutes for WAITING; a fast CPU's own kernels may take less than COMPUTE_S.
@@ -138,7 +138,7 @@ class SlowReaders(InterimTest):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         connection.settimeout(60 * SLOW)
         connection.connect((self.server.host, self.server.port))
-        return self.server.tls.wrap_socket(connection) if self.server.tls else connection
+        return TwoWayTls(connection, self.server.tls) if self.server.tls else connection
 
     def small(self, pad=0):
         return raw_infer(DEQUANTIZE, dequantize_json(id="i" * pad))
@@ -218,9 +218,6 @@ class SlowReadersPlain(SlowReaders, ServerTest):
 
 class SlowReadersTls(SlowReaders, TlsTest):
     FLAGS = SLOW_READERS_FLAGS
-    # Beside other tests, two runs of seven on a fast machine saw the end of a connection instead of
-    # an answer, with libmicrohttpd 0.9.75. Alone, none of forty did. The cause is not known yet.
-    RUNS_ALONE = True
 
 
 if __name__ == "__main__":
