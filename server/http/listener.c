@@ -29,6 +29,7 @@ struct listener {
     uint64_t restless_ns; /* since when libmicrohttpd wants to run again at once; 0: it rests */
     bool rested;       /* libmicrohttpd has rested since the last qd_connections_look_for_stalled */
     uint64_t sweep_ns; /* when sweep_timer fires; UINT64_MAX: it does not run */
+    bool sweep_needed; /* it has fired */
     bool drains;       /* a drain was asked for, and is not over */
     size_t endpoint_count;
     struct qd_endpoint endpoints[QD_LISTEN_COUNT_MAX];
@@ -62,9 +63,20 @@ static void on_lost(void *context)
 static void on_sweep(void *context)
 {
     struct listener *listener = context;
-    struct qd_connections *connections = &listener->exchange.connections;
     listener->sweep_ns = UINT64_MAX;
+    listener->sweep_needed = true;
+}
+
+/* Is called only after libmicrohttpd has run. Otherwise a connection that was resumed in this
+ * iteration of the loop would look like one whose client has ended without sending all of its body.
+ */
+static void sweep(struct listener *listener)
+{
+    struct qd_connections *connections = &listener->exchange.connections;
+    listener->sweep_needed = false;
     qd_connections_sweep(connections);
+    if (listener->exchange.pump_needed)
+        qd_timer_start(listener->pump_timer, 0, 0);
     if (listener->drains && atomic_load(&connections->count) == 0) {
         listener->drains = false;
         qd_loop_post(listener->all->each[0].exchange.loop, &listener->drained);
@@ -125,15 +137,9 @@ static void mind_rest(struct listener *listener, bool rests)
 
 /* Runs libmicrohttpd once for everything that became ready in this iteration of the loop, and again
  * for the answers that were computed meanwhile: sending them may be all that is left to do. */
-static void on_before_sleep(void *context)
+static void run_library(struct listener *listener)
 {
-    struct listener *listener = context;
     const struct qd_handler *handler = &listener->exchange.handler;
-    if (!listener->exchange.pump_needed) {
-        mind_rest(listener, true);
-        plan_sweep(listener);
-        return;
-    }
     uint64_t wait_ms;
     unsigned runs = 0;
     do {
@@ -146,6 +152,17 @@ static void on_before_sleep(void *context)
         qd_timer_start(listener->pump_timer, wait_ms, 0);
     else
         qd_timer_stop(listener->pump_timer);
+}
+
+static void on_before_sleep(void *context)
+{
+    struct listener *listener = context;
+    if (listener->exchange.pump_needed)
+        run_library(listener);
+    else
+        mind_rest(listener, true);
+    if (listener->sweep_needed)
+        sweep(listener);
     plan_sweep(listener);
 }
 
