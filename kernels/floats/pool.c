@@ -33,6 +33,9 @@
 #define COLUMNS_KERNEL_MAX 32
 #define COLUMNS_WIDTH_MAX 2045
 
+/* As many floats as a vector of AVX-512 has. */
+#define BLOCK_CHANNELS 16
+
 struct state {
     struct qk_float_pool pool;
     struct qk_pool_geometry geometry;
@@ -460,6 +463,11 @@ static bool is_global(const struct qk_pool_geometry *geometry)
              axis->pad_end == 0;
     }
     return is;
+}
+
+bool qk_float_pool_is_blocked(const struct qk_tensor *x)
+{
+    return x->rank == 4 && x->dims[1] % BLOCK_CHANNELS == 0;
 }
 
 enum qk_float_pool_order qk_float_pool_order_of(const struct qk_pool_desc *desc,

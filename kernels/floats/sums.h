@@ -1,11 +1,12 @@
-/* Means of rows of FP32, with ONNX Runtime's bits: both kinds add in four lanes. Private to
- * kernels/. */
+/* Means of rows of FP32, with ONNX Runtime's bits. Private to kernels/. */
 #ifndef KERNELS_FLOATS_SUMS_H
 #define KERNELS_FLOATS_SUMS_H
 
 #include <stddef.h>
 
 enum qk_sum_kind {
+    /* One by one, from the first element: windows of qk_float_pool_is_blocked (pool.h). */
+    QK_SUM_IN_ORDER,
     /* Lane k adds x[k], x[k + 4] and so on. Then the lanes are added, (0 + 2) + (1 + 3), and then
      * the last elements, less than four, one by one: MlasPoolGlobalKernel of onnxruntime/core/mlas/
      * lib/pooling.cpp. */

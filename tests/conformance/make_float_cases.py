@@ -228,6 +228,18 @@ def large_windows(cases):
                       count_include_pad=1, **attributes)
 
 
+def blocks(cases):
+    """AveragePool of 16 channels or a multiple of them, in the order of additions for these."""
+    for version, shape, attributes in (
+            (11, (1, 16, 5, 5), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+            (11, (1, 16, 4, 4), {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 1}),
+            (11, (1, 32, 4, 3), {"kernel_shape": [3, 2], "strides": [2, 1], "ceil_mode": 1}),
+            (11, (1, 16, 4, 9), {"kernel_shape": [4, 9]}), (11, (1, 16, 9), {"kernel_shape": [3]}),
+            (19, (1, 3, 7, 3), {"kernel_shape": [7, 3]})):
+        x = cases.dice.normal(0, 3, shape).astype(np.float32)
+        cases.add("blocks", "AveragePool", version, {"X": x}, outputs=("Y",), **attributes)
+
+
 def main():
     cases = Cases(2807)
     # What DequantizeLinear makes of 256 codes, and values of all sizes.
@@ -246,6 +258,7 @@ def main():
     zeros(cases)
     large_windows(cases)
     softmaxes(cases)
+    blocks(cases)
     cases.write("tests/data/operators/float.jsonl")
 
 

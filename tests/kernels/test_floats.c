@@ -89,10 +89,10 @@ Test(floats, operands_that_repeat)
     free(block);
 }
 
-/* Rows of kind QK_SUM_POOL are added up by fours. Sums of integers are exact in any order. */
+/* Rows are added up by fours, or by sixteens. Sums of integers are exact in any order. */
 Test(floats, means_of_all_lengths)
 {
-    enum { ROWS = 7, LENGTHS = 200 };
+    enum { ROWS = 22, LENGTHS = 70 };
     char bytes[ROWS * LENGTHS * sizeof(float) + 1];
     for (size_t length = 1; length <= LENGTHS; length++)
         for (size_t index = 0; index < 4; index++) {
@@ -107,6 +107,8 @@ Test(floats, means_of_all_lengths)
             qk_means(QK_SUM_POOL, bytes + 1, length, ROWS, index, made);
             cr_assert_arr_eq(made, means, sizeof(means));
             qk_means(QK_SUM_ALIGNED, bytes + 1, length, ROWS, index, made);
+            cr_assert_arr_eq(made, means, sizeof(means));
+            qk_means(QK_SUM_IN_ORDER, bytes + 1, length, ROWS, index, made);
             cr_assert_arr_eq(made, means, sizeof(means));
         }
 }

@@ -2,7 +2,8 @@
  *
  * ONNX Runtime adds a window in one of three orders, which depend on the opset and the sizes
  * (MlasPool in onnxruntime/core/mlas/lib/pooling.cpp; since opset 19 core/providers/cpu/nn/
- * pool_functors.h). */
+ * pool_functors.h), or row by row if the channels are multiples of 16 (qk_float_pool_is_blocked).
+ */
 #include "kernels/floats/pool.h"
 #include "kernels/operators/float/row_means.h"
 #include "kernels/operators/pool/rules.h"
@@ -35,21 +36,21 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     const struct qk_pool *pool = qk_pool_of(instance);
     const struct qk_tensor *x = &inputs[QK_POOL_X];
     const bool is_old = instance->version->number < ROWS_SINCE;
+    const bool in_order = !is_old || qk_float_pool_is_blocked(x);
     struct qk_pool_geometry geometry;
     const enum qk_status status =
         qk_pool_geometry_init(&geometry, &pool->desc, x, &plan->outputs[0], error);
     if (status != QK_OK)
         return status;
-    const enum qk_float_pool_order order =
-        is_old ? qk_float_pool_order_of(&pool->desc, &geometry) : QK_FLOAT_POOL_ROWS;
+    const enum qk_float_pool_order order = qk_float_pool_order_of(&pool->desc, &geometry);
     if (order == QK_FLOAT_POOL_LANES && x->count > 0)
-        return qk_row_means_plan(QK_SUM_POOL, instance, x, x->count / plan->outputs[0].count,
-                                 memory, plan, error);
+        return qk_row_means_plan(in_order ? QK_SUM_IN_ORDER : QK_SUM_POOL, instance, x,
+                                 x->count / plan->outputs[0].count, memory, plan, error);
     const struct qk_float_pool windows = {
         .kind = !pool->count_include_pad ? QK_FLOAT_POOL_AVERAGE
                 : is_old                 ? QK_FLOAT_POOL_AVERAGE_OF_TAPS
                                          : QK_FLOAT_POOL_AVERAGE_OF_PADDED,
-        .order = order,
+        .order = in_order ? QK_FLOAT_POOL_ROWS : order,
     };
     return qk_float_pool_plan(&windows, &geometry, instance, memory, plan, error);
 }
