@@ -132,6 +132,11 @@ static bool read_operand(struct fusion *fusion, size_t input)
     const struct qk_edit *edit = fusion->edit;
     struct qk_pair *pair = &fusion->operands[input];
     const uint32_t maker = qk_edit_maker_of(edit, fusion->index, input);
+    if (!edit->is_quantized)
+        return qk_fusion_refuse(fusion, QK_UNFUSED_FILE,
+                                "expected a quantized network, got one of floats, which "
+                                "quantize_static in Python's onnxruntime.quantization can "
+                                "quantize");
     if (reads_product(edit, fusion->index, input))
         return qk_fusion_refuse(fusion, input,
                                 "expected the output of DequantizeLinear, as a quantized file has "
@@ -139,12 +144,8 @@ static bool read_operand(struct fusion *fusion, size_t input)
                                 "QuantizeLinear reads");
     if (maker == QK_NO_NODE || edit->nodes[maker].call.op != &qk_onnx_dequantize_linear)
         return qk_fusion_refuse(fusion, input,
-                                edit->is_quantized
-                                    ? "expected the output of DequantizeLinear, as a quantized "
-                                      "file has it, got other floats"
-                                    : "expected a quantized network, got one of floats, which "
-                                      "quantize_static in Python's onnxruntime.quantization can "
-                                      "quantize");
+                                "expected the output of DequantizeLinear, as a quantized file has "
+                                "it, got other floats");
     pair->type = QK_NONE;
     const bool is_pair = qk_pair_read(edit, maker, &qk_onnx_dequantize_linear, pair);
     if (why_other_type(pair->type))

@@ -13,10 +13,12 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     (void)instance;
     const struct qk_attribute *why = &call->attributes[QK_UNFUSED];
     const size_t port = why->present ? (size_t)why->number : 0;
+    const char *name =
+        port < call->op->input_count ? call->op->inputs[port].name : call->op->outputs[0].name;
+    const bool is_of_file = port == QK_UNFUSED_FILE;
     return qk_fail(error, QK_INVALID,
-                   "%s: %s, and quantd computes %s only on UINT8 or INT8 behind DequantizeLinear",
-                   port < call->op->input_count ? call->op->inputs[port].name
-                                                : call->op->outputs[0].name,
+                   "%s%s%s, and quantd computes %s only on UINT8 or INT8 behind DequantizeLinear",
+                   is_of_file ? "" : name, is_of_file ? "" : ": ",
                    why->present ? why->string
                                 : "expected QuantizeLinear as the only reader of the result, and "
                                   "DequantizeLinear before each operand, got floats elsewhere",

@@ -101,7 +101,7 @@ class Refused(Files):
         file = model(13, [node("MatMul", ["x", "f"], ["y"])], [FLOATS],
                      [value_info("x", FLOAT, ["n", 2])], [value_info("y", FLOAT, ["n", 1])])
         self.assert_error(self.load(file), 400,
-                          "A: expected a quantized network, got one of floats, which "
+                          "onnx.MatMul): expected a quantized network, got one of floats, which "
                           "quantize_static in Python's onnxruntime.quantization can quantize, and "
                           "quantd computes onnx.MatMul only on UINT8 or INT8 behind "
                           "DequantizeLinear")
