@@ -588,6 +588,11 @@ enum qk_status qk_graph_lower(const struct qk_kernels *kernels, struct qk_graph_
                               struct qk_memory memory, const uint32_t **origins,
                               struct qk_error *error);
 
+/* Returns whether a node of a lowered graph is an operator that quantd has only on quantized
+ * values, but computes floats there, so that qk_graph_prepare refuses it. `error` then has the
+ * reason, without the node. */
+bool qk_node_is_unfused(const struct qk_node *node, struct qk_error *error);
+
 /* A graph, checked and packed. Its nodes are ordered: each comes after the nodes whose outputs it
  * reads. */
 struct qk_graph {

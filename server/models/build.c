@@ -591,6 +591,25 @@ static enum qd_status make_signature(struct qd_build *build, const enum qk_type 
     return status;
 }
 
+/* Lists, with their reasons, all nodes that are refused as the first one is because they compute
+ * floats. */
+static void list_unfused(struct qd_build *build)
+{
+    const struct qk_graph_call *call = &build->graph.call;
+    struct qk_error why;
+    size_t count = 0;
+    for (size_t i = 0; i < call->node_count; i++) {
+        const size_t number = call->nodes[i].number; /* one more than the index in the file, or 0 */
+        if (number == 0 || number > build->listed.count ||
+            !qk_node_is_unfused(&call->nodes[i], &why))
+            continue;
+        struct qd_onnx_listed *node = &build->listed.nodes[number - 1];
+        node->fate = QD_FATE_REFUSED;
+        if (count++ < QD_ONNX_REFUSALS_MAX)
+            node->refusal = qd_arena_copy(build->scratch, why.text);
+    }
+}
+
 enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
                                 struct qk_graph **graph, struct qd_error *error)
 {
@@ -604,8 +623,11 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
     build->graph.call.node_room = build->graph.node_room; /* nothing reads them again */
     if (status == QD_OK)
         status = lower(build, false, error);
-    if (status == QD_OK)
+    if (status == QD_OK) {
         status = prepare_graph(build, model, graph, error);
+        if (status == QD_INVALID)
+            list_unfused(build);
+    }
     const enum qk_type *types = status == QD_OK && *graph != NULL ? (*graph)->output_types : NULL;
     if (status == QD_OK && build->is_onnx)
         status = qd_onnx_settle_outputs(&build->graph, types, error);

@@ -25,6 +25,12 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
                    call->op->name);
 }
 
+bool qk_node_is_unfused(const struct qk_node *node, struct qk_error *error)
+{
+    return node->call.op->code->prepare == prepare &&
+           prepare(NULL, &node->call, (struct qk_memory){NULL, NULL}, NULL, error) != QK_OK;
+}
+
 static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {

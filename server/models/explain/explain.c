@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "server/models/explain/explain.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -202,6 +203,24 @@ static enum qd_status read_source(struct explainer *explainer)
     return fetch(explainer, 30, 40);
 }
 
+/* Marks the node that a load is refused for, with the reason of the error, whose text begins with
+ * the node. */
+static void mark_refused(struct explainer *explainer, uint32_t index)
+{
+    struct qd_onnx_list *list = &explainer->build.listed;
+    char where[32];
+    if (index >= list->count)
+        return;
+    struct qd_onnx_listed *node = &list->nodes[index];
+    node->fate = QD_FATE_REFUSED;
+    snprintf(where, sizeof(where), "node %" PRIu32 " (", index);
+    const char *begin = strstr(explainer->error->text, where);
+    const char *end = begin == NULL ? NULL : strstr(begin, "): ");
+    if (node->refusal == NULL)
+        node->refusal = qd_arena_copy(&explainer->arena,
+                                      end == NULL ? explainer->error->text : end + strlen("): "));
+}
+
 static enum qd_status prepare(struct explainer *explainer)
 {
     struct qd_build *build = &explainer->build;
@@ -210,10 +229,8 @@ static enum qd_status prepare(struct explainer *explainer)
         qd_build_prepare(build, &explainer->model, &explainer->graph, explainer->error);
     if (status == QD_OK)
         return status;
-    const enum qd_status refused = refuse(explainer);
-    if (build->graph.refused_node < build->listed.count)
-        build->listed.nodes[build->graph.refused_node].fate = QD_FATE_REFUSED;
-    return refused;
+    mark_refused(explainer, build->graph.refused_node);
+    return refuse(explainer);
 }
 
 /* ---- All ----------------------------------------------------------------------------------- */

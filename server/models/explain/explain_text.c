@@ -319,17 +319,24 @@ static void print_costs(FILE *out, size_t columns, const struct qd_explanation *
 
 /* ---- A refusal ----------------------------------------------------------------------------- */
 
+/* Prints why nodes are refused. A reason that several nodes have is printed once. */
 static void print_refusals(FILE *out, size_t columns, const struct qd_explanation *explanation)
 {
+    const struct qd_onnx_listed *nodes = explanation->list->nodes;
     size_t count = 0;
+    size_t before = 0; /* the node whose reason was printed last */
     for (size_t i = 0; i < explanation->list->count; i++) {
-        const struct qd_onnx_listed *node = &explanation->list->nodes[i];
-        if (node->fate != QD_FATE_REFUSED)
+        const char *refusal = nodes[i].refusal;
+        if (nodes[i].fate != QD_FATE_REFUSED || refusal == NULL || count++ >= REFUSALS_MAX)
             continue;
         char label[32];
         snprintf(label, sizeof(label), "node %zu", i);
-        if (node->refusal != NULL && count++ < REFUSALS_MAX)
-            print_words(out, label, node->refusal, columns);
+        if (count > 1 && strcmp(refusal, nodes[before].refusal) == 0) {
+            print_format(out, columns, label, "as node %zu", before);
+            continue;
+        }
+        print_words(out, label, refusal, columns);
+        before = i;
     }
     if (count > REFUSALS_MAX)
         print_format(out, columns, "", "and %zu more nodes", count - REFUSALS_MAX);

@@ -215,7 +215,26 @@ class Explain(unittest.TestCase):
                      [value_info("y", UINT8, ["n"])])
         tree, _ = self.explain(self.write("clip.onnx", file), status=1)
         self.assertEqual(self.fates(tree), ["read", "read", "refused"])
+        self.assertTrue(tree["nodes"][2]["refusal"].startswith("min: expected"), tree["nodes"][2])
         self.assertEqual(tree["cuts"][0]["config"], {"outputs": ["b"]})
+
+    def test_a_network_of_floats(self):
+        """All nodes that would have to be quantized are refused. The text has each reason once."""
+        nodes = [node("Relu", ["x"], ["a"]), node("Conv", ["a", "f"], ["b"]),
+                 node("Conv", ["b", "f"], ["c"]), node("Relu", ["c"], ["d"]),
+                 node("MatMul", ["d", "f"], ["y"])]
+        floats = tensor("f", FLOAT, [1, 1, 1], (9, struct.pack("<f", 2)))
+        file = model(13, nodes, [floats], [value_info("x", FLOAT, [1, 1, 1])],
+                     [value_info("y", FLOAT, [1, 1, 1])])
+        path = self.write("net.onnx", file)
+        tree, error = self.explain(path, status=1)
+        self.assertEqual(self.fates(tree), ["read", "refused", "refused", "read", "refused"])
+        for index, name in ((1, "Conv"), (2, "Conv"), (4, "MatMul")):
+            self.assertRegex(tree["nodes"][index]["refusal"],
+                             r"\Aexpected a quantized network, got one of .* onnx.%s" % name)
+        self.assertIn(", onnx.Conv): expected a quantized network", error)
+        text = self.run_it(path, status=1).stdout
+        self.assertRegex(text, r"(?s)\nnode 1 +expected .*\nnode 2 +as node 1\nnode 4 +expected ")
 
     def test_the_part_behind_a_node_that_is_refused_by_preparing(self):
         """As in networks whose first convolution was not quantized."""
