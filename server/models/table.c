@@ -277,6 +277,14 @@ static const char *find_near(const struct qd_models *models, const char *name)
     return NULL;
 }
 
+static bool has_version(const struct family *family, uint64_t number)
+{
+    for (size_t i = 0; i < family->version_count; i++)
+        if (family->versions[i]->signature.version == number)
+            return true;
+    return false;
+}
+
 /* Prints the numbers of as many versions as fit, and which other numbers a client may give. */
 static void list_versions(const struct family *family, char *bytes, size_t size)
 {
@@ -292,16 +300,24 @@ static void list_versions(const struct family *family, char *bytes, size_t size)
     }
     const size_t used = strlen(bytes);
     qd_text_init_in(&text, &part, bytes + used, size - 1 - used);
-    if (op != NULL && op->numbers == NULL) {
-        qd_text_string(&text, ", and those up to ");
+    if (op == NULL)
+        return;
+    const uint64_t first = family->versions[0]->signature.version;
+    if (op->numbers == NULL && op->version_last >= first + family->version_count) {
+        qd_text_string(&text, "; another number from ");
+        qd_text_decimal(&text, first);
+        qd_text_string(&text, " to ");
         qd_text_decimal(&text, op->version_last);
-        qd_text_string(&text, " mean the newest one not above them");
+        qd_text_string(&text, " means the next lower one");
     }
-    for (size_t i = 0; op != NULL && i < op->number_count; i++) {
-        qd_text_string(&text,
-                       i == 0 ? "; each of these means the newest one not above it: " : ", ");
+    const size_t begin = text.bytes;
+    for (size_t i = 0; i < op->number_count; i++) {
+        if (has_version(family, op->numbers[i]))
+            continue;
+        qd_text_string(&text, text.bytes == begin ? "; " : ", ");
         qd_text_decimal(&text, op->numbers[i]);
     }
+    qd_text_string(&text, text.bytes == begin ? "" : " mean the next lower one");
 }
 
 static struct qd_model *find_version(const struct family *family, uint64_t number)
