@@ -484,10 +484,13 @@ static bool create_loader(struct process *process)
 
 static void on_models_loaded(void *context, const struct qd_error *error)
 {
+    static const char hint[] = "; --no-exit-on-error starts without this model";
     struct process *process = context;
     if (error != NULL && process->config.exit_on_error && !process->server.draining) {
+        const bool has_hint = process->config.model_repository[0] != '\0' &&
+                              strlen(error->text) + sizeof(hint) <= sizeof(error->text);
         process->models_failed = true;
-        process->error = *error;
+        qd_fail_startup(&process->error, "%s%s", error->text, has_hint ? hint : "");
     }
     qd_loop_stop(process->loop);
 }

@@ -280,9 +280,17 @@ static enum qd_status read_body(struct qd_sources *sources, struct qd_error *err
     if (is_blank(sources))
         return QD_OK;
     enum qd_status status = find_json(&body);
+    if (status != QD_OK)
+        return status;
     const struct qd_json_value *tree;
-    if (status == QD_OK)
-        status = qd_json_read(sources->body, sources->json_bytes, sources->arena, &tree, error);
+    status = qd_json_read(sources->body, sources->json_bytes, sources->arena, &tree, error);
+    if (status == QD_INVALID && *sources->body != '{') {
+        const struct qd_error inner = *error;
+        return qd_fail(error, status,
+                       "%.200s; a file comes as base64 in JSON: "
+                       "{\"parameters\": {\"file:1/model.onnx\": \"...\"}}",
+                       inner.text);
+    }
     if (status == QD_OK)
         status = read_tree(&body, tree);
     if (status == QD_OK && !sources->is_request && sources->json_bytes < sources->body_bytes) {
@@ -399,9 +407,10 @@ static enum qd_status choose_versions(struct qd_sources *sources, const uint64_t
     }
     if (sources->version_count == 0) {
         return qd_fail(error, QD_INVALID,
-                       "%.128s: expected a version: a folder with a number above 0, without zeros "
-                       "before it, as its name, and model.onnx or request.json in it%s",
-                       sources->name,
+                       "%.128s: expected a version, got none: a folder such as %.128s/1, whose "
+                       "name is a number above 0 without zeros before it, with model.onnx or "
+                       "request.json in it%s",
+                       sources->name, sources->name,
                        sources->folder.has_model
                            ? "; they lie here without one. If it is a version itself, "
                              "--model-repository is the folder of one model instead of that of all"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "server/base/clock.h"
+#include "server/memory/text.h"
 #include "server/telemetry/log.h"
 #include "server/work/scan.h"
 
@@ -207,6 +208,19 @@ static void take_scan(struct qd_loader *loader, const struct qd_scan *scan)
     free(before);
 }
 
+/* Refuses a name of --load-model, and says which names there are. */
+static void refuse_name(struct qd_loader *loader, const char *name)
+{
+    enum { LIST_BYTES = 160 };
+    char known[LIST_BYTES] = "";
+    char why[QD_MODEL_NAME_BYTES_MAX + LIST_BYTES + sizeof("\"\"; it has ")];
+    for (size_t i = 0; i < loader->folder_count; i++)
+        if (!qd_list_name(known, sizeof(known), loader->folders[i].name))
+            break;
+    snprintf(why, sizeof(why), "\"%s\"; it has %s", name, *known == '\0' ? "none" : known);
+    keep_failure(loader, "--load-model: expected a model of the repository, got ", why);
+}
+
 /* Refuses a list of names, a value of --load-model, if the repository lacks one of them. */
 static void check_names(struct qd_loader *loader, const char *names)
 {
@@ -217,7 +231,7 @@ static void check_names(struct qd_loader *loader, const char *names)
         names += bytes + (names[bytes] == ',');
         const bool is_known = bytes < sizeof(name) && find_folder(loader, name) != NULL;
         if (!is_known && bytes > 0 && strcmp(name, "*") != 0)
-            keep_failure(loader, "--load-model: expected folders in the repository, got ", name);
+            refuse_name(loader, name);
     }
 }
 

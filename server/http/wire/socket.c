@@ -46,6 +46,8 @@ static const char *reason(bool is_unix, int error)
         {true, EWOULDBLOCK, "another process holds a lock on its directory"},
         {true, EACCES, "no right to make it, or to replace what is there"},
         {true, EPERM, "no right to give it that owner (--unix-owner)"},
+        {false, EADDRINUSE,
+         "Address already in use: another process listens there; --listen takes another port"},
         {false, EACCES, "no right to listen on so low a port (CAP_NET_BIND_SERVICE gives it)"},
         {false, EADDRNOTAVAIL, "this host has no such address"},
     };

@@ -228,6 +228,9 @@ class Refusals(ModelTest):
     def test_bodies(self):
         self.assert_refused(self.post("layer", "load", b"{"), "malformed JSON at byte 1")
         self.assert_refused(self.post("layer", "load", b"[]"), "expected a JSON object")
+        self.assert_refused(self.post("layer", "load", conv_file([1, 2])),
+                            "malformed JSON at byte 0", "a file comes as base64 in JSON: "
+                            '{"parameters": {"file:1/model.onnx": "..."}}')
         self.assert_refused(self.post("layer", "load", {"parameters": 1}), "parameters")
         self.assert_refused(self.post("layer", "load", {"parameters": {"x": 1}}), 'got "x"')
         self.assert_refused(self.post("layer", "load", {"parameters": {"config": {}}}),

@@ -64,15 +64,18 @@ class AtStart(RepositoryTest):
         for path, data, words in (
                 ("bad/1/model.onnx", b"x", "bad/1/model.onnx: "),
                 ("bad/1/other.onnx", b"x", "bad/1: expected model.onnx or request.json"),
-                ("bad/one/model.onnx", b"x", "a model of --model-repository: bad: expected a ver"),
-                ("bad/01/model.onnx", b"x", "above 0, without zeros before it"),
+                ("bad/one/model.onnx", b"x", "a model of --model-repository: bad: expected a "
+                 "version, got none: a folder such as bad/1, whose name is a number above 0"),
+                ("bad/01/model.onnx", b"x", "above 0 without zeros before it"),
                 ("bad/2/model.onnx", conv_file(WEIGHTS, colour="red"), "node 0"),
                 ("bad/2/model.onnx", conv_file(WEIGHTS, colour="red"), "colour"),
                 ("bad/1/request.json", b"{}", "bad/1/request.json: model_name"),
                 ("bad/config.json", b"{", "bad/config.json: malformed JSON"),
                 ("bad/1/model.onnx", external_file("weights.bin"), "weights.bin")):
             self.write(path, data)
-            self.assertIn(words, self.fail_to_start())
+            line = self.fail_to_start()
+            self.assertIn(words, line)
+            self.assertTrue(line.endswith("; --no-exit-on-error starts without this model"), line)
             shutil.rmtree(self.folder / "bad")
         self.write("bad/1/model.onnx", b"x")
         self.start("--exit-on-error", "off")
@@ -101,7 +104,8 @@ class AtStart(RepositoryTest):
         self.assertIn("--load-model: expected --model-control-mode explicit",
                       self.fail_to_start("--load-model", "layer", status=2))
         explicit = ("--model-control-mode", "explicit")
-        self.assertIn("expected folders in the repository, got nothing",
+        self.assertIn('--load-model: expected a model of the repository, got "nothing"; it has '
+                      "layer; --no-exit-on-error starts without this model",
                       self.fail_to_start(*explicit, "--load-model", "layer,nothing"))
         self.assertIn("expected --model-repository",
                       self.fail_to_start(*explicit, "--load-model", "*", repository=False,

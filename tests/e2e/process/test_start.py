@@ -37,7 +37,8 @@ class Start(StartTest):
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             self.assert_cannot_listen("127.0.0.1:%d" % taken.getsockname()[1],
-                                      "Address already in use")
+                                      "Address already in use: another process listens there; "
+                                      "--listen takes another port")
 
     def test_address_of_another_host(self):
         self.assert_cannot_listen("192.0.2.1:8000", "this host has no such address")
