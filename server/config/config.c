@@ -344,7 +344,7 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
                  (unsigned long long)flag->min, (unsigned long long)flag->max);
         return;
     case KIND_BYTES:
-        snprintf(text, bytes, "%s%llu to %llu bytes, as in 65536, 64K, 64KiB, 256M or 2G",
+        snprintf(text, bytes, "%s%llu to %llu bytes, as in 65536, 64K, 64KiB, 256M, 2G or 1T",
                  may_be_auto(flag) ? "auto or " : "", (unsigned long long)flag->min,
                  (unsigned long long)flag->max);
         return;
@@ -581,7 +581,7 @@ void qd_config_print_help(FILE *file)
         fprintf(file, takes_value(flag) && *flag->initial != '\0' ? " [%s]\n" : "\n",
                 flag->initial);
     }
-    fputs("\n[] holds the default. K, M and G are powers of 1024. SECONDS may have decimals.\n"
+    fputs("\n[] holds the default. K, M, G and T are powers of 1024. SECONDS may have decimals.\n"
           "--no-NAME turns a SWITCH off. auto heeds a container's limits as far as libuv\n"
           "reads them: memory, and CPU quotas of cgroup v2, on Debian 13; memory of cgroup\n"
           "v1 on Debian 12.\n"
