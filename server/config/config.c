@@ -467,9 +467,9 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
         return QD_CONFIG_BAD;
     }
     const bool is_explain = flag->kind == KIND_PATH && flag->offset == AT(explain);
-    if (is_explain && *text == '\0') {
-        /* A variable of a shell that is not set must not start a server. */
-        qd_fail_startup(error, "--explain: expected a file, got \"\"");
+    if ((is_explain || flag->kind == KIND_FILES) && *text == '\0') {
+        /* A variable of a shell that is not set must not start a server without its model. */
+        qd_fail_startup(error, "--%s: expected FILE or NAME=FILE, got \"\"", flag->name);
         return QD_CONFIG_BAD;
     }
     if (is_explain && given[flag - flags]) {
@@ -543,6 +543,8 @@ static enum qd_config_result check_together(const struct qd_config *config, cons
 
 enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *const *argv,
                                       struct qd_error *error)
+    else if (config->healthcheck + config->kernels + (config->explain[0] != '\0') > 1)
+        text = "--healthcheck, --kernels and --explain: expected one of them, got more";
 {
     *config = (struct qd_config){.listen_count = 0};
     bool given[FLAG_COUNT] = {false};

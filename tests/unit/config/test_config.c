@@ -354,8 +354,10 @@ Test(config, explain_takes_a_file)
     struct qd_config config;
     cr_assert_eq(PARSE(&config, "--explain", "net.onnx"), QD_CONFIG_EXPLAIN);
     cr_assert_eq(PARSE(&config, "--explain", ""), QD_CONFIG_BAD);
-    cr_assert_str_eq(error.text, "--explain: expected a file, got \"\"");
+    cr_assert_str_eq(error.text, "--explain: expected FILE or NAME=FILE, got \"\"");
     cr_assert_eq(PARSE(&config, "--explain="), QD_CONFIG_BAD);
+    cr_assert_eq(PARSE(&config, "--model", "a.onnx", "--model", ""), QD_CONFIG_BAD);
+    cr_assert_str_eq(error.text, "--model: expected FILE or NAME=FILE, got \"\"");
     setenv("QUANTD_EXPLAIN", "", 1);
     cr_assert_eq(PARSE(&config, "--console", "off"), QD_CONFIG_RUN);
     unsetenv("QUANTD_EXPLAIN");
@@ -371,6 +373,16 @@ Test(config, a_stray_word_is_no_flag)
     cr_assert_eq(PARSE(&config, "net.onnx"), QD_CONFIG_BAD);
     cr_assert_str_eq(error.text, "expected a flag that --help lists, got \"net.onnx\"; --model "
                                  "FILE serves an ONNX file");
+}
+
+Test(config, one_thing_instead_of_serving)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--explain", "net.onnx", "--kernels"), QD_CONFIG_BAD);
+    cr_assert_str_eq(error.text,
+                     "--healthcheck, --kernels and --explain: expected one of them, got more");
+    cr_assert_eq(PARSE(&config, "--healthcheck", "--kernels"), QD_CONFIG_BAD);
+    cr_assert_eq(PARSE(&config, "--kernels", "--kernels"), QD_CONFIG_KERNELS);
 }
 
 Test(config, kernels_reads_all_flags)
