@@ -428,6 +428,25 @@ static const struct flag *find_switch_off(const char *name)
     return flag != NULL && flag->kind == KIND_SWITCH ? flag : NULL;
 }
 
+/* Refuses an argument that is no flag. Names the flag that may be meant. */
+static enum qd_config_result refuse_argument(const char *argument, struct qd_error *error)
+{
+    const char *point = strrchr(argument, '.');
+    const bool is_file = *argument != '-' && point != NULL && strcmp(point, ".onnx") == 0;
+    char name[ENVIRONMENT_NAME_BYTES];
+    char near[ENVIRONMENT_NAME_BYTES] = "";
+    const char *begin = argument + strspn(argument, "-");
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
+    for (const struct flag *flag = flags; flag < flags + FLAG_COUNT && *near == '\0'; flag++) {
+        const bool is_off = flag->kind == KIND_SWITCH && strncmp(name, "no-", 3) == 0;
+        if (flag->name != NULL && qd_is_near(flag->name, is_off ? name + 3 : name))
+            snprintf(near, sizeof(near), ", such as --%s%s", is_off ? "no-" : "", flag->name);
+    }
+    qd_fail_startup(error, "expected a flag that --help lists%s, got \"%.100s\"%s", near, argument,
+                    is_file ? "; --model FILE serves an ONNX file" : "");
+    return QD_CONFIG_BAD;
+}
+
 /* Takes the flag at argv[*index]: --name VALUE, --name=VALUE, or --no-name of a switch. */
 static enum qd_config_result take_argument(struct qd_config *config, int argc, char *const *argv,
                                            int *index, bool *given, struct qd_error *error)
@@ -441,13 +460,8 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     const char *text = name[count] == '=' ? name + count + 1 : NULL;
     if (flag == NULL && (flag = find_switch_off(name)) != NULL)
         text = "off";
-    if (flag == NULL) {
-        const char *point = strrchr(argument, '.');
-        const bool is_file = *argument != '-' && point != NULL && strcmp(point, ".onnx") == 0;
-        qd_fail_startup(error, "expected a flag that --help lists, got \"%.100s\"%s", argument,
-                        is_file ? "; --model FILE serves an ONNX file" : "");
-        return QD_CONFIG_BAD;
-    }
+    if (flag == NULL)
+        return refuse_argument(argument, error);
     if (!takes_value(flag)) {
         if (name[count] == '=') {
             qd_fail_startup(error, "--%s: expected no value, got \"%.100s\"", flag->name,
@@ -529,6 +543,8 @@ static enum qd_config_result check_together(const struct qd_config *config, cons
                "none";
     else if ((config->tls_cert[0] == '\0') != (config->tls_key[0] == '\0'))
         text = "--tls-cert and --tls-key: expected both or none, got one";
+    else if (config->healthcheck + config->kernels + (config->explain[0] != '\0') > 1)
+        text = "--healthcheck, --kernels and --explain: expected one of them, got more";
     else if (config->explain[0] == '\0' &&
              given[find_flag("explain-format", strlen("explain-format")) - flags])
         text = "--explain-format: expected --explain FILE as well, got none";
@@ -543,8 +559,6 @@ static enum qd_config_result check_together(const struct qd_config *config, cons
 
 enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *const *argv,
                                       struct qd_error *error)
-    else if (config->healthcheck + config->kernels + (config->explain[0] != '\0') > 1)
-        text = "--healthcheck, --kernels and --explain: expected one of them, got more";
 {
     *config = (struct qd_config){.listen_count = 0};
     bool given[FLAG_COUNT] = {false};

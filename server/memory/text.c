@@ -1,6 +1,7 @@
 #include "server/memory/text.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -155,6 +156,31 @@ bool qd_list_name(char *text, size_t size, const char *name)
     if (!is_cut)
         snprintf(text + used, size - used, "%s%s", used == 0 ? "" : ", ", fits ? name : "...");
     return fits;
+}
+
+static bool is_same_letter(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/* Returns whether at most `count` letters are missing, more or other ones. Upper and lower case are
+ * the same. Takes at most 3^count steps for each letter. */
+static bool differs_little(const char *a, const char *b, unsigned count)
+{
+    while (*a != '\0' && is_same_letter(*a, *b))
+        a++, b++;
+    if (*a == '\0' && *b == '\0')
+        return true;
+    return count > 0 && ((*a != '\0' && differs_little(a + 1, b, count - 1)) ||
+                         (*b != '\0' && differs_little(a, b + 1, count - 1)) ||
+                         (*a != '\0' && *b != '\0' && differs_little(a + 1, b + 1, count - 1)));
+}
+
+bool qd_is_near(const char *known, const char *name)
+{
+    enum { LETTERS_EACH = 3, DIFFERENCES_MAX = 2 };
+    const size_t count = strlen(name) / LETTERS_EACH;
+    return differs_little(known, name, count < DIFFERENCES_MAX ? (unsigned)count : DIFFERENCES_MAX);
 }
 
 const char *qd_scan_decimal(const char *text, uint64_t *number)

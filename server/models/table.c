@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "server/base/limits.h"
 #include "server/json/tree.h"
@@ -234,35 +235,12 @@ static void list_models(const struct qd_models *models, char *text, size_t size)
         memcpy(text + used, ", ", strlen(", "));
 }
 
-static bool is_same_letter(char a, char b)
-{
-    return tolower((unsigned char)a) == tolower((unsigned char)b);
-}
-
-/* Returns whether at most `count` letters are missing, more or other ones. Upper and lower case are
- * the same. Takes at most 3^count steps for each letter. */
-static bool differs_little(const char *a, const char *b, unsigned count)
-{
-    while (*a != '\0' && is_same_letter(*a, *b))
-        a++, b++;
-    if (*a == '\0' && *b == '\0')
-        return true;
-    return count > 0 && ((*a != '\0' && differs_little(a + 1, b, count - 1)) ||
-                         (*b != '\0' && differs_little(a, b + 1, count - 1)) ||
-                         (*a != '\0' && *b != '\0' && differs_little(a + 1, b + 1, count - 1)));
-}
-
-/* Returns whether a client that gave `name` may have meant `known`: one of three letters may
- * differ, at most two in all, and an operator's domain may be missing. */
+/* Returns whether a client that gave `name` may have meant `known`: an operator's domain may be
+ * missing. */
 static bool is_near(const char *known, const char *name)
 {
-    enum { LETTERS_EACH = 3, DIFFERENCES_MAX = 2 };
-    const size_t letters = strlen(name);
-    const size_t count = letters / LETTERS_EACH;
     const char *last = strrchr(known, '.');
-    return differs_little(known, name,
-                          count < DIFFERENCES_MAX ? (unsigned)count : DIFFERENCES_MAX) ||
-           (last != NULL && differs_little(last + 1, name, 0));
+    return qd_is_near(known, name) || (last != NULL && strcasecmp(last + 1, name) == 0);
 }
 
 /* Returns the name of a model in service that is near to this one, or NULL. */

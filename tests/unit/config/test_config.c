@@ -1,6 +1,7 @@
 #include "server/config/config.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -373,6 +374,31 @@ Test(config, a_stray_word_is_no_flag)
     cr_assert_eq(PARSE(&config, "net.onnx"), QD_CONFIG_BAD);
     cr_assert_str_eq(error.text, "expected a flag that --help lists, got \"net.onnx\"; --model "
                                  "FILE serves an ONNX file");
+}
+
+Test(config, a_misspelt_flag_gets_the_nearest_one)
+{
+    static const char *const pairs[][2] = {
+        {"--thread", "--threads"},
+        {"--lisen", "--listen"},
+        {"-threads", "--threads"},
+        {"--Threads=2", "--threads"},
+        {"model", "--model"},
+        {"--model_repository=x", "--model-repository"},
+        {"--no-consol", "--no-console"},
+        {"--port", NULL},
+        {"--no-such-flag", NULL},
+        {"--", NULL},
+    };
+    struct qd_config config;
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
+        char text[128];
+        snprintf(text, sizeof(text), "expected a flag that --help lists%s%s, got \"%s\"",
+                 pairs[i][1] == NULL ? "" : ", such as ", pairs[i][1] == NULL ? "" : pairs[i][1],
+                 pairs[i][0]);
+        cr_assert_eq(PARSE(&config, (char *)pairs[i][0]), QD_CONFIG_BAD);
+        cr_assert_str_eq(error.text, text);
+    }
 }
 
 Test(config, one_thing_instead_of_serving)
