@@ -83,8 +83,22 @@ def ns_text(ns):
     return "%.0f ns" % ns
 
 
+def ratio_text(value, bound, at_least=True, form="%.2f"):
+    """Prints a value. One that misses its bound gets the decimals that show it: 1.197, not 1.20."""
+    def misses(number):
+        return number < bound if at_least else number > bound
+    decimals = int(re.search(r"%\.(\d)f", form)[1])
+    while misses(value) and not misses(round(value, decimals)):
+        decimals += 1
+    return re.sub(r"%\.\df", "%%.%df" % decimals, form) % value
+
+
 def bold_below(form, value, least):
-    return ("**" + form + "**" if value < least else form) % value
+    return ("**%s**" if value < least else "%s") % ratio_text(value, least, True, form)
+
+
+def bold_above(form, value, most):
+    return ("**%s**" if value > most else "%s") % ratio_text(value, most, False, form)
 
 
 def threads_text(threads):
@@ -110,7 +124,8 @@ def target_lines(targets):
         reached = sum(value >= target if at_least else value <= target for value in values)
         if values:
             yield "| %s | %d | %d | %s |" % (text % target, reached, len(values),
-                                             ", ".join("%.2f" % value for value in values))
+                                             ", ".join(ratio_text(value, target, at_least)
+                                                       for value in values))
 
 
 def print_targets(heading, lines):

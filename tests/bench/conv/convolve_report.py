@@ -4,7 +4,8 @@ import statistics
 
 import figures
 import plot
-from figures import bold_below, geometric_mean, ns_text, peer_net_ns, threads_text
+from figures import (bold_below, geometric_mean, ns_text, peer_net_ns, ratio_text,
+                     threads_text)
 from layers import NETWORKS
 from tensors import KIB
 
@@ -142,7 +143,8 @@ class Report:
                 if values:
                     yield ("%s, %s" % (text % least, threads_text(threads)),
                            sum(value >= least for value in values), len(values),
-                           "least %.2f, median %.2f" % (min(values), statistics.median(values)))
+                           "least %s, median %.2f" % (ratio_text(min(values), least),
+                                                      statistics.median(values)))
 
     def group_rows(self):
         """Yields (kind, batch, threads, rows) for each group."""

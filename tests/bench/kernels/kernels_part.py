@@ -4,7 +4,7 @@ import statistics
 
 import figures
 import kernel_rows as rows
-from figures import bold_below, geometric_mean, ns_text, peer_net_ns
+from figures import bold_below, geometric_mean, ns_text, peer_net_ns, ratio_text
 from peer import Unsupported
 from stopwatch import best, spread, take_turns
 from tensors import MIB, random_bytes, size_text
@@ -120,10 +120,10 @@ class Report:
                 found = [row for row in self.results
                          if (row["group"], row["size"]) == (group, size)]
                 shares, times = list(map(share, found)), list(filter(None, map(times_peer, found)))
-                yield "| %s | %s | %d | %d | %.2f | %.2f | %s |" % (
+                yield "| %s | %s | %d | %d | %.2f | %s | %s |" % (
                     group, size_text(size), len(found),
                     sum(value >= share_least(size) for value in shares),
-                    statistics.median(shares), min(shares),
+                    statistics.median(shares), ratio_text(min(shares), share_least(size)),
                     "%.1f | %.1f" % (geometric_mean(times), min(times)) if times else " | ")
 
     def peer_text(self):

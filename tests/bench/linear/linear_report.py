@@ -5,7 +5,8 @@ import statistics
 
 import figures
 import plot
-from figures import bold_below, geometric_mean, ns_text, peer_net_ns, threads_text
+from figures import (bold_below, geometric_mean, ns_text, peer_net_ns, ratio_text,
+                     threads_text)
 from rows import CODES, DEQUANTIZE, LONG_RUNS, QUANTIZE, SIZES
 from tensors import size_text
 
@@ -142,9 +143,10 @@ class Report:
         for group, size, threads, rows in self.group_rows():
             least, shares = target(rows[0]), list(map(share, rows))
             reached = sum(value >= least for value in shares)
-            print("  %-49s %7s, %-10s %3d of %3d reach %s; least %.2f, median %.2f" % (
+            print("  %-49s %7s, %-10s %3d of %3d reach %s; least %s, median %.2f" % (
                 group, size_text(size), threads_text(threads) + ":", reached, len(shares),
-                "%.2f" % least if least else "any ", min(shares), statistics.median(shares)))
+                "%.2f" % least if least else "any ", ratio_text(min(shares), least),
+                statistics.median(shares)))
         print(self.peer_text())
         figures.print_costs(self.costs())
         for title, rows in (("Farthest below their share", self.short()),
@@ -165,9 +167,10 @@ class Report:
                   "|---|---:|---:|---:|---:|---:|---:|---:|"]
         for group, size, threads, rows in self.group_rows():
             least, shares = target(rows[0]), list(map(share, rows))
-            lines.append("| %s | %s | %d | %s | %d | %d | %.2f | %.2f |" % (
+            lines.append("| %s | %s | %d | %s | %d | %d | %s | %.2f |" % (
                 group, size_text(size), threads, "%.2f" % least if least else "–", len(shares),
-                sum(value >= least for value in shares), min(shares), statistics.median(shares)))
+                sum(value >= least for value in shares), ratio_text(min(shares), least),
+                statistics.median(shares)))
         lines += self.short_lines() + figures.cost_lines(self.costs())
         for threads in sorted({row["threads"] for row in self.results}):
             for grain in dict.fromkeys(row["grain"] for row in self.results):

@@ -4,9 +4,10 @@ import statistics
 
 import figures
 import plot
-from figures import bold_below, geometric_mean, ns_text, threads_text
-from served_report import (CONNECTIONS, ECHO_FACTOR, PEERS, bold_above, connections_text,
-                           mean_text, p50_ns, rate, series_name, times)
+from figures import (bold_above, bold_below, geometric_mean, ns_text, ratio_text,
+                     threads_text)
+from served_report import (CONNECTIONS, ECHO_FACTOR, PEERS, connections_text, mean_text,
+                           p50_ns, rate, series_name, times)
 from tensors import MIB
 
 FORMS = ("QOperator U8S8", "QDQ U8S8", "QOperator S8S8", "QDQ S8S8")
@@ -140,7 +141,8 @@ def mean_target(text, least, rows, value):
     values = [value(row) for row in rows if value(row)]
     if values:
         mean = geometric_mean(values)
-        yield "%s: ≥ %.1f × in the geometric mean" % (text, least), mean >= least, 1, "%.2f" % mean
+        yield ("%s: ≥ %.1f × in the geometric mean" % (text, least), mean >= least, 1,
+               ratio_text(mean, least))
 
 
 def each_target(text, bound, rows, value, at_least=True):
@@ -149,8 +151,9 @@ def each_target(text, bound, rows, value, at_least=True):
         worst, name = found[0 if at_least else -1]
         reached = sum(ratio >= bound if at_least else ratio <= bound for ratio, _ in found)
         yield ("%s: each %s %.4g ×" % (text, "≥" if at_least else "≤", bound), reached, len(found),
-               "%s %.2f (%s), median %.2f" % ("least" if at_least else "most", worst, name,
-                                              statistics.median(ratio for ratio, _ in found)))
+               "%s %s (%s), median %.2f" % ("least" if at_least else "most",
+                                            ratio_text(worst, bound, at_least), name,
+                                            statistics.median(ratio for ratio, _ in found)))
 
 
 class Report:

@@ -4,7 +4,7 @@ import statistics
 
 import figures
 import plot
-from figures import bold_below, geometric_mean, ns_text
+from figures import bold_above, bold_below, geometric_mean, ns_text, ratio_text
 from tensors import KIB
 
 CONNECTIONS = (1, 4, 16)
@@ -137,10 +137,12 @@ class Report:
         for count in CONNECTIONS:
             values = [times(row, count) for row in self.results if times(row, count)]
             if values:
-                detail = "least %.2f, median %.2f" % (min(values), statistics.median(values))
+                detail = "least %s, median %.2f" % (ratio_text(min(values), PEER_LEAST),
+                                                    statistics.median(values))
                 mean = geometric_mean(values)
                 yield ("requests/s ≥ %.1f × the better FastAPI in the geometric mean, %s" % (
-                    PEER_MEAN, connections_text(count)), mean >= PEER_MEAN, 1, "%.2f" % mean)
+                    PEER_MEAN, connections_text(count)), mean >= PEER_MEAN, 1,
+                       ratio_text(mean, PEER_MEAN))
                 yield ("each row ≥ %.1f × the better FastAPI, %s" % (
                     PEER_LEAST, connections_text(count)),
                        sum(value >= PEER_LEAST for value in values), len(values), detail)
@@ -149,7 +151,7 @@ class Report:
             mean = geometric_mean(shares)
             yield ("p50 on 1 connection ≤ ONNX Runtime in process + %.1f × the echo, geometric "
                    "mean" % ECHO_FACTOR, mean <= BOUND_MEAN, 1,
-                   "%.2f; most %.2f" % (mean, max(shares)))
+                   "%s; most %.2f" % (ratio_text(mean, BOUND_MEAN, False), max(shares)))
         rows = [row for row in self.results if load_counts(row)]
         for text, share, most in (
                 ("loading ≤ %.1f × reading the file, of 64 KiB or more, both into new memory",
@@ -159,7 +161,8 @@ class Report:
             values = [share(row) for row in rows]
             if values:
                 yield (text % most, sum(value <= most for value in values), len(values),
-                       "most %.2f, median %.2f" % (max(values), statistics.median(values)))
+                       "most %s, median %.2f" % (ratio_text(max(values), most, False),
+                                                 statistics.median(values)))
         if rows:
             values = [again_share(row) for row in rows]
             yield ("the same, both into memory that was used before (no target)",
@@ -296,10 +299,6 @@ def cell(row, name, count):
     if rate(row, name, count) is None:
         return "– | –"
     return "%.0f | %s" % (rate(row, name, count), ns_text(p50_ns(row, name, count)))
-
-
-def bold_above(form, value, most):
-    return ("**" + form + "**" if value > most else form) % value
 
 
 HEAD = """\

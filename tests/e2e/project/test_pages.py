@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -160,6 +161,18 @@ class Tour(unittest.TestCase):
         files = [str(file.relative_to(server)) for file in server.rglob("*.c")]
         self.assertGreater(len(files), 50)
         self.assertEqual([file for file in files if file not in named], [])
+
+
+class Bench(unittest.TestCase):
+    def test_a_ratio_that_misses_its_bound_does_not_look_as_if_it_met_it(self):
+        calls = ("ratio_text(1.1974, 1.2)", "ratio_text(1.2, 1.2)", "ratio_text(1.08, 1.2)",
+                 "ratio_text(1.2501, 1.25, False)", "bold_below('%.2f ×', 0.9968, 1)",
+                 "bold_above('%.1f', 3.01, 3)")
+        program = ("import sys; sys.path.insert(0, 'tests/bench'); from figures import *; "
+                   "print(%s, sep=';')" % ", ".join(calls))
+        printed = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, text=True,
+                                 capture_output=True, timeout=30 * SLOW).stdout
+        self.assertEqual(printed, "1.197;1.20;1.08;1.2501;**0.997 ×**;**3.01**\n")
 
 
 if __name__ == "__main__":
