@@ -43,6 +43,16 @@ enum qk_float_fold {
 typedef void (*qk_float_fold_fn)(float *to, const void *from, size_t taps, size_t tap_stride,
                                  size_t stride, size_t count);
 
+/* Two rows of x at the columns of one row of y: kernels/resize/linear.h. */
+struct qk_float_corners {
+    const float *x11, *x21, *x12, *x22; /* an element of each for an element of y */
+    const float *dx1, *dx2;
+    float dy1, dy2;
+};
+
+/* Mixes the corners of each element of y, which overlaps none of them. */
+typedef void (*qk_float_mix_fn)(const struct qk_float_corners *corners, float *y, size_t count);
+
 /* y[i] = the function of x[i] and its parameters. x has any alignment and does not overlap y. */
 typedef void (*qk_float_unary_fn)(const float parameters[2], const void *x, void *y, size_t count);
 
@@ -54,6 +64,7 @@ struct qk_float_kernels {
     /* Operands are FP32, `args` is not read, and binary.h says the rest. */
     qk_binary_fn binary[QK_FLOAT_BINARY_COUNT][QK_BINARY_FORM_COUNT];
     qk_float_fold_fn fold[QK_FLOAT_FOLD_COUNT];
+    qk_float_mix_fn mix;
 };
 
 extern const struct qk_float_kernels qk_float_kernels__scalar;

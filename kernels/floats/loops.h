@@ -155,6 +155,19 @@ FOLD(add, a + b)
 FOLD(max_vector, a > b ? a : b)
 FOLD(max_scalar, a < b ? b : a)
 
+/* ---- Weighted means ------------------------------------------------------------------------ */
+
+static void mix(const struct qk_float_corners *corners, float *restrict y, size_t count)
+{
+    const struct qk_float_corners c = *corners;
+    for (size_t i = 0; i < count; i++) {
+        float sum = c.dx2[i] * c.dy2 * c.x11[i];
+        sum = sum + c.dx1[i] * c.dy2 * c.x21[i];
+        sum = sum + c.dx2[i] * c.dy1 * c.x12[i];
+        y[i] = sum + c.dx1[i] * c.dy1 * c.x22[i];
+    }
+}
+
 /* ---- The table ----------------------------------------------------------------------------- */
 
 #define NAME(prefix, tier) prefix##tier
@@ -181,6 +194,7 @@ const struct qk_float_kernels NAME_OF(qk_float_kernels__, QK_FLOAT_TIER) = {
              [QK_FLOAT_FOLD_ADD] = fold_add,
              [QK_FLOAT_FOLD_MAX_VECTOR] = fold_max_vector,
              [QK_FLOAT_FOLD_MAX_SCALAR] = fold_max_scalar},
+    .mix = mix,
 };
 
 #endif

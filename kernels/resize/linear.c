@@ -1,10 +1,11 @@
-/* Mode linear in plain C, which gcc and clang vectorize for every CPU. A unit is some rows of y. */
+/* Mode linear. A unit is some rows of y. With channels last it is plain C, which gcc and clang
+ * vectorize for every CPU. */
 #include "kernels/resize/linear.h"
 
 #include <math.h>
 
 /* Rough guesses: cycles for an element of y. */
-#define PLANE_CYCLES 6.0
+#define PLANE_CYCLES 2.0
 #define CHANNEL_CYCLES 3.0
 
 /* With channels first, elements are gathered into buffers of so many columns. */
@@ -15,6 +16,7 @@
 
 struct state {
     struct qk_linear linear;
+    qk_float_mix_fn mix;
     size_t unit_rows;
 };
 
@@ -33,67 +35,111 @@ void qk_linear_set_index(struct qk_linear_index *index, float at, size_t size)
 
 /* ---- Channels first ------------------------------------------------------------------------ */
 
-/* Elements of two rows of x, and the weights of their columns. */
-struct gathered {
-    float x11[COLUMNS], x21[COLUMNS], x12[COLUMNS], x22[COLUMNS];
+/* Up to COLUMNS columns of y, and rows of x at these columns. Rows of y that lie between the same
+ * rows of x share them: row i of x is held in slot i % 2. */
+struct held {
+    size_t count;
+    uint32_t first[COLUMNS], second[COLUMNS];
     float dx1[COLUMNS], dx2[COLUMNS];
+    const void *rows[2]; /* NULL: none */
+    float x1[2][COLUMNS], x2[2][COLUMNS];
 };
+
+static void set_columns(struct held *held, const struct qk_linear_index *columns, size_t count)
+{
+    held->count = count;
+    held->rows[0] = held->rows[1] = NULL;
+    for (size_t i = 0; i < count; i++) {
+        held->first[i] = columns[i].first;
+        held->second[i] = columns[i].second;
+        held->dx1[i] = columns[i].from_first;
+        held->dx2[i] = columns[i].from_second;
+    }
+}
 
 /* Inputs have any alignment. */
 typedef float unaligned __attribute__((aligned(1), may_alias));
 
-#define GATHER(name, type)                                                                     \
-    static void name(struct gathered *to, const struct qk_linear_index *columns, size_t count, \
-                     const type *row1, const type *row2)                                       \
-    {                                                                                          \
-        for (size_t i = 0; i < count; i++) {                                                   \
-            to->x11[i] = (float)row1[columns[i].first];                                        \
-            to->x21[i] = (float)row1[columns[i].second];                                       \
-            to->x12[i] = (float)row2[columns[i].first];                                        \
-            to->x22[i] = (float)row2[columns[i].second];                                       \
-            to->dx1[i] = columns[i].from_first;                                                \
-            to->dx2[i] = columns[i].from_second;                                               \
-        }                                                                                      \
+static void gather_floats(float *restrict to, const unaligned *row, const uint32_t *columns,
+                          size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] = row[columns[i]];
+}
+
+/* Two loops: only the second one is vectorized. */
+#define GATHER(name, type)                                                                       \
+    static void name(float *restrict to, const type *row, const uint32_t *columns, size_t count) \
+    {                                                                                            \
+        type codes[COLUMNS];                                                                     \
+        for (size_t i = 0; i < count; i++)                                                       \
+            codes[i] = row[columns[i]];                                                          \
+        for (size_t i = 0; i < count; i++)                                                       \
+            to[i] = (float)codes[i];                                                             \
     }
 
 GATHER(gather_unsigned, uint8_t)
 GATHER(gather_signed, int8_t)
-GATHER(gather_floats, unaligned)
 
-static inline float mean(const struct gathered *g, size_t i, float dy1, float dy2)
+static void gather(enum qk_type type, float *to, const void *row, const uint32_t *columns,
+                   size_t count)
 {
-    float sum = g->dx2[i] * dy2 * g->x11[i];
-    sum = sum + g->dx1[i] * dy2 * g->x21[i];
-    sum = sum + g->dx2[i] * dy1 * g->x12[i];
-    return sum + g->dx1[i] * dy1 * g->x22[i];
+    if (type == QK_FP32)
+        gather_floats(to, row, columns, count);
+    else if (type == QK_INT8)
+        gather_signed(to, row, columns, count);
+    else
+        gather_unsigned(to, row, columns, count);
 }
 
-static void run_row(const struct qk_linear *linear, const struct qk_linear_index *row,
-                    const void *x, void *y)
+/* Returns the slot of row `index` of a plane of x. */
+static size_t hold(struct held *held, const struct qk_linear *linear, const uint8_t *plane,
+                   uint32_t index)
 {
-    const size_t row1 = row->first * linear->width;
-    const size_t row2 = row->second * linear->width;
-    const float dy1 = row->from_first;
-    const float dy2 = row->from_second;
+    const size_t bytes = linear->type == QK_FP32 ? sizeof(float) : 1;
+    const void *row = plane + index * linear->width * bytes;
+    const size_t slot = index % 2;
+    if (held->rows[slot] != row) {
+        gather(linear->type, held->x1[slot], row, held->first, held->count);
+        gather(linear->type, held->x2[slot], row, held->second, held->count);
+        held->rows[slot] = row;
+    }
+    return slot;
+}
+
+/* Computes the held columns of one row of y. */
+static void run_row(struct held *held, const struct state *state, const uint8_t *plane,
+                    const struct qk_linear_index *row, void *y)
+{
+    const size_t slot1 = hold(held, &state->linear, plane, row->first);
+    const size_t slot2 = hold(held, &state->linear, plane, row->second);
+    const struct qk_float_corners corners = {held->x1[slot1], held->x2[slot1], held->x1[slot2],
+                                             held->x2[slot2], held->dx1,       held->dx2,
+                                             row->from_first, row->from_second};
+    float means[COLUMNS];
+    if (state->linear.type == QK_FP32) {
+        state->mix(&corners, y, held->count);
+        return;
+    }
+    state->mix(&corners, means, held->count);
+    for (size_t i = 0; i < held->count; i++)
+        ((uint8_t *)y)[i] = (uint8_t)(int32_t)means[i];
+}
+
+/* Computes rows of y, which are counted over all planes. */
+static void run_rows(const struct state *state, const uint8_t *x, uint8_t *y, size_t begin,
+                     size_t end)
+{
+    const struct qk_linear *linear = &state->linear;
+    const size_t bytes = linear->type == QK_FP32 ? sizeof(float) : 1;
+    const size_t plane_bytes = linear->height * linear->width * bytes;
+    struct held held;
     for (size_t first = 0; first < linear->y_width; first += COLUMNS) {
-        const struct qk_linear_index *columns = linear->columns + first;
         const size_t left = linear->y_width - first;
-        const size_t count = left < COLUMNS ? left : COLUMNS;
-        struct gathered g;
-        if (linear->type == QK_FP32)
-            gather_floats(&g, columns, count, (const unaligned *)x + row1,
-                          (const unaligned *)x + row2);
-        else if (linear->type == QK_INT8)
-            gather_signed(&g, columns, count, (const int8_t *)x + row1, (const int8_t *)x + row2);
-        else
-            gather_unsigned(&g, columns, count, (const uint8_t *)x + row1,
-                            (const uint8_t *)x + row2);
-        if (linear->type == QK_FP32)
-            for (size_t i = 0; i < count; i++)
-                ((float *)y)[first + i] = mean(&g, i, dy1, dy2);
-        else
-            for (size_t i = 0; i < count; i++)
-                ((uint8_t *)y)[first + i] = (uint8_t)(int32_t)mean(&g, i, dy1, dy2);
+        set_columns(&held, linear->columns + first, left < COLUMNS ? left : COLUMNS);
+        for (size_t i = begin; i < end; i++)
+            run_row(&held, state, x + i / linear->y_height * plane_bytes,
+                    &linear->rows[i % linear->y_height], y + (i * linear->y_width + first) * bytes);
     }
 }
 
@@ -183,27 +229,25 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
 {
     const struct state *state = plan->state;
     const struct qk_linear *linear = &state->linear;
-    const size_t depth = linear->channels > 0 ? linear->channels : 1;
-    const size_t bytes = linear->type == QK_FP32 ? sizeof(float) : 1;
+    const size_t pixel_bytes = linear->channels * (linear->type == QK_FP32 ? sizeof(float) : 1);
     const size_t rows = linear->planes * linear->y_height;
     const size_t last = end < plan->unit_count ? end * state->unit_rows : rows;
     (void)workspace;
-    for (size_t i = begin * state->unit_rows; i < last; i++) {
-        const uint8_t *x = (const uint8_t *)inputs[0] +
-                           i / linear->y_height * linear->height * linear->width * depth * bytes;
-        uint8_t *y = (uint8_t *)outputs[0] + i * linear->y_width * depth * bytes;
-        const struct qk_linear_index *row = &linear->rows[i % linear->y_height];
-        if (linear->channels > 0)
-            run_pixels(linear, row, x, y);
-        else
-            run_row(linear, row, x, y);
+    if (linear->channels == 0) {
+        run_rows(state, inputs[0], outputs[0], begin * state->unit_rows, last);
+        return;
     }
+    for (size_t i = begin * state->unit_rows; i < last; i++)
+        run_pixels(linear, &linear->rows[i % linear->y_height],
+                   (const uint8_t *)inputs[0] +
+                       i / linear->y_height * linear->height * linear->width * pixel_bytes,
+                   (uint8_t *)outputs[0] + i * linear->y_width * pixel_bytes);
 }
 
-enum qk_status qk_linear_plan(const struct qk_linear *linear,
-                              const struct qk_elementwise_tuning *tuning, struct qk_memory memory,
-                              struct qk_plan *plan, struct qk_error *error)
+enum qk_status qk_linear_plan(const struct qk_linear *linear, const struct qk_kernels *kernels,
+                              struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
+    const struct qk_elementwise_tuning *tuning = &kernels->choice.elementwise;
     const size_t depth = linear->channels > 0 ? linear->channels : 1;
     const double cycles = linear->channels > 0 ? CHANNEL_CYCLES : PLANE_CYCLES;
     const double row_ns = (double)(linear->y_width * depth) * cycles * tuning->cycle_ns;
@@ -212,6 +256,7 @@ enum qk_status qk_linear_plan(const struct qk_linear *linear,
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
     *state = (struct state){
         .linear = *linear,
+        .mix = kernels->floats->mix,
         .unit_rows = qk_set_units(linear->planes * linear->y_height, row_ns, tuning, plan),
     };
     plan->kernel = "resize_linear";

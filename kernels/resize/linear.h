@@ -12,8 +12,7 @@
 #ifndef KERNELS_RESIZE_LINEAR_H
 #define KERNELS_RESIZE_LINEAR_H
 
-#include "kernels/elementwise/traversal.h"
-#include "kernels/qk.h"
+#include "kernels/dispatch.h"
 
 /* One of the two axes. An element of y lies between elements first and second of x. */
 struct qk_linear_index {
@@ -38,8 +37,8 @@ void qk_linear_set_index(struct qk_linear_index *index, float at, size_t size);
 
 /* Fills the plan's units, kernel, run and state. The output has been set, and has elements. Returns
  * QK_NO_MEMORY if `memory` has run out. */
-enum qk_status qk_linear_plan(const struct qk_linear *linear,
-                              const struct qk_elementwise_tuning *tuning, struct qk_memory memory,
-                              struct qk_plan *plan, struct qk_error *error);
+enum qk_status qk_linear_plan(const struct qk_linear *linear, const struct qk_kernels *kernels,
+                              struct qk_memory memory, struct qk_plan *plan,
+                              struct qk_error *error);
 
 #endif

@@ -491,7 +491,7 @@ static enum qk_status plan_linear(const struct instance *made, const struct qk_t
         index_axis(made, linear.width, linear.y_width, scales[height + 1], memory, error);
     if (!linear.columns)
         return error->status;
-    return qk_linear_plan(&linear, &made->base.kernels->choice.elementwise, memory, plan, error);
+    return qk_linear_plan(&linear, made->base.kernels, memory, plan, error);
 }
 
 /* ---- Both modes ---------------------------------------------------------------------------- */

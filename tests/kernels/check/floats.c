@@ -175,6 +175,56 @@ static void check_folds(struct check *check, const struct qk_float_kernels *kern
     }
 }
 
+/* ---- Weighted means ---------------------------------------------------------------------- */
+
+struct mix_job {
+    qk_float_mix_fn mix;
+    struct qk_float_corners corners;
+    struct check_pair y;
+    size_t count;
+};
+
+static void mix_expected(void *context)
+{
+    struct mix_job *job = context;
+    qk_float_kernels__scalar.mix(&job->corners, job->y.expected, job->count);
+}
+
+static void mix_actual(void *context)
+{
+    struct mix_job *job = context;
+    job->mix(&job->corners, job->y.actual, job->count);
+}
+
+static const float *floats(struct check *check, const char *name, size_t count)
+{
+    uint8_t *to = check_buffer(check, name, CHECK_INPUT, count * sizeof(float), sizeof(float));
+    memcpy(to, operand(check, name, count), count * sizeof(float));
+    return (const float *)to;
+}
+
+static void check_mix(struct check *check, const void *subject)
+{
+    struct mix_job job = {.mix = *(const qk_float_mix_fn *)subject};
+    struct qk_float_corners *corners = &job.corners;
+    job.count = check_is_timed(check) ? 256 : check_between(check, 1, 300);
+    corners->x11 = floats(check, "x11", job.count);
+    corners->x21 = floats(check, "x21", job.count);
+    corners->x12 = floats(check, "x12", job.count);
+    corners->x22 = floats(check, "x22", job.count);
+    corners->dx1 = floats(check, "dx1", job.count);
+    corners->dx2 = floats(check, "dx2", job.count);
+    corners->dy1 = (float)check_below(check, 100) / 100;
+    corners->dy2 = 1 - corners->dy1;
+    job.y = check_outputs(check, "y", job.count * sizeof(float), sizeof(float));
+    check_describe(check, "%zu elements, dy1 %g", job.count, (double)corners->dy1);
+    if (!check_calls(check, mix_expected, mix_actual, &job, (double)job.count, "element"))
+        return;
+    make_nans_equal(job.y.expected, job.count);
+    make_nans_equal(job.y.actual, job.count);
+    check_same(check, &job.y, sizeof(float));
+}
+
 static void check_tier_of(struct check *check, const char *tier,
                           const struct qk_float_kernels *kernels)
 {
@@ -183,6 +233,7 @@ static void check_tier_of(struct check *check, const char *tier,
     check_unary(check, kernels);
     check_pairs(check, kernels);
     check_folds(check, kernels);
+    check_run(check, &(struct check_subject){"floats/mix", check_mix, &kernels->mix, 300});
 }
 
 void check_floats(struct check *check)
