@@ -299,6 +299,7 @@ VECTORIZE := $(if $(SAN),,-O3)
 VECTORIZE_FLOATS := $(VECTORIZE) -fno-math-errno -fno-trapping-math
 %/floats_scalar.o: TIER := $(BARE) $(VECTORIZE_FLOATS)
 %/microsoft_qlinear_where.o: TIER := $(VECTORIZE)
+%/microsoft_qlinear_softmax.o: TIER := $(VECTORIZE)
 %/resize/linear.o: TIER := $(VECTORIZE)
 # Fuzzers also check whether the code that plans calls wraps a size or cuts off a number, which C
 # allows. Kernels add modulo 2^32. Other code that wraps on purpose says so (kernels/wrap.h).

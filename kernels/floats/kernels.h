@@ -53,6 +53,18 @@ struct qk_float_corners {
 /* Mixes the corners of each element of y, which overlaps none of them. */
 typedef void (*qk_float_mix_fn)(const struct qk_float_corners *corners, float *y, size_t count);
 
+/* How QLinearSoftmax quantizes: microsoft_qlinear_softmax.c. */
+struct qk_float_shares {
+    double factor; /* 1 / the scale, rounded down */
+    int32_t low;   /* the smallest code: 0 or -128 */
+    int32_t zero;
+};
+
+/* codes[i] = the code of x[i] / sums[i], saturated; or of x[i] / sums[0], if all are of one sum. A
+ * NaN becomes the smallest code, as in ONNX Runtime on x86. */
+typedef void (*qk_float_shares_fn)(const struct qk_float_shares *shares, const float *x,
+                                   const float *sums, uint8_t *codes, size_t count);
+
 /* y[i] = the function of x[i] and its parameters. x has any alignment and does not overlap y. */
 typedef void (*qk_float_unary_fn)(const float parameters[2], const void *x, void *y, size_t count);
 
@@ -65,6 +77,7 @@ struct qk_float_kernels {
     qk_binary_fn binary[QK_FLOAT_BINARY_COUNT][QK_BINARY_FORM_COUNT];
     qk_float_fold_fn fold[QK_FLOAT_FOLD_COUNT];
     qk_float_mix_fn mix;
+    qk_float_shares_fn quantize_shares, quantize_shares_of_one;
 };
 
 extern const struct qk_float_kernels qk_float_kernels__scalar;

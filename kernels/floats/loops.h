@@ -168,6 +168,38 @@ static void mix(const struct qk_float_corners *corners, float *restrict y, size_
     }
 }
 
+/* ---- Shares of a sum ----------------------------------------------------------------------- */
+
+#define SATURATED 0x1p9   /* more than the largest code less the smallest zero point */
+#define ROUNDING 0x1.8p52 /* a sum with it has no bits behind the point */
+
+/* Adding and subtracting ROUNDING rounds to the nearest integer, ties to even. */
+INLINE uint8_t code_of_share(const struct qk_float_shares *shares, float x, float sum)
+{
+    const double share = (double)x * shares->factor / (double)sum;
+    const double bounded = share > SATURATED ? SATURATED : share;
+    const double code = bounded + ROUNDING - ROUNDING + shares->zero;
+    const int32_t high = shares->low + UINT8_MAX;
+    return (uint8_t)(code >= high ? high : code >= shares->low ? (int32_t)code : shares->low);
+}
+
+static void quantize_shares(const struct qk_float_shares *shares, const float *x, const float *sums,
+                            uint8_t *restrict codes, size_t count)
+{
+    const struct qk_float_shares s = *shares;
+    for (size_t i = 0; i < count; i++)
+        codes[i] = code_of_share(&s, x[i], sums[i]);
+}
+
+static void quantize_shares_of_one(const struct qk_float_shares *shares, const float *x,
+                                   const float *sums, uint8_t *restrict codes, size_t count)
+{
+    const struct qk_float_shares s = *shares;
+    const float sum = sums[0];
+    for (size_t i = 0; i < count; i++)
+        codes[i] = code_of_share(&s, x[i], sum);
+}
+
 /* ---- The table ----------------------------------------------------------------------------- */
 
 #define NAME(prefix, tier) prefix##tier
@@ -195,6 +227,8 @@ const struct qk_float_kernels NAME_OF(qk_float_kernels__, QK_FLOAT_TIER) = {
              [QK_FLOAT_FOLD_MAX_VECTOR] = fold_max_vector,
              [QK_FLOAT_FOLD_MAX_SCALAR] = fold_max_scalar},
     .mix = mix,
+    .quantize_shares = quantize_shares,
+    .quantize_shares_of_one = quantize_shares_of_one,
 };
 
 #endif

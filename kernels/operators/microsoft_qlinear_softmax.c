@@ -23,14 +23,18 @@ enum { AXIS, OPSET };
 /* Rows that are computed together, element by element: neighbouring rows are read and written in
  * order, and the sum of one row does not wait for its own last step. */
 #define BLOCK 64
-/* The same for rows that lie one behind the other. If their length is a power of two, all compete
- * for the same few lines of the L1 cache: 64 rows of 4096 took 2.7 times as long as one by one. */
+/* The same for long rows that lie one behind the other. If their length is a power of two, all
+ * compete for the same few lines of the L1 cache: 64 rows of 4096 took 2.7 times as long as one by
+ * one. */
 #define BLOCK_APART 4
 
-#define SATURATED 0x1p9   /* more than the largest code less the smallest zero point */
-#define ROUNDING 0x1.8p52 /* a sum with it has no bits behind the point */
+/* In longer rows, what becomes of each code is computed once. Shorter ones are quantized together,
+ * as many as have no more elements. */
+#define CODES 256
 
-#define ELEMENT_CYCLES 8.0 /* a rough guess: the maximum, the sum, and a division of doubles */
+/* Rough guesses: cycles for an element. */
+#define SHORT_CYCLES 6.0
+#define LONG_CYCLES 2.0
 
 struct instance {
     struct qk_instance base;
@@ -45,7 +49,10 @@ struct instance {
 struct state {
     const struct instance *instance;
     struct qk_softmax_rows rows;
-    float exponentials[256]; /* [255 + code - the row's largest code] */
+    struct qk_float_shares shares;
+    const struct qk_float_kernels *kernels;
+    qk_lookup_fn lookup;
+    float exponentials[CODES]; /* [255 + code - the row's largest code] */
 };
 
 /* ---- Rows ---------------------------------------------------------------------------------- */
@@ -59,47 +66,92 @@ static void fill_table(struct state *state)
         state->exponentials[i] = (float)exp((i - 255 + shift) * scale);
 }
 
-/* Returns the quantized probability, saturated. A NaN becomes the smallest code, as in ONNX Runtime
- * on x86. Adding and subtracting ROUNDING rounds to the nearest integer, ties to even, without the
- * call of rint. */
-static uint8_t quantize(const struct instance *instance, double probability)
+/* Computes up to BLOCK neighbouring rows, whose elements are rows.stride apart. */
+static void compute_neighbours(const struct state *state, const uint8_t *x, uint8_t *y,
+                               size_t count)
 {
-    const int32_t low = instance->is_signed ? INT8_MIN : 0;
-    const int32_t high = low + UINT8_MAX;
-    const double bounded = probability > SATURATED ? SATURATED : probability;
-    const double code = bounded + ROUNDING - ROUNDING + instance->y_zero;
-    return (uint8_t)(code >= high ? high : code >= low ? (int32_t)code : low);
-}
-
-/* Computes `count` rows whose first elements are row_stride apart. Inlined with a constant count of
- * 1, so that the compiler keeps the sum of a single row in a register. */
-__attribute__((always_inline)) static inline void compute_rows(const struct state *state,
-                                                               const uint8_t *x, uint8_t *y,
-                                                               const size_t count,
-                                                               size_t row_stride)
-{
-    const struct instance *instance = state->instance;
-    const uint8_t flip = instance->is_signed ? 0x80 : 0; /* makes codes unsigned */
+    const uint8_t flip = state->instance->is_signed ? 0x80 : 0; /* makes codes unsigned */
     const size_t size = state->rows.length * state->rows.stride;
-    const double factor = (double)floorf(1.0F / instance->y_scale);
     const float *from[BLOCK]; /* the exponential of code 0 */
     uint8_t largest[BLOCK] = {0};
     float sums[BLOCK] = {0};
+    float exponentials[BLOCK];
     for (size_t i = 0; i < size; i += state->rows.stride)
         for (size_t r = 0; r < count; r++) {
-            const uint8_t code = x[i + r * row_stride] ^ flip;
+            const uint8_t code = x[i + r] ^ flip;
             largest[r] = code > largest[r] ? code : largest[r];
         }
     for (size_t r = 0; r < count; r++)
         from[r] = state->exponentials + UINT8_MAX - largest[r];
     for (size_t i = 0; i < size; i += state->rows.stride)
         for (size_t r = 0; r < count; r++)
-            sums[r] += from[r][x[i + r * row_stride] ^ flip];
-    for (size_t i = 0; i < size; i += state->rows.stride)
-        for (size_t r = 0; r < count; r++) {
-            const size_t at = i + r * row_stride;
-            y[at] = quantize(instance, (double)from[r][x[at] ^ flip] * factor / (double)sums[r]);
+            sums[r] += from[r][x[i + r] ^ flip];
+    for (size_t i = 0; i < size; i += state->rows.stride) {
+        for (size_t r = 0; r < count; r++)
+            exponentials[r] = from[r][x[i + r] ^ flip];
+        state->kernels->quantize_shares(&state->shares, exponentials, sums, y + i, count);
+    }
+}
+
+static uint8_t largest_code(const uint8_t *x, size_t count, uint8_t flip)
+{
+    uint8_t largest = 0;
+    for (size_t i = 0; i < count; i++)
+        largest = (x[i] ^ flip) > largest ? x[i] ^ flip : largest;
+    return largest;
+}
+
+/* Computes rows that lie one behind the other and have up to CODES elements in all. */
+static void compute_short_rows(const struct state *state, const uint8_t *x, uint8_t *y,
+                               size_t count)
+{
+    const uint8_t flip = state->instance->is_signed ? 0x80 : 0;
+    const size_t length = state->rows.length;
+    float exponentials[CODES], sums[CODES];
+    for (size_t first = 0; first < count * length; first += length) {
+        const float *from = state->exponentials + UINT8_MAX - largest_code(x + first, length, flip);
+        float sum = 0;
+        for (size_t i = first; i < first + length; i++) {
+            exponentials[i] = from[x[i] ^ flip];
+            sum += exponentials[i];
         }
+        for (size_t i = first; i < first + length; i++)
+            sums[i] = sum;
+    }
+    state->kernels->quantize_shares(&state->shares, exponentials, sums, y, count * length);
+}
+
+/* Quantizes one row, whose elements lie side by side. */
+static void quantize_row(const struct state *state, const float *from, float sum, uint8_t largest,
+                         const uint8_t *x, uint8_t *y)
+{
+    const uint8_t flip = state->instance->is_signed ? 0x80 : 0;
+    struct qk_lookup_table table;
+    uint8_t codes[CODES] = {0};
+    state->kernels->quantize_shares_of_one(&state->shares, from, &sum, codes, (size_t)largest + 1);
+    for (size_t i = 0; i < CODES; i++)
+        table.entries[i] = codes[i ^ flip];
+    qk_lookup_run(state->lookup, &table, x, y, state->rows.length);
+}
+
+/* Computes up to BLOCK_APART rows that lie one behind the other. Inlined with a constant count. */
+__attribute__((always_inline)) static inline void
+compute_rows(const struct state *state, const uint8_t *x, uint8_t *y, const size_t count)
+{
+    const uint8_t flip = state->instance->is_signed ? 0x80 : 0;
+    const size_t length = state->rows.length;
+    const float *from[BLOCK_APART];
+    uint8_t largest[BLOCK_APART];
+    float sums[BLOCK_APART] = {0};
+    for (size_t r = 0; r < count; r++) {
+        largest[r] = largest_code(x + r * length, length, flip);
+        from[r] = state->exponentials + UINT8_MAX - largest[r];
+    }
+    for (size_t i = 0; i < length; i++)
+        for (size_t r = 0; r < count; r++)
+            sums[r] += from[r][x[i + r * length] ^ flip];
+    for (size_t r = 0; r < count; r++)
+        quantize_row(state, from[r], sums[r], largest[r], x + r * length, y + r * length);
 }
 
 static void run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
@@ -111,14 +163,21 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
     const size_t stride = state->rows.stride;
     for (size_t row = begin * state->rows.unit, count; row < last; row += count) {
         const size_t at = qk_softmax_row_start(&state->rows, row);
-        const size_t most = stride == 1 ? BLOCK_APART : stride - row % stride;
-        count = qk_size_min(qk_size_min(last - row, most), BLOCK);
         const uint8_t *x = (const uint8_t *)inputs[X] + at;
         uint8_t *y = (uint8_t *)outputs[0] + at;
-        if (count == 1)
-            compute_rows(state, x, y, 1, 0);
-        else
-            compute_rows(state, x, y, count, stride == 1 ? state->rows.length : 1);
+        if (stride > 1) {
+            count = qk_size_min(qk_size_min(last - row, stride - row % stride), BLOCK);
+            compute_neighbours(state, x, y, count);
+        } else if (state->rows.length <= CODES) {
+            count = qk_size_min(last - row, CODES / state->rows.length);
+            compute_short_rows(state, x, y, count);
+        } else if (last - row >= BLOCK_APART) {
+            count = BLOCK_APART;
+            compute_rows(state, x, y, BLOCK_APART);
+        } else {
+            count = 1;
+            compute_rows(state, x, y, 1);
+        }
     }
 }
 
@@ -191,6 +250,11 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
     const struct instance *made = (const struct instance *)instance;
     state->instance = made;
+    state->shares = (struct qk_float_shares){.factor = (double)floorf(1.0F / made->y_scale),
+                                             .low = made->is_signed ? INT8_MIN : 0,
+                                             .zero = made->y_zero};
+    state->kernels = instance->kernels->floats;
+    state->lookup = instance->kernels->lookup->run;
     const enum qk_status status =
         qk_softmax_rows_find(&made->axis, made->opset, &inputs[X], &state->rows, error);
     if (status != QK_OK)
@@ -204,15 +268,15 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     if (state->rows.count == 0)
         return QK_OK;
     fill_table(state);
-    state->rows.unit =
-        qk_set_units(state->rows.count,
-                     (double)state->rows.length * ELEMENT_CYCLES * tuning->cycle_ns, tuning, plan);
+    const double cycles = state->rows.length > CODES ? LONG_CYCLES : SHORT_CYCLES;
+    state->rows.unit = qk_set_units(
+        state->rows.count, (double)state->rows.length * cycles * tuning->cycle_ns, tuning, plan);
     return QK_OK;
 }
 
 /* ---- The descriptor ------------------------------------------------------------------------ */
 
-#define CODES (QK_BIT(QK_UINT8) | QK_BIT(QK_INT8))
+#define TYPES (QK_BIT(QK_UINT8) | QK_BIT(QK_INT8))
 
 static const struct qk_attribute_def attributes[] = {
     [AXIS] =
@@ -224,12 +288,12 @@ static const struct qk_attribute_def attributes[] = {
 
 static const struct qk_version versions[] = {
     {.number = 1,
-     .inputs = {[X] = {CODES, false},
+     .inputs = {[X] = {TYPES, false},
                 [X_SCALE] = {QK_BIT(QK_FP32), false},
-                [X_ZERO_POINT] = {CODES, true},
+                [X_ZERO_POINT] = {TYPES, true},
                 [Y_SCALE] = {QK_BIT(QK_FP32), false},
-                [Y_ZERO_POINT] = {CODES, false}},
-     .output_types = {CODES}},
+                [Y_ZERO_POINT] = {TYPES, false}},
+     .output_types = {TYPES}},
 };
 
 const struct qk_operator qk_microsoft_qlinear_softmax = {

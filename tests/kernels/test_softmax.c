@@ -46,6 +46,51 @@ Test(softmax, units_in_any_order_give_the_same_bytes)
     free(x);
 }
 
+/* Returns the softmax of codes x over their last axis or, without `last`, over their first. */
+static void run_codes(const struct qk_test_tiers *tiers, enum qk_type type, const uint8_t *x,
+                      const size_t dims[2], bool last, struct qk_test_result *result)
+{
+    struct qk_call call;
+    start(&call, x, 2, dims);
+    qk_test_call_input(&call, "X", type, x, 2, dims);
+    qk_test_call_input(&call, "y_zero_point", type, &zero_point, 0, NULL);
+    qk_test_call_int(&call, "axis", last ? 1 : 0);
+    qk_test_run_tiers(tiers, &call, 7, result);
+    cr_assert_eq(result->status, QK_OK, "%s", result->error.text);
+}
+
+/* Rows that lie one behind the other, of any length, have the bits of rows side by side. */
+Test(softmax, codes_of_long_and_short_rows)
+{
+    enum { ROWS = 101, LENGTH_MAX = 700 };
+    static uint8_t rows[ROWS * LENGTH_MAX], columns[ROWS * LENGTH_MAX];
+    static const size_t lengths[] = {1, 2, 21, 85, 86, 127, 128, 129, 255, 256, 257, LENGTH_MAX};
+    uint64_t random = 12;
+    struct qk_test_tiers tiers;
+    qk_test_tiers_init(&tiers);
+    for (size_t k = 0; k < 2 * sizeof(lengths) / sizeof(lengths[0]); k++) {
+        const size_t length = lengths[k / 2];
+        const enum qk_type type = k % 2 == 0 ? QK_UINT8 : QK_INT8;
+        struct qk_test_result expected, result;
+        for (size_t r = 0; r < ROWS; r++)
+            for (size_t i = 0; i < length; i++) {
+                const uint8_t code = (uint8_t)(qk_test_random(&random) % (r + 1) * 255 / ROWS);
+                rows[r * length + i] = code;
+                columns[i * ROWS + r] = code;
+            }
+        run_codes(&tiers, type, columns, (const size_t[]){length, ROWS}, false, &expected);
+        run_codes(&tiers, type, rows, (const size_t[]){ROWS, length}, true, &result);
+        const uint8_t *of = expected.output, *got = result.output;
+        for (size_t r = 0; r < ROWS; r++)
+            for (size_t i = 0; i < length; i++)
+                cr_assert_eq(got[r * length + i], of[i * ROWS + r], "length %zu, row %zu", length,
+                             r);
+        qk_test_result_deinit(&expected);
+        qk_test_result_deinit(&result);
+    }
+    qk_test_tiers_deinit(&tiers);
+}
+
 /* Returns the softmax of x [planes][length][neighbours] over its second axis or, with x [planes]
  * [neighbours][length], over its last axis. */
 static void run_floats(const struct qk_test_tiers *tiers, const float *x, const size_t dims[3],

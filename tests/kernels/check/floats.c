@@ -225,6 +225,55 @@ static void check_mix(struct check *check, const void *subject)
     check_same(check, &job.y, sizeof(float));
 }
 
+/* ---- Shares of a sum --------------------------------------------------------------------- */
+
+struct shares_job {
+    qk_float_shares_fn quantize, reference;
+    struct qk_float_shares shares;
+    const float *x, *sums;
+    struct check_pair codes;
+    size_t count;
+};
+
+static void shares_expected(void *context)
+{
+    struct shares_job *job = context;
+    job->reference(&job->shares, job->x, job->sums, job->codes.expected, job->count);
+}
+
+static void shares_actual(void *context)
+{
+    struct shares_job *job = context;
+    job->quantize(&job->shares, job->x, job->sums, job->codes.actual, job->count);
+}
+
+static void check_shares(struct check *check, const void *subject)
+{
+    const qk_float_shares_fn *functions = subject;
+    struct shares_job job = {.quantize = functions[0], .reference = functions[1]};
+    job.count = check_is_timed(check) ? 256 : check_between(check, 1, 300);
+    job.x = floats(check, "x", job.count);
+    job.sums = floats(check, "sums", job.count);
+    job.shares.factor = (double)check_below(check, 400);
+    job.shares.low = check_chance(check, 2) ? INT8_MIN : 0;
+    job.shares.zero = job.shares.low + (int32_t)check_below(check, 256);
+    job.codes = check_outputs(check, "codes", job.count, 1);
+    check_describe(check, "%zu elements, factor %g, low %d, zero %d", job.count, job.shares.factor,
+                   job.shares.low, job.shares.zero);
+    if (check_calls(check, shares_expected, shares_actual, &job, (double)job.count, "element"))
+        check_same(check, &job.codes, 1);
+}
+
+static void check_all_shares(struct check *check, const struct qk_float_kernels *kernels)
+{
+    const struct qk_float_kernels *scalar = &qk_float_kernels__scalar;
+    const qk_float_shares_fn of_each[] = {kernels->quantize_shares, scalar->quantize_shares};
+    const qk_float_shares_fn of_one[] = {kernels->quantize_shares_of_one,
+                                         scalar->quantize_shares_of_one};
+    check_run(check, &(struct check_subject){"floats/shares", check_shares, of_each, 300});
+    check_run(check, &(struct check_subject){"floats/shares_of_one", check_shares, of_one, 300});
+}
+
 static void check_tier_of(struct check *check, const char *tier,
                           const struct qk_float_kernels *kernels)
 {
@@ -234,6 +283,7 @@ static void check_tier_of(struct check *check, const char *tier,
     check_pairs(check, kernels);
     check_folds(check, kernels);
     check_run(check, &(struct check_subject){"floats/mix", check_mix, &kernels->mix, 300});
+    check_all_shares(check, kernels);
 }
 
 void check_floats(struct check *check)
