@@ -22,6 +22,8 @@ static const struct qk_operator *const movers[] = {
     &qk_onnx_transpose, &qk_onnx_unsqueeze,      &qk_onnx_where,
 };
 
+enum { PAD_VALUE = 2 }; /* the input of Pad with the constant */
+
 /* Returns the inputs that are there, of those in `inputs`. */
 static uint32_t present(const struct qk_node *node, uint32_t inputs)
 {
@@ -220,6 +222,25 @@ static bool hoist_before_join(struct qk_edit *edit, uint32_t index, const struct
     return true;
 }
 
+/* Returns whether a node pads what a DequantizeLinear makes, and with 0 if with a constant. The
+ * node can work on codes then, and the code of 0 is the zero point. ONNX Runtime leaves the pair
+ * around a Pad, which makes no difference. */
+static bool pads_with_0(const struct qk_edit *edit, uint32_t index)
+{
+    const struct qk_call *call = &edit->nodes[index].call;
+    const struct qk_tensor *value = &call->inputs[PAD_VALUE];
+    const uint32_t maker = qk_edit_maker_of(edit, index, 0);
+    float number = 0;
+    if (call->op != &qk_onnx_pad || maker == QK_NO_NODE ||
+        edit->nodes[maker].call.op != &qk_onnx_dequantize_linear || call->variable >> PAD_VALUE & 1)
+        return false;
+    if (value->type == QK_FP32 && value->count == 1 && value->data)
+        memcpy(&number, value->data, sizeof(number));
+    else if (value->type != QK_NONE)
+        return false;
+    return number == 0;
+}
+
 /* Puts a QuantizeLinear before the movers in front of it, up to what computes the elements. Each
  * step goes to an earlier node. */
 static void hoist(struct qk_edit *edit, uint32_t index)
@@ -229,15 +250,19 @@ static void hoist(struct qk_edit *edit, uint32_t index)
         return;
     while (reads_floats(edit, index) && !hoist_before_join(edit, index, &pair)) {
         const uint32_t mover = qk_edit_maker_of(edit, index, QK_PAIR_X);
-        if (mover == QK_NO_NODE || qk_qdq_moved_inputs(&edit->nodes[mover]) != 1 ||
+        const bool pads =
+            mover != QK_NO_NODE && qk_pair_is_positive(&pair) && pads_with_0(edit, mover);
+        if (mover == QK_NO_NODE || !(pads || qk_qdq_moved_inputs(&edit->nodes[mover]) == 1) ||
             edit->nodes[mover].call.op->output_count != 1 ||
             edit->reads[edit->nodes[mover].outputs[0]] != 1 ||
             !takes(&edit->nodes[mover], 0, &pair))
             return;
         const uint32_t source = qk_edit_value_of(edit, mover, 0);
         if (source == QK_VALUE_NONE || edit->makers[source] == QK_NO_NODE ||
-            edit->reads[source] != 1)
+            (edit->reads[source] != 1 && !pads))
             return;
+        if (pads)
+            edit->nodes[mover].call.inputs[PAD_VALUE] = pair.zero_point;
         const uint32_t codes = qk_edit_add_value(edit, source, pair.type);
         const uint32_t output = edit->nodes[index].outputs[0];
         edit->reads[source]++; /* it stays while its reader changes */

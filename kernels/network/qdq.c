@@ -148,7 +148,7 @@ static size_t count_new_nodes(const struct qk_graph_call *call)
     for (size_t i = 0; i < call->node_count; i++) {
         const struct qk_node *node = &call->nodes[i];
         const uint32_t moved = qk_qdq_moved_inputs(node);
-        count += qk_qdq_fused_nodes(node);
+        count += qk_qdq_fused_nodes(node) + (node->call.op == &qk_onnx_pad);
         if (moved == 0)
             continue;
         if (rises && (moved & ~UINT32_C(1)) != 0) /* not input 0 alone */

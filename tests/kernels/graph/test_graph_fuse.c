@@ -275,6 +275,48 @@ Test(graph_fuse, quantizer_behind_a_move)
     check(made, 2);
 }
 
+/* Pads what a DequantizeLinear makes for other readers, too, and quantizes it, by the `same` scale
+ * or another one. */
+static void check_pad(enum qk_type type, const char *mode, const float *value, bool same,
+                      size_t kept)
+{
+    struct graph_case *made = graph_case_create(52);
+    const uint32_t x = graph_case_input(made, type, "1,3,5,6");
+    const uint32_t floats = graph_case_dequantize(made, x, QK_FP32);
+    const uint32_t padded = graph_case_pad(made, floats, mode, value);
+    const uint32_t y = graph_case_quantize(made, padded, type);
+    struct qk_test_memory memory;
+    graph_case_output(made, y);
+    graph_case_output(made, floats);
+    if (same)
+        memcpy(&maker_of(made, y)->call.inputs[1], &maker_of(made, floats)->call.inputs[1],
+               2 * sizeof(struct qk_tensor));
+    lower(made, kept, &memory);
+    if (same) {
+        cr_expect_str_eq(maker_of(made, y)->call.op->name, "onnx.Pad");
+        cr_expect_eq(maker_of(made, y)->inputs[0], x);
+    } else {
+        graph_case_check(made, made->scalar);
+    }
+    qk_test_memory_deinit(&memory);
+    graph_case_destroy(made);
+}
+
+Test(graph_fuse, pads_of_codes)
+{
+    static const float zero = 0, one = 1;
+    for (size_t i = 0; i < 2; i++) {
+        const enum qk_type type = i == 0 ? QK_UINT8 : QK_INT8;
+        check_pad(type, "constant", NULL, true, 2);
+        check_pad(type, "constant", &zero, true, 2);
+        check_pad(type, "reflect", &zero, true, 2);
+        check_pad(type, "constant", NULL, false, 3); /* a table makes codes of another scale */
+        check_pad(type, "constant", &zero, false, 3);
+        check_pad(type, "edge", &zero, false, 3);
+        check_pad(type, "constant", &one, false, 3); /* stays on floats */
+    }
+}
+
 /* ---- What stays ---------------------------------------------------------------------------- */
 
 static struct graph_case *make_conv(uint64_t seed)

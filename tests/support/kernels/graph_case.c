@@ -184,6 +184,19 @@ uint32_t graph_case_average(struct graph_case *made, uint32_t x, const int64_t *
     return add_node(made, &call, x);
 }
 
+uint32_t graph_case_pad(struct graph_case *made, uint32_t x, const char *mode, const float *value)
+{
+    static const int64_t pads[] = {0, 0, 1, 0, 0, 0, 2, 1};
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.Pad", 13);
+    call.variable = 1;
+    qk_test_call_string(&call, "mode", mode);
+    qk_test_call_input(&call, "pads", QK_INT64, pads, 1, (const size_t[]){8});
+    if (value)
+        qk_test_call_input(&call, "constant_value", QK_FP32, value, 0, NULL);
+    return add_node(made, &call, x);
+}
+
 uint32_t graph_case_divide(struct graph_case *made, uint32_t x, uint32_t rank)
 {
     static const size_t ones[] = {1, 1, 1, 1};

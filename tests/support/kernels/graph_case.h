@@ -41,6 +41,8 @@ uint32_t graph_case_combine(struct graph_case *made, const char *name, uint32_t 
 /* Adds an average of windows along one axis. `dilations` may be NULL. */
 uint32_t graph_case_average(struct graph_case *made, uint32_t x, const int64_t *kernel_shape,
                             const int64_t *dilations);
+/* Adds a Pad of an x of four axes, in a mode; `value` is the constant, or NULL. */
+uint32_t graph_case_pad(struct graph_case *made, uint32_t x, const char *mode, const float *value);
 /* Adds a division by a number of this rank, up to 4. */
 uint32_t graph_case_divide(struct graph_case *made, uint32_t x, uint32_t rank);
 /* Adds an operator such as onnx.Mul, of a value and, as input `constant` (0 or 1), numbers of FP32
