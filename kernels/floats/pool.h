@@ -39,9 +39,9 @@ struct qk_float_pool {
 };
 
 /* Returns whether ONNX Runtime adds the windows of an AveragePool row by row, whatever their sizes.
- * x is [N, C, H, W]. ONNX Runtime's default optimizations put 16 channels side by side
- * (onnxruntime/ core/optimizer/nchwc_transformer.cc). On CPUs without AVX-512 they put 8 side by
- * side, so that odd multiples of 8 channels have other last bits there than here.
+ * x is [N, C, H, W]. ONNX Runtime's default optimizations put 16 channels side by side, as
+ * onnxruntime/core/optimizer/nchwc_transformer.cc has it. On CPUs without AVX-512 they put 8 side
+ * by side, so that odd multiples of 8 channels have other last bits there than here.
  *
  * Maxima stay in the orders below: all that would change are signs of zeros, and NaN. */
 bool qk_float_pool_is_blocked(const struct qk_tensor *x);
