@@ -6,9 +6,10 @@
  *
  * The operators themselves compute the table, when the graph is loaded. Each node is joined with
  * the functions that make what it reads. These may be tables that were joined before, so chains of
- * any length become one table. QLinearAdd is no such function: which of its operands it rounds
- * first depends on their shapes, which are not known here. */
+ * any length become one table. */
 #include "kernels/network/compose.h"
+
+#include <string.h>
 
 #include "kernels/lookup/lookup.h"
 #include "kernels/network/edit.h"
@@ -28,9 +29,8 @@ struct kind {
 };
 
 static const struct kind kinds[] = {
-    {&qk_microsoft_qlinear_mul, 2, {0, 3}, {2, 5}},
-    {&qk_microsoft_qlinear_sigmoid, 1, {0}, {2}},
-    {&qk_microsoft_qlinear_leaky_relu, 1, {0}, {2}},
+    {&qk_microsoft_qlinear_add, 2, {0, 3}, {2, 5}}, {&qk_microsoft_qlinear_mul, 2, {0, 3}, {2, 5}},
+    {&qk_microsoft_qlinear_sigmoid, 1, {0}, {2}},   {&qk_microsoft_qlinear_leaky_relu, 1, {0}, {2}},
     {&qk_quantd_lookup, 1, {X}, {TABLE}},
 };
 
@@ -163,6 +163,45 @@ static bool find_first(const struct qk_edit *edit, const struct function *last,
 
 /* ---- Joining ------------------------------------------------------------------------------- */
 
+/* Makes as many codes of a number as there are in a table. */
+static enum qk_status repeat(struct qk_edit *edit, struct qk_tensor *number)
+{
+    uint8_t *codes = qk_edit_take(edit, QK_LOOKUP_ENTRIES, 1);
+    if (!codes)
+        return QK_NO_MEMORY;
+    memset(codes, *(const uint8_t *)number->data, QK_LOOKUP_ENTRIES);
+    *number = (struct qk_tensor){
+        .type = number->type, .rank = 1, .dims = {QK_LOOKUP_ENTRIES}, .data = codes};
+    qk_tensor_set_count(number);
+    return QK_OK;
+}
+
+/* Computes QLinearAdd of operands of one shape. Which of its operands it rounds first depends on
+ * their shapes in a run (qk_binary_first_is_scalar), so both orders are computed. Returns
+ * QK_INVALID if they differ, which is rare. */
+static enum qk_status compute_sum(struct composing *composing, struct qk_call *call,
+                                  struct qk_tensor *y, struct qk_error *cause)
+{
+    enum { B = 3 };
+    struct qk_tensor exchanged[QK_OUTPUT_COUNT_MAX];
+    enum qk_status status = QK_OK;
+    for (size_t i = 0; i <= B && status == QK_OK; i += B)
+        if (call->inputs[i].count == 1)
+            status = repeat(&composing->edit, &call->inputs[i]);
+    if (status == QK_OK)
+        status = qk_compute(&composing->edit.computing, call, y, cause);
+    for (size_t i = 0; i < B; i++) {
+        const struct qk_tensor a = call->inputs[i];
+        call->inputs[i] = call->inputs[B + i];
+        call->inputs[B + i] = a;
+    }
+    if (status == QK_OK)
+        status = qk_compute(&composing->edit.computing, call, exchanged, cause);
+    if (status == QK_OK && memcmp(y->data, exchanged[0].data, QK_LOOKUP_ENTRIES) != 0)
+        return QK_INVALID;
+    return status;
+}
+
 /* Computes a function of all codes, each operand of which is one of `operands`. */
 static enum qk_status compute(struct composing *composing, const struct function *function,
                               const struct qk_tensor operands[2], struct qk_tensor *y)
@@ -174,7 +213,10 @@ static enum qk_status compute(struct composing *composing, const struct function
         if (call.variable >> function->kind->operands[i] & 1)
             call.inputs[function->kind->operands[i]] = operands[i];
     call.variable = 0;
-    const enum qk_status status = qk_compute(&composing->edit.computing, &call, outputs, &cause);
+    const enum qk_status status =
+        call.op == &qk_microsoft_qlinear_add
+            ? compute_sum(composing, &call, outputs, &cause)
+            : qk_compute(&composing->edit.computing, &call, outputs, &cause);
     if (status == QK_OK) /* y has ones in front if a number has more dimensions than the codes */
         *y = (struct qk_tensor){.type = outputs[0].type,
                                 .rank = 1,

@@ -306,6 +306,7 @@ Test(graph_tables, channels_of_another_number)
 /* ---- Functions of codes -------------------------------------------------------------------- */
 
 #define MULTIPLY "com.microsoft.QLinearMul"
+#define ADD "com.microsoft.QLinearAdd"
 #define SIGMOID "com.microsoft.QLinearSigmoid"
 #define LEAKY_RELU "com.microsoft.QLinearLeakyRelu"
 
@@ -379,7 +380,7 @@ Test(graph_tables, codes_that_others_read)
     graph_case_destroy(made);
 }
 
-/* A product of two values is no table, nor is a sum, whose bits depend on the shapes. */
+/* A product of two values is no table. */
 Test(graph_tables, codes_that_stay)
 {
     struct graph_case *made = graph_case_create(314);
@@ -388,29 +389,65 @@ Test(graph_tables, codes_that_stay)
     const uint32_t a = graph_case_codes(made, SIGMOID, x, QK_VALUE_NONE);
     const uint32_t b = graph_case_codes(made, MULTIPLY, a, other);
     const uint32_t c = graph_case_codes(made, SIGMOID, b, QK_VALUE_NONE);
-    graph_case_output(made, graph_case_codes(made, "com.microsoft.QLinearAdd", b, c));
-    check_tables(made, 4, 0);
+    graph_case_output(made, graph_case_codes(made, ADD, b, c));
+    check_tables(made, 3, 1);
     graph_case_destroy(made);
 }
 
-/* A product with a number, whose rank y gets, or with a vector. */
+/* Makes operand B of the last node, a value of the graph, a constant. */
+static struct qk_node *fix_operand(struct graph_case *made, uint32_t value)
+{
+    struct qk_node *node = &made->nodes[made->call.node_count - 1];
+    node->call.variable &= ~(1U << 3);
+    node->call.inputs[3] = made->values[value];
+    node->inputs[3] = QK_VALUE_NONE;
+    return node;
+}
+
+/* A product or sum with a number, whose rank y gets, or with a vector. */
 Test(graph_tables, codes_with_constants)
 {
     static const char *const shapes[] = {"1", "1,1,1", "5"};
-    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+    for (size_t i = 0; i < 2 * sizeof(shapes) / sizeof(shapes[0]); i++) {
         struct graph_case *made = graph_case_create(315 + i);
         const uint32_t x = graph_case_input(made, QK_INT8, "4,5");
-        const uint32_t number = graph_case_input(made, QK_INT8, shapes[i]);
+        const uint32_t number = graph_case_input(made, QK_INT8, shapes[i / 2]);
         const uint32_t a = graph_case_codes(made, SIGMOID, x, QK_VALUE_NONE);
-        const uint32_t b = graph_case_codes(made, MULTIPLY, a, number);
-        struct qk_node *node = &made->nodes[made->call.node_count - 1];
-        node->call.variable &= ~(1U << 3);
-        node->call.inputs[3] = made->values[number];
-        node->inputs[3] = QK_VALUE_NONE;
+        const uint32_t b = graph_case_codes(made, i % 2 ? ADD : MULTIPLY, a, number);
+        fix_operand(made, number);
         graph_case_output(made, graph_case_codes(made, LEAKY_RELU, b, QK_VALUE_NONE));
-        check_tables(made, i < 2 ? 1 : 3, i < 2);
+        check_tables(made, i < 4 ? 1 : 3, i < 4);
         graph_case_destroy(made);
     }
+}
+
+/* With these numbers, 30 codes of a sum depend on which operand is rounded first, and so on the
+ * operands' shapes. */
+Test(graph_tables, sums_that_stay)
+{
+    struct graph_case *made = graph_case_create(330);
+    const uint32_t x = graph_case_input(made, QK_UINT8, "300");
+    const uint32_t number = graph_case_input(made, QK_UINT8, "1");
+    const uint32_t sum = graph_case_codes(made, ADD, x, number);
+    static const uint8_t code = 208, zeros[] = {237, 178, 0};
+    static const float scales[] = {1, 1.4F, 2};
+    struct qk_node *node = fix_operand(made, number);
+    struct qk_test_memory memory;
+    const uint32_t *origins;
+    struct qk_error error;
+    graph_case_output(made, graph_case_codes(made, LEAKY_RELU, sum, QK_VALUE_NONE));
+    node->call.inputs[3].data = &code;
+    for (size_t i = 0; i < 3; i++) {
+        node->call.inputs[i < 2 ? 3 * i + 1 : 6].data = &scales[i];
+        node->call.inputs[i < 2 ? 3 * i + 2 : 7].data = &zeros[i];
+    }
+    qk_test_memory_init(&memory, SIZE_MAX);
+    const struct qk_memory face = qk_test_memory_face(&memory);
+    cr_assert_eq(qk_graph_lower(made->scalar, &made->call, face, &origins, &error), QK_OK, "%s",
+                 error.text);
+    cr_expect_eq(made->call.node_count, 2);
+    qk_test_memory_deinit(&memory);
+    graph_case_destroy(made);
 }
 
 /* ---- Functions that run as they are -------------------------------------------------------- */
