@@ -206,6 +206,17 @@ def hard(net):
     return net.head(net.node("Mul", at, net.node("HardSigmoid", at, alpha=1 / 6, beta=0.5))), 2
 
 
+def spelled_out(net):
+    """HardSwish and Gelu in parts, as exporters write them if the opset lacks them."""
+    at = net.conv("x", 8, activation=None)
+    gate = net.relu6(net.node("Add", at, net.constant("three", np.float32(3))))
+    at = net.node("Div", net.node("Mul", at, gate), net.constant("six", np.float32(6)))
+    at = net.conv(at, 8, activation=None)
+    erf = net.node("Erf", net.node("Div", at, net.constant("root", np.float32(2 ** 0.5))))
+    at = net.node("Mul", at, net.node("Add", erf, net.constant("one", np.float32(1))))
+    return net.head(net.node("Mul", at, net.constant("half", np.float32(0.5)))), 2
+
+
 def floats(net):
     """Operators that the quantizer leaves in floats: functions, pools, and a slope a channel."""
     at = net.conv("x", 8, activation=None)
@@ -283,8 +294,8 @@ def upside_down(net):
 
 
 NETWORKS = (residual, dense, inception, squeezed, depthwise, pyramid, classifier, shuffled,
-            attention, cut, halved, hard, floats, computed_shape, shuffled_any, expanded,
-            upside_down)
+            attention, cut, halved, hard, spelled_out, floats, computed_shape, shuffled_any,
+            expanded, upside_down)
 
 
 def digits():
