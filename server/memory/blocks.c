@@ -2,13 +2,13 @@
 #include "server/memory/blocks.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "server/base/clock.h"
+#include "server/base/lock.h"
 #include "server/memory/admission.h"
 
 /* While memory is short, a body is slow if it brings less than SLOW_BYTES in SLOW_NS. That is half
@@ -363,16 +363,14 @@ static bool find_room(struct qd_memory *memory, size_t bytes, const struct qd_bl
 bool qd_block_set_reservation(struct qd_memory *memory, struct qd_block *block,
                               enum qd_reservation reservation)
 {
-    pthread_mutex_lock(&memory->lock);
-    const bool lost = block->reservation == QD_RESERVATION_REVOKED;
-    if (!lost) {
-        block->reservation = (unsigned char)reservation;
-        block->marked_bytes = block->bytes;
-        block->marked_ns = qd_clock_ns();
-        block->came_ns = reservation == QD_RESERVATION_COMING ? block->marked_ns : block->came_ns;
-    }
-    pthread_mutex_unlock(&memory->lock);
-    return !lost;
+    QD_LOCKED(&memory->lock);
+    if (block->reservation == QD_RESERVATION_REVOKED)
+        return false;
+    block->reservation = (unsigned char)reservation;
+    block->marked_bytes = block->bytes;
+    block->marked_ns = qd_clock_ns();
+    block->came_ns = reservation == QD_RESERVATION_COMING ? block->marked_ns : block->came_ns;
+    return true;
 }
 
 /* The lock is held. */
@@ -386,10 +384,9 @@ static void mark_pace(struct qd_block *block)
 
 void qd_memory_set_on_lost(struct qd_memory *memory, qd_memory_on_lost *on_lost, void *context)
 {
-    pthread_mutex_lock(&memory->lock);
+    QD_LOCKED(&memory->lock);
     memory->on_lost = on_lost;
     memory->on_lost_context = context;
-    pthread_mutex_unlock(&memory->lock);
 }
 
 void qd_memory_set_on_room(struct qd_memory *memory, void (*on_room)(void *context), void *context)
@@ -408,19 +405,18 @@ static void tell_room(const struct qd_memory *memory)
 
 bool qd_memory_has_room(struct qd_memory *memory, size_t bytes)
 {
-    pthread_mutex_lock(&memory->lock);
+    QD_LOCKED(&memory->lock);
     const uint64_t now_ns = qd_clock_ns();
     size_t left = memory->bytes_max - memory->bytes_used;
     for (struct qd_block *b = memory->reserved; b != NULL && left < bytes; b = b->next_reserved)
         left += is_slow(b, now_ns) ? b->bytes : 0;
-    pthread_mutex_unlock(&memory->lock);
     return bytes <= left;
 }
 
 unsigned qd_memory_retry_after_s(struct qd_memory *memory)
 {
     size_t body_count = 0;
-    pthread_mutex_lock(&memory->lock);
+    QD_LOCKED(&memory->lock);
     const uint64_t now_ns = qd_clock_ns();
     uint64_t oldest_ns = now_ns;
     for (const struct qd_block *b = memory->reserved; b != NULL; b = b->next_reserved) {
@@ -431,7 +427,6 @@ unsigned qd_memory_retry_after_s(struct qd_memory *memory)
         oldest_ns = b->came_ns; /* the list ends with the oldest */
     }
     const uint64_t work_ns = qd_admission_time_ns(&memory->admission, body_count, now_ns);
-    pthread_mutex_unlock(&memory->lock);
     const uint64_t age_ns = now_ns > oldest_ns ? now_ns - oldest_ns : 0;
     const uint64_t seconds = (work_ns > age_ns ? work_ns : age_ns) / QD_NS_PER_S + 1;
     return seconds < UINT32_MAX ? (unsigned)seconds : UINT32_MAX;
@@ -455,9 +450,8 @@ static void count_taken(struct qd_arena *arena, size_t bytes)
     if (spoken == 0)
         return;
     arena->spoken_bytes -= spoken;
-    pthread_mutex_lock(&memory->lock);
+    QD_LOCKED(&memory->lock);
     memory->admission.bytes_spoken -= spoken;
-    pthread_mutex_unlock(&memory->lock);
 }
 
 /* Takes a block out of those that are kept, or makes one. Returns NULL if it does not fit, or if
@@ -668,18 +662,14 @@ void qd_memory_destroy(struct qd_memory *memory)
 
 size_t qd_memory_used(struct qd_memory *memory)
 {
-    pthread_mutex_lock(&memory->lock);
-    size_t used = memory->bytes_used;
-    pthread_mutex_unlock(&memory->lock);
-    return used;
+    QD_LOCKED(&memory->lock);
+    return memory->bytes_used;
 }
 
 size_t qd_memory_kept(struct qd_memory *memory)
 {
-    pthread_mutex_lock(&memory->lock);
-    size_t kept = memory->bytes_kept;
-    pthread_mutex_unlock(&memory->lock);
-    return kept;
+    QD_LOCKED(&memory->lock);
+    return memory->bytes_kept;
 }
 
 size_t qd_memory_max(const struct qd_memory *memory)
@@ -703,11 +693,8 @@ bool qd_arena_try_begin(struct qd_arena *arena, size_t bytes)
 {
     struct qd_memory *memory = arena->memory;
     bytes = bytes < memory->bytes_max ? bytes : memory->bytes_max;
-    pthread_mutex_lock(&memory->lock);
-    const bool begins =
-        qd_admission_try_begin(&memory->admission, bytes, memory->bytes_max - memory->bytes_used);
-    pthread_mutex_unlock(&memory->lock);
-    if (!begins)
+    QD_LOCKED(&memory->lock);
+    if (!qd_admission_try_begin(&memory->admission, bytes, memory->bytes_max - memory->bytes_used))
         return false;
     arena->spoken_bytes = bytes;
     arena->has_begun = true;

@@ -1,9 +1,10 @@
 #include "server/models/plans.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "server/base/lock.h"
 
 /* Bounds the bytes of all plans of one graph. A plan takes some 4.5 KiB for each node, so a graph
  * of QK_GRAPH_NODE_COUNT_MAX nodes keeps one plan, and much shorter graphs keep eight. */
@@ -164,21 +165,18 @@ static struct qd_kept_plan *find(struct qd_plans *plans, const struct qk_tensor 
 
 static struct qd_kept_plan *pin_known(struct qd_plans *plans, const struct qk_tensor *inputs)
 {
-    pthread_mutex_lock(&plans->lock);
+    QD_LOCKED(&plans->lock);
     struct qd_kept_plan *kept = find(plans, inputs);
     if (kept != NULL)
         kept->pin_count++;
-    pthread_mutex_unlock(&plans->lock);
     return kept;
 }
 
 uint64_t qd_plans_compute_ns(struct qd_plans *plans, const struct qk_tensor *inputs)
 {
-    pthread_mutex_lock(&plans->lock);
+    QD_LOCKED(&plans->lock);
     const struct qd_kept_plan *kept = find(plans, inputs);
-    const uint64_t compute_ns = kept == NULL ? 0 : kept->compute_ns;
-    pthread_mutex_unlock(&plans->lock);
-    return compute_ns;
+    return kept == NULL ? 0 : kept->compute_ns;
 }
 
 /* Makes a plan with one pin, in the models' memory. Sets *made to NULL and succeeds if that memory

@@ -3,13 +3,13 @@
 #include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "server/base/limits.h"
+#include "server/base/lock.h"
 #include "server/json/tree.h"
 #include "server/memory/text.h"
 
@@ -322,10 +322,11 @@ static enum qd_status refuse_absent(const struct family *family, struct qd_error
                    shown.text, family->reason[0] == '\0' ? "" : ": ", family->reason);
 }
 
-static enum qd_status find(struct qd_models *models, const char *name, const char *version,
-                           struct qd_model **model, struct qd_error *error)
+enum qd_status qd_models_find(struct qd_models *models, const char *name, const char *version,
+                              struct qd_model **model, struct qd_error *error)
 {
     char known[LIST_BYTES];
+    QD_LOCKED(&models->lock);
     const struct family *family = find_family(models, name);
     if (family == NULL || has_left(family)) {
         const char *near = find_near(models, name);
@@ -352,35 +353,23 @@ static enum qd_status find(struct qd_models *models, const char *name, const cha
     return QD_OK;
 }
 
-enum qd_status qd_models_find(struct qd_models *models, const char *name, const char *version,
-                              struct qd_model **model, struct qd_error *error)
-{
-    pthread_mutex_lock(&models->lock);
-    const enum qd_status status = find(models, name, version, model, error);
-    pthread_mutex_unlock(&models->lock);
-    return status;
-}
-
 uint64_t *qd_models_versions(struct qd_models *models, const char *name, struct qd_arena *arena,
                              size_t *count)
 {
-    pthread_mutex_lock(&models->lock);
+    QD_LOCKED(&models->lock);
     const struct family *family = find_family(models, name);
     *count = family == NULL ? 0 : family->version_count;
     uint64_t *numbers = qd_arena_calloc(arena, *count, sizeof(*numbers));
     for (size_t i = 0; numbers != NULL && i < *count; i++)
         numbers[i] = family->versions[i]->signature.version;
-    pthread_mutex_unlock(&models->lock);
     return numbers;
 }
 
 bool qd_models_has(struct qd_models *models, const char *name)
 {
-    pthread_mutex_lock(&models->lock);
+    QD_LOCKED(&models->lock);
     const struct family *family = find_loaded(models, name);
-    const bool has = family != NULL && family->version_count > 0;
-    pthread_mutex_unlock(&models->lock);
-    return has;
+    return family != NULL && family->version_count > 0;
 }
 
 static size_t count_versions(const struct qd_models *models)
@@ -393,10 +382,8 @@ static size_t count_versions(const struct qd_models *models)
 
 size_t qd_models_loaded_count(struct qd_models *models)
 {
-    pthread_mutex_lock(&models->lock);
-    const size_t count = count_versions(models);
-    pthread_mutex_unlock(&models->lock);
-    return count;
+    QD_LOCKED(&models->lock);
+    return count_versions(models);
 }
 
 /* ---- In and out of service ---------------------------------------------------------------- */
@@ -445,16 +432,16 @@ static enum qd_status try_room(const struct qd_models *models, const char *name,
 enum qd_status qd_models_try_room(struct qd_models *models, const char *name, size_t count,
                                   struct qd_error *error)
 {
-    pthread_mutex_lock(&models->lock);
-    const enum qd_status status = try_room(models, name, count, error);
-    pthread_mutex_unlock(&models->lock);
-    return status;
+    QD_LOCKED(&models->lock);
+    return try_room(models, name, count, error);
 }
 
-static enum qd_status install(struct qd_models *models, const char *name,
-                              struct qd_model *const *versions, size_t count,
-                              struct qd_error *error)
+enum qd_status qd_models_install(struct qd_models *models, const char *name,
+                                 struct qd_model *const *versions, size_t count,
+                                 struct qd_error *error)
 {
+    assert(count > 0);
+    QD_LOCKED(&models->lock);
     if (try_room(models, name, count, error) != QD_OK)
         return error->status;
     struct family *family = take_family(models, name);
@@ -480,20 +467,9 @@ static enum qd_status install(struct qd_models *models, const char *name,
     return QD_OK;
 }
 
-enum qd_status qd_models_install(struct qd_models *models, const char *name,
-                                 struct qd_model *const *versions, size_t count,
-                                 struct qd_error *error)
-{
-    assert(count > 0);
-    pthread_mutex_lock(&models->lock);
-    const enum qd_status status = install(models, name, versions, count, error);
-    pthread_mutex_unlock(&models->lock);
-    return status;
-}
-
 bool qd_models_remove(struct qd_models *models, const char *name)
 {
-    pthread_mutex_lock(&models->lock);
+    QD_LOCKED(&models->lock);
     struct family *family = find_loaded(models, name);
     const bool is_there = family != NULL && family->version_count > 0;
     if (is_there) {
@@ -501,35 +477,33 @@ bool qd_models_remove(struct qd_models *models, const char *name)
         family->state = QD_MODEL_UNAVAILABLE;
         snprintf(family->reason, sizeof(family->reason), "unloaded");
     }
-    pthread_mutex_unlock(&models->lock);
     return is_there;
 }
 
 bool qd_models_note(struct qd_models *models, const char *name, enum qd_model_state state,
                     const char *reason)
 {
-    pthread_mutex_lock(&models->lock);
+    QD_LOCKED(&models->lock);
     struct family *family = take_family(models, name);
     if (family != NULL) {
         family->state = state;
         snprintf(family->reason, sizeof(family->reason), "%s", reason);
     }
-    pthread_mutex_unlock(&models->lock);
     return family != NULL;
 }
 
 void qd_models_forget(struct qd_models *models, const char *name)
 {
-    pthread_mutex_lock(&models->lock);
+    QD_LOCKED(&models->lock);
     struct family *family = find_loaded(models, name);
     if (family != NULL && family->version_count == 0)
         family->leaving = true;
     sweep(models);
-    pthread_mutex_unlock(&models->lock);
 }
 
-static void shelve(struct qd_models *models, const char *name)
+void qd_models_shelve(struct qd_models *models, const char *name)
 {
+    QD_LOCKED(&models->lock);
     struct family *family = find_loaded(models, name);
     if (family == NULL || family->version_count > 0)
         return;
@@ -547,13 +521,6 @@ static void shelve(struct qd_models *models, const char *name)
     if (count > QD_MODELS_SHELVED_MAX)
         oldest->leaving = true;
     sweep(models);
-}
-
-void qd_models_shelve(struct qd_models *models, const char *name)
-{
-    pthread_mutex_lock(&models->lock);
-    shelve(models, name);
-    pthread_mutex_unlock(&models->lock);
 }
 
 /* ---- The index ---------------------------------------------------------------------------- */
@@ -605,12 +572,11 @@ void qd_models_print_index(struct qd_models *models, bool only_ready, struct qd_
 {
     bool any = false;
     qd_text_string(text, "[");
-    pthread_mutex_lock(&models->lock);
+    QD_LOCKED(&models->lock);
     for (size_t i = 0; i < models->operator_count; i++)
         any = print_family(text, &models->operators[i], only_ready, any);
     for (size_t i = 0; i < models->loaded_count; i++)
         if (!has_left(models->loaded[i]))
             any = print_family(text, models->loaded[i], only_ready, any);
-    pthread_mutex_unlock(&models->lock);
     qd_text_string(text, "]");
 }

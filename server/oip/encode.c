@@ -2,10 +2,10 @@
 #include "server/oip/encode.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <string.h>
 
 #include "server/base/limits.h"
+#include "server/base/lock.h"
 #include "server/json/tensor.h"
 #include "server/memory/arena.h"
 #include "server/oip/classes.h"
@@ -259,8 +259,7 @@ uint64_t qd_oip_unit_ns(const struct qd_oip_asked *asked, const struct qk_tensor
  * reports. */
 static char *take_room(struct qd_oip_writer *writer, size_t bytes)
 {
-    char *piece = NULL;
-    pthread_mutex_lock(&writer->lock);
+    QD_LOCKED(&writer->lock);
     if (writer->room_bytes < bytes && !writer->failed &&
         writer->printed_bytes <= QD_ANSWER_BYTES_MAX) {
         size_t grown = writer->printed_bytes;
@@ -271,13 +270,12 @@ static char *take_room(struct qd_oip_writer *writer, size_t bytes)
         writer->room_bytes = writer->room == NULL ? 0 : grown;
         writer->failed = writer->room == NULL;
     }
-    if (writer->room_bytes >= bytes) {
-        piece = writer->room;
-        writer->room += bytes;
-        writer->room_bytes -= bytes;
-        writer->printed_bytes += bytes;
-    }
-    pthread_mutex_unlock(&writer->lock);
+    if (writer->room_bytes < bytes)
+        return NULL;
+    char *piece = writer->room;
+    writer->room += bytes;
+    writer->room_bytes -= bytes;
+    writer->printed_bytes += bytes;
     return piece;
 }
 
@@ -285,13 +283,12 @@ static char *take_room(struct qd_oip_writer *writer, size_t bytes)
  * taken the memory behind them, only the answer's size is corrected. */
 static void give_back_room(struct qd_oip_writer *writer, const char *end, size_t bytes)
 {
-    pthread_mutex_lock(&writer->lock);
+    QD_LOCKED(&writer->lock);
     writer->printed_bytes -= bytes;
     if (writer->room == end) {
         writer->room -= bytes;
         writer->room_bytes += bytes;
     }
-    pthread_mutex_unlock(&writer->lock);
 }
 
 /* Prints the strings of a unit's rows. */

@@ -1,10 +1,10 @@
 #include "server/oip/regions.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/base/lock.h"
 #include "server/json/tree.h"
 
 struct qd_regions {
@@ -102,11 +102,10 @@ static struct qd_region **find(struct qd_regions *regions, const char *name)
 
 struct qd_region *qd_regions_hold(struct qd_regions *regions, const char *name)
 {
-    pthread_mutex_lock(&regions->lock);
+    QD_LOCKED(&regions->lock);
     struct qd_region *region = *find(regions, name);
     if (region != NULL)
         region->holder_count++;
-    pthread_mutex_unlock(&regions->lock);
     return region;
 }
 
@@ -123,10 +122,8 @@ static void release(struct qd_region *region)
 
 void qd_region_release(struct qd_region *region)
 {
-    struct qd_regions *regions = region->table;
-    pthread_mutex_lock(&regions->lock);
+    QD_LOCKED(&region->table->lock);
     release(region);
-    pthread_mutex_unlock(&regions->lock);
 }
 
 /* ---- Registering -------------------------------------------------------------------------- */
@@ -229,18 +226,15 @@ enum qd_status qd_regions_register(struct qd_regions *regions, const struct qd_r
         status = check_key(regions, call->key, error);
     if (status != QD_OK)
         return status;
-    pthread_mutex_lock(&regions->lock);
-    status = check_room(regions, call, error);
-    if (status == QD_OK)
-        status = open_region(regions, call, &region, error);
-    if (status == QD_OK) {
-        *find(regions, call->name) = region;
-        regions->count++;
-        regions->mapped_count++;
-        regions->mapped_bytes += region->mapping.count;
-    }
-    pthread_mutex_unlock(&regions->lock);
-    return status;
+    QD_LOCKED(&regions->lock);
+    if (check_room(regions, call, error) != QD_OK ||
+        open_region(regions, call, &region, error) != QD_OK)
+        return error->status;
+    *find(regions, call->name) = region;
+    regions->count++;
+    regions->mapped_count++;
+    regions->mapped_bytes += region->mapping.count;
+    return QD_OK;
 }
 
 /* Under the lock. */
@@ -255,7 +249,7 @@ static void take_out(struct qd_regions *regions, struct qd_region **at)
 
 void qd_regions_unregister(struct qd_regions *regions, const char *name)
 {
-    pthread_mutex_lock(&regions->lock);
+    QD_LOCKED(&regions->lock);
     if (name == NULL) {
         while (regions->first != NULL)
             take_out(regions, &regions->first);
@@ -264,7 +258,6 @@ void qd_regions_unregister(struct qd_regions *regions, const char *name)
         if (*at != NULL)
             take_out(regions, at);
     }
-    pthread_mutex_unlock(&regions->lock);
 }
 
 /* ---- Looking ------------------------------------------------------------------------------ */
@@ -285,7 +278,7 @@ enum qd_status qd_regions_print(struct qd_regions *regions, const char *name, st
     const char *between = "";
     size_t count = 0;
     qd_text_string(text, "[");
-    pthread_mutex_lock(&regions->lock);
+    QD_LOCKED(&regions->lock);
     for (struct qd_region *region = regions->first; region != NULL; region = region->next) {
         if (name != NULL && strcmp(region->name, name) != 0)
             continue;
@@ -294,7 +287,6 @@ enum qd_status qd_regions_print(struct qd_regions *regions, const char *name, st
         between = ",";
         count++;
     }
-    pthread_mutex_unlock(&regions->lock);
     qd_text_string(text, "]");
     return name == NULL || count > 0
                ? QD_OK
@@ -305,8 +297,7 @@ enum qd_status qd_regions_print(struct qd_regions *regions, const char *name, st
 void qd_regions_read_usage(struct qd_regions *regions, struct qd_usage *count,
                            struct qd_usage *bytes)
 {
-    pthread_mutex_lock(&regions->lock);
+    QD_LOCKED(&regions->lock);
     *count = (struct qd_usage){regions->mapped_count, QD_REGION_COUNT_MAX};
     *bytes = (struct qd_usage){regions->mapped_bytes, regions->bytes_max};
-    pthread_mutex_unlock(&regions->lock);
 }

@@ -16,6 +16,7 @@
 
 #include "server/base/clock.h"
 #include "server/base/limits.h"
+#include "server/base/lock.h"
 #include "server/telemetry/log.h"
 
 /* O_NONBLOCK avoids waiting for the reader of a named pipe. Regular files ignore it. */
@@ -60,10 +61,8 @@ struct qd_log_file {
 
 static bool has_to_end(struct qd_log_file *file)
 {
-    pthread_mutex_lock(&file->lock);
-    const bool over = file->ending && qd_clock_ns() >= file->end_ns;
-    pthread_mutex_unlock(&file->lock);
-    return over;
+    QD_LOCKED(&file->lock);
+    return file->ending && qd_clock_ns() >= file->end_ns;
 }
 
 /* Returns how many bytes to write at once: whole lines of at most PIPE_BUF bytes. A pipe that is

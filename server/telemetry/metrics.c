@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include <time.h>
 
 #include "server/base/clock.h"
+#include "server/base/lock.h"
 #include "server/telemetry/prometheus.h"
 
 /* The upper bounds of the histograms' buckets. */
@@ -124,16 +124,14 @@ struct qd_counters *qd_metrics_counters(struct qd_metrics *metrics, const char *
                                         uint64_t version)
 {
     struct qd_counters **link = &metrics->first;
-    pthread_mutex_lock(&metrics->lock);
+    QD_LOCKED(&metrics->lock);
     while (*link != NULL && ((*link)->version != version || strcmp((*link)->name, name) != 0))
         link = &(*link)->next;
     if (*link == NULL)
         *link = make_counters(metrics, name, version);
     if (*link != NULL)
         (*link)->holder_count++;
-    struct qd_counters *counters = *link;
-    pthread_mutex_unlock(&metrics->lock);
-    return counters;
+    return *link;
 }
 
 /* Releases one hold of the counters. The lock is held. */
@@ -153,17 +151,14 @@ void qd_counters_release(struct qd_counters *counters)
 {
     if (counters == NULL)
         return;
-    struct qd_metrics *metrics = counters->metrics;
-    pthread_mutex_lock(&metrics->lock);
+    QD_LOCKED(&counters->metrics->lock);
     release(counters);
-    pthread_mutex_unlock(&metrics->lock);
 }
 
 void qd_counters_hide_zeros(struct qd_counters *counters)
 {
-    pthread_mutex_lock(&counters->metrics->lock);
+    QD_LOCKED(&counters->metrics->lock);
     counters->hides_zeros = true;
-    pthread_mutex_unlock(&counters->metrics->lock);
 }
 
 /* ---- Counting ----------------------------------------------------------------------------- */
@@ -206,13 +201,12 @@ void qd_counters_count(struct qd_counters *counters, unsigned http_status,
                        const uint64_t stage_ns[QD_STAGE_COUNT])
 {
     const struct timespec now = wall_clock();
-    pthread_mutex_lock(&counters->metrics->lock);
+    QD_LOCKED(&counters->metrics->lock);
     counters->last_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
     if (http_status == 200)
         count_success(counters, stage_ns);
     else
         count_failure(counters, http_status, stage_ns[QD_STAGE_TOTAL]);
-    pthread_mutex_unlock(&counters->metrics->lock);
 }
 
 /* ---- A scrape ----------------------------------------------------------------------------- */
@@ -221,7 +215,7 @@ bool qd_metrics_cursor_init(struct qd_metrics_cursor *cursor, struct qd_metrics 
                             const char *name, const uint64_t *version)
 {
     *cursor = (struct qd_metrics_cursor){.metrics = metrics};
-    pthread_mutex_lock(&metrics->lock);
+    QD_LOCKED(&metrics->lock);
     cursor->held = malloc((metrics->count + 1) * sizeof(*cursor->held));
     struct qd_counters *at = cursor->held == NULL ? NULL : metrics->first;
     for (; at != NULL; at = at->next) {
@@ -231,7 +225,6 @@ bool qd_metrics_cursor_init(struct qd_metrics_cursor *cursor, struct qd_metrics 
         at->holder_count++;
         cursor->held[cursor->count++] = at;
     }
-    pthread_mutex_unlock(&metrics->lock);
     return cursor->held != NULL;
 }
 
@@ -413,7 +406,7 @@ bool qd_metrics_print_next(struct qd_metrics_cursor *cursor, struct qd_text *tex
         return text->failed;
     }
     const size_t each = cursor->family == FAMILY_HISTOGRAMS ? QD_STAGE_COUNT : 1;
-    pthread_mutex_lock(&cursor->metrics->lock);
+    QD_LOCKED(&cursor->metrics->lock);
     if (cursor->unit == 0 && cursor->family == 0)
         drop_hidden(cursor);
     if (cursor->unit == 0)
@@ -421,7 +414,6 @@ bool qd_metrics_print_next(struct qd_metrics_cursor *cursor, struct qd_text *tex
     else
         print_version(cursor->held[(cursor->unit - 1) / each], cursor->family,
                       (enum qd_stage)((cursor->unit - 1) % each), text);
-    pthread_mutex_unlock(&cursor->metrics->lock);
     cursor->unit += !text->failed;
     if (cursor->unit > each * cursor->count) {
         cursor->unit = 0;
@@ -480,14 +472,13 @@ bool qd_metrics_print_next_stats(struct qd_metrics_cursor *cursor, struct qd_tex
         qd_text_string(text, "]}");
         return text->failed;
     }
-    pthread_mutex_lock(&cursor->metrics->lock);
+    QD_LOCKED(&cursor->metrics->lock);
     if (cursor->unit == 0) {
         qd_text_string(text, "{\"model_stats\":[");
     } else {
         qd_text_string(text, cursor->unit > 1 ? "," : "");
         print_model_stats(text, cursor->held[cursor->unit - 1]);
     }
-    pthread_mutex_unlock(&cursor->metrics->lock);
     cursor->unit += !text->failed;
     return true;
 }

@@ -1,12 +1,12 @@
 #include "server/work/loader.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/base/clock.h"
+#include "server/base/lock.h"
 #include "server/memory/text.h"
 #include "server/telemetry/log.h"
 #include "server/work/scan.h"
@@ -248,7 +248,7 @@ static void want_at_start(struct qd_loader *loader)
 static void on_scanned(struct qd_scan *scan)
 {
     struct qd_loader *loader = scan->context;
-    pthread_mutex_lock(&loader->lock);
+    QD_LOCKED(&loader->lock);
     loader->scanning = false;
     if (scan->error.status != QD_OK) {
         if (!keep_failure(loader, "", scan->error.text))
@@ -264,7 +264,6 @@ static void on_scanned(struct qd_scan *scan)
     }
     qd_scan_clear(scan);
     go_on(loader);
-    pthread_mutex_unlock(&loader->lock);
 }
 
 static void begin_scan(struct qd_loader *loader)
@@ -351,7 +350,7 @@ static void note_failure(struct qd_loader *loader, const struct qd_load *load)
 static void on_loaded(struct qd_load *load)
 {
     struct qd_loader *loader = load->context;
-    pthread_mutex_lock(&loader->lock);
+    QD_LOCKED(&loader->lock);
     struct folder *folder = find_folder(loader, load->name);
     install(loader, load);
     if (load->error.status != QD_OK)
@@ -365,7 +364,6 @@ static void on_loaded(struct qd_load *load)
     qd_load_destroy(load);
     loader->current = NULL;
     go_on(loader);
-    pthread_mutex_unlock(&loader->lock);
 }
 
 static struct folder *next_wanted(struct qd_loader *loader)
@@ -462,14 +460,13 @@ static void go_on(struct qd_loader *loader)
 static void look(void *context)
 {
     struct qd_loader *loader = context;
-    pthread_mutex_lock(&loader->lock);
+    QD_LOCKED(&loader->lock);
     const bool waits = loader->waiting != NULL || next_wanted(loader) != NULL;
     const bool idle = loader->current == NULL && !loader->scanning;
     if (idle && !waits && (polls(loader) || loader->on_started != NULL))
         begin_scan(loader);
     else
         go_on(loader);
-    pthread_mutex_unlock(&loader->lock);
 }
 
 /* ---- The interface ------------------------------------------------------------------------ */
@@ -479,12 +476,11 @@ void qd_loader_start(struct qd_loader *loader,
 {
     loader->on_started = on_started;
     loader->started_context = context;
-    pthread_mutex_lock(&loader->lock);
+    QD_LOCKED(&loader->lock);
     if (loader->settings.tools.repository != NULL)
         begin_scan(loader);
     else
         end_start(loader);
-    pthread_mutex_unlock(&loader->lock);
 }
 
 enum qd_status qd_loader_check(const struct qd_loader *loader, const char *name,
@@ -516,18 +512,14 @@ static enum qd_status try_room(const struct qd_loader *loader, const char *name,
 enum qd_status qd_loader_try_room(struct qd_loader *loader, const char *name,
                                   struct qd_error *error)
 {
-    pthread_mutex_lock(&loader->lock);
-    const enum qd_status status = try_room(loader, name, error);
-    pthread_mutex_unlock(&loader->lock);
-    return status;
+    QD_LOCKED(&loader->lock);
+    return try_room(loader, name, error);
 }
 
 size_t qd_loader_waiting_count(struct qd_loader *loader)
 {
-    pthread_mutex_lock(&loader->lock);
-    const size_t count = loader->waiting_count;
-    pthread_mutex_unlock(&loader->lock);
-    return count;
+    QD_LOCKED(&loader->lock);
+    return loader->waiting_count;
 }
 
 static enum qd_status wait_in_line(struct qd_loader *loader, const char *name,
@@ -561,9 +553,11 @@ enum qd_status qd_loader_load(struct qd_loader *loader, const char *name,
     return status;
 }
 
-/* Under the lock. */
-static enum qd_status unload(struct qd_loader *loader, const char *name, struct qd_error *error)
+enum qd_status qd_loader_unload(struct qd_loader *loader, const char *name, struct qd_error *error)
 {
+    if (qd_loader_check(loader, name, error) != QD_OK)
+        return error->status;
+    QD_LOCKED(&loader->lock);
     bool any = refuse_waiting(loader, name, "the model was unloaded before it was loaded");
     if (loader->current != NULL && strcmp(loader->current->name, name) == 0) {
         loader->dropped = true;
@@ -582,24 +576,12 @@ static enum qd_status unload(struct qd_loader *loader, const char *name, struct 
     return QD_OK;
 }
 
-enum qd_status qd_loader_unload(struct qd_loader *loader, const char *name, struct qd_error *error)
-{
-    enum qd_status status = qd_loader_check(loader, name, error);
-    if (status != QD_OK)
-        return status;
-    pthread_mutex_lock(&loader->lock);
-    status = unload(loader, name, error);
-    pthread_mutex_unlock(&loader->lock);
-    return status;
-}
-
 void qd_loader_stop(struct qd_loader *loader, qd_callback *on_stopped, void *context)
 {
-    pthread_mutex_lock(&loader->lock);
+    QD_LOCKED(&loader->lock);
     loader->stopping = true;
     loader->on_stopped = on_stopped;
     loader->stopped_context = context;
     qd_timer_stop(loader->timer);
     go_on(loader);
-    pthread_mutex_unlock(&loader->lock);
 }

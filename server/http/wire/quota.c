@@ -3,12 +3,12 @@
 
 #include <assert.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/base/limits.h"
+#include "server/base/lock.h"
 
 /* A client's address at a listener. IPv4 addresses are stored as IPv4-mapped IPv6 addresses. */
 struct qd_quota_address {
@@ -112,42 +112,34 @@ static enum qd_quota_result refuse(struct counts *counts)
     return QD_QUOTA_REFUSED;
 }
 
-/* Takes a share. The caller holds the lock. */
-static void take(struct qd_quota *quota, const struct qd_quota_address *client, bool has_address,
-                 struct qd_quota_share *share)
-{
-    struct counts *counts = &quota->listeners[share->listener];
-    if (counts->shown.admitted >= quota->config->max_connections) {
-        share->result = refuse(counts);
-        return;
-    }
-    if (has_address) {
-        struct qd_quota_address *address = find_address(quota, client);
-        if (address == NULL) {
-            share->result = QD_QUOTA_CLOSED; /* malloc failed */
-            return;
-        }
-        if (address->count >= quota->config->max_connections_per_address) {
-            share->of_address = true;
-            share->result = refuse(counts);
-            return;
-        }
-        address->count++;
-        share->address = address;
-    }
-    counts->shown.admitted++;
-}
-
 struct qd_quota_share qd_quota_take(struct qd_quota *quota, size_t listener,
                                     const struct sockaddr *client)
 {
     struct qd_quota_share share = {.result = QD_QUOTA_ADMITTED, .listener = listener};
-    struct qd_quota_address address = {.listener = listener};
+    struct qd_quota_address wanted = {.listener = listener};
+    struct counts *counts = &quota->listeners[listener];
     const bool has_address =
-        quota->config->max_connections_per_address > 0 && read_address(client, &address.address);
-    pthread_mutex_lock(&quota->lock);
-    take(quota, &address, has_address, &share);
-    pthread_mutex_unlock(&quota->lock);
+        quota->config->max_connections_per_address > 0 && read_address(client, &wanted.address);
+    QD_LOCKED(&quota->lock);
+    if (counts->shown.admitted >= quota->config->max_connections) {
+        share.result = refuse(counts);
+        return share;
+    }
+    if (has_address) {
+        struct qd_quota_address *address = find_address(quota, &wanted);
+        if (address == NULL) {
+            share.result = QD_QUOTA_CLOSED; /* malloc failed */
+            return share;
+        }
+        if (address->count >= quota->config->max_connections_per_address) {
+            share.of_address = true;
+            share.result = refuse(counts);
+            return share;
+        }
+        address->count++;
+        share.address = address;
+    }
+    counts->shown.admitted++;
     return share;
 }
 
@@ -162,14 +154,13 @@ static void leave(struct qd_quota *quota, struct qd_quota_address *address)
 void qd_quota_give_back(struct qd_quota *quota, const struct qd_quota_share *share)
 {
     struct counts *counts = &quota->listeners[share->listener];
-    pthread_mutex_lock(&quota->lock);
+    QD_LOCKED(&quota->lock);
     if (share->result == QD_QUOTA_ADMITTED) {
         counts->shown.admitted--;
         leave(quota, share->address);
     } else if (share->result == QD_QUOTA_REFUSED) {
         counts->refused--;
     }
-    pthread_mutex_unlock(&quota->lock);
 }
 
 enum qd_status qd_quota_explain(const struct qd_quota *quota, const struct qd_quota_share *share,
@@ -190,8 +181,6 @@ enum qd_status qd_quota_explain(const struct qd_quota *quota, const struct qd_qu
 
 struct qd_quota_counts qd_quota_count(struct qd_quota *quota, size_t listener)
 {
-    pthread_mutex_lock(&quota->lock);
-    const struct qd_quota_counts counts = quota->listeners[listener].shown;
-    pthread_mutex_unlock(&quota->lock);
-    return counts;
+    QD_LOCKED(&quota->lock);
+    return quota->listeners[listener].shown;
 }

@@ -2,10 +2,10 @@
 #include "server/work/scheduler/scheduler.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "server/base/clock.h"
+#include "server/base/lock.h"
 #include "server/work/scheduler/cpu_yield.h"
 #include "server/work/scheduler/pool.h"
 #include "server/work/scheduler/queue.h"
@@ -423,7 +423,7 @@ static bool leave_phase(struct qd_scheduler *scheduler, struct slice *slice)
         leave_slot(scheduler, slice);
         return true;
     }
-    pthread_mutex_lock(&scheduler->lock);
+    QD_LOCKED(&scheduler->lock);
     leave_slot(scheduler, slice);
     bool last = job->worker_count == 0;
     if (last && job->phase.slot_count > 1)
@@ -431,7 +431,6 @@ static bool leave_phase(struct qd_scheduler *scheduler, struct slice *slice)
     bool goes_back = last && units_left(job) > 0 && !is_stopped(scheduler, job);
     if (goes_back)
         give_back(scheduler, slice);
-    pthread_mutex_unlock(&scheduler->lock);
     return last && !goes_back;
 }
 
@@ -692,9 +691,8 @@ struct qd_usage qd_scheduler_queue(struct qd_scheduler *scheduler)
 
 struct qd_usage qd_scheduler_workers(struct qd_scheduler *scheduler)
 {
-    pthread_mutex_lock(&scheduler->lock);
-    size_t busy = scheduler->worker_count - scheduler->idle_count - scheduler->watching;
-    pthread_mutex_unlock(&scheduler->lock);
+    QD_LOCKED(&scheduler->lock);
+    const size_t busy = scheduler->worker_count - scheduler->idle_count - scheduler->watching;
     return (struct qd_usage){busy, scheduler->worker_count};
 }
 
@@ -832,7 +830,7 @@ void qd_scheduler_cancel(struct qd_scheduler *scheduler, struct qd_job *job)
 void qd_scheduler_abandon(struct qd_scheduler *scheduler)
 {
     struct qd_job *job;
-    pthread_mutex_lock(&scheduler->lock);
+    QD_LOCKED(&scheduler->lock);
     atomic_store(&scheduler->abandoned, true);
     qd_queue_release(&scheduler->queue, UINT64_MAX);
     while ((job = qd_queue_first(&scheduler->queue)) != NULL) {
@@ -840,17 +838,15 @@ void qd_scheduler_abandon(struct qd_scheduler *scheduler)
         job->cancelled = true;
         qd_loop_post(job->loop, &job->over);
     }
-    pthread_mutex_unlock(&scheduler->lock);
 }
 
 unsigned qd_scheduler_retry_after_s(struct qd_scheduler *scheduler)
 {
-    pthread_mutex_lock(&scheduler->lock);
+    QD_LOCKED(&scheduler->lock);
     const uint64_t count = qd_scheduler_queue_count(scheduler) + 1;
     uint64_t wait_ns;
     if (__builtin_mul_overflow(count, scheduler->interval_ns, &wait_ns))
         wait_ns = UINT64_MAX;
-    pthread_mutex_unlock(&scheduler->lock);
     const uint64_t seconds = wait_ns / QD_NS_PER_S + 1;
     return seconds < QD_RETRY_AFTER_MAX_S ? (unsigned)seconds : QD_RETRY_AFTER_MAX_S;
 }
