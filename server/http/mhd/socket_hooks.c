@@ -152,31 +152,9 @@ ssize_t qd_io_hooks_read(struct qd_connection *connection,
 
 /* ---- The socket --------------------------------------------------------------------------- */
 
-/* ISO C has no cast from void * to a function pointer. */
-union next {
-    void *symbol;
-    ssize_t (*recv)(int fd, void *bytes, size_t count, int flags);
-    ssize_t (*send)(int fd, const void *bytes, size_t count, int flags);
-    ssize_t (*sendmsg)(int fd, const struct msghdr *message, int flags);
-};
-
-static ssize_t next_recv(int fd, void *bytes, size_t count, int flags)
-{
-    const union next next = {qd_hook_next(QD_HOOK_RECV)};
-    return next.recv(fd, bytes, count, flags);
-}
-
-static ssize_t next_send(int fd, const void *bytes, size_t count, int flags)
-{
-    const union next next = {qd_hook_next(QD_HOOK_SEND)};
-    return next.send(fd, bytes, count, flags);
-}
-
-static ssize_t next_sendmsg(int fd, const struct msghdr *message, int flags)
-{
-    const union next next = {qd_hook_next(QD_HOOK_SENDMSG)};
-    return next.sendmsg(fd, message, flags);
-}
+#define NEXT_RECV QD_HOOK_NEXT(QD_HOOK_RECV, recv)
+#define NEXT_SEND QD_HOOK_NEXT(QD_HOOK_SEND, send)
+#define NEXT_SENDMSG QD_HOOK_NEXT(QD_HOOK_SENDMSG, sendmsg)
 
 static struct qd_connection *hooked_at(int fd)
 {
@@ -185,7 +163,7 @@ static struct qd_connection *hooked_at(int fd)
 
 static ssize_t read_socket(void *connection, void *bytes, size_t count)
 {
-    return next_recv(((struct qd_connection *)connection)->socket.fd, bytes, count, 0);
+    return NEXT_RECV(((struct qd_connection *)connection)->socket.fd, bytes, count, 0);
 }
 
 /* All calls of recv in the process come here, not only the library's. */
@@ -195,7 +173,7 @@ __attribute__((visibility("default"))) ssize_t recv(int fd, void *bytes, size_t 
     if (connection == NULL || flags != 0) {
         if (flags == 0)
             qd_trial_saw(QD_HOOK_RECV);
-        return next_recv(fd, bytes, count, flags);
+        return NEXT_RECV(fd, bytes, count, flags);
     }
     ssize_t result = qd_io_hooks_read(connection, read_socket, connection, bytes, count);
     if (result == QD_IO_HOOKS_LATER || result == QD_IO_HOOKS_CLOSE) {
@@ -212,7 +190,7 @@ static bool send_interim(struct qd_connection *connection)
     const size_t left = connection->io.interim_left;
     if (left == 0)
         return true;
-    const ssize_t sent = next_send(connection->socket.fd, &QD_INTERIM[QD_INTERIM_BYTES - left],
+    const ssize_t sent = NEXT_SEND(connection->socket.fd, &QD_INTERIM[QD_INTERIM_BYTES - left],
                                    left, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE);
     if (sent < 0)
         return false;
@@ -225,7 +203,7 @@ static bool send_interim(struct qd_connection *connection)
 static ssize_t send_for_library(struct qd_connection *connection, const void *bytes, size_t count,
                                 int flags)
 {
-    const ssize_t sent = next_send(connection->socket.fd, bytes, count, flags);
+    const ssize_t sent = NEXT_SEND(connection->socket.fd, bytes, count, flags);
     if (connection->state == QD_CONNECTION_BODY && sent >= 0 && count <= QD_INTERIM_BYTES)
         connection->io.continue_left = (uint8_t)(count - (size_t)sent);
     return sent;
@@ -239,7 +217,7 @@ __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msgh
         qd_trial_saw(QD_HOOK_SENDMSG);
     else if (!send_interim(connection))
         return -1;
-    return next_sendmsg(fd, message, flags);
+    return NEXT_SENDMSG(fd, message, flags);
 }
 
 __attribute__((visibility("default"))) ssize_t send(int fd, const void *bytes, size_t count,
@@ -248,14 +226,14 @@ __attribute__((visibility("default"))) ssize_t send(int fd, const void *bytes, s
     struct qd_connection *connection = hooked_at(fd);
     if (connection == NULL) {
         qd_trial_saw(QD_HOOK_SEND);
-        return next_send(fd, bytes, count, flags);
+        return NEXT_SEND(fd, bytes, count, flags);
     }
     if (!send_interim(connection))
         return -1;
     struct qd_part *outgoing = &connection->io.outgoing;
     if (outgoing->count == 0)
         return send_for_library(connection, bytes, count, flags);
-    const ssize_t sent = next_send(fd, outgoing->bytes, outgoing->count, flags & ~MSG_MORE);
+    const ssize_t sent = NEXT_SEND(fd, outgoing->bytes, outgoing->count, flags & ~MSG_MORE);
     if (sent < 0)
         return sent;
     *outgoing =

@@ -9,30 +9,13 @@
 #include "server/http/mhd/trial.h"
 #include "server/http/wire/direct_response.h"
 
-/* ISO C has no cast from void * to a function pointer. */
-union next {
-    void *symbol;
-    int (*handshake)(gnutls_session_t session);
-    ssize_t (*recv)(gnutls_session_t session, void *bytes, size_t count);
-    ssize_t (*send)(gnutls_session_t session, const void *bytes, size_t count);
-};
+#define NEXT_HANDSHAKE QD_HOOK_NEXT(QD_HOOK_HANDSHAKE, gnutls_handshake)
+#define NEXT_RECV QD_HOOK_NEXT(QD_HOOK_RECORD_RECV, gnutls_record_recv)
+#define NEXT_SEND QD_HOOK_NEXT(QD_HOOK_RECORD_SEND, gnutls_record_send)
 
-static int next_handshake(gnutls_session_t session)
+static ssize_t read_session(void *session, void *bytes, size_t count)
 {
-    const union next next = {qd_hook_next(QD_HOOK_HANDSHAKE)};
-    return next.handshake(session);
-}
-
-static ssize_t next_recv(void *session, void *bytes, size_t count)
-{
-    const union next next = {qd_hook_next(QD_HOOK_RECORD_RECV)};
-    return next.recv(session, bytes, count);
-}
-
-static ssize_t next_send(gnutls_session_t session, const void *bytes, size_t count)
-{
-    const union next next = {qd_hook_next(QD_HOOK_RECORD_SEND)};
-    return next.send(session, bytes, count);
+    return NEXT_RECV(session, bytes, count);
 }
 
 /* Returns false for sessions of our own (tls.c), which have no pointer set. */
@@ -55,7 +38,7 @@ static void acknowledge(gnutls_session_t session)
 __attribute__((visibility("default"))) int gnutls_handshake(gnutls_session_t session)
 {
     return qd_trial_saw(QD_HOOK_HANDSHAKE) || is_hooked(session) ? GNUTLS_E_SUCCESS
-                                                                 : next_handshake(session);
+                                                                 : NEXT_HANDSHAKE(session);
 }
 
 __attribute__((visibility("default"))) ssize_t gnutls_record_recv(gnutls_session_t session,
@@ -66,18 +49,18 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_recv(gnutls_session
         return result > 0 ? result : GNUTLS_E_AGAIN;
     }
     if (!is_hooked(session))
-        return next_recv(session, bytes, count);
+        return NEXT_RECV(session, bytes, count);
     struct qd_connection *connection = gnutls_db_get_ptr(session);
     if (connection == NULL)
         return GNUTLS_E_PULL_ERROR; /* malloc failed when the connection was opened */
     if (!connection->tls.handshake_done) {
-        int result = next_handshake(session);
+        int result = NEXT_HANDSHAKE(session);
         if (result < 0)
             return result;
         connection->tls.handshake_done = true;
         acknowledge(session);
     }
-    ssize_t result = qd_io_hooks_read(connection, next_recv, session, bytes, count);
+    ssize_t result = qd_io_hooks_read(connection, read_session, session, bytes, count);
     if (result == QD_IO_HOOKS_LATER)
         return GNUTLS_E_AGAIN;
     return result == QD_IO_HOOKS_CLOSE ? GNUTLS_E_PULL_ERROR : result;
@@ -94,16 +77,16 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_send(gnutls_session
         return (ssize_t)count;
     struct qd_connection *connection = is_hooked(session) ? gnutls_db_get_ptr(session) : NULL;
     if (connection == NULL)
-        return next_send(session, bytes, count);
+        return NEXT_SEND(session, bytes, count);
     if (connection->state == QD_CONNECTION_CLOSING)
         return GNUTLS_E_PUSH_ERROR; /* if the socket is full, gnutls_bye has not ended our side */
     if (connection->io.interim_left > 0) {
-        const ssize_t result = next_send(session, NULL, 0);
+        const ssize_t result = NEXT_SEND(session, NULL, 0);
         if (result < 0)
             return result;
         connection->io.interim_left = 0;
     }
-    const ssize_t result = next_send(session, bytes, count);
+    const ssize_t result = NEXT_SEND(session, bytes, count);
     if (connection->state == QD_CONNECTION_BODY && count <= QD_INTERIM_BYTES)
         connection->io.continue_left =
             result == GNUTLS_E_AGAIN || result == GNUTLS_E_INTERRUPTED ? (uint8_t)count : 0;
