@@ -7,7 +7,7 @@
 #include "server/oip/labels.h"
 
 /* Reads labels from a file below a folder. Fails with QD_NOT_FOUND if there is no such file. */
-static enum qd_status read_file(const struct qd_sources *sources, int folder, const char *path,
+static enum qd_status read_file(struct qd_sources *sources, int folder, const char *path,
                                 const char *shown, const struct qd_labels **labels,
                                 struct qd_error *error)
 {
@@ -22,31 +22,31 @@ static enum qd_status read_file(const struct qd_sources *sources, int folder, co
     if (bytes > QD_LABELS_BYTES_MAX)
         status = qd_fail(error, QD_TOO_LARGE, "%s: expected at most %u bytes, got %zu", shown,
                          QD_LABELS_BYTES_MAX, bytes);
-    else if ((text = qd_arena_alloc(sources->version_arena, bytes + 1)) == NULL)
-        status = qd_refuse_memory(sources->version_arena, shown, error);
+    else if ((text = qd_arena_alloc(&sources->version_arena, bytes + 1)) == NULL)
+        status = qd_refuse_memory(&sources->version_arena, shown, error);
     else
         status = qd_folder_read(fd, 0, text, bytes, shown, error);
     close(fd);
     return status == QD_OK
-               ? qd_labels_read(text, bytes, shown, sources->version_arena, labels, error)
+               ? qd_labels_read(text, bytes, shown, &sources->version_arena, labels, error)
                : status;
 }
 
 /* Reads labels from a file of a load call. Fails with QD_NOT_FOUND if the call has no such file. */
-static enum qd_status read_call_file(const struct qd_sources *sources, const char *path,
+static enum qd_status read_call_file(struct qd_sources *sources, const char *path,
                                      const struct qd_labels **labels, struct qd_error *error)
 {
     const struct qd_call_file *file = qd_sources_call_file(sources, path);
     char shown[200];
     snprintf(shown, sizeof(shown), "file:%llu/%.150s", (unsigned long long)sources->version, path);
     if (file != NULL)
-        return qd_labels_read(file->text, file->count, shown, sources->version_arena, labels,
+        return qd_labels_read(file->text, file->count, shown, &sources->version_arena, labels,
                               error);
     return qd_fail(error, QD_NOT_FOUND, "%s: expected a file, got none", shown);
 }
 
 /* Reads the labels that a label_filename names. */
-static enum qd_status read_named(const struct qd_sources *sources, const char *path,
+static enum qd_status read_named(struct qd_sources *sources, const char *path,
                                  const struct qd_labels **labels, struct qd_error *error)
 {
     char shown[320];
@@ -66,7 +66,7 @@ static enum qd_status read_named(const struct qd_sources *sources, const char *p
 }
 
 /* Reads the labels beside the model, if there are any. */
-static enum qd_status read_beside(const struct qd_sources *sources, const struct qd_labels **labels,
+static enum qd_status read_beside(struct qd_sources *sources, const struct qd_labels **labels,
                                   struct qd_error *error)
 {
     const struct qd_model_folder *folder = &sources->folder;
@@ -107,9 +107,9 @@ enum qd_status qd_sources_labels(struct qd_sources *sources, struct qd_build *bu
     for (size_t i = 0; i < config->output_count; i++)
         has_named |= config->outputs[i].label_file != NULL;
     if (has_named) {
-        named = qd_arena_calloc(sources->version_arena, config->output_count, sizeof(*named));
+        named = qd_arena_calloc(&sources->version_arena, config->output_count, sizeof(*named));
         if (named == NULL)
-            return qd_refuse_memory(sources->version_arena, "the labels", error);
+            return qd_refuse_memory(&sources->version_arena, "the labels", error);
     }
     for (size_t i = 0; i < config->output_count; i++) {
         const char *path = config->outputs[i].label_file;

@@ -23,8 +23,16 @@ enum {
     SHOWN_BYTES = sizeof(((struct qd_sources *)NULL)->shown),
 };
 
-void qd_sources_init(struct qd_sources *sources)
+void qd_sources_init(struct qd_sources *sources, const char *name,
+                     const struct qd_repository *repository, struct qd_memory *memory)
 {
+    qd_arena_init(&sources->arena, memory);
+    sources->arena.together = &sources->memory_bytes;
+    qd_arena_init_beside(&sources->version_arena, &sources->arena);
+    sources->version_arena.is_sparse = true; /* of a node, only qk_node_bytes are written */
+    qd_arena_init_beside(&sources->file_arena, &sources->arena);
+    sources->name = name;
+    sources->repository = repository;
     sources->folder.fd = -1;
     sources->version_fd = -1;
     qd_model_config_init(&sources->config);
@@ -140,10 +148,10 @@ static enum qd_status read_file_name(struct body *body, const char *key, struct 
                        qd_show_string(key).text);
     }
     file->version = version;
-    file->path = qd_arena_copy(body->sources->arena, path);
+    file->path = qd_arena_copy(&body->sources->arena, path);
     return file->path != NULL
                ? QD_OK
-               : qd_refuse_memory(body->sources->arena, "the files' names", body->error);
+               : qd_refuse_memory(&body->sources->arena, "the files' names", body->error);
 }
 
 /* Adds an empty file to the list. Returns NULL on failure, with the reason in body->error. */
@@ -155,9 +163,9 @@ static struct qd_call_file *add_file(struct body *body)
         return NULL;
     }
     struct qd_call_file *files = qd_arena_extend(
-        sources->arena, sources->files, sources->file_count, &body->file_capacity, sizeof(*files));
+        &sources->arena, sources->files, sources->file_count, &body->file_capacity, sizeof(*files));
     if (files == NULL) {
-        qd_refuse_memory(sources->arena, "the files' names", body->error);
+        qd_refuse_memory(&sources->arena, "the files' names", body->error);
         return NULL;
     }
     sources->files = files;
@@ -204,7 +212,7 @@ static enum qd_status read_call_config(struct body *body, const struct qd_json_v
         return qd_fail(body->error, QD_INVALID, "parameters.config: expected once, got twice");
     sources->configured = true;
     return qd_model_config_read(text, strlen(text), "parameters.config", sources->name,
-                                sources->arena, &sources->config, body->error);
+                                &sources->arena, &sources->config, body->error);
 }
 
 static enum qd_status read_parameters(struct body *body, const struct qd_json_value *parameters)
@@ -283,7 +291,7 @@ static enum qd_status read_body(struct qd_sources *sources, struct qd_error *err
     if (status != QD_OK)
         return status;
     const struct qd_json_value *tree;
-    status = qd_json_read(sources->body, sources->json_bytes, sources->arena, &tree, error);
+    status = qd_json_read(sources->body, sources->json_bytes, &sources->arena, &tree, error);
     if (status == QD_INVALID && *sources->body != '{') {
         const struct qd_error inner = *error;
         return qd_fail(error, status,
@@ -317,6 +325,9 @@ void qd_sources_close(struct qd_sources *sources)
 {
     close_version(sources);
     qd_model_folder_close(&sources->folder);
+    qd_arena_deinit(&sources->file_arena);
+    qd_arena_deinit(&sources->version_arena);
+    qd_arena_deinit(&sources->arena);
 }
 
 /* Reads NAME/config.json, which has the same form as a load call's parameters.config, or
@@ -334,16 +345,16 @@ static enum qd_status read_config(struct qd_sources *sources, struct qd_error *e
     if (status != QD_OK)
         return status;
     size_t bytes = (size_t)about.st_size;
-    char *text = qd_arena_alloc(sources->arena, bytes);
+    char *text = qd_arena_alloc(&sources->arena, bytes);
     if (text == NULL)
-        status = qd_refuse_memory(sources->arena, shown, error);
+        status = qd_refuse_memory(&sources->arena, shown, error);
     else
         status = qd_folder_read(fd, 0, text, bytes, shown, error);
     close(fd);
     if (status != QD_OK)
         return status;
     return (is_json ? qd_model_config_read : qd_model_config_read_pbtxt)(
-        text, bytes, shown, sources->name, sources->arena, &sources->config, error);
+        text, bytes, shown, sources->name, &sources->arena, &sources->config, error);
 }
 
 /* Logs which files could be meant as well, but are ignored. */
@@ -371,7 +382,7 @@ static enum qd_status open_folder(struct qd_sources *sources, struct qd_error *e
     }
     enum qd_status status =
         qd_model_folder_open(sources->repository, sources->name, sources->marks_folder,
-                             sources->arena, &sources->folder, error);
+                             &sources->arena, &sources->folder, error);
     if (status == QD_NOT_FOUND)
         return qd_fail(error, QD_NOT_FOUND,
                        "%.128s: expected a folder of this name in the repository, or %.128s.onnx, "
@@ -422,9 +433,9 @@ static enum qd_status choose_versions(struct qd_sources *sources, const uint64_t
 /* Collects the versions of a load call's files, each once, and chooses from them. */
 static enum qd_status choose_of_files(struct qd_sources *sources, struct qd_error *error)
 {
-    uint64_t *versions = qd_arena_calloc(sources->arena, sources->file_count, sizeof(*versions));
+    uint64_t *versions = qd_arena_calloc(&sources->arena, sources->file_count, sizeof(*versions));
     if (versions == NULL)
-        return qd_refuse_memory(sources->arena, "the model's versions", error);
+        return qd_refuse_memory(&sources->arena, "the model's versions", error);
     for (size_t i = 0; i < sources->file_count; i++)
         versions[i] = sources->files[i].version;
     qd_versions_sort(versions, sources->file_count);
@@ -460,10 +471,10 @@ static enum qd_status add_reading(struct qd_sources *sources, const struct qd_so
                                   uint64_t offset, uint64_t bytes, char *to, struct qd_error *error)
 {
     struct qd_reading *readings =
-        qd_arena_extend(sources->version_arena, sources->readings, sources->reading_count,
+        qd_arena_extend(&sources->version_arena, sources->readings, sources->reading_count,
                         &sources->reading_capacity, sizeof(*readings));
     if (readings == NULL)
-        return qd_refuse_memory(sources->version_arena, "what is to be read", error);
+        return qd_refuse_memory(&sources->version_arena, "what is to be read", error);
     sources->readings = readings;
     readings[sources->reading_count++] =
         (struct qd_reading){file, offset, bytes, to, sources->unit_count};
@@ -492,15 +503,15 @@ static enum qd_status open_file(struct qd_sources *sources, const char *path,
         return qd_fail(error, QD_INVALID, "%s: expected at most %d files", shown,
                        QD_SOURCES_FILE_COUNT_MAX);
     }
-    const char *copy = qd_arena_copy(sources->version_arena, path);
+    const char *copy = qd_arena_copy(&sources->version_arena, path);
     if (copy == NULL)
-        return qd_refuse_memory(sources->version_arena, shown, error);
+        return qd_refuse_memory(&sources->version_arena, shown, error);
     struct qd_source_file *opened = &sources->opened[sources->opened_count];
     const struct qd_model_folder *folder = &sources->folder;
     const bool is_given = folder->is_given && strcmp(path, folder->file) == 0;
     enum qd_status status = qd_folder_open_file(
         sources->version_fd, path, is_given ? QD_LINKS_ANYWHERE : folder->links, shown,
-        qd_memory_max(sources->arena->memory), &opened->fd, &opened->about, error);
+        qd_memory_max(sources->arena.memory), &opened->fd, &opened->about, error);
     if (status != QD_OK)
         return status;
     opened->path = copy;
@@ -548,9 +559,9 @@ static enum qd_status find_in_folder(struct qd_sources *sources, struct qd_error
     sources->json_file_bytes = (size_t)file->about.st_size;
     sources->byte_count =
         sources->json_file_bytes + (blobs == NULL ? 0 : (size_t)blobs->about.st_size);
-    sources->bytes = qd_arena_alloc(sources->file_arena, sources->byte_count);
+    sources->bytes = qd_arena_alloc(&sources->file_arena, sources->byte_count);
     if (sources->bytes == NULL)
-        return qd_refuse_memory(sources->file_arena, sources->shown, error);
+        return qd_refuse_memory(&sources->file_arena, sources->shown, error);
     status = add_reading(sources, file, 0, sources->json_file_bytes, sources->bytes, error);
     if (status == QD_OK && blobs != NULL)
         status = add_reading(sources, blobs, 0, (uint64_t)blobs->about.st_size,
@@ -591,8 +602,8 @@ enum qd_status qd_sources_find(struct qd_sources *sources, size_t index, struct 
     forget_readings(sources);
     sources->readings = NULL;
     sources->reading_capacity = 0;
-    qd_arena_deinit(sources->version_arena);
-    qd_arena_deinit(sources->file_arena);
+    qd_arena_deinit(&sources->version_arena);
+    qd_arena_deinit(&sources->file_arena);
     sources->version = sources->versions[index];
     sources->in_order = !sources->from_repository;
     atomic_flag_clear(&sources->failed_first);
@@ -777,9 +788,9 @@ static enum qd_status join_request(struct qd_sources *sources, struct qd_source 
                                    struct qd_error *error)
 {
     const struct qd_call_file *json = sources->main_file, *blobs = sources->blob_file;
-    char *joined = qd_arena_alloc(sources->version_arena, json->count + blobs->count);
+    char *joined = qd_arena_alloc(&sources->version_arena, json->count + blobs->count);
     if (joined == NULL)
-        return qd_refuse_memory(sources->version_arena, sources->shown, error);
+        return qd_refuse_memory(&sources->version_arena, sources->shown, error);
     memcpy(joined, json->text, json->count);
     memcpy(joined + json->count, blobs->text, blobs->count);
     source->content.bytes = joined;

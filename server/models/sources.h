@@ -60,13 +60,16 @@ struct qd_call_file {
 };
 
 struct qd_sources {
+    /* The load's memory. qd_sources_find empties version_arena and file_arena. */
+    size_t memory_bytes; /* of these arenas, and of the models that are made */
+    struct qd_arena arena;
+    struct qd_arena version_arena; /* of the version that is being made */
+    struct qd_arena file_arena;    /* of the version's own files, until nothing points there */
+
     /* Borrowed. */
     const char *name;
     const struct qd_repository *repository; /* NULL if there is none */
     bool marks_folder;                      /* compute the folder's fingerprint */
-    struct qd_arena *arena;                 /* lives as long as the load */
-    struct qd_arena *version_arena; /* qd_sources_find empties this arena and the next one */
-    struct qd_arena *file_arena;    /* holds the version's own files */
     char *body; /* a load call's body; its base64 is decoded in place; NULL if there is none */
     size_t body_bytes;
     const char *json_bytes_header; /* as in qd_oip_message; json_bytes has its value then */
@@ -111,9 +114,11 @@ struct qd_sources {
     struct qd_error fetch_error; /* the error of the first thread that failed */
 };
 
-/* Prepares the sources. The caller closes them even if a later step fails. The error texts of these
- * functions name the file. */
-void qd_sources_init(struct qd_sources *sources);
+/* Prepares the sources of a model of this name. Their arenas take their memory from `memory`. The
+ * caller closes them even if a later step fails. The error texts of these functions name the file.
+ */
+void qd_sources_init(struct qd_sources *sources, const char *name,
+                     const struct qd_repository *repository, struct qd_memory *memory);
 enum qd_status qd_sources_open(struct qd_sources *sources, struct qd_error *error);
 enum qd_status qd_sources_find(struct qd_sources *sources, size_t index, struct qd_error *error);
 void qd_sources_fetch(struct qd_sources *sources, size_t begin, size_t end);
@@ -129,6 +134,7 @@ enum qd_status qd_sources_labels(struct qd_sources *sources, struct qd_build *bu
  * and appends the hints, which may be NULL, as far as they fit. Returns error->status. */
 enum qd_status qd_sources_fail(const struct qd_sources *sources, const struct qd_cut_hints *hints,
                                struct qd_error *error);
+/* Closes the files, and frees the arenas. May be called more than once. */
 void qd_sources_close(struct qd_sources *sources);
 
 /* Finds a file of the current version in the load call. Returns NULL if there is none or if `path`

@@ -28,31 +28,16 @@ struct qd_load *qd_load_create(const struct qd_load_tools *tools, const char *na
     strncpy(load->name, name, sizeof(load->name) - 1);
     load->tools = tools;
     load->slots = slots;
-    qd_arena_init(&load->arena, tools->memory);
-    qd_arena_init(&load->version_arena, tools->memory);
-    qd_arena_init(&load->file_arena, tools->memory);
-    load->arena.together = &load->bytes;
-    load->version_arena.together = &load->bytes;
-    load->version_arena.is_sparse = true; /* of a node, only qk_node_bytes are written */
-    load->file_arena.together = &load->bytes;
-    qd_sources_init(&load->sources);
+    qd_sources_init(&load->sources, load->name, tools->repository, tools->memory);
+    load->sources.marks_folder = tools->marks_folders;
     return load;
-}
-
-/* Gives back what is needed only while loading. */
-static void clear(struct qd_load *load)
-{
-    qd_sources_close(&load->sources);
-    qd_arena_deinit(&load->file_arena);
-    qd_arena_deinit(&load->version_arena);
-    qd_arena_deinit(&load->arena);
 }
 
 void qd_load_destroy(struct qd_load *load)
 {
     for (size_t i = 0; i < load->model_count; i++)
         qd_model_release(load->models[i]);
-    clear(load);
+    qd_sources_close(&load->sources);
     free(load->slots);
     free(load);
 }
@@ -83,7 +68,7 @@ static bool end(struct qd_load *load)
 {
     for (size_t i = 0; i < load->model_count; i++)
         load->models[i]->arena.together = NULL; /* the models outlive the load */
-    clear(load);
+    qd_sources_close(&load->sources);
     give_back(load);
     return false;
 }
@@ -93,7 +78,7 @@ static bool end(struct qd_load *load)
 static bool fail_in_file(struct qd_load *load, const struct qd_source *source)
 {
     struct qd_cut_hints *hints =
-        source == NULL ? NULL : qd_arena_alloc(&load->arena, sizeof(*hints));
+        source == NULL ? NULL : qd_arena_alloc(&load->sources.arena, sizeof(*hints));
     if (hints != NULL)
         qd_cut_hints_find(&load->build, source, &load->error, hints);
     qd_sources_fail(&load->sources, hints, &load->error);
@@ -158,7 +143,7 @@ static bool take_version(struct qd_load *load)
         .name = load->name,
         .version = load->sources.version,
         .config = &load->sources.config,
-        .scratch = &load->version_arena,
+        .scratch = &load->sources.version_arena,
         .memory = load->tools->memory,
         .lists_nodes = true,
     };
@@ -168,7 +153,8 @@ static bool take_version(struct qd_load *load)
         return fail_in_file(load, &source);
     qd_cut_inputs_describe(&load->build, &source);
     if (load->build.is_onnx && !load->build.graph.points_into_file)
-        qd_arena_deinit(&load->file_arena); /* the parsed model is a copy; weights take its place */
+        /* The parsed model is a copy. Weights take the place of the file. */
+        qd_arena_deinit(&load->sources.file_arena);
     return fetch(load, prepare_version);
 }
 
@@ -183,7 +169,7 @@ static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t e
 /* Keeps what became of the nodes of the file. */
 static enum qd_status keep_nodes(struct qd_load *load, struct qd_model *model)
 {
-    struct qd_arena *arena = &load->version_arena;
+    struct qd_arena *arena = &load->sources.version_arena;
     struct qd_explanation *made = qd_arena_calloc(arena, 1, sizeof(*made));
     if (made == NULL)
         return qd_refuse_memory(arena, "the list of nodes", &load->error);
@@ -205,7 +191,7 @@ static bool prepare_version(struct qd_load *load)
     if (graph == NULL)
         return end_version(load);
     load->constant_pages =
-        qd_constant_pages_find(&load->build.graph.call, graph, &load->version_arena);
+        qd_constant_pages_find(&load->build.graph.call, graph, &load->sources.version_arena);
     load->next_step = end_version;
     set_phase(load, run_pack, graph->pack_unit_count, graph->pack_unit_cost_ns,
               qd_scheduler_shares(graph->pack_unit_count, graph->pack_unit_cost_ns,
@@ -229,12 +215,6 @@ static bool start(struct qd_job *job)
     struct qd_sources *sources = &load->sources;
     job->level = QD_LEVEL_DEFAULT;
     job->deadline_ns = load->timeout_ns == 0 ? UINT64_MAX : qd_clock_ns() + load->timeout_ns;
-    sources->name = load->name;
-    sources->repository = load->tools->repository;
-    sources->marks_folder = load->tools->marks_folders;
-    sources->arena = &load->arena;
-    sources->version_arena = &load->version_arena;
-    sources->file_arena = &load->file_arena;
     if (request != NULL) {
         qd_request_advance(request, QD_DECODING);
         sources->body = request->body.bytes;

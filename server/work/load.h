@@ -49,11 +49,7 @@ struct qd_load {
     /* Private. */
     const struct qd_load_tools *tools;
     struct qd_job job;
-    size_t bytes; /* the memory of its arenas and of the models that it makes */
-    struct qd_arena arena;
-    struct qd_arena version_arena; /* of the version that is being made */
-    struct qd_arena file_arena;    /* of the version's files, until nothing points there */
-    struct qd_sources sources;
+    struct qd_sources sources; /* with the memory of what the load makes, except the models' */
     struct qd_build build;
     struct qd_build_work work; /* of the version that is being made */
     struct qk_graph *graph;    /* the graph that is being packed; NULL if there is none */

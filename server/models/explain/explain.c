@@ -13,12 +13,8 @@
 
 struct explainer {
     const struct qd_explain_settings *settings;
-    struct qd_arena arena; /* lives as long as the explanation */
-    struct qd_arena version_arena;
-    struct qd_arena file_arena;
-    size_t bytes; /* of all arenas, and of the model */
     struct qd_repository *repository;
-    struct qd_sources sources;
+    struct qd_sources sources; /* their arena lives as long as the explanation */
     struct qd_source source;
     struct qd_build build;
     struct qd_build_work work;
@@ -34,7 +30,7 @@ struct explainer {
 static const char *join(struct explainer *explainer, const char *first, const char *second)
 {
     const size_t bytes = strlen(first);
-    char *made = qd_arena_alloc(&explainer->arena, bytes + strlen(second) + 1);
+    char *made = qd_arena_alloc(&explainer->sources.arena, bytes + strlen(second) + 1);
     if (made == NULL)
         return "";
     memcpy(made, first, bytes);
@@ -72,8 +68,8 @@ static enum qd_status open_file(struct explainer *explainer, const char *path)
         return explainer->error->status;
     enum qd_status status = qd_repository_give(explainer->repository, path, explainer->error);
     if (status == QD_OK)
-        status = qd_repository_list(explainer->repository, &explainer->arena, &names, &count,
-                                    explainer->error);
+        status = qd_repository_list(explainer->repository, &explainer->sources.arena, &names,
+                                    &count, explainer->error);
     if (status != QD_OK)
         return status;
     if (count != 1)
@@ -108,9 +104,6 @@ static enum qd_status open_model(struct explainer *explainer)
     }
     sources->name = explainer->made->name;
     sources->repository = explainer->repository;
-    sources->arena = &explainer->arena;
-    sources->version_arena = &explainer->version_arena;
-    sources->file_arena = &explainer->file_arena;
     status = qd_sources_open(sources, explainer->error);
     return status != QD_OK && is_folder ? refuse_folder(explainer) : status;
 }
@@ -161,7 +154,7 @@ static void list_refused(struct explainer *explainer)
         return;
     source.cut = explainer->sources.config.cut;
     if (!qd_build_try(&work, QD_TRIED_FILE_NODES, source.count / 4) ||
-        qd_onnx_list_refused(&source, &explainer->arena, list, &ignored) != QD_OK)
+        qd_onnx_list_refused(&source, &explainer->sources.arena, list, &ignored) != QD_OK)
         list->count = 0;
 }
 
@@ -185,7 +178,7 @@ static enum qd_status read_source(struct explainer *explainer)
         .name = sources->name,
         .version = sources->version,
         .config = &sources->config,
-        .scratch = &explainer->version_arena,
+        .scratch = &explainer->sources.version_arena,
         .memory = explainer->settings->memory,
         .lists_nodes = true,
     };
@@ -217,7 +210,7 @@ static void mark_refused(struct explainer *explainer, uint32_t index)
     const char *begin = strstr(explainer->error->text, where);
     const char *end = begin == NULL ? NULL : strstr(begin, "): ");
     if (node->refusal == NULL)
-        node->refusal = qd_arena_copy(&explainer->arena,
+        node->refusal = qd_arena_copy(&explainer->sources.arena,
                                       end == NULL ? explainer->error->text : end + strlen("): "));
 }
 
@@ -235,28 +228,6 @@ static enum qd_status prepare(struct explainer *explainer)
 
 /* ---- All ----------------------------------------------------------------------------------- */
 
-static void init(struct explainer *explainer)
-{
-    struct qd_memory *memory = explainer->settings->memory;
-    struct qd_arena *arenas[] = {&explainer->arena, &explainer->version_arena,
-                                 &explainer->file_arena};
-    for (size_t i = 0; i < sizeof(arenas) / sizeof(arenas[0]); i++) {
-        qd_arena_init(arenas[i], memory);
-        arenas[i]->together = &explainer->bytes;
-    }
-    qd_sources_init(&explainer->sources);
-}
-
-static void deinit(struct explainer *explainer)
-{
-    qd_model_release(explainer->model);
-    qd_sources_close(&explainer->sources);
-    qd_repository_close(explainer->repository);
-    qd_arena_deinit(&explainer->file_arena);
-    qd_arena_deinit(&explainer->version_arena);
-    qd_arena_deinit(&explainer->arena);
-}
-
 /* Prints the explanation. A file of which nothing is known has none, but as JSON it has an error.
  */
 static bool print(struct explainer *explainer, FILE *out)
@@ -264,9 +235,9 @@ static bool print(struct explainer *explainer, FILE *out)
     const struct qd_explain_settings *settings = explainer->settings;
     const struct qd_explanation *made = explainer->made;
     if (settings->as_json)
-        return qd_explanation_print_json(made, &explainer->arena, out);
+        return qd_explanation_print_json(made, &explainer->sources.arena, out);
     return (made->signature == NULL && made->list->count == 0) ||
-           qd_explanation_print_text(made, settings->columns, &explainer->arena, out);
+           qd_explanation_print_text(made, settings->columns, &explainer->sources.arena, out);
 }
 
 bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd_error *error)
@@ -285,7 +256,7 @@ bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd
     explainer->made = made;
     made->list = &explainer->build.listed;
     explainer->error = error;
-    init(explainer);
+    qd_sources_init(&explainer->sources, "", NULL, settings->memory);
     enum qd_status status = open_model(explainer);
     if (status == QD_OK)
         status = read_source(explainer);
@@ -299,7 +270,9 @@ bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd
     fputs(settings->has_progress ? "\r\033[K" : "", stderr); /* removes the last step */
     if (!print(explainer, out) && status == QD_OK)
         status = qd_fail(error, QD_INTERNAL, "--explain: the output cannot be written");
-    deinit(explainer);
+    qd_model_release(explainer->model);
+    qd_sources_close(&explainer->sources);
+    qd_repository_close(explainer->repository);
     free(explainer);
     free(made);
     return status == QD_OK;
