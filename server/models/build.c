@@ -48,11 +48,9 @@ static enum qd_status find_operator(const struct qd_json_value *request,
         return qd_fail(error, QD_INVALID, "the request: expected a JSON object, got %s",
                        qd_json_show(request).text);
     }
-    enum qd_status status = qd_json_field(request, NULL, "model_name", &name, error);
-    if (status == QD_OK)
-        status = qd_json_field(request, NULL, "model_version", &version, error);
-    if (status != QD_OK)
-        return status;
+    if (qd_json_field(request, NULL, "model_name", &name, error) != QD_OK ||
+        qd_json_field(request, NULL, "model_version", &version, error) != QD_OK)
+        return error->status;
     const char *text = name == NULL ? NULL : qd_json_string(name);
     *op = text == NULL ? NULL : qk_operator_by_name(text);
     if (*op == NULL) {
@@ -581,14 +579,14 @@ static enum qd_status make_signature(struct qd_build *build, const enum qk_type 
         inputs[i].types = QK_BIT(call->inputs[i].type);
     for (size_t i = 0; types != NULL && i < call->output_count; i++)
         outputs[i].types = QK_BIT(types[i]);
-    enum qd_status status = qd_signature_check(&model->signature, error);
-    if (status == QD_OK)
-        status = qd_model_config_apply(build->config, inputs, call->input_count, outputs,
-                                       call->output_count, error);
-    if (status == QD_OK && model->graph != NULL)
-        status = qd_shapes_settle(model->plans, model->graph, inputs, outputs, build->memory,
+    if (qd_signature_check(&model->signature, error) != QD_OK ||
+        qd_model_config_apply(build->config, inputs, call->input_count, outputs, call->output_count,
+                              error) != QD_OK)
+        return error->status;
+    return model->graph == NULL
+               ? QD_OK
+               : qd_shapes_settle(model->plans, model->graph, inputs, outputs, build->memory,
                                   &build->work->planned_bytes, &build->graph.refused_node, error);
-    return status;
 }
 
 /* Lists, with their reasons, all nodes that are refused as the first one is because they compute

@@ -246,13 +246,10 @@ static enum qd_status read_tree(struct body *body, const struct qd_json_value *t
                        "%s",
                        qd_json_show(tree).text);
     }
-    enum qd_status status = qd_json_field(tree, NULL, "inputs", &inputs, body->error);
-    if (status == QD_OK)
-        status = qd_json_field(tree, NULL, "parameters", &parameters, body->error);
-    if (status == QD_OK)
-        status = qd_json_field(tree, NULL, "model_name", &model_name, body->error);
-    if (status != QD_OK)
-        return status;
+    if (qd_json_field(tree, NULL, "inputs", &inputs, body->error) != QD_OK ||
+        qd_json_field(tree, NULL, "parameters", &parameters, body->error) != QD_OK ||
+        qd_json_field(tree, NULL, "model_name", &model_name, body->error) != QD_OK)
+        return body->error->status;
     body->sources->is_request = inputs != NULL || model_name != NULL;
     if (body->sources->is_request || parameters == NULL)
         return QD_OK;
@@ -287,11 +284,11 @@ static enum qd_status read_body(struct qd_sources *sources, struct qd_error *err
     struct body body = {.sources = sources, .error = error};
     if (is_blank(sources))
         return QD_OK;
-    enum qd_status status = find_json(&body);
-    if (status != QD_OK)
-        return status;
+    if (find_json(&body) != QD_OK)
+        return error->status;
     const struct qd_json_value *tree;
-    status = qd_json_read(sources->body, sources->json_bytes, &sources->arena, &tree, error);
+    const enum qd_status status =
+        qd_json_read(sources->body, sources->json_bytes, &sources->arena, &tree, error);
     if (status == QD_INVALID && *sources->body != '{') {
         const struct qd_error inner = *error;
         return qd_fail(error, status,
@@ -299,14 +296,14 @@ static enum qd_status read_body(struct qd_sources *sources, struct qd_error *err
                        "{\"parameters\": {\"file:1/model.onnx\": \"...\"}}",
                        inner.text);
     }
-    if (status == QD_OK)
-        status = read_tree(&body, tree);
-    if (status == QD_OK && !sources->is_request && sources->json_bytes < sources->body_bytes) {
+    if (status != QD_OK || read_tree(&body, tree) != QD_OK)
+        return error->status;
+    if (!sources->is_request && sources->json_bytes < sources->body_bytes) {
         return qd_fail(error, QD_INVALID,
                        "the body: expected its end after the JSON, got %zu bytes more",
                        sources->body_bytes - sources->json_bytes);
     }
-    return status;
+    return QD_OK;
 }
 
 /* ---- A model's folder --------------------------------------------------------------------- */
@@ -543,18 +540,13 @@ static enum qd_status find_in_folder(struct qd_sources *sources, struct qd_error
     if (!sources->folder.is_flat)
         snprintf(path, sizeof(path), "%llu", (unsigned long long)sources->version);
     show(sources, "", sources->shown, sizeof(sources->shown));
-    enum qd_status status = qd_folder_open(sources->folder.fd, path, sources->folder.links,
-                                           sources->shown, &sources->version_fd, error);
-    if (status == QD_OK)
-        status = try_file(sources, onnx_name(sources), &onnx, error);
-    if (status == QD_OK)
-        status = try_file(sources, request_name(sources), &request, error);
-    if (status == QD_OK)
-        status = choose_kind(sources, onnx != NULL, request != NULL, error);
-    if (status == QD_OK && request != NULL)
-        status = try_file(sources, "request.bin", &blobs, error);
-    if (status != QD_OK)
-        return status;
+    if (qd_folder_open(sources->folder.fd, path, sources->folder.links, sources->shown,
+                       &sources->version_fd, error) != QD_OK ||
+        try_file(sources, onnx_name(sources), &onnx, error) != QD_OK ||
+        try_file(sources, request_name(sources), &request, error) != QD_OK ||
+        choose_kind(sources, onnx != NULL, request != NULL, error) != QD_OK ||
+        (request != NULL && try_file(sources, "request.bin", &blobs, error) != QD_OK))
+        return error->status;
     const struct qd_source_file *file = onnx != NULL ? onnx : request;
     sources->json_file_bytes = (size_t)file->about.st_size;
     sources->byte_count =
@@ -562,11 +554,11 @@ static enum qd_status find_in_folder(struct qd_sources *sources, struct qd_error
     sources->bytes = qd_arena_alloc(&sources->file_arena, sources->byte_count);
     if (sources->bytes == NULL)
         return qd_refuse_memory(&sources->file_arena, sources->shown, error);
-    status = add_reading(sources, file, 0, sources->json_file_bytes, sources->bytes, error);
-    if (status == QD_OK && blobs != NULL)
-        status = add_reading(sources, blobs, 0, (uint64_t)blobs->about.st_size,
-                             sources->bytes + sources->json_file_bytes, error);
-    return status;
+    if (add_reading(sources, file, 0, sources->json_file_bytes, sources->bytes, error) != QD_OK)
+        return error->status;
+    return blobs == NULL ? QD_OK
+                         : add_reading(sources, blobs, 0, (uint64_t)blobs->about.st_size,
+                                       sources->bytes + sources->json_file_bytes, error);
 }
 
 struct qd_call_file *qd_sources_call_file(const struct qd_sources *sources, const char *path)

@@ -137,21 +137,20 @@ static enum qd_status read_output(const struct qd_oip_decoder *decoder,
     size_t i = 0;
     if (!qd_json_is_object(output))
         return qd_json_expected(&itself, "", "an object", output, decoder->error);
-    enum qd_status status = qd_json_read_members(output, &path, members, 2, decoder->error);
-    if (status == QD_OK)
-        status = find_output(decoder, name, position, &i);
-    if (status != QD_OK)
-        return status;
+    if (qd_json_read_members(output, &path, members, 2, decoder->error) != QD_OK ||
+        find_output(decoder, name, position, &i) != QD_OK)
+        return decoder->error->status;
     if ((asked->outputs >> i & 1) != 0) {
         return qd_fail(decoder->error, QD_INVALID,
                        "outputs[%zu].name: expected each output once, got %s twice", position,
                        qd_show_string(asked->signature->outputs[i].name).text);
     }
-    if (parameters != NULL)
-        status = read_output_parameters(decoder, parameters, position, i, &binary);
+    if (parameters != NULL &&
+        read_output_parameters(decoder, parameters, position, i, &binary) != QD_OK)
+        return decoder->error->status;
     asked->outputs |= UINT32_C(1) << i;
     asked->binary_outputs |= (uint32_t)binary << i;
-    return status;
+    return QD_OK;
 }
 
 /* Reads the list of outputs. The answer contains only listed outputs. */
@@ -193,16 +192,13 @@ static enum qd_status read_request(struct qd_oip_decoder *decoder,
     const struct qd_json_value *values[4];
     if (!qd_json_is_object(request))
         return qd_json_expected(NULL, "the request", "a JSON object", request, decoder->error);
-    enum qd_status status = qd_json_fields(request, NULL, names, 4, values, decoder->error);
-    if (status == QD_OK && values[0] != NULL)
-        status = read_id(decoder, values[0]);
-    if (status == QD_OK && values[1] != NULL)
-        status = qd_oip_read_parameters(decoder, values[1]);
-    if (status == QD_OK)
-        status = qd_oip_read_inputs(decoder, values[2]);
-    if (status == QD_OK && values[3] != NULL)
-        status = read_outputs(decoder, values[3]);
-    return status == QD_OK ? qd_shm_tensors_check(decoder->asked, decoder->error) : status;
+    if (qd_json_fields(request, NULL, names, 4, values, decoder->error) != QD_OK ||
+        (values[0] != NULL && read_id(decoder, values[0]) != QD_OK) ||
+        (values[1] != NULL && qd_oip_read_parameters(decoder, values[1]) != QD_OK) ||
+        qd_oip_read_inputs(decoder, values[2]) != QD_OK ||
+        (values[3] != NULL && read_outputs(decoder, values[3]) != QD_OK))
+        return decoder->error->status;
+    return qd_shm_tensors_check(decoder->asked, decoder->error);
 }
 
 /* Sets asked->inputs: to the call's inputs for a built-in model, else to memory from the arena. */
@@ -307,15 +303,12 @@ static void count_units(struct qd_oip_reader *reader)
 static enum qd_status read_raw(struct qd_oip_reader *reader)
 {
     struct qd_oip_decoder *decoder = &reader->decoder;
-    enum qd_status status =
-        make_inputs(reader->message, decoder->arena, decoder->asked, decoder->error);
-    if (status == QD_OK)
-        status = qd_oip_read_raw(reader->message, decoder->asked, decoder->error);
-    if (status == QD_OK && decoder->asked->inputs[0].type == QK_BOOL)
-        status = qd_oip_read_raw_bools(decoder);
-    if (status == QD_OK)
-        count_units(reader);
-    return status;
+    if (make_inputs(reader->message, decoder->arena, decoder->asked, decoder->error) != QD_OK ||
+        qd_oip_read_raw(reader->message, decoder->asked, decoder->error) != QD_OK ||
+        (decoder->asked->inputs[0].type == QK_BOOL && qd_oip_read_raw_bools(decoder) != QD_OK))
+        return decoder->error->status;
+    count_units(reader);
+    return QD_OK;
 }
 
 /* Refuses invalid JSON. If the body may be a raw tensor without the header, the error says which
@@ -339,13 +332,11 @@ static enum qd_status read_tree(struct qd_oip_reader *reader)
 {
     struct qd_oip_decoder *decoder = &reader->decoder;
     decoder->marks = reader->json.marks;
-    enum qd_status status =
-        make_inputs(reader->message, decoder->arena, decoder->asked, decoder->error);
-    if (status == QD_OK)
-        status = read_request(decoder, reader->json.root);
-    if (status == QD_OK)
-        count_units(reader);
-    return status;
+    if (make_inputs(reader->message, decoder->arena, decoder->asked, decoder->error) != QD_OK ||
+        read_request(decoder, reader->json.root) != QD_OK)
+        return decoder->error->status;
+    count_units(reader);
+    return QD_OK;
 }
 
 enum qd_status qd_oip_reader_step(struct qd_oip_reader *reader, bool *done)

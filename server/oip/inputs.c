@@ -637,20 +637,14 @@ static enum qd_status read_input(struct qd_oip_decoder *decoder, struct input *i
         return qd_json_expected(&path, "", "an object", input->json, decoder->error);
     }
     bool declared = false;
-    enum qd_status status = find_fields(decoder, input);
-    if (status == QD_OK)
-        status = read_name(decoder, input);
-    if (status == QD_OK)
-        status = read_datatype(decoder, input);
-    if (status == QD_OK)
-        status = find_declared(decoder, input, &declared);
-    if (status == QD_OK && declared)
+    if (find_fields(decoder, input) != QD_OK || read_name(decoder, input) != QD_OK ||
+        read_datatype(decoder, input) != QD_OK || find_declared(decoder, input, &declared) != QD_OK)
+        return decoder->error->status;
+    if (declared)
         return declare(decoder, input);
-    if (status == QD_OK)
-        status = read_shape(decoder, input);
-    if (status == QD_OK)
-        status = make_tensor(decoder, input);
-    return status == QD_OK ? read_content(decoder, input) : status;
+    if (read_shape(decoder, input) != QD_OK || make_tensor(decoder, input) != QD_OK)
+        return decoder->error->status;
+    return read_content(decoder, input);
 }
 
 /* ---- All inputs -------------------------------------------------------------------------- */

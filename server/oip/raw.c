@@ -163,26 +163,23 @@ enum qd_status qd_oip_read_raw(const struct qd_oip_message *message, struct qd_o
                       .body_bytes = message->body_bytes,
                       .tensor = &asked->inputs[0],
                       .error = error};
-    enum qd_status status = check_model(message->signature, error);
-    if (status != QD_OK)
-        return status;
+    if (check_model(message->signature, error) != QD_OK)
+        return error->status;
     take_port(&raw, &message->signature->inputs[0], &list);
-    status = find_free_dim(&raw);
-    if (status == QD_OK && raw.free_dim != NO_DIM && raw.port->strides != NULL)
+    if (find_free_dim(&raw) != QD_OK)
+        return error->status;
+    if (raw.free_dim != NO_DIM && raw.port->strides != NULL)
         return qd_fail(
             error, QD_INVALID,
             "the input %s: expected no free size beside strides in a raw binary request, "
             "got %s; JSON can say the shape",
             qd_show_string(raw.port->name).text, raw.shape);
-    if (status == QD_OK && !qk_tensor_set_count(raw.tensor))
-        status = refuse_bytes(&raw, "less than 2^64 bytes");
-    if (status == QD_OK && raw.free_dim != NO_DIM)
-        status = find_size(&raw);
-    if (status == QD_OK)
-        status = check_batch(&raw);
-    if (status == QD_OK)
-        status = check_bytes(&raw);
+    if (!qk_tensor_set_count(raw.tensor))
+        return refuse_bytes(&raw, "less than 2^64 bytes");
+    if ((raw.free_dim != NO_DIM && find_size(&raw) != QD_OK) || check_batch(&raw) != QD_OK ||
+        check_bytes(&raw) != QD_OK)
+        return error->status;
     raw.tensor->data = message->body_bytes == 0 ? "" : message->body;
     asked->binary_outputs = UINT32_MAX;
-    return status;
+    return QD_OK;
 }

@@ -221,11 +221,8 @@ enum qd_status qd_regions_register(struct qd_regions *regions, const struct qd_r
                                    struct qd_error *error)
 {
     struct qd_region *region;
-    enum qd_status status = check_name(call->name, error);
-    if (status == QD_OK)
-        status = check_key(regions, call->key, error);
-    if (status != QD_OK)
-        return status;
+    if (check_name(call->name, error) != QD_OK || check_key(regions, call->key, error) != QD_OK)
+        return error->status;
     QD_LOCKED(&regions->lock);
     if (check_room(regions, call, error) != QD_OK ||
         open_region(regions, call, &region, error) != QD_OK)

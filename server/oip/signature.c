@@ -102,16 +102,15 @@ static enum qd_status check_ports(const struct qd_port *ports, size_t count, siz
 enum qd_status qd_signature_check(const struct qd_signature *signature, struct qd_error *error)
 {
     size_t sum = 0;
-    enum qd_status status =
-        check_ports(signature->inputs, signature->input_count, 0, "inputs", &sum, error);
-    if (status == QD_OK)
-        status =
-            check_ports(signature->outputs, signature->output_count, 1, "outputs", &sum, error);
-    if (status == QD_OK && sum > QD_PORT_NAMES_BYTES_MAX) {
+    if (check_ports(signature->inputs, signature->input_count, 0, "inputs", &sum, error) != QD_OK ||
+        check_ports(signature->outputs, signature->output_count, 1, "outputs", &sum, error) !=
+            QD_OK)
+        return error->status;
+    if (sum > QD_PORT_NAMES_BYTES_MAX) {
         return qd_fail(error, QD_INVALID,
                        "the names of inputs and outputs: expected at most %u bytes together, got "
                        "%zu",
                        QD_PORT_NAMES_BYTES_MAX, sum);
     }
-    return status;
+    return QD_OK;
 }

@@ -72,28 +72,25 @@ static enum qd_status find_made(struct qd_request *request, size_t output_count)
 enum qd_status qd_outputs_take(struct qd_request *request, const struct qk_graph_plan *plan,
                                void **outputs, uint32_t *copied)
 {
-    enum qd_status status = find_made(request, plan->output_count);
-    if (status == QD_OK)
-        status = check_bytes(request, plan);
-    if (status == QD_OK)
-        status = check_answer(request, plan);
-    if (status == QD_OK)
-        status = qd_classes_check(&request->oip.asked, plan->outputs, plan->output_count,
-                                  &request->error);
-    for (size_t i = 0; status == QD_OK && i < plan->output_count; i++) {
+    const struct qd_oip_asked *asked = &request->oip.asked;
+    struct qd_error *error = &request->error;
+    if (find_made(request, plan->output_count) != QD_OK || check_bytes(request, plan) != QD_OK ||
+        check_answer(request, plan) != QD_OK ||
+        qd_classes_check(asked, plan->outputs, plan->output_count, error) != QD_OK)
+        return error->status;
+    for (size_t i = 0; i < plan->output_count; i++) {
         const size_t bytes = plan->output_bytes[i];
-        const bool is_shared = qd_shm_tensors_has_output(&request->oip.asked, i);
-        if (is_shared)
-            status = qd_shm_tensors_place_output(&request->oip.asked, i, bytes, &outputs[i],
-                                                 &request->error);
-        if (status != QD_OK || outputs[i] != NULL)
+        const bool is_shared = qd_shm_tensors_has_output(asked, i);
+        if (is_shared && qd_shm_tensors_place_output(asked, i, bytes, &outputs[i], error) != QD_OK)
+            return error->status;
+        if (outputs[i] != NULL)
             continue;
         *copied |= (uint32_t)is_shared << i;
         outputs[i] = qd_arena_alloc(&request->arena, bytes);
         if (outputs[i] == NULL)
-            status = qd_refuse_memory(&request->arena, "the output", &request->error);
+            return qd_refuse_memory(&request->arena, "the output", error);
     }
-    return status;
+    return QD_OK;
 }
 
 /* Returns whether the output is printed as text: as JSON, or as classes. */

@@ -80,11 +80,9 @@ static enum qd_status read_change(const struct qd_json_value *tree, struct chang
         {"log_format", QD_JSON_TAKES_ANY, &change->format},
         {"log_file", QD_JSON_TAKES_ANY, &change->file},
     };
-    enum qd_status status = check_keys(tree, members, KEY_COUNT, error);
-    if (status == QD_OK)
-        status = qd_json_read_members(tree, NULL, members, KEY_COUNT, error);
-    if (status != QD_OK)
-        return status;
+    if (check_keys(tree, members, KEY_COUNT, error) != QD_OK ||
+        qd_json_read_members(tree, NULL, members, KEY_COUNT, error) != QD_OK)
+        return error->status;
     const char *file = change->file == NULL ? "" : qd_json_string(change->file);
     if (file == NULL || *file != '\0') {
         return qd_fail(error, QD_NOT_IMPLEMENTED,

@@ -65,10 +65,8 @@ static bool end_register(void *context, struct qd_request *request)
 {
     const struct qd_server *server = context;
     struct qd_region_call call = {.name = request->name};
-    enum qd_status status = read_call(request, &call);
-    if (status == QD_OK)
-        status = qd_regions_register(server->regions, &call, &request->error);
-    if (status != QD_OK)
+    if (read_call(request, &call) != QD_OK ||
+        qd_regions_register(server->regions, &call, &request->error) != QD_OK)
         return true;
     qd_log(QD_LOG_INFO, "a region of shared memory is registered",
            "name=\"%s\" key=\"%s\" bytes=%llu user=\"%s\"", qd_log_value(call.name).text,

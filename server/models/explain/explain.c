@@ -66,12 +66,10 @@ static enum qd_status open_file(struct explainer *explainer, const char *path)
     explainer->repository = qd_repository_open(NULL, explainer->settings->links, explainer->error);
     if (explainer->repository == NULL)
         return explainer->error->status;
-    enum qd_status status = qd_repository_give(explainer->repository, path, explainer->error);
-    if (status == QD_OK)
-        status = qd_repository_list(explainer->repository, &explainer->sources.arena, &names,
-                                    &count, explainer->error);
-    if (status != QD_OK)
-        return status;
+    if (qd_repository_give(explainer->repository, path, explainer->error) != QD_OK ||
+        qd_repository_list(explainer->repository, &explainer->sources.arena, &names, &count,
+                           explainer->error) != QD_OK)
+        return explainer->error->status;
     if (count != 1)
         return qd_fail(explainer->error, QD_INVALID, "expected one file, got %zu", count);
     explainer->made->name = names[0];

@@ -485,24 +485,16 @@ enum qd_status qd_onnx_open(struct qd_onnx_reader *reader)
 {
     struct qd_onnx_graph *graph = reader->graph;
     *graph = (struct qd_onnx_graph){.refused_node = QK_VALUE_NONE};
-    enum qd_status status = parse(reader);
-    if (status == QD_OK)
-        status = read_opsets(reader);
-    if (status == QD_OK)
-        status = check_functions(reader);
-    if (status == QD_OK)
-        status = qd_onnx_copy_string(&reader->proto->name, "graph: name", reader->arena,
-                                     &graph->graph_name, reader->error);
-    if (status == QD_OK)
-        status = qd_onnx_copy_string(&reader->model->producer_name, "producer_name", reader->arena,
-                                     &graph->producer, reader->error);
-    if (status == QD_OK)
-        status = collect_values(reader);
-    if (status == QD_OK)
-        status = qd_onnx_select(reader);
-    if (status == QD_OK)
-        status = read_inputs(reader);
-    return status == QD_OK ? number_values(reader) : status;
+    if (parse(reader) != QD_OK || read_opsets(reader) != QD_OK ||
+        check_functions(reader) != QD_OK ||
+        qd_onnx_copy_string(&reader->proto->name, "graph: name", reader->arena, &graph->graph_name,
+                            reader->error) != QD_OK ||
+        qd_onnx_copy_string(&reader->model->producer_name, "producer_name", reader->arena,
+                            &graph->producer, reader->error) != QD_OK ||
+        collect_values(reader) != QD_OK || qd_onnx_select(reader) != QD_OK ||
+        read_inputs(reader) != QD_OK)
+        return reader->error->status;
+    return number_values(reader);
 }
 
 enum qd_status qd_onnx_read(const struct qd_onnx_source *source, struct qd_arena *arena,

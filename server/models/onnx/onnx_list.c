@@ -112,8 +112,7 @@ enum qd_status qd_onnx_list_refused(const struct qd_onnx_source *source, struct 
     struct qd_onnx_reader reader = {
         .source = source, .arena = arena, .graph = &graph, .only_lists = true, .error = error};
     list->count = 0;
-    enum qd_status status = qd_onnx_open(&reader);
-    if (status == QD_OK)
-        status = qd_onnx_list_nodes(&reader, list);
-    return status == QD_OK ? try_all(&reader, list) : status;
+    return qd_onnx_open(&reader) == QD_OK && qd_onnx_list_nodes(&reader, list) == QD_OK
+               ? try_all(&reader, list)
+               : error->status;
 }

@@ -203,18 +203,13 @@ static enum qd_status read_external(const struct reader *reader)
     uint64_t length = reader->bytes;
     char where[256];
     snprintf(where, sizeof(where), "%s: external_data: location", reader->where);
-    enum qd_status status = find_external(reader, &external);
-    if (status == QD_OK)
-        status = read_decimal(reader, "offset", external.offset, &offset);
-    if (status == QD_OK)
-        status = read_decimal(reader, "length", external.length, &length);
-    if (status == QD_OK)
-        status = qd_onnx_copy_string(external.location, where, reader->file->arena, &location,
-                                     reader->error);
-    if (status == QD_OK)
-        status = expect_count(reader, "external_data: length", "bytes", reader->bytes, length);
-    if (status != QD_OK)
-        return status;
+    if (find_external(reader, &external) != QD_OK ||
+        read_decimal(reader, "offset", external.offset, &offset) != QD_OK ||
+        read_decimal(reader, "length", external.length, &length) != QD_OK ||
+        qd_onnx_copy_string(external.location, where, reader->file->arena, &location,
+                            reader->error) != QD_OK ||
+        expect_count(reader, "external_data: length", "bytes", reader->bytes, length) != QD_OK)
+        return reader->error->status;
     if (reader->file->only_lists)
         return QD_OK;
     if (reader->file->source->external == NULL)
@@ -222,8 +217,9 @@ static enum qd_status read_external(const struct reader *reader)
                        "%s %s: expected all data in the file itself, for it has no folder", where,
                        qd_show_string(location).text);
     struct qd_error inner;
-    status = reader->file->source->external(reader->file->source->context, location, offset, length,
-                                            reader->file->arena, &reader->tensor->data, &inner);
+    const enum qd_status status =
+        reader->file->source->external(reader->file->source->context, location, offset, length,
+                                       reader->file->arena, &reader->tensor->data, &inner);
     return status == QD_OK ? QD_OK
                            : qd_fail(reader->error, status, "%s %s: %s", where,
                                      qd_show_string(location).text, inner.text);
@@ -283,12 +279,10 @@ enum qd_status qd_onnx_read_tensor(const struct qd_onnx_reader *file,
     if (proto->has_segment)
         return qd_fail(file->error, QD_INVALID,
                        "%s: segment: expected the whole tensor, got a part", where);
-    enum qd_status status = qd_onnx_read_type(proto->data_type, field, &tensor->type, file->error);
-    if (status == QD_OK)
-        status = read_shape(&reader);
-    if (status == QD_OK)
-        status = read_data(&reader);
-    if (status == QD_OK && tensor->data == NULL)
+    if (qd_onnx_read_type(proto->data_type, field, &tensor->type, file->error) != QD_OK ||
+        read_shape(&reader) != QD_OK || read_data(&reader) != QD_OK)
+        return file->error->status;
+    if (tensor->data == NULL)
         tensor->data = ""; /* of no elements */
-    return status;
+    return QD_OK;
 }
