@@ -55,6 +55,11 @@ void *qd_arena_alloc(struct qd_arena *arena, size_t bytes)
     return block->payload;
 }
 
+void *qd_arena_alloc_any(void *arena, size_t bytes)
+{
+    return qd_arena_alloc(arena, bytes);
+}
+
 void *qd_arena_calloc(struct qd_arena *arena, size_t count, size_t bytes)
 {
     size_t total;

@@ -86,6 +86,7 @@ void qd_arena_deinit(struct qd_arena *arena);
  * bytes are allocated as 1, so NULL has no other meaning. */
 void *qd_arena_alloc(struct qd_arena *arena, size_t bytes);
 void *qd_arena_calloc(struct qd_arena *arena, size_t count, size_t bytes);
+void *qd_arena_alloc_any(void *arena, size_t bytes); /* qd_arena_alloc for a struct qk_memory */
 
 /* Reserves address space for a body whose client has told its size. No byte of it counts, or may be
  * written, before qd_arena_commit. A body of less than 256 KiB is allocated at once instead, and

@@ -206,11 +206,6 @@ enum qd_status qd_build_read(struct qd_build *build, const struct qd_source *sou
 
 /* ---- The model ---------------------------------------------------------------------------- */
 
-static void *alloc(void *arena, size_t bytes)
-{
-    return qd_arena_alloc(arena, bytes);
-}
-
 bool qd_build_try(struct qd_build_work *work, size_t node_count, size_t constant_bytes)
 {
     const size_t nodes = node_count + constant_bytes / QD_TRIED_NODE_BYTES;
@@ -224,7 +219,7 @@ bool qd_build_try(struct qd_build_work *work, size_t node_count, size_t constant
 static enum qd_status lower(struct qd_build *build, bool once, struct qd_error *error)
 {
     struct qk_error cause = {.status = QK_OK};
-    const struct qk_memory memory = {alloc, build->scratch};
+    const struct qk_memory memory = {qd_arena_alloc_any, build->scratch};
     const uint32_t *origins;
     if (!build->is_onnx)
         return QD_OK;
@@ -256,7 +251,8 @@ static enum qd_status prepare_graph(struct qd_build *build, struct qd_model **mo
         if ((*model)->deferred != NULL)
             return QD_OK;
     } else if (qk_graph_prepare(build->kernels, &build->graph.call,
-                                (struct qk_memory){alloc, arena}, graph, &cause) == QK_OK) {
+                                (struct qk_memory){qd_arena_alloc_any, arena}, graph,
+                                &cause) == QK_OK) {
         (*model)->graph = *graph;
         return QD_OK;
     }

@@ -31,11 +31,6 @@ struct qd_plans {
     size_t bytes; /* the sum of the plans' arenas */
 };
 
-static void *alloc(void *context, size_t bytes)
-{
-    return qd_arena_alloc(context, bytes);
-}
-
 struct qd_plans *qd_plans_create(const struct qk_graph *graph, struct qd_memory *memory)
 {
     struct qd_plans *plans = calloc(1, sizeof(*plans));
@@ -194,8 +189,8 @@ static enum qk_status make(struct qd_plans *plans, const struct qk_tensor *input
     if (kept != NULL) {
         *kept = (struct qd_kept_plan){.pin_count = 1};
         write_key(plans, kept, inputs);
-        status = qk_graph_plan(plans->graph, inputs, (struct qk_memory){alloc, &arena}, &kept->plan,
-                               error);
+        status = qk_graph_plan(plans->graph, inputs, (struct qk_memory){qd_arena_alloc_any, &arena},
+                               &kept->plan, error);
     }
     if (status != QK_OK) {
         qd_arena_deinit(&arena);
@@ -253,8 +248,8 @@ enum qk_status qd_plans_pin(struct qd_plans *plans, const struct qk_tensor *inpu
     struct qk_graph_plan *plan = qd_arena_alloc(own, sizeof(*plan));
     if (plan == NULL)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
-    enum qk_status status =
-        qk_graph_plan(plans->graph, inputs, (struct qk_memory){alloc, own}, plan, error);
+    enum qk_status status = qk_graph_plan(plans->graph, inputs,
+                                          (struct qk_memory){qd_arena_alloc_any, own}, plan, error);
     pin->plan = status == QK_OK ? plan : NULL;
     return status;
 }

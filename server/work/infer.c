@@ -30,11 +30,6 @@ static struct qd_inference *inference_of(struct qd_job *job)
     return (struct qd_inference *)((char *)job - offsetof(struct qd_inference, job));
 }
 
-static void *alloc(void *context, size_t bytes)
-{
-    return qd_arena_alloc(context, bytes);
-}
-
 static enum qd_status refuse_memory(struct qd_inference *inference, const char *what)
 {
     return qd_refuse_memory(inference->arena, what, inference->error);
@@ -336,7 +331,7 @@ static enum qd_status take_outputs(struct qd_inference *inference)
 static enum qk_status plan_own(struct qd_inference *inference, struct qk_error *error)
 {
     const struct qk_graph_call *deferred = inference->request->model->deferred;
-    struct qk_memory memory = {alloc, inference->arena};
+    struct qk_memory memory = {qd_arena_alloc_any, inference->arena};
     struct qk_instance *instance;
     enum qk_status status =
         deferred != NULL
