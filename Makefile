@@ -228,7 +228,7 @@ SERVER := \
     server/base/status.c \
     server/memory/admission.c server/memory/arena.c server/memory/blocks.c server/memory/mapping.c \
     server/memory/text.c \
-    server/telemetry/gauges.c server/telemetry/line.c server/telemetry/log.c \
+    server/telemetry/line.c server/telemetry/log.c \
     server/telemetry/log_file.c server/telemetry/metrics.c server/telemetry/process.c \
     server/telemetry/prometheus.c \
     server/config/address.c server/config/config.c \

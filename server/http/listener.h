@@ -20,13 +20,13 @@
 #include <stddef.h>
 
 #include "server/base/limits.h"
+#include "server/base/usage.h"
 #include "server/config/address.h"
 #include "server/config/config.h"
 #include "server/http/wire/head.h"
 #include "server/http/wire/quota.h"
 #include "server/http/wire/tls.h"
 #include "server/memory/arena.h"
-#include "server/telemetry/gauges.h"
 #include "server/work/request.h"
 #include "server/work/scheduler/loop.h"
 
@@ -65,6 +65,12 @@ struct qd_listener_settings {
     struct qd_quota *quota;
     struct qd_tls *tls; /* for TCP addresses; NULL without TLS */
     struct qd_handler handler;
+};
+
+struct qd_listener_gauge {
+    const char *name;            /* shorter than QD_LISTENER_NAME_BYTES */
+    struct qd_usage connections; /* connections that were admitted */
+    uint64_t refused;            /* since the start */
 };
 
 /* Listens on all addresses of config->listen, with config->io_threads loops, of which `loop` is the

@@ -9,9 +9,9 @@
 #define SERVER_OIP_REGIONS_H
 
 #include "server/base/status.h"
+#include "server/base/usage.h"
 #include "server/memory/mapping.h"
 #include "server/memory/text.h"
-#include "server/telemetry/gauges.h"
 
 /* The length of a region's name. The name is a part of paths (QD_PATH_BYTES_MAX), in which the
  * escape of one byte takes three. */

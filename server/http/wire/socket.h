@@ -9,8 +9,10 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "server/base/status.h"
 #include "server/config/address.h"
-#include "server/telemetry/gauges.h"
+
+#define QD_LISTENER_NAME_BYTES 300
 
 struct qd_socket {
     int fd;

@@ -54,7 +54,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/telemetry/gauges.h"
+#include "server/base/status.h"
+#include "server/base/usage.h"
 #include "server/work/scheduler/loop.h"
 
 /* `make bench A=--handover` measures what the constants of this folder stand for, and prints which

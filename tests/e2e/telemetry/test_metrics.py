@@ -4,6 +4,7 @@ import math
 import os
 import re
 import resource
+import tempfile
 import time
 import unittest
 
@@ -179,6 +180,42 @@ class Metrics(ServerTest):
                 self.assertEqual(new["inference_stats"][name], {"count": 0, "ns": 0})
         self.assert_error(self.server.get("/v2/models/nope/stats"), 404, "nope")
         self.assert_error(self.server.get("/v2/models/%s/versions/99/stats" % DEQUANTIZE), 404)
+
+
+class Gauges(unittest.TestCase):
+    """Each gauge of a bound shows its own flag."""
+
+    BOUNDS = {"quantd_queue_length_max": 6, "quantd_workers": 2, "quantd_loads_waiting_max": 16,
+              "quantd_inflight_bytes_max": 300 << 20, "quantd_model_bytes_max": 12 << 20,
+              "quantd_shared_memory_regions_max": 960, "quantd_shared_memory_bytes_max": 1 << 20}
+    UNUSED = ("quantd_queue_length", "quantd_loads_waiting", "quantd_models_loaded",
+              "quantd_shared_memory_regions", "quantd_shared_memory_bytes")
+
+    def test_bounds_of_flags(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = 'unix:%s/a"b\\c' % folder
+            server = Server("--max-queue", "6", "--threads", "2", "--max-inflight-bytes", "300M",
+                            "--max-model-bytes", "12M", "--allow-shared-memory", "/quantd",
+                            "--max-shared-bytes", "1M", "--max-connections", "40",
+                            "--io-threads", "3", listen=("127.0.0.1:0", path))
+            self.addCleanup(server.stop)
+            text = server.get("/metrics").body.decode()
+            metrics = parse_metrics(text)
+        for name, bound in self.BOUNDS.items():
+            self.assertEqual(metrics[(name, ())], bound, name)
+        for name in self.UNUSED:
+            self.assertEqual(metrics[(name, ())], 0, name)
+        threads = [metrics[("quantd_io_thread_connections", labels(thread=str(i)))]
+                   for i in range(3)]
+        self.assertEqual(sum(threads), metrics[("quantd_connections", ())])
+        self.assertEqual(sorted(threads), [0, 0, 1])
+        for log in ("access", "events"):
+            self.assertEqual(metrics[("quantd_log_lines_dropped_total", labels(log=log))], 0)
+        escaped = path.replace("\\", "\\\\").replace('"', '\\"')
+        for name, value in (("", 0), ("_max", 40), ("_refused_total", 0)):
+            self.assertIn('quantd_listener_connections%s{listener="%s"} %d\n'
+                          % (name, escaped, value), text)
+        self.assertIn("# TYPE quantd_listener_connections_refused_total counter\n", text)
 
 
 if __name__ == "__main__":
