@@ -2,18 +2,13 @@
 
 #include <string.h>
 
-static int hex_digit(char c)
-{
-    const char *digits = "0123456789abcdef";
-    const char *found = c == '\0' ? NULL : strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c);
-    return found == NULL ? -1 : (int)(found - digits);
-}
+#include "server/memory/text.h"
 
 /* Decodes the escape at `at`. Returns 0 if it is broken, or stands for NUL. */
 static char decode_escape(const char *at)
 {
-    int high = hex_digit(at[1]);
-    int low = high < 0 ? -1 : hex_digit(at[2]);
+    int high = qd_hex_digit(at[1]);
+    int low = high < 0 ? -1 : qd_hex_digit(at[2]);
     return low < 0 ? '\0' : (char)(high * 16 + low);
 }
 

@@ -6,13 +6,10 @@ long qd_json_hex4(const char *at, const char *end)
     if (end - at < 4)
         return -1;
     for (int i = 0; i < 4; i++) {
-        char lower = (char)(at[i] | 0x20);
-        if (at[i] >= '0' && at[i] <= '9')
-            value = value * 16 + (at[i] - '0');
-        else if (lower >= 'a' && lower <= 'f')
-            value = value * 16 + (lower - 'a' + 10);
-        else
+        const int digit = qd_hex_digit(at[i]);
+        if (digit < 0)
             return -1;
+        value = value * 16 + digit;
     }
     return value;
 }

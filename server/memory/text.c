@@ -199,6 +199,14 @@ bool qd_read_decimal(const char *text, uint64_t *number)
     return end != NULL && *end == '\0';
 }
 
+int qd_hex_digit(char digit)
+{
+    const char lower = (char)(digit | 0x20);
+    if (digit >= '0' && digit <= '9')
+        return digit - '0';
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
 size_t qd_utf8_length(const char *bytes, size_t count)
 {
     static const uint32_t smallest[] = {0, 0, 0x80, 0x800,

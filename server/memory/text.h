@@ -117,6 +117,9 @@ const char *qd_scan_decimal(const char *text, uint64_t *number);
 /* Like qd_scan_decimal, for a text that must be nothing but the number, as in headers and URLs. */
 bool qd_read_decimal(const char *text, uint64_t *number);
 
+/* Returns the value of a hexadecimal digit, or -1. */
+int qd_hex_digit(char digit);
+
 /* Returns the length of the UTF-8 character at the start of bytes[0..count) (RFC 3629: no
  * surrogates, no overlong forms), or 0 if there is none. */
 size_t qd_utf8_length(const char *bytes, size_t count);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "server/base/limits.h"
+#include "server/memory/text.h"
 
 enum state {
     BEFORE, /* before the first line of a request: empty lines are useless */
@@ -311,17 +312,10 @@ static void end_head(struct qd_framing *framing)
         end_request(framing);
 }
 
-static int hexadecimal(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return lower(c) >= 'a' && lower(c) <= 'f' ? lower(c) - 'a' + 10 : -1;
-}
-
 /* Returns true, and takes the character, if it is a digit. */
 static bool read_size(struct qd_framing *framing, char c)
 {
-    const int digit = hexadecimal(c);
+    const int digit = qd_hex_digit(c);
     if (digit < 0 && framing->digit_count > 0) {
         framing->state = SIZE_BLANKS;
         return false;
