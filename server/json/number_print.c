@@ -4,30 +4,11 @@
 #include <string.h>
 
 #include "server/json/powers.h"
+#include "server/memory/text.h"
 
+/* Two digits of each number below 50, as no exponent of a float is larger. */
 static const char digit_pairs[] = "00010203040506070809101112131415161718192021222324"
-                                  "25262728293031323334353637383940414243444546474849"
-                                  "50515253545556575859606162636465666768697071727374"
-                                  "75767778798081828384858687888990919293949596979899";
-
-static char *print_uint64(char *out, uint64_t value)
-{
-    char digits[20];
-    char *at = digits + sizeof(digits);
-    for (; value >= 100; value /= 100) {
-        at -= 2;
-        memcpy(at, digit_pairs + value % 100 * 2, 2);
-    }
-    if (value >= 10) {
-        at -= 2;
-        memcpy(at, digit_pairs + value * 2, 2);
-    } else {
-        *--at = (char)('0' + value);
-    }
-    size_t count = (size_t)(digits + sizeof(digits) - at);
-    memcpy(out, at, count);
-    return out + count;
-}
+                                  "25262728293031323334353637383940414243444546474849";
 
 char *qd_print_int64(char *out, int64_t value)
 {
@@ -36,7 +17,7 @@ char *qd_print_int64(char *out, int64_t value)
         *out++ = '-';
         magnitude = 0 - magnitude;
     }
-    return print_uint64(out, magnitude);
+    return qd_print_decimal(magnitude, out);
 }
 
 /* ---- Floats: which decimal --------------------------------------------------------------- */
