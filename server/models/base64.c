@@ -96,17 +96,12 @@ static enum qd_status end_padded(struct qd_base64 *decoder, struct qd_error *err
     return QD_OK;
 }
 
-static bool is_blank(char character)
-{
-    return memchr(" \n\r\t", character, 4) != NULL;
-}
-
 static enum qd_status decode_character(struct qd_base64 *decoder, struct qd_error *error)
 {
     char character;
     size_t bytes = read_character(decoder, &character);
     unsigned value = bytes == 0 ? (unsigned)N : value_of(character);
-    if (bytes > 0 && is_blank(character)) {
+    if (bytes > 0 && memchr(" \n\r\t", character, 4) != NULL) {
         decoder->at += bytes;
         return QD_OK;
     }

@@ -24,12 +24,6 @@ struct qd_regions {
 
 /* ---- Unmapping ---------------------------------------------------------------------------- */
 
-static void destroy_region(struct qd_region *region)
-{
-    qd_mapping_close(&region->mapping);
-    free(region);
-}
-
 /* The thread that unmaps regions. Unmapping takes long, and neither the loop nor a request should
  * wait for it. */
 static void *unmap_all(void *context)
@@ -45,7 +39,8 @@ static void *unmap_all(void *context)
         const size_t bytes = region->mapping.count;
         regions->leaving = region->next;
         pthread_mutex_unlock(&regions->lock);
-        destroy_region(region);
+        qd_mapping_close(&region->mapping);
+        free(region);
         pthread_mutex_lock(&regions->lock);
         regions->mapped_count--;
         regions->mapped_bytes -= bytes;

@@ -29,12 +29,6 @@ static void put_string(struct qd_line *line, const char *string)
     put(line, string, strlen(string));
 }
 
-static void put_number(struct qd_line *line, uint64_t value)
-{
-    char *const at = line->bytes + line->count;
-    line->count += (size_t)(qd_print_decimal(value, at) - at);
-}
-
 /* Prints one character as it stands between quotes: *count bytes in `printed`. Returns how many
  * bytes of the value the character has. */
 static size_t print_character(enum qd_line_format format, const char *value, size_t left,
@@ -173,7 +167,7 @@ void qd_line_string(struct qd_line *line, const char *key, const char *value, si
 void qd_line_number(struct qd_line *line, const char *key, uint64_t value)
 {
     if (put_key(line, key, strlen(key), DIGITS_MAX))
-        put_number(line, value);
+        line->count = (size_t)(qd_print_decimal(value, line->bytes + line->count) - line->bytes);
 }
 
 static bool is_number(const char *text, size_t bytes)

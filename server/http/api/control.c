@@ -17,7 +17,7 @@ static enum qd_status read_index_body(struct qd_request *request, bool *only_rea
     return qd_json_read_members(tree, NULL, &ready, 1, &request->error);
 }
 
-static bool end_index(void *context, struct qd_request *request)
+bool qd_end_index(void *context, struct qd_request *request)
 {
     const struct qd_server *server = context;
     struct qd_text text;
@@ -28,11 +28,6 @@ static bool end_index(void *context, struct qd_request *request)
         qd_context_answer_text(request, &text);
     }
     return true;
-}
-
-enum qd_status qd_begin_index(const struct qd_request_context *context)
-{
-    return qd_context_begin_call(context, end_index);
 }
 
 /* ---- Loading ------------------------------------------------------------------------------ */

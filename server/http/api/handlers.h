@@ -1,7 +1,9 @@
 /* The handlers of the paths in route.c's table. A handler is called when a request's head has come.
  * It fills the answer, or it decides how the body is taken and what happens after that. It returns
  * QD_OK, or why the request is refused. A handler qd_print_ prints the answer, which is refused if
- * it sets text->failed. All handlers run on the connection's loop. */
+ * it sets text->failed. A handler qd_end_ is called when a call's body has come, with the
+ * server as its context. It answers, and returns true. All handlers run on the connection's loop.
+ */
 #ifndef SERVER_HTTP_API_HANDLERS_H
 #define SERVER_HTTP_API_HANDLERS_H
 
@@ -28,14 +30,14 @@ enum qd_status qd_answer_metrics(const struct qd_request_context *context);
 enum qd_status qd_answer_console(const struct qd_request_context *context);
 
 /* control.c: calls that list the models, load one, or unload one. */
-enum qd_status qd_begin_index(const struct qd_request_context *context);
+bool qd_end_index(void *server, struct qd_request *request);
 enum qd_status qd_begin_load(const struct qd_request_context *context);
 enum qd_status qd_begin_unload(const struct qd_request_context *context);
 
 /* logging.c: Triton's logging extension. Calls show and change which events are logged, and in
  * which format. They do not affect the access log. */
 void qd_print_logging(const struct qd_request_context *context, struct qd_text *text);
-enum qd_status qd_begin_logging(const struct qd_request_context *context);
+bool qd_end_logging(void *server, struct qd_request *request);
 
 /* shared_memory.c: Triton's calls that register shared memory (oip/regions.h). CUDA shared memory
  * is never registered. */

@@ -112,7 +112,7 @@ static void apply(const struct change *change, const struct change *before,
     }
 }
 
-static bool end_logging(void *context, struct qd_request *request)
+bool qd_end_logging(void *context, struct qd_request *request)
 {
     struct qd_server *server = context;
     struct change before = {.verbosity = qd_log_verbosity()};
@@ -136,9 +136,4 @@ static bool end_logging(void *context, struct qd_request *request)
         qd_context_answer_text(request, &text);
     }
     return true;
-}
-
-enum qd_status qd_begin_logging(const struct qd_request_context *context)
-{
-    return qd_context_begin_call(context, end_logging);
 }

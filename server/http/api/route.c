@@ -6,13 +6,15 @@
 #include "server/http/guard/cors.h"
 #include "server/http/path.h"
 
-/* A route either answers, or prints an answer of JSON, about the model that the path names if it
- * names one. */
+/* A route has one of three functions. `answer` answers, or begins to. `print` prints an answer of
+ * JSON, about the model that the path names if it names one. `end` ends a call without tensors,
+ * when its body has come (qd_context_begin_call). */
 struct route {
     const char *method;
     const char *pattern;
     enum qd_status (*answer)(const struct qd_request_context *context);
     void (*print)(const struct qd_request_context *context, struct qd_text *text);
+    bool (*end)(void *context, struct qd_request *request);
 };
 
 /* ---- Inference ---------------------------------------------------------------------------- */
@@ -73,7 +75,7 @@ static const struct route routes[] = {
     {"GET", "/v2/models/{m}/versions/{v}/nodes", .print = qd_print_nodes},
     {"GET", "/v2/models/{m}/stats", .answer = qd_answer_stats},
     {"GET", "/v2/models/{m}/versions/{v}/stats", .answer = qd_answer_stats},
-    {"POST", "/v2/repository/index", .answer = qd_begin_index},
+    {"POST", "/v2/repository/index", .end = qd_end_index},
     {"POST", "/v2/repository/models/{m}/load", .answer = qd_begin_load},
     {"POST", "/v2/repository/models/{m}/unload", .answer = qd_begin_unload},
     {"GET", "/v2/systemsharedmemory/status", .answer = qd_answer_regions},
@@ -86,7 +88,7 @@ static const struct route routes[] = {
     {"POST", "/v2/cudasharedmemory/region/{m}/unregister", .answer = qd_answer_no_regions},
     {"POST", "/v2/cudasharedmemory/unregister", .answer = qd_answer_no_regions},
     {"GET", "/v2/logging", .print = qd_print_logging},
-    {"POST", "/v2/logging", .answer = qd_begin_logging},
+    {"POST", "/v2/logging", .end = qd_end_logging},
     {"GET", "/", .answer = qd_answer_console},
     {"GET", "/metrics", .answer = qd_answer_metrics},
     {"GET", "/openapi.yaml", .answer = qd_answer_schema_yaml},
@@ -97,6 +99,8 @@ static enum qd_status follow(const struct route *route, const struct qd_request_
 {
     struct qd_request *request = context->request;
     struct qd_text text;
+    if (route->end != NULL)
+        return qd_context_begin_call(context, route->end);
     if (route->print == NULL)
         return route->answer(context);
     if (context->path->model != NULL && qd_context_find_model(context) != QD_OK)

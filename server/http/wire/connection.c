@@ -588,12 +588,6 @@ static bool is_doubtful(const struct qd_connection *connection, uint64_t now_ns)
            now_ns - connection->since_ns >= FRESH_NS && now_ns - connection->ended_ns >= FRESH_NS;
 }
 
-static void doubt(struct qd_connection *connection)
-{
-    connection->peer = QD_PEER_ASKED;
-    connection->all->on_doubt(connection);
-}
-
 static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
 {
     struct qd_link *next;
@@ -602,10 +596,12 @@ static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
         next = link->next;
         switch (connection->state) {
         case QD_CONNECTION_PROCESSING:
-            if (connection->peer == QD_PEER_GONE)
+            if (connection->peer == QD_PEER_GONE) {
                 all->on_gone(connection);
-            else if (is_doubtful(connection, now_ns))
-                doubt(connection);
+            } else if (is_doubtful(connection, now_ns)) {
+                connection->peer = QD_PEER_ASKED;
+                all->on_doubt(connection);
+            }
             break;
         case QD_CONNECTION_ANSWER: /* the client may have shut only its sending side */
             if (connection->peer == QD_PEER_GONE)

@@ -599,11 +599,6 @@ static void print_place(const struct qd_framing *framing, char *text, size_t siz
                  (unsigned long long)framing->line);
 }
 
-static void print_character(unsigned char c, char *text, size_t size)
-{
-    snprintf(text, size, c > ' ' && c < 0x7f ? "'%c'" : "0x%02x", c);
-}
-
 /* Explains the faults of the body. */
 static enum qd_status explain_body(const struct qd_framing *framing, const char *got,
                                    struct qd_error *error)
@@ -669,7 +664,8 @@ enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_er
     char where[80];
     char got[8];
     print_place(framing, where, sizeof(where));
-    print_character(framing->got, got, sizeof(got));
+    snprintf(got, sizeof(got), framing->got > ' ' && framing->got < 0x7f ? "'%c'" : "0x%02x",
+             framing->got);
     switch (framing->fault) {
     case QD_FAULT_FIRST_LINE:
         return qd_fail(error, QD_INVALID,
