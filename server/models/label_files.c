@@ -1,4 +1,5 @@
-/* Finds and reads the files that name the classes of a model's outputs: a part of sources.h. */
+/* Finds and reads the files that name the classes of a model's outputs, and sets up the build with
+ * them: a part of sources.h. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -98,8 +99,8 @@ static enum qd_status read_beside(struct qd_sources *sources, const struct qd_la
     return status;
 }
 
-enum qd_status qd_sources_labels(struct qd_sources *sources, struct qd_build *build,
-                                 struct qd_error *error)
+static enum qd_status read_labels(struct qd_sources *sources, struct qd_build *build,
+                                  struct qd_error *error)
 {
     const struct qd_model_config *config = &sources->config;
     const struct qd_labels **named = NULL;
@@ -126,4 +127,22 @@ enum qd_status qd_sources_labels(struct qd_sources *sources, struct qd_build *bu
     build->output_labels = named;
     build->labels = NULL;
     return read_beside(sources, &build->labels, error);
+}
+
+enum qd_status qd_sources_set_build(struct qd_sources *sources, const struct qk_kernels *kernels,
+                                    struct qd_build_work *work, struct qd_build *build,
+                                    struct qd_error *error)
+{
+    *work = (struct qd_build_work){.tried_nodes = 0};
+    *build = (struct qd_build){
+        .work = work,
+        .kernels = kernels,
+        .name = sources->name,
+        .version = sources->version,
+        .config = &sources->config,
+        .scratch = &sources->version_arena,
+        .memory = sources->arena.memory,
+        .lists_nodes = true,
+    };
+    return read_labels(sources, build, error);
 }

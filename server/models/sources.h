@@ -1,12 +1,12 @@
 /* Gets the bytes of a model's versions, from its folder in the repository or from the body of a
  * load call. One worker takes these steps in this order:
  *
- *   qd_sources_open     finds the files or the body, and chooses which versions to load
+ *   qd_sources_open          finds the files or the body, and chooses which versions to load
  *   for each version:
- *     qd_sources_find   opens its files, and counts the units of fetching them
- *     qd_sources_fetch  fetches units; the only step that several threads may run at once
- *     qd_sources_take   hands over the bytes
- *     qd_sources_labels reads the names of the outputs' classes
+ *     qd_sources_find        opens its files, and counts the units of fetching them
+ *     qd_sources_fetch       fetches units; the only step that several threads may run at once
+ *     qd_sources_take        hands over the bytes
+ *     qd_sources_set_build   sets up the build, with the names of the outputs' classes
  *     (Parsing an ONNX file finds its external data. These are fetched as before, and
  *     qd_sources_check then fails if a file could not be read or has changed.)
  *   qd_sources_close */
@@ -125,11 +125,12 @@ void qd_sources_fetch(struct qd_sources *sources, size_t begin, size_t end);
 enum qd_status qd_sources_take(struct qd_sources *sources, struct qd_source *source,
                                struct qd_error *error);
 enum qd_status qd_sources_check(struct qd_sources *sources, struct qd_error *error);
-/* Reads labels into the version's arena: for each output of the configuration those that its
- * label_filename names, and for the other outputs those that lie beside the model, if there are
- * any. */
-enum qd_status qd_sources_labels(struct qd_sources *sources, struct qd_build *build,
-                                 struct qd_error *error);
+/* Sets up the build of the current version, in its arena, and *work. Reads labels for the build:
+ * for each output of the configuration those that its label_filename names, and for the other
+ * outputs those that lie beside the model, if there are any. */
+enum qd_status qd_sources_set_build(struct qd_sources *sources, const struct qk_kernels *kernels,
+                                    struct qd_build_work *work, struct qd_build *build,
+                                    struct qd_error *error);
 /* Completes the error of a later step, such as qd_build_read: puts the file's name before its text,
  * and appends the hints, which may be NULL, as far as they fit. Returns error->status. */
 enum qd_status qd_sources_fail(const struct qd_sources *sources, const struct qd_cut_hints *hints,

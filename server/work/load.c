@@ -136,18 +136,8 @@ static bool take_version(struct qd_load *load)
     struct qd_source source;
     if (qd_sources_take(&load->sources, &source, &load->error) != QD_OK)
         return end(load);
-    load->work = (struct qd_build_work){.tried_nodes = 0};
-    load->build = (struct qd_build){
-        .work = &load->work,
-        .kernels = load->tools->kernels,
-        .name = load->name,
-        .version = load->sources.version,
-        .config = &load->sources.config,
-        .scratch = &load->sources.version_arena,
-        .memory = load->tools->memory,
-        .lists_nodes = true,
-    };
-    if (qd_sources_labels(&load->sources, &load->build, &load->error) != QD_OK)
+    if (qd_sources_set_build(&load->sources, load->tools->kernels, &load->work, &load->build,
+                             &load->error) != QD_OK)
         return end(load);
     if (qd_build_read(&load->build, &source, &load->error) != QD_OK)
         return fail_in_file(load, &source);

@@ -160,32 +160,18 @@ static enum qd_status read_source(struct explainer *explainer)
 {
     struct qd_sources *sources = &explainer->sources;
     struct qd_error *error = explainer->error;
-    enum qd_status status = qd_sources_find(sources, sources->version_count - 1, error);
-    if (status == QD_OK && explainer->made->folder != NULL)
+    if (qd_sources_find(sources, sources->version_count - 1, error) != QD_OK)
+        return error->status;
+    if (explainer->made->folder != NULL)
         explainer->made->file =
             join(explainer, join(explainer, explainer->made->folder, "/"), sources->shown);
-    if (status == QD_OK)
-        status = fetch(explainer, 0, 20);
-    if (status == QD_OK)
-        status = qd_sources_take(sources, &explainer->source, error);
-    if (status != QD_OK)
-        return status;
-    explainer->build = (struct qd_build){
-        .work = &explainer->work,
-        .kernels = explainer->settings->kernels,
-        .name = sources->name,
-        .version = sources->version,
-        .config = &sources->config,
-        .scratch = &explainer->sources.version_arena,
-        .memory = explainer->settings->memory,
-        .lists_nodes = true,
-    };
-    status = qd_sources_labels(sources, &explainer->build, error);
-    if (status != QD_OK)
-        return status;
+    if (fetch(explainer, 0, 20) != QD_OK ||
+        qd_sources_take(sources, &explainer->source, error) != QD_OK ||
+        qd_sources_set_build(sources, explainer->settings->kernels, &explainer->work,
+                             &explainer->build, error) != QD_OK)
+        return error->status;
     set_step(explainer, "parsing", 20);
-    status = qd_build_read(&explainer->build, &explainer->source, error);
-    if (status != QD_OK) {
+    if (qd_build_read(&explainer->build, &explainer->source, error) != QD_OK) {
         const enum qd_status refused = refuse(explainer);
         list_refused(explainer);
         return refused;
