@@ -19,7 +19,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "kernels/qk.h"
 #include "server/json/number.h"
@@ -43,13 +42,6 @@ void qd_json_float_expected(enum qk_type type, const char *at, const char *end, 
  */
 const char *qd_json_int64_read(const char *at, const char *end, int64_t *value);
 const char *qd_json_bool_read(const char *at, const char *end, bool *value);
-
-/* Prints "true" or "false". Returns the end. */
-static inline char *qd_json_bool_print(bool value, char *out)
-{
-    memcpy(out, value ? "true" : "false", 5);
-    return out + (value ? 4 : 5);
-}
 
 /* Prints the element as the shortest decimal of its FP32 value, or as a word in quotes. FP4* and
  * FP8* are printed with all digits, so that they can be read again. Returns the end. Writes at most

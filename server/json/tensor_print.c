@@ -62,7 +62,9 @@ static char *print_bools(char *out, const struct qk_tensor *tensor, size_t begin
 {
     const char *data = tensor->data;
     for (size_t index = begin; index < end; index++) {
-        out = qd_json_bool_print(data[index] != 0, out);
+        const bool value = data[index] != 0;
+        memcpy(out, value ? "true" : "false", 5);
+        out += value ? 4 : 5;
         *out++ = ',';
     }
     return out;

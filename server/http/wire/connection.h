@@ -47,7 +47,6 @@ enum qd_connection_state {
     QD_CONNECTION_ANSWER,     /* the client reads the answer: --min-rate */
     QD_CONNECTION_CLOSING,    /* over: the library still has to close it */
     QD_CONNECTION_LINGERING,  /* the library has closed it; what the client sends is discarded */
-    QD_CONNECTION_STATE_COUNT
 };
 
 /* What we know about the client's end of the connection. */
