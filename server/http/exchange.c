@@ -12,7 +12,6 @@
 #include "server/http/refuse.h"
 #include "server/http/response.h"
 #include "server/http/wire/socket.h"
-#include "server/telemetry/log.h"
 
 /* Longer than any silence that qd_connections allow, which is three windows; see suspend. */
 enum { SUSPENDED_SILENCE_S = 1 << 20 };

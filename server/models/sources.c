@@ -2,7 +2,6 @@
 #include "server/models/sources.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

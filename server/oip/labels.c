@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "server/json/tree.h"
 #include "server/memory/text.h"
 
 /* Refuses a line that may not be a label. `number` begins at 1. */

@@ -1,7 +1,6 @@
 #include "server/oip/signature.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 void qd_signature_init(struct qd_signature *signature, const struct qk_operator *op,

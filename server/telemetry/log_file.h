@@ -6,7 +6,6 @@
 #define SERVER_TELEMETRY_LOG_FILE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "server/base/status.h"

@@ -1,9 +1,6 @@
 #include "server/http/api/handlers.h"
 
-#include <string.h>
-
 #include "server/http/api/embed.h"
-#include "server/memory/arena.h"
 #include "server/oip/encode.h"
 
 /* The description of the interface is part of the program, so that a running server describes

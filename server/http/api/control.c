@@ -1,9 +1,6 @@
 #include "server/http/api/handlers.h"
 
-#include <string.h>
-
 #include "server/json/tree.h"
-#include "server/memory/arena.h"
 
 /* Reads the body, which is empty or an object such as {"ready": true}. */
 static enum qd_status read_index_body(struct qd_request *request, bool *only_ready)

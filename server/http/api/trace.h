@@ -4,7 +4,6 @@
 #define SERVER_HTTP_API_TRACE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "server/work/request.h"
 

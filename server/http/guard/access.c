@@ -1,6 +1,5 @@
 #include "server/http/guard/access.h"
 
-#include <assert.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

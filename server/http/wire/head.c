@@ -3,7 +3,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "server/base/limits.h"
 #include "server/memory/text.h"
 
 void qd_head_init(struct qd_head *head, const char *method, const char *target, const char *version)

@@ -4,7 +4,6 @@
 #define SERVER_HTTP_WIRE_SOCKET_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <time.h>

@@ -4,7 +4,6 @@
 #ifndef SERVER_HTTP_WIRE_TLS_H
 #define SERVER_HTTP_WIRE_TLS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 

@@ -2,10 +2,8 @@
  * takes. */
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "server/json/tree.h"
 #include "server/memory/text.h"
 #include "server/models/explain/explain.h"
 

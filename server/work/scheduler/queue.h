@@ -31,7 +31,6 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "server/work/scheduler/scheduler.h"
