@@ -45,7 +45,6 @@ void qd_load_destroy(struct qd_load *load)
 /* ---- Steps, on a worker ------------------------------------------------------------------- */
 
 /* Each step returns true if it has set the next phase, and false if the load is done. */
-static bool fetch(struct qd_load *load, bool (*then)(struct qd_load *load));
 static bool begin_version(struct qd_load *load);
 static bool take_version(struct qd_load *load);
 static bool prepare_version(struct qd_load *load);
@@ -134,9 +133,8 @@ static bool begin_version(struct qd_load *load)
 static bool take_version(struct qd_load *load)
 {
     struct qd_source source;
-    if (qd_sources_take(&load->sources, &source, &load->error) != QD_OK)
-        return end(load);
-    if (qd_sources_set_build(&load->sources, load->tools->kernels, &load->work, &load->build,
+    if (qd_sources_take(&load->sources, &source, &load->error) != QD_OK ||
+        qd_sources_set_build(&load->sources, load->tools->kernels, &load->work, &load->build,
                              &load->error) != QD_OK)
         return end(load);
     if (qd_build_read(&load->build, &source, &load->error) != QD_OK)
