@@ -211,8 +211,29 @@ static void retire(struct qd_memory *memory, struct qd_block *block, size_t kept
     *retired = block;
 }
 
+/* Retires kept blocks into the list, the largest first, until memory is under its bound. Retires
+ * only as much of the last block as needed, so that a small request waits only for a little to be
+ * freed. Then takes touched pages beyond their use from reserved blocks. The lock is held. */
+static void make_room(struct qd_memory *memory, struct qd_block **retired)
+{
+    for (unsigned i = CLASS_COUNT; i-- > 0 && is_over(memory);) {
+        while (memory->classes[i].kept != NULL && is_over(memory)) {
+            struct qd_block *block = unkeep(memory, &memory->classes[i]);
+            const size_t room =
+                is_over(memory) ? 0 : memory->bytes_max - memory->bytes_used - memory->bytes_kept;
+            retire(memory, block, room / QD_HUGE_PAGE_BYTES * QD_HUGE_PAGE_BYTES, retired);
+        }
+    }
+    for (struct qd_block *b = memory->reserved; b != NULL && is_over(memory);
+         b = b->next_reserved) {
+        memory->bytes_kept -= b->touched - b->bytes;
+        untouch(b, b->bytes);
+    }
+}
+
 /* Frees retired blocks. The lock is not held, because freeing small pages takes the system some 100
- * us for each MiB. */
+ * us for each MiB. What is left of a block could not be retired meanwhile, so another thread's
+ * make_room may have left memory over its bound. */
 static void free_blocks(struct qd_memory *memory, struct qd_block *retired)
 {
     while (retired != NULL) {
@@ -222,6 +243,7 @@ static void free_blocks(struct qd_memory *memory, struct qd_block *retired)
             untouch(block, block->bytes);
             pthread_mutex_lock(&memory->lock);
             keep(memory, block);
+            make_room(memory, &retired);
             pthread_mutex_unlock(&memory->lock);
             continue;
         }
@@ -231,28 +253,6 @@ static void free_blocks(struct qd_memory *memory, struct qd_block *retired)
             free(block->payload);
         free(block);
     }
-}
-
-/* Retires kept blocks, the largest first, until memory is under its bound. Retires only as much of
- * the last block as needed, so that a small request waits only for a little to be freed. Then takes
- * touched pages beyond their use from reserved blocks. The lock is held. */
-static struct qd_block *make_room(struct qd_memory *memory)
-{
-    struct qd_block *idle = NULL;
-    for (unsigned i = CLASS_COUNT; i-- > 0 && is_over(memory);) {
-        while (memory->classes[i].kept != NULL && is_over(memory)) {
-            struct qd_block *block = unkeep(memory, &memory->classes[i]);
-            const size_t room =
-                is_over(memory) ? 0 : memory->bytes_max - memory->bytes_used - memory->bytes_kept;
-            retire(memory, block, room / QD_HUGE_PAGE_BYTES * QD_HUGE_PAGE_BYTES, &idle);
-        }
-    }
-    for (struct qd_block *b = memory->reserved; b != NULL && is_over(memory);
-         b = b->next_reserved) {
-        memory->bytes_kept -= b->touched - b->bytes;
-        untouch(b, b->bytes);
-    }
-    return idle;
 }
 
 static void list_reserved(struct qd_memory *memory, struct qd_block *block)
@@ -468,7 +468,7 @@ static struct qd_block *take(struct qd_memory *memory, struct qd_block wish)
             hand_out(memory, block, &wish);
         }
         memory->bytes_used += wish.bytes;
-        idle = make_room(memory);
+        make_room(memory, &idle);
     }
     pthread_mutex_unlock(&memory->lock);
     free_blocks(memory, idle);
@@ -569,7 +569,7 @@ static bool extend(struct qd_arena *arena, struct qd_block *block, size_t bytes,
         block->touched = bytes > block->touched ? bytes : block->touched;
         if (comes)
             mark_pace(block);
-        idle = make_room(memory);
+        make_room(memory, &idle);
     }
     pthread_mutex_unlock(&memory->lock);
     free_blocks(memory, idle);
