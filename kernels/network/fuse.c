@@ -43,13 +43,17 @@ static bool adapt_average_pool(struct fusion *fusion)
     return true;
 }
 
-/* QLinearSoftmax has to know whose Softmax it is. */
+/* QLinearSoftmax has to know whose Softmax it is, and has another default of the axis. */
 static bool adapt_softmax(struct fusion *fusion)
 {
     const struct qk_call *call = &fusion->edit->nodes[fusion->index].call;
     struct qk_call *made = &fusion->made.call;
+    struct qk_attribute *axis = &made->attributes[qk_pair_attribute(made->op, "axis")];
+    const bool is_old = call->version->number < 13;
     made->attributes[qk_pair_attribute(made->op, "opset")] =
-        (struct qk_attribute){.present = true, .number = call->version->number < 13 ? 12 : 13};
+        (struct qk_attribute){.present = true, .number = is_old ? 12 : 13};
+    if (!axis->present)
+        *axis = (struct qk_attribute){.present = true, .number = is_old ? 1 : -1};
     return true;
 }
 

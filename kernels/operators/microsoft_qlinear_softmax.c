@@ -233,7 +233,7 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
         .x_scale = qk_load_f32(call->inputs[X_SCALE].data, 0),
         .y_scale = qk_load_f32(call->inputs[Y_SCALE].data, 0),
         .y_zero = qk_zero_point_or_0(&call->inputs[Y_ZERO_POINT]),
-        .axis = call->attributes[AXIS],
+        .axis = {.present = true, .number = qk_int_or(&call->attributes[AXIS], -1)},
         .opset = call->attributes[OPSET].number,
         .is_signed = type == QK_INT8,
     };
@@ -282,7 +282,7 @@ static const struct qk_attribute_def attributes[] = {
     [AXIS] =
         QK_ATTRIBUTE("axis", INT, 1,
                      "the axis of the softmax, from -rank(X) to rank(X)-1; before opset 13 the "
-                     "first of its axes; default -1, and 1 before opset 13"),
+                     "first of its axes; default -1"),
     [OPSET] = QK_ATTRIBUTE("opset", INT, 1, "the opset whose Softmax this is; required"),
 };
 

@@ -50,6 +50,11 @@ def main():
                    "x_zero_point": None, "y_scale": np.float32(y_scale).reshape(()),
                    "y_zero_point": np.uint8(3).reshape(())},
                   outputs=("Y",), domain="com.microsoft", opset=13)
+    cases.add("no axis, opset 11", "QLinearSoftmax", 1,
+              {"X": every[:12].reshape(2, 2, 3), "X_scale": np.float32(0.1).reshape(()),
+               "x_zero_point": None, "y_scale": np.float32(1 / 256).reshape(()),
+               "y_zero_point": np.uint8(0).reshape(())},
+              outputs=("Y",), domain="com.microsoft", opset=11)
     cases.write("tests/data/operators/softmax.jsonl")
 
 
