@@ -163,13 +163,16 @@ static bool is_same_letter(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Returns whether at most `count` letters are missing, more or other ones. Upper and lower case are
- * the same. Takes at most 3^count steps for each letter. */
+/* Returns whether at most `count` letters are missing, more or other ones, or pairs exchanged.
+ * Upper and lower case are the same. Takes at most 4^count steps for each letter. */
 static bool differs_little(const char *a, const char *b, unsigned count)
 {
     while (*a != '\0' && is_same_letter(*a, *b))
         a++, b++;
     if (*a == '\0' && *b == '\0')
+        return true;
+    if (count > 0 && *a != '\0' && *b != '\0' && is_same_letter(*a, b[1]) &&
+        is_same_letter(a[1], *b) && differs_little(a + 2, b + 2, count - 1))
         return true;
     return count > 0 && ((*a != '\0' && differs_little(a + 1, b, count - 1)) ||
                          (*b != '\0' && differs_little(a, b + 1, count - 1)) ||

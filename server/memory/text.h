@@ -107,8 +107,8 @@ void qd_print_integers(const int64_t *list, size_t count, char *text, size_t siz
 bool qd_list_name(char *text, size_t size, const char *name);
 
 /* Returns whether somebody who wrote `name` may have meant `known`: one of three letters of the
- * name may be missing, more or another one, at most two in all. Upper and lower case are the same.
- */
+ * name may be missing, more, another one or exchanged with the next one, at most two in all. Upper
+ * and lower case are the same. */
 bool qd_is_near(const char *known, const char *name);
 
 /* Reads the decimal number at the start of the text. Returns the end of its digits, or NULL if

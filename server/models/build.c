@@ -619,7 +619,7 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
         status = lower(build, false, error);
     if (status == QD_OK) {
         status = prepare_graph(build, model, graph, error);
-        if (status == QD_INVALID)
+        if (status == QD_INVALID && build->lists_nodes)
             list_unfused(build);
     }
     const enum qk_type *types = status == QD_OK && *graph != NULL ? (*graph)->output_types : NULL;

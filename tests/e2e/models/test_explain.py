@@ -250,6 +250,23 @@ class Explain(unittest.TestCase):
         self.assertEqual([cut["config"] for cut in tree["cuts"]], [{"inputs": ["b"]}])
         self.assertEqual((tree["cuts"][0]["nodes"], tree["cuts"][0]["of_nodes"]), (3, 5))
 
+    def test_two_nodes_that_were_not_quantized(self):
+        """The part behind the first one is tried, too, and refused because of the second one."""
+        nodes = [node("Conv", ["x", "f"], ["b"]),
+                 node("QuantizeLinear", ["b", "half", "zero"], ["c"]),
+                 node("DequantizeLinear", ["c", "half", "zero"], ["d"]),
+                 node("Conv", ["d", "f"], ["e"]),
+                 node("QuantizeLinear", ["e", "half", "zero"], ["g"]),
+                 node("DequantizeLinear", ["g", "half", "zero"], ["y"])]
+        floats = tensor("f", FLOAT, [1, 1, 1], (9, struct.pack("<f", 2)))
+        file = model(13, nodes, [floats] + SCALES, [value_info("x", FLOAT, [1, 1, 9])],
+                     [value_info("y", FLOAT, [1, 1, 9])])
+        file += message((7, message((13, value_info("b", FLOAT, [1, 1, 9])))))
+        tree, _ = self.explain(self.write("net.onnx", file), status=1)
+        self.assertEqual(self.fates(tree)[::3], ["refused", "refused"])
+        for index in (0, 3):
+            self.assertRegex(tree["nodes"][index]["refusal"], r"\A[WX]: expected the output of Deq")
+
     def test_a_folder(self):
         """A configuration counts as if the folder was served."""
         self.write("models/net/2/model.onnx", refused_file())

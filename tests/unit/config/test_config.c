@@ -380,6 +380,7 @@ Test(config, a_misspelt_flag_gets_the_nearest_one)
 {
     static const char *const pairs[][2] = {
         {"--thread", "--threads"},
+        {"--modle", "--model"},
         {"--lisen", "--listen"},
         {"-threads", "--threads"},
         {"--Threads=2", "--threads"},
