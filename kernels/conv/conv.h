@@ -129,8 +129,7 @@ struct qk_conv_depthwise {
 
 /* What winograd (kernels/conv/winograd/winograd.h) needs beside igemm's packed weights. */
 struct qk_conv_winograd {
-    int32_t *sums;   /* [M], of the weights of each output channel */
-    uint32_t *sizes; /* [M], sums of |weights| */
+    struct qk_winograd_row *rows; /* [M] */
 };
 
 /* How packing is cut into units. An item is what packing takes as a whole: an output channel or,
