@@ -31,6 +31,7 @@
  * several threads. */
 #define COLUMN_BANDS_TRIED 8
 #define ROW_BANDS_MOST 8
+#define PARTS_TRIED 8
 /* If several threads compute the parts of the output channels, each transforms x again. All parts
  * may together cost up to X_CHEAP of the whole. One more part, for an even number of units, may
  * cost up to X_MOST of it: two threads that both spend a third of the time on x still take two
@@ -44,6 +45,11 @@
 /* How much longer the sums of rows take that do not follow each other in y, by position: their
  * epilogue takes fewer positions at a time. */
 #define RAGGED 1.3
+
+/* By position, the time of half a panel, as a part of the time of a panel. */
+#define HALF_PANEL 0.6
+/* With more units, two threads share the work evenly. */
+#define UNITS_TIMED 64
 
 /* ---- Weights ----------------------------------------------------------------------------- */
 
@@ -135,6 +141,18 @@ static bool cut_blocks(struct qk_winograd_plan *plan, size_t column_bands, size_
     return true;
 }
 
+/* Returns how many full rows take as long as the rows of panels from `panel` on, at most `count`
+ * panels. By position, half a panel takes longer than half the time. */
+static double full_rows(const struct qk_winograd_plan *plan, size_t panel, size_t count)
+{
+    const size_t mr = plan->kernels->igemm->mr;
+    const size_t rows = plan->conv->desc.out_channels / plan->conv->desc.group;
+    const size_t wanted = qk_size_min(rows - panel * mr, count * mr);
+    if (!plan->kernels->igemm->by_position || wanted % mr == 0)
+        return (double)wanted;
+    return (double)(wanted / mr * mr) + (wanted % mr <= mr / 2 ? HALF_PANEL : 1) * (double)mr;
+}
+
 /* The cycles of a block: transforming x and weights, and everything else. */
 struct cycles {
     double x, weights, rest;
@@ -153,7 +171,7 @@ static struct cycles count_cycles(const struct qk_winograd_plan *plan)
         kernels->terms_per_cycle > 0 ? kernels->terms_per_cycle / terms_per_cycle : 1;
     const size_t tiles = plan->tile_rows * plan->tile_columns;
     const double vectors = by_position ? (double)tiles / 8 : (double)qk_divide_up(tiles, 8);
-    const double rows = (double)(conv->desc.out_channels / conv->desc.group);
+    const double rows = full_rows(plan, 0, plan->panels);
     const double channels = (double)plan->slabs * 2;
     const double row_vectors =
         (double)plan->tile_rows * (double)qk_divide_up(plan->tile_columns, QK_WINOGRAD_LANES);
@@ -215,7 +233,8 @@ static void lay_out(struct qk_winograd_plan *plan)
     const size_t pitch = QK_WINOGRAD_PITCH(n, plan->tile_columns);
     const size_t tiles = plan->tile_rows * plan->tile_columns;
     const size_t sums_tiles = qk_divide_up(n * plan->part_rows * pitch, QK_IGEMM_NR);
-    const size_t row_segments = QK_IGEMM_NR / QK_IGEMM_VECTOR; /* pitches have whole vectors */
+    const size_t segments =
+        qk_divide_up(QK_IGEMM_NR, qk_winograd_pitch(kernels, plan->tile_columns)) + 1;
     struct qk_winograd_workspace *work = &plan->workspace;
     size_t at = 0;
     /* An odd number of cache lines, because the transform writes all points side by side. An even
@@ -236,28 +255,45 @@ static void lay_out(struct qk_winograd_plan *plan)
     work->products =
         reserve(&at, plan->multiplied * points * tile_bytes + QK_WINOGRAD_LANES * sizeof(int32_t));
     work->sums = reserve(&at, sums_tiles * kernels->igemm->mr * QK_IGEMM_NR * sizeof(int32_t));
-    work->segments = reserve(&at, row_segments * sizeof(struct qk_tile_segment));
+    work->segments = reserve(&at, segments * sizeof(struct qk_tile_segment));
     work->bytes = at;
 }
 
-/* Cuts the output channels into `parts` parts, and estimates the plan's time. The last row of
- * blocks may be smaller. One thread transforms x only once for all parts of a block, and the
- * weights only once for all blocks if U of all panels can be kept. Each of several threads may have
- * to do both for each unit. */
+/* Returns the time of the longer one of two threads that take the units in turn. Each transforms x
+ * and weights for each unit. */
+static double time_two_threads(const struct qk_winograd_plan *plan, struct cycles block)
+{
+    const double all_rows = full_rows(plan, 0, plan->panels);
+    double times[2] = {0, 0};
+    for (size_t i = 0; i < block_count(plan); i++) {
+        const size_t first = i / plan->column_bands % plan->row_bands * plan->tile_rows;
+        const size_t tile_rows = qk_size_min(tiles_of(plan, QK_AXIS_ROW) - first, plan->tile_rows);
+        const double part = (double)tile_rows / (double)plan->tile_rows;
+        for (size_t panel = 0; panel < plan->panels; panel += plan->m_part_panels) {
+            const double rows = full_rows(plan, panel, plan->m_part_panels) / all_rows;
+            times[times[1] < times[0]] +=
+                block.x * part + (block.weights + block.rest * part) * rows;
+        }
+    }
+    return fmax(times[0], times[1]);
+}
+
+/* Cuts the output channels into `parts` parts, and estimates the plan's time. One thread transforms
+ * x only once for all parts of a block, and the weights only once for all blocks if U of all panels
+ * can be kept. */
 static void cut_rows(struct qk_winograd_plan *plan, size_t parts, struct cycles block)
 {
     plan->m_part_panels = qk_divide_up(plan->panels, parts);
     plan->m_parts = qk_divide_up(plan->panels, plan->m_part_panels);
     lay_out(plan);
-    const double share = (double)plan->m_part_panels / (double)plan->panels;
-    const double unit = block.x + (block.weights + block.rest) * share;
     const double blocks = (double)block_count(plan) / (double)plan->row_bands *
                           (double)tiles_of(plan, QK_AXIS_ROW) / (double)plan->tile_rows;
     const size_t kept = plan->together == plan->panels ? plan->conv->desc.group : block_count(plan);
-    const size_t units = block_count(plan) * plan->m_parts;
     plan->cycles = (block.x + block.rest) * blocks + block.weights * (double)kept;
-    plan->cycles_of_two = fmax(plan->cycles / 2, unit * (double)qk_divide_up(units, 2));
-    plan->cycles_of_unit = unit;
+    plan->cycles_of_two = block_count(plan) * plan->m_parts > UNITS_TIMED
+                              ? plan->cycles / 2
+                              : time_two_threads(plan, block);
+    plan->cycles_of_unit = block.x + (block.weights + block.rest) / (double)plan->m_parts;
 }
 
 /* ---- The plan ---------------------------------------------------------------------------- */
@@ -297,9 +333,11 @@ static double time_of(const struct qk_winograd_plan *plan)
 static void keep_faster(struct qk_winograd_plan plan, double igemm_unit_ns,
                         struct qk_winograd_plan *best)
 {
+    const bool by_position = plan.kernels->igemm->by_position;
     const struct cycles block = count_cycles(&plan);
-    const size_t most = parts_of_rows(&plan, igemm_unit_ns, block);
-    for (size_t parts = plan.kernels->igemm->by_position ? 1 : most; parts <= most; parts++) {
+    const size_t least = by_position ? 1 : parts_of_rows(&plan, igemm_unit_ns, block);
+    const size_t most = by_position ? qk_size_min(plan.panels, PARTS_TRIED) : least;
+    for (size_t parts = least; parts <= most; parts++) {
         cut_rows(&plan, parts, block);
         if (plan.workspace.bytes <= QK_CONV_WORKSPACE_MAX &&
             (best->cycles <= 0 || time_of(&plan) < time_of(best)))
@@ -320,7 +358,7 @@ static bool fit(struct qk_winograd_plan *plan, double igemm_unit_ns)
         const size_t least =
             qk_divide_up(tiles_of(&fitted, QK_AXIS_COLUMN), qk_winograd_nr(fitted.kernels));
         for (size_t columns = least; columns < least + COLUMN_BANDS_TRIED; columns++)
-            for (size_t rows = 1; rows <= rows_most; rows *= 2)
+            for (size_t rows = 1; rows <= rows_most; rows++)
                 if (fitted.kernels->n <= largest && cut_blocks(&fitted, columns, rows))
                     keep_faster(fitted, igemm_unit_ns, plan);
     }

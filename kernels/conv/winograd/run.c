@@ -258,13 +258,12 @@ static void finish(const struct qk_winograd_plan *plan, const struct unit *unit,
 {
     const struct qk_slab_kernels *slabs = plan->conv->backend->slabs;
     const size_t all = unit->rows * qk_winograd_pitch(plan->kernels, unit->tile_columns);
-    const size_t nr = tile->row_count > 0 ? QK_IGEMM_VECTOR : QK_IGEMM_NR;
     const size_t mr = plan->kernels->igemm->mr;
-    for (size_t at = 0; at < all; at += nr) {
+    for (size_t at = 0; at < all; at += QK_IGEMM_NR) {
         tile->sums = work->sums + at * mr;
-        tile->positions = qk_size_min(all - at, nr);
+        tile->positions = qk_size_min(all - at, QK_IGEMM_NR);
         tile->segments = work->segments;
-        tile->segment_count = list_segments(plan, unit, at, at + nr, work->segments);
+        tile->segment_count = list_segments(plan, unit, at, at + QK_IGEMM_NR, work->segments);
         if (tile->segment_count > 0)
             slabs->epilogues[plan->epilogue->kind](tile);
     }
