@@ -83,27 +83,46 @@ size_t qk_winograd_panel_weights(const struct qk_conv *conv)
     return qk_divide_up(channels * conv->backend->igemm->mr, 32) * 32;
 }
 
+/* Adds up the weights of an output channel. */
+static struct qk_winograd_row add_row(const struct qk_conv *conv, size_t channel)
+{
+    const uint8_t flip = conv->constants.w_type == QK_UINT8 ? 0x80 : 0;
+    return conv->backend->winograd->add_row(conv->constants.w + channel * conv->depth, conv->depth,
+                                            flip);
+}
+
+/* Returns the size of the largest tiles for which no output channel has too large weights. Plans
+ * read it, and are made before the weights are packed. Weights of up to 227 channels need not be
+ * looked at. */
+static size_t largest_tiles(const struct qk_conv *conv)
+{
+    if (conv->depth <= QK_WINOGRAD_WEIGHTS_MAX(4) / 128)
+        return 4;
+    for (size_t m = 0; m < conv->desc.out_channels; m++)
+        if (add_row(conv, m).size > QK_WINOGRAD_WEIGHTS_MAX(4))
+            return 2;
+    return 4;
+}
+
 static bool prepare(struct qk_conv *conv, struct qk_memory memory, double *item_cycles)
 {
     if (!qk_conv_algorithm_igemm.prepare(conv, memory, item_cycles))
         return false;
-    conv->winograd.rows =
-        qk_conv_alloc(memory, conv->desc.out_channels, sizeof(struct qk_winograd_row));
-    return conv->winograd.rows;
+    conv->winograd.largest_tiles = largest_tiles(conv);
+    conv->winograd.sums = qk_conv_alloc(memory, conv->desc.out_channels, sizeof(int32_t));
+    return conv->winograd.sums;
 }
 
 static void pack(const struct qk_conv *conv, size_t begin, size_t end)
 {
     const size_t rows = conv->desc.out_channels / conv->desc.group;
     const size_t mr = conv->backend->igemm->mr;
-    const uint8_t flip = conv->constants.w_type == QK_UINT8 ? 0x80 : 0;
     qk_conv_algorithm_igemm.pack(conv, begin, end);
     for (size_t i = begin; i < end; i++) {
         const size_t row = i % conv->igemm.panel_count * mr;
         const size_t first = i / conv->igemm.panel_count * rows + row;
         for (size_t m = first; m < first + qk_size_min(rows - row, mr); m++)
-            conv->winograd.rows[m] = conv->backend->winograd->add_row(
-                conv->constants.w + m * conv->depth, conv->depth, flip);
+            conv->winograd.sums[m] = add_row(conv, m).sum;
     }
 }
 
@@ -312,15 +331,6 @@ static bool list_steps(struct qk_winograd_plan *plan, struct qk_memory memory)
     return steps;
 }
 
-/* Returns the size of the largest tiles for which no output channel has too large weights. */
-static size_t largest_tiles(const struct qk_conv *conv)
-{
-    for (size_t m = 0; m < conv->desc.out_channels; m++)
-        if (conv->winograd.rows[m].size > QK_WINOGRAD_WEIGHTS_MAX(4))
-            return 2;
-    return 4;
-}
-
 /* Returns what plans are compared by. By position, blocks may be so large that two threads have
  * units of different lengths, or wait for each other if one is held up. */
 static double time_of(const struct qk_winograd_plan *plan)
@@ -350,7 +360,6 @@ static void keep_faster(struct qk_winograd_plan plan, double igemm_unit_ns,
 static bool fit(struct qk_winograd_plan *plan, double igemm_unit_ns)
 {
     const struct qk_conv *conv = plan->conv;
-    const size_t largest = largest_tiles(conv);
     struct qk_winograd_plan fitted = *plan;
     for (size_t i = 0; i < QK_WINOGRAD_SIZES && conv->backend->winograd[i].n > 0; i++) {
         fitted.kernels = &conv->backend->winograd[i];
@@ -359,7 +368,8 @@ static bool fit(struct qk_winograd_plan *plan, double igemm_unit_ns)
             qk_divide_up(tiles_of(&fitted, QK_AXIS_COLUMN), qk_winograd_nr(fitted.kernels));
         for (size_t columns = least; columns < least + COLUMN_BANDS_TRIED; columns++)
             for (size_t rows = 1; rows <= rows_most; rows++)
-                if (fitted.kernels->n <= largest && cut_blocks(&fitted, columns, rows))
+                if (fitted.kernels->n <= conv->winograd.largest_tiles &&
+                    cut_blocks(&fitted, columns, rows))
                     keep_faster(fitted, igemm_unit_ns, plan);
     }
     return plan->cycles > 0;

@@ -223,8 +223,8 @@ QK_WRAPS static void make_bias(const struct qk_conv *conv, const struct work *wo
 {
     const int32_t *from = qk_conv_bias(conv, work->x_offset, channel, count, bias);
     for (size_t i = 0; i < count; i++)
-        bias[i] = (int32_t)((uint32_t)from[i] + (uint32_t)work->x_missing *
-                                                    (uint32_t)conv->winograd.rows[channel + i].sum);
+        bias[i] = (int32_t)((uint32_t)from[i] +
+                            (uint32_t)work->x_missing * (uint32_t)conv->winograd.sums[channel + i]);
 }
 
 /* Returns the job of the epilogue for `rows` rows of a group from `row` on, without what differs
