@@ -296,6 +296,8 @@ class ByName(RepositoryTest):
         self.assert_error(self.post("z", "load"), 404, reason)
         self.assertEqual(self.entries("z"), [
             {"name": "z", "state": "UNAVAILABLE", "reason": reason}])
+        self.assert_error(self.post("z", "load", {"file": "x"}), 404, reason + "; a file comes as "
+                          'base64 in JSON: {"parameters": {"file:1/model.onnx": "..."}}')
 
     def test_as_many_models_as_there_may_be(self):
         """One name may have 64 versions."""
