@@ -99,6 +99,26 @@ class AtStart(RepositoryTest):
         self.start()
         self.server.wait_for_log("the repository has no models")
 
+    def test_the_folder_of_one_model_or_version(self):
+        models = self.folder
+        self.write("layer/1/model.onnx", conv_file(WEIGHTS))
+        give = "give %s instead" % models.resolve()
+        explicit = ("--model-control-mode", "explicit")
+        for folder, known, what in (("layer", "1", "model"), ("layer/1", "model", "version")):
+            self.folder = models / folder
+            self.assertIn('got "layer"; it has %s; --model-repository is the folder of one %s: %s'
+                          % (known, what, give),
+                          self.fail_to_start(*explicit, "--load-model", "layer"))
+        self.start()
+        self.server.wait_for_log("looks like a version of one model\" why=\"--model-repository is "
+                                 "the folder of one version: " + give)
+        self.folder = models / "layer/1/model.onnx"
+        self.assertIn("cannot be opened as a folder: Not a directory; --model serves a file",
+                      self.fail_to_start())
+        self.folder = models / "layer"
+        self.start(*explicit)
+        self.assert_error(self.post("layer", "load"), 404, "the folder of one model: " + give)
+
     def test_flags_that_do_not_fit(self):
         self.write("layer/1/model.onnx", conv_file(WEIGHTS))
         self.assertIn("--load-model: expected --model-control-mode explicit",
