@@ -438,9 +438,7 @@ static enum qd_status add_version(void *context, int fd, const char *name, struc
         folder->fingerprint += mark_of(fd, 0, name);
     if (!as_folder || number == 0) {
         qd_log(QD_LOG_DEBUG, "an entry of a model's folder is not a version",
-               "model=\"%s\" "
-               "entry=\"%.100s\"",
-               list->name, name);
+               "model=\"%s\" entry=\"%s\"", list->name, qd_log_value(name).text);
         return QD_OK;
     }
     if (folder->version_count == QD_REPOSITORY_VERSION_COUNT_MAX)

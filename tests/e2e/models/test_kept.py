@@ -147,7 +147,7 @@ class WithoutVersions(KeptTest):
         self.assert_convolves("a", WEIGHTS, 1)
         self.assert_convolves("b", [3, 2, 1], 1)
         self.assert_convolves("c", [5, 1])
-        self.server.wait_for_log("got 'onnx.mine'\"\n")
+        self.server.wait_for_log('got \\"onnx.mine\\""\n')
 
     def test_what_is_meant_if_there_are_two(self):
         """Versions come before a file beside them, and a folder before a file of its name."""

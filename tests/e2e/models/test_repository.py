@@ -57,7 +57,7 @@ class AtStart(RepositoryTest):
         for version in (1, 3, 20):
             self.assert_convolves("all", [version, 1], version)
         self.server.wait_for_log("config.pbtxt is not read, because there is a config.json")
-        self.server.wait_for_log("got 'onnx.mine'\"\n")
+        self.server.wait_for_log('got \\"onnx.mine\\""\n')
 
     def test_a_model_that_cannot_be_loaded_ends_the_start(self):
         self.write("good/1/model.onnx", conv_file(WEIGHTS))
