@@ -343,7 +343,7 @@ static enum qd_status read_config(struct qd_sources *sources, struct qd_error *e
     struct stat about;
     snprintf(shown, sizeof(shown), "%.128s/%s", sources->name, file);
     enum qd_status status = qd_folder_open_file(sources->folder.fd, file, sources->folder.links,
-                                                shown, CONFIG_BYTES_MAX, &fd, &about, error);
+                                                shown, CONFIG_BYTES_MAX, "", &fd, &about, error);
     if (status != QD_OK)
         return status;
     size_t bytes = (size_t)about.st_size;
@@ -512,9 +512,10 @@ static enum qd_status open_file(struct qd_sources *sources, const char *path,
     struct qd_source_file *opened = &sources->opened[sources->opened_count];
     const struct qd_model_folder *folder = &sources->folder;
     const bool is_given = folder->is_given && strcmp(path, folder->file) == 0;
-    enum qd_status status = qd_folder_open_file(
-        sources->version_fd, path, is_given ? QD_LINKS_ANYWHERE : folder->links, shown,
-        qd_memory_max(sources->arena.memory), &opened->fd, &opened->about, error);
+    enum qd_status status =
+        qd_folder_open_file(sources->version_fd, path, is_given ? QD_LINKS_ANYWHERE : folder->links,
+                            shown, qd_memory_max(sources->arena.memory), " (--max-model-bytes)",
+                            &opened->fd, &opened->about, error);
     if (status != QD_OK)
         return status;
     opened->path = copy;

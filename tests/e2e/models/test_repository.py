@@ -71,6 +71,8 @@ class AtStart(RepositoryTest):
                 ("bad/2/model.onnx", conv_file(WEIGHTS, colour="red"), "colour"),
                 ("bad/1/request.json", b"{}", "bad/1/request.json: model_name"),
                 ("bad/config.json", b"{", "bad/config.json: malformed JSON"),
+                ("bad/config.json", b" " * (1 << 20) + b"{}", "bad/config.json: expected at most "
+                 "1048576 bytes, got 1048578"),
                 ("bad/1/model.onnx", external_file("weights.bin"), "weights.bin")):
             self.write(path, data)
             line = self.fail_to_start()
