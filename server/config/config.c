@@ -514,14 +514,13 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
         qd_fail_startup(error, "--explain: expected one model, got \"%.100s\" as well", text);
         return QD_CONFIG_BAD;
     }
-    if (flag->kind == KIND_LISTEN && !given[flag - flags])
-        config->listen_count = 0;
-    if (flag->kind == KIND_ORIGIN && !given[flag - flags])
-        config->cors_origin_count = 0;
-    if (flag->kind == KIND_NAMES && !given[flag - flags])
-        config->load_model_count = 0;
-    if (flag->kind == KIND_FILES && !given[flag - flags])
-        config->model_count = 0;
+    size_t *const entries = flag->kind == KIND_LISTEN   ? &config->listen_count
+                            : flag->kind == KIND_ORIGIN ? &config->cors_origin_count
+                            : flag->kind == KIND_NAMES  ? &config->load_model_count
+                            : flag->kind == KIND_FILES  ? &config->model_count
+                                                        : NULL;
+    if (entries != NULL && !given[flag - flags])
+        *entries = 0; /* a flag overrides its variable */
     given[flag - flags] = true;
     char source[ENVIRONMENT_NAME_BYTES];
     snprintf(source, sizeof(source), "--%s", flag->name);
@@ -537,12 +536,10 @@ static enum qd_config_result take_environment(struct qd_config *config, struct q
         char name[ENVIRONMENT_NAME_BYTES];
         environment_name(flag, name);
         const char *text = getenv(name);
-        bool given =
-            text != NULL &&
-            *text !=
-                '\0'; /* an empty variable counts as unset, because manifests cannot unset one */
-        enum qd_config_result result =
-            take(flag, name, given ? text : flag->initial, config, error);
+        /* An empty variable counts as unset, because manifests cannot unset one. */
+        if (text == NULL || *text == '\0')
+            text = flag->initial;
+        const enum qd_config_result result = take(flag, name, text, config, error);
         if (result != QD_CONFIG_RUN)
             return result;
     }
