@@ -10,10 +10,13 @@
 #ifndef KERNELS_GEMM_IGEMM_32X14_ZMM_H
 #define KERNELS_GEMM_IGEMM_32X14_ZMM_H
 
+#include "kernels/gemm/igemm.h"
+
+/* Nothing here compiles without a tier's file around it. */
+#ifdef __AVX512BW__
+
 #include <immintrin.h>
 #include <string.h>
-
-#include "kernels/gemm/igemm.h"
 
 enum { NR = 14, NV = 2, LANES = 16, MR = NV * LANES, CHAINS = 4 };
 
@@ -144,5 +147,7 @@ static void multiply(const struct qk_igemm_args *args)
     }
 #undef CASE
 }
+
+#endif
 
 #endif
