@@ -191,7 +191,7 @@ KERNELS := \
     kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c \
     kernels/gemm/igemm_6x16_avx2.c kernels/gemm/igemm_u8s8_6x16_avx2.c \
     kernels/gemm/igemm_16x14_avx2.c kernels/gemm/igemm_16x12_avx2.c \
-    kernels/gemm/igemm_6x16_avxvnni.c \
+    kernels/gemm/igemm_6x16_avxvnni.c kernels/gemm/igemm_words_6x16_avxvnni.c \
     kernels/gemm/igemm_6x64_avx512vnni.c kernels/gemm/igemm_32x14_avx512vnni.c \
     kernels/gemm/igemm_words_32x14_avx512vnni.c \
     kernels/gemm/igemm_32x32_amx.c kernels/gemm/igemm_6x8_neon.c \

@@ -330,7 +330,8 @@ enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_kerne
     if (conv->small_tile && conv->small_tile->small_m)
         conv->words_costs = costs_of(profile, conv->small_tile->small_m->words);
     /* VPDPWSSD multiplies half as many terms as VPDPBUSD in the same time. */
-    if (conv->small_tile && conv->small_tile->product == QK_PRODUCT_VNNI) {
+    if (conv->small_tile && (conv->small_tile->product == QK_PRODUCT_VNNI ||
+                             conv->small_tile->product == QK_PRODUCT_AVXVNNI)) {
         conv->words_costs = conv->small_tile_costs;
         conv->words_costs.terms_per_ns /= 2;
     }

@@ -117,6 +117,7 @@ static const struct qk_conv_backend backends[COUNT] = {
             .igemm = &qk_igemm_u8s8_6x16__avxvnni,
             .slabs = &qk_slab_kernels_u8x4__avx2,
             .depthwise = &qk_depthwise_u8s8_1x32__avxvnni,
+            .winograd = qk_winograd__avxvnni,
             .product = QK_PRODUCT_AVXVNNI,
             .slab_cycles = 50,
         },

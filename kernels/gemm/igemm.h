@@ -254,6 +254,7 @@ extern const struct qk_igemm qk_igemm_u8s8_6x16__avx2;
 extern const struct qk_igemm qk_igemm_u8s8_16x14__avx2;
 extern const struct qk_igemm qk_igemm_u8s8_16x12__avx2; /* has `arrange`: for matrices only */
 extern const struct qk_igemm qk_igemm_u8s8_6x16__avxvnni;
+extern const struct qk_igemm qk_igemm_s16s16_6x16__avxvnni;
 extern const struct qk_igemm qk_igemm_u8s8_6x64__avx512vnni;
 extern const struct qk_igemm qk_igemm_u8s8_32x14__avx512vnni;
 extern const struct qk_igemm qk_igemm_s16s16_32x14__avx512vnni;

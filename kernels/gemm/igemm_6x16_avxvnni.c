@@ -72,12 +72,25 @@ static void dot(const struct qk_igemm_args *args)
         dot_positions(args, 3);
 }
 
+/* A quad of a row has two pairs of channels, which go to two rows of pairs. */
+static void unpack(const uint8_t *weights, size_t slabs, struct qk_igemm_wide wide,
+                   const uint8_t *wide_weights, int8_t *to)
+{
+    (void)wide, (void)wide_weights;
+    for (size_t i = 0; i < slabs; i++, to += (size_t)4 * MR)
+        for (size_t r = 0; r < MR; r++, weights += QK_IGEMM_QUAD_BYTES) {
+            memcpy(to + 2 * r, weights, 2);
+            memcpy(to + 2 * (MR + r), weights + 2, 2);
+        }
+}
+
 const struct qk_igemm qk_igemm_u8s8_6x16__avxvnni = {
     .quad_k = 4,
     .mr = MR,
     .nr = QK_IGEMM_NR,
     .row_stride = QK_IGEMM_QUAD_BYTES,
     .quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES,
+    .unpack = unpack,
     .multiply = multiply_panel,
     .dot = dot,
 };

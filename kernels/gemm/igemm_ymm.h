@@ -1,7 +1,7 @@
 /* The loops of integer products (igemm.h) by rows, with YMM vectors of 8 positions. They call
  * `add_products`, which adds the products of 8 quads of x and one quad of weights to 8 sums. A file
  * has to define it before it includes this one. Only for igemm_6x16_avx2.c,
- * igemm_u8s8_6x16_avx2.c and igemm_6x16_avxvnni.c. */
+ * igemm_u8s8_6x16_avx2.c, igemm_6x16_avxvnni.c and igemm_words_6x16_avxvnni.c. */
 #ifndef KERNELS_GEMM_IGEMM_YMM_H
 #define KERNELS_GEMM_IGEMM_YMM_H
 

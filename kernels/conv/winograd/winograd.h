@@ -125,6 +125,7 @@ struct qk_winograd_row qk_winograd_row__avx2(const uint8_t *weights, size_t coun
 /* A backend may have an algorithm for each n: 2 and 4. An n of 0 ends the list. */
 #define QK_WINOGRAD_SIZES 2
 extern const struct qk_winograd qk_winograd__avx2[QK_WINOGRAD_SIZES];
+extern const struct qk_winograd qk_winograd__avxvnni[QK_WINOGRAD_SIZES];
 extern const struct qk_winograd qk_winograd__avx512vnni[QK_WINOGRAD_SIZES];
 
 #endif

@@ -234,6 +234,7 @@ void check_winograd(struct check *check)
     (void)check_sizes;
 #ifdef __x86_64__
     check_sizes(check, "avx2", qk_winograd__avx2);
+    check_sizes(check, "avxvnni", qk_winograd__avxvnni);
     check_sizes(check, "avx512vnni", qk_winograd__avx512vnni);
 #else
     (void)check;
