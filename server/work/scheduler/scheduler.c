@@ -92,7 +92,7 @@ static bool is_stopped(const struct qd_scheduler *scheduler, const struct qd_job
 /* Stays true from one phase to the next. */
 static void set_running(struct qd_job *job, bool running)
 {
-    if (job->running != running)
+    if (job->running != running && job->code->on_running != NULL)
         job->code->on_running(job, running);
     job->running = running;
 }
@@ -359,7 +359,8 @@ static void stop_sharing(struct qd_scheduler *scheduler, struct qd_job *job)
 static void step_back(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     stop_sharing(scheduler, job);
-    job->code->on_running(job, false);
+    if (job->code->on_running != NULL)
+        job->code->on_running(job, false);
     job->running = false;
     qd_queue_put(&scheduler->queue, job);
     atomic_fetch_add(&scheduler->news, 1);
