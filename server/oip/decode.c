@@ -10,8 +10,6 @@
 #include "server/memory/text.h"
 #include "server/oip/classes.h"
 #include "server/oip/inputs.h"
-#include "server/oip/parameters.h"
-#include "server/oip/raw.h"
 #include "server/oip/shm_tensors.h"
 
 /* ---- The body's two parts ---------------------------------------------------------------- */

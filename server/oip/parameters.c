@@ -1,4 +1,4 @@
-#include "server/oip/parameters.h"
+#include "server/oip/inputs.h"
 
 #include <inttypes.h>
 #include <math.h>
