@@ -10,7 +10,6 @@
 #include "server/oip/encode.h"
 #include "server/oip/shm_tensors.h"
 #include "server/work/inference.h"
-#include "server/work/outputs.h"
 
 enum {
     /* Bounds of work that takes some 10 us: JSON to read, numbers to print, constants to look at,
