@@ -90,4 +90,12 @@ bool qd_metrics_print_next(struct qd_metrics_cursor *cursor, struct qd_text *tex
 /* Like qd_metrics_print_next, for {"model_stats":[…]}. */
 bool qd_metrics_print_next_stats(struct qd_metrics_cursor *cursor, struct qd_text *text);
 
+/* Prints the two lines before a metric's values, # HELP and # TYPE. `type` is "counter", "gauge" or
+ * "histogram". */
+void qd_prometheus_type(struct qd_text *text, const char *name, const char *type, const char *help);
+
+/* Writes a label's value, without quotes around it. Backslashes, quotes and newlines are escaped.
+ * Bytes that are not UTF-8 become '?'. `label` has room for 2 * strlen(value) + 1 bytes. */
+void qd_prometheus_label(const char *value, char *label);
+
 #endif

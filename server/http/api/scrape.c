@@ -12,7 +12,6 @@
 #include "server/oip/regions.h"
 #include "server/telemetry/log.h"
 #include "server/telemetry/process.h"
-#include "server/telemetry/prometheus.h"
 
 struct scrape {
     struct qd_stream stream; /* first, so that a pointer to it is also one to the scrape */
