@@ -9,8 +9,6 @@
 #include "server/base/limits.h"
 #include "server/http/mhd/hooks.h"
 #include "server/http/path.h"
-#include "server/http/refuse.h"
-#include "server/http/response.h"
 #include "server/http/wire/socket.h"
 
 /* Longer than any silence that qd_connections allow, which is three windows; see suspend. */

@@ -1,4 +1,4 @@
-#include "server/http/response.h"
+#include "server/http/exchange.h"
 
 #include <assert.h>
 #include <stdbool.h>

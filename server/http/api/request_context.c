@@ -1,4 +1,4 @@
-#include "server/http/api/request_context.h"
+#include "server/http/api/handlers.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "server/http/mhd/trial.h"
+#include "server/http/mhd/hooks.h"
 
 #include <dlfcn.h>
 #include <microhttpd.h>
