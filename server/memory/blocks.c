@@ -2,7 +2,6 @@
 #include "server/memory/blocks.h"
 
 #include <assert.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 

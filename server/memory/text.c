@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 /* New pieces are as large as the text so far, within these bounds, so that a small answer stays
  * small and a large one has few pieces. */

@@ -5,7 +5,6 @@
 
 #include "server/json/number.h"
 #include "server/json/reader.h"
-#include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/models/onnx/foreign.h"
 #include "server/models/shapes.h"

@@ -3,13 +3,11 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "server/json/reader.h"
 #include "server/json/tree.h"
-#include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/models/prototext.h"
 #include "server/telemetry/log.h"

@@ -10,7 +10,6 @@
 #include "server/base/limits.h"
 #include "server/base/lock.h"
 #include "server/json/tree.h"
-#include "server/memory/text.h"
 
 enum { LIST_BYTES = 320, OPERATORS_BYTES = 144, REASON_BYTES = 512 };
 

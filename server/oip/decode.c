@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "server/json/reader.h"
-#include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/oip/classes.h"
 #include "server/oip/inputs.h"

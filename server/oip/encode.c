@@ -6,7 +6,6 @@
 
 #include "server/base/limits.h"
 #include "server/base/lock.h"
-#include "server/json/tensor.h"
 #include "server/memory/arena.h"
 #include "server/oip/classes.h"
 #include "server/oip/shm_tensors.h"

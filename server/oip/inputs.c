@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/oip/shm_tensors.h"
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "server/json/number.h"
-#include "server/memory/arena.h"
 
 #define INTEGER "an integer in [-2^63, 2^63)"
 

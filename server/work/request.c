@@ -7,7 +7,6 @@
 
 #include "server/base/clock.h"
 #include "server/base/limits.h"
-#include "server/memory/arena.h"
 #include "server/memory/blocks.h"
 #include "server/memory/text.h"
 #include "server/oip/encode.h"

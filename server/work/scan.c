@@ -1,7 +1,5 @@
 #include "server/work/scan.h"
 
-#include "server/memory/arena.h"
-
 enum { MODEL_NS = 50000 }; /* to read one folder that is in the system's cache */
 
 static struct qd_scan *scan_of(struct qd_job *job)

@@ -3,7 +3,6 @@
 #include "server/http/mhd/hooks.h"
 
 #include <errno.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

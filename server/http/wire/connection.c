@@ -11,8 +11,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "server/base/clock.h"
-#include "server/base/limits.h"
 #include "server/http/wire/socket.h"
 
 enum {

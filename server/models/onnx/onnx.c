@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/models/onnx/foreign.h"
 #include "server/models/onnx/onnx_reader.h"

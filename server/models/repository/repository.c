@@ -14,9 +14,7 @@
 #include "kernels/qk.h"
 #include "server/base/file.h"
 #include "server/json/tree.h"
-#include "server/memory/arena.h"
 #include "server/memory/text.h"
-#include "server/models/repository/folder.h"
 #include "server/models/repository/missing_file.h"
 #include "server/telemetry/log.h"
 
