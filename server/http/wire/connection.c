@@ -218,19 +218,20 @@ static struct qd_connection **find_place(struct qd_connections *all)
     return NULL;
 }
 
-static bool has_place(const struct qd_connection *connection)
+/* Returns the connection's place, or NULL if it has none. */
+static struct qd_connection **place_of(const struct qd_connection *connection)
 {
     for (size_t i = 0; i < connection->all->wide_max; i++)
         if (connection->all->wide[i] == connection)
-            return true;
-    return false;
+            return &connection->all->wide[i];
+    return NULL;
 }
 
 void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes)
 {
     if (connection->socket.is_wide || answer_bytes < QD_WIDE_ANSWER_BYTES)
         return;
-    if (!has_place(connection)) {
+    if (place_of(connection) == NULL) {
         struct qd_connection **place = find_place(connection->all);
         if (place == NULL)
             return;
@@ -255,17 +256,12 @@ static void narrow(struct qd_connection *connection)
     qd_socket_set_send_bytes(connection->socket.fd, send_bytes(connection));
 }
 
-static void give_up_place(const struct qd_connection *connection)
-{
-    for (size_t i = 0; i < connection->all->wide_max; i++)
-        if (connection->all->wide[i] == connection)
-            connection->all->wide[i] = NULL;
-}
-
 /* Gives up what the connection has because of its descriptor. */
 static void forget_socket(struct qd_connection *connection)
 {
-    give_up_place(connection);
+    struct qd_connection **place = place_of(connection);
+    if (place != NULL)
+        *place = NULL;
     /* A duplicate of the descriptor would keep the entry on the epoll. */
     if (connection->socket.is_watched)
         epoll_ctl(connection->all->hangups, EPOLL_CTL_DEL, connection->socket.fd, NULL);
@@ -293,13 +289,6 @@ void qd_connections_deinit(struct qd_connections *all)
     assert(atomic_load(&all->count) == 0);
     if (all->hangups >= 0)
         close(all->hangups);
-}
-
-/* Allows the next on_doubt, which comes once for each request. */
-static void forget_question(struct qd_connection *connection)
-{
-    if (connection->peer == QD_PEER_ASKED)
-        connection->peer = QD_PEER_ENDED;
 }
 
 void qd_connection_advance(struct qd_connection *connection, enum qd_connection_state to)
@@ -337,8 +326,8 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
     else if (to == QD_CONNECTION_BODY)
         connection->current.chunks = connection->pace.waited_look = connection->io.continue_left =
             0;
-    else if (to == QD_CONNECTION_PROCESSING)
-        forget_question(connection);
+    else if (to == QD_CONNECTION_PROCESSING && connection->peer == QD_PEER_ASKED)
+        connection->peer = QD_PEER_ENDED; /* on_doubt comes once for each request */
     else if (to == QD_CONNECTION_IDLE)
         connection->current.first_line_ns = 0;
     if (!goes_on)
@@ -574,12 +563,6 @@ void qd_connections_on_hangups(struct qd_connections *all)
     }
 }
 
-/* Returns true if all bytes that the client sent have been read. */
-static bool is_read_up(const struct qd_connection *connection)
-{
-    return connection->io.placed_bytes == 0 && !has_unread(connection);
-}
-
 static bool is_doubtful(const struct qd_connection *connection, uint64_t now_ns)
 {
     return !connection->socket.is_unix && connection->peer == QD_PEER_ENDED &&
@@ -610,7 +593,7 @@ static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
         default: /* the library may still have requests in its buffer */
             if (connection->peer == QD_PEER_GONE ||
                 (!connection->current.is_held && now_ns - connection->since_ns >= FRESH_NS &&
-                 is_read_up(connection)))
+                 connection->io.placed_bytes == 0 && !has_unread(connection)))
                 qd_connection_cut(connection);
         }
     }
