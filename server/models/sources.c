@@ -128,25 +128,14 @@ struct body {
 /* Reads a key: "file:1/model.onnx" is version 1, path "model.onnx". */
 static enum qd_status read_file_name(struct body *body, const char *key, struct qd_call_file *file)
 {
-    const char *text = key + strlen("file:");
-    size_t digits = strspn(text, "0123456789");
-    char number[24];
-    uint64_t version = 0;
-    if (digits > 0 && digits < sizeof(number) && text[digits] == '/') {
-        memcpy(number, text, digits);
-        number[digits] = '\0';
-        if (!qd_read_decimal(number, &version))
-            version = 0;
-    }
-    const char *path = text + digits + 1;
-    if (version == 0 || *path == '\0') {
+    const char *slash = qd_scan_decimal(key + strlen("file:"), &file->version);
+    if (slash == NULL || *slash != '/' || slash[1] == '\0' || file->version == 0) {
         return qd_fail(body->error, QD_INVALID,
                        "parameters.%s: expected file:VERSION/NAME, such as "
                        "file:1/model.onnx, with a version above 0",
                        qd_show_string(key).text);
     }
-    file->version = version;
-    file->path = qd_arena_copy(&body->sources->arena, path);
+    file->path = qd_arena_copy(&body->sources->arena, slash + 1);
     return file->path != NULL
                ? QD_OK
                : qd_refuse_memory(&body->sources->arena, "the files' names", body->error);
