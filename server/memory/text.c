@@ -157,6 +157,25 @@ bool qd_list_name(char *text, size_t size, const char *name)
     return fits;
 }
 
+bool qd_list_has(const char *list, const char *name)
+{
+    const size_t bytes = strlen(name);
+    bool has = false;
+    while (!has && *list != '\0') {
+        const size_t count = strcspn(list, ",");
+        has = count == bytes && memcmp(list, name, bytes) == 0;
+        list += count + (list[count] == ',');
+    }
+    return has;
+}
+
+size_t qd_trimmed_bytes(const char *text, size_t bytes)
+{
+    while (bytes > 0 && memchr(" \t\r\n", text[bytes - 1], 4) != NULL)
+        bytes--;
+    return bytes;
+}
+
 static bool is_same_letter(char a, char b)
 {
     return tolower((unsigned char)a) == tolower((unsigned char)b);

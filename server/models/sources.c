@@ -258,18 +258,10 @@ static enum qd_status find_json(struct body *body)
     return QD_OK;
 }
 
-static bool is_blank(const struct qd_sources *sources)
-{
-    size_t bytes = sources->body_bytes;
-    while (bytes > 0 && memchr(" \t\r\n", sources->body[bytes - 1], 4) != NULL)
-        bytes--;
-    return bytes == 0;
-}
-
 static enum qd_status read_body(struct qd_sources *sources, struct qd_error *error)
 {
     struct body body = {.sources = sources, .error = error};
-    if (is_blank(sources))
+    if (qd_trimmed_bytes(sources->body, sources->body_bytes) == 0)
         return QD_OK;
     if (find_json(&body) != QD_OK)
         return error->status;

@@ -11,6 +11,7 @@
 #include "server/http/guard/cors.h"
 #include "server/http/guard/tokens.h"
 #include "server/http/path.h"
+#include "server/memory/text.h"
 #include "server/telemetry/log.h"
 
 struct qd_access {
@@ -147,9 +148,7 @@ static const char *bearer_token(const char *value, size_t *bytes)
         return NULL;
     const char *token = value + strlen(scheme);
     token += strspn(token, " ");
-    *bytes = strlen(token);
-    while (*bytes > 0 && strchr(" \t", token[*bytes - 1]) != NULL)
-        (*bytes)--;
+    *bytes = qd_trimmed_bytes(token, strlen(token));
     return *bytes > 0 ? token : NULL;
 }
 
