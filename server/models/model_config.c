@@ -149,9 +149,8 @@ static enum qd_status read_object(const struct field *object, const struct key *
                            reader->source, path);
         }
         seen |= UINT32_C(1) << (key - keys);
-        enum qd_status status = read_member(object, key, path, member);
-        if (status != QD_OK)
-            return status;
+        if (read_member(object, key, path, member) != QD_OK)
+            return reader->error->status;
     }
     return QD_OK;
 }

@@ -554,9 +554,8 @@ static enum qd_status find_in_call(struct qd_sources *sources, struct qd_error *
 {
     struct qd_call_file *onnx = qd_sources_call_file(sources, onnx_name(sources));
     struct qd_call_file *request = qd_sources_call_file(sources, request_name(sources));
-    enum qd_status status = choose_kind(sources, onnx != NULL, request != NULL, error);
-    if (status != QD_OK)
-        return status;
+    if (choose_kind(sources, onnx != NULL, request != NULL, error) != QD_OK)
+        return error->status;
     sources->main_file = onnx != NULL ? onnx : request;
     sources->blob_file = request != NULL ? qd_sources_call_file(sources, "request.bin") : NULL;
     sources->decoding = 0;

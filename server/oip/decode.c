@@ -162,11 +162,9 @@ static enum qd_status read_outputs(const struct qd_oip_decoder *decoder,
         return QD_OK;
     asked->outputs = asked->binary_outputs = 0;
     asked->lists_outputs = true;
-    for (size_t position = 0; output != NULL; output = output->next) {
-        enum qd_status status = read_output(decoder, output, position++);
-        if (status != QD_OK)
-            return status;
-    }
+    for (size_t position = 0; output != NULL; output = output->next)
+        if (read_output(decoder, output, position++) != QD_OK)
+            return decoder->error->status;
     return QD_OK;
 }
 

@@ -513,9 +513,8 @@ size_t qd_loader_waiting_count(struct qd_loader *loader)
 static enum qd_status wait_in_line(struct qd_loader *loader, const char *name,
                                    struct qd_request *request)
 {
-    enum qd_status status = try_room(loader, name, &request->error);
-    if (status != QD_OK)
-        return status;
+    if (try_room(loader, name, &request->error) != QD_OK)
+        return request->error.status;
     struct qd_load *load = make_load(loader, name);
     if (load == NULL)
         return qd_fail(&request->error, QD_UNAVAILABLE, "no memory for the load; try again later");

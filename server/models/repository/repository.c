@@ -235,9 +235,8 @@ static enum qd_status visit_all(int folder, const char *shown,
                                ENTRY_COUNT_MAX);
             if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
                 continue;
-            enum qd_status status = visit(context, folder, entry->d_name, error);
-            if (status != QD_OK)
-                return status;
+            if (visit(context, folder, entry->d_name, error) != QD_OK)
+                return error->status;
         }
     }
     return bytes == 0 ? QD_OK
