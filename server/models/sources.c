@@ -10,7 +10,6 @@
 #include "server/memory/text.h"
 #include "server/models/onnx/foreign.h"
 #include "server/models/repository/folder.h"
-#include "server/models/repository/missing_file.h"
 #include "server/oip/inputs.h"
 #include "server/telemetry/log.h"
 

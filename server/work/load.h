@@ -12,10 +12,10 @@
 #include <stdint.h>
 
 #include "kernels/qk.h"
+#include "server/memory/arena.h"
 #include "server/models/repository/repository.h"
 #include "server/models/sources.h"
 #include "server/models/table.h"
-#include "server/work/constant_pages.h"
 #include "server/work/request.h"
 #include "server/work/scheduler/scheduler.h"
 
@@ -66,5 +66,24 @@ void qd_load_destroy(struct qd_load *load);
 
 /* Returns false, without any effect, if the scheduler's queue is full. */
 bool qd_load_submit(struct qd_load *load);
+
+/* ---- Memory of constants is given back while they are packed ------------------------------- */
+
+/* A load reads a model's file, and then packs its weights into new memory. If the file stayed in
+ * memory until all weights are packed, a load would need both at once, which is twice the memory
+ * that the model keeps. So the pages of a constant are given back as soon as all nodes that read
+ * the constant are packed. The block of memory that they belong to is freed later, as usual.
+ *
+ * Finds the constants of all nodes that have units of packing. `graph` was prepared from `call`,
+ * and nothing but packing may read the constants any more. Returns NULL if the arena has no room.
+ * No page is then given back before its block is freed. */
+struct qd_constant_pages *qd_constant_pages_find(const struct qk_graph_call *call,
+                                                 const struct qk_graph *graph,
+                                                 struct qd_arena *arena);
+
+/* Records that units [begin, end) have been packed. Gives back the pages of constants that no other
+ * unit reads. Their bytes have no meaning any more. `pages` may be NULL. May be called on several
+ * threads at once, once for each unit. */
+void qd_constant_pages_packed(struct qd_constant_pages *pages, size_t begin, size_t end);
 
 #endif

@@ -1,4 +1,4 @@
-#include "server/work/log_record.h"
+#include "server/work/request.h"
 
 #include <string.h>
 

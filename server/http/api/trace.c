@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "server/http/api/trace.h"
+#include "server/http/api/access_log.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

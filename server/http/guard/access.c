@@ -8,7 +8,6 @@
 
 #include "server/base/file.h"
 #include "server/base/snapshots.h"
-#include "server/http/guard/cors.h"
 #include "server/http/guard/tokens.h"
 #include "server/http/path.h"
 #include "server/memory/text.h"

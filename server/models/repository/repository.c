@@ -15,7 +15,6 @@
 #include "server/base/file.h"
 #include "server/json/tree.h"
 #include "server/memory/text.h"
-#include "server/models/repository/missing_file.h"
 #include "server/telemetry/log.h"
 
 enum {

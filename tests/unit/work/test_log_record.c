@@ -1,5 +1,5 @@
 /* What is recorded of a request for its log line. */
-#include "server/work/log_record.h"
+#include "server/work/request.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
