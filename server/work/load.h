@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "kernels/qk.h"
+#include "server/base/status.h"
 #include "server/memory/arena.h"
 #include "server/models/repository/repository.h"
 #include "server/models/sources.h"
@@ -85,5 +86,37 @@ struct qd_constant_pages *qd_constant_pages_find(const struct qk_graph_call *cal
  * unit reads. Their bytes have no meaning any more. `pages` may be NULL. May be called on several
  * threads at once, once for each unit. */
 void qd_constant_pages_packed(struct qd_constant_pages *pages, size_t begin, size_t end);
+
+/* ---- A job that lists the models of a repository, with a fingerprint of each folder -------- */
+
+struct qd_scan_entry {
+    const char *name;
+    uint64_t fingerprint;
+    const char *failure; /* why its folder cannot be read; NULL if it can */
+};
+
+struct qd_scan {
+    const struct qd_repository *repository; /* borrowed */
+    void (*on_done)(struct qd_scan *scan);
+    void *context;
+
+    /* Valid when the scan is done. Sorted by name, in the arena. */
+    struct qd_error error; /* QD_OK if the list is complete */
+    struct qd_scan_entry *entries;
+    size_t count;
+
+    /* Private. */
+    struct qd_job job;
+    struct qd_worker_slot slot;
+    struct qd_arena arena;
+    struct qd_arena folder_arena;
+};
+
+/* Submits a scan. Calls on_done on `loop`. Returns false if the scheduler's queue is full. `memory`
+ * is the models' memory. */
+bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct qd_loop *loop,
+                    struct qd_memory *memory);
+/* Frees the entries. Called after on_done. */
+void qd_scan_clear(struct qd_scan *scan);
 
 #endif

@@ -9,7 +9,7 @@
 #include "server/base/lock.h"
 #include "server/memory/text.h"
 #include "server/telemetry/log.h"
-#include "server/work/scan.h"
+#include "server/work/load.h"
 
 enum {
     RETRY_MS = 100, /* the scheduler's queue was full */

@@ -1,4 +1,4 @@
-#include "server/work/scan.h"
+#include "server/work/load.h"
 
 enum { MODEL_NS = 50000 }; /* to read one folder that is in the system's cache */
 
