@@ -143,13 +143,6 @@ static void enter(struct qd_inference *inference, enum qd_request_state state)
 
 /* ---- 1. Reading --------------------------------------------------------------------------- */
 
-static unsigned level_of(uint64_t priority)
-{
-    if (priority == 0)
-        return QD_LEVEL_DEFAULT;
-    return priority < QD_LEVEL_LAST ? (unsigned)priority : QD_LEVEL_LAST;
-}
-
 /* Returns how many bytes of a body of this length are JSON: all of them if the header that tells
  * this is absent or wrong. */
 static size_t json_bytes(const struct qd_request *request, size_t body_bytes)
@@ -175,13 +168,6 @@ static enum qd_status refuse_wait(struct qd_request *request)
         (unsigned long long)request->oip.asked.timeout_us);
 }
 
-/* Returns how long computing takes if a plan for these shapes is kept. Otherwise returns 0. */
-static uint64_t known_ns(const struct qd_inference *inference)
-{
-    const struct qd_model *model = inference->request->model;
-    return model->graph == NULL ? 0 : qd_plans_compute_ns(model->plans, inference->asked->inputs);
-}
-
 /* Reads some QD_JSON_PIECE_BYTES. After the last ones, applies what the JSON says about the wait.
  */
 static enum qd_status read_step(struct qd_inference *inference)
@@ -189,8 +175,13 @@ static enum qd_status read_step(struct qd_inference *inference)
     const enum qd_status status = qd_oip_reader_step(inference->reader, &inference->read);
     if (status != QD_OK || !inference->read)
         return status;
-    inference->job.level = level_of(inference->asked->priority);
-    inference->ahead_ns = known_ns(inference);
+    const uint64_t priority = inference->asked->priority;
+    const struct qd_model *model = inference->request->model;
+    inference->job.level = priority == 0              ? QD_LEVEL_DEFAULT
+                           : priority < QD_LEVEL_LAST ? (unsigned)priority
+                                                      : QD_LEVEL_LAST;
+    if (model->graph != NULL) /* 0 if no plan for these shapes is kept */
+        inference->ahead_ns = qd_plans_compute_ns(model->plans, inference->asked->inputs);
     return waited_too_long(inference->request) ? refuse_wait(inference->request) : QD_OK;
 }
 

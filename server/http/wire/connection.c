@@ -157,14 +157,6 @@ static void set_watch(struct qd_connection *connection)
         epoll_ctl(connection->all->hangups, operation, connection->socket.fd, &event) == 0;
 }
 
-static void stop_measuring(struct qd_connection *connection)
-{
-    connection->pace.measured = false;
-    connection->pace.freed_bytes = 0;
-    if (connection->pace.counts_room)
-        set_watch(connection);
-}
-
 struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, bool is_unix,
                                          struct MHD_Connection *http)
 {
@@ -317,8 +309,12 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
     connection->since_ns = now_ns;
     connection->state = to;
     connection->pace.moved_bytes = 0;
-    if (connection->pace.measured)
-        stop_measuring(connection);
+    if (connection->pace.measured) {
+        connection->pace.measured = false;
+        connection->pace.freed_bytes = 0;
+        if (connection->pace.counts_room)
+            set_watch(connection);
+    }
     if (connection->socket.is_wide)
         narrow(connection);
     if (to == QD_CONNECTION_HEAD)
