@@ -651,12 +651,10 @@ static bool write_answer(struct qd_inference *inference)
         qk_tensor_copy(&outputs[i], &plan->outputs[i]);
         outputs[i].data = inference->outputs[i];
     }
-    inference->writer = qd_oip_writer_create(inference->asked, plan->kernel, outputs,
+    inference->writer = qd_oip_writer_create(inference->asked, plan, inference->node_ns, outputs,
                                              inference->arena, inference->error);
     if (inference->writer == NULL)
         return false;
-    if (inference->node_ns != NULL)
-        qd_oip_writer_profile(inference->writer, plan, inference->node_ns);
     const size_t unit_count = qd_oip_unit_count(inference->asked, outputs);
     if (unit_count == 0)
         return after_print(&inference->job);

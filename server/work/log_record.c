@@ -6,12 +6,6 @@
 
 static const char more[] = " ...";
 
-void qd_log_record_init(struct qd_log_record *record)
-{
-    record->method[0] = record->path[0] = record->tracestate[0] = '\0';
-    record->id[0] = record->inputs[0] = '\0';
-}
-
 void qd_log_record_copy(char *to, size_t bytes, const char *from)
 {
     const size_t count = strnlen(from, bytes - 1);

@@ -196,9 +196,6 @@ void qd_request_reply_empty(struct qd_request *request);
 /* Sets stage_ns to the durations of the stages. TOTAL is the sum of all stages but SEND. */
 void qd_request_stages(const struct qd_request *request, uint64_t stage_ns[QD_STAGE_COUNT]);
 
-/* Makes all texts "". */
-void qd_log_record_init(struct qd_log_record *record);
-
 /* Copies as much of `from` as fits into `bytes` bytes, with a NUL. */
 void qd_log_record_copy(char *to, size_t bytes, const char *from);
 
