@@ -193,6 +193,7 @@ KERNELS := \
     kernels/gemm/igemm_16x14_avx2.c kernels/gemm/igemm_16x12_avx2.c \
     kernels/gemm/igemm_6x16_avxvnni.c \
     kernels/gemm/igemm_6x64_avx512vnni.c kernels/gemm/igemm_32x14_avx512vnni.c \
+    kernels/gemm/igemm_words_32x14_avx512vnni.c \
     kernels/gemm/igemm_32x32_amx.c kernels/gemm/igemm_6x8_neon.c \
     kernels/gemm/igemm_6x16_dotprod.c kernels/gemm/igemm_12x8_i8mm.c \
     kernels/conv/geometry.c kernels/conv/window.c \
@@ -205,6 +206,7 @@ KERNELS := \
     kernels/conv/igemm/slab_kernels_neon.c \
     kernels/conv/winograd/plan.c kernels/conv/winograd/run.c \
     kernels/conv/winograd/transforms_scalar.c kernels/conv/winograd/transforms_avx2.c \
+    kernels/conv/winograd/transforms_avx512bw.c \
     kernels/conv/depthwise/layout.c kernels/conv/depthwise/plan.c \
     kernels/conv/depthwise/patterns.c kernels/conv/depthwise/interleaved.c \
     kernels/conv/depthwise/kernel_scalar.c \

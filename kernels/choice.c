@@ -329,6 +329,11 @@ enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_kerne
     conv->small_tile_costs = costs_of(profile, conv->small_tile);
     if (conv->small_tile && conv->small_tile->small_m)
         conv->words_costs = costs_of(profile, conv->small_tile->small_m->words);
+    /* VPDPWSSD multiplies half as many terms as VPDPBUSD in the same time. */
+    if (conv->small_tile && conv->small_tile->product == QK_PRODUCT_VNNI) {
+        conv->words_costs = conv->small_tile_costs;
+        conv->words_costs.terms_per_ns /= 2;
+    }
     choice->matmul = conv->main ? conv->main : fastest_backend(profile, choice->cpu_flags);
     choice->matmul_terms_per_ns = costs_of(profile, choice->matmul).terms_per_ns;
     set_conv_sizes(profile, conv);

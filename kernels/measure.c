@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "kernels/conv/backend.h"
-#include "kernels/conv/winograd/winograd.h"
 
 /* Everything is measured in turn, ROUNDS times, and the best round counts. What slows the machine
  * down for a moment then slows all of it, and hardly changes which product is faster. In a round,
@@ -251,9 +250,11 @@ static void add_products(struct all *all, struct qk_profile *profile,
                 add_sgemm(all, openblas, &per_ns[QK_PRODUCT_SGEMM]);
             all->musts = all->count;
         }
-        if (backends[i].winograd && !added[QK_PRODUCT_AVX2_WORDS]) {
-            added[QK_PRODUCT_AVX2_WORDS] = true;
-            add_product(all, backends[i].winograd->igemm, &per_ns[QK_PRODUCT_AVX2_WORDS]);
+        const struct qk_conv_backend *small_m = backends[i].small_m;
+        const struct qk_conv_backend *words = small_m ? small_m->words : NULL;
+        if (words && !added[words->product]) {
+            added[words->product] = true;
+            add_product(all, words->igemm, &per_ns[words->product]);
         }
     }
 }

@@ -299,14 +299,11 @@ static int print_kernels(struct process *process)
     return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* Returns how wide the text of --explain may be. */
+/* Returns how wide the terminal is. 0: standard output is no terminal. */
 static size_t output_columns(void)
 {
-    enum { COLUMNS_DEFAULT = 100 };
     struct winsize size;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-        return size.ws_col;
-    return COLUMNS_DEFAULT;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 /* Prints what would become of a model, for --explain, with commands that run `program`. Returns the

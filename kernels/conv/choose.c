@@ -92,10 +92,10 @@ void qk_conv_choose(struct qk_conv *conv, size_t weights)
                                                 leaves_tiles_empty(conv, tuning->main);
     conv->backend = small_tile ? tuning->small_tile : tuning->main;
     conv->costs = small_tile ? &tuning->small_tile_costs : &tuning->main_costs;
-    /* Winograd's algorithm takes weights out of the panels of small_m, but not out of main's. */
+    /* Winograd's algorithm may take weights out of the panels of small_m only. */
     if (conv->backend && conv->backend->small_m &&
         (leaves_rows_idle(conv, conv->backend) || has_wide_weights(conv, conv->backend) ||
-         qk_winograd_suits(conv, conv->backend->small_m)))
+         (!conv->backend->igemm->unpack && qk_winograd_suits(conv, conv->backend->small_m))))
         conv->backend = conv->backend->small_m;
     if (conv->backend && conv->backend->words &&
         (has_few_terms(conv, conv->backend) || has_wide_weights(conv, conv->backend))) {

@@ -129,8 +129,8 @@ struct qk_conv_depthwise {
 
 /* What winograd (kernels/conv/winograd/winograd.h) needs beside igemm's packed weights. */
 struct qk_conv_winograd {
-    int32_t *sums;   /* [M], of the weights of each output channel */
-    uint32_t *sizes; /* [M], sums of |weights| */
+    size_t largest_tiles; /* 2 or 4; set before packing */
+    int32_t *sums;        /* [M], of the weights of each output channel */
 };
 
 /* How packing is cut into units. An item is what packing takes as a whole: an output channel or,

@@ -256,6 +256,7 @@ extern const struct qk_igemm qk_igemm_u8s8_16x12__avx2; /* has `arrange`: for ma
 extern const struct qk_igemm qk_igemm_u8s8_6x16__avxvnni;
 extern const struct qk_igemm qk_igemm_u8s8_6x64__avx512vnni;
 extern const struct qk_igemm qk_igemm_u8s8_32x14__avx512vnni;
+extern const struct qk_igemm qk_igemm_s16s16_32x14__avx512vnni;
 extern const struct qk_igemm qk_igemm_u8s8_32x32__amx;
 extern const struct qk_igemm qk_igemm_s8s8_6x8__neon;
 extern const struct qk_igemm qk_igemm_s8s8_6x16__dotprod;

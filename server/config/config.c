@@ -427,21 +427,45 @@ static const struct flag *find_switch_off(const char *name)
     return flag != NULL && flag->kind == KIND_SWITCH ? flag : NULL;
 }
 
-/* Refuses an argument that is no flag. Names the flag that may be meant. */
+/* Returns whether somebody who wrote `name` may have meant the flag: misspelt, cut short, or as
+ * other servers call it. */
+static bool may_mean(const struct flag *flag, const char *name)
+{
+    static const char *const foreign[][2] = {
+        {"port", "listen"},      {"host", "listen"},       {"addr", "listen"},
+        {"bind", "listen"},      {"worker", "threads"},    {"model-store", "model-repository"},
+        {"model-path", "model"}, {"verbose", "log-level"},
+    };
+    enum { LETTERS_MIN = 3 };
+    const size_t count = strlen(name);
+    bool may = qd_is_near(flag->name, name) ||
+               (count >= LETTERS_MIN && strncasecmp(flag->name, name, count) == 0);
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(*foreign); i++)
+        may |= strstr(name, foreign[i][0]) != NULL && strcmp(flag->name, foreign[i][1]) == 0;
+    return may;
+}
+
+/* Refuses an argument that is no flag. Names the flags that may be meant. */
 static enum qd_config_result refuse_argument(const char *argument, struct qd_error *error)
 {
     const char *point = strrchr(argument, '.');
     const bool is_file = *argument != '-' && point != NULL && strcmp(point, ".onnx") == 0;
     char name[ENVIRONMENT_NAME_BYTES];
-    char near[ENVIRONMENT_NAME_BYTES] = "";
+    char near[2 * ENVIRONMENT_NAME_BYTES] = "";
     const char *begin = argument + strspn(argument, "-");
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
-    for (const struct flag *flag = flags; flag < flags + FLAG_COUNT && *near == '\0'; flag++) {
+    for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
         const bool is_off = flag->kind == KIND_SWITCH && strncmp(name, "no-", 3) == 0;
-        if (flag->name != NULL && qd_is_near(flag->name, is_off ? name + 3 : name))
-            snprintf(near, sizeof(near), ", such as --%s%s", is_off ? "no-" : "", flag->name);
+        char shown[ENVIRONMENT_NAME_BYTES];
+        if (flag->name == NULL || !may_mean(flag, is_off ? name + 3 : name))
+            continue;
+        snprintf(shown, sizeof(shown), "--%s%s", is_off ? "no-" : "", flag->name);
+        qd_list_name(near, sizeof(near), shown);
+        if (strcasecmp(flag->name, name) == 0)
+            break; /* only the dashes or the case are wrong */
     }
-    qd_fail_startup(error, "expected a flag that --help lists%s, got \"%.100s\"%s", near, argument,
+    qd_fail_startup(error, "expected a flag that --help lists%s%s, got \"%.100s\"%s",
+                    *near == '\0' ? "" : ", such as ", near, argument,
                     is_file ? "; --model FILE serves an ONNX file" : "");
     return QD_CONFIG_BAD;
 }
@@ -489,14 +513,13 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
         qd_fail_startup(error, "--explain: expected one model, got \"%.100s\" as well", text);
         return QD_CONFIG_BAD;
     }
-    if (flag->kind == KIND_LISTEN && !given[flag - flags])
-        config->listen_count = 0;
-    if (flag->kind == KIND_ORIGIN && !given[flag - flags])
-        config->cors_origin_count = 0;
-    if (flag->kind == KIND_NAMES && !given[flag - flags])
-        config->load_model_count = 0;
-    if (flag->kind == KIND_FILES && !given[flag - flags])
-        config->model_count = 0;
+    size_t *const entries = flag->kind == KIND_LISTEN   ? &config->listen_count
+                            : flag->kind == KIND_ORIGIN ? &config->cors_origin_count
+                            : flag->kind == KIND_NAMES  ? &config->load_model_count
+                            : flag->kind == KIND_FILES  ? &config->model_count
+                                                        : NULL;
+    if (entries != NULL && !given[flag - flags])
+        *entries = 0; /* a flag overrides its variable */
     given[flag - flags] = true;
     char source[ENVIRONMENT_NAME_BYTES];
     snprintf(source, sizeof(source), "--%s", flag->name);
@@ -512,12 +535,10 @@ static enum qd_config_result take_environment(struct qd_config *config, struct q
         char name[ENVIRONMENT_NAME_BYTES];
         environment_name(flag, name);
         const char *text = getenv(name);
-        bool given =
-            text != NULL &&
-            *text !=
-                '\0'; /* an empty variable counts as unset, because manifests cannot unset one */
-        enum qd_config_result result =
-            take(flag, name, given ? text : flag->initial, config, error);
+        /* An empty variable counts as unset, because manifests cannot unset one. */
+        if (text == NULL || *text == '\0')
+            text = flag->initial;
+        const enum qd_config_result result = take(flag, name, text, config, error);
         if (result != QD_CONFIG_RUN)
             return result;
     }

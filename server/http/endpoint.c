@@ -42,7 +42,7 @@ static void on_log(void *context, const char *format, va_list arguments)
     char text[256];
     vsnprintf(text, sizeof(text), format, arguments);
     text[strcspn(text, "\n")] = '\0';
-    qd_log(QD_LOG_DEBUG, "libmicrohttpd", "text=\"%s\"", text);
+    qd_log(QD_LOG_DEBUG, "libmicrohttpd", "text=\"%s\"", qd_log_value(text).text);
 }
 
 static void on_connection(void *context, struct MHD_Connection *mhd, void **slot,

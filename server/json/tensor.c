@@ -15,6 +15,7 @@ struct reader {
     const struct qk_type_info *type;
     const char *field; /* NULL: the caller does not need an error's text */
     char *out;
+    uint32_t depth; /* of the arrays that hold the elements */
     size_t index;   /* elements read so far */
     size_t run_end; /* the index at which the current array should end; the caller refuses more
                        elements */
@@ -49,11 +50,35 @@ static int shown_bytes(const struct reader *reader, const char **more)
     return (int)(end - reader->at > SHOWN_BYTES ? SHOWN_BYTES : end - reader->at);
 }
 
+/* Refuses an entry that is nested less or more than the others. */
+static enum qd_status refuse_depth(const struct reader *reader, const char *where, size_t got)
+{
+    const struct qk_tensor *tensor = reader->tensor;
+    const bool is_flat = reader->depth == 1 && tensor->rank > 1 && tensor->dims[0] != 0;
+    char shape[SHAPE_BYTES] = "";
+    if (reader->field == NULL)
+        return QD_INVALID;
+    if (!is_flat)
+        qd_print_integers((const int64_t *)tensor->dims, tensor->rank, shape, sizeof(shape));
+    return qd_fail(reader->error, QD_INVALID,
+                   "%s: %s: expected nesting %u deep%s%s, got %s: %zu deep", reader->field, where,
+                   reader->depth, is_flat ? ", as before" : " for shape ", shape,
+                   got > reader->depth ? "an array nested deeper" : "one nested less", got);
+}
+
 static enum qd_status refuse_element(const struct reader *reader)
 {
     if (reader->field == NULL)
         return QD_INVALID;
     const struct qk_type_info *type = reader->type;
+    size_t depth = reader->depth;
+    for (const char *at = reader->at; at < reader->end && strchr("[ \t\r\n", *at); at++)
+        depth += *at == '[';
+    if (depth > reader->depth) {
+        char where[40];
+        snprintf(where, sizeof(where), "element %zu", reader->index);
+        return refuse_depth(reader, where, depth);
+    }
     char wanted[120];
     if (type->kind == QK_KIND_FLOAT)
         qd_json_float_expected(reader->tensor->type, reader->at, reader->end, wanted,
@@ -63,14 +88,6 @@ static enum qd_status refuse_element(const struct reader *reader)
     else
         snprintf(wanted, sizeof(wanted), "an integer in [%lld, %lld] (%s)", (long long)type->min,
                  (long long)type->max, type->name);
-    if (reader->at < reader->end && *reader->at == '[') {
-        char shape[SHAPE_BYTES];
-        qd_print_integers((const int64_t *)reader->tensor->dims, reader->tensor->rank, shape,
-                          sizeof(shape));
-        return qd_fail(reader->error, QD_INVALID,
-                       "%s: element %zu: expected %s, got an array: nested deeper than shape %s",
-                       reader->field, reader->index, wanted, shape);
-    }
     const bool after_comma = reader->at < reader->end && *reader->at == ']';
     const char *more;
     int shown = shown_bytes(reader, &more);
@@ -361,8 +378,14 @@ static enum qd_status open_arrays(struct reader *reader, size_t *position, uint3
         const char byte = reader->at < reader->end ? *reader->at : '\0';
         if (byte == ']' && axis > 0 && position[axis - 1] > 0)
             return refuse_comma(reader, position, axis - 1);
-        if (byte != '[')
-            return expected(reader, "'['");
+        if (byte == ']' && axis > 0)
+            return refuse_count(reader, position, axis - 1, reader->tensor->dims[axis - 1], 0,
+                                reader->at);
+        if (byte != '[') {
+            char where[SHAPE_BYTES + sizeof("index ")] = "index ";
+            qd_print_integers((const int64_t *)position, axis, strchr(where, '\0'), SHAPE_BYTES);
+            return refuse_depth(reader, where, axis);
+        }
         reader->at++;
         position[axis] = 0;
     }
@@ -417,6 +440,7 @@ static enum qd_status read_nested(struct reader *reader, size_t commas)
     while (leaf + 1 < tensor->rank && tensor->dims[leaf] != 0)
         leaf++;
     const size_t wanted = tensor->dims[leaf];
+    reader->depth = leaf + 1;
     uint32_t axis = commas == 0 ? 1 : find_place(tensor, leaf, commas, position);
     reader->index = wanted == 0 ? 0 : commas;
     do {
@@ -492,6 +516,7 @@ enum qd_status qd_json_numbers_read(const struct qd_json_numbers *numbers, size_
                             .tensor = tensor,
                             .type = qk_type_info(tensor->type),
                             .field = field,
+                            .depth = 1,
                             .out = numbers->out,
                             .error = error};
     enum qd_status status;

@@ -15,15 +15,12 @@ static enum qd_status read_file(struct qd_sources *sources, int folder, const ch
     struct stat about;
     int fd;
     enum qd_status status = qd_folder_open_file(folder, path, sources->folder.links, shown,
-                                                UINT64_MAX, &fd, &about, error);
+                                                QD_LABELS_BYTES_MAX, "", &fd, &about, error);
     if (status != QD_OK)
         return status;
     const size_t bytes = (size_t)about.st_size;
-    char *text = NULL;
-    if (bytes > QD_LABELS_BYTES_MAX)
-        status = qd_fail(error, QD_TOO_LARGE, "%s: expected at most %u bytes, got %zu", shown,
-                         QD_LABELS_BYTES_MAX, bytes);
-    else if ((text = qd_arena_alloc(&sources->version_arena, bytes + 1)) == NULL)
+    char *text = qd_arena_alloc(&sources->version_arena, bytes + 1);
+    if (text == NULL)
         status = qd_refuse_memory(&sources->version_arena, shown, error);
     else
         status = qd_folder_read(fd, 0, text, bytes, shown, error);

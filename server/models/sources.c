@@ -115,6 +115,9 @@ static enum qd_status choose_kind(struct qd_sources *sources, bool has_onnx, boo
 
 /* ---- A load call's body ------------------------------------------------------------------- */
 
+/* The form of a file in a load call, for errors. */
+#define CALL_FORM "{\"parameters\": {\"file:1/model.onnx\": \"...\"}}"
+
 enum { FILE_COUNT_MAX = QD_SOURCES_VERSION_COUNT_MAX * QD_SOURCES_FILE_COUNT_MAX };
 
 /* A load call's body while it is read. */
@@ -215,7 +218,8 @@ static enum qd_status read_parameters(struct body *body, const struct qd_json_va
             status = read_file(body, member);
         else if (strcmp(key, "config") != 0)
             status = qd_fail(body->error, QD_INVALID,
-                             "parameters: expected config or file:VERSION/NAME, got %s",
+                             "parameters: expected config or file:VERSION/NAME, as in " CALL_FORM
+                             ", got %s",
                              qd_show_string(key).text);
         else if (member->kind != QD_JSON_NULL)
             status = read_call_config(body, member);
@@ -237,9 +241,13 @@ static enum qd_status read_tree(struct body *body, const struct qd_json_value *t
         qd_json_field(tree, NULL, "model_name", &model_name, body->error) != QD_OK)
         return body->error->status;
     body->sources->is_request = inputs != NULL || model_name != NULL;
-    if (body->sources->is_request || parameters == NULL)
+    if (body->sources->is_request)
         return QD_OK;
-    return read_parameters(body, parameters);
+    for (const struct qd_json_value *each = tree->first; each != NULL; each = each->next)
+        if (strncmp(each->key, "file:", 5) == 0 || strcmp(each->key, "config") == 0)
+            return qd_fail(body->error, QD_INVALID, "%s: expected it inside parameters: " CALL_FORM,
+                           qd_show_string(each->key).text);
+    return parameters == NULL ? QD_OK : read_parameters(body, parameters);
 }
 
 /* Sets json_bytes, the length of the JSON at the start of the body. */
@@ -269,9 +277,7 @@ static enum qd_status read_body(struct qd_sources *sources, struct qd_error *err
         qd_json_read(sources->body, sources->json_bytes, &sources->arena, &tree, error);
     if (status == QD_INVALID && sources->body[strspn(sources->body, " \t\r\n")] != '{') {
         const struct qd_error inner = *error;
-        return qd_fail(error, status,
-                       "%.200s; a file comes as base64 in JSON: "
-                       "{\"parameters\": {\"file:1/model.onnx\": \"...\"}}",
+        return qd_fail(error, status, "%.200s; a file comes as base64 in JSON: " CALL_FORM,
                        inner.text);
     }
     if (status != QD_OK || read_tree(&body, tree) != QD_OK)
@@ -316,7 +322,7 @@ static enum qd_status read_config(struct qd_sources *sources, struct qd_error *e
     struct stat about;
     snprintf(shown, sizeof(shown), "%.128s/%s", sources->name, file);
     enum qd_status status = qd_folder_open_file(sources->folder.fd, file, sources->folder.links,
-                                                shown, CONFIG_BYTES_MAX, &fd, &about, error);
+                                                shown, CONFIG_BYTES_MAX, "", &fd, &about, error);
     if (status != QD_OK)
         return status;
     size_t bytes = (size_t)about.st_size;
@@ -351,8 +357,8 @@ static enum qd_status open_folder(struct qd_sources *sources, struct qd_error *e
 {
     if (sources->repository == NULL) {
         return qd_fail(error, QD_NOT_FOUND,
-                       "%.128s: expected files in the call, or a repository to load it from "
-                       "(--model-repository), got neither",
+                       "%.128s: expected a file in the call, as base64 in JSON: " CALL_FORM
+                       ", or a repository to load it from (--model-repository), got neither",
                        sources->name);
     }
     enum qd_status status =
@@ -361,8 +367,11 @@ static enum qd_status open_folder(struct qd_sources *sources, struct qd_error *e
     if (status == QD_NOT_FOUND)
         return qd_fail(error, QD_NOT_FOUND,
                        "%.128s: expected a folder of this name in the repository, or %.128s.onnx, "
-                       "got neither",
-                       sources->name, sources->name);
+                       "got neither%s%s",
+                       sources->name, sources->name,
+                       qd_repository_hint(sources->repository, sources->name).text,
+                       sources->body_bytes > 0 ? "; a file comes as base64 in JSON: " CALL_FORM
+                                               : "");
     if (status != QD_OK)
         return status;
     sources->from_repository = true;
@@ -391,17 +400,15 @@ static enum qd_status choose_versions(struct qd_sources *sources, const uint64_t
         }
         sources->versions[sources->version_count++] = versions[i];
     }
-    if (sources->version_count == 0) {
+    if (sources->version_count == 0 && sources->folder.has_model && count == 0)
+        return qd_fail(error, QD_INVALID, "%.128s: expected a model's folder, got a version's%s",
+                       sources->name, qd_repository_hint(sources->repository, sources->name).text);
+    if (sources->version_count == 0)
         return qd_fail(error, QD_INVALID,
                        "%.128s: expected a version, got none: a folder such as %.128s/1, whose "
                        "name is a number above 0 without zeros before it, with model.onnx or "
-                       "request.json in it%s",
-                       sources->name, sources->name,
-                       sources->folder.has_model
-                           ? "; they lie here without one. If it is a version itself, "
-                             "--model-repository is the folder of one model instead of that of all"
-                           : "");
-    }
+                       "request.json in it",
+                       sources->name, sources->name);
     return QD_OK;
 }
 
@@ -484,9 +491,10 @@ static enum qd_status open_file(struct qd_sources *sources, const char *path,
     struct qd_source_file *opened = &sources->opened[sources->opened_count];
     const struct qd_model_folder *folder = &sources->folder;
     const bool is_given = folder->is_given && strcmp(path, folder->file) == 0;
-    enum qd_status status = qd_folder_open_file(
-        sources->version_fd, path, is_given ? QD_LINKS_ANYWHERE : folder->links, shown,
-        qd_memory_max(sources->arena.memory), &opened->fd, &opened->about, error);
+    enum qd_status status =
+        qd_folder_open_file(sources->version_fd, path, is_given ? QD_LINKS_ANYWHERE : folder->links,
+                            shown, qd_memory_max(sources->arena.memory), " (--max-model-bytes)",
+                            &opened->fd, &opened->about, error);
     if (status != QD_OK)
         return status;
     opened->path = copy;

@@ -78,8 +78,8 @@ enum qd_status qd_oip_read_parameters(struct qd_oip_decoder *decoder,
  * the model's only input, without JSON. The header Inference-Header-Content-Length is 0.
  *
  * Makes the body the data of asked->inputs[0], and asks for all outputs as bytes. Datatype and
- * shape are the signature's. A free size follows from the number of bytes. *asked has its
- * signature, and memory for the input. Pure. */
+ * shape are the signature's. A free size follows from the number of bytes, which must not be 0.
+ * *asked has its signature, and memory for the input. Pure. */
 enum qd_status qd_oip_read_raw(const struct qd_oip_message *message, struct qd_oip_asked *asked,
                                struct qd_error *error);
 

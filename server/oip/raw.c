@@ -83,6 +83,11 @@ static enum qd_status find_size(struct raw *raw)
                        "the input %s: expected a size that follows from the bytes of a raw binary "
                        "request, got %s, which is empty; JSON can say the shape",
                        qd_show_string(raw->port->name).text, raw->shape);
+    if (raw->body_bytes == 0) /* more likely forgotten than meant */
+        return qd_fail(raw->error, QD_INVALID,
+                       "the body: expected the bytes of the input %s, %s %s, got an empty body; "
+                       "JSON can say an empty shape",
+                       qd_show_string(raw->port->name).text, type_of(raw)->name, raw->shape);
     if (__builtin_mul_overflow(others, (size_t)type_of(raw)->bits, &step_bits) ||
         __builtin_mul_overflow(raw->body_bytes, (size_t)8, &came_bits))
         return refuse_bytes(raw, "less than 2^61 bytes");

@@ -38,18 +38,15 @@ static size_t print_character(enum qd_line_format format, const char *value, siz
     const unsigned char byte = (unsigned char)*value;
     const size_t length = qd_utf8_length(value, left);
     const uint32_t point = length == 0 ? 0 : qd_utf8_decode(value, length);
-    if (!qd_is_control(point) && byte != '"' && (byte != '\\' || format == QD_LINE_TEXT)) {
-        memcpy(printed, value, length);
-        *count = length;
-        return length;
-    }
-    if (format == QD_LINE_TEXT) {
-        printed[0] = byte == '"' ? '\'' : '?';
+    if (byte == '"' || byte == '\\') {
+        memcpy(printed, (const char[]){'\\', (char)byte}, *count = 2);
+    } else if (!qd_is_control(point)) {
+        memcpy(printed, value, *count = length);
+    } else if (format == QD_LINE_TEXT) {
+        printed[0] = '?';
         *count = 1;
     } else if (length == 0) {
         memcpy(printed, "\xef\xbf\xbd", *count = 3); /* U+FFFD */
-    } else if (byte == '"' || byte == '\\') {
-        memcpy(printed, (const char[]){'\\', (char)byte}, *count = 2);
     } else {
         memcpy(printed, "\\u", 2);
         for (unsigned digit = 0; digit < 4; digit++)
@@ -69,8 +66,14 @@ static size_t count_plain(const char *value, size_t most)
     return count;
 }
 
-/* Adds at most bytes_max bytes of a value, as printed between quotes. Double quotes stay if `raw`.
- * Never cuts a character apart. */
+/* Returns whether a double quote or a backslash is escaped there. */
+static bool is_escape(const char *value)
+{
+    return *value == '\\' && (value[1] == '"' || value[1] == '\\');
+}
+
+/* Adds at most bytes_max bytes of a value, as printed between quotes. Double quotes and escapes
+ * stay as they are if `raw`. Never cuts a character apart. */
 static void put_value(struct qd_line *line, const char *value, size_t left, size_t bytes_max,
                       bool raw)
 {
@@ -82,8 +85,8 @@ static void put_value(struct qd_line *line, const char *value, size_t left, size
         left -= plain;
         bytes_max -= plain;
         size_t count = 0, taken = 0;
-        if (left > 0 && raw && *value == '"')
-            memcpy(printed, value, count = taken = 1);
+        if (left > 0 && raw && (*value == '"' || is_escape(value)))
+            memcpy(printed, value, count = taken = *value == '"' ? 1 : 2);
         else if (left > 0)
             taken = print_character(line->format, value, left, printed, &count);
         if (count > bytes_max)
@@ -149,19 +152,19 @@ void qd_line_begin(struct qd_line *line, enum qd_line_format format, const char 
 }
 
 static void put_field(struct qd_line *line, const char *key, size_t key_bytes, const char *value,
-                      size_t bytes, size_t bytes_max)
+                      size_t bytes, size_t bytes_max, bool raw)
 {
     if (!put_key(line, key, key_bytes, VALUE_BYTES_MIN))
         return;
     const size_t room = ROOM - line->count - 2;
     put(line, "\"", 1);
-    put_value(line, value, bytes, bytes_max < room ? bytes_max : room, false);
+    put_value(line, value, bytes, bytes_max < room ? bytes_max : room, raw);
     put(line, "\"", 1);
 }
 
 void qd_line_string(struct qd_line *line, const char *key, const char *value, size_t bytes_max)
 {
-    put_field(line, key, strlen(key), value, strlen(value), bytes_max);
+    put_field(line, key, strlen(key), value, strlen(value), bytes_max, false);
 }
 
 void qd_line_number(struct qd_line *line, const char *key, uint64_t value)
@@ -176,6 +179,15 @@ static bool is_number(const char *text, size_t bytes)
            (bytes == 1 || *text != '0');
 }
 
+/* Returns the length of a value up to the quote at its end. */
+static size_t quoted_bytes(const char *value)
+{
+    const char *at = value;
+    while (*at != '\0' && *at != '"')
+        at += is_escape(at) ? 2 : 1;
+    return (size_t)(at - value);
+}
+
 /* Adds the next key=value pair. Text without a '=' becomes the field `text`, with everything that
  * follows. */
 static void put_pair(struct qd_line *line, const char **pairs)
@@ -188,13 +200,15 @@ static void put_pair(struct qd_line *line, const char **pairs)
     const char *value = is_pair ? key + key_bytes + 1 : key;
     const bool quoted = is_pair && *value == '"';
     value += quoted;
-    const size_t bytes = is_pair ? strcspn(value, quoted ? "\"" : " ") : strlen(value);
+    const size_t bytes = quoted    ? quoted_bytes(value)
+                         : is_pair ? strcspn(value, " ")
+                                   : strlen(value);
     if (!is_pair) {
         key = nameless;
         key_bytes = strlen(nameless);
     }
     if (quoted || !is_number(value, bytes))
-        put_field(line, key, key_bytes, value, bytes, ROOM);
+        put_field(line, key, key_bytes, value, bytes, ROOM, quoted);
     else if (put_key(line, key, key_bytes, bytes))
         put(line, value, bytes);
     value += bytes;

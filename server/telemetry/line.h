@@ -1,9 +1,9 @@
 /* One line of a log, made field by field, as text (key=value key="value") or as a JSON object.
  *
- * Whatever the values contain, the result is a single line, and in JSON a valid object in UTF-8. In
- * text, a double quote inside a value becomes a single quote. Bytes that are not UTF-8 become '?'.
- * Control characters also become '?', including Unicode's: CSI, separators of lines and paragraphs,
- * and changes of direction. */
+ * Whatever the values contain, the result is a single line, and in JSON a valid object in UTF-8. A
+ * backslash stands before double quotes and backslashes in values. In text, bytes that are not
+ * UTF-8 become '?'. Control characters also become '?', including Unicode's: CSI, separators of
+ * lines and paragraphs, and changes of direction. */
 #ifndef SERVER_TELEMETRY_LINE_H
 #define SERVER_TELEMETRY_LINE_H
 
@@ -31,7 +31,8 @@ void qd_line_begin(struct qd_line *line, enum qd_line_format format, const char 
 void qd_line_string(struct qd_line *line, const char *key, const char *value, size_t bytes_max);
 void qd_line_number(struct qd_line *line, const char *key, uint64_t value);
 
-/* Adds the fields of a text such as key=value key="value". In JSON, integers become numbers. */
+/* Adds the fields of a text such as key=value key="value". Values in quotes are escaped already. In
+ * JSON, integers become numbers. */
 void qd_line_pairs(struct qd_line *line, const char *pairs);
 
 /* Ends the line. No field may follow. */

@@ -120,8 +120,12 @@ void qd_log(enum qd_log_level level, const char *event, const char *format, ...)
 struct qd_logged qd_log_value(const char *text)
 {
     struct qd_logged value;
-    snprintf(value.text, sizeof(value.text), "%s", text);
-    for (char *c = value.text; *c != '\0'; c++)
-        *c = *c == '"' ? '\'' : *c;
+    size_t count = 0;
+    for (; *text != '\0' && count < sizeof(value.text) - 2; text++) {
+        if (*text == '"' || *text == '\\')
+            value.text[count++] = '\\';
+        value.text[count++] = *text;
+    }
+    value.text[count] = '\0';
     return value;
 }

@@ -47,9 +47,9 @@ void qd_log_write(const struct qd_line *line);
 /* Returns how many lines were dropped. */
 uint64_t qd_log_dropped(void);
 
-/* A text to print between double quotes. Double quotes in it have become single ones. */
+/* A text to print between double quotes. A backslash stands before those in it. */
 struct qd_logged {
-    char text[512];
+    char text[1024];
 };
 struct qd_logged qd_log_value(const char *text);
 

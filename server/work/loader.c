@@ -201,11 +201,14 @@ static void refuse_name(struct qd_loader *loader, const char *name)
 {
     enum { LIST_BYTES = 160 };
     char known[LIST_BYTES] = "";
-    char why[QD_MODEL_NAME_BYTES_MAX + LIST_BYTES + sizeof("\"\"; it has ")];
+    const struct qd_repository_hint hint =
+        qd_repository_hint(loader->settings.tools.repository, name);
+    char why[QD_MODEL_NAME_BYTES_MAX + LIST_BYTES + sizeof("\"\"; it has ") + sizeof(hint)];
     for (size_t i = 0; i < loader->folder_count; i++)
         if (!qd_list_name(known, sizeof(known), loader->folders[i].name))
             break;
-    snprintf(why, sizeof(why), "\"%s\"; it has %s", name, *known == '\0' ? "none" : known);
+    snprintf(why, sizeof(why), "\"%s\"; it has %s%s", name, *known == '\0' ? "none" : known,
+             hint.text);
     keep_failure(loader, "--load-model: expected a model of the repository, got ", why);
 }
 
@@ -247,6 +250,10 @@ static void on_scanned(struct qd_scan *scan)
         if (loader->on_started != NULL && loader->folder_count == 0)
             qd_log(QD_LOG_WARN, "the repository has no models", "expected=\"%s\"",
                    "NAME/1/model.onnx, NAME/model.onnx or NAME.onnx");
+        const struct qd_repository_hint hint = qd_repository_hint(scan->repository, "");
+        if (loader->on_started != NULL && *hint.text != '\0')
+            qd_log(QD_LOG_WARN, "the repository looks like a version of one model", "why=\"%s\"",
+                   qd_log_value(hint.text + strlen("; ")).text);
         if (loader->on_started != NULL)
             want_at_start(loader);
     }

@@ -72,7 +72,8 @@ struct qk_epilogue_tile {
     const struct qk_epilogue *epilogue;
     const int32_t *sums; /* [rows][QK_IGEMM_NR], or with row_count [positions][row_count] */
     size_t row_count;    /* 0: sums lie row by row */
-    size_t positions;    /* padded positions: 1 to 64 or, with row_count, 1 to 16 */
+    size_t positions;    /* padded positions: 1 to 64 or, with row_count, 1 to 16 (see
+                            `takes_64_positions`) */
     size_t rows;
     const int32_t *bias; /* bias, multiplier and w_zero_point: [rows] */
     const float *multiplier;
@@ -119,6 +120,7 @@ static inline size_t qk_transpose_quad_at(const struct qk_transpose *job, size_t
 struct qk_slab_kernels {
     void (*fill)(const struct qk_slab_fill *job);
     void (*epilogues[QK_EPILOGUE_KIND_COUNT])(const struct qk_epilogue_tile *tile);
+    bool takes_64_positions; /* `epilogues` take up to 64 positions with row_count, too */
     /* Like all `epilogues`, but not as fast as some of them. Also takes tiles of convolutions whose
      * channels are last. */
     void (*any_epilogue)(const struct qk_epilogue_tile *tile);

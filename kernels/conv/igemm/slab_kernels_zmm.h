@@ -483,19 +483,50 @@ static inline void store_lanes(uint8_t bytes[4][4][16], size_t rows,
             _mm_mask_storeu_epi8(y, dense, _mm_loadu_si128((const void *)bytes[k][i]));
 }
 
+/* Stores the bytes of up to 64 positions. Whole cache lines are stored at once, because
+ * neighbouring rows may lie in the same set of the L1 cache. */
+static inline void store_chunks(uint8_t bytes[4][4][4][16], size_t rows,
+                                const struct qk_tile_segment *segment, uint8_t *y, size_t y_stride)
+{
+    const __mmask64 dense = low_bits((size_t)__builtin_popcountll(segment->keep));
+    y += segment->offset;
+    for (size_t r = 0; r < rows; r++, y += y_stride) {
+        __m512i row = _mm512_castsi128_si512(_mm_loadu_si128((const void *)bytes[0][r % 4][r / 4]));
+        row = _mm512_inserti32x4(row, _mm_loadu_si128((const void *)bytes[1][r % 4][r / 4]), 1);
+        row = _mm512_inserti32x4(row, _mm_loadu_si128((const void *)bytes[2][r % 4][r / 4]), 2);
+        row = _mm512_inserti32x4(row, _mm_loadu_si128((const void *)bytes[3][r % 4][r / 4]), 3);
+        if (segment->keep == dense)
+            _mm512_mask_storeu_epi8(y, dense, row);
+        else
+            qk_store_kept(y, row, segment->keep);
+    }
+}
+
 /* Requantizes a tile whose sums lie position by position. */
 static void requantize_positions(const struct qk_epilogue_tile *tile)
 {
+    struct qk_epilogue_tile chunk = *tile;
+    const bool one = tile->positions <= 16;
     for (size_t row = 0; row < tile->rows; row += 16) {
-        const struct lanes lanes = load_lanes(tile, row);
-        uint8_t bytes[4][4][16];
-        if (lanes.saturate && !tile->w_zero_point)
-            requantize_lanes(tile, &lanes, bytes, true);
-        else
-            requantize_lanes(tile, &lanes, bytes, false);
+        const size_t rows = qk_size_min(tile->rows - row, 16);
+        struct lanes lanes = load_lanes(tile, row);
+        uint8_t bytes[4][4][4][16];
+        for (size_t first = 0; first < tile->positions; first += 16) {
+            chunk.positions = tile->positions - first;
+            chunk.column_sums = tile->column_sums + first;
+            if (lanes.saturate && !tile->w_zero_point)
+                requantize_lanes(&chunk, &lanes, bytes[first / 16], true);
+            else
+                requantize_lanes(&chunk, &lanes, bytes[first / 16], false);
+            lanes.sums += 16 * tile->row_count;
+        }
         for (size_t i = 0; i < tile->segment_count; i++)
-            store_lanes(bytes, qk_size_min(tile->rows - row, 16), &tile->segments[i],
-                        tile->y + row * tile->y_stride, tile->y_stride);
+            if (one)
+                store_lanes(bytes[0], rows, &tile->segments[i], tile->y + row * tile->y_stride,
+                            tile->y_stride);
+            else
+                store_chunks(bytes, rows, &tile->segments[i], tile->y + row * tile->y_stride,
+                             tile->y_stride);
     }
 }
 

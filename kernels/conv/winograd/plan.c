@@ -17,22 +17,21 @@
 /* With fewer channels or rows, transforms take longer than the products that they save. */
 #define CHANNELS_LEAST 8
 #define ROWS_LEAST 8
-/* The speed of products in the L1 cache less what reading V from the L2 cache costs. */
-#define PRODUCT_SPEED 0.85
-/* A plan takes Winograd's algorithm if it costs less than this fraction of igemm's estimate, which
- * must be at least LEAST_NS: estimates of less are too inexact, as 64 channels at 7 x 7 showed,
- * which took 37 us instead of 30. The channels of a group are few, so what the estimate leaves out
- * is a larger share of the time: taking weights out of panels, and copying rows of x. With 16 and
- * 32 channels in a group at 14 x 14 and 7 x 7, estimates of 0.70 and 0.73 took 1.11 and 1.37 times
- * as long as igemm on a Zen 3. Estimates of 0.64 took 0.78 times as long. */
+/* A plan takes Winograd's algorithm if it costs less than this fraction of igemm's estimate. The
+ * channels of a group are few, so what the estimate leaves out is a larger share of the time:
+ * taking weights out of panels, and copying rows of x. With 16 and 32 channels in a group at
+ * 14 x 14 and 7 x 7, estimates of 0.70 and 0.73 took 1.11 and 1.37 times as long as igemm on a
+ * Zen 3. Estimates of 0.64 took 0.78 times as long. */
 #define WORTH_CHANGING 0.9
 #define WORTH_CHANGING_GROUPS 0.7
-#define LEAST_NS 50000
 /* V of a block should fit into the L2 cache. If V of even 16 tiles does not, it may be this many
  * times as large: 512 channels at 14 x 14 are still twice as fast as with igemm. */
 #define V_MOST 2
-/* Blocks may be cut into this many bands of columns. */
-#define COLUMN_BANDS_MOST 8
+/* How many numbers of bands are tried, and with how many bands of rows a large block may be cut for
+ * several threads. */
+#define COLUMN_BANDS_TRIED 8
+#define ROW_BANDS_MOST 8
+#define PARTS_TRIED 8
 /* If several threads compute the parts of the output channels, each transforms x again. All parts
  * may together cost up to X_CHEAP of the whole. One more part, for an even number of units, may
  * cost up to X_MOST of it: two threads that both spend a third of the time on x still take two
@@ -43,6 +42,14 @@
  * units, whichever is longer. Otherwise igemm would serve several threads better. */
 #define UNITS_MOST 8.0
 #define IGEMM_UNITS_MOST 1.5
+/* How much longer the sums of rows take that do not follow each other in y, by position: their
+ * epilogue takes fewer positions at a time. */
+#define RAGGED 1.3
+
+/* By position, the time of half a panel, as a part of the time of a panel. */
+#define HALF_PANEL 0.6
+/* With more units, two threads share the work evenly. */
+#define UNITS_TIMED 64
 
 /* ---- Weights ----------------------------------------------------------------------------- */
 
@@ -76,29 +83,34 @@ size_t qk_winograd_panel_weights(const struct qk_conv *conv)
     return qk_divide_up(channels * conv->backend->igemm->mr, 32) * 32;
 }
 
+/* Adds up the weights of an output channel. */
+static struct qk_winograd_row add_row(const struct qk_conv *conv, size_t channel)
+{
+    const uint8_t flip = conv->constants.w_type == QK_UINT8 ? 0x80 : 0;
+    return conv->backend->winograd->add_row(conv->constants.w + channel * conv->depth, conv->depth,
+                                            flip);
+}
+
+/* Returns the size of the largest tiles for which no output channel has too large weights. Plans
+ * read it, and are made before the weights are packed. Weights of up to 227 channels need not be
+ * looked at. */
+static size_t largest_tiles(const struct qk_conv *conv)
+{
+    if (conv->depth <= QK_WINOGRAD_WEIGHTS_MAX(4) / 128)
+        return 4;
+    for (size_t m = 0; m < conv->desc.out_channels; m++)
+        if (add_row(conv, m).size > QK_WINOGRAD_WEIGHTS_MAX(4))
+            return 2;
+    return 4;
+}
+
 static bool prepare(struct qk_conv *conv, struct qk_memory memory, double *item_cycles)
 {
     if (!qk_conv_algorithm_igemm.prepare(conv, memory, item_cycles))
         return false;
+    conv->winograd.largest_tiles = largest_tiles(conv);
     conv->winograd.sums = qk_conv_alloc(memory, conv->desc.out_channels, sizeof(int32_t));
-    conv->winograd.sizes = qk_conv_alloc(memory, conv->desc.out_channels, sizeof(uint32_t));
-    return conv->winograd.sums && conv->winograd.sizes;
-}
-
-/* Adds up the weights of an output channel, and their absolute values. */
-static void add_weights(const struct qk_conv *conv, size_t channel)
-{
-    const uint8_t flip = conv->constants.w_type == QK_UINT8 ? 0x80 : 0;
-    const uint8_t *w = conv->constants.w + channel * conv->depth;
-    int32_t sum = 0;
-    uint32_t size = 0;
-    for (size_t i = 0; i < conv->depth; i++) {
-        const int32_t weight = (int8_t)(w[i] ^ flip);
-        sum += weight;
-        size += (uint32_t)abs(weight);
-    }
-    conv->winograd.sums[channel] = sum;
-    conv->winograd.sizes[channel] = size;
+    return conv->winograd.sums;
 }
 
 static void pack(const struct qk_conv *conv, size_t begin, size_t end)
@@ -110,7 +122,7 @@ static void pack(const struct qk_conv *conv, size_t begin, size_t end)
         const size_t row = i % conv->igemm.panel_count * mr;
         const size_t first = i / conv->igemm.panel_count * rows + row;
         for (size_t m = first; m < first + qk_size_min(rows - row, mr); m++)
-            add_weights(conv, m);
+            conv->winograd.sums[m] = add_row(conv, m).sum;
     }
 }
 
@@ -121,9 +133,9 @@ static size_t tiles_of(const struct qk_winograd_plan *plan, int axis)
     return qk_divide_up((size_t)plan->geometry.axis[axis].out, plan->kernels->n);
 }
 
-/* Sets the plan's bands, with this number of bands of columns. Returns false if a block would be
- * too large for a tile of sums, or V for the cache. */
-static bool cut_blocks(struct qk_winograd_plan *plan, size_t column_bands)
+/* Sets the plan's bands: this number of bands of columns, and at least `row_bands` bands of rows.
+ * Returns false if a row of a block would be too large for a tile of sums, or V for the cache. */
+static bool cut_blocks(struct qk_winograd_plan *plan, size_t column_bands, size_t row_bands)
 {
     const size_t height = tiles_of(plan, QK_AXIS_ROW);
     const size_t columns = qk_divide_up(tiles_of(plan, QK_AXIS_COLUMN), column_bands);
@@ -133,56 +145,66 @@ static bool cut_blocks(struct qk_winograd_plan *plan, size_t column_bands)
     size_t vectors = cache_bytes / vector_bytes; /* a slab has whole ones */
     if (vectors == 0 && vector_bytes <= V_MOST * cache_bytes)
         vectors = 1;
-    const size_t most = qk_size_min(vectors * QK_IGEMM_VECTOR, QK_IGEMM_NR) / columns;
-    if (most == 0)
+    const size_t part_most = qk_winograd_nr(plan->kernels) / columns;
+    const size_t most = vectors * QK_IGEMM_VECTOR / columns;
+    if (most == 0 || part_most == 0)
         return false;
     plan->column_bands = qk_divide_up(tiles_of(plan, QK_AXIS_COLUMN), columns);
     plan->tile_columns = columns;
-    plan->tile_rows = qk_even_part(height, most);
+    plan->tile_rows = qk_even_part(height, qk_size_min(most, qk_divide_up(height, row_bands)));
+    /* By rows, several blocks cost no more than several parts of one. */
+    if (!plan->kernels->igemm->by_position)
+        plan->tile_rows = qk_even_part(height, qk_size_min(plan->tile_rows, part_most));
+    plan->part_rows = qk_even_part(plan->tile_rows, part_most);
     plan->row_bands = qk_divide_up(height, plan->tile_rows);
     return true;
 }
 
+/* Returns how many full rows take as long as the rows of panels from `panel` on, at most `count`
+ * panels. By position, half a panel takes longer than half the time. */
+static double full_rows(const struct qk_winograd_plan *plan, size_t panel, size_t count)
+{
+    const size_t mr = plan->kernels->igemm->mr;
+    const size_t rows = plan->conv->desc.out_channels / plan->conv->desc.group;
+    const size_t wanted = qk_size_min(rows - panel * mr, count * mr);
+    if (!plan->kernels->igemm->by_position || wanted % mr == 0)
+        return (double)wanted;
+    return (double)(wanted / mr * mr) + (wanted % mr <= mr / 2 ? HALF_PANEL : 1) * (double)mr;
+}
+
+/* The cycles of a block: transforming x and weights, and everything else. */
 struct cycles {
-    double x, all; /* of all units: transforming x once; everything else, too */
+    double x, weights, rest;
 };
 
-/* Estimates the cycles of all units, if each transforms x once. */
+/* A vector of products holds 8 tiles of a row or, by position, rows of one tile. */
 static struct cycles count_cycles(const struct qk_winograd_plan *plan)
 {
     const struct qk_conv *conv = plan->conv;
     const struct qk_winograd *kernels = plan->kernels;
+    const bool by_position = kernels->igemm->by_position;
     const double terms_per_cycle =
-        conv->tuning->words_costs.terms_per_ns / conv->tuning->cycles_per_ns * PRODUCT_SPEED;
+        conv->tuning->words_costs.terms_per_ns / conv->tuning->cycles_per_ns;
+    /* A CPU that multiplies vectors at half the speed also adds them at half the speed. */
+    const double slower =
+        kernels->terms_per_cycle > 0 ? kernels->terms_per_cycle / terms_per_cycle : 1;
     const size_t tiles = plan->tile_rows * plan->tile_columns;
-    const double vectors = (double)qk_divide_up(tiles, 8);
-    const double rows = (double)(conv->desc.out_channels / conv->desc.group);
+    const double vectors = by_position ? (double)tiles / 8 : (double)qk_divide_up(tiles, 8);
+    const double rows = full_rows(plan, 0, plan->panels);
     const double channels = (double)plan->slabs * 2;
-    const double blocks = (double)plan->geometry.images * (double)conv->desc.group *
-                          (double)plan->row_bands * (double)plan->column_bands;
     const double row_vectors =
         (double)plan->tile_rows * (double)qk_divide_up(plan->tile_columns, QK_WINOGRAD_LANES);
-    const double x = kernels->x_cycles * row_vectors * channels;
-    const double products =
-        (double)kernels->points * vectors * 8 * rows * channels / terms_per_cycle;
-    const double sums = kernels->sums_cycles * row_vectors * rows;
-    return (struct cycles){
-        x * blocks, (x + products + sums + kernels->weight_cycles * rows * channels) * blocks};
-}
-
-/* Sets the plan's blocks to the cheapest ones. Returns false if there are none. */
-static bool choose_blocks(struct qk_winograd_plan *plan, struct cycles *cycles)
-{
-    size_t best = 0;
-    for (size_t bands = 1; bands <= COLUMN_BANDS_MOST; bands++)
-        if (cut_blocks(plan, bands)) {
-            const struct cycles found = count_cycles(plan);
-            if (best == 0 || found.all < cycles->all) {
-                best = bands;
-                *cycles = found;
-            }
-        }
-    return best > 0 && cut_blocks(plan, best);
+    const double products = (double)kernels->points * vectors * 8 * rows * channels /
+                            (terms_per_cycle * kernels->product_speed);
+    const bool ragged =
+        plan->tile_columns * kernels->n != (size_t)plan->geometry.axis[QK_AXIS_COLUMN].out;
+    const double sums = kernels->sums_cycles * rows *
+                        (!by_position ? row_vectors
+                         : ragged     ? vectors * RAGGED
+                                      : vectors);
+    return (struct cycles){.x = slower * kernels->x_cycles * row_vectors * channels,
+                           .weights = slower * kernels->weight_cycles * rows * channels,
+                           .rest = products + slower * sums};
 }
 
 static size_t block_count(const struct qk_winograd_plan *plan)
@@ -190,30 +212,27 @@ static size_t block_count(const struct qk_winograd_plan *plan)
     return plan->geometry.images * plan->conv->desc.group * plan->row_bands * plan->column_bands;
 }
 
-/* Cuts the output channels into parts if there are too few blocks for units of the wanted time, as
- * far as that is cheap. An odd number of blocks gets an even number of parts, so that two threads
- * get the same work. Makes more parts if units would be too long for several threads: longer than
- * wanted, and longer than igemm's. Adds the cost of the parts to *cycles. */
-static void cut_rows(struct qk_winograd_plan *plan, double igemm_unit_ns, struct cycles *cycles)
+/* Returns into how many parts the output channels should be cut: several if there are too few
+ * blocks for units of the wanted time, as far as that is cheap. An odd number of blocks gets an
+ * even number of parts, so that two threads get the same work. Makes more parts if units would be
+ * too long for several threads: longer than wanted, and longer than igemm's. */
+static size_t parts_of_rows(const struct qk_winograd_plan *plan, double igemm_unit_ns,
+                            struct cycles block)
 {
     const struct qk_conv *conv = plan->conv;
-    const double ns = cycles->all / conv->tuning->cycles_per_ns;
-    const double unit_ns = qk_conv_unit_ns(conv->tuning, ns);
-    const double longest_ns = fmax(UNITS_MOST * unit_ns, IGEMM_UNITS_MOST * igemm_unit_ns);
     const size_t blocks = block_count(plan);
-    const double wanted = ns / unit_ns / (double)blocks;
-    const double cheap = 1 + cycles->all / cycles->x * X_CHEAP;
-    const double least = fmin(ceil(ns / longest_ns / (double)blocks), (double)plan->panels);
+    const double all = block.x + block.weights + block.rest;
+    const double block_ns = all / conv->tuning->cycles_per_ns;
+    const double unit_ns = qk_conv_unit_ns(conv->tuning, block_ns * (double)blocks);
+    const double longest_ns = fmax(UNITS_MOST * unit_ns, IGEMM_UNITS_MOST * igemm_unit_ns);
+    const double wanted = block_ns / unit_ns;
+    const double cheap = 1 + all / block.x * X_CHEAP;
+    const double least = fmin(ceil(block_ns / longest_ns), (double)plan->panels);
     size_t parts = qk_size_max((size_t)fmin(wanted, cheap), (size_t)least);
-    if (blocks % 2 == 1 && wanted > 1 && cycles->x < X_MOST * cycles->all)
+    if (blocks % 2 == 1 && wanted > 1 && block.x < X_MOST * all)
         parts += parts % 2;
-    parts = qk_size_min(qk_size_max(parts, 1), plan->panels);
-    plan->m_part_panels = qk_divide_up(plan->panels, parts);
-    plan->m_parts = qk_divide_up(plan->panels, plan->m_part_panels);
-    cycles->all += cycles->x * (double)(plan->m_parts - 1);
+    return qk_size_min(qk_size_max(parts, 1), plan->panels);
 }
-
-/* ---- The plan ---------------------------------------------------------------------------- */
 
 static size_t reserve(size_t *at, size_t bytes)
 {
@@ -222,36 +241,81 @@ static size_t reserve(size_t *at, size_t bytes)
     return begin;
 }
 
+/* Sets how many panels of a unit are transformed together, which is as many as fit into half of the
+ * cache, and lays out the workspace. By position, M of one panel is made at a time. */
 static void lay_out(struct qk_winograd_plan *plan)
 {
-    const size_t mr = plan->kernels->igemm->mr;
-    const size_t n = plan->kernels->n, points = plan->kernels->points;
+    const struct qk_winograd *kernels = plan->kernels;
+    const bool by_position = kernels->igemm->by_position;
+    const size_t n = kernels->n, points = kernels->points;
+    const size_t tile_bytes = kernels->igemm->mr * qk_winograd_nr(kernels) * sizeof(int32_t);
     const size_t pitch = QK_WINOGRAD_PITCH(n, plan->tile_columns);
     const size_t tiles = plan->tile_rows * plan->tile_columns;
-    const size_t sums_tiles = qk_divide_up(n * plan->tile_rows * pitch, QK_IGEMM_NR);
-    const size_t row_segments = QK_IGEMM_NR / QK_IGEMM_VECTOR; /* pitches have whole vectors */
+    const size_t sums_tiles = qk_divide_up(n * plan->part_rows * pitch, QK_IGEMM_NR);
+    const size_t segments =
+        qk_divide_up(QK_IGEMM_NR, qk_winograd_pitch(kernels, plan->tile_columns)) + 1;
     struct qk_winograd_workspace *work = &plan->workspace;
     size_t at = 0;
     /* An odd number of cache lines, because the transform writes all points side by side. An even
      * number would put them in few sets of the cache. */
     plan->point_weights = (qk_winograd_panel_weights(plan->conv) / 32 | 1) * 32;
-    const size_t panel_bytes =
-        points * (sizeof(int16_t) * plan->point_weights + mr * QK_IGEMM_NR * sizeof(int32_t));
+    const size_t u_bytes = points * sizeof(int16_t) * plan->point_weights;
+    const size_t panel_bytes = u_bytes + (by_position ? 0 : points * tile_bytes);
     plan->together = qk_size_max(
         qk_size_min(plan->conv->tuning->quads_bytes / panel_bytes, plan->m_part_panels), 1);
+    plan->multiplied = by_position ? 1 : plan->together;
     plan->row_bytes = pitch + 18; /* transforms read up to 4 columns more than the pitch */
     plan->slab_bytes = qk_divide_up(tiles, QK_IGEMM_VECTOR) * QK_IGEMM_VECTOR * QK_IGEMM_QUAD_BYTES;
     plan->point_bytes = plan->slabs * plan->slab_bytes + 64; /* transforms write beyond a slab */
     work->padded = reserve(&at, 2 * (n * plan->tile_rows + 2) * plan->row_bytes);
     work->quads = reserve(&at, points * plan->point_bytes);
     work->unpacked = reserve(&at, QK_WINOGRAD_TAPS * qk_winograd_panel_weights(plan->conv));
-    work->weights = reserve(&at, plan->together * points * sizeof(int16_t) * plan->point_weights);
-    work->products = reserve(&at, (plan->together * points * mr * QK_IGEMM_NR + QK_WINOGRAD_LANES) *
-                                      sizeof(int32_t));
-    work->sums = reserve(&at, sums_tiles * mr * QK_IGEMM_NR * sizeof(int32_t));
-    work->segments = reserve(&at, row_segments * sizeof(struct qk_tile_segment));
+    work->weights = reserve(&at, plan->together * u_bytes);
+    work->products =
+        reserve(&at, plan->multiplied * points * tile_bytes + QK_WINOGRAD_LANES * sizeof(int32_t));
+    work->sums = reserve(&at, sums_tiles * kernels->igemm->mr * QK_IGEMM_NR * sizeof(int32_t));
+    work->segments = reserve(&at, segments * sizeof(struct qk_tile_segment));
     work->bytes = at;
 }
+
+/* Returns the time of the longer one of two threads that take the units in turn. Each transforms x
+ * and weights for each unit. */
+static double time_two_threads(const struct qk_winograd_plan *plan, struct cycles block)
+{
+    const double all_rows = full_rows(plan, 0, plan->panels);
+    double times[2] = {0, 0};
+    for (size_t i = 0; i < block_count(plan); i++) {
+        const size_t first = i / plan->column_bands % plan->row_bands * plan->tile_rows;
+        const size_t tile_rows = qk_size_min(tiles_of(plan, QK_AXIS_ROW) - first, plan->tile_rows);
+        const double part = (double)tile_rows / (double)plan->tile_rows;
+        for (size_t panel = 0; panel < plan->panels; panel += plan->m_part_panels) {
+            const double rows = full_rows(plan, panel, plan->m_part_panels) / all_rows;
+            times[times[1] < times[0]] +=
+                block.x * part + (block.weights + block.rest * part) * rows;
+        }
+    }
+    return fmax(times[0], times[1]);
+}
+
+/* Cuts the output channels into `parts` parts, and estimates the plan's time. One thread transforms
+ * x only once for all parts of a block, and the weights only once for all blocks if U of all panels
+ * can be kept. */
+static void cut_rows(struct qk_winograd_plan *plan, size_t parts, struct cycles block)
+{
+    plan->m_part_panels = qk_divide_up(plan->panels, parts);
+    plan->m_parts = qk_divide_up(plan->panels, plan->m_part_panels);
+    lay_out(plan);
+    const double blocks = (double)block_count(plan) / (double)plan->row_bands *
+                          (double)tiles_of(plan, QK_AXIS_ROW) / (double)plan->tile_rows;
+    const size_t kept = plan->together == plan->panels ? plan->conv->desc.group : block_count(plan);
+    plan->cycles = (block.x + block.rest) * blocks + block.weights * (double)kept;
+    plan->cycles_of_two = block_count(plan) * plan->m_parts > UNITS_TIMED
+                              ? plan->cycles / 2
+                              : time_two_threads(plan, block);
+    plan->cycles_of_unit = block.x + (block.weights + block.rest) / (double)plan->m_parts;
+}
+
+/* ---- The plan ---------------------------------------------------------------------------- */
 
 /* Sets the plan's steps, which lists all slabs in turn. Returns false if there is no memory. */
 static bool list_steps(struct qk_winograd_plan *plan, struct qk_memory memory)
@@ -267,36 +331,48 @@ static bool list_steps(struct qk_winograd_plan *plan, struct qk_memory memory)
     return steps;
 }
 
-/* Returns the size of the largest tiles for which no output channel has too large weights. */
-static size_t largest_tiles(const struct qk_conv *conv)
+/* Returns what plans are compared by. By position, blocks may be so large that two threads have
+ * units of different lengths, or wait for each other if one is held up. */
+static double time_of(const struct qk_winograd_plan *plan)
 {
-    for (size_t m = 0; m < conv->desc.out_channels; m++)
-        if (conv->winograd.sizes[m] > QK_WINOGRAD_WEIGHTS_MAX(4))
-            return 2;
-    return 4;
+    return plan->cycles +
+           (plan->kernels->igemm->by_position ? plan->cycles_of_two + plan->cycles_of_unit / 4 : 0);
 }
 
-/* Fits the plan to tiles of each size. Returns false if none will do; otherwise sets the plan's
- * units to the cheapest ones, and *cycles. */
-static bool fit(struct qk_winograd_plan *plan, double igemm_unit_ns, struct cycles *cycles)
+/* Replaces *best by the plan, cut in the best way, if that is faster. */
+static void keep_faster(struct qk_winograd_plan plan, double igemm_unit_ns,
+                        struct qk_winograd_plan *best)
+{
+    const bool by_position = plan.kernels->igemm->by_position;
+    const struct cycles block = count_cycles(&plan);
+    const size_t least = by_position ? 1 : parts_of_rows(&plan, igemm_unit_ns, block);
+    const size_t most = by_position ? qk_size_min(plan.panels, PARTS_TRIED) : least;
+    for (size_t parts = least; parts <= most; parts++) {
+        cut_rows(&plan, parts, block);
+        if (plan.workspace.bytes <= QK_CONV_WORKSPACE_MAX &&
+            (best->cycles <= 0 || time_of(&plan) < time_of(best)))
+            *best = plan;
+    }
+}
+
+/* Fits the plan to tiles of each size, and to blocks of many sizes. Returns false if none will do;
+ * otherwise sets the plan to the fastest one. */
+static bool fit(struct qk_winograd_plan *plan, double igemm_unit_ns)
 {
     const struct qk_conv *conv = plan->conv;
-    const size_t largest = largest_tiles(conv);
-    bool found = false;
-    for (size_t i = 0; i < QK_WINOGRAD_SIZES; i++) {
-        struct qk_winograd_plan fitted = *plan;
-        struct cycles needed = {0, 0};
+    struct qk_winograd_plan fitted = *plan;
+    for (size_t i = 0; i < QK_WINOGRAD_SIZES && conv->backend->winograd[i].n > 0; i++) {
         fitted.kernels = &conv->backend->winograd[i];
-        if (fitted.kernels->n > largest || !choose_blocks(&fitted, &needed))
-            continue;
-        cut_rows(&fitted, igemm_unit_ns, &needed);
-        if (found && needed.all >= cycles->all)
-            continue;
-        found = true;
-        *plan = fitted;
-        *cycles = needed;
+        const size_t rows_most = fitted.kernels->igemm->by_position ? ROW_BANDS_MOST : 1;
+        const size_t least =
+            qk_divide_up(tiles_of(&fitted, QK_AXIS_COLUMN), qk_winograd_nr(fitted.kernels));
+        for (size_t columns = least; columns < least + COLUMN_BANDS_TRIED; columns++)
+            for (size_t rows = 1; rows <= rows_most; rows++)
+                if (fitted.kernels->n <= conv->winograd.largest_tiles &&
+                    cut_blocks(&fitted, columns, rows))
+                    keep_faster(fitted, igemm_unit_ns, plan);
     }
-    return found;
+    return plan->cycles > 0;
 }
 
 /* Plans the convolution for igemm, and then for Winograd's algorithm if that is cheaper. */
@@ -304,7 +380,6 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
                       struct qk_plan *plan)
 {
     const struct qk_conv *conv = args->conv;
-    struct cycles cycles = {0, 0};
     struct qk_winograd_plan fitted = {
         .conv = conv,
         .epilogue = args->epilogue,
@@ -315,17 +390,18 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
     };
     if (!qk_conv_algorithm_igemm.plan(args, memory, plan))
         return false;
-    if (plan->outputs[0].count == 0 || !fit(&fitted, (double)plan->unit_cost_ns, &cycles))
-        return true;
     const double igemm_ns = (double)plan->unit_cost_ns * (double)plan->unit_count;
-    const double ns = cycles.all / conv->tuning->cycles_per_ns;
-    const double worth = conv->desc.group > 1 ? WORTH_CHANGING_GROUPS : WORTH_CHANGING;
-    if (igemm_ns < LEAST_NS || ns > worth * igemm_ns)
+    if (igemm_ns < conv->backend->winograd->least_ns || plan->outputs[0].count == 0 ||
+        !fit(&fitted, (double)plan->unit_cost_ns))
+        return true;
+    const double worth_ns =
+        igemm_ns * (conv->desc.group > 1 ? WORTH_CHANGING_GROUPS : WORTH_CHANGING);
+    const double ns = fitted.cycles / conv->tuning->cycles_per_ns;
+    if (ns > worth_ns)
         return true;
     struct qk_winograd_plan *state = qk_conv_alloc(memory, 1, sizeof(*state));
     if (!state)
         return false;
-    lay_out(&fitted);
     *state = fitted;
     if (!list_steps(state, memory))
         return false;

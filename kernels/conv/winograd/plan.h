@@ -23,11 +23,24 @@ struct qk_winograd_workspace {
     size_t quads;    /* V: [points][slabs][tiles] */
     size_t unpacked; /* the weights of a panel: [tap][pair of channels][row][2] */
     size_t weights;  /* U of panels that are multiplied together: [panel][points][point_weights] */
-    size_t products; /* M of these panels: [panel][points][mr][QK_IGEMM_NR] */
+    size_t products; /* M of these panels: [panel][points][tile of sums] */
     size_t sums;     /* tiles of sums of a panel */
     size_t segments; /* the struct qk_tile_segment of one of these tiles */
     size_t bytes;
 };
+
+/* Returns how many positions a tile of products has room for. */
+static inline size_t qk_winograd_nr(const struct qk_winograd *kernels)
+{
+    return kernels->igemm->by_position ? kernels->igemm->nr : QK_IGEMM_NR;
+}
+
+/* Returns how many positions lie between two rows of sums. */
+static inline size_t qk_winograd_pitch(const struct qk_winograd *kernels, size_t tile_columns)
+{
+    return kernels->igemm->by_position ? kernels->n * tile_columns
+                                       : QK_WINOGRAD_PITCH(kernels->n, tile_columns);
+}
 
 /* A unit computes some panels of output channels of one group at a block of tiles. */
 struct qk_winograd_plan {
@@ -36,12 +49,18 @@ struct qk_winograd_plan {
     const struct qk_epilogue *epilogue;
     struct qk_conv_geometry geometry;
     struct qk_slab_order order;     /* of igemm's packed weights */
-    size_t tile_rows, tile_columns; /* of a block: together at most QK_IGEMM_NR tiles */
+    size_t tile_rows, tile_columns; /* of a block */
+    size_t part_rows; /* tile rows of a part of a block, whose tiles are multiplied together: at
+                         most those of a tile of sums */
     size_t row_bands, column_bands;
     size_t m_parts, m_part_panels; /* how the panels of a group are cut */
     size_t panels;                 /* of a group */
-    size_t together;               /* how many panels share V of a point in the L1 cache */
-    size_t slabs;                  /* pairs of channels */
+    size_t together;               /* how many panels are transformed together */
+    size_t multiplied; /* how many of them are multiplied together: they share V of a point in the
+                          L1 cache */
+    /* Estimates: what all units take with one thread, and with two, and what a unit takes. */
+    double cycles, cycles_of_two, cycles_of_unit;
+    size_t slabs; /* pairs of channels */
     size_t slab_bytes, point_bytes;
     size_t row_bytes;     /* of a padded row */
     size_t point_weights; /* from U of one point to that of the next */

@@ -29,6 +29,7 @@ struct work {
     uint8_t *padded, *quads;
     int8_t *unpacked;
     int16_t *weights;
+    size_t first_panel; /* of all groups: the first panel of U; SIZE_MAX: none */
     int32_t *products, *sums;
     struct qk_tile_segment *segments;
 };
@@ -158,16 +159,16 @@ static void transform_x(const struct qk_winograd_plan *plan, const struct unit *
 
 /* ---- Products and sums ------------------------------------------------------------------- */
 
-/* Lists the segments of y in tile `b` of the sums. Returns how many there are. */
-static size_t list_segments(const struct qk_winograd_plan *plan, const struct unit *unit, size_t b,
-                            struct qk_tile_segment *segments)
+/* Lists the segments of y in the sums of positions [begin, end), which are at most QK_IGEMM_NR.
+ * Returns how many there are. */
+static size_t list_segments(const struct qk_winograd_plan *plan, const struct unit *unit,
+                            size_t begin, size_t end, struct qk_tile_segment *segments)
 {
     const size_t width = (size_t)plan->geometry.axis[QK_AXIS_COLUMN].out;
-    const size_t pitch = QK_WINOGRAD_PITCH(plan->kernels->n, unit->tile_columns);
-    const size_t end = (b + 1) * QK_IGEMM_NR;
+    const size_t pitch = qk_winograd_pitch(plan->kernels, unit->tile_columns);
     size_t count = 0;
     size_t next = SIZE_MAX; /* the offset after the last segment */
-    for (size_t at = b * QK_IGEMM_NR; at < end && at / pitch < unit->rows;
+    for (size_t at = begin; at < end && at / pitch < unit->rows;
          at = qk_size_min((at / pitch + 1) * pitch, end)) {
         const size_t column = at % pitch;
         const size_t last = qk_size_min(unit->columns, column + end - at);
@@ -175,7 +176,7 @@ static size_t list_segments(const struct qk_winograd_plan *plan, const struct un
             continue;
         const uint64_t ones =
             last - column < 64 ? (UINT64_C(1) << (last - column)) - 1 : UINT64_MAX;
-        const uint64_t keep = ones << at % QK_IGEMM_NR;
+        const uint64_t keep = ones << (at - begin);
         const size_t offset = at / pitch * width + column;
         if (offset == next)
             segments[count - 1].keep |= keep;
@@ -186,13 +187,14 @@ static size_t list_segments(const struct qk_winograd_plan *plan, const struct un
     return count;
 }
 
-/* Computes M of a group of panels that has `rows` rows. The panels of a group take turns at each
- * point, so that V of the point stays in the L1 cache. */
-static void multiply(const struct qk_winograd_plan *plan, const struct unit *unit,
-                     const struct work *work, size_t rows)
+/* Computes M of panels that are multiplied together, for a part of a block from tile `first` on.
+ * They have `rows` rows, and their U begins at `weights`. The panels take turns at each point, so
+ * that V of the point stays in the L1 cache. */
+static void multiply(const struct qk_winograd_plan *plan, const struct unit *part,
+                     const struct work *work, size_t first, const int16_t *weights, size_t rows)
 {
     const struct qk_igemm *igemm = plan->kernels->igemm;
-    const size_t tiles = unit->tile_rows * unit->tile_columns;
+    const size_t tiles = part->tile_rows * part->tile_columns;
     struct qk_igemm_args args = {
         .slab_bytes = plan->slab_bytes,
         .steps = plan->steps,
@@ -202,12 +204,12 @@ static void multiply(const struct qk_winograd_plan *plan, const struct unit *uni
         .positions = tiles,
     };
     for (size_t point = 0; point < plan->kernels->points; point++) {
-        args.quads = work->quads + point * plan->point_bytes;
+        args.quads = work->quads + point * plan->point_bytes + first * QK_IGEMM_QUAD_BYTES;
         for (size_t row = 0; row < rows; row += igemm->mr) {
             const size_t panel = row / igemm->mr * plan->kernels->points + point;
             args.rows = qk_size_min(rows - row, igemm->mr);
-            args.weights = (const uint8_t *)(work->weights + panel * plan->point_weights);
-            args.sums = work->products + panel * igemm->mr * QK_IGEMM_NR;
+            args.weights = (const uint8_t *)(weights + panel * plan->point_weights);
+            args.sums = work->products + panel * igemm->mr * qk_winograd_nr(plan->kernels);
             igemm->multiply(&args);
         }
     }
@@ -240,6 +242,7 @@ static struct qk_epilogue_tile panel_tile(const struct qk_winograd_plan *plan,
     make_bias(conv, work, channel, rows, bias);
     return (struct qk_epilogue_tile){
         .epilogue = plan->epilogue,
+        .row_count = plan->kernels->igemm->by_position ? plan->kernels->igemm->mr : 0,
         .rows = rows,
         .bias = bias,
         .multiplier = plan->epilogue->multiplier + channel,
@@ -254,13 +257,13 @@ static void finish(const struct qk_winograd_plan *plan, const struct unit *unit,
                    const struct work *work, struct qk_epilogue_tile *tile)
 {
     const struct qk_slab_kernels *slabs = plan->conv->backend->slabs;
-    const size_t all = unit->rows * QK_WINOGRAD_PITCH(plan->kernels->n, unit->tile_columns);
+    const size_t all = unit->rows * qk_winograd_pitch(plan->kernels, unit->tile_columns);
     const size_t mr = plan->kernels->igemm->mr;
-    for (size_t b = 0; b * QK_IGEMM_NR < all; b++) {
-        tile->sums = work->sums + b * mr * QK_IGEMM_NR;
-        tile->positions = qk_size_min(all - b * QK_IGEMM_NR, QK_IGEMM_NR);
+    for (size_t at = 0; at < all; at += QK_IGEMM_NR) {
+        tile->sums = work->sums + at * mr;
+        tile->positions = qk_size_min(all - at, QK_IGEMM_NR);
         tile->segments = work->segments;
-        tile->segment_count = list_segments(plan, unit, b, work->segments);
+        tile->segment_count = list_segments(plan, unit, at, at + QK_IGEMM_NR, work->segments);
         if (tile->segment_count > 0)
             slabs->epilogues[plan->epilogue->kind](tile);
     }
@@ -287,15 +290,18 @@ static void unpack(const struct qk_winograd_plan *plan, const uint8_t *panel, in
     }
 }
 
-/* Makes U of the panels [begin, end). */
+/* Makes U of the panels [begin, end), unless the unit before has left it. */
 static void transform_weights(const struct qk_winograd_plan *plan, const struct unit *unit,
-                              const struct work *work, size_t begin, size_t end)
+                              struct work *work, size_t begin, size_t end)
 {
+    const size_t first = unit->group * plan->panels + begin;
+    if (work->first_panel == first)
+        return;
+    work->first_panel = first;
     const size_t weights = qk_winograd_panel_weights(plan->conv);
     const struct qk_conv_igemm *packed = &plan->conv->igemm;
     for (size_t p = begin; p < end; p++) {
-        unpack(plan, packed->weights + (unit->group * plan->panels + p) * packed->panel_bytes,
-               work->unpacked);
+        unpack(plan, packed->weights + (first + p - begin) * packed->panel_bytes, work->unpacked);
         plan->kernels->transform_weights(work->unpacked, weights,
                                          work->weights + (p - begin) * plan->kernels->points *
                                                              plan->point_weights,
@@ -303,29 +309,59 @@ static void transform_weights(const struct qk_winograd_plan *plan, const struct 
     }
 }
 
-static void run_panels(const struct qk_winograd_plan *plan, const struct unit *unit,
-                       const struct work *work)
+/* Computes y of the panels [begin, end) for a part of a block, whose M is made. */
+static void finish_part(const struct qk_winograd_plan *plan, const struct unit *part,
+                        const struct work *work, size_t begin, size_t end)
+{
+    const struct qk_igemm *igemm = plan->kernels->igemm;
+    const size_t group_rows = plan->conv->desc.out_channels / plan->conv->desc.group;
+    const size_t panel_products = plan->kernels->points * igemm->mr * qk_winograd_nr(plan->kernels);
+    for (size_t p = begin; p < end; p++) {
+        const size_t rows = qk_size_min(group_rows - p * igemm->mr, igemm->mr);
+        const struct qk_winograd_sums job = {
+            .products = work->products + (p - begin) * panel_products,
+            .igemm = igemm,
+            .rows = rows,
+            .tile_rows = part->tile_rows,
+            .tile_columns = part->tile_columns,
+            .sums = work->sums,
+        };
+        int32_t bias[QK_IGEMM_MR_MAX];
+        struct qk_epilogue_tile tile = panel_tile(plan, part, work, p * igemm->mr, rows, bias);
+        plan->kernels->transform_sums(&job);
+        finish(plan, part, work, &tile);
+    }
+}
+
+/* Computes y of the panels [begin, end), whose U is made, for a part of a block from tile `first`
+ * on. */
+static void run_part(const struct qk_winograd_plan *plan, const struct unit *part,
+                     const struct work *work, size_t first, size_t begin, size_t end)
 {
     const size_t mr = plan->kernels->igemm->mr;
     const size_t group_rows = plan->conv->desc.out_channels / plan->conv->desc.group;
+    const int16_t *weights = work->weights;
+    for (size_t p = begin, next; p < end; p = next) {
+        next = qk_size_min(p + plan->multiplied, end);
+        multiply(plan, part, work, first, weights, qk_size_min(group_rows, next * mr) - p * mr);
+        finish_part(plan, part, work, p, next);
+        weights += (next - p) * plan->kernels->points * plan->point_weights;
+    }
+}
+
+static void run_panels(const struct qk_winograd_plan *plan, const struct unit *unit,
+                       struct work *work)
+{
+    const size_t n = plan->kernels->n;
     for (size_t begin = unit->panel_begin, end; begin < unit->panel_end; begin = end) {
         end = qk_size_min(begin + plan->together, unit->panel_end);
         transform_weights(plan, unit, work, begin, end);
-        multiply(plan, unit, work, qk_size_min(group_rows, end * mr) - begin * mr);
-        for (size_t p = begin; p < end; p++) {
-            const size_t rows = qk_size_min(group_rows - p * mr, mr);
-            const struct qk_winograd_sums job = {
-                .products = work->products + (p - begin) * plan->kernels->points * mr * QK_IGEMM_NR,
-                .mr = mr,
-                .rows = rows,
-                .tile_rows = unit->tile_rows,
-                .tile_columns = unit->tile_columns,
-                .sums = work->sums,
-            };
-            int32_t bias[QK_IGEMM_MR_MAX];
-            struct qk_epilogue_tile tile = panel_tile(plan, unit, work, p * mr, rows, bias);
-            plan->kernels->transform_sums(&job);
-            finish(plan, unit, work, &tile);
+        for (size_t done = 0; done < unit->tile_rows; done += plan->part_rows) {
+            struct unit part = *unit;
+            part.tile_rows = qk_size_min(unit->tile_rows - done, plan->part_rows);
+            part.row += done * n;
+            part.rows = qk_size_min(unit->rows - done * n, part.tile_rows * n);
+            run_part(plan, &part, work, done * unit->tile_columns, begin, end);
         }
     }
 }
@@ -340,7 +376,7 @@ void qk_winograd_run(const struct qk_plan *plan, const void *const *inputs, void
     /* igemm's words are x less its zero point, so that x_offset is 0. */
     const int32_t x_offset = qk_conv_igemm_x_offset(state->conv, x_zero_point);
     const int32_t unsigned_zero_point = qk_conv_x_offset(state->conv->x_type, x_zero_point, false);
-    const struct work work = {
+    struct work work = {
         .x = qk_conv_x(inputs),
         .y = outputs[0],
         .x_zero_point = x_zero_point,
@@ -350,6 +386,7 @@ void qk_winograd_run(const struct qk_plan *plan, const void *const *inputs, void
         .quads = bytes + at->quads,
         .unpacked = (int8_t *)(void *)(bytes + at->unpacked),
         .weights = (int16_t *)(void *)(bytes + at->weights),
+        .first_panel = SIZE_MAX,
         .products = (int32_t *)(void *)(bytes + at->products),
         .sums = (int32_t *)(void *)(bytes + at->sums),
         .segments = (struct qk_tile_segment *)(void *)(bytes + at->segments),

@@ -6,6 +6,9 @@
 
 #include <immintrin.h>
 
+/* 64 channels at 7 x 7 took 37 us instead of igemm's 30 on a Zen 3. */
+#define LEAST_NS 50000
+
 static inline __m256i load(const void *from)
 {
     return _mm256_loadu_si256(from);
@@ -213,6 +216,33 @@ static void transform_weights_4(const int8_t *weights, size_t count, int16_t *to
     transform_weights(4, weights, count, to, to_stride);
 }
 
+/* Returns the sum of the four 64-bit lanes, which fits 32 bits. */
+static inline uint32_t sum_lanes(__m256i lanes)
+{
+    const __m128i half =
+        _mm_add_epi64(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi64(half, _mm_unpackhi_epi64(half, half)));
+}
+
+/* VPSADBW adds up unsigned bytes: |weights|, of which 128 is unsigned, and weights + 128. */
+struct qk_winograd_row qk_winograd_row__avx2(const uint8_t *weights, size_t count, uint8_t flip)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i flips = _mm256_set1_epi8((char)flip);
+    const __m256i middle = _mm256_set1_epi8((char)0x80);
+    const size_t whole = count / 32 * 32;
+    __m256i sums = zero, sizes = zero;
+    for (size_t i = 0; i < whole; i += 32) {
+        const __m256i w = _mm256_xor_si256(load(weights + i), flips);
+        sums = _mm256_add_epi64(sums, _mm256_sad_epu8(_mm256_xor_si256(w, middle), zero));
+        sizes = _mm256_add_epi64(sizes, _mm256_sad_epu8(_mm256_abs_epi8(w), zero));
+    }
+    struct qk_winograd_row row = qk_winograd_row_scalar(weights + whole, count - whole, flip);
+    row.sum += (int32_t)sum_lanes(sums) - (int32_t)(128 * whole);
+    row.size += sum_lanes(sizes);
+    return row;
+}
+
 /* ---- Sums -------------------------------------------------------------------------------- */
 
 /* Divides the sums of 8 tiles by 4, and stores those of column 0 and column 1 in turn. */
@@ -246,7 +276,7 @@ static inline void sum_8_2(const int32_t *products, size_t point, int32_t *top, 
 static void transform_sums_2(const struct qk_winograd_sums *job)
 {
     const size_t pitch = QK_WINOGRAD_PITCH(2, job->tile_columns);
-    const size_t point = job->mr * QK_IGEMM_NR;
+    const size_t point = job->igemm->mr * QK_IGEMM_NR;
     for (size_t i = 0; i < job->tile_rows; i++)
         for (size_t j = 0; j < job->tile_columns; j += QK_WINOGRAD_LANES) {
             const size_t top = 2 * i * pitch + 2 * j;
@@ -331,7 +361,7 @@ static inline void sum_8_4(const int32_t *products, size_t point, int32_t *const
 static void transform_sums_4(const struct qk_winograd_sums *job)
 {
     const size_t pitch = QK_WINOGRAD_PITCH(4, job->tile_columns);
-    const size_t point = job->mr * QK_IGEMM_NR;
+    const size_t point = job->igemm->mr * QK_IGEMM_NR;
     for (size_t row = 0; row < job->rows; row++)
         for (size_t i = 0; i < job->tile_rows; i++)
             for (size_t j = 0; j < job->tile_columns; j += QK_WINOGRAD_LANES) {
@@ -354,9 +384,12 @@ const struct qk_winograd qk_winograd__avx2[QK_WINOGRAD_SIZES] = {
         .x_cycles = 32,
         .weight_cycles = 1.3,
         .sums_cycles = 50,
+        .product_speed = 0.85,
+        .least_ns = LEAST_NS,
         .transform_x = transform_x_2,
         .transform_weights = transform_weights_2,
         .transform_sums = transform_sums_2,
+        .add_row = qk_winograd_row__avx2,
     },
     {
         .igemm = &qk_igemm_s16s16_6x16__avx2,
@@ -366,9 +399,12 @@ const struct qk_winograd qk_winograd__avx2[QK_WINOGRAD_SIZES] = {
         .x_cycles = 120,
         .weight_cycles = 3.4,
         .sums_cycles = 250,
+        .product_speed = 0.85,
+        .least_ns = LEAST_NS,
         .transform_x = transform_x_4,
         .transform_weights = transform_weights_4,
         .transform_sums = transform_sums_4,
+        .add_row = qk_winograd_row__avx2,
     },
 };
 

@@ -84,6 +84,17 @@ void qk_winograd_weights_scalar(size_t n, const int8_t *weights, size_t count, i
     }
 }
 
+struct qk_winograd_row qk_winograd_row_scalar(const uint8_t *weights, size_t count, uint8_t flip)
+{
+    struct qk_winograd_row row = {0, 0};
+    for (size_t i = 0; i < count; i++) {
+        const int32_t weight = (int8_t)(weights[i] ^ flip);
+        row.sum += weight;
+        row.size += (uint32_t)(weight < 0 ? -weight : weight);
+    }
+    return row;
+}
+
 /* ---- Sums -------------------------------------------------------------------------------- */
 
 /* The matrices A^T F, with rows that are divided by powers of 2, and how many more powers of 2
@@ -100,20 +111,30 @@ QK_WRAPS static int32_t divide(size_t n, uint32_t sum, size_t row, size_t column
     return (int32_t)(n == 2 ? sum : sum * INVERSE_OF_9) >> (shifts[row] + shifts[column]);
 }
 
+/* Returns the index of a sum in tiles of `nr` positions that follow each other. */
+static size_t sum_at(const struct qk_igemm *igemm, size_t nr, size_t row, size_t position)
+{
+    const size_t tile = position / nr, column = position % nr;
+    return igemm->by_position ? (tile * nr + column) * igemm->mr + row
+                              : (tile * igemm->mr + row) * nr + column;
+}
+
 void qk_winograd_sums_scalar(size_t n, const struct qk_winograd_sums *job)
 {
-    const size_t pitch = QK_WINOGRAD_PITCH(n, job->tile_columns);
+    const struct qk_igemm *igemm = job->igemm;
+    const size_t nr = igemm->by_position ? igemm->nr : QK_IGEMM_NR;
+    const size_t pitch =
+        igemm->by_position ? n * job->tile_columns : QK_WINOGRAD_PITCH(n, job->tile_columns);
     for (size_t row = 0; row < job->rows; row++)
         for (size_t t = 0; t < job->tile_rows * job->tile_columns; t++) {
             const size_t first = t / job->tile_columns * n * pitch + t % job->tile_columns * n;
             uint32_t m[QK_WINOGRAD_POINTS_MAX], y[16];
             for (size_t point = 0; point < (n + 2) * (n + 2); point++)
-                m[point] = (uint32_t)job->products[(point * job->mr + row) * QK_IGEMM_NR + t];
+                m[point] =
+                    (uint32_t)job->products[point * igemm->mr * nr + sum_at(igemm, nr, row, t)];
             apply_twice(n == 2 ? sums_2 : sums_4, n, n + 2, m, y);
-            for (size_t i = 0; i < n * n; i++) {
-                const size_t at = first + i / n * pitch + i % n;
-                job->sums[(at / QK_IGEMM_NR * job->mr + row) * QK_IGEMM_NR + at % QK_IGEMM_NR] =
+            for (size_t i = 0; i < n * n; i++)
+                job->sums[sum_at(igemm, nr, row, first + i / n * pitch + i % n)] =
                     divide(n, y[i], i / n, i % n);
-            }
         }
 }

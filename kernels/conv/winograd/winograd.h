@@ -35,7 +35,8 @@
  * Weights are bytes, signed and without a zero point.
  *
  * M are matrix products of words (kernels/gemm/igemm.h, with quad_k 2). A quad has two channels, so
- * a slab of V has a quad for each tile. Private to conv/. */
+ * a slab of V has a quad for each tile. The product may be a kernel by rows or by position, whose
+ * positions are tiles. Private to conv/. */
 #ifndef KERNELS_CONV_WINOGRAD_WINOGRAD_H
 #define KERNELS_CONV_WINOGRAD_WINOGRAD_H
 
@@ -66,31 +67,51 @@ struct qk_winograd_x {
 };
 
 /* The job of transform_sums: makes sums from M of `rows` rows. M has the layout of a tile of sums
- * by rows (kernels/gemm/igemm.h) for each point: [points][mr][QK_IGEMM_NR], with a position for
- * each tile. The sums are tiles by rows, too. Position (i, j) of y has index i * pitch + j,
- * where `pitch` is QK_WINOGRAD_PITCH: tile index / QK_IGEMM_NR, and position index % QK_IGEMM_NR of
- * that tile. The transform may read LANES - 1 elements beyond M, and writes whole pitches. */
+ * (kernels/gemm/igemm.h) for each point, with a position for each tile. Position (i, j) of y has
+ * index i * pitch + j.
+ *
+ * By rows, M is [points][mr][QK_IGEMM_NR], and `pitch` is QK_WINOGRAD_PITCH. The sums are tiles by
+ * rows, too: tile index / QK_IGEMM_NR, and position index % QK_IGEMM_NR of that tile. The transform
+ * may read LANES - 1 elements beyond M, and writes whole pitches.
+ *
+ * By position, M is [points][nr][mr], and `pitch` is n * tile_columns. The sums are
+ * [positions][mr]. The transform takes and writes whole vectors of rows. */
 struct qk_winograd_sums {
     const int32_t *products;
-    size_t mr, rows;
+    const struct qk_igemm *igemm; /* says mr, nr and whether M is by position */
+    size_t rows;
     size_t tile_rows, tile_columns;
     int32_t *sums;
 };
 
+/* What the weights of an output channel add up to: the weights, and their absolute values. */
+struct qk_winograd_row {
+    int32_t sum;
+    uint32_t size;
+};
+
 struct qk_winograd {
-    const struct qk_igemm *igemm; /* by rows, with quad_k 2 */
+    const struct qk_igemm *igemm; /* with quad_k 2 */
     const char *kernel;           /* the name of a plan's kernel */
     size_t n;                     /* a tile is n x n positions */
     size_t points;                /* (n + 2)^2 */
-    /* The cycles of the transforms, measured on a Zen 3: for each 8 tiles of a row of a channel,
-     * for each weight, and for each 8 tiles of a row of an output channel, including the epilogue
-     * of their sums. */
+    /* The cycles of the transforms: for each 8 tiles of a row of a channel, for each weight, and
+     * for each 8 tiles of a row of an output channel, including the epilogue of their sums. By
+     * position, these 8 tiles may lie in several rows. Measured on a Zen 3 (AVX2) and a Zen 5
+     * (AVX-512). */
     double x_cycles, weight_cycles, sums_cycles;
+    double terms_per_cycle; /* what that CPU's product did. On a CPU whose product does half as
+                               many, transforms take twice the cycles. 0: they do not */
+    double product_speed;   /* of products in the L1 cache, less what reading V costs */
+    double least_ns; /* igemm's least estimate at which this algorithm may be faster. Estimates of
+                        less are too inexact. */
     void (*transform_x)(const struct qk_winograd_x *job);
     /* Makes U from `count` weights of each tap, a multiple of 32, at count * tap. U of a point is
      * at to_stride * point. */
     void (*transform_weights)(const int8_t *weights, size_t count, int16_t *to, size_t to_stride);
     void (*transform_sums)(const struct qk_winograd_sums *job);
+    /* Adds up `count` weights, each of which is xored with `flip` first. */
+    struct qk_winograd_row (*add_row)(const uint8_t *weights, size_t count, uint8_t flip);
 };
 
 /* The transforms in plain C, which define what all kernels compute. n is 2 or 4. */
@@ -98,9 +119,12 @@ void qk_winograd_x_scalar(size_t n, const struct qk_winograd_x *job);
 void qk_winograd_weights_scalar(size_t n, const int8_t *weights, size_t count, int16_t *to,
                                 size_t to_stride);
 void qk_winograd_sums_scalar(size_t n, const struct qk_winograd_sums *job);
+struct qk_winograd_row qk_winograd_row_scalar(const uint8_t *weights, size_t count, uint8_t flip);
+struct qk_winograd_row qk_winograd_row__avx2(const uint8_t *weights, size_t count, uint8_t flip);
 
-/* A backend has an algorithm for each n: 2 and 4. */
+/* A backend may have an algorithm for each n: 2 and 4. An n of 0 ends the list. */
 #define QK_WINOGRAD_SIZES 2
 extern const struct qk_winograd qk_winograd__avx2[QK_WINOGRAD_SIZES];
+extern const struct qk_winograd qk_winograd__avx512vnni[QK_WINOGRAD_SIZES];
 
 #endif

@@ -44,7 +44,7 @@ struct qd_explain_settings {
     const char *program; /* the command that runs quantd */
     const char *path;    /* FILE or NAME=FILE, as of --model, or a folder as in a repository */
     bool as_json;
-    size_t columns;    /* the width of the text */
+    size_t columns;    /* the width of the terminal; 0: it is none, and names are printed whole */
     bool has_progress; /* show on standard error, a terminal, how far it is */
 };
 
@@ -66,7 +66,7 @@ void qd_explanation_put_nodes(struct qd_text *text, const struct qd_explanation 
                               size_t bytes_max);
 
 /* Prints an explanation. Returns false if there is no memory or `out` fails. */
-bool qd_explanation_print_text(const struct qd_explanation *explanation, size_t columns,
+bool qd_explanation_print_text(const struct qd_explanation *explanation, size_t terminal_columns,
                                struct qd_arena *arena, FILE *out);
 bool qd_explanation_print_json(const struct qd_explanation *explanation, struct qd_arena *arena,
                                FILE *out);

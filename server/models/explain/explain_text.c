@@ -12,7 +12,9 @@ enum {
     COLUMN_COUNT = 5,
     NAME_MIN = 8,
     OPERATOR_MAX = 24,
+    NAME_PADDED_MAX = 64, /* if names are printed whole */
     COLUMNS_MIN = 60,
+    COLUMNS_DEFAULT = 100,
     LABEL_COLUMNS = 17,
     REFUSALS_MAX = 8, /* reasons that are printed */
 };
@@ -169,7 +171,8 @@ static void make_row(const struct qd_onnx_listed *node, size_t index, struct row
     row->cells[MULTIPLICATIONS] = row->multiplications;
 }
 
-/* Finds the widths of the columns. Names get what the others leave. */
+/* Finds the widths of the columns. Names get what the others leave. If `columns` is 0, they are
+ * printed whole, and longer ones move the rest of their rows. */
 static void measure(const struct qd_explanation *explanation, size_t columns,
                     size_t widths[COLUMN_COUNT])
 {
@@ -188,7 +191,9 @@ static void measure(const struct qd_explanation *explanation, size_t columns,
     size_t others = 2 * (COLUMN_COUNT - 1);
     for (size_t k = 0; k < COLUMN_COUNT; k++)
         others += k == NAME ? 0 : widths[k];
-    const size_t left = columns > others + NAME_MIN ? columns - others : NAME_MIN;
+    const size_t left = columns == 0                  ? NAME_PADDED_MAX
+                        : columns > others + NAME_MIN ? columns - others
+                                                      : NAME_MIN;
     widths[NAME] = widths[NAME] < left ? widths[NAME] : left;
 }
 
@@ -213,7 +218,7 @@ static void print_name(FILE *out, const char *name, const char *operator_name, s
 }
 
 static void print_row(FILE *out, const char *const cells[COLUMN_COUNT],
-                      const size_t widths[COLUMN_COUNT])
+                      const size_t widths[COLUMN_COUNT], bool is_whole)
 {
     size_t last = COLUMN_COUNT - 1;
     while (last > 0 && *cells[last] == '\0')
@@ -225,7 +230,7 @@ static void print_row(FILE *out, const char *const cells[COLUMN_COUNT],
         fputs(k == 0 ? "" : "  ", out);
         const size_t wide = is_end && own < widths[k] ? own : widths[k];
         if (k == NAME)
-            print_name(out, cells[k], cells[OPERATOR], wide);
+            print_name(out, cells[k], cells[OPERATOR], is_whole && own > wide ? own : wide);
         else
             print_cell(out, cells[k], wide, to_the_right);
     }
@@ -242,11 +247,11 @@ static void print_nodes(FILE *out, const struct qd_explanation *explanation, siz
     for (size_t k = 0; k < COLUMN_COUNT; k++)
         heads[k] = widths[k] > 0 ? titles[k] : "";
     fputc('\n', out);
-    print_row(out, heads, widths);
+    print_row(out, heads, widths, columns == 0);
     for (size_t i = 0; i < explanation->list->count; i++) {
         struct row row;
         make_row(&explanation->list->nodes[i], i, &row);
-        print_row(out, row.cells, widths);
+        print_row(out, row.cells, widths, columns == 0);
     }
     if (explanation->list->unlisted > 0)
         fprintf(out, "and %zu more\n", explanation->list->unlisted);
@@ -369,18 +374,20 @@ static void print_cuts(FILE *out, size_t columns, const struct qd_explanation *e
 
 /* ---- All ----------------------------------------------------------------------------------- */
 
-bool qd_explanation_print_text(const struct qd_explanation *explanation, size_t columns,
+bool qd_explanation_print_text(const struct qd_explanation *explanation, size_t terminal_columns,
                                struct qd_arena *arena, FILE *out)
 {
     const struct qd_signature *signature = explanation->signature;
-    columns = columns < COLUMNS_MIN ? COLUMNS_MIN : columns;
+    const size_t columns = terminal_columns == 0            ? COLUMNS_DEFAULT
+                           : terminal_columns < COLUMNS_MIN ? COLUMNS_MIN
+                                                            : terminal_columns;
     print_words(out, "file", explanation->file, columns);
     if (signature != NULL) {
         print_words(out, "model", explanation->about, columns);
         print_ports(out, columns, "inputs", signature->inputs, signature->input_count);
         print_ports(out, columns, "outputs", signature->outputs, signature->output_count);
     }
-    print_nodes(out, explanation, columns);
+    print_nodes(out, explanation, terminal_columns == 0 ? 0 : columns);
     if (signature != NULL) {
         print_costs(out, columns, explanation);
         print_commands(out, explanation, 0, arena);

@@ -159,6 +159,11 @@ static enum qd_status check_type(const struct node *node, size_t index, const ch
     const uint32_t types = node->version->inputs[index].types;
     if ((types & QK_BIT(type)) != 0)
         return QD_OK;
+    if (!node->reader->is_quantized && (type == QK_FP16 || type == QK_BF16))
+        return qd_fail(node->reader->error, QD_INVALID,
+                       "%s: expected a quantized network, got one of %s; export it as FP32, which "
+                       "quantize_static in Python's onnxruntime.quantization can quantize",
+                       field, qk_type_info(type)->name);
     return qd_refuse_type(node->op->name, node->version->number, types, field,
                           qk_type_info(type)->name, node->reader->error);
 }

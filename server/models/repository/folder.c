@@ -186,7 +186,7 @@ static enum qd_status check_target(int folder, const char *path, enum qd_links l
 }
 
 enum qd_status qd_folder_open_file(int folder, const char *path, enum qd_links links,
-                                   const char *shown, uint64_t bytes_max, int *fd,
+                                   const char *shown, uint64_t bytes_max, const char *flag, int *fd,
                                    struct stat *about, struct qd_error *error)
 {
     enum qd_status status =
@@ -201,9 +201,9 @@ enum qd_status qd_folder_open_file(int folder, const char *path, enum qd_links l
     } else if (!S_ISREG(about->st_mode)) {
         status = refuse_kind(shown, about->st_mode, error);
     } else if ((uint64_t)about->st_size > bytes_max) {
-        status = qd_fail(error, QD_TOO_LARGE,
-                         "%.200s: expected at most %llu bytes (--max-model-bytes), got %llu", shown,
-                         (unsigned long long)bytes_max, (unsigned long long)about->st_size);
+        status =
+            qd_fail(error, QD_TOO_LARGE, "%.200s: expected at most %llu bytes%s, got %llu", shown,
+                    (unsigned long long)bytes_max, flag, (unsigned long long)about->st_size);
     }
     if (status != QD_OK)
         close(*fd);

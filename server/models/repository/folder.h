@@ -24,10 +24,10 @@ enum qd_links {
 enum qd_status qd_folder_open(int at, const char *path, enum qd_links links, const char *shown,
                               int *fd, struct qd_error *error);
 
-/* Opens a file of at most bytes_max bytes for reading. Sets *about to its size, times and inode.
- * The caller closes *fd. */
+/* Opens a file of at most bytes_max bytes for reading. `flag` sets this bound: " (--name)", or ""
+ * if it is fixed. Sets *about to the file's size, times and inode. The caller closes *fd. */
 enum qd_status qd_folder_open_file(int folder, const char *path, enum qd_links links,
-                                   const char *shown, uint64_t bytes_max, int *fd,
+                                   const char *shown, uint64_t bytes_max, const char *flag, int *fd,
                                    struct stat *about, struct qd_error *error);
 
 /* Reads `count` bytes of an open file. Fails with QD_UNAVAILABLE, also if the file ends earlier

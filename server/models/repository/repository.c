@@ -75,7 +75,8 @@ struct given {
 };
 
 struct qd_repository {
-    char *path; /* NULL: there is no folder */
+    char *path;  /* NULL: there is no folder */
+    char *whole; /* the path from the root on when it was opened; NULL if it is not known */
     enum qd_links links;
     struct given given[QD_REPOSITORY_GIVEN_COUNT_MAX];
     size_t given_count;
@@ -89,8 +90,9 @@ static enum qd_status open_root(const struct qd_repository *repository, int *fd,
     *fd = open(repository->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*fd >= 0)
         return QD_OK;
-    return qd_fail(error, QD_UNAVAILABLE, "%.300s: cannot be opened as a folder: %s",
-                   repository->path, strerror(errno));
+    return qd_fail(error, QD_UNAVAILABLE, "%.300s: cannot be opened as a folder: %s%s",
+                   repository->path, strerror(errno),
+                   errno == ENOTDIR ? "; --model serves a file" : "");
 }
 
 struct qd_repository *qd_repository_open(const char *path, enum qd_links links,
@@ -114,6 +116,7 @@ struct qd_repository *qd_repository_open(const char *path, enum qd_links links,
         return NULL;
     }
     close(fd);
+    repository->whole = realpath(path, NULL);
     return repository;
 }
 
@@ -124,6 +127,7 @@ void qd_repository_close(struct qd_repository *repository)
     for (size_t i = 0; i < repository->given_count; i++)
         free(repository->given[i].path);
     free(repository->path);
+    free(repository->whole);
     free(repository);
 }
 
@@ -397,6 +401,25 @@ static uint64_t version_of(const char *name)
     return decimal ? number : 0;
 }
 
+struct qd_repository_hint qd_repository_hint(const struct qd_repository *repository,
+                                             const char *name)
+{
+    struct qd_repository_hint hint = {""};
+    const char *whole = repository->whole;
+    const char *last = whole == NULL ? NULL : strrchr(whole, '/');
+    if (last == NULL || last[1] == '\0')
+        return hint;
+    const bool is_model = version_of(name) != 0 || strcmp(last + 1, name) == 0;
+    if (!is_model && version_of(last + 1) == 0)
+        return hint;
+    if (!is_model && last > whole)
+        last = memrchr(whole, '/', (size_t)(last - whole));
+    snprintf(hint.text, sizeof(hint.text),
+             "; --model-repository is the folder of one %s: give %.*s instead",
+             is_model ? "model" : "version", last == whole ? 1 : (int)(last - whole), whole);
+    return hint;
+}
+
 static enum qd_status add_version(void *context, int fd, const char *name, struct qd_error *error)
 {
     struct version_list *list = context;
@@ -411,9 +434,7 @@ static enum qd_status add_version(void *context, int fd, const char *name, struc
         folder->fingerprint += mark_of(fd, 0, name);
     if (!as_folder || number == 0) {
         qd_log(QD_LOG_DEBUG, "an entry of a model's folder is not a version",
-               "model=\"%s\" "
-               "entry=\"%.100s\"",
-               list->name, name);
+               "model=\"%s\" entry=\"%s\"", list->name, qd_log_value(name).text);
         return QD_OK;
     }
     if (folder->version_count == QD_REPOSITORY_VERSION_COUNT_MAX)

@@ -44,6 +44,15 @@ struct qd_repository *qd_repository_open(const char *path, enum qd_links links,
                                          struct qd_error *error);
 void qd_repository_close(struct qd_repository *repository); /* NULL is fine */
 
+/* Returns what an error says if the repository is the folder of one model or version, and which
+ * folder to give instead: of a model if `name` is a version, or missing in a folder that itself has
+ * this name. Otherwise "". Does not block. */
+struct qd_repository_hint {
+    char text[400];
+};
+struct qd_repository_hint qd_repository_hint(const struct qd_repository *repository,
+                                             const char *name);
+
 /* Adds files: FILE or NAME=FILE, with commas between several. Without a name, the model has the
  * file's name without ".onnx". A text before the first '=' is a name if it has no slash. Does not
  * look whether the files exist. */

@@ -2,6 +2,7 @@
 import json
 import re
 import struct
+import subprocess
 import unittest
 
 from loading import ModelTest, RepositoryTest, conv_inputs, kept_request, scalar, ZEROS
@@ -237,6 +238,22 @@ class CutsInFolders(RepositoryTest):
         self.start()
         outputs = self.server.get("/v2/models/net").json()["outputs"]
         self.assertEqual([port["name"] for port in outputs], ["b"])
+
+    def test_a_hint_of_the_log_can_be_pasted(self):
+        """Between the quotes of a shell, as the manual says. In JSON, the value is the error."""
+        self.write("net/1/model.onnx", net_file())
+        self.start("--exit-on-error", "off")
+        log = self.server.wait_for_log("model not loaded")
+        hint = re.search(r'why=".*; the configuration (\{.*?\})', log).group(1)
+        result = subprocess.run(["sh", "-c", 'echo "%s"' % hint], capture_output=True, check=True)
+        self.write("net/config.json", result.stdout)
+        self.start("--log-format", "json")
+        self.assertEqual(len(self.server.get("/v2/models/net").json()["outputs"]), 1)
+        self.write("net/config.json", "{}")
+        self.start("--exit-on-error", "off", "--log-format", "json")
+        log = self.server.wait_for_log("model not loaded")
+        why = next(json.loads(line)["why"] for line in log.splitlines() if "not loaded" in line)
+        self.assertEqual(why, self.entries("net")[0]["reason"])
 
 
 if __name__ == "__main__":

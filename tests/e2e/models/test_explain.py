@@ -1,5 +1,6 @@
 """`quantd --explain`: what would become of a file, without serving it. A server tells the same of
 the nodes of a loaded model."""
+import fcntl
 import json
 import os
 import shlex
@@ -7,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
+import termios
 import unittest
 from pathlib import Path
 
@@ -161,9 +163,27 @@ class Explain(unittest.TestCase):
             self.assertEqual("onnx.Split, moves nothing" in text, axis == 1)
             self.assertEqual("onnx.Concat, moves nothing" in text, axis == 1)
 
+    def run_on_terminal(self, path, status=0):
+        """Returns the text on a terminal of 100 columns."""
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 50, 100, 0, 0))
+        with subprocess.Popen([*COMMAND, "--measure", "off", "--explain", str(path)],
+                              stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL,
+                              cwd=self.folder) as process:
+            os.close(theirs)
+            text = b""
+            try:
+                while got := os.read(ours, 1 << 16):
+                    text += got
+            except OSError:  # the terminal's other end is closed
+                pass
+            os.close(ours)
+        self.assertEqual(process.returncode, status)
+        return text.decode().replace("\r\n", "\n")
+
     def test_text_fits_its_width(self):
         path = self.write("qdq.onnx", qdq_file(node("Identity", ["y"], ["n" * 300])))
-        lines = self.run_it(path).stdout.splitlines()
+        lines = self.run_on_terminal(path).splitlines()
         table = lines[lines.index("") + 1:]
         table = table[:table.index("")]
         self.assertEqual(len(table), 1 + 16)
@@ -178,11 +198,15 @@ class Explain(unittest.TestCase):
                  for i, name in enumerate(("the_value_of_a_layer_DequantizeLinear",
                                            "the_value_of_a_layer_of_a_LinearDequantize",
                                            "n" * 4000 + "_DequantizeLinear"))]
-        text = self.run_it(self.write("qdq.onnx", qdq_file(*nodes))).stdout
+        path = self.write("qdq.onnx", qdq_file(*nodes))
+        text = self.run_on_terminal(path)
         self.assertIn("  the_value_of_a_layer_..  ", text)
         self.assertIn("_LinearDequantize  ", text)
         self.assertIn("nnnn_..  ", text)
         self.assertLessEqual(widest(text.splitlines()), 100)
+        text = self.run_it(path).stdout  # in a pipe, all names are whole
+        self.assertIn("  the_value_of_a_layer_of_a_LinearDequantize    ", text)
+        self.assertIn("  %s_DequantizeLinear  nothing: " % ("n" * 4000), text)
 
     def test_refused(self):
         """The commands serve what they say."""
@@ -367,7 +391,7 @@ class Explain(unittest.TestCase):
     def test_a_long_name(self):
         """Each of its characters is looked at once."""
         long = qdq_file(node("Strange" * 150000, ["x"], ["t"]))
-        text = self.run_it(self.write("long.onnx", long)).stdout
+        text = self.run_on_terminal(self.write("long.onnx", long))
         self.assertIn("..", text)
         self.assertLessEqual(widest(text.splitlines()), 100)
 

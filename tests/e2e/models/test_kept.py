@@ -147,7 +147,7 @@ class WithoutVersions(KeptTest):
         self.assert_convolves("a", WEIGHTS, 1)
         self.assert_convolves("b", [3, 2, 1], 1)
         self.assert_convolves("c", [5, 1])
-        self.server.wait_for_log("got 'onnx.mine'\"\n")
+        self.server.wait_for_log('got \\"onnx.mine\\""\n')
 
     def test_what_is_meant_if_there_are_two(self):
         """Versions come before a file beside them, and a folder before a file of its name."""
@@ -167,7 +167,9 @@ class WithoutVersions(KeptTest):
                 ("bad/other.onnx", "bad: expected model.onnx or request.json, got \"other.onnx\"; "
                                    "the configuration's default_model_filename can name"),
                 ("bad.onnx", "bad.onnx: "),
-                ("1/model.onnx", "--model-repository is the folder of one model")):
+                ("1/model.onnx", "1: expected a model's folder, got a version's; "
+                                 "--model-repository is the folder of one model: give %s instead; "
+                                 % self.folder.parent.resolve())):
             self.write(path, b"x")
             self.assertIn(words, self.fail_to_start())
             shutil.rmtree(self.folder)

@@ -226,13 +226,18 @@ class Refusals(ModelTest):
         self.assertIn(self.entries("layer")[0]["reason"][:300], answer.json()["error"])
 
     def test_bodies(self):
+        form = '{"parameters": {"file:1/model.onnx": "..."}}'
         self.assert_refused(self.post("layer", "load", b"{"), "malformed JSON at byte 1")
         self.assert_refused(self.post("layer", "load", b"[]"), "expected a JSON object")
         self.assert_refused(self.post("layer", "load", conv_file([1, 2])),
-                            "malformed JSON at byte 0", "a file comes as base64 in JSON: "
-                            '{"parameters": {"file:1/model.onnx": "..."}}')
+                            "malformed JSON at byte 0", "a file comes as base64 in JSON: " + form)
         self.assert_refused(self.post("layer", "load", {"parameters": 1}), "parameters")
-        self.assert_refused(self.post("layer", "load", {"parameters": {"x": 1}}), 'got "x"')
+        for outside in ("file:1/model.onnx", "config"):
+            self.assert_refused(self.post("layer", "load", {outside: ""}),
+                                '"%s": expected it inside parameters: %s' % (outside, form))
+        self.assert_refused(self.post("layer", "load", {"parameters": {"x": 1}}), form, 'got "x"')
+        for body in ({}, {"parameters": {}}, {"path": "a"}, b""):
+            self.assert_error(self.post("layer", "load", body), 404, "got neither", form)
         self.assert_refused(self.post("layer", "load", {"parameters": {"config": {}}}),
                             "parameters.config", "expected a string")
         self.assert_refused(self.post("layer", "load", b'{"parameters":{}}{}'), "malformed")

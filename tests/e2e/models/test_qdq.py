@@ -106,6 +106,17 @@ class Refused(Files):
                           "quantd computes onnx.MatMul only on UINT8 or INT8 behind "
                           "DequantizeLinear")
 
+    def test_network_of_fp16(self):
+        """A node that quantizes makes it a question of types."""
+        fp16 = 10
+        product = node("MatMul", ["x", "f"], ["a"])
+        for last, word in ((node("Relu", ["a"], ["y"]), "a quantized network, got one of FP16;"),
+                           (node("QuantizeLinear", ["a", "s", "z"], ["y"]), "FP32 for version")):
+            floats = tensor("f", fp16, [2, 1], (9, struct.pack("<2e", 1, 2)))
+            file = model(13, [product, last], [SCALE, ZERO, floats],
+                         [value_info("x", fp16, ["n", 2])], [value_info("y", fp16, ["n", 1])])
+            self.assert_error(self.load(file), 400, '"MatMul"): A: expected ' + word)
+
     def test_types(self):
         """The error names the type."""
         scale = node("DequantizeLinear", ["x", "s"], ["a"])

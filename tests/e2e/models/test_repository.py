@@ -57,7 +57,7 @@ class AtStart(RepositoryTest):
         for version in (1, 3, 20):
             self.assert_convolves("all", [version, 1], version)
         self.server.wait_for_log("config.pbtxt is not read, because there is a config.json")
-        self.server.wait_for_log("got 'onnx.mine'\"\n")
+        self.server.wait_for_log('got \\"onnx.mine\\""\n')
 
     def test_a_model_that_cannot_be_loaded_ends_the_start(self):
         self.write("good/1/model.onnx", conv_file(WEIGHTS))
@@ -71,6 +71,8 @@ class AtStart(RepositoryTest):
                 ("bad/2/model.onnx", conv_file(WEIGHTS, colour="red"), "colour"),
                 ("bad/1/request.json", b"{}", "bad/1/request.json: model_name"),
                 ("bad/config.json", b"{", "bad/config.json: malformed JSON"),
+                ("bad/config.json", b" " * (1 << 20) + b"{}", "bad/config.json: expected at most "
+                 "1048576 bytes, got 1048578"),
                 ("bad/1/model.onnx", external_file("weights.bin"), "weights.bin")):
             self.write(path, data)
             line = self.fail_to_start()
@@ -98,6 +100,26 @@ class AtStart(RepositoryTest):
     def test_an_empty_repository_is_said(self):
         self.start()
         self.server.wait_for_log("the repository has no models")
+
+    def test_the_folder_of_one_model_or_version(self):
+        models = self.folder
+        self.write("layer/1/model.onnx", conv_file(WEIGHTS))
+        give = "give %s instead" % models.resolve()
+        explicit = ("--model-control-mode", "explicit")
+        for folder, known, what in (("layer", "1", "model"), ("layer/1", "model", "version")):
+            self.folder = models / folder
+            self.assertIn('got "layer"; it has %s; --model-repository is the folder of one %s: %s'
+                          % (known, what, give),
+                          self.fail_to_start(*explicit, "--load-model", "layer"))
+        self.start()
+        self.server.wait_for_log("looks like a version of one model\" why=\"--model-repository is "
+                                 "the folder of one version: " + give)
+        self.folder = models / "layer/1/model.onnx"
+        self.assertIn("cannot be opened as a folder: Not a directory; --model serves a file",
+                      self.fail_to_start())
+        self.folder = models / "layer"
+        self.start(*explicit)
+        self.assert_error(self.post("layer", "load"), 404, "the folder of one model: " + give)
 
     def test_flags_that_do_not_fit(self):
         self.write("layer/1/model.onnx", conv_file(WEIGHTS))
@@ -296,6 +318,8 @@ class ByName(RepositoryTest):
         self.assert_error(self.post("z", "load"), 404, reason)
         self.assertEqual(self.entries("z"), [
             {"name": "z", "state": "UNAVAILABLE", "reason": reason}])
+        self.assert_error(self.post("z", "load", {"file": "x"}), 404, reason + "; a file comes as "
+                          'base64 in JSON: {"parameters": {"file:1/model.onnx": "..."}}')
 
     def test_as_many_models_as_there_may_be(self):
         """One name may have 64 versions."""

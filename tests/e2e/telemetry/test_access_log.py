@@ -107,7 +107,7 @@ class AccessLog(unittest.TestCase):
         infer, health = self.path.read_text().splitlines()
         self.assertRegex(infer, r'^ts=\S+Z level=info msg="answered" client="127\.0\.0\.1:\d+" '
                                 r'method="POST" path="\S+" status=200 model="%s" version=13 '
-                                r'id="a\'b\?c" inputs="x:UINT8\[4\] x_scale:FP32\[\] [^"]*" '
+                                r'id="a\\"b\?c" inputs="x:UINT8\[4\] x_scale:FP32\[\] [^"]*" '
                                 r'bytes_in=\d+ bytes_out=\d+ receive_us=\d+ queue_us=\d+ '
                                 r'decode_us=\d+ compute_us=\d+ encode_us=\d+ total_us=\d+ '
                                 r'send_us=\d+$' % re.escape(DEQUANTIZE))

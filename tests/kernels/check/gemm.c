@@ -673,6 +673,7 @@ void check_gemm(struct check *check)
     check_layout(check, "avxvnni", &qk_igemm_u8s8_6x16__avxvnni);
     check_layout(check, "avx512vnni", &qk_igemm_u8s8_6x64__avx512vnni);
     check_layout(check, "avx512vnni", &qk_igemm_u8s8_32x14__avx512vnni);
+    check_layout(check, "avx512vnni", &qk_igemm_s16s16_32x14__avx512vnni);
     check_layout(check, "amx", &qk_igemm_u8s8_32x32__amx);
 #endif
 #ifdef __aarch64__

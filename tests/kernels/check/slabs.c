@@ -357,9 +357,12 @@ static void check_tile(struct check *check, const void *kernel, size_t row_count
     struct qk_epilogue_tile *tile = &job.tile;
     const size_t index = check_index(check);
     const size_t vectors = timed ? NR / VECTOR : index % (NR / VECTOR) + 1;
+    const bool wide = (any || job.subject->kernels->takes_64_positions) && index % 2;
     tile->row_count = row_count;
     tile->rows = timed ? (row_count > 0 ? row_count : 6) : index / 4 % ROWS_MOST + 1;
-    tile->positions = row_count == 0 ? vectors * VECTOR : timed ? 14 : index % VECTOR + 1;
+    tile->positions = row_count == 0 ? vectors * VECTOR
+                      : timed        ? 14
+                                     : index / 2 % (wide ? QK_IGEMM_NR : VECTOR) + 1;
     tile->epilogue = &job.epilogue;
     choose_requantize(check, &job.epilogue.requantize);
     const size_t rows = tile->rows;

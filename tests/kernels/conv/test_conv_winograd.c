@@ -7,15 +7,18 @@
 #include "kernels/dispatch.h"
 #include "tests/support/kernels/conv_run.h"
 
-static struct qk_test_gemms gemms; /* AVX2 alone, or nothing on other CPUs */
+static struct qk_test_gemms gemms; /* those that the CPU has, and that have this algorithm */
 
 static void setup(void)
 {
+    static const char *const names[] = {"avx2", "vnni_novbmi", "vnni"};
     gemms.count = 0;
-    struct qk_kernels *kernels = qk_test_kernels_gemm("auto", "avx2");
-    if (kernels) {
-        gemms.names[0] = "avx2";
-        gemms.kernels[gemms.count++] = kernels;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct qk_kernels *kernels = qk_test_kernels_gemm("auto", names[i]);
+        if (kernels) {
+            gemms.names[gemms.count] = names[i];
+            gemms.kernels[gemms.count++] = kernels;
+        }
     }
 }
 
@@ -30,12 +33,12 @@ TestSuite(conv_winograd, .init = setup, .fini = teardown);
  * Winograd's algorithm wherever they can. */
 static void prefer_winograd(void)
 {
-    if (gemms.count == 0)
-        return;
-    struct qk_conv_tuning *conv = &gemms.kernels[0]->choice.conv;
-    conv->main_costs.product_cycles *= 1e4;
-    conv->words_costs.product_cycles *= 1e4;
-    conv->quads_bytes = 512 * 1024;
+    for (size_t i = 0; i < gemms.count; i++) {
+        struct qk_conv_tuning *conv = &gemms.kernels[i]->choice.conv;
+        conv->main_costs.product_cycles *= 1e4;
+        conv->words_costs.product_cycles *= 1e4;
+        conv->quads_bytes = 512 * 1024;
+    }
 }
 
 static struct conv_case square_case(int64_t channels, int64_t rows, int64_t size)
@@ -62,14 +65,37 @@ static struct conv_case square_case(int64_t channels, int64_t rows, int64_t size
     };
 }
 
-static bool is_winograd(const char *kernel)
+/* Returns n of the tiles of n x n positions that a kernel computes; 0 if it is another algorithm.
+ */
+static int tile_of(const char *kernel)
 {
-    return strcmp(kernel, "conv_winograd_avx2") == 0 || strcmp(kernel, "conv_winograd4_avx2") == 0;
+    if (strncmp(kernel, "conv_winograd4_", strlen("conv_winograd4_")) == 0)
+        return 4;
+    return strncmp(kernel, "conv_winograd_", strlen("conv_winograd_")) == 0 ? 2 : 0;
 }
 
-/* Checks the bytes of a case, and whether Winograd's algorithm computes it, by which kernel unless
- * that is NULL. Its units run in a random order, because they share nothing. */
-static void check_kernel(struct conv_case test, bool expect_winograd, const char *kernel)
+enum { ANY_TILE = -1 };
+
+/* Checks the tile of a plan's kernel. VNNI has only tiles of 4 x 4, and leaves convolutions that
+ * would fill its panels of rows only in part to igemm, where tiles of other kernels are smaller. */
+static void check_tile(const struct conv_case *test, const char *gemm, const char *kernel, int tile,
+                       const char *text)
+{
+    const int64_t rows = test->naive.out_channels / test->naive.group;
+    const int64_t channels = test->naive.channels / test->naive.group;
+    const bool avx2 = strcmp(gemm, "avx2") == 0;
+    const bool fills = rows >= 30 && (rows + 2) % 16 <= 2 && channels >= 24;
+    const int got = tile_of(kernel);
+    if (tile == ANY_TILE && (avx2 || fills))
+        cr_expect_neq(got, 0, "%s: %s", text, kernel);
+    else if (tile != ANY_TILE && (avx2 || fills || tile == 0))
+        cr_expect_eq(got, avx2 || tile == 4 ? tile : 0, "%s: %s", text, kernel);
+    cr_expect(avx2 || got != 2, "%s: %s", text, kernel);
+}
+
+/* Checks the bytes of a case, and the tile by which Winograd's algorithm computes it, or 0. Its
+ * units run in a random order, because they share nothing. */
+static void check(struct conv_case test, int tile)
 {
     static const int32_t signed_zero = 0, unsigned_zero = 128;
     char text[512];
@@ -82,26 +108,24 @@ static void check_kernel(struct conv_case test, bool expect_winograd, const char
         struct qk_test_result result;
         qk_test_run_shuffled(gemms.kernels[i], &test.call, test.seed, &result);
         cr_assert_eq(result.status, QK_OK, "%s: %s", text, result.error.text);
-        cr_expect_eq(is_winograd(result.plan.kernel), expect_winograd, "%s: %s", text,
-                     result.plan.kernel);
-        if (kernel)
-            cr_expect_str_eq(result.plan.kernel, kernel, "%s", text);
-        cr_assert_arr_eq(result.output, test.expected, test.y_bytes, "%s", text);
+        check_tile(&test, gemms.names[i], result.plan.kernel, tile, text);
+        cr_assert_arr_eq(result.output, test.expected, test.y_bytes, "%s: %s", text,
+                         result.plan.kernel);
         qk_test_result_deinit(&result);
     }
     conv_case_check_made(&gemms, &test, text);
     conv_case_deinit(&test);
 }
 
-static void check(struct conv_case test, bool expect_winograd)
-{
-    check_kernel(test, expect_winograd, NULL);
-}
-
 static struct conv_case random_case(uint64_t *lot)
 {
     struct conv_case test = square_case(8 + (int64_t)qk_test_random_below(lot, 35),
                                         8 + (int64_t)qk_test_random_below(lot, 30), 1);
+    if (qk_test_random_below(lot, 2)) { /* fills panels of 32 rows, all or the last one but two */
+        test.naive.channels = 24 + (int64_t)qk_test_random_below(lot, 20);
+        test.naive.out_channels = 16 * (2 + (int64_t)qk_test_random_below(lot, 3)) -
+                                  (int64_t)qk_test_random_below(lot, 3);
+    }
     const int64_t sizes[] = {1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 28, 31, 40, 67, 140};
     const size_t count = sizeof(sizes) / sizeof(sizes[0]);
     test.naive.group = 1 + (int64_t)qk_test_random_below(lot, 2);
@@ -136,14 +160,14 @@ Test(conv_winograd, random)
     for (size_t i = 0; i < 150; i++) {
         const struct conv_case test = random_case(&lot);
         if (qk_test_runs(i))
-            check(test, true);
+            check(test, ANY_TILE);
     }
 }
 
 /* Returns a case whose sums are as large as they can be, in four ways. */
 static struct conv_case greatest_case(int64_t channels, int64_t size, int way)
 {
-    struct conv_case test = square_case(channels, 8, size);
+    struct conv_case test = square_case(channels, 32, size);
     test.naive.w_signed = true;
     test.naive.x_zero_point = way & 1 ? 0 : 255;
     test.x_fill = way & 1 ? CONV_FILL_MAX : CONV_FILL_MIN;
@@ -158,7 +182,7 @@ Test(conv_winograd, greatest_sums)
     prefer_winograd();
     for (int64_t channels = 3640; channels <= 3641; channels++)
         for (int way = 0; way < 4; way++)
-            check(greatest_case(channels, 3, way), channels == 3640);
+            check(greatest_case(channels, 3, way), channels == 3640 ? 2 : 0);
 }
 
 /* With larger weights, 64 times the sums could leave 32 bits. Weights of 127 are smaller than those
@@ -168,42 +192,40 @@ Test(conv_winograd, greatest_sums_of_large_tiles)
     prefer_winograd();
     for (int64_t channels = 227; channels <= 228; channels++)
         for (int way = 0; way < 4; way++)
-            check_kernel(greatest_case(channels, 32, way), true,
-                         channels == 228 && !(way & 2) ? "conv_winograd_avx2"
-                                                       : "conv_winograd4_avx2");
+            check(greatest_case(channels, 32, way), channels == 228 && !(way & 2) ? 2 : 4);
 }
 
 Test(conv_winograd, leaves_other_convolutions_to_igemm)
 {
     static const int32_t one = 1;
-    struct conv_case test = square_case(16, 16, 12);
+    struct conv_case test = square_case(24, 32, 12);
     prefer_winograd();
-    check(test, true);
+    check(test, ANY_TILE);
     test.naive.w_signed = true;
     test.w_zero_point_all = &one;
-    check(test, false);
-    test = square_case(16, 16, 12);
+    check(test, 0);
+    test = square_case(24, 32, 12);
     test.naive.stride[2] = 2;
-    check(test, false);
-    test = square_case(16, 16, 12);
+    check(test, 0);
+    test = square_case(24, 32, 12);
     test.naive.dilation[1] = 2;
-    check(test, false);
-    test = square_case(16, 16, 12);
+    check(test, 0);
+    test = square_case(24, 32, 12);
     test.naive.kernel[1] = 5;
-    check(test, false);
-    test = square_case(16, 16, 12);
+    check(test, 0);
+    test = square_case(24, 32, 12);
     test.form = CONV_FORM_CHANNELS_LAST;
-    check(test, false);
-    check(square_case(4, 16, 12), false);
+    check(test, 0);
+    check(square_case(4, 16, 12), 0);
 }
 
 /* The plan compares both estimates for the shape of x. */
 Test(conv_winograd, serves_shapes_that_gain)
 {
     struct conv_case test = square_case(64, 64, 28);
-    check(test, true);
+    check(test, ANY_TILE);
     test.naive.in[1] = test.naive.in[2] = 1;
-    check(test, false);
+    check(test, 0);
 }
 
 /* Rows are padded by whole vectors, which must not reach what lies behind the last row. */
@@ -212,10 +234,10 @@ Test(conv_winograd, serves_planes_of_all_sizes)
     prefer_winograd();
     for (int64_t height = 1; height <= 20; height++)
         for (int64_t width = 1; width <= 35; width++) {
-            struct conv_case test = square_case(8, 8, 1);
+            struct conv_case test = square_case(24, 30, 1);
             test.naive.in[1] = height;
             test.naive.in[2] = width;
             if (qk_test_runs((size_t)(height * 35 + width)))
-                check(test, true);
+                check(test, ANY_TILE);
         }
 }

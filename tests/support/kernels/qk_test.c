@@ -236,17 +236,26 @@ static void run_shuffled(const struct qk_plan *plan, const struct qk_call *call,
     guarded_free(order);
 }
 
+/* Makes the plan after packing or, if the seed is odd, before it. */
 static void run_call(const struct qk_kernels *kernels, const struct qk_call *call, uint64_t seed,
                      struct qk_test_result *result)
 {
     struct qk_test_memory memory;
-    const struct qk_instance *instance;
+    struct qk_instance *instance;
+    struct qk_call lent;
     memset(result, 0, sizeof(*result));
     qk_test_memory_init(&memory, SIZE_MAX);
     struct qk_memory face = qk_test_memory_face(&memory);
 
-    result->status = qk_test_create(kernels, call, seed, face, &instance, &result->error);
-    if (result->status == QK_OK)
+    qk_test_lend(call, &lent);
+    result->status = qk_prepare(kernels, &lent, face, &instance, &result->error);
+    const bool prepared = result->status == QK_OK;
+    if (prepared && seed % 2)
+        result->status = qk_plan(instance, call->inputs, face, &result->plan, &result->error);
+    if (prepared)
+        pack(instance, seed);
+    qk_test_take_back(call, &lent);
+    if (prepared && seed % 2 == 0)
         result->status = qk_plan(instance, call->inputs, face, &result->plan, &result->error);
     if (result->status == QK_OK) {
         for (size_t i = 0; i < result->plan.output_count; i++)

@@ -376,7 +376,7 @@ Test(config, a_stray_word_is_no_flag)
                                  "FILE serves an ONNX file");
 }
 
-Test(config, a_misspelt_flag_gets_the_nearest_one)
+Test(config, a_wrong_flag_gets_those_that_may_be_meant)
 {
     static const char *const pairs[][2] = {
         {"--thread", "--threads"},
@@ -387,13 +387,21 @@ Test(config, a_misspelt_flag_gets_the_nearest_one)
         {"model", "--model"},
         {"--model_repository=x", "--model-repository"},
         {"--no-consol", "--no-console"},
-        {"--port", NULL},
+        {"--max-model", "--max-model-bytes"},
+        {"--tls=x", "--tls-cert, --tls-key"},
+        {"--no-conso", "--no-console"},
+        {"--port", "--listen"},
+        {"--host=0.0.0.0", "--listen"},
+        {"--workers", "--threads"},
+        {"--max", "--max-connections, --max-connections-per-address, --max-queue, "
+                  "--max-body-bytes, --max-inflight-bytes, --max-model-bytes, ..."},
+        {"-p", NULL},
         {"--no-such-flag", NULL},
         {"--", NULL},
     };
     struct qd_config config;
     for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
-        char text[128];
+        char text[256];
         snprintf(text, sizeof(text), "expected a flag that --help lists%s%s, got \"%s\"",
                  pairs[i][1] == NULL ? "" : ", such as ", pairs[i][1] == NULL ? "" : pairs[i][1],
                  pairs[i][0]);

@@ -446,7 +446,8 @@ Test(json_tensor, refused_elements_are_named_and_shown)
     expect_error("[[1,2,],[3,4]]", QK_UINT8, SHAPE(2, 2),
                  "x: the array at index [0]: expected an entry after the last comma, got ]");
     expect_error("[]", QK_UINT8, SHAPE(2, 2), "x: expected 4 elements for shape [2,2], got 0");
-    expect_error("[[]]", QK_UINT8, SHAPE(2, 2, 1), "x: expected '[', got ]");
+    expect_error("[[]]", QK_UINT8, SHAPE(2, 2, 1),
+                 "x: the array at index [0]: expected 2 entries for shape [2,2,1], got 0");
     expect_error("[[1],]", QK_UINT8, SHAPE(1, 2),
                  "x: the array at index [0]: expected 2 entries for shape [1,2], got 1");
     expect_error("[[1,2],[3],]", QK_UINT8, SHAPE(2, 2),
@@ -476,9 +477,9 @@ Test(json_tensor, refused_elements_of_other_widths)
                  "\"-Infinity\", got 65520");
     expect_error("[0.3]", QK_FP8E4M3FN, SHAPE(1),
                  "x: element 0: expected a value of FP8E4M3FN, such as 0.28125 or 0.3125, got 0.3");
-    expect_error("[[1]]", QK_FP4E2M1, SHAPE(1),
-                 "x: element 0: expected a value of FP4E2M1, got an array: nested deeper than "
-                 "shape [1]");
+    expect_error(
+        "[[1]]", QK_FP4E2M1, SHAPE(1),
+        "x: element 0: expected nesting 1 deep for shape [1], got an array nested deeper: 2 deep");
 }
 
 #define INT64_WANTED \
@@ -506,7 +507,7 @@ Test(json_tensor, refused_int64s_and_bools)
                                            "--1"};
     static const char *const bools[] = {"2",      "-1",    "-0",   "0.0",      "1e0",   "01",
                                         "True",   "trues", "tru",  "\"true\"", "\"1\"", "00",
-                                        "false1", "11",    "null", "[]"};
+                                        "false1", "11",    "null", "{}"};
     char text[80], wanted[200];
     for (size_t i = 0; i < sizeof(integers) / sizeof(integers[0]); i++) {
         snprintf(text, sizeof(text), "[0,%s]", integers[i]);
@@ -582,15 +583,27 @@ Test(json_tensor, nesting_is_exact)
                  "x: the outermost array: expected 2 entries for shape [2,2], got more");
     expect_error("[[[1],[2]],[[3]]]", QK_UINT8, SHAPE(2, 2, 1),
                  "x: the array at index [1]: expected 2 entries for shape [2,2,1], got 1");
-    expect_error("[[1,2],3,4]", QK_UINT8, SHAPE(2, 2), "x: expected '[' after element 1, got 3");
-    expect_error("[1,[2]]", QK_UINT8, SHAPE(2, 1),
-                 "x: element 1: " UINT8_WANTED "an array: nested deeper than shape [2,1]");
-    expect_error("[[1]]", QK_UINT8, SHAPE(1),
-                 "x: element 0: " UINT8_WANTED "an array: nested deeper than shape [1]");
-    expect_error("[[1]]", QK_UINT8, SCALAR,
-                 "x: element 0: " UINT8_WANTED "an array: nested deeper than shape []");
+    expect_error("[[1,2],3,4]", QK_UINT8, SHAPE(2, 2),
+                 "x: index [1]: expected nesting 2 deep for shape [2,2], got one "
+                 "nested less: 1 deep");
+    expect_error("[[1,2],[3,4]]", QK_UINT8, SHAPE(1, 2, 2),
+                 "x: index [0,0]: expected nesting 3 deep for shape [1,2,2], got one "
+                 "nested less: 2 deep");
+    expect_error("[[ [1,2],[3,4]]]", QK_UINT8, SHAPE(2, 2),
+                 "x: element 0: expected nesting 2 deep for shape [2,2], got an array nested "
+                 "deeper: 3 deep");
+    expect_error(
+        "[1,[2]]", QK_UINT8, SHAPE(2, 1),
+        "x: element 1: expected nesting 1 deep, as before, got an array nested deeper: 2 deep");
+    expect_error(
+        "[[1]]", QK_UINT8, SHAPE(1),
+        "x: element 0: expected nesting 1 deep for shape [1], got an array nested deeper: 2 deep");
+    expect_error(
+        "[[1]]", QK_UINT8, SCALAR,
+        "x: element 0: expected nesting 1 deep for shape [], got an array nested deeper: 2 deep");
     expect_error("[[],[[]]]", QK_UINT8, SHAPE(2, 0),
-                 "x: element 0: " UINT8_WANTED "an array: nested deeper than shape [2,0]");
+                 "x: element 0: expected nesting 2 deep for shape [2,0], got an array nested "
+                 "deeper: 3 deep");
 }
 
 Test(json_tensor, brackets_match)
@@ -614,9 +627,11 @@ Test(json_tensor, a_hundred_thousand_brackets)
     memset(text + count, ']', count);
     text[2 * count] = '\0';
     expect_error(text, QK_UINT8, SHAPE(4),
-                 "x: element 0: " UINT8_WANTED "an array: nested deeper than shape [4]");
+                 "x: element 0: expected nesting 1 deep for shape [4], got an array nested deeper: "
+                 "100000 deep");
     expect_error(text, QK_FP32, SHAPE(2, 2),
-                 "x: element 0: " FP32_WANTED "an array: nested deeper than shape [2,2]");
+                 "x: element 0: expected nesting 2 deep for shape [2,2], got an array nested "
+                 "deeper: 100000 deep");
     free(text);
 }
 
@@ -710,18 +725,18 @@ Test(json_tensor, long_rows_in_pieces)
 
 Test(json_tensor, arrays_too_many_that_end_like_the_data)
 {
-    expect_error("[1,1,1,1,[1,1,1,1,1],1,1,1,1,1,1,1,1]", QK_UINT8, SHAPE(9),
-                 "x: element 4: expected an integer in [0, 255] (UINT8), got an array: nested "
-                 "deeper than shape [9]");
-    expect_error("[1,1,1,1,[1,1,1,1,1],1]", QK_UINT8, SHAPE(9),
-                 "x: element 4: expected an integer in [0, 255] (UINT8), got an array: nested "
-                 "deeper than shape [9]");
+    expect_error(
+        "[1,1,1,1,[1,1,1,1,1],1,1,1,1,1,1,1,1]", QK_UINT8, SHAPE(9),
+        "x: element 4: expected nesting 1 deep for shape [9], got an array nested deeper: 2 deep");
+    expect_error(
+        "[1,1,1,1,[1,1,1,1,1],1]", QK_UINT8, SHAPE(9),
+        "x: element 4: expected nesting 1 deep for shape [9], got an array nested deeper: 2 deep");
     expect_error("[[1,1,1,1,[1,1,1,1,1]],[1,1,1,1,1,1,1,1]]", QK_UINT8, SHAPE(1, 9),
-                 "x: element 4: expected an integer in [0, 255] (UINT8), got an array: nested "
-                 "deeper than shape [1,9]");
+                 "x: element 4: expected nesting 2 deep for shape [1,9], got an array nested "
+                 "deeper: 3 deep");
     expect_error("[[1,1,1,1,[1,1,1,1,1]],1]", QK_UINT8, SHAPE(1, 9),
-                 "x: element 4: expected an integer in [0, 255] (UINT8), got an array: nested "
-                 "deeper than shape [1,9]");
+                 "x: element 4: expected nesting 2 deep for shape [1,9], got an array nested "
+                 "deeper: 3 deep");
 }
 
 Test(json_tensor, what_is_printed_reads_back)

@@ -64,7 +64,8 @@ static enum qd_links links = QD_LINKS_INSIDE;
 static enum qd_status open_file(const char *path, struct stat *about)
 {
     int fd = -1;
-    enum qd_status status = qd_folder_open_file(folder, path, links, path, 5, &fd, about, &error);
+    enum qd_status status =
+        qd_folder_open_file(folder, path, links, path, 5, " (--limit)", &fd, about, &error);
     if (status == QD_OK)
         close(fd);
     return status;
@@ -134,8 +135,8 @@ Test(folder, refuses_large_files_by_their_size)
     cr_assert_eq(ftruncate(fd, (off_t)1 << 40), 0);
     close(fd);
     cr_assert_eq(open_file("huge", &about), QD_TOO_LARGE);
-    cr_assert_not_null(strstr(error.text, "at most 5 bytes (--max-model-bytes), got 1099511627776"),
-                       "%s", error.text);
+    cr_assert_not_null(strstr(error.text, "at most 5 bytes (--limit), got 1099511627776"), "%s",
+                       error.text);
 }
 
 Test(folder, folders_are_held_to_the_same)
@@ -206,9 +207,9 @@ Test(folder, a_file_is_read_to_where_it_was_cut_short)
     char bytes[8] = "";
     struct stat about;
     int fd;
-    cr_assert_eq(
-        qd_folder_open_file(folder, "file", QD_LINKS_INSIDE, "net/file", 100, &fd, &about, &error),
-        QD_OK);
+    cr_assert_eq(qd_folder_open_file(folder, "file", QD_LINKS_INSIDE, "net/file", 100, "", &fd,
+                                     &about, &error),
+                 QD_OK);
     cr_assert_eq(qd_folder_read(fd, 1, bytes, 4, "net/file", &error), QD_OK);
     cr_assert_str_eq(bytes, "2345");
     cr_assert_eq(qd_folder_read(fd, 1, bytes, 5, "net/file", &error), QD_UNAVAILABLE);

@@ -47,8 +47,9 @@ Test(line, text)
     qd_line_number(&line, "zero", 0);
     qd_line_number(&line, "most", UINT64_MAX);
     qd_line_pairs(&line, "count=1 name=\"a b\" text=\"x\ny\"");
-    cr_assert_str_eq(end(&line), " level=info msg=\"event\" name=\"a'b\\c???d\xc3\xa9\" zero=0 "
-                                 "most=18446744073709551615 count=1 name=\"a b\" text=\"x?y\"");
+    cr_assert_str_eq(end(&line),
+                     " level=info msg=\"event\" name=\"a\\\"b\\\\c???d\xc3\xa9\" zero=0 "
+                     "most=18446744073709551615 count=1 name=\"a b\" text=\"x?y\"");
 }
 
 Test(line, json)

@@ -62,6 +62,20 @@ Test(log, json)
         "%s", line);
 }
 
+/* The value cannot end its quotes, and readers of logfmt and of JSON get it back. */
+Test(log, a_value_with_quotes)
+{
+    static const char *const wanted[] = {" why=\"{\\\"a\\\": \\\\\" count=3\n",
+                                         ",\"why\":\"{\\\"a\\\": \\\\\",\"count\":3}\n"};
+    for (int format = QD_LINE_TEXT; format <= QD_LINE_JSON; format++) {
+        char line[1000] = "";
+        qd_log_set_format((enum qd_line_format)format);
+        qd_log(QD_LOG_WARN, "event", "why=\"%s\" count=%d", qd_log_value("{\"a\": \\").text, 3);
+        cr_assert_gt(read(pipe_ends[0], line, sizeof(line) - 1), 0);
+        cr_assert_not_null(strstr(line, wanted[format]), "%s", line);
+    }
+}
+
 /* The server continues. */
 Test(log, a_reader_that_stands_still_stops_nothing)
 {
