@@ -232,7 +232,6 @@ SERVER := \
     server/memory/text.c \
     server/telemetry/line.c server/telemetry/log.c \
     server/telemetry/log_file.c server/telemetry/metrics.c server/telemetry/process.c \
-    server/telemetry/prometheus.c \
     server/config/address.c server/config/config.c \
     server/json/element.c server/json/number.c server/json/number_print.c server/json/powers.c \
     server/json/reader.c server/json/string.c server/json/tensor.c server/json/tensor_print.c \

@@ -16,7 +16,6 @@
 #include "server/base/limits.h"
 #include "server/base/version.h"
 #include "server/config/config.h"
-#include "server/http/api/console.h"
 #include "server/http/api/healthcheck.h"
 #include "server/http/api/server.h"
 #include "server/http/guard/access.h"

@@ -9,8 +9,6 @@
 #include "server/base/limits.h"
 #include "server/http/mhd/hooks.h"
 #include "server/http/path.h"
-#include "server/http/refuse.h"
-#include "server/http/response.h"
 #include "server/http/wire/socket.h"
 
 /* Longer than any silence that qd_connections allow, which is three windows; see suspend. */
@@ -77,15 +75,6 @@ bool qd_exchange_ensure_request(struct qd_connection *connection)
 
 /* ---- The answer --------------------------------------------------------------------------- */
 
-/* Prints a short answer into io.outgoing, from where mhd/socket_hooks.c sends it. Returns false if
- * the answer has to go through libmicrohttpd. */
-static bool is_outgoing(struct qd_connection *connection)
-{
-    return connection->current.is_http_1_1 && !connection->current.is_head &&
-           qd_io_hooks_has(connection) &&
-           qd_response_print(connection->request, &connection->io.outgoing);
-}
-
 static enum MHD_Result send_answer(struct qd_connection *connection)
 {
     struct qd_answer *answer = &connection->request->answer;
@@ -93,11 +82,14 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
     answer->close = answer->close || connection->current.closes_after_answer ||
                     connection->io.library_read_end || connection->all->draining;
     answer->keep_alive = answer->close ? NULL : exchange->keep_alive;
-    const bool is_ours = is_outgoing(connection);
+    /* A short answer is printed into io.outgoing, from where mhd/socket_hooks.c sends it. All
+     * others go through libmicrohttpd. */
+    const bool is_usual = connection->current.is_http_1_1 && !connection->current.is_head;
+    const bool is_ours = is_usual && qd_io_hooks_has(connection) &&
+                         qd_response_print(connection->request, &connection->io.outgoing);
     struct MHD_Response *response = exchange->stand_in;
     if (!is_ours)
-        response = qd_response_create(connection->request, connection->current.is_http_1_1 &&
-                                                               !connection->current.is_head);
+        response = qd_response_create(connection->request, is_usual);
     if (response == NULL)
         return MHD_NO; /* malloc failed, so the connection is closed */
     if (connection->state != QD_CONNECTION_ANSWER)
@@ -197,13 +189,6 @@ static enum qd_status check_quota(const struct qd_connection *connection,
                             &connection->request->error);
 }
 
-/* Returns true if the request's last byte came together with its first line, so that there is no
- * body to wait for. */
-static bool is_all_here(const struct qd_connection *connection)
-{
-    return connection->framing.done_count > connection->done_count;
-}
-
 /* Refuses a head that takes too much of libmicrohttpd's memory. Only for plain connections, whose
  * heads framing.c has not counted. Cookies count three times there, and here the whole head does.
  */
@@ -230,8 +215,11 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     if (!qd_exchange_ensure_request(connection))
         return MHD_NO;
     struct qd_request *request = connection->request;
+    /* If the request's last byte came together with its first line, there is no body to wait for.
+     */
+    const bool is_all_here = connection->framing.done_count > connection->done_count;
     qd_connection_advance_at(connection, QD_CONNECTION_BODY,
-                             is_all_here(connection) ? connection->since_ns : qd_clock_ns());
+                             is_all_here ? connection->since_ns : qd_clock_ns());
     connection->current.is_head = strcmp(method, "HEAD") == 0;
     struct qd_head head;
     qd_head_init(&head, method, target, version);

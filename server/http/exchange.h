@@ -1,6 +1,6 @@
 /* Makes requests of what libmicrohttpd reads, and gives it their answers. One exchange serves all
  * connections of a loop. It consists of libmicrohttpd's callbacks, and of the calls that give it
- * answers. */
+ * answers. All functions must be called on the connection's loop. */
 #ifndef SERVER_HTTP_EXCHANGE_H
 #define SERVER_HTTP_EXCHANGE_H
 
@@ -57,5 +57,42 @@ enum MHD_Result qd_exchange_on_access(void *context, struct MHD_Connection *mhd,
                                       size_t *count, void **request_slot);
 void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **request_slot,
                               enum MHD_RequestTerminationCode code);
+
+/* ---- Refusals: refuse.c ------------------------------------------------------------------- */
+
+/* Sets the callbacks of `connections` for clients that are too slow, have left, or sent bytes that
+ * cannot be read. */
+void qd_refuse_watch(struct qd_connections *connections);
+
+/* Returns true if the connection is beyond --max-connections or --max-connections-per-address. */
+bool qd_refuse_is_over_quota(const struct qd_connection *connection);
+
+/* Makes the answer from the request's error. If the error is QD_UNAVAILABLE, the answer gets the
+ * handler's Retry-After. */
+void qd_refuse_make(struct qd_connection *connection);
+
+/* Sends the refusal, after which the connection ends, straight to the socket (direct_response.h),
+ * and frees what the request held. Returns MHD_NO, with which libmicrohttpd closes the connection.
+ */
+enum MHD_Result qd_refuse_past_library(struct qd_connection *connection);
+
+/* Refuses the bytes that the client sent after the request that has just been answered. */
+void qd_refuse_what_follows(struct qd_connection *connection);
+
+/* ---- Responses: response.c ---------------------------------------------------------------- */
+
+/* Creates the response of a request. may_chunk: the answer may be sent in chunks. It may not for a
+ * client of HTTP/1.0, which does not know chunks, or for a HEAD, for which libmicrohttpd 0.9.75
+ * would send a last chunk. If it may not and its length is unknown, it closes the connection. The
+ * response borrows the answer's bytes, in the request's arena, until libmicrohttpd has completed
+ * the request. Returns NULL if malloc failed, even if only for one header, because an answer that
+ * lacks a header would be misread. */
+struct MHD_Response *qd_response_create(struct qd_request *request, bool may_chunk);
+
+/* Prints a short answer, head and body, into the request's arena, for a connection that stays open.
+ * It is then sent past libmicrohttpd (mhd/hooks.h), which needs seven allocations for the same
+ * bytes, and as much time as reading a small request takes. Returns false if the answer is not
+ * short, is streamed, or closes the connection, or if there is no memory. */
+bool qd_response_print(struct qd_request *request, struct qd_part *whole);
 
 #endif

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "server/base/clock.h"
-#include "server/base/limits.h"
 #include "server/http/endpoint.h"
 
 enum { PUMP_RUNS_MAX = 8 }; /* how many short jobs the loop computes before it looks at timers */

@@ -1,9 +1,8 @@
 #define _GNU_SOURCE
-#include "server/http/refuse.h"
+#include "server/http/exchange.h"
 
 #include <sys/socket.h>
 
-#include "server/http/exchange.h"
 #include "server/http/wire/direct_response.h"
 #include "server/work/infer.h"
 

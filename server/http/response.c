@@ -1,8 +1,6 @@
-#include "server/http/response.h"
+#include "server/http/exchange.h"
 
 #include <assert.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/json/number.h"
-
 /* ---- Types of 8 bits and less: their few values are in a table --------------------------- */
 
 static bool is_small(enum qk_type type)

@@ -8,7 +8,6 @@
 
 #include "server/json/number.h"
 #include "server/json/string.h"
-#include "server/memory/arena.h"
 
 enum {
     ROOM_BYTES = 2 << 10, /* allocated at a time for nodes and strings; a small request needs one or

@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "server/json/element.h"
-#include "server/json/number.h"
-#include "server/memory/text.h"
 
 enum { BATCH = 64 }; /* integers that are read as 32 bits before they are stored with fewer */
 

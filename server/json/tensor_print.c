@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "server/json/element.h"
-#include "server/json/number.h"
 
 /* Extends an element to 64 bits, with its sign if the type is signed. */
 static int64_t widen(uint32_t bits, const struct qk_type_info *type)

@@ -1,7 +1,6 @@
 #include "server/json/tree.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "server/json/number.h"
 #include "server/memory/text.h"

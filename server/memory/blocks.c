@@ -2,7 +2,6 @@
 #include "server/memory/blocks.h"
 
 #include <assert.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -41,7 +40,7 @@ struct qd_memory {
     size_t bytes_used; /* bytes in use */
     size_t bytes_kept; /* bytes of kept blocks, and touched bytes of reserved blocks beyond those in
                           use */
-    struct qd_block *reserved; /* the latest first */
+    LIST_HEAD(, qd_block) reserved; /* the latest first */
 
     qd_memory_on_lost *on_lost; /* NULL: nothing is called */
     void *on_lost_context;
@@ -224,8 +223,8 @@ static void make_room(struct qd_memory *memory, struct qd_block **retired)
             retire(memory, block, room / QD_HUGE_PAGE_BYTES * QD_HUGE_PAGE_BYTES, retired);
         }
     }
-    for (struct qd_block *b = memory->reserved; b != NULL && is_over(memory);
-         b = b->next_reserved) {
+    for (struct qd_block *b = LIST_FIRST(&memory->reserved); b != NULL && is_over(memory);
+         b = LIST_NEXT(b, in_reserved)) {
         memory->bytes_kept -= b->touched - b->bytes;
         untouch(b, b->bytes);
     }
@@ -255,35 +254,15 @@ static void free_blocks(struct qd_memory *memory, struct qd_block *retired)
     }
 }
 
-static void list_reserved(struct qd_memory *memory, struct qd_block *block)
-{
-    block->reserved = true;
-    block->previous_reserved = NULL;
-    block->next_reserved = memory->reserved;
-    if (memory->reserved != NULL)
-        memory->reserved->previous_reserved = block;
-    memory->reserved = block;
-}
-
-static void unlist_reserved(struct qd_memory *memory, struct qd_block *block)
-{
-    block->reserved = false;
-    if (block->previous_reserved != NULL)
-        block->previous_reserved->next_reserved = block->next_reserved;
-    else
-        memory->reserved = block->next_reserved;
-    if (block->next_reserved != NULL)
-        block->next_reserved->previous_reserved = block->previous_reserved;
-}
-
 /* Hands out a block, which is fresh or has been taken out of its class. The lock is held. */
 static void hand_out(struct qd_memory *memory, struct qd_block *block, const struct qd_block *wish)
 {
     block->limit = wish->limit;
     block->bytes = wish->bytes;
+    block->reserved = wish->reserved;
     if (wish->reserved) {
         memory->bytes_kept += block->touched;
-        list_reserved(memory, block);
+        LIST_INSERT_HEAD(&memory->reserved, block, in_reserved);
     }
 }
 
@@ -332,8 +311,8 @@ static size_t yield(struct qd_memory *memory, size_t bytes, const struct qd_bloc
     size_t sum = 0;
     for (enum way way = 0; way < WAY_COUNT; way++) {
         bool is_later = true;
-        for (struct qd_block *b = memory->reserved; b != NULL && sum < bytes;
-             b = b->next_reserved) {
+        for (struct qd_block *b = LIST_FIRST(&memory->reserved); b != NULL && sum < bytes;
+             b = LIST_NEXT(b, in_reserved)) {
             is_later = is_later && b != taker;
             if (way_of(b, taker, is_later, now_ns) != way)
                 continue;
@@ -351,7 +330,7 @@ static bool find_room(struct qd_memory *memory, size_t bytes, const struct qd_bl
     const size_t left = memory->bytes_max - memory->bytes_used;
     if (bytes <= left)
         return true;
-    if (memory->reserved == NULL || yield(memory, bytes - left, taker, false) < bytes - left)
+    if (LIST_EMPTY(&memory->reserved) || yield(memory, bytes - left, taker, false) < bytes - left)
         return false;
     yield(memory, bytes - left, taker, true);
     if (memory->on_lost != NULL)
@@ -407,7 +386,8 @@ bool qd_memory_has_room(struct qd_memory *memory, size_t bytes)
     QD_LOCKED(&memory->lock);
     const uint64_t now_ns = qd_clock_ns();
     size_t left = memory->bytes_max - memory->bytes_used;
-    for (struct qd_block *b = memory->reserved; b != NULL && left < bytes; b = b->next_reserved)
+    for (const struct qd_block *b = LIST_FIRST(&memory->reserved); b != NULL && left < bytes;
+         b = LIST_NEXT(b, in_reserved))
         left += is_slow(b, now_ns) ? b->bytes : 0;
     return bytes <= left;
 }
@@ -418,7 +398,9 @@ unsigned qd_memory_retry_after_s(struct qd_memory *memory)
     QD_LOCKED(&memory->lock);
     const uint64_t now_ns = qd_clock_ns();
     uint64_t oldest_ns = now_ns;
-    for (const struct qd_block *b = memory->reserved; b != NULL; b = b->next_reserved) {
+    const struct qd_block *b;
+    LIST_FOREACH(b, &memory->reserved, in_reserved)
+    {
         if ((b->reservation != QD_RESERVATION_COMING && b->reservation != QD_RESERVATION_WAITING) ||
             is_slow(b, now_ns))
             continue;
@@ -530,7 +512,8 @@ void qd_block_give(struct qd_arena *arena, struct qd_block *block)
     /* Read now, because another thread may take the block as soon as it is kept. */
     const bool large = block->large;
     if (block->reserved) {
-        unlist_reserved(memory, block);
+        LIST_REMOVE(block, in_reserved);
+        block->reserved = false;
         memory->bytes_kept -= block->touched - block->bytes;
     } else {
         block->touched = block->bytes; /* its user may have written all of it */

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "server/memory/arena.h"
 
@@ -35,9 +36,9 @@ struct qd_block {
     /* Of a large block from qd_arena_reserve, while it is in use. */
     bool reserved;
     _Atomic unsigned char reservation; /* enum qd_reservation; set with the lock held */
-    struct qd_block *next_reserved;    /* the list of the reserved blocks, whose pages beyond
-                                          `bytes` count as kept */
-    struct qd_block *previous_reserved;
+    LIST_ENTRY(qd_block)
+    in_reserved; /* the list of the reserved blocks, whose pages beyond
+                    `bytes` count as kept */
     /* What tells whether the body in it arrives slowly (SLOW_BYTES in blocks.c). */
     size_t marked_bytes;
     uint64_t marked_ns; /* when `bytes` was marked_bytes; both are set anew when 2 MiB more have

@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 /* New pieces are as large as the text so far, within these bounds, so that a small answer stays
  * small and a large one has few pieces. */
@@ -156,6 +155,25 @@ bool qd_list_name(char *text, size_t size, const char *name)
     if (!is_cut)
         snprintf(text + used, size - used, "%s%s", used == 0 ? "" : ", ", fits ? name : "...");
     return fits;
+}
+
+bool qd_list_has(const char *list, const char *name)
+{
+    const size_t bytes = strlen(name);
+    bool has = false;
+    while (!has && *list != '\0') {
+        const size_t count = strcspn(list, ",");
+        has = count == bytes && memcmp(list, name, bytes) == 0;
+        list += count + (list[count] == ',');
+    }
+    return has;
+}
+
+size_t qd_trimmed_bytes(const char *text, size_t bytes)
+{
+    while (bytes > 0 && memchr(" \t\r\n", text[bytes - 1], 4) != NULL)
+        bytes--;
+    return bytes;
 }
 
 static bool is_same_letter(char a, char b)

@@ -106,6 +106,12 @@ void qd_print_integers(const int64_t *list, size_t count, char *text, size_t siz
  * fit, and then nothing more. Returns whether the name fits. */
 bool qd_list_name(char *text, size_t size, const char *name);
 
+/* Returns whether a list of names with commas between them has this one. */
+bool qd_list_has(const char *list, const char *name);
+
+/* Returns the length of a text without the blanks and ends of lines at its end. */
+size_t qd_trimmed_bytes(const char *text, size_t bytes);
+
 /* Returns whether somebody who wrote `name` may have meant `known`: one of three letters of the
  * name may be missing, more, another one or exchanged with the next one, at most two in all. Upper
  * and lower case are the same. */

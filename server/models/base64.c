@@ -108,9 +108,8 @@ static enum qd_status decode_character(struct qd_base64 *decoder, struct qd_erro
     if (bytes > 0 && character == '=' && decoder->count >= 2 && decoder->padded < 2) {
         decoder->padded++;
         if (decoder->count + decoder->padded == 4) {
-            enum qd_status status = end_padded(decoder, error);
-            if (status != QD_OK)
-                return status;
+            if (end_padded(decoder, error) != QD_OK)
+                return error->status;
             decoder->padded = 4; /* nothing may follow */
         }
         decoder->at += bytes;
@@ -141,9 +140,8 @@ enum qd_status qd_base64_step(struct qd_base64 *decoder, size_t characters, stru
             decode_groups(decoder, until);
         if (decoder->at == until)
             break;
-        enum qd_status status = decode_character(decoder, error);
-        if (status != QD_OK)
-            return status;
+        if (decode_character(decoder, error) != QD_OK)
+            return error->status;
     }
     return QD_OK;
 }

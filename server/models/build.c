@@ -5,7 +5,6 @@
 
 #include "server/json/number.h"
 #include "server/json/reader.h"
-#include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/models/onnx/foreign.h"
 #include "server/models/shapes.h"
@@ -170,9 +169,8 @@ static enum qd_status read_onnx(struct qd_build *build, const struct qd_source *
     struct qd_onnx_source content = source->content;
     content.cut = build->config->cut;
     content.list = build->lists_nodes ? &build->listed : NULL;
-    enum qd_status status = qd_onnx_read(&content, build->scratch, graph, error);
-    if (status != QD_OK)
-        return status;
+    if (qd_onnx_read(&content, build->scratch, graph, error) != QD_OK)
+        return error->status;
     if (build->lists_nodes) {
         graph->call.fate_count = build->listed.count;
         graph->call.fates =

@@ -1,4 +1,4 @@
-#include "server/models/cut_inputs.h"
+#include "server/models/cut_hint.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "server/models/deferred_constants.h"
+#include "server/models/model.h"
 
 #include <string.h>
 

@@ -3,13 +3,11 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "server/json/reader.h"
 #include "server/json/tree.h"
-#include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/models/prototext.h"
 #include "server/telemetry/log.h"
@@ -151,9 +149,8 @@ static enum qd_status read_object(const struct field *object, const struct key *
                            reader->source, path);
         }
         seen |= UINT32_C(1) << (key - keys);
-        enum qd_status status = read_member(object, key, path, member);
-        if (status != QD_OK)
-            return status;
+        if (read_member(object, key, path, member) != QD_OK)
+            return reader->error->status;
     }
     return QD_OK;
 }

@@ -266,9 +266,8 @@ static enum qd_status read_message(struct reader *reader, struct qd_json_value *
         const bool at_end = reader->at == reader->end;
         if (close == '\0' ? at_end : !at_end && next == close)
             break;
-        enum qd_status status = read_field(reader, &message, depth);
-        if (status != QD_OK)
-            return status;
+        if (read_field(reader, &message, depth) != QD_OK)
+            return reader->error->status;
         if (!take(reader, ','))
             take(reader, ';');
     }

@@ -39,15 +39,10 @@ static void *alloc(void *context, size_t bytes)
 
 /* ---- Inputs ------------------------------------------------------------------------------- */
 
-static bool is_free(const struct qd_port *port, uint32_t axis)
-{
-    return axis < port->rank && port->dims[axis] == QD_DIM_FREE;
-}
-
 static bool any_is_free(const struct search *search, uint32_t axis)
 {
     for (size_t i = 0; i < search->graph->input_count; i++)
-        if (is_free(&search->inputs[i], axis))
+        if (axis < search->inputs[i].rank && search->inputs[i].dims[axis] == QD_DIM_FREE)
             return true;
     return false;
 }

@@ -7,11 +7,9 @@
 
 #include "server/json/reader.h"
 #include "server/json/tree.h"
-#include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/models/onnx/foreign.h"
 #include "server/models/repository/folder.h"
-#include "server/models/repository/missing_file.h"
 #include "server/oip/inputs.h"
 #include "server/telemetry/log.h"
 
@@ -132,25 +130,14 @@ struct body {
 /* Reads a key: "file:1/model.onnx" is version 1, path "model.onnx". */
 static enum qd_status read_file_name(struct body *body, const char *key, struct qd_call_file *file)
 {
-    const char *text = key + strlen("file:");
-    size_t digits = strspn(text, "0123456789");
-    char number[24];
-    uint64_t version = 0;
-    if (digits > 0 && digits < sizeof(number) && text[digits] == '/') {
-        memcpy(number, text, digits);
-        number[digits] = '\0';
-        if (!qd_read_decimal(number, &version))
-            version = 0;
-    }
-    const char *path = text + digits + 1;
-    if (version == 0 || *path == '\0') {
+    const char *slash = qd_scan_decimal(key + strlen("file:"), &file->version);
+    if (slash == NULL || *slash != '/' || slash[1] == '\0' || file->version == 0) {
         return qd_fail(body->error, QD_INVALID,
                        "parameters.%s: expected file:VERSION/NAME, such as "
                        "file:1/model.onnx, with a version above 0",
                        qd_show_string(key).text);
     }
-    file->version = version;
-    file->path = qd_arena_copy(&body->sources->arena, path);
+    file->path = qd_arena_copy(&body->sources->arena, slash + 1);
     return file->path != NULL
                ? QD_OK
                : qd_refuse_memory(&body->sources->arena, "the files' names", body->error);
@@ -278,18 +265,10 @@ static enum qd_status find_json(struct body *body)
     return QD_OK;
 }
 
-static bool is_blank(const struct qd_sources *sources)
-{
-    size_t bytes = sources->body_bytes;
-    while (bytes > 0 && memchr(" \t\r\n", sources->body[bytes - 1], 4) != NULL)
-        bytes--;
-    return bytes == 0;
-}
-
 static enum qd_status read_body(struct qd_sources *sources, struct qd_error *error)
 {
     struct body body = {.sources = sources, .error = error};
-    if (is_blank(sources))
+    if (qd_trimmed_bytes(sources->body, sources->body_bytes) == 0)
         return QD_OK;
     if (find_json(&body) != QD_OK)
         return error->status;
@@ -582,9 +561,8 @@ static enum qd_status find_in_call(struct qd_sources *sources, struct qd_error *
 {
     struct qd_call_file *onnx = qd_sources_call_file(sources, onnx_name(sources));
     struct qd_call_file *request = qd_sources_call_file(sources, request_name(sources));
-    enum qd_status status = choose_kind(sources, onnx != NULL, request != NULL, error);
-    if (status != QD_OK)
-        return status;
+    if (choose_kind(sources, onnx != NULL, request != NULL, error) != QD_OK)
+        return error->status;
     sources->main_file = onnx != NULL ? onnx : request;
     sources->blob_file = request != NULL ? qd_sources_call_file(sources, "request.bin") : NULL;
     sources->decoding = 0;

@@ -10,7 +10,6 @@
 #include "server/base/limits.h"
 #include "server/base/lock.h"
 #include "server/json/tree.h"
-#include "server/memory/text.h"
 
 enum { LIST_BYTES = 320, OPERATORS_BYTES = 144, REASON_BYTES = 512 };
 
@@ -254,12 +253,13 @@ static const char *find_near(const struct qd_models *models, const char *name)
     return NULL;
 }
 
-static bool has_version(const struct family *family, uint64_t number)
+/* Returns the model with exactly this version, or NULL. */
+static struct qd_model *find_exact(const struct family *family, uint64_t number)
 {
     for (size_t i = 0; i < family->version_count; i++)
         if (family->versions[i]->signature.version == number)
-            return true;
-    return false;
+            return family->versions[i];
+    return NULL;
 }
 
 /* Prints the numbers of as many versions as fit, and which other numbers a client may give. */
@@ -289,7 +289,7 @@ static void list_versions(const struct family *family, char *bytes, size_t size)
     }
     const size_t begin = text.bytes;
     for (size_t i = 0; i < op->number_count; i++) {
-        if (has_version(family, op->numbers[i]))
+        if (find_exact(family, op->numbers[i]) != NULL)
             continue;
         qd_text_string(&text, text.bytes == begin ? "; " : ", ");
         qd_text_decimal(&text, op->numbers[i]);
@@ -299,14 +299,10 @@ static void list_versions(const struct family *family, char *bytes, size_t size)
 
 static struct qd_model *find_version(const struct family *family, uint64_t number)
 {
-    if (family->op != NULL) {
-        const struct qk_version *row = qk_operator_version(family->op, number);
-        return row == NULL ? NULL : family->versions[row - family->op->versions];
-    }
-    for (size_t i = 0; i < family->version_count; i++)
-        if (family->versions[i]->signature.version == number)
-            return family->versions[i];
-    return NULL;
+    if (family->op == NULL)
+        return find_exact(family, number);
+    const struct qk_version *row = qk_operator_version(family->op, number);
+    return row == NULL ? NULL : family->versions[row - family->op->versions];
 }
 
 /* Fails for a family that has no version in service. */
@@ -397,21 +393,18 @@ static int by_version(const void *a, const void *b)
 /* Takes the counters of all versions, or of none. */
 static bool take_counters(struct qd_models *models, struct qd_model *const *versions, size_t count)
 {
-    size_t i = 0;
-    for (; i < count; i++) {
+    bool all = true;
+    for (size_t i = 0; i < count; i++) {
         const struct qd_signature *signature = &versions[i]->signature;
         versions[i]->counters =
             qd_metrics_counters(models->metrics, signature->name, signature->version);
-        if (versions[i]->counters == NULL)
-            break;
+        all = all && versions[i]->counters != NULL;
     }
-    if (i == count)
-        return true;
-    while (i-- > 0) {
+    for (size_t i = 0; i < count && !all; i++) {
         qd_counters_release(versions[i]->counters);
         versions[i]->counters = NULL;
     }
-    return false;
+    return all;
 }
 
 static enum qd_status try_room(const struct qd_models *models, const char *name, size_t count,

@@ -6,12 +6,9 @@
 #include <string.h>
 
 #include "server/json/reader.h"
-#include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/oip/classes.h"
 #include "server/oip/inputs.h"
-#include "server/oip/parameters.h"
-#include "server/oip/raw.h"
 #include "server/oip/shm_tensors.h"
 
 /* ---- The body's two parts ---------------------------------------------------------------- */
@@ -165,11 +162,9 @@ static enum qd_status read_outputs(const struct qd_oip_decoder *decoder,
         return QD_OK;
     asked->outputs = asked->binary_outputs = 0;
     asked->lists_outputs = true;
-    for (size_t position = 0; output != NULL; output = output->next) {
-        enum qd_status status = read_output(decoder, output, position++);
-        if (status != QD_OK)
-            return status;
-    }
+    for (size_t position = 0; output != NULL; output = output->next)
+        if (read_output(decoder, output, position++) != QD_OK)
+            return decoder->error->status;
     return QD_OK;
 }
 

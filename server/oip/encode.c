@@ -6,7 +6,6 @@
 
 #include "server/base/limits.h"
 #include "server/base/lock.h"
-#include "server/json/tensor.h"
 #include "server/memory/arena.h"
 #include "server/oip/classes.h"
 #include "server/oip/shm_tensors.h"
@@ -18,10 +17,9 @@ static uint64_t microseconds(uint64_t ns)
 
 struct qd_oip_writer {
     const struct qd_oip_asked *asked;
-    const char *kernel;
+    const struct qk_graph_plan *plan;
+    const uint64_t *node_ns; /* NULL: the answer has no times of nodes */
     const struct qk_tensor *outputs;
-    const struct qk_graph_plan *plan; /* for node_ns */
-    const uint64_t *node_ns;          /* NULL: the answer has no times of nodes */
     struct qd_arena *arena;
     struct qd_error *error;
     size_t first_units[QK_GRAPH_PORT_COUNT_MAX +
@@ -113,7 +111,7 @@ static void print_head(struct qd_text *text, const struct qd_oip_writer *writer,
     at = put_decimal(at, ",\"decode_us\":", microseconds(stage_ns[QD_STAGE_DECODE]));
     at = put_decimal(at, ",\"compute_us\":", microseconds(stage_ns[QD_STAGE_COMPUTE]));
     qd_text_commit(text, (size_t)(put(at, ",\"kernel\":\"") - room));
-    qd_text_string(text, writer->kernel);
+    qd_text_string(text, writer->plan->kernel);
     qd_text_string(text, "\"");
     if (writer->node_ns != NULL)
         print_profile(text, writer->plan, writer->node_ns);
@@ -187,9 +185,10 @@ static size_t units_of(const struct qd_oip_asked *asked, const struct qk_tensor 
     return count <= QD_OIP_UNIT_NUMBERS ? 0 : divide_up(count, QD_OIP_UNIT_NUMBERS);
 }
 
-struct qd_oip_writer *qd_oip_writer_create(const struct qd_oip_asked *asked, const char *kernel,
-                                           const struct qk_tensor *outputs, struct qd_arena *arena,
-                                           struct qd_error *error)
+struct qd_oip_writer *qd_oip_writer_create(const struct qd_oip_asked *asked,
+                                           const struct qk_graph_plan *plan,
+                                           const uint64_t *node_ns, const struct qk_tensor *outputs,
+                                           struct qd_arena *arena, struct qd_error *error)
 {
     const size_t output_count = asked->signature->output_count;
     struct qd_oip_writer *writer = qd_arena_calloc(arena, 1, sizeof(*writer));
@@ -198,7 +197,8 @@ struct qd_oip_writer *qd_oip_writer_create(const struct qd_oip_asked *asked, con
         return NULL;
     }
     writer->asked = asked;
-    writer->kernel = kernel;
+    writer->plan = plan;
+    writer->node_ns = node_ns;
     writer->outputs = outputs;
     writer->arena = arena;
     writer->error = error;
@@ -213,13 +213,6 @@ struct qd_oip_writer *qd_oip_writer_create(const struct qd_oip_asked *asked, con
     }
     pthread_mutex_init(&writer->lock, NULL);
     return writer;
-}
-
-void qd_oip_writer_profile(struct qd_oip_writer *writer, const struct qk_graph_plan *plan,
-                           const uint64_t *node_ns)
-{
-    writer->plan = plan;
-    writer->node_ns = node_ns;
 }
 
 void qd_oip_writer_deinit(struct qd_oip_writer *writer)

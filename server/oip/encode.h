@@ -22,16 +22,14 @@ size_t qd_oip_least_answer_bytes(const struct qd_oip_asked *asked, const struct 
  * i. Until the answer is sent, its parts borrow the data behind the JSON, and the printed text,
  * which is in the arena.
  *
- * The writer lives in the arena and borrows all arguments. Returns NULL, with the error set, if
+ * node_ns says how long each node of the plan took; NULL: the answer does not. The writer lives in
+ * the arena and borrows all arguments. Returns NULL, with the error set, if
  * there is no memory. */
 struct qd_oip_writer;
-struct qd_oip_writer *qd_oip_writer_create(const struct qd_oip_asked *asked, const char *kernel,
-                                           const struct qk_tensor *outputs, struct qd_arena *arena,
-                                           struct qd_error *error);
-/* Adds the time that each node of the plan took to the answer. node_ns has one for each node of the
- * plan, and is borrowed, as the plan is. Call it before qd_oip_writer_end. */
-void qd_oip_writer_profile(struct qd_oip_writer *writer, const struct qk_graph_plan *plan,
-                           const uint64_t *node_ns);
+struct qd_oip_writer *qd_oip_writer_create(const struct qd_oip_asked *asked,
+                                           const struct qk_graph_plan *plan,
+                                           const uint64_t *node_ns, const struct qk_tensor *outputs,
+                                           struct qd_arena *arena, struct qd_error *error);
 /* Call it after all units have ended, printed or not. NULL is fine. */
 void qd_oip_writer_deinit(struct qd_oip_writer *writer);
 

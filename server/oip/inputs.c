@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/oip/shm_tensors.h"
 
@@ -359,9 +358,8 @@ static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct inp
     if (!qd_json_whole(size, &given) || given < 0)
         return expected(decoder, input, field, "an integer in [0, 2^53)", size);
     const size_t bytes = (size_t)given;
-    enum qd_status status = check_bytes(decoder, input, field, bytes);
-    if (status != QD_OK)
-        return status;
+    if (check_bytes(decoder, input, field, bytes) != QD_OK)
+        return decoder->error->status;
     if (decoder->json_bytes_header == NULL && bytes > 0)
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected the header " QD_OIP_JSON_BYTES_HEADER
@@ -609,9 +607,8 @@ static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct
                              .shape_text = input->port->shape_text,
                              .shaped = true,
                              .strides = input->strides};
-    enum qd_status status = read_dims(decoder, input, true, port->dims, &port->rank);
-    if (status != QD_OK)
-        return status;
+    if (read_dims(decoder, input, true, port->dims, &port->rank) != QD_OK)
+        return decoder->error->status;
     struct qk_tensor least = {.type = input->wire->type, .rank = port->rank};
     for (uint32_t i = 0; i < port->rank; i++)
         least.dims[i] = port->dims[i] == QD_DIM_FREE ? 1 : (size_t)port->dims[i];
@@ -677,9 +674,8 @@ static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
                            qd_show_string(signature->inputs[i].name).text, signature->name,
                            list_inputs(signature).text);
         }
-        enum qd_status status = refuse_absent(decoder, i);
-        if (status != QD_OK)
-            return status;
+        if (refuse_absent(decoder, i) != QD_OK)
+            return decoder->error->status;
     }
     if (asked->declared != NULL && asked->call.op->variable_inputs == 0)
         return qd_fail(decoder->error, QD_INVALID,
@@ -706,9 +702,8 @@ enum qd_status qd_oip_read_inputs(struct qd_oip_decoder *decoder,
     struct input input;
     input.position = 0;
     for (input.json = inputs->first; input.json != NULL; input.json = input.json->next) {
-        enum qd_status status = read_input(decoder, &input);
-        if (status != QD_OK)
-            return status;
+        if (read_input(decoder, &input) != QD_OK)
+            return decoder->error->status;
         input.position++;
     }
     return check_complete(decoder);

@@ -1,5 +1,6 @@
-/* Reads the `inputs` of an inference: names, datatypes, shapes, and the data, which is in the JSON
- * or follows it as bytes. */
+/* Reads the parts of an inference for decode.c: its `inputs`, with names, datatypes, shapes, and
+ * the data, which is in the JSON or follows it as bytes; its `parameters`; and a body without JSON.
+ */
 #ifndef SERVER_OIP_INPUTS_H
 #define SERVER_OIP_INPUTS_H
 
@@ -60,6 +61,27 @@ struct qd_oip_decoder {
  * an entry too, because their bytes must be checked. */
 enum qd_status qd_oip_read_inputs(struct qd_oip_decoder *decoder,
                                   const struct qd_json_value *inputs);
+
+/* Reads the `parameters` of an inference: a built-in model's attributes, and a few keys of OIP
+ * (timeout, binary_data_output, ...). A built-in model refuses any other key, because it may be a
+ * misspelled attribute. A loaded model ignores other keys whose values are numbers, strings, true
+ * or false, as in Triton's "parameters" extension.
+ *
+ * Fills the attributes, binary_outputs, timeout_us, priority and profiles of decoder->asked. If any
+ * input has the carrier form, allocates decoder->carriers in the arena; an input with the carrier
+ * form has both type and shape, and the model takes the type. Lists are allocated in the arena,
+ * strings are borrowed. Pure. */
+enum qd_status qd_oip_read_parameters(struct qd_oip_decoder *decoder,
+                                      const struct qd_json_value *parameters);
+
+/* Reads the raw binary request of Triton's binary tensor data extension. The body is the data of
+ * the model's only input, without JSON. The header Inference-Header-Content-Length is 0.
+ *
+ * Makes the body the data of asked->inputs[0], and asks for all outputs as bytes. Datatype and
+ * shape are the signature's. A free size follows from the number of bytes, which must not be 0.
+ * *asked has its signature, and memory for the input. Pure. */
+enum qd_status qd_oip_read_raw(const struct qd_oip_message *message, struct qd_oip_asked *asked,
+                               struct qd_error *error);
 
 /* Takes the whole body as the data of input 0, whose type is BOOL. Adds it to `numbers`, so that
  * units check that the bytes are 0 or 1. */

@@ -65,9 +65,8 @@ enum qd_status qd_labels_read(const char *text, size_t bytes, const char *source
         const size_t step = length + 1;
         if (length > 0 && at[length - 1] == '\r')
             length--;
-        const enum qd_status status = check_line(at, length, source, i + 1, error);
-        if (status != QD_OK)
-            return status;
+        if (check_line(at, length, source, i + 1, error) != QD_OK)
+            return error->status;
         begins[i] = (uint32_t)used;
         memcpy(copy + used, at, length);
         used += length;

@@ -1,4 +1,4 @@
-#include "server/oip/parameters.h"
+#include "server/oip/inputs.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "server/json/number.h"
-#include "server/memory/arena.h"
 
 #define INTEGER "an integer in [-2^63, 2^63)"
 
@@ -212,9 +211,8 @@ static enum qd_status read_carried_shape(const struct qd_oip_decoder *decoder,
     if (carrier->shaped)
         return twice(decoder, value->key);
     carrier->shaped = true;
-    enum qd_status status = read_ints(decoder, value, &shape);
-    if (status != QD_OK)
-        return status;
+    if (read_ints(decoder, value, &shape) != QD_OK)
+        return decoder->error->status;
     bool valid = shape.list_count <= QK_RANK_MAX;
     for (size_t i = 0; i < shape.list_count && valid; i++) {
         valid = shape.list[i] >= 0;

@@ -1,10 +1,9 @@
-#include "server/oip/raw.h"
+#include "server/oip/inputs.h"
 
 #include <stdio.h>
 
 #include "server/json/tree.h"
 #include "server/memory/text.h"
-#include "server/oip/inputs.h"
 
 enum { NO_DIM = QK_RANK_MAX };
 

@@ -61,9 +61,8 @@ static enum qd_status read_place(const struct qd_oip_decoder *decoder,
         {bytes_key, QD_JSON_NEEDED + QD_JSON_TAKES_COUNT, &bytes},
         {offset_key, QD_JSON_TAKES_COUNT, &offset},
     };
-    enum qd_status status = qd_json_read_members(parameters, path, members, 2, decoder->error);
-    if (status != QD_OK)
-        return status;
+    if (qd_json_read_members(parameters, path, members, 2, decoder->error) != QD_OK)
+        return decoder->error->status;
     if (offset > count || bytes > count - offset) {
         return FAIL(decoder, path, bytes_key,
                     "expected it and %s within the region's %zu bytes, got %llu and %llu",

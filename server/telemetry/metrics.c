@@ -3,14 +3,12 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "server/base/clock.h"
 #include "server/base/lock.h"
-#include "server/telemetry/prometheus.h"
 
 /* The upper bounds of the histograms' buckets. */
 static const struct {
@@ -237,6 +235,30 @@ void qd_metrics_cursor_deinit(struct qd_metrics_cursor *cursor)
 }
 
 /* ---- Prometheus --------------------------------------------------------------------------- */
+
+void qd_prometheus_type(struct qd_text *text, const char *name, const char *type, const char *help)
+{
+    qd_text_format(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+void qd_prometheus_label(const char *value, char *label)
+{
+    for (size_t left = strlen(value), length; left > 0; value += length, left -= length) {
+        length = qd_utf8_length(value, left);
+        if (length == 0) {
+            length = 1;
+            *label++ = '?';
+            continue;
+        }
+        if (*value == '\\' || *value == '"' || *value == '\n')
+            *label++ = '\\';
+        if (*value == '\n')
+            *label++ = 'n';
+        else
+            label = (char *)memcpy(label, value, length) + length;
+    }
+    *label = '\0';
+}
 
 /* Triton's counters, with Triton's names, because dashboards exist for them. */
 static const struct {

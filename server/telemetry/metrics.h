@@ -90,4 +90,26 @@ bool qd_metrics_print_next(struct qd_metrics_cursor *cursor, struct qd_text *tex
 /* Like qd_metrics_print_next, for {"model_stats":[…]}. */
 bool qd_metrics_print_next_stats(struct qd_metrics_cursor *cursor, struct qd_text *text);
 
+/* Prints the two lines before a metric's values, # HELP and # TYPE. `type` is "counter", "gauge" or
+ * "histogram". */
+void qd_prometheus_type(struct qd_text *text, const char *name, const char *type, const char *help);
+
+/* Writes a label's value, without quotes around it. Backslashes, quotes and newlines are escaped.
+ * Bytes that are not UTF-8 become '?'. `label` has room for 2 * strlen(value) + 1 bytes. */
+void qd_prometheus_label(const char *value, char *label);
+
+/* ---- What the operating system counts for this process, for gauges ------------------------- */
+
+/* A number is 0 if the system does not report it. */
+struct qd_process {
+    uint64_t cpu_ns; /* user and system time of all threads */
+    uint64_t resident_bytes;
+    uint64_t virtual_bytes;
+    uint64_t files; /* open file descriptors */
+    uint64_t files_max;
+};
+
+/* Reads all numbers. Makes several system calls, so it is too slow for each request. */
+void qd_process_read(struct qd_process *process);
+
 #endif

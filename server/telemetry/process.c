@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "server/telemetry/process.h"
+#include "server/telemetry/metrics.h"
 
 #include <dirent.h>
 #include <stdio.h>

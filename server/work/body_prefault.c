@@ -1,6 +1,7 @@
 #include "server/work/body_prefault.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "server/memory/blocks.h"
@@ -13,78 +14,60 @@
 
 /* Pages of one body that the thread touches. */
 struct qd_body_prefault {
-    struct qd_body_prefault *next;
     char *body;
-    size_t from, to; /* offsets in the body */
-    struct qd_post post;
+    size_t from, to;     /* offsets in the body */
+    struct qd_post post; /* first to the thread, and then to `loop` */
     struct qd_loop *loop;
     struct qd_request *request; /* NULL if it has ended and left the body in `arena` */
+    struct qd_prefaulter *prefaulter;
     struct qd_arena arena;
 };
 
 struct qd_prefaulter {
     pthread_t thread;
-    pthread_mutex_t lock; /* protects the members below */
-    pthread_cond_t changed;
-    struct qd_body_prefault *first;
-    struct qd_body_prefault **last_link; /* where to store the pointer to the next one */
-    bool ends;                           /* touches nothing more */
+    struct qd_loop *loop; /* of the thread */
+    struct qd_post stop;
+    atomic_bool ends; /* touches nothing more */
 };
 
 /* ---- The thread --------------------------------------------------------------------------- */
 
+static void on_there(void *context);
+
 /* Touches the pages by writing to them. MADV_POPULATE_WRITE is not used, because it holds the lock
  * on the process' mappings meanwhile, and other threads that map memory would have to wait. */
-static void touch(const struct qd_body_prefault *prefault)
+static void touch(void *context)
 {
+    struct qd_body_prefault *prefault = context;
     volatile char *bytes = prefault->body;
-    for (size_t at = prefault->from; at < prefault->to; at += QD_PAGE_BYTES)
+    const bool wanted = !atomic_load(&prefault->prefaulter->ends);
+    for (size_t at = prefault->from; wanted && at < prefault->to; at += QD_PAGE_BYTES)
         bytes[at] = 0;
+    prefault->post = (struct qd_post){.callback = on_there, .context = prefault};
+    qd_loop_post(prefault->loop, &prefault->post);
 }
 
-static void *touch_all(void *context)
+static void *run(void *loop)
 {
-    struct qd_prefaulter *prefaulter = context;
-    pthread_mutex_lock(&prefaulter->lock);
-    while (prefaulter->first != NULL || !prefaulter->ends) {
-        struct qd_body_prefault *prefault = prefaulter->first;
-        if (prefault == NULL) {
-            pthread_cond_wait(&prefaulter->changed, &prefaulter->lock);
-            continue;
-        }
-        prefaulter->first = prefault->next;
-        if (prefaulter->first == NULL)
-            prefaulter->last_link = &prefaulter->first;
-        const bool wanted = !prefaulter->ends;
-        pthread_mutex_unlock(&prefaulter->lock);
-        if (wanted)
-            touch(prefault);
-        qd_loop_post(prefault->loop, &prefault->post);
-        pthread_mutex_lock(&prefaulter->lock);
-    }
-    pthread_mutex_unlock(&prefaulter->lock);
+    qd_loop_run(loop);
     return NULL;
 }
 
-static void destroy(struct qd_prefaulter *prefaulter)
+static void stop(void *loop)
 {
-    pthread_cond_destroy(&prefaulter->changed);
-    pthread_mutex_destroy(&prefaulter->lock);
-    free(prefaulter);
+    qd_loop_stop(loop);
 }
 
 struct qd_prefaulter *qd_prefaulter_create(void)
 {
     struct qd_prefaulter *prefaulter = calloc(1, sizeof(*prefaulter));
-    if (prefaulter == NULL)
-        return NULL;
-    prefaulter->last_link = &prefaulter->first;
-    pthread_mutex_init(&prefaulter->lock, NULL);
-    pthread_cond_init(&prefaulter->changed, NULL);
-    if (pthread_create(&prefaulter->thread, NULL, touch_all, prefaulter) != 0) {
-        destroy(prefaulter);
+    struct qd_loop *loop = prefaulter == NULL ? NULL : qd_loop_create();
+    if (loop == NULL || pthread_create(&prefaulter->thread, NULL, run, loop) != 0) {
+        qd_loop_destroy(loop);
+        free(prefaulter);
         return NULL;
     }
+    prefaulter->loop = loop;
     return prefaulter;
 }
 
@@ -92,12 +75,12 @@ void qd_prefaulter_destroy(struct qd_prefaulter *prefaulter)
 {
     if (prefaulter == NULL)
         return;
-    pthread_mutex_lock(&prefaulter->lock);
-    prefaulter->ends = true;
-    pthread_cond_signal(&prefaulter->changed);
-    pthread_mutex_unlock(&prefaulter->lock);
+    prefaulter->stop = (struct qd_post){.callback = stop, .context = prefaulter->loop};
+    atomic_store(&prefaulter->ends, true);
+    qd_loop_post(prefaulter->loop, &prefaulter->stop);
     pthread_join(prefaulter->thread, NULL);
-    destroy(prefaulter);
+    qd_loop_destroy(prefaulter->loop);
+    free(prefaulter);
 }
 
 /* ---- A body ------------------------------------------------------------------------------- */
@@ -120,7 +103,6 @@ static void on_there(void *context)
  * when it writes. */
 static void begin(struct qd_request *request, size_t from, size_t to)
 {
-    struct qd_prefaulter *prefaulter = request->body.prefaulter;
     struct qd_body_prefault *prefault = malloc(sizeof(*prefault));
     if (prefault == NULL)
         return;
@@ -128,16 +110,13 @@ static void begin(struct qd_request *request, size_t from, size_t to)
         .body = request->body.bytes,
         .from = from,
         .to = to,
-        .post = {.callback = on_there, .context = prefault},
+        .post = {.callback = touch, .context = prefault},
         .loop = request->loop,
         .request = request,
+        .prefaulter = request->body.prefaulter,
     };
     request->body.prefault = prefault;
-    pthread_mutex_lock(&prefaulter->lock);
-    *prefaulter->last_link = prefault;
-    prefaulter->last_link = &prefault->next;
-    pthread_cond_signal(&prefaulter->changed);
-    pthread_mutex_unlock(&prefaulter->lock);
+    qd_loop_post(prefault->prefaulter->loop, &prefault->post);
 }
 
 size_t qd_body_prefault(struct qd_request *request, size_t bytes)

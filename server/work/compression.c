@@ -2,8 +2,6 @@
 
 #include <isa-l/igzip_lib.h>
 
-#include "server/memory/arena.h"
-
 /* ISA-L inflates twice as fast as zlib. It deflates five times as fast as zlib's fastest level, and
  * to fewer bytes (tensors of each kind, on Zen 4). */
 enum {

@@ -1,8 +1,7 @@
 #define _GNU_SOURCE
-#include "server/work/constant_pages.h"
+#include "server/work/load.h"
 
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>

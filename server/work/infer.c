@@ -10,7 +10,6 @@
 #include "server/oip/encode.h"
 #include "server/oip/shm_tensors.h"
 #include "server/work/inference.h"
-#include "server/work/outputs.h"
 
 enum {
     /* Bounds of work that takes some 10 us: JSON to read, numbers to print, constants to look at,
@@ -144,13 +143,6 @@ static void enter(struct qd_inference *inference, enum qd_request_state state)
 
 /* ---- 1. Reading --------------------------------------------------------------------------- */
 
-static unsigned level_of(uint64_t priority)
-{
-    if (priority == 0)
-        return QD_LEVEL_DEFAULT;
-    return priority < QD_LEVEL_LAST ? (unsigned)priority : QD_LEVEL_LAST;
-}
-
 /* Returns how many bytes of a body of this length are JSON: all of them if the header that tells
  * this is absent or wrong. */
 static size_t json_bytes(const struct qd_request *request, size_t body_bytes)
@@ -176,13 +168,6 @@ static enum qd_status refuse_wait(struct qd_request *request)
         (unsigned long long)request->oip.asked.timeout_us);
 }
 
-/* Returns how long computing takes if a plan for these shapes is kept. Otherwise returns 0. */
-static uint64_t known_ns(const struct qd_inference *inference)
-{
-    const struct qd_model *model = inference->request->model;
-    return model->graph == NULL ? 0 : qd_plans_compute_ns(model->plans, inference->asked->inputs);
-}
-
 /* Reads some QD_JSON_PIECE_BYTES. After the last ones, applies what the JSON says about the wait.
  */
 static enum qd_status read_step(struct qd_inference *inference)
@@ -190,8 +175,13 @@ static enum qd_status read_step(struct qd_inference *inference)
     const enum qd_status status = qd_oip_reader_step(inference->reader, &inference->read);
     if (status != QD_OK || !inference->read)
         return status;
-    inference->job.level = level_of(inference->asked->priority);
-    inference->ahead_ns = known_ns(inference);
+    const uint64_t priority = inference->asked->priority;
+    const struct qd_model *model = inference->request->model;
+    inference->job.level = priority == 0              ? QD_LEVEL_DEFAULT
+                           : priority < QD_LEVEL_LAST ? (unsigned)priority
+                                                      : QD_LEVEL_LAST;
+    if (model->graph != NULL) /* 0 if no plan for these shapes is kept */
+        inference->ahead_ns = qd_plans_compute_ns(model->plans, inference->asked->inputs);
     return waited_too_long(inference->request) ? refuse_wait(inference->request) : QD_OK;
 }
 
@@ -661,12 +651,10 @@ static bool write_answer(struct qd_inference *inference)
         qk_tensor_copy(&outputs[i], &plan->outputs[i]);
         outputs[i].data = inference->outputs[i];
     }
-    inference->writer = qd_oip_writer_create(inference->asked, plan->kernel, outputs,
+    inference->writer = qd_oip_writer_create(inference->asked, plan, inference->node_ns, outputs,
                                              inference->arena, inference->error);
     if (inference->writer == NULL)
         return false;
-    if (inference->node_ns != NULL)
-        qd_oip_writer_profile(inference->writer, plan, inference->node_ns);
     const size_t unit_count = qd_oip_unit_count(inference->asked, outputs);
     if (unit_count == 0)
         return after_print(&inference->job);

@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "server/base/clock.h"
-#include "server/memory/arena.h"
-#include "server/models/cut_inputs.h"
+#include "server/models/cut_hint.h"
 #include "server/models/explain/explain.h"
 
 enum { KEPT_BYTES_MAX = 1 << 20 };

@@ -12,10 +12,11 @@
 #include <stdint.h>
 
 #include "kernels/qk.h"
+#include "server/base/status.h"
+#include "server/memory/arena.h"
 #include "server/models/repository/repository.h"
 #include "server/models/sources.h"
 #include "server/models/table.h"
-#include "server/work/constant_pages.h"
 #include "server/work/request.h"
 #include "server/work/scheduler/scheduler.h"
 
@@ -66,5 +67,56 @@ void qd_load_destroy(struct qd_load *load);
 
 /* Returns false, without any effect, if the scheduler's queue is full. */
 bool qd_load_submit(struct qd_load *load);
+
+/* ---- Memory of constants is given back while they are packed ------------------------------- */
+
+/* A load reads a model's file, and then packs its weights into new memory. If the file stayed in
+ * memory until all weights are packed, a load would need both at once, which is twice the memory
+ * that the model keeps. So the pages of a constant are given back as soon as all nodes that read
+ * the constant are packed. The block of memory that they belong to is freed later, as usual.
+ *
+ * Finds the constants of all nodes that have units of packing. `graph` was prepared from `call`,
+ * and nothing but packing may read the constants any more. Returns NULL if the arena has no room.
+ * No page is then given back before its block is freed. */
+struct qd_constant_pages *qd_constant_pages_find(const struct qk_graph_call *call,
+                                                 const struct qk_graph *graph,
+                                                 struct qd_arena *arena);
+
+/* Records that units [begin, end) have been packed. Gives back the pages of constants that no other
+ * unit reads. Their bytes have no meaning any more. `pages` may be NULL. May be called on several
+ * threads at once, once for each unit. */
+void qd_constant_pages_packed(struct qd_constant_pages *pages, size_t begin, size_t end);
+
+/* ---- A job that lists the models of a repository, with a fingerprint of each folder -------- */
+
+struct qd_scan_entry {
+    const char *name;
+    uint64_t fingerprint;
+    const char *failure; /* why its folder cannot be read; NULL if it can */
+};
+
+struct qd_scan {
+    const struct qd_repository *repository; /* borrowed */
+    void (*on_done)(struct qd_scan *scan);
+    void *context;
+
+    /* Valid when the scan is done. Sorted by name, in the arena. */
+    struct qd_error error; /* QD_OK if the list is complete */
+    struct qd_scan_entry *entries;
+    size_t count;
+
+    /* Private. */
+    struct qd_job job;
+    struct qd_worker_slot slot;
+    struct qd_arena arena;
+    struct qd_arena folder_arena;
+};
+
+/* Submits a scan. Calls on_done on `loop`. Returns false if the scheduler's queue is full. `memory`
+ * is the models' memory. */
+bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct qd_loop *loop,
+                    struct qd_memory *memory);
+/* Frees the entries. Called after on_done. */
+void qd_scan_clear(struct qd_scan *scan);
 
 #endif

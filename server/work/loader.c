@@ -9,7 +9,7 @@
 #include "server/base/lock.h"
 #include "server/memory/text.h"
 #include "server/telemetry/log.h"
-#include "server/work/scan.h"
+#include "server/work/load.h"
 
 enum {
     RETRY_MS = 100, /* the scheduler's queue was full */
@@ -95,25 +95,13 @@ static bool is_given(const struct qd_loader *loader, const char *name)
     return repository != NULL && qd_repository_is_given(repository, name);
 }
 
-/* Returns whether a list of names, a value of --load-model, has this one or "*". */
-static bool has_name(const char *names, const char *name)
-{
-    const size_t length = strlen(name);
-    while (*names != '\0') {
-        const size_t bytes = strcspn(names, ",");
-        if ((bytes == 1 && *names == '*') || (bytes == length && memcmp(names, name, bytes) == 0))
-            return true;
-        names += bytes + (names[bytes] == ',');
-    }
-    return false;
-}
-
 /* Returns whether the command line asks for the model: --model or --load-model. */
 static bool is_asked(const struct qd_loader *loader, const char *name)
 {
+    const char *const *lists = loader->settings.load_models;
     bool asked = is_given(loader, name);
     for (size_t i = 0; i < loader->settings.load_model_count; i++)
-        asked |= has_name(loader->settings.load_models[i], name);
+        asked |= qd_list_has(lists[i], name) || qd_list_has(lists[i], "*");
     return asked;
 }
 
@@ -532,9 +520,8 @@ size_t qd_loader_waiting_count(struct qd_loader *loader)
 static enum qd_status wait_in_line(struct qd_loader *loader, const char *name,
                                    struct qd_request *request)
 {
-    enum qd_status status = try_room(loader, name, &request->error);
-    if (status != QD_OK)
-        return status;
+    if (try_room(loader, name, &request->error) != QD_OK)
+        return request->error.status;
     struct qd_load *load = make_load(loader, name);
     if (load == NULL)
         return qd_fail(&request->error, QD_UNAVAILABLE, "no memory for the load; try again later");

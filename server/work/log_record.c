@@ -1,16 +1,10 @@
-#include "server/work/log_record.h"
+#include "server/work/request.h"
 
 #include <string.h>
 
 #include "server/memory/text.h"
 
 static const char more[] = " ...";
-
-void qd_log_record_init(struct qd_log_record *record)
-{
-    record->method[0] = record->path[0] = record->tracestate[0] = '\0';
-    record->id[0] = record->inputs[0] = '\0';
-}
 
 void qd_log_record_copy(char *to, size_t bytes, const char *from)
 {

@@ -1,10 +1,9 @@
-#include "server/work/outputs.h"
+#include "server/work/inference.h"
 
 #include "server/base/limits.h"
 #include "server/json/tree.h"
 #include "server/memory/arena.h"
 #include "server/oip/classes.h"
-#include "server/oip/encode.h"
 #include "server/oip/shm_tensors.h"
 
 uint64_t qd_outputs_request_bytes(const struct qd_request *request)

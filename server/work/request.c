@@ -7,7 +7,6 @@
 
 #include "server/base/clock.h"
 #include "server/base/limits.h"
-#include "server/memory/arena.h"
 #include "server/memory/blocks.h"
 #include "server/memory/text.h"
 #include "server/oip/encode.h"
@@ -30,7 +29,9 @@ struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_li
     request->user[0] = request->server_timing[0] = '\0';
     request->trace.trace_id[0] = request->trace.parent_id[0] = '\0';
     request->trace.span_id[0] = request->trace.response[0] = '\0';
-    qd_log_record_init(&request->log_record);
+    struct qd_log_record *record = &request->log_record;
+    record->method[0] = record->path[0] = record->tracestate[0] = '\0';
+    record->id[0] = record->inputs[0] = '\0';
     request->state = QD_READING;
     request->times.since_ns = first_line_ns;
     qd_arena_init(&request->arena, memory);

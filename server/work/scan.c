@@ -1,6 +1,4 @@
-#include "server/work/scan.h"
-
-#include "server/memory/arena.h"
+#include "server/work/load.h"
 
 enum { MODEL_NS = 50000 }; /* to read one folder that is in the system's cache */
 
@@ -63,17 +61,6 @@ static bool start(struct qd_job *job)
     return true;
 }
 
-static void on_running(struct qd_job *job, bool running)
-{
-    (void)job;
-    (void)running;
-}
-
-static void expire(struct qd_job *job)
-{
-    (void)job; /* it has no deadline */
-}
-
 static void cancel(struct qd_job *job)
 {
     qd_fail_for(&scan_of(job)->error, QD_REASON_SHUTDOWN, QD_UNAVAILABLE, "the server shuts down");
@@ -88,8 +75,7 @@ static void done(struct qd_job *job)
 bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct qd_loop *loop,
                     struct qd_memory *memory)
 {
-    static const struct qd_job_code code = {
-        .start = start, .on_running = on_running, .expire = expire, .cancel = cancel, .done = done};
+    static const struct qd_job_code code = {.start = start, .cancel = cancel, .done = done};
     scan->error.status = QD_OK;
     scan->entries = NULL;
     scan->count = 0;

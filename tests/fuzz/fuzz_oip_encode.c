@@ -154,13 +154,14 @@ static char *print_in_units(const struct made *made, struct qd_memory *memory, b
                             size_t *bytes)
 {
     static char workspace[QD_OIP_PRINT_BYTES];
+    static const struct qk_graph_plan plan = {.kernel = "kernel"};
     struct qd_arena arena;
     struct qd_error error;
     struct qd_answer answer = {0};
     char *all = NULL;
     qd_arena_init(&arena, memory);
     struct qd_oip_writer *writer =
-        qd_oip_writer_create(&made->asked, "kernel", made->outputs, &arena, &error);
+        qd_oip_writer_create(&made->asked, &plan, NULL, made->outputs, &arena, &error);
     if (writer != NULL) {
         const size_t count = qd_oip_unit_count(&made->asked, made->outputs);
         assert(count <= UNITS_MAX);

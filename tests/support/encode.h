@@ -12,7 +12,8 @@ static inline enum qd_status encode_whole(const struct qd_oip_asked *asked, cons
                                           struct qd_arena *arena, struct qd_answer *answer,
                                           struct qd_error *error)
 {
-    struct qd_oip_writer *writer = qd_oip_writer_create(asked, kernel, outputs, arena, error);
+    const struct qk_graph_plan plan = {.kernel = kernel};
+    struct qd_oip_writer *writer = qd_oip_writer_create(asked, &plan, NULL, outputs, arena, error);
     if (writer == NULL)
         return error->status;
     const size_t unit_count = qd_oip_unit_count(asked, outputs);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "server/base/clock.h"
-#include "server/http/api/trace.h"
 #include "server/telemetry/log.h"
 
 /* How many bytes of each value are printed. Together with the rest they fit into a line. */

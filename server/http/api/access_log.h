@@ -27,4 +27,14 @@ void qd_access_log_close(const struct qd_access_log *log, struct qd_request *req
 /* Returns true if the lines are written to any log. */
 bool qd_access_log_is_read(const struct qd_access_log *log);
 
+/* ---- Distributed traces: W3C Trace Context (Recommendation of 2021) ------------------------ */
+
+/* Reads a traceparent such as "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", and gives
+ * the request a span of its own in that trace. Returns false, and fills nothing, if the traceparent
+ * is invalid. It is then ignored, together with its tracestate. */
+bool qd_trace_read(const char *traceparent, struct qd_trace *trace);
+
+/* Returns true if a header tracestate is valid. A request may have several of them. */
+bool qd_trace_is_state(const char *tracestate);
+
 #endif

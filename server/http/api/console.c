@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "server/http/api/console.h"
+#include "server/http/api/server.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "server/http/api/request_context.h"
+#include "server/http/api/handlers.h"
 
 #include <string.h>
 
@@ -37,16 +37,6 @@ enum qd_status qd_context_find_model(const struct qd_request_context *context)
     struct qd_request *request = context->request;
     return qd_models_find(context->server->models, context->path->model, context->path->version,
                           &request->model, &request->error);
-}
-
-/* Returns the length of a header's value without the blanks after it. They are not part of the
- * value, but libmicrohttpd does not remove them. */
-static size_t value_bytes(const char *value)
-{
-    size_t bytes = strlen(value);
-    while (bytes > 0 && strchr(" \t", value[bytes - 1]) != NULL)
-        bytes--;
-    return bytes;
 }
 
 static enum qd_status refuse_encoding(const struct qd_request_context *context,
@@ -90,7 +80,9 @@ enum qd_status qd_context_reserve(const struct qd_request_context *context)
     const struct qd_head *head = context->head;
     struct qd_request *request = context->request;
     if (head->json_bytes != NULL) {
-        const size_t bytes = value_bytes(head->json_bytes);
+        /* Blanks after a header's value are no part of it, but libmicrohttpd does not remove them.
+         */
+        const size_t bytes = qd_trimmed_bytes(head->json_bytes, strlen(head->json_bytes));
         char *copy = qd_arena_calloc(&request->arena, bytes + 1, 1);
         if (copy == NULL)
             return qd_refuse_memory(&request->arena, "the head", &request->error);
@@ -117,10 +109,8 @@ enum qd_status qd_context_begin_call(const struct qd_request_context *context,
 
 enum qd_status qd_context_read_body(struct qd_request *request, const struct qd_json_value **tree)
 {
-    size_t bytes = (size_t)request->body.count;
+    const size_t bytes = qd_trimmed_bytes(request->body.bytes, (size_t)request->body.count);
     *tree = NULL;
-    while (bytes > 0 && memchr(" \t\r\n", request->body.bytes[bytes - 1], 4) != NULL)
-        bytes--;
     if (bytes == 0)
         return QD_OK;
     enum qd_status status =

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "server/http/api/handlers.h"
-#include "server/http/guard/cors.h"
 #include "server/http/path.h"
 
 /* A route has one of three functions. `answer` answers, or begins to. `print` prints an answer of

@@ -11,8 +11,7 @@
 #include "server/memory/arena.h"
 #include "server/oip/regions.h"
 #include "server/telemetry/log.h"
-#include "server/telemetry/process.h"
-#include "server/telemetry/prometheus.h"
+#include "server/telemetry/metrics.h"
 
 struct scrape {
     struct qd_stream stream; /* first, so that a pointer to it is also one to the scrape */

@@ -52,9 +52,8 @@ static enum qd_status read_call(struct qd_request *request, struct qd_region_cal
         {"byte_size", QD_JSON_NEEDED + QD_JSON_TAKES_COUNT, &call->byte_size},
     };
     const struct qd_json_value *tree;
-    const enum qd_status status = qd_context_read_body(request, &tree);
-    if (status != QD_OK)
-        return status;
+    if (qd_context_read_body(request, &tree) != QD_OK)
+        return request->error.status;
     if (tree == NULL)
         return qd_fail(&request->error, QD_INVALID,
                        "the body: expected a JSON object with key and byte_size, got none");

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "server/http/api/trace.h"
+#include "server/http/api/access_log.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "server/base/clock.h"
+#include "server/memory/text.h"
 
 enum {
     VERSION_AT = 0,
@@ -122,8 +123,7 @@ bool qd_trace_is_state(const char *tracestate)
         at += strspn(at, " \t");
         size_t count = strcspn(at, ",");
         const char *next = at + count;
-        while (count > 0 && (at[count - 1] == ' ' || at[count - 1] == '\t'))
-            count--;
+        count = qd_trimmed_bytes(at, count);
         if (count > 0) { /* an empty member is allowed */
             const char *equals = memchr(at, '=', count);
             if (equals == NULL || !is_key(at, (size_t)(equals - at)) ||

@@ -8,9 +8,9 @@
 
 #include "server/base/file.h"
 #include "server/base/snapshots.h"
-#include "server/http/guard/cors.h"
 #include "server/http/guard/tokens.h"
 #include "server/http/path.h"
+#include "server/memory/text.h"
 #include "server/telemetry/log.h"
 
 struct qd_access {
@@ -147,9 +147,7 @@ static const char *bearer_token(const char *value, size_t *bytes)
         return NULL;
     const char *token = value + strlen(scheme);
     token += strspn(token, " ");
-    *bytes = strlen(token);
-    while (*bytes > 0 && strchr(" \t", token[*bytes - 1]) != NULL)
-        (*bytes)--;
+    *bytes = qd_trimmed_bytes(token, strlen(token));
     return *bytes > 0 ? token : NULL;
 }
 
@@ -175,19 +173,14 @@ static enum qd_status check_token(struct qd_access *access, const struct qd_head
     return QD_OK;
 }
 
-/* Returns true for the console, which is served without a token: the page has no secret, and it
- * asks its user for the token. */
-static bool is_console(const struct qd_access *access, const struct qd_head *head)
-{
-    return access->config->console && strcmp(head->path, "/") == 0;
-}
-
 enum qd_status qd_access_admit(struct qd_access *access, const struct qd_head *head,
                                struct qd_request *request)
 {
     qd_cors_add_headers(access->config, head, request);
+    /* The console is served without a token: it has no secret, and asks its user for the token. */
+    const bool is_console = access->config->console && strcmp(head->path, "/") == 0;
     if (!access->asks_tokens || qd_cors_is_preflight(access->config, head) ||
-        qd_path_is_health(head->path) || is_console(access, head))
+        qd_path_is_health(head->path) || is_console)
         return QD_OK;
     return check_token(access, head, request);
 }

@@ -1,4 +1,4 @@
-#include "server/http/guard/cors.h"
+#include "server/http/guard/access.h"
 
 #include <string.h>
 

@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "server/http/wire/connection.h"
@@ -74,5 +75,17 @@ size_t qd_io_hooks_take_body(struct qd_connection *connection, const char *bytes
 ssize_t qd_io_hooks_read(struct qd_connection *connection,
                          ssize_t (*read)(void *source, void *bytes, size_t count), void *source,
                          void *bytes, size_t count);
+
+/* ---- What the hooks need of the trial: trial.c -------------------------------------------- */
+
+/* Returns the function that the loader finds after ours. */
+void *qd_hook_next(enum qd_hook hook);
+
+/* The same, with the type of our function. The cast goes by an integer, because ISO C has none from
+ * void * to a function pointer. */
+#define QD_HOOK_NEXT(hook, function) ((__typeof__(&(function)))(uintptr_t)qd_hook_next(hook))
+
+/* Notes that the library has called the hook, if a trial runs on this thread. Returns true then. */
+bool qd_trial_saw(enum qd_hook hook);
 
 #endif

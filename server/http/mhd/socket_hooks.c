@@ -3,12 +3,10 @@
 #include "server/http/mhd/hooks.h"
 
 #include <errno.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "server/http/mhd/trial.h"
 #include "server/http/wire/direct_response.h"
 
 /* The connections without TLS, by descriptor. Each loop's thread has its own table. Other threads

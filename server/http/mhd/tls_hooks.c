@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include "server/http/mhd/hooks.h"
-#include "server/http/mhd/trial.h"
 #include "server/http/wire/direct_response.h"
 
 #define NEXT_HANDSHAKE QD_HOOK_NEXT(QD_HOOK_HANDSHAKE, gnutls_handshake)

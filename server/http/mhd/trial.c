@@ -1,14 +1,14 @@
 #define _GNU_SOURCE
-#include "server/http/mhd/trial.h"
+#include "server/http/mhd/hooks.h"
 
 #include <dlfcn.h>
 #include <microhttpd.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "server/memory/text.h"
 #include "server/telemetry/log.h"
 
 /* A variable with the names of functions, separated by commas. Tests set it, to see that the server
@@ -54,14 +54,7 @@ bool qd_hooks_work(enum qd_hook_group group)
 static bool is_unhooked(enum qd_hook hook)
 {
     const char *list = getenv(UNHOOKED);
-    const size_t bytes = strlen(names[hook]);
-    for (; list != NULL && *list != '\0'; list += strspn(list, ",")) {
-        const size_t count = strcspn(list, ",");
-        if (count == bytes && memcmp(list, names[hook], bytes) == 0)
-            return true;
-        list += count;
-    }
-    return false;
+    return list != NULL && qd_list_has(list, names[hook]);
 }
 
 bool qd_trial_saw(enum qd_hook hook)

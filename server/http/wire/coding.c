@@ -1,6 +1,5 @@
-#include "server/http/wire/coding.h"
+#include "server/http/wire/head.h"
 
-#include <stddef.h>
 #include <string.h>
 #include <strings.h>
 

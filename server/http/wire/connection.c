@@ -11,8 +11,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "server/base/clock.h"
-#include "server/base/limits.h"
 #include "server/http/wire/socket.h"
 
 enum {
@@ -159,14 +157,6 @@ static void set_watch(struct qd_connection *connection)
         epoll_ctl(connection->all->hangups, operation, connection->socket.fd, &event) == 0;
 }
 
-static void stop_measuring(struct qd_connection *connection)
-{
-    connection->pace.measured = false;
-    connection->pace.freed_bytes = 0;
-    if (connection->pace.counts_room)
-        set_watch(connection);
-}
-
 struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, bool is_unix,
                                          struct MHD_Connection *http)
 {
@@ -220,19 +210,20 @@ static struct qd_connection **find_place(struct qd_connections *all)
     return NULL;
 }
 
-static bool has_place(const struct qd_connection *connection)
+/* Returns the connection's place, or NULL if it has none. */
+static struct qd_connection **place_of(const struct qd_connection *connection)
 {
     for (size_t i = 0; i < connection->all->wide_max; i++)
         if (connection->all->wide[i] == connection)
-            return true;
-    return false;
+            return &connection->all->wide[i];
+    return NULL;
 }
 
 void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes)
 {
     if (connection->socket.is_wide || answer_bytes < QD_WIDE_ANSWER_BYTES)
         return;
-    if (!has_place(connection)) {
+    if (place_of(connection) == NULL) {
         struct qd_connection **place = find_place(connection->all);
         if (place == NULL)
             return;
@@ -257,17 +248,12 @@ static void narrow(struct qd_connection *connection)
     qd_socket_set_send_bytes(connection->socket.fd, send_bytes(connection));
 }
 
-static void give_up_place(const struct qd_connection *connection)
-{
-    for (size_t i = 0; i < connection->all->wide_max; i++)
-        if (connection->all->wide[i] == connection)
-            connection->all->wide[i] = NULL;
-}
-
 /* Gives up what the connection has because of its descriptor. */
 static void forget_socket(struct qd_connection *connection)
 {
-    give_up_place(connection);
+    struct qd_connection **place = place_of(connection);
+    if (place != NULL)
+        *place = NULL;
     /* A duplicate of the descriptor would keep the entry on the epoll. */
     if (connection->socket.is_watched)
         epoll_ctl(connection->all->hangups, EPOLL_CTL_DEL, connection->socket.fd, NULL);
@@ -297,13 +283,6 @@ void qd_connections_deinit(struct qd_connections *all)
         close(all->hangups);
 }
 
-/* Allows the next on_doubt, which comes once for each request. */
-static void forget_question(struct qd_connection *connection)
-{
-    if (connection->peer == QD_PEER_ASKED)
-        connection->peer = QD_PEER_ENDED;
-}
-
 void qd_connection_advance(struct qd_connection *connection, enum qd_connection_state to)
 {
     qd_connection_advance_at(connection, to, qd_clock_ns());
@@ -330,8 +309,12 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
     connection->since_ns = now_ns;
     connection->state = to;
     connection->pace.moved_bytes = 0;
-    if (connection->pace.measured)
-        stop_measuring(connection);
+    if (connection->pace.measured) {
+        connection->pace.measured = false;
+        connection->pace.freed_bytes = 0;
+        if (connection->pace.counts_room)
+            set_watch(connection);
+    }
     if (connection->socket.is_wide)
         narrow(connection);
     if (to == QD_CONNECTION_HEAD)
@@ -339,8 +322,8 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
     else if (to == QD_CONNECTION_BODY)
         connection->current.chunks = connection->pace.waited_look = connection->io.continue_left =
             0;
-    else if (to == QD_CONNECTION_PROCESSING)
-        forget_question(connection);
+    else if (to == QD_CONNECTION_PROCESSING && connection->peer == QD_PEER_ASKED)
+        connection->peer = QD_PEER_ENDED; /* on_doubt comes once for each request */
     else if (to == QD_CONNECTION_IDLE)
         connection->current.first_line_ns = 0;
     if (!goes_on)
@@ -576,12 +559,6 @@ void qd_connections_on_hangups(struct qd_connections *all)
     }
 }
 
-/* Returns true if all bytes that the client sent have been read. */
-static bool is_read_up(const struct qd_connection *connection)
-{
-    return connection->io.placed_bytes == 0 && !has_unread(connection);
-}
-
 static bool is_doubtful(const struct qd_connection *connection, uint64_t now_ns)
 {
     return !connection->socket.is_unix && connection->peer == QD_PEER_ENDED &&
@@ -612,7 +589,7 @@ static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
         default: /* the library may still have requests in its buffer */
             if (connection->peer == QD_PEER_GONE ||
                 (!connection->current.is_held && now_ns - connection->since_ns >= FRESH_NS &&
-                 is_read_up(connection)))
+                 connection->io.placed_bytes == 0 && !has_unread(connection)))
                 qd_connection_cut(connection);
         }
     }

@@ -18,11 +18,9 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "server/base/limits.h"
-#include "server/config/address.h"
 #include "server/memory/text.h"
 
 enum { LOCK_TRIES = 500, LOCK_PAUSE_NS = 10000000 };

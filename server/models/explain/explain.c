@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include "server/memory/arena.h"
-#include "server/models/cut_inputs.h"
 #include "server/models/onnx/onnx_list.h"
 #include "server/models/sources.h"
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/memory/arena.h"
 #include "server/memory/text.h"
 #include "server/models/onnx/foreign.h"
 #include "server/models/onnx/onnx_reader.h"
@@ -384,10 +383,9 @@ static enum qd_status number_values(struct qd_onnx_reader *reader)
         if (value->maker != QD_ONNX_NODE || !reader->is_taken[value->position])
             continue;
         struct qd_onnx_where where = qd_onnx_value_where(reader, value);
-        enum qd_status status = qd_onnx_copy_string(&value->name, where.text, reader->arena,
-                                                    &names[call->value_count], reader->error);
-        if (status != QD_OK)
-            return status;
+        if (qd_onnx_copy_string(&value->name, where.text, reader->arena, &names[call->value_count],
+                                reader->error) != QD_OK)
+            return reader->error->status;
         value->number = (uint32_t)call->value_count++;
     }
     return QD_OK;
@@ -435,9 +433,8 @@ static enum qd_status parse(struct qd_onnx_reader *reader)
     struct allocator allocator = {.arena = reader->arena};
     ProtobufCAllocator calls = {.alloc = allocate, .free = keep, .allocator_data = &allocator};
     struct qd_onnx_skeleton skeleton;
-    enum qd_status status = qd_onnx_make_skeleton(reader, &skeleton);
-    if (status != QD_OK)
-        return status;
+    if (qd_onnx_make_skeleton(reader, &skeleton) != QD_OK)
+        return reader->error->status;
     reader->model = onnx__model_proto__unpack(&calls, skeleton.count, skeleton.bytes);
     if (allocator.failed)
         return qd_onnx_no_memory(reader);

@@ -69,7 +69,7 @@ struct qd_onnx_graph {
      * QK_NONE, and the port has all types that the nodes take that read it. */
     const struct qd_port *inputs;
     struct qd_port *outputs; /* [call.output_count]; no types if the file says none */
-    bool has_deferred;       /* some nodes have deferred constants (deferred_constants.h) */
+    bool has_deferred;       /* some nodes have deferred constants (model.h) */
     uint64_t opset;
     const char *graph_name; /* "" if it has none */
     const char *producer;   /* "" if unknown */

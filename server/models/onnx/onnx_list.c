@@ -31,9 +31,7 @@ static bool list_reads(const struct qd_onnx_reader *reader, size_t position,
     const Onnx__NodeProto *node = reader->proto->node[position];
     uint32_t *reads = qd_arena_calloc(reader->arena, node->n_input, sizeof(*reads));
     for (size_t i = 0; reads != NULL && i < node->n_input; i++) {
-        const ProtobufCBinaryData *name = &node->input[i];
-        const struct qd_onnx_value *value =
-            name->len == 0 ? NULL : qd_onnx_find_value(reader, name);
+        const struct qd_onnx_value *value = qd_onnx_find_value(reader, &node->input[i]);
         if (value != NULL && (value->maker == QD_ONNX_NODE || value->maker == QD_ONNX_CONSTANT) &&
             value->position < QD_ONNX_LISTED_MAX)
             reads[listed->read_count++] = (uint32_t)value->position;

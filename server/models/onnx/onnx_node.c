@@ -294,8 +294,7 @@ static enum qd_status check_uncomputed(const struct node *node)
     const struct qd_onnx_reader *reader = node->reader;
     const Onnx__NodeProto *proto = node->proto;
     for (size_t i = node->op->output_count; i < proto->n_output; i++) {
-        const struct qd_onnx_value *value =
-            proto->output[i].len == 0 ? NULL : qd_onnx_find_value(reader, &proto->output[i]);
+        const struct qd_onnx_value *value = qd_onnx_find_value(reader, &proto->output[i]);
         if (value != NULL && value->is_needed)
             return qd_fail(reader->error, QD_INVALID,
                            "%s: outputs[%zu]: expected no reader, because quantd does not compute "

@@ -33,8 +33,7 @@ struct finder {
 /* Returns the value that a node's input reads, or NULL if it is absent or nothing makes it. */
 static const struct qd_onnx_value *value_of(const struct finder *finder, size_t node, size_t input)
 {
-    const ProtobufCBinaryData *name = &finder->reader->proto->node[node]->input[input];
-    return name->len == 0 ? NULL : qd_onnx_find_value(finder->reader, name);
+    return qd_onnx_find_value(finder->reader, &finder->reader->proto->node[node]->input[input]);
 }
 
 /* Adds without an overflow: a constant may be counted once for each way from it to a node. */
@@ -171,8 +170,7 @@ static bool list_outputs(struct finder *finder, size_t at, struct qd_onnx_cut *c
     const Onnx__NodeProto *node = reader->proto->node[at];
     bool done = true;
     for (size_t k = 0; done && k < node->n_output; k++) {
-        const struct qd_onnx_value *value =
-            node->output[k].len == 0 ? NULL : qd_onnx_find_value(reader, &node->output[k]);
+        const struct qd_onnx_value *value = qd_onnx_find_value(reader, &node->output[k]);
         if (value != NULL && value->maker == QD_ONNX_NODE &&
             finder->marks[value - reader->values].is_read_outside)
             done = list_name(finder, &value->name, &cut->outputs, &cut->output_count);

@@ -121,7 +121,7 @@ struct search {
 static void need(struct search *search, const ProtobufCBinaryData *name)
 {
     struct qd_onnx_reader *reader = search->reader;
-    struct qd_onnx_value *value = name->len == 0 ? NULL : qd_onnx_find_value(reader, name);
+    struct qd_onnx_value *value = qd_onnx_find_value(reader, name);
     if (value == NULL || value->is_needed)
         return;
     value->is_needed = true;

@@ -4,6 +4,7 @@
 #ifndef SERVER_MODELS_REPOSITORY_FOLDER_H
 #define SERVER_MODELS_REPOSITORY_FOLDER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -33,5 +34,29 @@ enum qd_status qd_folder_open_file(int folder, const char *path, enum qd_links l
  * because it was cut short after it was opened. */
 enum qd_status qd_folder_read(int fd, uint64_t offset, char *bytes, size_t count, const char *shown,
                               struct qd_error *error);
+
+/* ---- What lies where a model's file was expected, for an error text ------------------------ */
+
+/* As many names as fit: the ONNX files, and all other files. Initialize it with zeros. */
+struct qd_missing_file {
+    char onnx[120];
+    char others[120];
+};
+
+/* Returns whether the name is that of an ONNX file, such as "model_int8.onnx". */
+bool qd_missing_file_is_onnx(const char *name);
+
+/* Returns the length of a name without ".onnx" at its end. */
+size_t qd_missing_file_stem(const char *name);
+
+void qd_missing_file_add(struct qd_missing_file *missing, const char *name);
+
+/* Adds the names in the folder with this descriptor, except names that begin with a dot. Looks at
+ * 1,000 entries at most. */
+void qd_missing_file_read(struct qd_missing_file *missing, int folder);
+
+/* Returns the names of the ONNX files, as "\"a.onnx\", \"b.onnx\"". Returns all other names if
+ * there are no ONNX files, and "nothing" if there are no names. */
+const char *qd_missing_file_text(const struct qd_missing_file *missing);
 
 #endif

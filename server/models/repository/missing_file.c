@@ -1,4 +1,4 @@
-#include "server/models/repository/missing_file.h"
+#include "server/models/repository/folder.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -14,10 +14,7 @@
 #include "kernels/qk.h"
 #include "server/base/file.h"
 #include "server/json/tree.h"
-#include "server/memory/arena.h"
 #include "server/memory/text.h"
-#include "server/models/repository/folder.h"
-#include "server/models/repository/missing_file.h"
 #include "server/telemetry/log.h"
 
 enum {
@@ -241,9 +238,8 @@ static enum qd_status visit_all(int folder, const char *shown,
                                ENTRY_COUNT_MAX);
             if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
                 continue;
-            enum qd_status status = visit(context, folder, entry->d_name, error);
-            if (status != QD_OK)
-                return status;
+            if (visit(context, folder, entry->d_name, error) != QD_OK)
+                return error->status;
         }
     }
     return bytes == 0 ? QD_OK

@@ -132,15 +132,11 @@ static struct qd_handle *handle_create(qd_callback *callback, void *context)
     return handle;
 }
 
-static void close_event(const struct qd_handle *handle)
-{
-    if (handle->event != NO_EVENT)
-        close(handle->event);
-}
-
 static void on_closed(uv_handle_t *uv)
 {
-    close_event((struct qd_handle *)uv);
+    const struct qd_handle *handle = (struct qd_handle *)uv;
+    if (handle->event != NO_EVENT)
+        close(handle->event);
     free(uv);
 }
 
@@ -167,10 +163,15 @@ static void call(void *uv)
     handle->callback(handle->context);
 }
 
+/* Reads an eventfd's count before the call, so that a send from now on leads to another call. */
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
+    const struct qd_handle *handle = (struct qd_handle *)poll;
+    eventfd_t count;
     (void)status;
     (void)events;
+    if (handle->event != NO_EVENT)
+        (void)eventfd_read(handle->event, &count);
     call(poll);
 }
 
@@ -188,16 +189,6 @@ static void on_prepare(uv_prepare_t *prepare)
 static void on_timer(uv_timer_t *timer)
 {
     call(timer);
-}
-
-/* Reads the count before the call, so that a send from now on leads to another call. */
-static void on_event(uv_poll_t *poll, int status, int events)
-{
-    (void)status;
-    (void)events;
-    eventfd_t count;
-    (void)eventfd_read(((struct qd_handle *)poll)->event, &count);
-    call(poll);
 }
 
 struct qd_handle *qd_loop_watch(struct qd_loop *loop, int fd, qd_callback *callback, void *context)
@@ -253,17 +244,14 @@ void qd_timer_stop(struct qd_handle *timer)
  * sender loses its CPU in the middle of its call, until the sender gets a CPU again. */
 struct qd_handle *qd_loop_async(struct qd_loop *loop, qd_callback *callback, void *context)
 {
-    struct qd_handle *handle = handle_create(callback, context);
-    if (handle == NULL)
-        return NULL;
-    handle->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (handle->event == NO_EVENT ||
-        uv_poll_init(&loop->uv, &handle->uv.poll, handle->event) != 0) {
-        close_event(handle);
-        free(handle);
-        return NULL;
-    }
-    return started(handle, uv_poll_start(&handle->uv.poll, UV_READABLE, on_event));
+    const int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct qd_handle *handle =
+        event == NO_EVENT ? NULL : qd_loop_watch(loop, event, callback, context);
+    if (handle != NULL)
+        handle->event = event;
+    else if (event != NO_EVENT)
+        close(event);
+    return handle;
 }
 
 /* The write fails only if the loop has not read 2^64 - 2 earlier sends. The eventfd is readable

@@ -57,25 +57,20 @@ void qd_queue_put(struct qd_queue *queue, struct qd_job *job)
     atomic_fetch_add(&queue->count, 1);
 }
 
-bool qd_queue_hold(struct qd_queue *queue, struct qd_job *job)
-{
-    /* Counts the job before it calls may_start, so that a thread that frees memory meanwhile sees
-     * that a job waits for it. */
-    atomic_fetch_add(&queue->held_count, 1);
-    if (job->code->may_start(job, queue->held.head != NULL)) {
-        atomic_fetch_sub(&queue->held_count, 1);
-        return false;
-    }
-    job->queued = true;
-    job->held = true;
-    qd_job_list_append(&queue->held, job);
-    return true;
-}
-
 void qd_queue_add(struct qd_queue *queue, struct qd_job *job)
 {
-    if (job->code->may_start == NULL || !qd_queue_hold(queue, job))
-        qd_queue_put(queue, job);
+    if (job->code->may_start != NULL) {
+        /* Counts the job before it calls may_start, so that a thread that frees memory meanwhile
+         * sees that a job waits for it. */
+        atomic_fetch_add(&queue->held_count, 1);
+        if (!job->code->may_start(job, queue->held.head != NULL)) {
+            job->queued = job->held = true;
+            qd_job_list_append(&queue->held, job);
+            return;
+        }
+        atomic_fetch_sub(&queue->held_count, 1);
+    }
+    qd_queue_put(queue, job);
 }
 
 void qd_queue_release(struct qd_queue *queue, uint64_t now_ns)

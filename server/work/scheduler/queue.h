@@ -56,10 +56,7 @@ struct qd_queue {
 
 /* Puts the job into its level. The level of a job that was never taken is QD_LEVEL_UNREAD. */
 void qd_queue_put(struct qd_queue *queue, struct qd_job *job);
-/* Calls may_start, which the job's code must have, for a new job. Holds the job and returns true if
- * it may not start yet. Otherwise returns false, and does not put the job. */
-bool qd_queue_hold(struct qd_queue *queue, struct qd_job *job);
-/* Holds or puts a new job. */
+/* Puts a new job, or holds it if its code has may_start and that says that it may not start yet. */
 void qd_queue_add(struct qd_queue *queue, struct qd_job *job);
 /* Puts the held jobs that may start by now, and the held jobs whose deadline has passed. */
 void qd_queue_release(struct qd_queue *queue, uint64_t now_ns);

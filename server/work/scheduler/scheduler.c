@@ -92,7 +92,7 @@ static bool is_stopped(const struct qd_scheduler *scheduler, const struct qd_job
 /* Stays true from one phase to the next. */
 static void set_running(struct qd_job *job, bool running)
 {
-    if (job->running != running)
+    if (job->running != running && job->code->on_running != NULL)
         job->code->on_running(job, running);
     job->running = running;
 }
@@ -211,7 +211,7 @@ static struct qd_job *find_open(struct qd_scheduler *scheduler, bool awake)
     return job;
 }
 
-/* Chooses the worker to wake after the lock is released, or NOBODY. Under the lock. Workers are
+/* Returns the worker to wake after the lock is released, or NOBODY. Under the lock. Workers are
  * woken one at a time, because each one that comes wakes the next. If a woken worker does not come
  * in time, because its CPU has something else to do, another one is woken. A watching worker comes
  * without being woken. */
@@ -230,17 +230,14 @@ static int choose(struct qd_scheduler *scheduler)
     return index;
 }
 
-static void wake(struct qd_scheduler *scheduler, int index)
+/* Releases the lock, and wakes the worker that choose() has chosen. `computes`: the caller goes on
+ * computing. */
+static void unlock_and_wake(struct qd_scheduler *scheduler, bool computes)
 {
+    const int index = choose(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
     if (index != NOBODY)
-        qd_pool_wake_elsewhere(scheduler->pool, (unsigned)index);
-}
-
-/* Like wake, for a caller that has nothing to compute. */
-static void wake_here(struct qd_scheduler *scheduler, int index)
-{
-    if (index != NOBODY)
-        qd_pool_wake(scheduler->pool, (unsigned)index);
+        (computes ? qd_pool_wake_elsewhere : qd_pool_wake)(scheduler->pool, (unsigned)index);
 }
 
 /* ---- A time slice ------------------------------------------------------------------------- */
@@ -359,7 +356,8 @@ static void stop_sharing(struct qd_scheduler *scheduler, struct qd_job *job)
 static void step_back(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     stop_sharing(scheduler, job);
-    job->code->on_running(job, false);
+    if (job->code->on_running != NULL)
+        job->code->on_running(job, false);
     job->running = false;
     qd_queue_put(&scheduler->queue, job);
     atomic_fetch_add(&scheduler->news, 1);
@@ -403,9 +401,7 @@ static bool open_phase(struct qd_scheduler *scheduler, struct slice *slice)
     } else {
         give_back(scheduler, slice);
     }
-    int chosen = choose(scheduler);
-    pthread_mutex_unlock(&scheduler->lock);
-    wake(scheduler, chosen);
+    unlock_and_wake(scheduler, true);
     return stays;
 }
 
@@ -587,9 +583,7 @@ static struct slice next_slice(struct qd_scheduler *scheduler, int index)
         }
         slice = find_slice(scheduler);
     }
-    int chosen = choose(scheduler);
-    pthread_mutex_unlock(&scheduler->lock);
-    wake(scheduler, chosen);
+    unlock_and_wake(scheduler, true);
     return slice;
 }
 
@@ -725,9 +719,10 @@ static bool leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
         qd_queue_add(&scheduler->queue, job);
         atomic_fetch_add(&scheduler->news, 1);
     }
-    const int chosen = is_for_idle_loop(scheduler) ? NOBODY : choose(scheduler);
-    pthread_mutex_unlock(&scheduler->lock);
-    wake_here(scheduler, chosen);
+    if (is_for_idle_loop(scheduler))
+        pthread_mutex_unlock(&scheduler->lock);
+    else
+        unlock_and_wake(scheduler, false);
     return true;
 }
 
@@ -738,9 +733,7 @@ void qd_scheduler_release(struct qd_scheduler *scheduler)
     pthread_mutex_lock(&scheduler->lock);
     qd_queue_release(&scheduler->queue, qd_clock_ns());
     atomic_fetch_add(&scheduler->news, 1);
-    const int chosen = choose(scheduler);
-    pthread_mutex_unlock(&scheduler->lock);
-    wake(scheduler, chosen);
+    unlock_and_wake(scheduler, true);
 }
 
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, struct qd_job *job,
@@ -790,18 +783,15 @@ bool qd_scheduler_on_idle(struct qd_scheduler *scheduler, struct qd_loop *loop)
     if (for_loop && !for_another && !ready)
         slice = take_from_queue(scheduler, SLICE_IDLE_LOOP);
     slice.loop = loop;
-    int chosen = for_another ? NOBODY : choose(scheduler); /* that loop takes it, or chooses */
-    pthread_mutex_unlock(&scheduler->lock);
-    if (slice.job == NULL) {
-        wake_here(scheduler, chosen);
+    if (for_another) /* that loop takes it, or wakes a worker */
+        pthread_mutex_unlock(&scheduler->lock);
+    else
+        unlock_and_wake(scheduler, slice.job != NULL);
+    if (slice.job == NULL)
         return false;
-    }
-    wake(scheduler, chosen);
     if (run_slice(scheduler, &slice)) {
         pthread_mutex_lock(&scheduler->lock);
-        chosen = choose(scheduler); /* for the rest of the job */
-        pthread_mutex_unlock(&scheduler->lock);
-        wake_here(scheduler, chosen);
+        unlock_and_wake(scheduler, false); /* for the rest of the job */
     } else {
         on_over(slice.job);
     }

@@ -142,10 +142,10 @@ struct qd_job_code {
     bool (*start)(struct qd_job *job);
     /* Called on a worker, with true when the first worker takes a slot of a phase. Called with
      * false when the last worker gives way, when the loop leaves the job to the workers, and when
-     * the job ends because it is cancelled. */
+     * the job ends because it is cancelled. NULL: nobody needs to know. */
     void (*on_running)(struct qd_job *job, bool running);
     /* Called on a worker instead of the rest of the job, if deadline_ns or wait_until_ns has
-     * passed. */
+     * passed. NULL: the job has neither. */
     void (*expire)(struct qd_job *job);
     /* Called on the job's loop instead of the rest of the job, if the job is cancelled or the
      * process ends, or if the loop has begun the job inline and the queue is full. `done`

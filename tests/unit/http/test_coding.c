@@ -1,4 +1,4 @@
-#include "server/http/wire/coding.h"
+#include "server/http/wire/head.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* W3C trace context, read from headers. */
-#include "server/http/api/trace.h"
+#include "server/http/api/access_log.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -249,9 +249,11 @@ Test(admission, a_job_that_is_held_is_new_and_nobody_takes_it)
     struct qd_job jobs[3];
     for (int i = 0; i < 3; i++)
         jobs[i] = (struct qd_job){.code = &code, .deadline_ns = i == 0 ? 1000 : 2000};
-    cr_assert_not(qd_queue_hold(&queue, &jobs[0]));
-    cr_assert(qd_queue_hold(&queue, &jobs[1]));
-    cr_assert(qd_queue_hold(&queue, &jobs[0]), "another came before it");
+    qd_queue_add(&queue, &jobs[0]);
+    cr_assert_eq(qd_queue_take(&queue, 1), &jobs[0]);
+    qd_queue_add(&queue, &jobs[1]);
+    qd_queue_add(&queue, &jobs[0]);
+    cr_assert(jobs[0].held, "another came before it");
     cr_assert_eq(atomic_load(&queue.held_count), 2);
     cr_assert_null(qd_queue_take(&queue, 1));
     qd_queue_release(&queue, 0);
@@ -259,7 +261,8 @@ Test(admission, a_job_that_is_held_is_new_and_nobody_takes_it)
     qd_queue_remove(&queue, &jobs[1]);
     qd_queue_release(&queue, 0);
     cr_assert_eq(qd_queue_take(&queue, 1), &jobs[0]);
-    cr_assert(qd_queue_hold(&queue, &jobs[2]));
+    qd_queue_add(&queue, &jobs[2]);
+    cr_assert(jobs[2].held);
     qd_queue_release(&queue, 2000);
     cr_assert_eq(qd_queue_take(&queue, 1), &jobs[2], "its deadline has passed");
     cr_assert_eq(atomic_load(&queue.count), 0);

@@ -1,7 +1,7 @@
 /* Graphs that are made anew for each request, with the constants that the request brings. */
 #include <criterion/criterion.h>
 
-#include "server/models/deferred_constants.h"
+#include "server/models/model.h"
 #include "server/models/onnx/onnx.h"
 #include "tests/support/onnx_writer.h"
 #include "tests/unit/scratch.h"

@@ -1,5 +1,5 @@
 /* What the operating system counts for the process. */
-#include "server/telemetry/process.h"
+#include "server/telemetry/metrics.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

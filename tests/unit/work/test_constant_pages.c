@@ -8,7 +8,7 @@
 
 #include "kernels/graph.h"
 #include "server/memory/blocks.h"
-#include "server/work/constant_pages.h"
+#include "server/work/load.h"
 #include "tests/unit/scratch.h"
 
 enum { NODES = 4, PAGES = 16 };

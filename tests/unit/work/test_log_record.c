@@ -1,5 +1,5 @@
 /* What is recorded of a request for its log line. */
-#include "server/work/log_record.h"
+#include "server/work/request.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -10,8 +10,7 @@ static struct qd_signature signature = {.inputs = ports, .input_count = 3};
 
 Test(log_record, inputs_that_came)
 {
-    struct qd_log_record record;
-    qd_log_record_init(&record);
+    struct qd_log_record record = {.id = ""};
     struct qd_oip_asked asked = {.signature = &signature, .inputs = inputs, .id = "an id"};
     inputs[0] = (struct qk_tensor){.type = QK_UINT8, .rank = 3, .dims = {1, 0, SIZE_MAX}};
     inputs[2] = (struct qk_tensor){.type = QK_FP32, .rank = 0};
@@ -22,8 +21,7 @@ Test(log_record, inputs_that_came)
 
 Test(log_record, nothing_is_known_yet)
 {
-    struct qd_log_record record;
-    qd_log_record_init(&record);
+    struct qd_log_record record = {.id = ""};
     qd_log_record_note_call(&record, &(struct qd_oip_asked){.id = NULL});
     qd_log_record_note_call(&record, &(struct qd_oip_asked){.signature = &signature});
     cr_assert_str_eq(record.id, "");
@@ -34,8 +32,7 @@ Test(log_record, long_ones_are_cut)
 {
     struct qd_port many[32];
     struct qd_signature large = {.inputs = many, .input_count = 32};
-    struct qd_log_record record;
-    qd_log_record_init(&record);
+    struct qd_log_record record = {.id = ""};
     char id[1000];
     memset(id, 'i', sizeof(id) - 1);
     id[sizeof(id) - 1] = '\0';
