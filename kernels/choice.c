@@ -338,6 +338,7 @@ enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_kerne
     choice->matmul = conv->main ? conv->main : fastest_backend(profile, choice->cpu_flags);
     choice->matmul_terms_per_ns = costs_of(profile, choice->matmul).terms_per_ns;
     set_conv_sizes(profile, conv);
+    conv->threads = options->threads;
     choice->elementwise = elementwise_tuning_of(profile);
     return QK_OK;
 }

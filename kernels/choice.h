@@ -14,6 +14,7 @@ struct qk_kernel_options {
     const char *tier; /* "auto" or the name of a tier (qk_tier_name) */
     const char *gemm; /* "auto" or the name of a backend (qk_gemm_name) */
     bool blas;        /* OpenBLAS is loaded, and may be chosen for "auto" */
+    size_t threads;   /* how many threads may run at once, at least 1 */
 };
 
 struct qk_choice {

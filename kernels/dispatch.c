@@ -103,7 +103,7 @@ static enum qk_status choose(struct qk_kernels *kernels, struct qk_kernel_option
 enum qk_status qk_kernels_create(const char *tier, const char *gemm, bool measure, size_t threads,
                                  struct qk_kernels **kernels, struct qk_error *error)
 {
-    struct qk_kernel_options options = {.tier = tier, .gemm = gemm};
+    struct qk_kernel_options options = {.tier = tier, .gemm = gemm, .threads = threads};
     struct qk_kernels *made = calloc(1, sizeof(*made));
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for the kernel table");

@@ -69,13 +69,14 @@ struct qk_conv_tuning {
      * NULL, sgemm computes all convolutions. */
     const struct qk_conv_backend *main, *small_tile, *depthwise;
     struct qk_conv_costs main_costs, small_tile_costs;
-    struct qk_conv_costs words_costs; /* of the `words` of `small_tile`, and of winograd's products;
-                                         0 if there are none */
+    struct qk_conv_costs words_costs; /* of products of words: of the `words` of small_tile's
+                                         small_m, and of winograd; 0 if there are none */
+    size_t threads;                   /* how many threads may share a run */
     double cycles_per_ns;
     double pack_unit_ns; /* how long a unit of packing should take */
     double unit_ns;      /* how long a unit of a run should take, at most */
-    size_t quads_bytes; /* the most bytes of a unit's slabs: they stay in the core's L2 cache beside
-                           the weights */
+    size_t quads_bytes; /* the most bytes of an igemm unit's slabs: they stay in the core's L2 cache
+                           beside the weights */
     size_t sums_bytes;  /* the most bytes of the sums that wait in the L2 cache if K is taken in
                            parts */
     size_t slabs_most;  /* the most slabs of a unit, because each takes a cache line or more */

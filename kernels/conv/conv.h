@@ -21,8 +21,8 @@
  *   of x's columns, which are computed only if a w_zp is not 0. Everything wraps modulo 2^32.
  *
  * - winograd needs fewer products for kernels of 3 x 3 with strides of 1, and its sums are exact
- *   (kernels/conv/winograd/winograd.h). Its weights are packed beside igemm's, and each plan takes
- *   the one of the two that it expects to be faster.
+ *   (kernels/conv/winograd/winograd.h). It takes its weights out of igemm's panels, and each plan
+ *   takes the one of the two that it expects to be faster.
  * - depthwise computes the same products for groups of one channel, straight from x
  *   (kernels/conv/depthwise/depthwise.h).
  * - sgemm multiplies floats: weights less their zero point, |w| <= 255, and x centred to signed 8

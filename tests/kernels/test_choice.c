@@ -99,7 +99,8 @@ static struct qk_profile profile_of(const struct machine *machine)
 static struct qk_choice choose(const struct qk_profile *profile, const char *tier, const char *gemm,
                                bool blas)
 {
-    const struct qk_kernel_options options = {.tier = tier, .gemm = gemm, .blas = blas};
+    const struct qk_kernel_options options = {
+        .tier = tier, .gemm = gemm, .blas = blas, .threads = 2};
     struct qk_choice choice;
     struct qk_error error;
     cr_assert_eq(qk_choose(profile, &options, &choice, &error), QK_OK, "%s", error.text);
@@ -264,7 +265,7 @@ Test(choice, avx512_is_all_that_the_machine_has)
 static void expect_refusal(uint32_t cpu_flags, const char *tier, const char *gemm,
                            const char *expected)
 {
-    const struct qk_kernel_options options = {.tier = tier, .gemm = gemm};
+    const struct qk_kernel_options options = {.tier = tier, .gemm = gemm, .threads = 2};
     struct qk_profile profile = {.cpu_flags = cpu_flags};
     struct qk_choice choice;
     struct qk_error error;

@@ -17,11 +17,11 @@
 /* With fewer channels or rows, transforms take longer than the products that they save. */
 #define CHANNELS_LEAST 8
 #define ROWS_LEAST 8
-/* A plan takes Winograd's algorithm if it costs less than this fraction of igemm's estimate. The
- * channels of a group are few, so what the estimate leaves out is a larger share of the time:
- * taking weights out of panels, and copying rows of x. With 16 and 32 channels in a group at
- * 14 x 14 and 7 x 7, estimates of 0.70 and 0.73 took 1.11 and 1.37 times as long as igemm on a
- * Zen 3. Estimates of 0.64 took 0.78 times as long. */
+/* A plan takes Winograd's algorithm if it costs less than this fraction of igemm's estimate, which
+ * is smaller if there are groups. The channels of a group are few, so what the estimate leaves out
+ * is a larger share of the time: taking weights out of panels, and copying rows of x. With 16 and
+ * 32 channels in a group at 14 x 14 and 7 x 7, estimates of 0.70 and 0.73 took 1.11 and 1.37 times
+ * as long as igemm on a Zen 3. Estimates of 0.64 took 0.78 times as long. */
 #define WORTH_CHANGING 0.9
 #define WORTH_CHANGING_GROUPS 0.7
 /* V of a block should fit into the L2 cache. If V of even 16 tiles does not, it may be this many
@@ -29,9 +29,9 @@
 #define V_MOST 2
 /* How many numbers of bands are tried, and with how many bands of rows a large block may be cut for
  * several threads. */
-#define COLUMN_BANDS_TRIED 8
+#define COLUMN_BANDS_TRIED 3
+#define COLUMN_BANDS_TRIED_BY_ROWS 8
 #define ROW_BANDS_MOST 8
-#define PARTS_TRIED 8
 /* If several threads compute the parts of the output channels, each transforms x again. All parts
  * may together cost up to X_CHEAP of the whole. One more part, for an even number of units, may
  * cost up to X_MOST of it: two threads that both spend a third of the time on x still take two
@@ -48,8 +48,6 @@
 
 /* By position, the time of half a panel, as a part of the time of a panel. */
 #define HALF_PANEL 0.6
-/* With more units, two threads share the work evenly. */
-#define UNITS_TIMED 64
 
 /* ---- Weights ----------------------------------------------------------------------------- */
 
@@ -177,7 +175,7 @@ struct cycles {
     double x, weights, rest;
 };
 
-/* A vector of products holds 8 tiles of a row or, by position, rows of one tile. */
+/* `vectors` counts tiles in eights: by rows, products take whole vectors of them. */
 static struct cycles count_cycles(const struct qk_winograd_plan *plan)
 {
     const struct qk_conv *conv = plan->conv;
@@ -203,7 +201,7 @@ static struct cycles count_cycles(const struct qk_winograd_plan *plan)
                          : ragged     ? vectors * RAGGED
                                       : vectors);
     return (struct cycles){.x = slower * kernels->x_cycles * row_vectors * channels,
-                           .weights = slower * kernels->weight_cycles * rows * channels,
+                           .weights = slower * kernels->kernel_cycles * rows * channels,
                            .rest = products + slower * sums};
 }
 
@@ -252,8 +250,8 @@ static void lay_out(struct qk_winograd_plan *plan)
     const size_t pitch = QK_WINOGRAD_PITCH(n, plan->tile_columns);
     const size_t tiles = plan->tile_rows * plan->tile_columns;
     const size_t sums_tiles = qk_divide_up(n * plan->part_rows * pitch, QK_IGEMM_NR);
-    const size_t segments =
-        qk_divide_up(QK_IGEMM_NR, qk_winograd_pitch(kernels, plan->tile_columns)) + 1;
+    /* A pitch is at least n, and the first and the last row may be cut. */
+    const size_t segments = QK_IGEMM_NR / n + 1;
     struct qk_winograd_workspace *work = &plan->workspace;
     size_t at = 0;
     /* An odd number of cache lines, because the transform writes all points side by side. An even
@@ -264,7 +262,9 @@ static void lay_out(struct qk_winograd_plan *plan)
     plan->together = qk_size_max(
         qk_size_min(plan->conv->tuning->quads_bytes / panel_bytes, plan->m_part_panels), 1);
     plan->multiplied = by_position ? 1 : plan->together;
-    plan->row_bytes = pitch + 18; /* transforms read up to 4 columns more than the pitch */
+    /* The transforms need pitch + 4 bytes. Rows that are no multiple of 64 lie in more sets of the
+     * cache. */
+    plan->row_bytes = pitch + 18;
     plan->slab_bytes = qk_divide_up(tiles, QK_IGEMM_VECTOR) * QK_IGEMM_VECTOR * QK_IGEMM_QUAD_BYTES;
     plan->point_bytes = plan->slabs * plan->slab_bytes + 64; /* transforms write beyond a slab */
     work->padded = reserve(&at, 2 * (n * plan->tile_rows + 2) * plan->row_bytes);
@@ -278,41 +278,48 @@ static void lay_out(struct qk_winograd_plan *plan)
     work->bytes = at;
 }
 
-/* Returns the time of the longer one of two threads that take the units in turn. Each transforms x
- * and weights for each unit. */
-static double time_two_threads(const struct qk_winograd_plan *plan, struct cycles block)
+/* Returns what one thread takes for all units: it transforms x only once for all parts of a block,
+ * and the weights only once for all blocks if U of all panels is kept. */
+static double time_one(const struct qk_winograd_plan *plan, struct cycles block, bool keeps)
 {
-    const double all_rows = full_rows(plan, 0, plan->panels);
-    double times[2] = {0, 0};
-    for (size_t i = 0; i < block_count(plan); i++) {
-        const size_t first = i / plan->column_bands % plan->row_bands * plan->tile_rows;
-        const size_t tile_rows = qk_size_min(tiles_of(plan, QK_AXIS_ROW) - first, plan->tile_rows);
-        const double part = (double)tile_rows / (double)plan->tile_rows;
-        for (size_t panel = 0; panel < plan->panels; panel += plan->m_part_panels) {
-            const double rows = full_rows(plan, panel, plan->m_part_panels) / all_rows;
-            times[times[1] < times[0]] +=
-                block.x * part + (block.weights + block.rest * part) * rows;
-        }
-    }
-    return fmax(times[0], times[1]);
+    const double blocks = (double)block_count(plan) / (double)plan->row_bands *
+                          (double)tiles_of(plan, QK_AXIS_ROW) / (double)plan->tile_rows;
+    const size_t transforms = keeps ? plan->conv->desc.group : block_count(plan);
+    return (block.x + block.rest) * blocks + block.weights * (double)transforms;
 }
 
-/* Cuts the output channels into `parts` parts, and estimates the plan's time. One thread transforms
- * x only once for all parts of a block, and the weights only once for all blocks if U of all panels
- * can be kept. */
+static double longest_unit(const struct qk_winograd_plan *plan, struct cycles block)
+{
+    const double share = full_rows(plan, 0, plan->m_part_panels) / full_rows(plan, 0, plan->panels);
+    return block.x + (block.weights + block.rest) * share;
+}
+
+/* Returns what several threads take that take units in turn, and that transform x and weights for
+ * each unit: not more than if all units were as long as the longest one, and not more than an equal
+ * share and the longest unit at the end. */
+static double time_many(const struct qk_winograd_plan *plan, struct cycles block, size_t threads)
+{
+    const double parts = (double)plan->m_parts, blocks = (double)block_count(plan);
+    const double longest = longest_unit(plan, block);
+    const double all = blocks * (block.x * parts + block.weights + block.rest);
+    const double turns = ceil(blocks * parts / (double)threads);
+    return fmin(turns * longest, (all + longest * (double)(threads - 1)) / (double)threads);
+}
+
+/* Cuts the output channels into `parts` parts, and estimates the plan's time. By position, blocks
+ * are so large that their number matters if several threads share them. A run may have all threads
+ * or one, and waits for the longest unit if its thread is held up. */
 static void cut_rows(struct qk_winograd_plan *plan, size_t parts, struct cycles block)
 {
+    const size_t threads = plan->conv->tuning->threads;
     plan->m_part_panels = qk_divide_up(plan->panels, parts);
     plan->m_parts = qk_divide_up(plan->panels, plan->m_part_panels);
     lay_out(plan);
-    const double blocks = (double)block_count(plan) / (double)plan->row_bands *
-                          (double)tiles_of(plan, QK_AXIS_ROW) / (double)plan->tile_rows;
-    const size_t kept = plan->together == plan->panels ? plan->conv->desc.group : block_count(plan);
-    plan->cycles = (block.x + block.rest) * blocks + block.weights * (double)kept;
-    plan->cycles_of_two = block_count(plan) * plan->m_parts > UNITS_TIMED
-                              ? plan->cycles / 2
-                              : time_two_threads(plan, block);
-    plan->cycles_of_unit = block.x + (block.weights + block.rest) / (double)plan->m_parts;
+    plan->cycles = time_one(plan, block, plan->together == plan->panels);
+    plan->score = plan->cycles;
+    if (plan->kernels->igemm->by_position && threads > 1)
+        plan->score +=
+            time_many(plan, block, threads) * (double)threads / 2 + longest_unit(plan, block) / 4;
 }
 
 /* ---- The plan ---------------------------------------------------------------------------- */
@@ -331,46 +338,44 @@ static bool list_steps(struct qk_winograd_plan *plan, struct qk_memory memory)
     return steps;
 }
 
-/* Returns what plans are compared by. By position, blocks may be so large that two threads have
- * units of different lengths, or wait for each other if one is held up. */
-static double time_of(const struct qk_winograd_plan *plan)
-{
-    return plan->cycles +
-           (plan->kernels->igemm->by_position ? plan->cycles_of_two + plan->cycles_of_unit / 4 : 0);
-}
-
-/* Replaces *best by the plan, cut in the best way, if that is faster. */
-static void keep_faster(struct qk_winograd_plan plan, double igemm_unit_ns,
+/* Replaces *best by the plan, cut in the best way, if that is better and takes at most `most`
+ * cycles. */
+static void keep_better(struct qk_winograd_plan plan, double igemm_unit_ns, double most,
                         struct qk_winograd_plan *best)
 {
-    const bool by_position = plan.kernels->igemm->by_position;
     const struct cycles block = count_cycles(&plan);
-    const size_t least = by_position ? 1 : parts_of_rows(&plan, igemm_unit_ns, block);
-    const size_t most = by_position ? qk_size_min(plan.panels, PARTS_TRIED) : least;
-    for (size_t parts = least; parts <= most; parts++) {
+    if (time_one(&plan, block, true) > most)
+        return;
+    const bool by_position = plan.kernels->igemm->by_position;
+    size_t parts = by_position ? 1 : parts_of_rows(&plan, igemm_unit_ns, block);
+    for (size_t last = by_position ? plan.panels : parts;; parts = qk_size_min(2 * parts, last)) {
         cut_rows(&plan, parts, block);
-        if (plan.workspace.bytes <= QK_CONV_WORKSPACE_MAX &&
-            (best->cycles <= 0 || time_of(&plan) < time_of(best)))
+        if (plan.workspace.bytes <= QK_CONV_WORKSPACE_MAX && plan.cycles <= most &&
+            (best->cycles <= 0 || plan.score < best->score))
             *best = plan;
+        if (parts == last)
+            return;
     }
 }
 
-/* Fits the plan to tiles of each size, and to blocks of many sizes. Returns false if none will do;
- * otherwise sets the plan to the fastest one. */
-static bool fit(struct qk_winograd_plan *plan, double igemm_unit_ns)
+/* Fits the plan to tiles of each size, and to blocks of many sizes. Returns false if none takes at
+ * most `most` cycles; otherwise sets the plan to the best one. */
+static bool fit(struct qk_winograd_plan *plan, double igemm_unit_ns, double most)
 {
     const struct qk_conv *conv = plan->conv;
     struct qk_winograd_plan fitted = *plan;
     for (size_t i = 0; i < QK_WINOGRAD_SIZES && conv->backend->winograd[i].n > 0; i++) {
         fitted.kernels = &conv->backend->winograd[i];
-        const size_t rows_most = fitted.kernels->igemm->by_position ? ROW_BANDS_MOST : 1;
+        const bool by_position = fitted.kernels->igemm->by_position;
+        const size_t rows_most = by_position ? ROW_BANDS_MOST : 1;
         const size_t least =
             qk_divide_up(tiles_of(&fitted, QK_AXIS_COLUMN), qk_winograd_nr(fitted.kernels));
-        for (size_t columns = least; columns < least + COLUMN_BANDS_TRIED; columns++)
-            for (size_t rows = 1; rows <= rows_most; rows++)
+        const size_t end = least + (by_position ? COLUMN_BANDS_TRIED : COLUMN_BANDS_TRIED_BY_ROWS);
+        for (size_t columns = least; columns < end; columns++)
+            for (size_t rows = 1; rows <= rows_most; rows *= 2)
                 if (fitted.kernels->n <= conv->winograd.largest_tiles &&
                     cut_blocks(&fitted, columns, rows))
-                    keep_faster(fitted, igemm_unit_ns, plan);
+                    keep_better(fitted, igemm_unit_ns, most, plan);
     }
     return plan->cycles > 0;
 }
@@ -391,14 +396,12 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
     if (!qk_conv_algorithm_igemm.plan(args, memory, plan))
         return false;
     const double igemm_ns = (double)plan->unit_cost_ns * (double)plan->unit_count;
-    if (igemm_ns < conv->backend->winograd->least_ns || plan->outputs[0].count == 0 ||
-        !fit(&fitted, (double)plan->unit_cost_ns))
-        return true;
     const double worth_ns =
         igemm_ns * (conv->desc.group > 1 ? WORTH_CHANGING_GROUPS : WORTH_CHANGING);
-    const double ns = fitted.cycles / conv->tuning->cycles_per_ns;
-    if (ns > worth_ns)
+    if (igemm_ns < conv->backend->winograd->least_ns || plan->outputs[0].count == 0 ||
+        !fit(&fitted, (double)plan->unit_cost_ns, worth_ns * conv->tuning->cycles_per_ns))
         return true;
+    const double ns = fitted.cycles / conv->tuning->cycles_per_ns;
     struct qk_winograd_plan *state = qk_conv_alloc(memory, 1, sizeof(*state));
     if (!state)
         return false;

@@ -8,9 +8,9 @@
 #include "kernels/conv/igemm/slabs.h"
 #include "kernels/conv/winograd/winograd.h"
 
-/* Returns true if the weights of a convolution, packed for this backend, can be multiplied by
- * Winograd's algorithm, and if this may be faster than igemm. The convolution's costs must be set.
- */
+/* Returns true if Winograd's algorithm can compute a convolution whose weights are packed for this
+ * backend, and has channels enough to be worth a comparison with igemm when plans are made. The
+ * convolution's costs must be set. */
 bool qk_winograd_suits(const struct qk_conv *conv, const struct qk_conv_backend *backend);
 
 /* Returns how many weights of each tap a panel has: rows of a panel times channels of whole quads,
@@ -58,9 +58,9 @@ struct qk_winograd_plan {
     size_t together;               /* how many panels are transformed together */
     size_t multiplied; /* how many of them are multiplied together: they share V of a point in the
                           L1 cache */
-    /* Estimates: what all units take with one thread, and with two, and what a unit takes. */
-    double cycles, cycles_of_two, cycles_of_unit;
-    size_t slabs; /* pairs of channels */
+    double cycles;     /* an estimate: what one thread takes for all units */
+    double score;      /* what plans are compared by: estimates for one thread and for all */
+    size_t slabs;      /* pairs of channels */
     size_t slab_bytes, point_bytes;
     size_t row_bytes;     /* of a padded row */
     size_t point_weights; /* from U of one point to that of the next */

@@ -376,44 +376,36 @@ static void transform_sums_4(const struct qk_winograd_sums *job)
             }
 }
 
-/* The transforms with a product of words: six rows by vectors of 8 positions. */
-#define ALGORITHMS(product, suffix)                       \
-    {                                                     \
-        {                                                 \
-            .igemm = (product),                           \
-            .kernel = "conv_winograd_" suffix,            \
-            .n = 2,                                       \
-            .points = 16,                                 \
-            .x_cycles = 32,                               \
-            .weight_cycles = 1.3,                         \
-            .sums_cycles = 50,                            \
-            .product_speed = PRODUCT_SPEED,               \
-            .least_ns = LEAST_NS,                         \
-            .transform_x = transform_x_2,                 \
-            .transform_weights = transform_weights_2,     \
-            .transform_sums = transform_sums_2,           \
-            .add_row = qk_winograd_row__avx2,             \
-        },                                                \
-            {                                             \
-                .igemm = (product),                       \
-                .kernel = "conv_winograd4_" suffix,       \
-                .n = 4,                                   \
-                .points = 36,                             \
-                .x_cycles = 120,                          \
-                .weight_cycles = 3.4,                     \
-                .sums_cycles = 250,                       \
-                .product_speed = PRODUCT_SPEED,           \
-                .least_ns = LEAST_NS,                     \
-                .transform_x = transform_x_4,             \
-                .transform_weights = transform_weights_4, \
-                .transform_sums = transform_sums_4,       \
-                .add_row = qk_winograd_row__avx2,         \
-            },                                            \
+#define TILES_OF_4(product, name)                                                     \
+    {                                                                                 \
+        .igemm = (product), .kernel = (name), .n = 4, .points = 36, .x_cycles = 120,  \
+        .kernel_cycles = 3.4, .sums_cycles = 250, .product_speed = PRODUCT_SPEED,     \
+        .least_ns = LEAST_NS, .transform_x = transform_x_4,                           \
+        .transform_weights = transform_weights_4, .transform_sums = transform_sums_4, \
+        .add_row = qk_winograd_row__avx2,                                             \
     }
 
-const struct qk_winograd qk_winograd__avx2[QK_WINOGRAD_SIZES] =
-    ALGORITHMS(&qk_igemm_s16s16_6x16__avx2, "avx2");
-const struct qk_winograd qk_winograd__avxvnni[QK_WINOGRAD_SIZES] =
-    ALGORITHMS(&qk_igemm_s16s16_6x16__avxvnni, "avxvnni");
+const struct qk_winograd qk_winograd__avx2[QK_WINOGRAD_SIZES] = {
+    TILES_OF_4(&qk_igemm_s16s16_6x16__avx2, "conv_winograd4_avx2"),
+    {
+        .igemm = &qk_igemm_s16s16_6x16__avx2,
+        .kernel = "conv_winograd_avx2",
+        .n = 2,
+        .points = 16,
+        .x_cycles = 32,
+        .kernel_cycles = 1.3,
+        .sums_cycles = 50,
+        .product_speed = PRODUCT_SPEED,
+        .least_ns = LEAST_NS,
+        .transform_x = transform_x_2,
+        .transform_weights = transform_weights_2,
+        .transform_sums = transform_sums_2,
+        .add_row = qk_winograd_row__avx2,
+    },
+};
+
+const struct qk_winograd qk_winograd__avxvnni[QK_WINOGRAD_SIZES] = {
+    TILES_OF_4(&qk_igemm_s16s16_6x16__avxvnni, "conv_winograd4_avxvnni"),
+};
 
 #endif

@@ -95,14 +95,16 @@ struct qk_winograd {
     const char *kernel;           /* the name of a plan's kernel */
     size_t n;                     /* a tile is n x n positions */
     size_t points;                /* (n + 2)^2 */
-    /* The cycles of the transforms: for each 8 tiles of a row of a channel, for each weight, and
-     * for each 8 tiles of a row of an output channel, including the epilogue of their sums. By
-     * position, these 8 tiles may lie in several rows. Measured on a Zen 3 (AVX2) and a Zen 5
-     * (AVX-512). */
-    double x_cycles, weight_cycles, sums_cycles;
-    double terms_per_cycle; /* what that CPU's product did. On a CPU whose product does half as
-                               many, transforms take twice the cycles. 0: they do not */
-    double product_speed;   /* of products in the L1 cache, less what reading V costs */
+    /* The cycles of the transforms: for each 8 tiles of a row of a channel, for each kernel of 3 x
+     * 3 weights, and for each 8 tiles of a row of an output channel, including the epilogue of
+     * their sums. By position, these 8 tiles may lie in several rows. Measured on a Zen 3 (AVX2)
+     * and a Zen 5 (AVX-512). */
+    double x_cycles, kernel_cycles, sums_cycles;
+    double terms_per_cycle; /* how many terms that CPU's product did in a cycle. On a CPU
+                               whose product does half as many, transforms take twice the
+                               cycles. 0: the cycles hold for every CPU */
+    double product_speed;   /* a factor: how fast products are, compared with those in the L1
+                               cache, because V comes from the L2 cache */
     double least_ns; /* igemm's least estimate at which this algorithm may be faster. Estimates of
                         less are too inexact. */
     void (*transform_x)(const struct qk_winograd_x *job);

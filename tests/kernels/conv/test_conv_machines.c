@@ -18,7 +18,8 @@ static void choose_for(struct qk_kernels *kernels, const char *gemm, size_t l1_b
 {
     struct qk_profile profile = {
         .cpu_flags = qk_cpu_flags(), .l1_bytes = l1_bytes, .l2_bytes = l2_bytes};
-    const struct qk_kernel_options options = {.tier = "auto", .gemm = gemm, .blas = true};
+    const struct qk_kernel_options options = {
+        .tier = "auto", .gemm = gemm, .blas = true, .threads = 2};
     struct qk_error error;
     qk_profile_fill(&profile);
     for (enum qk_product p = 0; p < QK_PRODUCT_COUNT && sgemm_times > 0; p++)

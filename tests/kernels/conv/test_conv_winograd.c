@@ -85,7 +85,7 @@ static int64_t count_positions(const struct conv_case *test)
 }
 
 /* Checks the tile of a plan's kernel. igemm may compute up to three positions by dot products, with
- * an estimate that prefer_winograd does not raise. VNNI has only tiles of 4 x 4, and leaves
+ * an estimate that prefer_winograd does not raise. Only AVX2 has tiles of 2 x 2. VNNI leaves
  * convolutions that would fill its panels of rows only in part to igemm, where tiles of other
  * kernels are smaller. */
 static void check_tile(const struct conv_case *test, const char *gemm, const char *kernel, int tile,
@@ -93,8 +93,9 @@ static void check_tile(const struct conv_case *test, const char *gemm, const cha
 {
     const int64_t rows = test->naive.out_channels / test->naive.group;
     const int64_t channels = test->naive.channels / test->naive.group;
-    const bool avx2 = strncmp(gemm, "avx", strlen("avx")) == 0; /* avx2 and avxvnni */
-    const bool fills = rows >= 30 && (rows + 2) % 16 <= 2 && channels >= 24;
+    const bool avx2 = strcmp(gemm, "avx2") == 0;
+    const bool fills =
+        strcmp(gemm, "avxvnni") == 0 || (rows >= 30 && (rows + 2) % 16 <= 2 && channels >= 24);
     const int got = tile_of(kernel);
     if (strcmp(gemm, "avxvnni") == 0 && count_positions(test) <= 3)
         return;
@@ -238,6 +239,14 @@ Test(conv_winograd, serves_shapes_that_gain)
     check(test, ANY_TILE);
     test.naive.in[1] = test.naive.in[2] = 1;
     check(test, 0);
+}
+
+/* A last band of few columns has more segments of y than the other bands. */
+Test(conv_winograd, serves_narrow_last_bands)
+{
+    struct conv_case test = square_case(102, 80, 228);
+    test.naive.in[1] = 50;
+    check(test, ANY_TILE);
 }
 
 /* Rows are padded by whole vectors, which must not reach what lies behind the last row. */
