@@ -275,7 +275,9 @@ static enum qd_status read_body(struct qd_sources *sources, struct qd_error *err
     const struct qd_json_value *tree;
     const enum qd_status status =
         qd_json_read(sources->body, sources->json_bytes, &sources->arena, &tree, error);
-    if (status == QD_INVALID && sources->body[strspn(sources->body, " \t\r\n")] != '{') {
+    /* A file that is not where it belongs is JSON that is too large, or is no JSON. */
+    if (status == QD_TOO_LARGE ||
+        (status == QD_INVALID && sources->body[strspn(sources->body, " \t\r\n")] != '{')) {
         const struct qd_error inner = *error;
         return qd_fail(error, status, "%.200s; a file comes as base64 in JSON: " CALL_FORM,
                        inner.text);
