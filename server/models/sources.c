@@ -244,7 +244,8 @@ static enum qd_status read_tree(struct body *body, const struct qd_json_value *t
     if (body->sources->is_request)
         return QD_OK;
     for (const struct qd_json_value *each = tree->first; each != NULL; each = each->next)
-        if (strncmp(each->key, "file:", 5) == 0 || strcmp(each->key, "config") == 0)
+        if (each->kind != QD_JSON_NULL &&
+            (strncmp(each->key, "file:", 5) == 0 || strcmp(each->key, "config") == 0))
             return qd_fail(body->error, QD_INVALID, "%s: expected it inside parameters: " CALL_FORM,
                            qd_show_string(each->key).text);
     return parameters == NULL ? QD_OK : read_parameters(body, parameters);

@@ -236,6 +236,7 @@ class Refusals(ModelTest):
             self.assert_refused(self.post("layer", "load", {outside: ""}),
                                 '"%s": expected it inside parameters: %s' % (outside, form))
         self.assert_refused(self.post("layer", "load", {"parameters": {"x": 1}}), form, 'got "x"')
+        self.assert_error(self.post("layer", "load", {"config": None, "parameters": {}}), 404)
         for body in ({}, {"parameters": {}}, {"path": "a"}, b""):
             self.assert_error(self.post("layer", "load", body), 404, "got neither", form)
         self.assert_refused(self.post("layer", "load", {"parameters": {"config": {}}}),
