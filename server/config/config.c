@@ -427,21 +427,37 @@ static const struct flag *find_switch_off(const char *name)
     return flag != NULL && flag->kind == KIND_SWITCH ? flag : NULL;
 }
 
+/* Returns whether `words` are whole words of `name`, ignoring case. Words have dashes between
+ * them. */
+static bool has_words(const char *name, const char *words)
+{
+    const size_t count = strlen(words);
+    while (strncasecmp(name, words, count) != 0 || (name[count] != '\0' && name[count] != '-')) {
+        name = strchr(name, '-');
+        if (name == NULL)
+            return false;
+        name++;
+    }
+    return true;
+}
+
 /* Returns whether somebody who wrote `name` may have meant the flag: misspelt, cut short, or as
  * other servers call it. */
 static bool may_mean(const struct flag *flag, const char *name)
 {
     static const char *const foreign[][2] = {
-        {"port", "listen"},      {"host", "listen"},       {"addr", "listen"},
-        {"bind", "listen"},      {"worker", "threads"},    {"model-store", "model-repository"},
-        {"model-path", "model"}, {"verbose", "log-level"},
+        {"port", "listen"},       {"host", "listen"},      {"addr", "listen"},
+        {"address", "listen"},    {"bind", "listen"},      {"worker", "threads"},
+        {"workers", "threads"},   {"model-path", "model"}, {"model-store", "model-repository"},
+        {"verbose", "log-level"},
     };
     enum { LETTERS_MIN = 3 };
     const size_t count = strlen(name);
     bool may = qd_is_near(flag->name, name) ||
                (count >= LETTERS_MIN && strncasecmp(flag->name, name, count) == 0);
     for (size_t i = 0; i < sizeof(foreign) / sizeof(*foreign); i++)
-        may |= strstr(name, foreign[i][0]) != NULL && strcmp(flag->name, foreign[i][1]) == 0;
+        may |= strcmp(flag->name, foreign[i][1]) == 0 && has_words(name, foreign[i][0]) &&
+               !has_words(name, "no");
     return may;
 }
 
@@ -454,8 +470,10 @@ static enum qd_config_result refuse_argument(const char *argument, struct qd_err
     char near[2 * ENVIRONMENT_NAME_BYTES] = "";
     const char *begin = argument + strspn(argument, "-");
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
+    for (char *at = name; (at = strchr(at, '_')) != NULL;)
+        *at = '-';
     for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
-        const bool is_off = flag->kind == KIND_SWITCH && strncmp(name, "no-", 3) == 0;
+        const bool is_off = flag->kind == KIND_SWITCH && strncasecmp(name, "no-", 3) == 0;
         char shown[ENVIRONMENT_NAME_BYTES];
         if (flag->name == NULL || !may_mean(flag, is_off ? name + 3 : name))
             continue;

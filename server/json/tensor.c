@@ -56,14 +56,17 @@ static enum qd_status refuse_depth(const struct reader *reader, const char *wher
     const struct qk_tensor *tensor = reader->tensor;
     const bool is_flat = reader->depth == 1 && tensor->rank > 1 && tensor->dims[0] != 0;
     char shape[SHAPE_BYTES] = "";
+    char found[64] = "an object";
     if (reader->field == NULL)
         return QD_INVALID;
+    if (reader->at == reader->end || *reader->at != '{')
+        snprintf(found, sizeof(found), "%s: %zu deep",
+                 got > reader->depth ? "an array nested deeper" : "one nested less", got);
     if (!is_flat)
         qd_print_integers((const int64_t *)tensor->dims, tensor->rank, shape, sizeof(shape));
-    return qd_fail(reader->error, QD_INVALID,
-                   "%s: %s: expected nesting %u deep%s%s, got %s: %zu deep", reader->field, where,
-                   reader->depth, is_flat ? ", as before" : " for shape ", shape,
-                   got > reader->depth ? "an array nested deeper" : "one nested less", got);
+    return qd_fail(reader->error, QD_INVALID, "%s: %s: expected nesting %u deep%s%s, got %s",
+                   reader->field, where, reader->depth, is_flat ? ", as before" : " for shape ",
+                   shape, found);
 }
 
 static enum qd_status refuse_element(const struct reader *reader)

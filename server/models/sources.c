@@ -244,7 +244,8 @@ static enum qd_status read_tree(struct body *body, const struct qd_json_value *t
     if (body->sources->is_request)
         return QD_OK;
     for (const struct qd_json_value *each = tree->first; each != NULL; each = each->next)
-        if (strncmp(each->key, "file:", 5) == 0 || strcmp(each->key, "config") == 0)
+        if (each->kind != QD_JSON_NULL &&
+            (strncmp(each->key, "file:", 5) == 0 || strcmp(each->key, "config") == 0))
             return qd_fail(body->error, QD_INVALID, "%s: expected it inside parameters: " CALL_FORM,
                            qd_show_string(each->key).text);
     return parameters == NULL ? QD_OK : read_parameters(body, parameters);
@@ -369,9 +370,8 @@ static enum qd_status open_folder(struct qd_sources *sources, struct qd_error *e
     if (status == QD_NOT_FOUND)
         return qd_fail(error, QD_NOT_FOUND,
                        "%.128s: expected a folder of this name in the repository, or %.128s.onnx, "
-                       "got neither%s%s",
+                       "got neither%s",
                        sources->name, sources->name,
-                       qd_repository_hint(sources->repository, sources->name).text,
                        sources->body_bytes > 0 ? "; a file comes as base64 in JSON: " CALL_FORM
                                                : "");
     if (status != QD_OK)
@@ -403,8 +403,10 @@ static enum qd_status choose_versions(struct qd_sources *sources, const uint64_t
         sources->versions[sources->version_count++] = versions[i];
     }
     if (sources->version_count == 0 && sources->folder.has_model && count == 0)
-        return qd_fail(error, QD_INVALID, "%.128s: expected a model's folder, got a version's%s",
-                       sources->name, qd_repository_hint(sources->repository, sources->name).text);
+        return qd_fail(error, QD_INVALID,
+                       "%.128s: expected a model's folder, got a version's; if --model-repository "
+                       "is the folder of one model, give its parent folder",
+                       sources->name);
     if (sources->version_count == 0)
         return qd_fail(error, QD_INVALID,
                        "%.128s: expected a version, got none: a folder such as %.128s/1, whose "

@@ -104,6 +104,8 @@ struct qd_scan {
     struct qd_error error; /* QD_OK if the list is complete */
     struct qd_scan_entry *entries;
     size_t count;
+    bool holds_version; /* a version's folder, as of one model, lies in the repository's folder */
+    bool holds_model;   /* model.onnx, as of one version, lies there and makes a model */
 
     /* Private. */
     struct qd_job job;

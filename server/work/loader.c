@@ -196,19 +196,25 @@ static void take_scan(struct qd_loader *loader, const struct qd_scan *scan)
     free(before);
 }
 
+/* Returns whether the repository has one model, which a version's file in its own folder makes. */
+static bool is_one_version(const struct qd_scan *scan)
+{
+    return scan->holds_model && scan->count == 1;
+}
+
 /* Refuses a name of --load-model, and says which names there are. */
 static void refuse_name(struct qd_loader *loader, const char *name)
 {
+    static const char hint[] = "; if --model-repository is the folder of one model or version, "
+                               "give the folder that holds the model's";
     enum { LIST_BYTES = 160 };
     char known[LIST_BYTES] = "";
-    const struct qd_repository_hint hint =
-        qd_repository_hint(loader->settings.tools.repository, name);
     char why[QD_MODEL_NAME_BYTES_MAX + LIST_BYTES + sizeof("\"\"; it has ") + sizeof(hint)];
     for (size_t i = 0; i < loader->folder_count; i++)
         if (!qd_list_name(known, sizeof(known), loader->folders[i].name))
             break;
     snprintf(why, sizeof(why), "\"%s\"; it has %s%s", name, *known == '\0' ? "none" : known,
-             hint.text);
+             loader->scan.holds_version || is_one_version(&loader->scan) ? hint : "");
     keep_failure(loader, "--load-model: expected a model of the repository, got ", why);
 }
 
@@ -250,10 +256,10 @@ static void on_scanned(struct qd_scan *scan)
         if (loader->on_started != NULL && loader->folder_count == 0)
             qd_log(QD_LOG_WARN, "the repository has no models", "expected=\"%s\"",
                    "NAME/1/model.onnx, NAME/model.onnx or NAME.onnx");
-        const struct qd_repository_hint hint = qd_repository_hint(scan->repository, "");
-        if (loader->on_started != NULL && *hint.text != '\0')
-            qd_log(QD_LOG_WARN, "the repository looks like a version of one model", "why=\"%s\"",
-                   qd_log_value(hint.text + strlen("; ")).text);
+        if (loader->on_started != NULL && is_one_version(scan) &&
+            qd_repository_is_named_as_version(scan->repository))
+            qd_log(QD_LOG_WARN, "the repository looks like a version of one model",
+                   "expected=\"%s\"", "the folder that holds the model's folder");
         if (loader->on_started != NULL)
             want_at_start(loader);
     }

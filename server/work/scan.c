@@ -14,6 +14,8 @@ static void look(struct qd_scan *scan, struct qd_scan_entry *entry)
     if (qd_model_folder_open(scan->repository, entry->name, true, &scan->folder_arena, &folder,
                              &error) == QD_OK) {
         entry->fingerprint = folder.fingerprint;
+        scan->holds_version |= folder.has_model && folder.version_count == 0;
+        scan->holds_model |= !folder.is_given && strcmp(folder.file, "model.onnx") == 0;
         qd_model_folder_close(&folder);
     } else {
         const char *copy = qd_arena_copy(&scan->arena, error.text);

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "server/models/onnx/onnx.h"
 
 #include <inttypes.h>
@@ -132,13 +131,6 @@ static void add_value(struct qd_onnx_reader *reader, const ProtobufCBinaryData *
             (struct qd_onnx_value){.name = *name, .maker = maker, .position = position};
 }
 
-/* Returns whether an operator quantizes, dequantizes or computes quantized values. */
-static bool is_quantized(const ProtobufCBinaryData *op)
-{
-    return op->len > 0 && (*op->data == 'Q' || memmem(op->data, op->len, "uantizeLinear", 13) ||
-                           memmem(op->data, op->len, "Integer", 7));
-}
-
 static void add_values(struct qd_onnx_reader *reader)
 {
     const Onnx__GraphProto *graph = reader->proto;
@@ -149,12 +141,10 @@ static void add_values(struct qd_onnx_reader *reader)
             add_value(reader, &graph->sparse_initializer[i]->values->name, QD_ONNX_SPARSE, i);
     for (size_t i = 0; i < graph->n_input; i++)
         add_value(reader, &graph->input[i]->name, QD_ONNX_INPUT, i);
-    for (size_t i = 0; i < graph->n_node; i++) {
+    for (size_t i = 0; i < graph->n_node; i++)
         for (size_t j = 0; j < graph->node[i]->n_output; j++)
             add_value(reader, &graph->node[i]->output[j],
                       qd_onnx_is_constant(graph->node[i]) ? QD_ONNX_CONSTANT : QD_ONNX_NODE, i);
-        reader->is_quantized |= is_quantized(&graph->node[i]->op_type);
-    }
 }
 
 /* Keeps one value of each name. An initializer may be listed as an input too. Before IR version 4

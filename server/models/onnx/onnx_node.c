@@ -151,6 +151,29 @@ static enum qd_status refuse_maker(const struct node *node, const char *field,
                    qd_onnx_show(&value->name).text, qd_onnx_value_where(reader, value).text);
 }
 
+static bool has_zero_point(const struct qk_port *ports, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strstr(ports[i].name, "zero_point") != NULL)
+            return true;
+    return false;
+}
+
+/* Returns whether a node quantizes, dequantizes or computes quantized values. The operators that do
+ * have a zero point. */
+static bool is_quantized(const struct qd_onnx_reader *reader)
+{
+    for (size_t i = 0; i < reader->proto->n_node; i++) {
+        uint64_t imported, opset;
+        const struct qk_operator *op =
+            operator_of(reader, reader->proto->node[i], &imported, &opset);
+        if (op != NULL && (has_zero_point(op->inputs, op->input_count) ||
+                           has_zero_point(op->outputs, op->output_count)))
+            return true;
+    }
+    return false;
+}
+
 /* Checks the type of an operand that is an input of the graph or a constant. Types of other
  * operands are not known yet. */
 static enum qd_status check_type(const struct node *node, size_t index, const char *field)
@@ -159,7 +182,7 @@ static enum qd_status check_type(const struct node *node, size_t index, const ch
     const uint32_t types = node->version->inputs[index].types;
     if ((types & QK_BIT(type)) != 0)
         return QD_OK;
-    if (!node->reader->is_quantized && (type == QK_FP16 || type == QK_BF16))
+    if ((type == QK_FP16 || type == QK_BF16) && !is_quantized(node->reader))
         return qd_fail(node->reader->error, QD_INVALID,
                        "%s: expected a quantized network, got one of %s; export it as FP32, which "
                        "quantize_static in Python's onnxruntime.quantization can quantize",

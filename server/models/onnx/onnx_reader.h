@@ -35,7 +35,6 @@ struct qd_onnx_reader {
     struct qd_arena *arena;
     struct qd_onnx_graph *graph;
     bool only_lists;              /* external data is not asked for */
-    bool is_quantized;            /* a node quantizes, dequantizes or computes quantized values */
     uint64_t microsoft_opset;     /* the version of com.microsoft; 0: the file imports none */
     struct qd_onnx_value *values; /* sorted by name */
     size_t value_count;

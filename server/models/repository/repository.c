@@ -75,8 +75,8 @@ struct given {
 };
 
 struct qd_repository {
-    char *path;  /* NULL: there is no folder */
-    char *whole; /* the path from the root on when it was opened; NULL if it is not known */
+    char *path; /* NULL: there is no folder */
+    bool is_named_as_version;
     enum qd_links links;
     struct given given[QD_REPOSITORY_GIVEN_COUNT_MAX];
     size_t given_count;
@@ -93,6 +93,15 @@ static enum qd_status open_root(const struct qd_repository *repository, int *fd,
     return qd_fail(error, QD_UNAVAILABLE, "%.300s: cannot be opened as a folder: %s%s",
                    repository->path, strerror(errno),
                    errno == ENOTDIR ? "; --model serves a file" : "");
+}
+
+/* Returns the number of a version's folder, or 0 if the name is not a version. */
+static uint64_t version_of(const char *name)
+{
+    uint64_t number;
+    bool decimal = *name >= '1' && *name <= '9' && strlen(name) <= VERSION_DIGITS_MAX &&
+                   qd_read_decimal(name, &number);
+    return decimal ? number : 0;
 }
 
 struct qd_repository *qd_repository_open(const char *path, enum qd_links links,
@@ -116,7 +125,9 @@ struct qd_repository *qd_repository_open(const char *path, enum qd_links links,
         return NULL;
     }
     close(fd);
-    repository->whole = realpath(path, NULL);
+    char *whole = realpath(path, NULL);
+    repository->is_named_as_version = whole != NULL && version_of(strrchr(whole, '/') + 1) != 0;
+    free(whole);
     return repository;
 }
 
@@ -127,8 +138,12 @@ void qd_repository_close(struct qd_repository *repository)
     for (size_t i = 0; i < repository->given_count; i++)
         free(repository->given[i].path);
     free(repository->path);
-    free(repository->whole);
     free(repository);
+}
+
+bool qd_repository_is_named_as_version(const struct qd_repository *repository)
+{
+    return repository->is_named_as_version;
 }
 
 /* ---- Files that the command line names ----------------------------------------------------- */
@@ -391,34 +406,6 @@ struct version_list {
     struct qd_arena *arena;
     size_t capacity;
 };
-
-/* Returns the number of a version's folder, or 0 if the name is not a version. */
-static uint64_t version_of(const char *name)
-{
-    uint64_t number;
-    bool decimal = *name >= '1' && *name <= '9' && strlen(name) <= VERSION_DIGITS_MAX &&
-                   qd_read_decimal(name, &number);
-    return decimal ? number : 0;
-}
-
-struct qd_repository_hint qd_repository_hint(const struct qd_repository *repository,
-                                             const char *name)
-{
-    struct qd_repository_hint hint = {""};
-    const char *whole = repository->whole;
-    const char *last = whole == NULL ? NULL : strrchr(whole, '/');
-    if (last == NULL || last[1] == '\0')
-        return hint;
-    const bool is_model = version_of(name) != 0 || strcmp(last + 1, name) == 0;
-    if (!is_model && version_of(last + 1) == 0)
-        return hint;
-    if (!is_model && last > whole)
-        last = memrchr(whole, '/', (size_t)(last - whole));
-    snprintf(hint.text, sizeof(hint.text),
-             "; --model-repository is the folder of one %s: give %.*s instead",
-             is_model ? "model" : "version", last == whole ? 1 : (int)(last - whole), whole);
-    return hint;
-}
 
 static enum qd_status add_version(void *context, int fd, const char *name, struct qd_error *error)
 {

@@ -44,14 +44,8 @@ struct qd_repository *qd_repository_open(const char *path, enum qd_links links,
                                          struct qd_error *error);
 void qd_repository_close(struct qd_repository *repository); /* NULL is fine */
 
-/* Returns what an error says if the repository is the folder of one model or version, and which
- * folder to give instead: of a model if `name` is a version, or missing in a folder that itself has
- * this name. Otherwise "". Does not block. */
-struct qd_repository_hint {
-    char text[400];
-};
-struct qd_repository_hint qd_repository_hint(const struct qd_repository *repository,
-                                             const char *name);
+/* Returns whether the folder's own name was a version when it was opened. Does not block. */
+bool qd_repository_is_named_as_version(const struct qd_repository *repository);
 
 /* Adds files: FILE or NAME=FILE, with commas between several. Without a name, the model has the
  * file's name without ".onnx". A text before the first '=' is a name if it has no slash. Does not

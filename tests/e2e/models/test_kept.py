@@ -168,8 +168,8 @@ class WithoutVersions(KeptTest):
                                    "the configuration's default_model_filename can name"),
                 ("bad.onnx", "bad.onnx: "),
                 ("1/model.onnx", "1: expected a model's folder, got a version's; "
-                                 "--model-repository is the folder of one model: give %s instead; "
-                                 % self.folder.parent.resolve())):
+                                 "if --model-repository is the folder of one model, give its "
+                                 "parent folder; --no-exit-on-error ")):
             self.write(path, b"x")
             self.assertIn(words, self.fail_to_start())
             shutil.rmtree(self.folder)

@@ -238,6 +238,7 @@ class Refusals(ModelTest):
         self.assert_refused(self.post("layer", "load", {"parameters": {"x": 1}}), form, 'got "x"')
         misspelt = {"paramters": {"file:1/model.onnx": 400000 * "A"}}
         self.assert_error(self.post("layer", "load", misspelt), 413, "exceeds", form)
+        self.assert_error(self.post("layer", "load", {"config": None, "parameters": {}}), 404)
         for body in ({}, {"parameters": {}}, {"path": "a"}, b""):
             self.assert_error(self.post("layer", "load", body), 404, "got neither", form)
         self.assert_refused(self.post("layer", "load", {"parameters": {"config": {}}}),

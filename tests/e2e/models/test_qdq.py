@@ -110,12 +110,25 @@ class Refused(Files):
         """A node that quantizes makes it a question of types."""
         fp16 = 10
         product = node("MatMul", ["x", "f"], ["a"])
-        for last, word in ((node("Relu", ["a"], ["y"]), "a quantized network, got one of FP16;"),
-                           (node("QuantizeLinear", ["a", "s", "z"], ["y"]), "FP32 for version")):
+        microsoft = message((7, "com.microsoft"))
+        imports = message((8, message((1, "com.microsoft"), (2, 1))))
+        for word, lasts in (
+                ("a quantized network, got one of FP16;", (
+                    node("Relu", ["a"], ["y"]),
+                    node("QuickGelu", ["a"], ["y"]) + microsoft,
+                    node("QuantizeLinear", ["a", "s"], ["y"]) + message((7, "of.others")))),
+                ("FP32 for version", (
+                    node("QuantizeLinear", ["a", "s", "z"], ["y"]),
+                    node("QuantizeLinear", ["a", "s"], ["y"]) + microsoft,
+                    node("QLinearSigmoid", ["a", "s", "", "s"], ["y"]) + microsoft,
+                    node("DynamicQuantizeLinear", ["a"], ["y", "u", "v"]),
+                    node("MatMulInteger", ["a", "x"], ["y"])))):
             floats = tensor("f", fp16, [2, 1], (9, struct.pack("<2e", 1, 2)))
-            file = model(13, [product, last], [SCALE, ZERO, floats],
-                         [value_info("x", fp16, ["n", 2])], [value_info("y", fp16, ["n", 1])])
-            self.assert_error(self.load(file), 400, '"MatMul"): A: expected ' + word)
+            for last in lasts:
+                file = model(13, [product, last], [SCALE, ZERO, floats],
+                             [value_info("x", fp16, ["n", 2])], [value_info("y", fp16, ["n", 1])])
+                self.assert_error(self.load(file + imports), 400,
+                                  '"MatMul"): A: expected ' + word)
 
     def test_types(self):
         """The error names the type."""

@@ -104,22 +104,39 @@ class AtStart(RepositoryTest):
     def test_the_folder_of_one_model_or_version(self):
         models = self.folder
         self.write("layer/1/model.onnx", conv_file(WEIGHTS))
-        give = "give %s instead" % models.resolve()
+        hint = ("; if --model-repository is the folder of one model or version, give the folder "
+                "that holds the model's")
+        looks = "the repository looks like a version of one model"
         explicit = ("--model-control-mode", "explicit")
-        for folder, known, what in (("layer", "1", "model"), ("layer/1", "model", "version")):
+        for folder, known in (("layer", "1"), ("layer/1", "model")):
             self.folder = models / folder
-            self.assertIn('got "layer"; it has %s; --model-repository is the folder of one %s: %s'
-                          % (known, what, give),
+            self.assertIn('got "layer"; it has %s%s' % (known, hint),
                           self.fail_to_start(*explicit, "--load-model", "layer"))
         self.start()
-        self.server.wait_for_log("looks like a version of one model\" why=\"--model-repository is "
-                                 "the folder of one version: " + give)
+        self.server.wait_for_log(looks)
         self.folder = models / "layer/1/model.onnx"
         self.assertIn("cannot be opened as a folder: Not a directory; --model serves a file",
                       self.fail_to_start())
         self.folder = models / "layer"
         self.start(*explicit)
-        self.assert_error(self.post("layer", "load"), 404, "the folder of one model: " + give)
+        for name in ("1", "2", "layer"):
+            answer = self.post(name, "load")
+            self.assertNotIn(str(models.resolve()), answer.json()["error"])
+        self.assert_error(self.post("1", "load"), 400, "1: expected a model's folder, got a "
+                          "version's; if --model-repository is the folder of one model, give its "
+                          "parent folder")
+        self.assert_error(self.post("layer", "load"), 404, "layer.onnx, got neither")
+
+    def test_a_repository_whose_name_is_a_number(self):
+        self.folder = self.folder / "20261129"
+        self.write("layer/1/model.onnx", conv_file(WEIGHTS))
+        self.write("model.onnx", conv_file(WEIGHTS))
+        self.start("--model-control-mode", "explicit")
+        for name in ("2", "20261129"):
+            self.assertTrue(self.post(name, "load").json()["error"].endswith("got neither"))
+        self.assertNotIn("looks like", self.server.wait_for_log("got neither", 2))
+        line = self.fail_to_start("--model-control-mode", "explicit", "--load-model", "20261129")
+        self.assertIn('got "20261129"; it has layer, model; --no-exit-on-error', line)
 
     def test_flags_that_do_not_fit(self):
         self.write("layer/1/model.onnx", conv_file(WEIGHTS))

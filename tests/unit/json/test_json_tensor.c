@@ -586,6 +586,10 @@ Test(json_tensor, nesting_is_exact)
     expect_error("[[1,2],3,4]", QK_UINT8, SHAPE(2, 2),
                  "x: index [1]: expected nesting 2 deep for shape [2,2], got one "
                  "nested less: 1 deep");
+    expect_error("[[1,2],{}]", QK_UINT8, SHAPE(2, 2),
+                 "x: index [1]: expected nesting 2 deep for shape [2,2], got an object");
+    expect_error("[[ {\"a\":[1,2]},[3,4]]]", QK_UINT8, SHAPE(1, 2, 2),
+                 "x: index [0,0]: expected nesting 3 deep for shape [1,2,2], got an object");
     expect_error("[[1,2],[3,4]]", QK_UINT8, SHAPE(1, 2, 2),
                  "x: index [0,0]: expected nesting 3 deep for shape [1,2,2], got one "
                  "nested less: 2 deep");
