@@ -374,7 +374,8 @@ class WrongStart(ContainerTest):
 
     def test_flag(self):
         self.assertEqual(self.start_wrong("--port", "80", options=["--network", "none"]),
-                         (2, 'quantd: expected a flag that --help lists, got "--port"'))
+                         (2, 'quantd: expected a flag that --help lists, such as --listen, '
+                             'got "--port"'))
 
     def test_variable(self):
         status, line = self.start_wrong(options=["--network", "none",
