@@ -28,11 +28,11 @@
  *
  * Usually G has fractions, which integers lack. Here all sums are s times as large, and the last
  * step divides by s. Sums are exact, because arithmetic modulo 2^32 may wrap on the way. The odd
- * part of s, 9, has an inverse modulo 2^32. Rows of A^T F with even numbers are halved, which
- * leaves less to divide by. The even part of s (4 or 64) times y has to fit in 32 bits. x is
- * therefore taken less 128, so that |x| <= 128, and the bias corrects the sums. |y| is then at most
- * 128 times the sum of a row's |weights|, and so this sum is bounded by QK_WINOGRAD_WEIGHTS_MAX.
- * Weights are bytes, signed and without a zero point.
+ * part of s, 9, has an inverse modulo 2^32. Rows of A^T F are divided by 2 or 4 where
+ * all their numbers are, which leaves less to divide by. The even part of s (4 or 64) times y has
+ * to fit in 32 bits. x is therefore taken less 128, so that |x| <= 128, and the bias corrects the
+ * sums. |y| is then at most 128 times the sum of a row's |weights|, and so this sum is bounded by
+ * QK_WINOGRAD_WEIGHTS_MAX. Weights are bytes, signed and without a zero point.
  *
  * M are matrix products of words (kernels/gemm/igemm.h, with quad_k 2). A quad has two channels, so
  * a slab of V has a quad for each tile. The product may be a kernel by rows or by position, whose
