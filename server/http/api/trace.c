@@ -1,13 +1,10 @@
 #define _GNU_SOURCE
 #include "server/http/api/access_log.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
-#include "server/base/clock.h"
 #include "server/memory/text.h"
 
 enum {
@@ -33,31 +30,13 @@ static bool is_zero(const char *text, size_t count)
     return strspn(text, "0") >= count;
 }
 
-static atomic_ullong span_state;
-
-static void begin_spans(void)
-{
-    uint64_t state;
-    if (getrandom(&state, sizeof(state), GRND_NONBLOCK) != sizeof(state))
-        state = qd_clock_ns();
-    atomic_store(&span_state, state);
-}
-
-/* Returns 64 bits that are not zero and that no other request has: from a random start, the steps
- * visit all numbers. */
+/* Returns 64 random bits that are not all zero. */
 static uint64_t next_span(void)
 {
-    static const uint64_t step = UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    uint64_t mixed;
-    pthread_once(&once, begin_spans);
-    do {
-        mixed = atomic_fetch_add(&span_state, step) + step;
-        mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-        mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94d049bb133111eb);
-        mixed ^= mixed >> 31;
-    } while (mixed == 0);
-    return mixed;
+    uint64_t span = 0;
+    while (span == 0)
+        arc4random_buf(&span, sizeof(span));
+    return span;
 }
 
 /* Returns true if the text is a valid traceparent. A later version may have more after the four
