@@ -10,16 +10,6 @@
 
 #include "server/base/clock.h"
 
-static uint64_t cpu_ns(void)
-{
-    struct rusage usage;
-    if (getrusage(RUSAGE_SELF, &usage) != 0)
-        return 0;
-    const uint64_t seconds = (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec);
-    const uint64_t us = (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-    return seconds * QD_NS_PER_S + us * QD_NS_PER_US;
-}
-
 static void read_memory(struct qd_process *process)
 {
     FILE *file = fopen("/proc/self/statm", "re");
@@ -54,7 +44,7 @@ void qd_process_read(struct qd_process *process)
 {
     struct rlimit limit;
     memset(process, 0, sizeof(*process));
-    process->cpu_ns = cpu_ns();
+    process->cpu_ns = qd_clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
     read_memory(process);
     process->files = count_files();
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
