@@ -1,5 +1,6 @@
 #include "server/json/tree.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "server/json/number.h"
@@ -122,18 +123,10 @@ enum qd_status qd_json_field(const struct qd_json_value *object, const struct qd
                              const char *key, const struct qd_json_value **value,
                              struct qd_error *error)
 {
-    *value = NULL;
-    for (const struct qd_json_value *member = object->first; member != NULL;
-         member = member->next) {
-        if (strcmp(member->key, key) != 0)
-            continue;
-        if (*value != NULL)
-            return refuse(path, key, "once", "twice", error);
-        *value = member;
-    }
-    if (*value != NULL && (*value)->kind == QD_JSON_NULL)
-        *value = NULL;
-    return QD_OK;
+    struct qd_json_name name = {""};
+    assert(strlen(key) < sizeof(name.text));
+    strcpy(name.text, key);
+    return qd_json_fields(object, path, &name, 1, value, error);
 }
 
 /* Returns false if the value is something else. NULL is nothing. */

@@ -110,7 +110,7 @@ enum qd_status qd_json_fields(const struct qd_json_value *object, const struct q
                               const struct qd_json_name *names, size_t count,
                               const struct qd_json_value **values, struct qd_error *error);
 
-/* Like qd_json_fields, for one key of any length. */
+/* Like qd_json_fields, for one key of at most 23 bytes. */
 enum qd_status qd_json_field(const struct qd_json_value *object, const struct qd_json_path *path,
                              const char *key, const struct qd_json_value **value,
                              struct qd_error *error);
