@@ -2,7 +2,6 @@
  * them: a part of sources.h. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "server/models/sources.h"
 #include "server/oip/labels.h"
@@ -12,22 +11,12 @@ static enum qd_status read_file(struct qd_sources *sources, int folder, const ch
                                 const char *shown, const struct qd_labels **labels,
                                 struct qd_error *error)
 {
-    struct stat about;
-    int fd;
-    enum qd_status status = qd_folder_open_file(folder, path, sources->folder.links, shown,
-                                                QD_LABELS_BYTES_MAX, "", &fd, &about, error);
-    if (status != QD_OK)
-        return status;
-    const size_t bytes = (size_t)about.st_size;
-    char *text = qd_arena_alloc(&sources->version_arena, bytes + 1);
-    if (text == NULL)
-        status = qd_refuse_memory(&sources->version_arena, shown, error);
-    else
-        status = qd_folder_read(fd, 0, text, bytes, shown, error);
-    close(fd);
-    return status == QD_OK
-               ? qd_labels_read(text, bytes, shown, &sources->version_arena, labels, error)
-               : status;
+    struct qd_part text;
+    return qd_folder_read_file(folder, path, sources->folder.links, shown, QD_LABELS_BYTES_MAX,
+                               &sources->version_arena, &text, error) == QD_OK
+               ? qd_labels_read(text.bytes, text.count, shown, &sources->version_arena, labels,
+                                error)
+               : error->status;
 }
 
 /* Reads labels from a file of a load call. Fails with QD_NOT_FOUND if the call has no such file. */

@@ -120,94 +120,87 @@ static enum qd_status choose_kind(struct qd_sources *sources, bool has_onnx, boo
 
 enum { FILE_COUNT_MAX = QD_SOURCES_VERSION_COUNT_MAX * QD_SOURCES_FILE_COUNT_MAX };
 
-/* A load call's body while it is read. */
-struct body {
-    struct qd_sources *sources;
-    size_t file_capacity;
-    struct qd_error *error;
-};
-
 /* Reads a key: "file:1/model.onnx" is version 1, path "model.onnx". */
-static enum qd_status read_file_name(struct body *body, const char *key, struct qd_call_file *file)
+static enum qd_status read_file_name(struct qd_sources *sources, const char *key,
+                                     struct qd_call_file *file, struct qd_error *error)
 {
     const char *slash = qd_scan_decimal(key + strlen("file:"), &file->version);
     if (slash == NULL || *slash != '/' || slash[1] == '\0' || file->version == 0) {
-        return qd_fail(body->error, QD_INVALID,
-                       "parameters.%s: expected file:VERSION/NAME, such as "
-                       "file:1/model.onnx, with a version above 0",
+        return qd_fail(error, QD_INVALID,
+                       "parameters.%s: expected file:VERSION/NAME, such as file:1/model.onnx, with "
+                       "a version above 0",
                        qd_show_string(key).text);
     }
-    file->path = qd_arena_copy(&body->sources->arena, slash + 1);
-    return file->path != NULL
-               ? QD_OK
-               : qd_refuse_memory(&body->sources->arena, "the files' names", body->error);
+    file->path = qd_arena_copy(&sources->arena, slash + 1);
+    return file->path != NULL ? QD_OK
+                              : qd_refuse_memory(&sources->arena, "the files' names", error);
 }
 
-/* Adds an empty file to the list. Returns NULL on failure, with the reason in body->error. */
-static struct qd_call_file *add_file(struct body *body)
+/* Adds an empty file to the list. Returns NULL on failure, with the reason in `error`. */
+static struct qd_call_file *add_file(struct qd_sources *sources, struct qd_error *error)
 {
-    struct qd_sources *sources = body->sources;
     if (sources->file_count == FILE_COUNT_MAX) {
-        qd_fail(body->error, QD_INVALID, "parameters: expected at most %d files", FILE_COUNT_MAX);
+        qd_fail(error, QD_INVALID, "parameters: expected at most %d files", FILE_COUNT_MAX);
         return NULL;
     }
-    struct qd_call_file *files = qd_arena_extend(
-        &sources->arena, sources->files, sources->file_count, &body->file_capacity, sizeof(*files));
+    struct qd_call_file *files =
+        qd_arena_extend(&sources->arena, sources->files, sources->file_count,
+                        &sources->file_capacity, sizeof(*files));
     if (files == NULL) {
-        qd_refuse_memory(&sources->arena, "the files' names", body->error);
+        qd_refuse_memory(&sources->arena, "the files' names", error);
         return NULL;
     }
     sources->files = files;
     return &files[sources->file_count++];
 }
 
-static enum qd_status read_file(struct body *body, const struct qd_json_value *member)
+static enum qd_status read_file(struct qd_sources *sources, const struct qd_json_value *member,
+                                struct qd_error *error)
 {
-    struct qd_sources *sources = body->sources;
     const char *key = member->key;
     if (member->kind != QD_JSON_DATA || *member->text != '"') {
-        return qd_fail(body->error, QD_INVALID,
-                       "parameters.%s: expected a string, the file in "
-                       "base64",
+        return qd_fail(error, QD_INVALID, "parameters.%s: expected a string, the file in base64",
                        qd_show_string(key).text);
     }
-    struct qd_call_file *file = add_file(body);
+    struct qd_call_file *file = add_file(sources, error);
     if (file == NULL)
-        return body->error->status;
+        return error->status;
     file->text = sources->body + (member->text + 1 - sources->body);
     file->count = member->bytes - 2;
-    enum qd_status status = read_file_name(body, key, file);
+    enum qd_status status = read_file_name(sources, key, file, error);
     for (size_t i = 0; status == QD_OK && i + 1 < sources->file_count; i++) {
         const struct qd_call_file *other = &sources->files[i];
         if (other->version == file->version && strcmp(other->path, file->path) == 0) {
-            status = qd_fail(body->error, QD_INVALID, "parameters.%s: expected once, got twice",
+            status = qd_fail(error, QD_INVALID, "parameters.%s: expected once, got twice",
                              qd_show_string(key).text);
         }
     }
     return status;
 }
 
-static enum qd_status read_call_config(struct body *body, const struct qd_json_value *member)
+static enum qd_status read_call_config(struct qd_sources *sources,
+                                       const struct qd_json_value *member, struct qd_error *error)
 {
-    struct qd_sources *sources = body->sources;
     const char *text = qd_json_string(member);
     if (text == NULL) {
-        return qd_fail(body->error, QD_INVALID,
-                       "parameters.config: expected a string, the model's "
-                       "configuration as JSON, got %s",
+        return qd_fail(error, QD_INVALID,
+                       "parameters.config: expected a string, the model's configuration as "
+                       "JSON, got %s",
                        qd_json_show(member).text);
     }
     if (sources->configured)
-        return qd_fail(body->error, QD_INVALID, "parameters.config: expected once, got twice");
+        return qd_fail(error, QD_INVALID, "parameters.config: expected once, got twice");
     sources->configured = true;
     return qd_model_config_read(text, strlen(text), "parameters.config", sources->name,
-                                &sources->arena, &sources->config, body->error);
+                                &sources->arena, &sources->config, error);
 }
 
-static enum qd_status read_parameters(struct body *body, const struct qd_json_value *parameters)
+static enum qd_status read_parameters(struct qd_sources *sources,
+                                      const struct qd_json_value *parameters,
+                                      struct qd_error *error)
 {
     if (!qd_json_is_object(parameters)) {
-        return qd_fail(body->error, QD_INVALID, "parameters: expected an object, got %s",
+        return qd_fail(error, QD_INVALID, "parameters: expected an object, got %s",
                        qd_json_show(parameters).text);
     }
     enum qd_status status = QD_OK;
@@ -215,50 +208,48 @@ static enum qd_status read_parameters(struct body *body, const struct qd_json_va
     for (; status == QD_OK && member != NULL; member = member->next) {
         const char *key = member->key;
         if (strncmp(key, "file:", 5) == 0)
-            status = read_file(body, member);
+            status = read_file(sources, member, error);
         else if (strcmp(key, "config") != 0)
-            status = qd_fail(body->error, QD_INVALID,
+            status = qd_fail(error, QD_INVALID,
                              "parameters: expected config or file:VERSION/NAME, as in " CALL_FORM
                              ", got %s",
                              qd_show_string(key).text);
         else if (member->kind != QD_JSON_NULL)
-            status = read_call_config(body, member);
+            status = read_call_config(sources, member, error);
     }
     return status;
 }
 
-static enum qd_status read_tree(struct body *body, const struct qd_json_value *tree)
+static enum qd_status read_tree(struct qd_sources *sources, const struct qd_json_value *tree,
+                                struct qd_error *error)
 {
     const struct qd_json_value *inputs, *parameters, *model_name;
     if (!qd_json_is_object(tree)) {
-        return qd_fail(body->error, QD_INVALID,
-                       "the body: expected a JSON object, or nothing, got "
-                       "%s",
+        return qd_fail(error, QD_INVALID, "the body: expected a JSON object, or nothing, got %s",
                        qd_json_show(tree).text);
     }
-    if (qd_json_field(tree, NULL, "inputs", &inputs, body->error) != QD_OK ||
-        qd_json_field(tree, NULL, "parameters", &parameters, body->error) != QD_OK ||
-        qd_json_field(tree, NULL, "model_name", &model_name, body->error) != QD_OK)
-        return body->error->status;
-    body->sources->is_request = inputs != NULL || model_name != NULL;
-    if (body->sources->is_request)
+    if (qd_json_field(tree, NULL, "inputs", &inputs, error) != QD_OK ||
+        qd_json_field(tree, NULL, "parameters", &parameters, error) != QD_OK ||
+        qd_json_field(tree, NULL, "model_name", &model_name, error) != QD_OK)
+        return error->status;
+    sources->is_request = inputs != NULL || model_name != NULL;
+    if (sources->is_request)
         return QD_OK;
     for (const struct qd_json_value *each = tree->first; each != NULL; each = each->next)
         if (each->kind != QD_JSON_NULL &&
             (strncmp(each->key, "file:", 5) == 0 || strcmp(each->key, "config") == 0))
-            return qd_fail(body->error, QD_INVALID, "%s: expected it inside parameters: " CALL_FORM,
+            return qd_fail(error, QD_INVALID, "%s: expected it inside parameters: " CALL_FORM,
                            qd_show_string(each->key).text);
-    return parameters == NULL ? QD_OK : read_parameters(body, parameters);
+    return parameters == NULL ? QD_OK : read_parameters(sources, parameters, error);
 }
 
 /* Sets json_bytes, the length of the JSON at the start of the body. */
-static enum qd_status find_json(struct body *body)
+static enum qd_status find_json(struct qd_sources *sources, struct qd_error *error)
 {
-    struct qd_sources *sources = body->sources;
     if (sources->json_bytes_header == NULL)
         sources->json_bytes = sources->body_bytes;
     else if (sources->json_bytes == 0 || sources->json_bytes > sources->body_bytes)
-        return qd_fail(body->error, QD_INVALID,
+        return qd_fail(error, QD_INVALID,
                        QD_OIP_JSON_BYTES_HEADER
                        ": expected decimal digits in the range [1, %zu], the bytes of the body, "
                        "got %s",
@@ -268,10 +259,9 @@ static enum qd_status find_json(struct body *body)
 
 static enum qd_status read_body(struct qd_sources *sources, struct qd_error *error)
 {
-    struct body body = {.sources = sources, .error = error};
     if (qd_trimmed_bytes(sources->body, sources->body_bytes) == 0)
         return QD_OK;
-    if (find_json(&body) != QD_OK)
+    if (find_json(sources, error) != QD_OK)
         return error->status;
     const struct qd_json_value *tree;
     const enum qd_status status =
@@ -283,7 +273,7 @@ static enum qd_status read_body(struct qd_sources *sources, struct qd_error *err
         return qd_fail(error, status, "%.200s; a file comes as base64 in JSON: " CALL_FORM,
                        inner.text);
     }
-    if (status != QD_OK || read_tree(&body, tree) != QD_OK)
+    if (status != QD_OK || read_tree(sources, tree, error) != QD_OK)
         return error->status;
     if (!sources->is_request && sources->json_bytes < sources->body_bytes) {
         return qd_fail(error, QD_INVALID,
@@ -321,24 +311,13 @@ static enum qd_status read_config(struct qd_sources *sources, struct qd_error *e
     const bool is_json = sources->folder.has_config;
     const char *file = is_json ? "config.json" : "config.pbtxt";
     char shown[192];
-    int fd;
-    struct stat about;
+    struct qd_part text;
     snprintf(shown, sizeof(shown), "%.128s/%s", sources->name, file);
-    enum qd_status status = qd_folder_open_file(sources->folder.fd, file, sources->folder.links,
-                                                shown, CONFIG_BYTES_MAX, "", &fd, &about, error);
-    if (status != QD_OK)
-        return status;
-    size_t bytes = (size_t)about.st_size;
-    char *text = qd_arena_alloc(&sources->arena, bytes);
-    if (text == NULL)
-        status = qd_refuse_memory(&sources->arena, shown, error);
-    else
-        status = qd_folder_read(fd, 0, text, bytes, shown, error);
-    close(fd);
-    if (status != QD_OK)
-        return status;
+    if (qd_folder_read_file(sources->folder.fd, file, sources->folder.links, shown,
+                            CONFIG_BYTES_MAX, &sources->arena, &text, error) != QD_OK)
+        return error->status;
     return (is_json ? qd_model_config_read : qd_model_config_read_pbtxt)(
-        text, bytes, shown, sources->name, &sources->arena, &sources->config, error);
+        text.bytes, text.count, shown, sources->name, &sources->arena, &sources->config, error);
 }
 
 /* Logs which files could be meant as well, but are ignored. */

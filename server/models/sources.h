@@ -85,6 +85,7 @@ struct qd_sources {
     size_t json_bytes;
     struct qd_call_file *files; /* NULL if the body has no files */
     size_t file_count;
+    size_t file_capacity;
 
     /* The current version, set by qd_sources_find. */
     uint64_t version;

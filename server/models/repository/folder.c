@@ -229,3 +229,20 @@ enum qd_status qd_folder_read(int fd, uint64_t offset, char *bytes, size_t count
     }
     return QD_OK;
 }
+
+enum qd_status qd_folder_read_file(int folder, const char *path, enum qd_links links,
+                                   const char *shown, uint64_t bytes_max, struct qd_arena *arena,
+                                   struct qd_part *file, struct qd_error *error)
+{
+    struct stat about;
+    int fd;
+    if (qd_folder_open_file(folder, path, links, shown, bytes_max, "", &fd, &about, error) != QD_OK)
+        return error->status;
+    const size_t bytes = (size_t)about.st_size;
+    char *text = qd_arena_alloc(arena, bytes);
+    const enum qd_status status = text == NULL ? qd_refuse_memory(arena, shown, error)
+                                               : qd_folder_read(fd, 0, text, bytes, shown, error);
+    close(fd);
+    *file = (struct qd_part){text, bytes};
+    return status;
+}

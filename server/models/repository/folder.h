@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "server/base/status.h"
+#include "server/memory/text.h"
 
 /* Where symbolic links may lead. */
 enum qd_links {
@@ -34,6 +35,11 @@ enum qd_status qd_folder_open_file(int folder, const char *path, enum qd_links l
  * because it was cut short after it was opened. */
 enum qd_status qd_folder_read(int fd, uint64_t offset, char *bytes, size_t count, const char *shown,
                               struct qd_error *error);
+
+/* Reads a whole file of at most bytes_max bytes, a fixed bound, into the arena. */
+enum qd_status qd_folder_read_file(int folder, const char *path, enum qd_links links,
+                                   const char *shown, uint64_t bytes_max, struct qd_arena *arena,
+                                   struct qd_part *file, struct qd_error *error);
 
 /* ---- What lies where a model's file was expected, for an error text ------------------------ */
 
