@@ -63,15 +63,15 @@ static struct MHD_Daemon *start_daemon(struct qd_endpoint *endpoint)
     struct qd_exchange *exchange = endpoint->exchange;
     /* The connections that quota.h admits or refuses. Further ones wait in the backlog. */
     const unsigned connections_max =
-        (unsigned)exchange->config->max_connections + QD_REFUSED_COUNT_MAX;
+        (unsigned)exchange->settings.config->max_connections + QD_REFUSED_COUNT_MAX;
     /* answer_head.h adds Date for a fraction of what it costs in libmicrohttpd. */
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
                      MHD_USE_SUPPRESS_DATE_NO_CLOCK;
     struct MHD_OptionItem tls[] = {{.option = MHD_OPTION_END}, {0}, {0}, {0}};
     if (endpoint->is_https) {
         flags |= MHD_USE_TLS;
-        tls[0] = text_option(MHD_OPTION_HTTPS_MEM_CERT, qd_tls_cert_text(exchange->tls));
-        tls[1] = text_option(MHD_OPTION_HTTPS_MEM_KEY, qd_tls_key_text(exchange->tls));
+        tls[0] = text_option(MHD_OPTION_HTTPS_MEM_CERT, qd_tls_cert_text(exchange->settings.tls));
+        tls[1] = text_option(MHD_OPTION_HTTPS_MEM_KEY, qd_tls_key_text(exchange->settings.tls));
         tls[2] = text_option(MHD_OPTION_HTTPS_PRIORITIES, QD_TLS_PRIORITIES);
         tls[3].option = MHD_OPTION_END;
     }
@@ -91,7 +91,7 @@ static void warn_of_strangers(const struct qd_endpoint *endpoint)
 {
     if (endpoint->socket.is_local)
         return;
-    if (endpoint->exchange->config->token_file[0] == '\0') {
+    if (endpoint->exchange->settings.config->token_file[0] == '\0') {
         qd_log(QD_LOG_WARN, "everybody who reaches this address may use it; see --token-file",
                "address=%s", endpoint->socket.name);
     } else if (!endpoint->is_https) {
@@ -162,9 +162,9 @@ static bool pauses(struct qd_endpoint *endpoint)
 bool qd_endpoint_open(struct qd_endpoint *endpoint, struct qd_exchange *exchange, size_t index,
                       const struct qd_endpoint *first, struct qd_error *error)
 {
-    const struct qd_config *config = exchange->config;
+    const struct qd_config *config = exchange->settings.config;
     const char *address = config->listen[index];
-    const bool has_tls = exchange->tls != NULL;
+    const bool has_tls = exchange->settings.tls != NULL;
     const struct qd_socket_settings wanted = {
         .backlog = BACKLOG,
         .is_https = has_tls,

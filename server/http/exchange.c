@@ -59,15 +59,15 @@ bool qd_exchange_ensure_request(struct qd_connection *connection)
     const uint64_t first_line_ns = connection->current.first_line_ns;
     if (connection->request != NULL)
         return true;
-    struct qd_request *request =
-        qd_request_create(exchange->memory, first_line_ns != 0 ? first_line_ns : qd_clock_ns());
+    struct qd_request *request = qd_request_create(
+        exchange->settings.memory, first_line_ns != 0 ? first_line_ns : qd_clock_ns());
     connection->request = request;
     connection->current.is_head =
         connection->framing.is_head && connection->framing.done_count == connection->done_count;
     if (request == NULL)
         return false;
     request->loop = exchange->loop;
-    request->body.prefaulter = exchange->prefaulter;
+    request->body.prefaulter = exchange->settings.prefaulter;
     request->body.on_room = on_room;
     request->connection = connection;
     return true;
@@ -185,7 +185,7 @@ static enum qd_status check_quota(const struct qd_connection *connection,
 {
     if (!qd_refuse_is_over_quota(connection) || qd_path_is_health(head->path))
         return QD_OK;
-    return qd_quota_explain(qd_exchange_of(connection)->quota, &connection->share,
+    return qd_quota_explain(qd_exchange_of(connection)->settings.quota, &connection->share,
                             &connection->request->error);
 }
 
@@ -211,7 +211,7 @@ static enum qd_status check_plain_head(struct qd_connection *connection)
 static enum MHD_Result on_head(struct qd_connection *connection, const char *target,
                                const char *method, const char *version)
 {
-    struct qd_exchange *exchange = qd_exchange_of(connection);
+    const struct qd_handler *handler = &qd_exchange_of(connection)->settings.handler;
     if (!qd_exchange_ensure_request(connection))
         return MHD_NO;
     struct qd_request *request = connection->request;
@@ -228,16 +228,16 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     connection->current.closes_after_answer = qd_head_closes_connection(&head) ||
                                               qd_refuse_is_over_quota(connection) ||
                                               !connection->io.is_hooked;
-    exchange->handler.opened(exchange->handler.context, &head, request);
+    handler->opened(handler->context, &head, request);
     if (!connection->io.is_hooked && check_plain_head(connection) != QD_OK)
         return qd_refuse_past_library(connection);
     if (qd_head_check(&head, &request->error) != QD_OK)
         return qd_refuse_past_library(connection);
-    if (exchange->handler.admit(exchange->handler.context, &head, request) == QD_OK &&
+    if (handler->admit(handler->context, &head, request) == QD_OK &&
         check_quota(connection, &head) == QD_OK)
         check_size(connection, &head);
     if (request->error.status == QD_OK)
-        exchange->handler.begin(exchange->handler.context, &head, request);
+        handler->begin(handler->context, &head, request);
     const bool has_body = head.content_bytes > 0 || head.is_chunked;
     /* A refused body is not read to its end if the client waits for "100 Continue" before it sends
      * the body, if the body is too large, or if the connection is beyond the quota. The client may
@@ -295,12 +295,12 @@ static enum MHD_Result on_body(struct qd_connection *connection, const char *byt
 
 static enum MHD_Result on_body_complete(struct qd_connection *connection)
 {
-    struct qd_exchange *exchange = qd_exchange_of(connection);
+    const struct qd_handler *handler = &qd_exchange_of(connection)->settings.handler;
     struct qd_request *request = connection->request;
     if (request->body.prefault != NULL)
         return hold(connection); /* stays in READING until pages are prefaulted (body_prefault.h) */
     if (request->error.status == QD_OK && qd_request_end_body(request) == QD_OK &&
-        !exchange->handler.end(exchange->handler.context, request)) {
+        !handler->end(handler->context, request)) {
         qd_connection_advance(connection, QD_CONNECTION_PROCESSING);
         suspend(connection);
         return MHD_YES;
@@ -331,10 +331,10 @@ enum MHD_Result qd_exchange_on_access(void *context, struct MHD_Connection *mhd,
 /* Ends the request. Returns the time at which it ended. */
 static uint64_t end_request(struct qd_connection *connection, bool delivered)
 {
-    struct qd_exchange *exchange = qd_exchange_of(connection);
+    const struct qd_handler *handler = &qd_exchange_of(connection)->settings.handler;
     const uint64_t now_ns = qd_clock_ns();
     qd_request_advance_at(connection->request, QD_DONE, now_ns);
-    exchange->handler.closed(exchange->handler.context, connection->request, delivered);
+    handler->closed(handler->context, connection->request, delivered);
     qd_request_destroy(connection->request);
     connection->request = NULL;
     connection->io.outgoing.count = 0;
@@ -378,7 +378,7 @@ static void take_share(struct qd_connection *connection, size_t listener)
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection->http, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     connection->share =
-        qd_quota_take(qd_exchange_of(connection)->quota, listener, info->client_addr);
+        qd_quota_take(qd_exchange_of(connection)->settings.quota, listener, info->client_addr);
     if (connection->share.result == QD_QUOTA_REFUSED)
         qd_connection_hurry(connection);
     else if (connection->share.result == QD_QUOTA_CLOSED)
@@ -396,7 +396,7 @@ struct qd_connection *qd_exchange_open(struct qd_exchange *exchange, struct MHD_
     connection->io.is_hooked = qd_hooks_work(is_https ? QD_HOOKS_TLS : QD_HOOKS_SOCKET);
     if (is_https) {
         connection->tls.identity =
-            qd_tls_begin(exchange->tls, qd_exchange_session_of(connection), connection);
+            qd_tls_begin(exchange->settings.tls, qd_exchange_session_of(connection), connection);
     } else if (connection->io.is_hooked && !qd_io_hooks_add(connection)) {
         qd_connection_close(connection);
         return NULL;
@@ -413,7 +413,7 @@ void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *conne
         return;
     qd_io_hooks_remove(connection);
     qd_tls_end(connection->tls.identity);
-    qd_quota_give_back(exchange->quota, &connection->share);
+    qd_quota_give_back(exchange->settings.quota, &connection->share);
     /* The request was refused before its first line was there, so on_completed was not called. */
     if (connection->request != NULL)
         end_request(connection, connection->final_answer == QD_LAST_DELIVERED);
@@ -425,7 +425,7 @@ void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *conne
 static void set_keep_alive(struct qd_exchange *exchange)
 {
     char *text = exchange->keep_alive_text;
-    const uint64_t seconds = exchange->config->idle_timeout_ns / QD_NS_PER_S;
+    const uint64_t seconds = exchange->settings.config->idle_timeout_ns / QD_NS_PER_S;
     snprintf(text, sizeof(exchange->keep_alive_text), "timeout=%llu", (unsigned long long)seconds);
     exchange->keep_alive = seconds > 0 ? text : NULL;
 }
@@ -433,13 +433,7 @@ static void set_keep_alive(struct qd_exchange *exchange)
 bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
                       const struct qd_listener_settings *settings)
 {
-    *exchange = (struct qd_exchange){.loop = loop,
-                                     .memory = settings->memory,
-                                     .prefaulter = settings->prefaulter,
-                                     .config = settings->config,
-                                     .quota = settings->quota,
-                                     .tls = settings->tls,
-                                     .handler = settings->handler};
+    *exchange = (struct qd_exchange){.loop = loop, .settings = *settings};
     exchange->stand_in = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     const bool open =
         qd_connections_init(&exchange->connections, settings->config) && exchange->stand_in != NULL;

@@ -15,12 +15,7 @@
 struct qd_exchange {
     struct qd_connections connections;
     struct qd_loop *loop;
-    struct qd_memory *memory;
-    struct qd_prefaulter *prefaulter;
-    const struct qd_config *config;
-    struct qd_quota *quota;
-    struct qd_tls *tls; /* NULL without TLS */
-    struct qd_handler handler;
+    struct qd_listener_settings settings;
     struct MHD_Response
         *stand_in;          /* an empty response, for answers that mhd/socket_hooks.c sends */
     const char *keep_alive; /* the value of Keep-Alive; NULL: not sent */

@@ -138,7 +138,7 @@ static void mind_rest(struct listener *listener, bool rests)
  * for the answers that were computed meanwhile: sending them may be all that is left to do. */
 static void run_library(struct listener *listener)
 {
-    const struct qd_handler *handler = &listener->exchange.handler;
+    const struct qd_handler *handler = &listener->exchange.settings.handler;
     uint64_t wait_ms;
     unsigned runs = 0;
     do {
@@ -227,7 +227,7 @@ static void on_bodies_lost(void *context)
 static bool open_endpoints(struct listener *listener, struct qd_error *error)
 {
     const struct listener *first = &listener->all->each[0];
-    const size_t count = listener->exchange.config->listen_count;
+    const size_t count = listener->exchange.settings.config->listen_count;
     for (size_t i = 0; i < count; i++, listener->endpoint_count++)
         if (!qd_endpoint_open(&listener->endpoints[i], &listener->exchange, i,
                               listener == first ? NULL : &first->endpoints[i], error))
@@ -380,10 +380,10 @@ size_t qd_listeners_gauges(const struct qd_listeners *all,
 {
     const struct listener *first = &all->each[0];
     for (size_t i = 0; i < first->endpoint_count; i++) {
-        const struct qd_quota_counts counts = qd_quota_count(first->exchange.quota, i);
+        const struct qd_quota_counts counts = qd_quota_count(first->exchange.settings.quota, i);
         gauges[i] = (struct qd_listener_gauge){
             first->endpoints[i].socket.name,
-            {counts.admitted, first->exchange.config->max_connections},
+            {counts.admitted, first->exchange.settings.config->max_connections},
             counts.refused,
         };
     }

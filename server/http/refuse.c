@@ -9,7 +9,7 @@
 void qd_refuse_make(struct qd_connection *connection)
 {
     struct qd_request *request = connection->request;
-    const struct qd_handler *handler = &qd_exchange_of(connection)->handler;
+    const struct qd_handler *handler = &qd_exchange_of(connection)->settings.handler;
     const unsigned retry_after_s =
         request->error.status == QD_UNAVAILABLE ? handler->retry_after_s(handler->context) : 0;
     qd_request_refuse(request);
@@ -71,7 +71,7 @@ static void on_slow(struct qd_connection *connection)
         /* The request was refused already. Its body is read only so that the client gets the
          * refusal. */
     } else if (qd_refuse_is_over_quota(connection)) {
-        qd_quota_explain(qd_exchange_of(connection)->quota, &connection->share,
+        qd_quota_explain(qd_exchange_of(connection)->settings.quota, &connection->share,
                          &connection->request->error);
     } else if (in_head) {
         qd_fail_for(&connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
