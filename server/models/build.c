@@ -6,8 +6,6 @@
 #include "server/json/number.h"
 #include "server/json/reader.h"
 #include "server/memory/text.h"
-#include "server/models/onnx/foreign.h"
-#include "server/models/shapes.h"
 #include "server/oip/decode.h"
 
 /* ---- A stored request --------------------------------------------------------------------- */

@@ -28,7 +28,7 @@ struct qd_source {
 struct qd_build_work {
     struct qk_graph_work computed; /* constants that nodes compute */
     size_t tried_nodes;            /* of graphs that were only tried; see qd_build_try */
-    size_t planned_bytes;          /* of plans that were only tried; see shapes.h */
+    size_t planned_bytes;          /* of plans that were only tried; see plans.h */
 };
 
 /* The most that a load may try, in nodes: QD_TRIED_NODES_MAX nodes take about a second. A graph of

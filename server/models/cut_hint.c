@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "server/memory/text.h"
-#include "server/models/onnx/onnx_parts.h"
 
 /* How often a part is tried, each time without one node more that was refused. Networks have few
  * kinds of nodes, so most parts load at once. */

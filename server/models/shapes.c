@@ -1,4 +1,4 @@
-#include "server/models/shapes.h"
+#include "server/models/plans.h"
 
 #include <string.h>
 

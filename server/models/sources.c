@@ -8,7 +8,6 @@
 #include "server/json/reader.h"
 #include "server/json/tree.h"
 #include "server/memory/text.h"
-#include "server/models/onnx/foreign.h"
 #include "server/models/repository/folder.h"
 #include "server/oip/inputs.h"
 #include "server/telemetry/log.h"

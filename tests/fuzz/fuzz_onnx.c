@@ -6,7 +6,6 @@
 #include "server/models/build.h"
 #include "server/models/cut_hint.h"
 #include "server/models/explain/explain.h"
-#include "server/models/onnx/foreign.h"
 #include "server/models/onnx/onnx.h"
 #include "tests/fuzz/fuzz_kernels.h"
 

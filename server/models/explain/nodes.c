@@ -4,7 +4,6 @@
 
 #include "server/memory/text.h"
 #include "server/models/explain/explain.h"
-#include "server/models/shapes.h"
 
 /* For dimensions behind the first that are free: what most networks for images take, and less, if
  * the graph refuses that. */

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "server/models/onnx/foreign.h"
+#include "server/models/onnx/onnx.h"
 
 #include <stdbool.h>
 #include <stdint.h>

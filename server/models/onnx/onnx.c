@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "server/memory/text.h"
-#include "server/models/onnx/foreign.h"
 #include "server/models/onnx/onnx_reader.h"
 
 /* ---- Parts of the file, and its strings -------------------------------------------------- */

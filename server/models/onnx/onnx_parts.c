@@ -1,4 +1,4 @@
-#include "server/models/onnx/onnx_parts.h"
+#include "server/models/onnx/onnx_list.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Which other files are recognised in place of an ONNX file. */
 #include <stdlib.h>
 
-#include "server/models/onnx/foreign.h"
+#include "server/models/onnx/onnx.h"
 #include "tests/unit/models/onnx_file.h"
 
 TestSuite(foreign, .init = setup, .fini = teardown);

@@ -1,6 +1,6 @@
 /* Parts of a refused file. */
 
-#include "server/models/onnx/onnx_parts.h"
+#include "server/models/onnx/onnx_list.h"
 #include "tests/unit/models/onnx_file.h"
 
 TestSuite(onnx_parts, .init = setup, .fini = teardown);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "server/memory/text.h"
-#include "server/models/shapes.h"
+#include "server/models/plans.h"
 #include "tests/support/kernels/graph_case.h"
 #include "tests/unit/scratch.h"
 
