@@ -15,13 +15,13 @@ void qd_text_init(struct qd_text *text, struct qd_arena *arena)
     *text = (struct qd_text){.arena = arena};
 }
 
-void qd_text_init_in(struct qd_text *text, struct qd_part *part, char *bytes, size_t count)
+void qd_text_init_in(struct qd_text *text, char *bytes, size_t count)
 {
-    *part = (struct qd_part){bytes, 0};
-    *text = (struct qd_text){.parts = part,
+    *text = (struct qd_text){.parts = &text->only,
                              .part_count = 1,
                              .part_capacity = 1,
-                             .open = part,
+                             .open = &text->only,
+                             .only = {.bytes = bytes},
                              .tail = bytes,
                              .tail_room = count};
 }

@@ -26,14 +26,15 @@ struct qd_text {
                              starts a new part */
     char *tail;           /* the free bytes of the last piece of text */
     size_t tail_room;
-    size_t bytes; /* the bytes of all parts together */
+    size_t bytes;        /* the bytes of all parts together */
+    struct qd_part only; /* the part of a text without an arena */
     bool failed;
 };
 
 void qd_text_init(struct qd_text *text, struct qd_arena *arena);
-/* Initializes a text in `count` bytes of the caller's, which become `part`. An append that does not
- * fit fails. */
-void qd_text_init_in(struct qd_text *text, struct qd_part *part, char *bytes, size_t count);
+/* Initializes a text in `count` bytes of the caller's. An append that does not fit fails. The text
+ * may not be moved. */
+void qd_text_init_in(struct qd_text *text, char *bytes, size_t count);
 
 /* Returns room to print `bytes` into, at most QD_TEXT_RESERVE_MAX, or NULL if the text has failed.
  * qd_text_commit then appends the bytes that were used. */

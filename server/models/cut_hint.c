@@ -30,9 +30,8 @@ static void add(struct qd_cut_hints *hints, const struct qd_onnx_part *found, si
 {
     const struct qd_onnx_cut *cut = &found->cut;
     struct qd_cut_hint *hint = &hints->list[hints->count];
-    struct qd_part part;
     struct qd_text text;
-    qd_text_init_in(&text, &part, hint->config, sizeof(hint->config) - 1);
+    qd_text_init_in(&text, hint->config, sizeof(hint->config) - 1);
     qd_text_string(&text, "{");
     put_names(&text, "inputs", cut->inputs, cut->input_count);
     qd_text_string(&text, cut->input_count > 0 && cut->output_count > 0 ? ", " : "");
@@ -99,10 +98,9 @@ void qd_cut_hints_print(const struct qd_cut_hints *hints, size_t bytes_max, stru
         return;
     for (size_t i = 0; i < hints->count; i++) {
         const size_t begin = strlen(error->text);
-        struct qd_part part;
         struct qd_text text;
         char nodes[96];
-        qd_text_init_in(&text, &part, error->text + begin, size - begin - 1);
+        qd_text_init_in(&text, error->text + begin, size - begin - 1);
         qd_text_string(&text, is_first ? "; the configuration " : ", ");
         qd_text_string(&text, hints->list[i].config);
         if (is_first)

@@ -266,7 +266,6 @@ static struct qd_model *find_exact(const struct family *family, uint64_t number)
 static void list_versions(const struct family *family, char *bytes, size_t size)
 {
     const struct qk_operator *op = family->op;
-    struct qd_part part;
     struct qd_text text;
     memset(bytes, 0, size);
     for (size_t i = 0; i < family->version_count; i++) {
@@ -276,7 +275,7 @@ static void list_versions(const struct family *family, char *bytes, size_t size)
             break;
     }
     const size_t used = strlen(bytes);
-    qd_text_init_in(&text, &part, bytes + used, size - 1 - used);
+    qd_text_init_in(&text, bytes + used, size - 1 - used);
     if (op == NULL)
         return;
     const uint64_t first = family->versions[0]->signature.version;

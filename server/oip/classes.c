@@ -310,10 +310,9 @@ char *qd_classes_print(const struct qd_classes *classes, size_t row, const struc
             continue;
         }
         struct qd_text text;
-        struct qd_part part;
-        qd_text_init_in(&text, &part, out, string_bytes_max(classes, &found[i]));
+        qd_text_init_in(&text, out, string_bytes_max(classes, &found[i]));
         qd_text_json_string(&text, string);
-        out += part.count;
+        out += text.bytes;
         if (!is_last_row || i + 1 < classes->kept)
             *out++ = ',';
     }

@@ -33,14 +33,13 @@ void qd_log_record_note_call(struct qd_log_record *record, const struct qd_oip_a
         qd_log_record_copy(record->id, sizeof(record->id), asked->id);
     if (asked->signature == NULL || asked->inputs == NULL)
         return;
-    struct qd_part part;
     struct qd_text text;
     size_t count = 0; /* of the inputs that fit */
-    qd_text_init_in(&text, &part, record->inputs, sizeof(record->inputs) - sizeof(more));
+    qd_text_init_in(&text, record->inputs, sizeof(record->inputs) - sizeof(more));
     for (size_t i = 0; i < asked->signature->input_count && !text.failed; i++) {
         if (asked->inputs[i].type != QK_NONE)
             put_input(&text, asked->signature->inputs[i].name, &asked->inputs[i]);
-        count = text.failed ? count : part.count;
+        count = text.failed ? count : text.bytes;
     }
     strcpy(record->inputs + count, text.failed ? more : "");
 }

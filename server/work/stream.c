@@ -9,13 +9,12 @@ bool qd_stream_fill(struct qd_stream *stream)
         return true;
     stream->begin = stream->end = 0;
     while (!stream->ended) {
-        struct qd_part part;
         struct qd_text text;
-        qd_text_init_in(&text, &part, stream->room + stream->end, QD_STREAM_BYTES - stream->end);
+        qd_text_init_in(&text, stream->room + stream->end, QD_STREAM_BYTES - stream->end);
         const bool more = stream->print(stream, &text);
         if (text.failed)
             break;
-        stream->end += part.count;
+        stream->end += text.bytes;
         stream->ended = !more;
     }
     assert(stream->ended || stream->end > 0); /* otherwise a unit is larger than the buffer */

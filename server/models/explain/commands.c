@@ -79,12 +79,11 @@ size_t qd_explanation_commands(const struct qd_explanation *explanation, size_t 
 {
     const size_t count = explanation->signature == NULL ? QD_EXPLAIN_COMMAND_COUNT_MAX : 1;
     struct qd_text texts[QD_EXPLAIN_COMMAND_COUNT_MAX];
-    struct qd_part parts[QD_EXPLAIN_COMMAND_COUNT_MAX];
     for (size_t i = 0; i < count; i++) {
         char *bytes = qd_arena_calloc(arena, 1, COMMAND_BYTES_MAX);
         if (bytes == NULL)
             return 0;
-        qd_text_init_in(&texts[i], &parts[i], bytes, COMMAND_BYTES_MAX - 1);
+        qd_text_init_in(&texts[i], bytes, COMMAND_BYTES_MAX - 1);
         commands[i] = bytes;
     }
     if (explanation->signature == NULL)

@@ -176,23 +176,22 @@ Test(text, fails_softly_without_memory)
 Test(text, in_a_room_of_the_callers)
 {
     char room[QD_TEXT_RESERVE_MAX + 4];
-    struct qd_part part;
-    qd_text_init_in(&text, &part, room, sizeof(room));
+    qd_text_init_in(&text, room, sizeof(room));
     qd_text_string(&text, "one ");
     qd_text_format(&text, "%d", 2);
     expect_text("one 2");
     cr_assert_eq(text.parts[0].bytes, room);
     qd_text_format(&text, "%d", 3);
     cr_assert(text.failed, "it may take as much as any format does");
-    qd_text_init_in(&text, &part, room, 3);
+    qd_text_init_in(&text, room, 3);
     qd_text_string(&text, "123");
     expect_text("123");
     qd_text_string(&text, "4");
     cr_assert(text.failed);
     qd_text_string(&text, "");
     qd_text_borrow(&text, "5", 1);
-    cr_assert_eq(part.count, 3);
-    qd_text_init_in(&text, &part, room, 3);
+    cr_assert_eq(text.bytes, 3);
+    qd_text_init_in(&text, room, 3);
     qd_text_borrow(&text, "5", 1);
     cr_assert(text.failed, "there is no second part");
 }

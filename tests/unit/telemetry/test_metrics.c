@@ -16,14 +16,13 @@ static char *print_all(struct qd_metrics_cursor *cursor, print_next *next, size_
     size_t bytes = 0;
     bool more = true;
     for (size_t room = room_bytes; more;) {
-        struct qd_part part;
         struct qd_text text;
         all = realloc(all, bytes + room + 1);
         cr_assert_not_null(all);
-        qd_text_init_in(&text, &part, all + bytes, room);
+        qd_text_init_in(&text, all + bytes, room);
         more = next(cursor, &text);
         cr_assert(more || !text.failed, "the last unit has no room, and is not asked for again");
-        bytes += text.failed ? 0 : part.count;
+        bytes += text.failed ? 0 : text.bytes;
         room = text.failed ? 2 * room : room_bytes;
     }
     all[bytes] = '\0';
@@ -56,11 +55,10 @@ Test(metrics, hidden_zeros)
     cr_assert(strstr(text, "onnx.QLinearConv") == NULL);
     free(text);
     struct qd_metrics_cursor cursor;
-    struct qd_part part;
     struct qd_text first;
     char room[QD_STREAM_BYTES];
     cr_assert(qd_metrics_cursor_init(&cursor, metrics, NULL, NULL));
-    qd_text_init_in(&first, &part, room, sizeof(room));
+    qd_text_init_in(&first, room, sizeof(room));
     cr_assert(qd_metrics_print_next(&cursor, &first));
     qd_counters_count(counters, 400, stage_ns); /* too late for the text that has begun */
     text = print_all(&cursor, qd_metrics_print_next, QD_STREAM_BYTES);
@@ -279,9 +277,8 @@ Test(metrics, models_come_and_go_while_a_text_is_printed)
             more = true;
             cr_assert(qd_metrics_cursor_init(&cursor, models.metrics, NULL, NULL));
             for (unsigned unit = 0; more && unit <= when + 3; unit++) {
-                struct qd_part part;
                 struct qd_text text;
-                qd_text_init_in(&text, &part, room, sizeof(room));
+                qd_text_init_in(&text, room, sizeof(room));
                 more = prints[i](&cursor, &text);
                 cr_assert_not(text.failed);
                 if (unit >= when && unit < when + 3) {
@@ -311,18 +308,17 @@ Test(metrics, a_model_that_comes_again_is_not_twice_in_a_text)
     for (unsigned i = 0; i < 2; i++) {
         struct models models = models_create();
         struct qd_metrics_cursor cursor;
-        struct qd_part part;
         struct qd_text text;
         char room[QD_STREAM_BYTES];
         cr_assert(qd_metrics_cursor_init(&cursor, models.metrics, NULL, NULL));
-        qd_text_init_in(&text, &part, room, sizeof(room));
+        qd_text_init_in(&text, room, sizeof(room));
         for (unsigned unit = 0; unit < 2; unit++)
             cr_assert(prints[i](&cursor, &text));
         qd_counters_release(models.counters[0]);
         models.counters[0] = qd_metrics_counters(models.metrics, "one", 1);
         while (prints[i](&cursor, &text))
             ;
-        room[part.count] = '\0';
+        room[text.bytes] = '\0';
         const char *first = strstr(room, series[i]);
         cr_assert_not_null(first);
         cr_assert_null(strstr(first + 1, series[i]), "%s", room);
