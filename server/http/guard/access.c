@@ -26,19 +26,14 @@ static void log_tokens(const struct qd_access *access, const struct qd_tokens *t
 {
     const char *path = access->config->token_file;
     qd_log(QD_LOG_INFO, "tokens are read", "file=\"%s\" count=%zu", qd_log_value(path).text,
-           qd_tokens_count(tokens));
+           tokens->count);
     if (is_public)
         qd_log(QD_LOG_WARN, "everybody on this host may read the tokens", "file=\"%s\"",
                qd_log_value(path).text);
-    if (qd_tokens_short_count(tokens) > 0) {
+    if (tokens->short_count > 0) {
         qd_log(QD_LOG_WARN, "short tokens may be guessed", "file=\"%s\" shorter_than_%d=%zu",
-               qd_log_value(path).text, QD_TOKEN_SHORT_BYTES, qd_tokens_short_count(tokens));
+               qd_log_value(path).text, QD_TOKEN_SHORT_BYTES, tokens->short_count);
     }
-}
-
-static void destroy_tokens(void *tokens)
-{
-    qd_tokens_destroy(tokens);
 }
 
 /* Returns NULL, with the reason in `error`, on failure. */
@@ -76,7 +71,7 @@ struct qd_access *qd_access_create(const struct qd_config *config, struct qd_err
         return NULL;
     }
     log_tokens(access, tokens, is_public);
-    qd_snapshots_init(&access->tokens, tokens, destroy_tokens);
+    qd_snapshots_init(&access->tokens, tokens, free);
     return access;
 }
 
@@ -101,7 +96,7 @@ void qd_access_reload(struct qd_access *access)
         return;
     }
     if (tokens != NULL) {
-        qd_tokens_destroy(tokens);
+        free(tokens);
         qd_fail_startup(&error,
                         "expected a free copy of the tokens, got %d that requests still use",
                         QD_SNAPSHOT_COUNT_MAX);

@@ -6,21 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/base/digest.h"
-#include "server/work/request.h"
-
-struct token {
-    struct qd_digest digest;
-    size_t line;
-    char name[QD_USER_BYTES];
-};
-
-struct qd_tokens {
-    size_t count;
-    size_t short_count;
-    struct token *all;
-};
-
 /* A word of a line; comments have no words. */
 struct word {
     const char *bytes;
@@ -75,7 +60,7 @@ static size_t line_of(const struct qd_tokens *tokens, const struct qd_digest *di
 static bool add(struct qd_tokens *tokens, size_t line, struct word word, struct word name,
                 struct qd_error *error)
 {
-    struct token *token = &tokens->all[tokens->count];
+    struct qd_token *token = &tokens->all[tokens->count];
     if (!qd_digest_of(word.bytes, word.count, &token->digest))
         return qd_fail_startup(error, "out of memory");
     size_t same = line_of(tokens, &token->digest);
@@ -139,29 +124,10 @@ struct qd_tokens *qd_tokens_create(const char *text, size_t bytes, struct qd_err
     qd_fail_startup(error, "out of memory");
     if (tokens == NULL)
         return NULL;
-    tokens->all = calloc(QD_TOKEN_COUNT_MAX, sizeof(*tokens->all));
-    if (tokens->all != NULL && read_lines(tokens, text, bytes, error))
+    if (read_lines(tokens, text, bytes, error))
         return tokens;
-    qd_tokens_destroy(tokens);
-    return NULL;
-}
-
-void qd_tokens_destroy(struct qd_tokens *tokens)
-{
-    if (tokens == NULL)
-        return;
-    free(tokens->all);
     free(tokens);
-}
-
-size_t qd_tokens_count(const struct qd_tokens *tokens)
-{
-    return tokens->count;
-}
-
-size_t qd_tokens_short_count(const struct qd_tokens *tokens)
-{
-    return tokens->short_count;
+    return NULL;
 }
 
 const char *qd_tokens_find(const struct qd_tokens *tokens, const char *token, size_t bytes)
@@ -169,7 +135,7 @@ const char *qd_tokens_find(const struct qd_tokens *tokens, const char *token, si
     struct qd_digest digest;
     if (bytes > QD_TOKEN_BYTES_MAX || !qd_digest_of(token, bytes, &digest))
         return NULL;
-    const struct token *found = NULL;
+    const struct qd_token *found = NULL;
     for (size_t i = 0; i < tokens->count; i++) { /* no early exit: the time must tell nothing */
         bool equal = qd_digest_equal(&tokens->all[i].digest, &digest);
         found = equal ? &tokens->all[i] : found;

@@ -11,25 +11,32 @@
 
 #include <stddef.h>
 
+#include "server/base/digest.h"
 #include "server/base/status.h"
+#include "server/work/request.h"
 
 #define QD_TOKEN_COUNT_MAX 1024
 #define QD_TOKEN_BYTES_MAX 4096
 #define QD_TOKEN_SHORT_BYTES 16 /* guessing a shorter token may succeed */
 #define QD_TOKEN_FILE_BYTES_MAX (1u << 20)
 
-struct qd_tokens;
+struct qd_token {
+    struct qd_digest digest;
+    size_t line;
+    char name[QD_USER_BYTES]; /* "line-7" for a token without a name in line 7 */
+};
 
-/* Reads the tokens from the text of a file. Returns NULL on failure; `error` then has the reason
- * and the number of the line, but no part of a token. */
+struct qd_tokens {
+    size_t count;
+    size_t short_count; /* how many are shorter than QD_TOKEN_SHORT_BYTES */
+    struct qd_token all[QD_TOKEN_COUNT_MAX];
+};
+
+/* Reads the tokens from the text of a file. free() frees them. Returns NULL on failure; `error`
+ * then has the reason and the number of the line, but no part of a token. */
 struct qd_tokens *qd_tokens_create(const char *text, size_t bytes, struct qd_error *error);
-void qd_tokens_destroy(struct qd_tokens *tokens); /* NULL is fine */
 
-size_t qd_tokens_count(const struct qd_tokens *tokens);
-size_t qd_tokens_short_count(const struct qd_tokens *tokens);
-
-/* Returns the token's name, which is "line-7" for a token without a name in line 7. Returns NULL if
- * the token is unknown. */
+/* Returns the token's name, or NULL if the token is unknown. */
 const char *qd_tokens_find(const struct qd_tokens *tokens, const char *token, size_t bytes);
 
 #endif

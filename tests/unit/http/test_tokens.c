@@ -31,8 +31,8 @@ Test(tokens, lines_names_and_comments)
                                       " \t \n"
                                       "0123456789abcdef x@y.example/z:1");
     cr_assert_not_null(tokens, "%s", error.text);
-    cr_assert_eq(qd_tokens_count(tokens), 4);
-    cr_assert_eq(qd_tokens_short_count(tokens), 2);
+    cr_assert_eq(tokens->count, 4);
+    cr_assert_eq(tokens->short_count, 2);
     cr_assert_str_eq(find(tokens, "Vb3pXl0sQ2rT9wYz"), "line-3");
     cr_assert_str_eq(find(tokens, "abc-._~+/=="), "mobile-app");
     cr_assert_str_eq(find(tokens, "secret"), "line-5");
@@ -49,7 +49,7 @@ Test(tokens, lines_names_and_comments)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
         cr_assert_str_eq(find(tokens, wrong[i]), "none", "%s", wrong[i]);
     cr_assert_null(qd_tokens_find(tokens, "secret\0", 7));
-    qd_tokens_destroy(tokens);
+    free(tokens);
 }
 
 Test(tokens, what_is_no_file_of_tokens)
@@ -87,7 +87,7 @@ Test(tokens, what_is_no_file_of_tokens)
     struct qd_tokens *tokens =
         create("good 1234567890123456789012345678901234567890123456789012345678901234\n");
     cr_assert_not_null(tokens, "%s", error.text);
-    qd_tokens_destroy(tokens);
+    free(tokens);
 }
 
 Test(tokens, as_many_and_as_long_as_there_may_be)
@@ -102,23 +102,23 @@ Test(tokens, as_many_and_as_long_as_there_may_be)
     *strstr(text, "token-1024") = '\0';
     struct qd_tokens *tokens = create(text);
     cr_assert_not_null(tokens, "%s", error.text);
-    cr_assert_eq(qd_tokens_count(tokens), QD_TOKEN_COUNT_MAX);
+    cr_assert_eq(tokens->count, QD_TOKEN_COUNT_MAX);
     cr_assert_str_eq(find(tokens, "token-0"), "name-0");
     cr_assert_str_eq(find(tokens, "token-1023"), "name-1023");
     cr_assert_str_eq(find(tokens, "token-1024"), "none");
-    qd_tokens_destroy(tokens);
+    free(tokens);
     free(text);
 
     char *longest = calloc(1, QD_TOKEN_BYTES_MAX + 2);
     memset(longest, 'a', QD_TOKEN_BYTES_MAX + 1);
     cr_assert_null(create(longest));
     cr_assert_null(qd_tokens_find(tokens = create("b"), longest, QD_TOKEN_BYTES_MAX + 1));
-    qd_tokens_destroy(tokens);
+    free(tokens);
     longest[QD_TOKEN_BYTES_MAX] = '\0';
     tokens = create(longest);
     cr_assert_not_null(tokens, "%s", error.text);
     cr_assert_str_eq(find(tokens, longest), "line-1");
-    qd_tokens_destroy(tokens);
+    free(tokens);
     free(longest);
 }
 
@@ -144,7 +144,7 @@ Test(tokens, any_bytes)
                   (error.text[0] != '\0' && strcmp(error.text, "out of memory") != 0));
         if (tokens != NULL)
             cr_assert_null(qd_tokens_find(tokens, "", 0));
-        qd_tokens_destroy(tokens);
+        free(tokens);
         free(shrunk);
     }
 }
