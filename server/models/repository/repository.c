@@ -262,20 +262,18 @@ static enum qd_status visit_all(int folder, const char *shown,
                                 strerror(errno));
 }
 
-static bool is_folder(int folder, const char *name)
+/* Returns the kind of what an entry is or leads to, such as S_IFDIR, or 0 if there is none.
+ *
+ * It is S_IFLNK for a link that leads to nothing, to itself, or to a place where the server may not
+ * look. Such a link stands for a model or a version, and opening it later says what is wrong. If it
+ * were skipped, an older version, or no model, would be loaded silently. */
+static mode_t kind_of(int folder, const char *name)
 {
     struct stat about;
-    return fstatat(folder, name, &about, 0) == 0 && S_ISDIR(about.st_mode);
-}
-
-/* Returns whether the entry is a link that leads to nothing, to itself, or to a place where the
- * server may not look. Such a link stands for a model or a version, and opening it later says what
- * is wrong. If it were skipped, an older version, or no model, would be loaded silently. */
-static bool is_broken_link(int folder, const char *name)
-{
-    struct stat about;
-    return fstatat(folder, name, &about, 0) != 0 &&
-           fstatat(folder, name, &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(about.st_mode);
+    return fstatat(folder, name, &about, 0) == 0 ||
+                   fstatat(folder, name, &about, AT_SYMLINK_NOFOLLOW) == 0
+               ? about.st_mode & S_IFMT
+               : 0;
 }
 
 /* ---- Models ------------------------------------------------------------------------------- */
@@ -291,16 +289,14 @@ struct name_list {
 /* Returns whether the entry stands for a model by itself, and not because it is NAME.onnx. */
 static bool is_model_folder(int folder, const char *name)
 {
-    return is_folder(folder, name) ||
-           (!qd_missing_file_is_onnx(name) && is_broken_link(folder, name));
+    const mode_t kind = kind_of(folder, name);
+    return kind == S_IFDIR || (kind == S_IFLNK && !qd_missing_file_is_onnx(name));
 }
 
 static bool is_model_file(int folder, const char *name)
 {
-    struct stat about;
-    return qd_missing_file_is_onnx(name) &&
-           (is_broken_link(folder, name) ||
-            (fstatat(folder, name, &about, 0) == 0 && S_ISREG(about.st_mode)));
+    const mode_t kind = kind_of(folder, name);
+    return (kind == S_IFREG || kind == S_IFLNK) && qd_missing_file_is_onnx(name);
 }
 
 static enum qd_status append_name(struct name_list *list, const char *name, struct qd_error *error)
@@ -412,7 +408,8 @@ static enum qd_status add_version(void *context, int fd, const char *name, struc
     struct version_list *list = context;
     struct qd_model_folder *folder = list->folder;
     uint64_t number = version_of(name);
-    bool as_folder = is_folder(fd, name) || (number != 0 && is_broken_link(fd, name));
+    const mode_t kind = kind_of(fd, name);
+    const bool as_folder = kind == S_IFDIR || (number != 0 && kind == S_IFLNK);
     folder->has_config |= !as_folder && strcmp(name, "config.json") == 0;
     folder->has_pbtxt |= !as_folder && strcmp(name, "config.pbtxt") == 0;
     folder->has_model |=
