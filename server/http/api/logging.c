@@ -18,9 +18,9 @@ struct change {
     const struct qd_json_value *file;
 };
 
-static void print(const struct qd_server *server, struct qd_text *text)
+void qd_print_logging(const struct qd_request_context *context, struct qd_text *text)
 {
-    const char *log_format = atomic_load(&server->log_format);
+    const char *log_format = atomic_load(&context->server->log_format);
     qd_text_format(text,
                    "{\"log_file\":\"\",\"log_info\":%s,\"log_warning\":%s,\"log_error\":%s,"
                    "\"log_verbose_level\":%" PRIu64 ",\"log_format\":\"%s\"}",
@@ -28,11 +28,6 @@ static void print(const struct qd_server *server, struct qd_text *text)
                    qd_log_enabled(QD_LOG_WARN) ? "true" : "false",
                    qd_log_enabled(QD_LOG_ERROR) ? "true" : "false", qd_log_verbosity(),
                    log_format == NULL ? "default" : log_format);
-}
-
-void qd_print_logging(const struct qd_request_context *context, struct qd_text *text)
-{
-    print(context->server, text);
 }
 
 /* ---- Changing ----------------------------------------------------------------------------- */
@@ -132,7 +127,7 @@ bool qd_end_logging(void *context, struct qd_request *request)
     if (status == QD_OK) {
         struct qd_text text;
         qd_text_init(&text, &request->arena);
-        print(server, &text);
+        qd_print_logging(&(struct qd_request_context){.server = server}, &text);
         qd_context_answer_text(request, &text);
     }
     return true;
