@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -427,41 +428,54 @@ static const struct flag *find_switch_off(const char *name)
     return flag != NULL && flag->kind == KIND_SWITCH ? flag : NULL;
 }
 
-/* Returns whether `words` are whole words of `name`, ignoring case. Words have dashes between
- * them. */
-static bool has_words(const char *name, const char *words)
+/* Looks for a word among `words`, which have dashes between them. Ignores case. Returns 2 if it is
+ * one of them, 1 if it is one misspelt or one begins like the other, otherwise 0. */
+static unsigned fit_word(const char *word, const char *words)
 {
-    const size_t count = strlen(words);
-    while (strncasecmp(name, words, count) != 0 || (name[count] != '\0' && name[count] != '-')) {
-        name = strchr(name, '-');
-        if (name == NULL)
-            return false;
-        name++;
+    enum { LETTERS_MIN = 3 };
+    unsigned best = 0;
+    for (size_t count; *words != '\0'; words += count + (words[count] == '-')) {
+        char known[ENVIRONMENT_NAME_BYTES];
+        count = strcspn(words, "-");
+        snprintf(known, sizeof(known), "%.*s", (int)count, words);
+        const size_t common = count < strlen(word) ? count : strlen(word);
+        if (strcasecmp(known, word) == 0)
+            return 2;
+        if (qd_is_near(word, known) ||
+            (common >= LETTERS_MIN && strncasecmp(known, word, common) == 0))
+            best = 1;
     }
-    return true;
+    return best;
 }
 
-/* Returns whether somebody who wrote `name` may have meant the flag: misspelt, cut short, or as
- * other servers call it. */
-static bool may_mean(const struct flag *flag, const char *name)
+/* Returns how well the flag fits a wrong name: best if the name is the flag's, misspelt. Otherwise
+ * adds up how well its words fit, and returns 0 if that is less than 1 for each. */
+static unsigned fit_name(const struct flag *flag, const char *name)
 {
     static const char *const foreign[][2] = {
-        {"port", "listen"},       {"host", "listen"},      {"addr", "listen"},
-        {"address", "listen"},    {"bind", "listen"},      {"worker", "threads"},
-        {"workers", "threads"},   {"model-path", "model"}, {"model-store", "model-repository"},
-        {"verbose", "log-level"},
+        {"listen", "-port-host-addr-address-bind"}, /* words of other servers */
+        {"threads", "-worker-workers"},
+        {"model", "-path"},
+        {"model-repository", "-store"},
+        {"log-level", "-verbose"},
     };
-    enum { LETTERS_MIN = 3 };
-    const size_t count = strlen(name);
-    bool may = qd_is_near(flag->name, name) ||
-               (count >= LETTERS_MIN && strncasecmp(flag->name, name, count) == 0);
+    char words[2 * ENVIRONMENT_NAME_BYTES];
+    char left[ENVIRONMENT_NAME_BYTES];
+    unsigned count = 0, fit = 0;
+    if (qd_is_near(flag->name, name))
+        return UINT_MAX;
+    snprintf(words, sizeof(words), "%s", flag->name);
     for (size_t i = 0; i < sizeof(foreign) / sizeof(*foreign); i++)
-        may |= strcmp(flag->name, foreign[i][1]) == 0 && has_words(name, foreign[i][0]) &&
-               !has_words(name, "no");
-    return may;
+        if (strcmp(flag->name, foreign[i][0]) == 0)
+            strcat(words, foreign[i][1]);
+    snprintf(left, sizeof(left), "%s", name);
+    char *rest = left;
+    for (const char *word; (word = strsep(&rest, "-")) != NULL; count++)
+        fit += fit_word(word, words);
+    return fit >= count ? fit : 0;
 }
 
-/* Refuses an argument that is no flag. Names the flags that may be meant. */
+/* Refuses an argument that is no flag. Names the flags that fit it best. */
 static enum qd_config_result refuse_argument(const char *argument, struct qd_error *error)
 {
     const char *point = strrchr(argument, '.');
@@ -472,15 +486,20 @@ static enum qd_config_result refuse_argument(const char *argument, struct qd_err
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
     for (char *at = name; (at = strchr(at, '_')) != NULL;)
         *at = '-';
+    const bool is_off = strncasecmp(name, "no-", 3) == 0;
+    unsigned best = 1;
     for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
-        const bool is_off = flag->kind == KIND_SWITCH && strncasecmp(name, "no-", 3) == 0;
         char shown[ENVIRONMENT_NAME_BYTES];
-        if (flag->name == NULL || !may_mean(flag, is_off ? name + 3 : name))
+        if (flag->name == NULL || (is_off && flag->kind != KIND_SWITCH))
             continue;
+        const unsigned fit = fit_name(flag, name + (is_off ? 3 : 0));
+        if (fit < best)
+            continue;
+        if (fit > best)
+            *near = '\0';
+        best = fit;
         snprintf(shown, sizeof(shown), "--%s%s", is_off ? "no-" : "", flag->name);
         qd_list_name(near, sizeof(near), shown);
-        if (strcasecmp(flag->name, name) == 0)
-            break; /* only the dashes or the case are wrong */
     }
     qd_fail_startup(error, "expected a flag that --help lists%s%s, got \"%.100s\"%s",
                     *near == '\0' ? "" : ", such as ", near, argument,
