@@ -144,8 +144,14 @@ static const struct flag flags[] = {
     {"help", KIND_HELP, 0, NULL, 0, 0, NULL, "print this text and exit; also -h"},
 };
 
-static const char *const switches[] = {"off", "on", NULL};
-static const char *const modes[] = {"none", "explicit", "poll", NULL}; /* enum qd_control_mode */
+/* The values of kinds that have few, each list in the order of its enum. */
+enum { CHOICE_COUNT_MAX = 5 };
+static const char *const choices[][CHOICE_COUNT_MAX] = {
+    [KIND_SWITCH] = {"off", "on"},
+    [KIND_LEVEL] = {"debug", "info", "warn", "error"},
+    [KIND_MODE] = {"none", "explicit", "poll"},
+    [KIND_FORMAT] = {"text", "json"},
+};
 
 enum { FLAG_COUNT = sizeof(flags) / sizeof(*flags), ENVIRONMENT_NAME_BYTES = 64 };
 
@@ -210,11 +216,11 @@ static bool parse_seconds(const struct flag *flag, const char *text, uint64_t *n
     return *text == '\0' && *ns > 0;
 }
 
-/* Finds a text in a list. The field may be an enum, which is an unsigned to gcc and clang. */
-static bool parse_choice(const char *const *choices, const char *text, unsigned *index)
+/* Finds a text among a kind's. The field may be an enum, which is an unsigned to gcc and clang. */
+static bool parse_choice(enum kind kind, const char *text, unsigned *index)
 {
-    for (unsigned i = 0; choices[i] != NULL; i++)
-        if (strcmp(choices[i], text) == 0) {
+    for (unsigned i = 0; choices[kind][i] != NULL; i++)
+        if (strcmp(choices[kind][i], text) == 0) {
             *index = i;
             return true;
         }
@@ -274,8 +280,6 @@ static bool append(const char **list, size_t *count, size_t count_max, const cha
 
 static bool parse_value(const struct flag *flag, const char *text, struct qd_config *config)
 {
-    static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
-    static const char *const formats[] = {"text", "json", NULL};
     void *field = (char *)config + flag->offset;
     unsigned choice;
     switch (flag->kind) {
@@ -299,16 +303,14 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
     case KIND_GEMM:
         return parse_name(qk_gemm_name, text, field);
     case KIND_SWITCH:
-        if (!parse_choice(switches, text, &choice))
+        if (!parse_choice(flag->kind, text, &choice))
             return false;
         *(bool *)field = choice != 0;
         return true;
     case KIND_LEVEL:
-        return parse_choice(levels, text, field);
     case KIND_MODE:
-        return parse_choice(modes, text, field);
     case KIND_FORMAT:
-        return parse_choice(formats, text, field);
+        return parse_choice(flag->kind, text, field);
     case KIND_PATH:
         *(const char **)field = text;
         return true;
@@ -372,13 +374,16 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
         print_names(flag, text, bytes);
         return;
     case KIND_SWITCH:
-        snprintf(text, bytes, "on or off");
-        return;
+    case KIND_LEVEL:
     case KIND_MODE:
-        snprintf(text, bytes, "none, explicit or poll");
-        return;
     case KIND_FORMAT:
-        snprintf(text, bytes, "text or json");
+        *text = '\0';
+        for (const char *const *choice = choices[flag->kind]; *choice != NULL; choice++)
+            snprintf(text + strlen(text), bytes - strlen(text), "%s%s",
+                     *text == '\0'       ? ""
+                     : choice[1] == NULL ? " or "
+                                         : ", ",
+                     *choice);
         return;
     case KIND_NAMES:
         snprintf(text, bytes, "at most %d names", QD_LOAD_MODEL_COUNT_MAX);
@@ -680,9 +685,10 @@ void qd_config_print_limits(const struct qd_config *config, struct qd_text *text
         else if (flag->kind == KIND_SECONDS)
             qd_text_format(text, ",\"%s\":\"%g\"", flag->name,
                            (double)*(const uint64_t *)field / (double)QD_NS_PER_S);
-        else if (flag->kind == KIND_SWITCH)
-            qd_text_format(text, ",\"%s\":\"%s\"", flag->name, switches[*(const bool *)field]);
-        else if (flag->kind == KIND_MODE)
-            qd_text_format(text, ",\"%s\":\"%s\"", flag->name, modes[config->model_control_mode]);
+        else if (flag->kind == KIND_SWITCH || flag->kind == KIND_MODE)
+            qd_text_format(
+                text, ",\"%s\":\"%s\"", flag->name,
+                choices[flag->kind][flag->kind == KIND_SWITCH ? *(const bool *)field
+                                                              : *(const unsigned *)field]);
     }
 }

@@ -494,5 +494,8 @@ Test(config, measure_is_on_or_off)
     cr_assert(config.measure);
     unsetenv("QUANTD_MEASURE");
     cr_assert_eq(PARSE(&config, "--measure", "yes"), QD_CONFIG_BAD);
-    cr_assert(strstr(error.text, "on or off") != NULL, "%s", error.text);
+    cr_assert_str_eq(error.text, "--measure: expected off or on, got \"yes\"");
+    cr_assert_eq(PARSE(&config, "--log-level", "verbose"), QD_CONFIG_BAD);
+    cr_assert_str_eq(error.text,
+                     "--log-level: expected debug, info, warn or error, got \"verbose\"");
 }
