@@ -11,8 +11,8 @@ enum {
     NUMBER_BYTES = 32, /* of a number of 64 bits with a comma for each three digits */
     COLUMN_COUNT = 5,
     NAME_MIN = 8,
-    OPERATOR_MAX = 24,
-    NAME_PADDED_MAX = 64, /* if names are printed whole */
+    OPERATOR_MAX = 26,
+    PADDED_MAX = 64, /* if names are printed whole */
     COLUMNS_MIN = 60,
     COLUMNS_DEFAULT = 100,
     LABEL_COLUMNS = 17,
@@ -171,8 +171,8 @@ static void make_row(const struct qd_onnx_listed *node, size_t index, struct row
     row->cells[MULTIPLICATIONS] = row->multiplications;
 }
 
-/* Finds the widths of the columns. Names get what the others leave. If `columns` is 0, they are
- * printed whole, and longer ones move the rest of their rows. */
+/* Finds the widths of the columns. Names get what the others leave. If `columns` is 0, names and
+ * operators are printed whole, and longer ones move the rest of their rows. */
 static void measure(const struct qd_explanation *explanation, size_t columns,
                     size_t widths[COLUMN_COUNT])
 {
@@ -187,11 +187,12 @@ static void measure(const struct qd_explanation *explanation, size_t columns,
             widths[k] = wide > widths[k] ? wide : widths[k];
         }
     }
-    widths[OPERATOR] = widths[OPERATOR] < OPERATOR_MAX ? widths[OPERATOR] : OPERATOR_MAX;
+    const size_t most = columns == 0 ? PADDED_MAX : OPERATOR_MAX;
+    widths[OPERATOR] = widths[OPERATOR] < most ? widths[OPERATOR] : most;
     size_t others = 2 * (COLUMN_COUNT - 1);
     for (size_t k = 0; k < COLUMN_COUNT; k++)
         others += k == NAME ? 0 : widths[k];
-    const size_t left = columns == 0                  ? NAME_PADDED_MAX
+    const size_t left = columns == 0                  ? PADDED_MAX
                         : columns > others + NAME_MIN ? columns - others
                                                       : NAME_MIN;
     widths[NAME] = widths[NAME] < left ? widths[NAME] : left;
@@ -228,9 +229,9 @@ static void print_row(FILE *out, const char *const cells[COLUMN_COUNT],
         const bool is_end = k == last && !to_the_right;
         const size_t own = columns_of(cells[k]);
         fputs(k == 0 ? "" : "  ", out);
-        const size_t wide = is_end && own < widths[k] ? own : widths[k];
+        const size_t wide = (own < widths[k] ? is_end : is_whole) ? own : widths[k];
         if (k == NAME)
-            print_name(out, cells[k], cells[OPERATOR], is_whole && own > wide ? own : wide);
+            print_name(out, cells[k], cells[OPERATOR], wide);
         else
             print_cell(out, cells[k], wide, to_the_right);
     }

@@ -208,6 +208,16 @@ class Explain(unittest.TestCase):
         self.assertIn("  the_value_of_a_layer_of_a_LinearDequantize    ", text)
         self.assertIn("  %s_DequantizeLinear  nothing: " % ("n" * 4000), text)
 
+    def test_long_operators_are_whole_in_a_pipe(self):
+        """A terminal has no room for the domain."""
+        nodes = [node("QLinearGlobalAveragePool", ["y"], ["p"]) + field(7, "com.microsoft"),
+                 node("O" * 4000, ["p"], ["q"])]
+        path = self.write("net.onnx", qdq_file(*nodes))
+        self.assertIn(" ..QLinearGlobalAveragePool  ", self.run_on_terminal(path))
+        text = self.run_it(path).stdout
+        self.assertIn(" com.microsoft.QLinearGlobalAveragePool  ", text)
+        self.assertIn("  %s  a O" % ("O" * 4000), text)
+
     def test_refused(self):
         """The commands serve what they say."""
         path = self.write("it's refused.onnx", refused_file())
