@@ -211,7 +211,8 @@ static enum qd_status prepare(struct explainer *explainer)
 
 /* ---- All ----------------------------------------------------------------------------------- */
 
-/* Prints the explanation. A file of which nothing is known has none, but as JSON it has an error.
+/* Prints the explanation. A file of which nothing is known has none, but as JSON it has an error. A
+ * text says why a file is refused, so the error need not repeat that.
  */
 static bool print(struct explainer *explainer, FILE *out)
 {
@@ -219,8 +220,11 @@ static bool print(struct explainer *explainer, FILE *out)
     const struct qd_explanation *made = explainer->made;
     if (settings->as_json)
         return qd_explanation_print_json(made, &explainer->sources.arena, out);
-    return (made->signature == NULL && made->list->count == 0) ||
-           qd_explanation_print_text(made, settings->columns, &explainer->sources.arena, out);
+    if (made->signature == NULL && made->list->count == 0)
+        return true;
+    if (made->signature == NULL)
+        qd_fail(explainer->error, explainer->error->status, "%.300s is refused", made->file);
+    return qd_explanation_print_text(made, settings->columns, &explainer->sources.arena, out);
 }
 
 bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd_error *error)

@@ -323,12 +323,14 @@ static void print_costs(FILE *out, size_t columns, const struct qd_explanation *
 
 /* ---- A refusal ----------------------------------------------------------------------------- */
 
-/* Prints why nodes are refused. A reason that several nodes have is printed once. */
+/* Prints why nodes are refused, and the error if it is not one of these reasons. A reason that
+ * several nodes have is printed once. */
 static void print_refusals(FILE *out, size_t columns, const struct qd_explanation *explanation)
 {
     const struct qd_onnx_listed *nodes = explanation->list->nodes;
     size_t count = 0;
     size_t before = 0; /* the node whose reason was printed last */
+    bool has_said = false;
     for (size_t i = 0; i < explanation->list->count; i++) {
         const char *refusal = nodes[i].refusal;
         if (nodes[i].fate != QD_FATE_REFUSED || refusal == NULL || count++ >= REFUSALS_MAX)
@@ -340,11 +342,13 @@ static void print_refusals(FILE *out, size_t columns, const struct qd_explanatio
             continue;
         }
         print_words(out, label, refusal, columns);
+        has_said |= strstr(explanation->error.text, refusal) != NULL;
         before = i;
     }
     if (count > REFUSALS_MAX)
         print_format(out, columns, "", "and %zu more nodes", count - REFUSALS_MAX);
-    print_words(out, "refused", explanation->error.text, columns);
+    if (!has_said)
+        print_words(out, "refused", explanation->error.text, columns);
 }
 
 /* Commands are not broken into lines, so that they can be copied. */

@@ -267,8 +267,11 @@ class Explain(unittest.TestCase):
             self.assertRegex(tree["nodes"][index]["refusal"],
                              r"\Aexpected a quantized network, got one of .* onnx.%s" % name)
         self.assertIn(", onnx.Conv): expected a quantized network", error)
-        text = self.run_it(path, status=1).stdout
-        self.assertRegex(text, r"(?s)\nnode 1 +expected .*\nnode 2 +as node 1\nnode 4 +expected ")
+        result = self.run_it(path, status=1)
+        self.assertRegex(result.stdout,
+                         r"(?s)\nnode 1 +expected .*\nnode 2 +as node 1\nnode 4 +expected ")
+        self.assertEqual(result.stdout.count("computes onnx.Conv only"), 1)
+        self.assertEqual(result.stderr, f"quantd: {path} is refused\n")
 
     def test_the_part_behind_a_node_that_is_refused_by_preparing(self):
         """As in networks whose first convolution was not quantized."""
