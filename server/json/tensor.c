@@ -60,11 +60,11 @@ static enum qd_status refuse_depth(const struct reader *reader, const char *wher
     if (reader->field == NULL)
         return QD_INVALID;
     if (reader->at == reader->end || *reader->at != '{')
-        snprintf(found, sizeof(found), "%s: %zu deep",
-                 got > reader->depth ? "an array nested deeper" : "one nested less", got);
+        snprintf(found, sizeof(found), "%s %zu deep", got > reader->depth ? "brackets" : "one",
+                 got);
     if (!is_flat)
         qd_print_integers((const int64_t *)tensor->dims, tensor->rank, shape, sizeof(shape));
-    return qd_fail(reader->error, QD_INVALID, "%s: %s: expected nesting %u deep%s%s, got %s",
+    return qd_fail(reader->error, QD_INVALID, "%s: %s: expected elements %u deep%s%s, got %s",
                    reader->field, where, reader->depth, is_flat ? ", as before" : " for shape ",
                    shape, found);
 }

@@ -477,9 +477,8 @@ Test(json_tensor, refused_elements_of_other_widths)
                  "\"-Infinity\", got 65520");
     expect_error("[0.3]", QK_FP8E4M3FN, SHAPE(1),
                  "x: element 0: expected a value of FP8E4M3FN, such as 0.28125 or 0.3125, got 0.3");
-    expect_error(
-        "[[1]]", QK_FP4E2M1, SHAPE(1),
-        "x: element 0: expected nesting 1 deep for shape [1], got an array nested deeper: 2 deep");
+    expect_error("[[1]]", QK_FP4E2M1, SHAPE(1),
+                 "x: element 0: expected elements 1 deep for shape [1], got brackets 2 deep");
 }
 
 #define INT64_WANTED \
@@ -584,30 +583,23 @@ Test(json_tensor, nesting_is_exact)
     expect_error("[[[1],[2]],[[3]]]", QK_UINT8, SHAPE(2, 2, 1),
                  "x: the array at index [1]: expected 2 entries for shape [2,2,1], got 1");
     expect_error("[[1,2],3,4]", QK_UINT8, SHAPE(2, 2),
-                 "x: index [1]: expected nesting 2 deep for shape [2,2], got one "
-                 "nested less: 1 deep");
+                 "x: index [1]: expected elements 2 deep for shape [2,2], got one 1 deep");
     expect_error("[[1,2],{}]", QK_UINT8, SHAPE(2, 2),
-                 "x: index [1]: expected nesting 2 deep for shape [2,2], got an object");
+                 "x: index [1]: expected elements 2 deep for shape [2,2], got an object");
     expect_error("[[ {\"a\":[1,2]},[3,4]]]", QK_UINT8, SHAPE(1, 2, 2),
-                 "x: index [0,0]: expected nesting 3 deep for shape [1,2,2], got an object");
+                 "x: index [0,0]: expected elements 3 deep for shape [1,2,2], got an object");
     expect_error("[[1,2],[3,4]]", QK_UINT8, SHAPE(1, 2, 2),
-                 "x: index [0,0]: expected nesting 3 deep for shape [1,2,2], got one "
-                 "nested less: 2 deep");
+                 "x: index [0,0]: expected elements 3 deep for shape [1,2,2], got one 2 deep");
     expect_error("[[ [1,2],[3,4]]]", QK_UINT8, SHAPE(2, 2),
-                 "x: element 0: expected nesting 2 deep for shape [2,2], got an array nested "
-                 "deeper: 3 deep");
-    expect_error(
-        "[1,[2]]", QK_UINT8, SHAPE(2, 1),
-        "x: element 1: expected nesting 1 deep, as before, got an array nested deeper: 2 deep");
-    expect_error(
-        "[[1]]", QK_UINT8, SHAPE(1),
-        "x: element 0: expected nesting 1 deep for shape [1], got an array nested deeper: 2 deep");
-    expect_error(
-        "[[1]]", QK_UINT8, SCALAR,
-        "x: element 0: expected nesting 1 deep for shape [], got an array nested deeper: 2 deep");
+                 "x: element 0: expected elements 2 deep for shape [2,2], got brackets 3 deep");
+    expect_error("[1,[2]]", QK_UINT8, SHAPE(2, 1),
+                 "x: element 1: expected elements 1 deep, as before, got brackets 2 deep");
+    expect_error("[[1]]", QK_UINT8, SHAPE(1),
+                 "x: element 0: expected elements 1 deep for shape [1], got brackets 2 deep");
+    expect_error("[[1]]", QK_UINT8, SCALAR,
+                 "x: element 0: expected elements 1 deep for shape [], got brackets 2 deep");
     expect_error("[[],[[]]]", QK_UINT8, SHAPE(2, 0),
-                 "x: element 0: expected nesting 2 deep for shape [2,0], got an array nested "
-                 "deeper: 3 deep");
+                 "x: element 0: expected elements 2 deep for shape [2,0], got brackets 3 deep");
 }
 
 Test(json_tensor, brackets_match)
@@ -631,11 +623,10 @@ Test(json_tensor, a_hundred_thousand_brackets)
     memset(text + count, ']', count);
     text[2 * count] = '\0';
     expect_error(text, QK_UINT8, SHAPE(4),
-                 "x: element 0: expected nesting 1 deep for shape [4], got an array nested deeper: "
-                 "100000 deep");
-    expect_error(text, QK_FP32, SHAPE(2, 2),
-                 "x: element 0: expected nesting 2 deep for shape [2,2], got an array nested "
-                 "deeper: 100000 deep");
+                 "x: element 0: expected elements 1 deep for shape [4], got brackets 100000 deep");
+    expect_error(
+        text, QK_FP32, SHAPE(2, 2),
+        "x: element 0: expected elements 2 deep for shape [2,2], got brackets 100000 deep");
     free(text);
 }
 
@@ -729,18 +720,14 @@ Test(json_tensor, long_rows_in_pieces)
 
 Test(json_tensor, arrays_too_many_that_end_like_the_data)
 {
-    expect_error(
-        "[1,1,1,1,[1,1,1,1,1],1,1,1,1,1,1,1,1]", QK_UINT8, SHAPE(9),
-        "x: element 4: expected nesting 1 deep for shape [9], got an array nested deeper: 2 deep");
-    expect_error(
-        "[1,1,1,1,[1,1,1,1,1],1]", QK_UINT8, SHAPE(9),
-        "x: element 4: expected nesting 1 deep for shape [9], got an array nested deeper: 2 deep");
+    expect_error("[1,1,1,1,[1,1,1,1,1],1,1,1,1,1,1,1,1]", QK_UINT8, SHAPE(9),
+                 "x: element 4: expected elements 1 deep for shape [9], got brackets 2 deep");
+    expect_error("[1,1,1,1,[1,1,1,1,1],1]", QK_UINT8, SHAPE(9),
+                 "x: element 4: expected elements 1 deep for shape [9], got brackets 2 deep");
     expect_error("[[1,1,1,1,[1,1,1,1,1]],[1,1,1,1,1,1,1,1]]", QK_UINT8, SHAPE(1, 9),
-                 "x: element 4: expected nesting 2 deep for shape [1,9], got an array nested "
-                 "deeper: 3 deep");
+                 "x: element 4: expected elements 2 deep for shape [1,9], got brackets 3 deep");
     expect_error("[[1,1,1,1,[1,1,1,1,1]],1]", QK_UINT8, SHAPE(1, 9),
-                 "x: element 4: expected nesting 2 deep for shape [1,9], got an array nested "
-                 "deeper: 3 deep");
+                 "x: element 4: expected elements 2 deep for shape [1,9], got brackets 3 deep");
 }
 
 Test(json_tensor, what_is_printed_reads_back)
