@@ -524,7 +524,7 @@ static const char *const state_names[] = {
 };
 
 /* Prints one entry of the index. Leaves out an unknown version (0) and an empty reason, as Triton
- * does. */
+ * does. The reason is one for the state. A model that is ready has one after a load has failed. */
 static void print_entry(struct qd_text *text, const char *name, uint64_t version,
                         enum qd_model_state state, const char *reason)
 {
@@ -534,8 +534,12 @@ static void print_entry(struct qd_text *text, const char *name, uint64_t version
         qd_text_format(text, ",\"version\":\"%" PRIu64 "\"", version);
     qd_text_format(text, ",\"state\":\"%s\"", state_names[state]);
     if (reason[0] != '\0') {
+        char whole[REASON_BYTES + 64];
+        snprintf(whole, sizeof(whole), "%s%s",
+                 state == QD_MODEL_READY ? "still in service, because a newer load failed: " : "",
+                 reason);
         qd_text_string(text, ",\"reason\":");
-        qd_text_json_string(text, reason);
+        qd_text_json_string(text, whole);
     }
     qd_text_string(text, "}");
 }

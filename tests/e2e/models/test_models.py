@@ -351,7 +351,9 @@ class Refusals(ModelTest):
             self.assert_convolves("kept", WEIGHTS)
             entry, = self.entries("kept")
             self.assertEqual(entry["state"], "READY")
-            self.assertIn(entry["reason"], answer.json()["error"])
+            still, reason = entry["reason"].split(" failed: ", 1)
+            self.assertEqual(still, "still in service, because a newer load")
+            self.assertIn(reason, answer.json()["error"])
         self.assert_done(self.load_files("kept", model_onnx=conv_file([1, 1])))
         self.assert_convolves("kept", [1, 1])
         self.assertEqual(self.entries("kept"),

@@ -488,7 +488,7 @@ Test(models, what_loads_say)
     cr_assert(qd_models_note(models, "m", QD_MODEL_UNAVAILABLE, "broken"));
     qd_model_release(find("m", NULL));
     expect_index(false, ",{\"name\":\"m\",\"version\":\"1\",\"state\":\"READY\","
-                        "\"reason\":\"broken\"}]");
+                        "\"reason\":\"still in service, because a newer load failed: broken\"}]");
 }
 
 /* A model that was loaded but never put into service. */
