@@ -389,8 +389,11 @@ static enum qd_status choose_versions(struct qd_sources *sources, const uint64_t
         return qd_fail(error, QD_INVALID,
                        "%.128s: expected a version, got none: a folder such as %.128s/1, whose "
                        "name is a number above 0 without zeros before it, with model.onnx or "
-                       "request.json in it",
-                       sources->name, sources->name);
+                       "request.json in it%s",
+                       sources->name, sources->name,
+                       sources->folder.has_folders
+                           ? "; if it is a repository itself, give that to --model-repository"
+                           : "");
     return QD_OK;
 }
 

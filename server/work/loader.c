@@ -89,26 +89,35 @@ static bool keep_failure(struct qd_loader *loader, const char *what, const char 
     return loader->settings.exit_on_error;
 }
 
-static bool is_given(const struct qd_loader *loader, const char *name)
+/* Returns the path of a file of --model, or NULL if the model is none. */
+static const char *given_path(const struct qd_loader *loader, const char *name)
 {
     const struct qd_repository *repository = loader->settings.tools.repository;
-    return repository != NULL && qd_repository_is_given(repository, name);
+    return repository == NULL ? NULL : qd_repository_given_path(repository, name);
 }
 
 /* Returns whether the command line asks for the model: --model or --load-model. */
 static bool is_asked(const struct qd_loader *loader, const char *name)
 {
     const char *const *lists = loader->settings.load_models;
-    bool asked = is_given(loader, name);
+    bool asked = given_path(loader, name) != NULL;
     for (size_t i = 0; i < loader->settings.load_model_count; i++)
         asked |= qd_list_has(lists[i], name) || qd_list_has(lists[i], "*");
     return asked;
 }
 
-/* Returns where a model comes from, for errors. */
-static const char *origin(const struct qd_loader *loader, const char *name)
+/* Like keep_failure, for a model. Says where it comes from, and puts the folder of a file before
+ * the file's name. */
+static bool keep_model_failure(struct qd_loader *loader, const char *name, const char *why)
 {
-    return is_given(loader, name) ? "--model: " : "a model of --model-repository: ";
+    char what[sizeof("--model: ") + 300] = "a model of --model-repository: ";
+    const char *path = given_path(loader, name);
+    const char *last = path == NULL ? NULL : strrchr(path, '/');
+    const char *base = last == NULL ? path : last + 1;
+    if (path != NULL)
+        snprintf(what, sizeof(what), "--model: %.*s",
+                 strncmp(why, base, strlen(base)) == 0 ? (int)(base - path) : 0, path);
+    return keep_failure(loader, what, why);
 }
 
 /* ---- The repository's folders ------------------------------------------------------------- */
@@ -143,8 +152,7 @@ static void update_folder(struct qd_loader *loader, struct folder *folder,
     if (folder->failed) {
         const bool loads =
             loader->settings.mode != QD_CONTROL_EXPLICIT || is_asked(loader, entry->name);
-        const bool ends =
-            loads && keep_failure(loader, origin(loader, entry->name), entry->failure);
+        const bool ends = loads && keep_model_failure(loader, entry->name, entry->failure);
         const bool is_new = before == NULL || before->fingerprint != 0;
         if (is_new && !ends)
             qd_log(QD_LOG_WARN, "a model cannot be read", "model=\"%s\" why=\"%s\"", entry->name,
@@ -339,7 +347,7 @@ static void note_failure(struct qd_loader *loader, const struct qd_load *load)
     /* At start, a file of --model is loaded even if the scan could not read it. */
     const bool was_said = loader->on_started != NULL && folder != NULL && folder->failed;
     if (!loader->dropped) {
-        if (!keep_failure(loader, origin(loader, load->name), load->error.text) && !was_said)
+        if (!keep_model_failure(loader, load->name, load->error.text) && !was_said)
             qd_log(QD_LOG_WARN, "model not loaded", "model=\"%s\" still_in_service=%s why=\"%s\"",
                    load->name, in_service ? "yes" : "no", qd_log_value(load->error.text).text);
         note(loader, load->name, QD_MODEL_UNAVAILABLE, load->error.text);

@@ -83,16 +83,16 @@ struct qd_repository {
 };
 
 /* Opens the repository's folder. It is opened anew each time, because some deployments replace the
- * folder, or a link to it, by another one. */
-static enum qd_status open_root(const struct qd_repository *repository, int *fd,
+ * folder, or a link to it, by another one. `shown` is its name for errors, which is not the path if
+ * clients see them. */
+static enum qd_status open_root(const struct qd_repository *repository, const char *shown, int *fd,
                                 struct qd_error *error)
 {
     *fd = open(repository->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*fd >= 0)
         return QD_OK;
-    return qd_fail(error, QD_UNAVAILABLE, "%.300s: cannot be opened as a folder: %s%s",
-                   repository->path, strerror(errno),
-                   errno == ENOTDIR ? "; --model serves a file" : "");
+    return qd_fail(error, QD_UNAVAILABLE, "%.300s: cannot be opened as a folder: %s%s", shown,
+                   strerror(errno), errno == ENOTDIR ? "; --model serves a file" : "");
 }
 
 /* Returns the number of a version's folder, or 0 if the name is not a version. */
@@ -120,7 +120,7 @@ struct qd_repository *qd_repository_open(const char *path, enum qd_links links,
     int fd;
     if (path == NULL)
         return repository;
-    if (open_root(repository, &fd, error) != QD_OK) {
+    if (open_root(repository, path, &fd, error) != QD_OK) {
         qd_repository_close(repository);
         return NULL;
     }
@@ -156,9 +156,10 @@ static const struct given *find_given(const struct qd_repository *repository, co
     return NULL;
 }
 
-bool qd_repository_is_given(const struct qd_repository *repository, const char *name)
+const char *qd_repository_given_path(const struct qd_repository *repository, const char *name)
 {
-    return find_given(repository, name) != NULL;
+    const struct given *given = find_given(repository, name);
+    return given == NULL ? NULL : given->path;
 }
 
 /* Sets the name of a file: the first `bytes` bytes of `text`, or the whole name if none follow. A
@@ -332,8 +333,7 @@ static enum qd_status add_name(void *context, int folder, const char *entry, str
                qd_log_value(unfit.text).text);
         return QD_OK;
     }
-    if (qd_repository_is_given(list->repository, name) ||
-        (!as_folder && is_model_folder(folder, name)))
+    if (find_given(list->repository, name) != NULL || (!as_folder && is_model_folder(folder, name)))
         return QD_OK; /* it is in the list already, or will be */
     return append_name(list, name, error);
 }
@@ -352,7 +352,7 @@ enum qd_status qd_repository_list(const struct qd_repository *repository, struct
     for (size_t i = 0; status == QD_OK && i < repository->given_count; i++)
         status = append_name(&list, repository->given[i].name, error);
     if (status == QD_OK && repository->path != NULL) {
-        status = open_root(repository, &root, error);
+        status = open_root(repository, repository->path, &root, error);
         if (status == QD_OK) {
             status = visit_all(root, repository->path, add_name, &list, error);
             close(root);
@@ -417,6 +417,7 @@ static enum qd_status add_version(void *context, int fd, const char *name, struc
     if (!as_folder && list->marks)
         folder->fingerprint += mark_of(fd, 0, name);
     if (!as_folder || number == 0) {
+        folder->has_folders |= as_folder;
         qd_log(QD_LOG_DEBUG, "an entry of a model's folder is not a version",
                "model=\"%s\" entry=\"%s\"", list->name, qd_log_value(name).text);
         return QD_OK;
@@ -524,10 +525,9 @@ static enum qd_status open_given(const struct given *given, bool marks, struct q
         folder->fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     }
     if (folder->fd < 0 || fstatat(folder->fd, given->base, &about, 0) != 0)
-        return qd_fail(error, QD_INVALID, "%.300s: cannot be opened: %s", given->path,
-                       strerror(errno));
+        return qd_fail(error, QD_INVALID, "%s: cannot be opened: %s", given->base, strerror(errno));
     if (!S_ISREG(about.st_mode))
-        return qd_fail(error, QD_INVALID, "%.300s: expected a regular file, got %s%s", given->path,
+        return qd_fail(error, QD_INVALID, "%s: expected a regular file, got %s%s", given->base,
                        qd_file_kind(about.st_mode),
                        S_ISDIR(about.st_mode) ? "; --model-repository serves a folder of models"
                                               : "");
@@ -557,7 +557,7 @@ static enum qd_status open_in_root(const struct qd_repository *repository, const
 {
     char file[QD_MODEL_NAME_BYTES_MAX + sizeof(".onnx")];
     int root;
-    enum qd_status status = open_root(repository, &root, error);
+    enum qd_status status = open_root(repository, "the repository", &root, error);
     if (status != QD_OK)
         return status;
     snprintf(file, sizeof(file), "%.*s.onnx", QD_MODEL_NAME_BYTES_MAX, name);

@@ -54,8 +54,9 @@ enum qd_status qd_repository_give(struct qd_repository *repository, const char *
                                   struct qd_error *error);
 /* Returns where FILE begins in FILE or NAME=FILE. */
 const char *qd_repository_given_file(const char *text);
-/* Returns whether qd_repository_give added a file of this name. */
-bool qd_repository_is_given(const struct qd_repository *repository, const char *name);
+/* Returns the path of the file of this name that qd_repository_give added, or NULL. Clients must
+ * not see its folder, so errors begin with the file's own name. */
+const char *qd_repository_given_path(const struct qd_repository *repository, const char *name);
 
 /* Lists the names of the models, sorted, in the arena. Skips entries that cannot be models: other
  * files than NAME.onnx, names that begin with a dot, the lost+found of a file system's root. Skips
@@ -74,9 +75,10 @@ struct qd_model_folder {
     bool hides_file;         /* NAME.onnx lies beside the folder NAME, and is ignored */
     uint64_t *versions;      /* ascending, in the arena */
     size_t version_count;
-    bool has_config; /* config.json */
-    bool has_pbtxt;  /* config.pbtxt */
-    bool has_model;  /* a file that belongs into a version's folder */
+    bool has_config;  /* config.json */
+    bool has_pbtxt;   /* config.pbtxt */
+    bool has_model;   /* a file that belongs into a version's folder */
+    bool has_folders; /* folders that are no versions */
     /* A hash of the names, sizes, times and inodes of all files in this folder and in the folders
      * of its versions. The model is made of these files, so the fingerprint changes when one of
      * them does. For a model of one file, FILE, the hash is of FILE, of FILE.data and FILE_data,

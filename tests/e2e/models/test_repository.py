@@ -101,6 +101,11 @@ class AtStart(RepositoryTest):
         self.start()
         self.server.wait_for_log("the repository has no models")
 
+    def test_the_folder_that_holds_the_repository(self):
+        self.write("models/layer/1/model.onnx", conv_file(WEIGHTS))
+        self.assertIn("with model.onnx or request.json in it; if it is a repository itself, give "
+                      "that to --model-repository; ", self.fail_to_start())
+
     def test_the_folder_of_one_model_or_version(self):
         models = self.folder
         self.write("layer/1/model.onnx", conv_file(WEIGHTS))
@@ -122,6 +127,11 @@ class AtStart(RepositoryTest):
         for name in ("1", "2", "layer"):
             answer = self.post(name, "load")
             self.assertNotIn(str(models.resolve()), answer.json()["error"])
+        os.rename(self.folder, models / "away")
+        answer = self.post("1", "load")
+        os.rename(models / "away", self.folder)
+        self.assertEqual(answer.json()["error"], "the repository: cannot be opened as a folder: "
+                                                 "No such file or directory")
         self.assert_error(self.post("1", "load"), 400, "1: expected a model's folder, got a "
                           "version's; if --model-repository is the folder of one model, give its "
                           "parent folder")

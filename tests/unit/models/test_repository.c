@@ -148,8 +148,9 @@ Test(repository, files_that_the_command_line_names)
     char value[128];
     snprintf(value, sizeof(value), "b=%s/b/1/model.onnx,./a=c.onnx", base);
     cr_assert_eq(qd_repository_give(repository, value, &error), QD_OK, "%s", error.text);
-    cr_assert(qd_repository_is_given(repository, "b") && !qd_repository_is_given(repository, "a"));
-    cr_assert(qd_repository_is_given(repository, "a=c"));
+    cr_assert(qd_repository_given_path(repository, "b") != NULL);
+    cr_assert_null(qd_repository_given_path(repository, "a"));
+    cr_assert(qd_repository_given_path(repository, "a=c") != NULL);
     struct qd_model_folder folder = look("b");
     cr_assert(folder.is_given && folder.is_flat && folder.version_count == 1);
     cr_assert_str_eq(folder.file, "model.onnx");
