@@ -1,3 +1,4 @@
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -159,19 +160,41 @@ static bool has_zero_point(const struct qk_port *ports, size_t count)
     return false;
 }
 
-/* Returns whether a node quantizes, dequantizes or computes quantized values. The operators that do
- * have a zero point. */
-static bool is_quantized(const struct qd_onnx_reader *reader)
+/* Returns whether an operator that quantd does not have is a quantized one, by its name. */
+static bool sounds_quantized(const ProtobufCBinaryData *name)
 {
+    static const char *const parts[] = {"uantize", "Integer", "NBits"};
+    bool sounds = name->len > 1 && name->data[0] == 'Q' && isupper(name->data[1]);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+        sounds |= strstr(qd_onnx_show(name).text, parts[i]) != NULL;
+    return sounds;
+}
+
+/* Refuses a network of floats of this type, in which no node quantizes, dequantizes or computes
+ * quantized values. The operators that do have a zero point. */
+static enum qd_status check_quantized(const struct qd_onnx_reader *reader, const char *field,
+                                      const char *type)
+{
+    const ProtobufCBinaryData *unknown = NULL;
     for (size_t i = 0; i < reader->proto->n_node; i++) {
         uint64_t imported, opset;
-        const struct qk_operator *op =
-            operator_of(reader, reader->proto->node[i], &imported, &opset);
+        const Onnx__NodeProto *proto = reader->proto->node[i];
+        const struct qk_operator *op = operator_of(reader, proto, &imported, &opset);
         if (op != NULL && (has_zero_point(op->inputs, op->input_count) ||
                            has_zero_point(op->outputs, op->output_count)))
-            return true;
+            return QD_OK;
+        if (op == NULL && unknown == NULL && sounds_quantized(&proto->op_type))
+            unknown = &proto->op_type;
     }
-    return false;
+    if (unknown != NULL)
+        return qd_fail(reader->error, QD_INVALID,
+                       "%s: expected quantized operators that quantd has, got %s in a network of "
+                       "%s",
+                       field, qd_onnx_show(unknown).text, type);
+    return qd_fail(reader->error, QD_INVALID,
+                   "%s: expected a quantized network, got one of %s; export it as FP32, which "
+                   "quantize_static in Python's onnxruntime.quantization can quantize",
+                   field, type);
 }
 
 /* Checks the type of an operand that is an input of the graph or a constant. Types of other
@@ -182,11 +205,9 @@ static enum qd_status check_type(const struct node *node, size_t index, const ch
     const uint32_t types = node->version->inputs[index].types;
     if ((types & QK_BIT(type)) != 0)
         return QD_OK;
-    if ((type == QK_FP16 || type == QK_BF16) && !is_quantized(node->reader))
-        return qd_fail(node->reader->error, QD_INVALID,
-                       "%s: expected a quantized network, got one of %s; export it as FP32, which "
-                       "quantize_static in Python's onnxruntime.quantization can quantize",
-                       field, qk_type_info(type)->name);
+    if ((type == QK_FP16 || type == QK_BF16) &&
+        check_quantized(node->reader, field, qk_type_info(type)->name) != QD_OK)
+        return QD_INVALID;
     return qd_refuse_type(node->op->name, node->version->number, types, field,
                           qk_type_info(type)->name, node->reader->error);
 }

@@ -115,8 +115,11 @@ class Refused(Files):
         for word, lasts in (
                 ("a quantized network, got one of FP16;", (
                     node("Relu", ["a"], ["y"]),
-                    node("QuickGelu", ["a"], ["y"]) + microsoft,
-                    node("QuantizeLinear", ["a", "s"], ["y"]) + message((7, "of.others")))),
+                    node("QuickGelu", ["a"], ["y"]) + microsoft)),
+                ('quantized operators that quantd has, got "MatMulNBits" in a network of FP16', (
+                    node("MatMulNBits", ["a", "s"], ["y"]) + microsoft,)),
+                ('quantized operators that quantd has, got "QuantizeLinear" in a network', (
+                    node("QuantizeLinear", ["a", "s"], ["y"]) + message((7, "of.others")),)),
                 ("FP32 for version", (
                     node("QuantizeLinear", ["a", "s", "z"], ["y"]),
                     node("QuantizeLinear", ["a", "s"], ["y"]) + microsoft,
