@@ -245,7 +245,7 @@ static const char *name_text(struct file whole)
     if (begins(file, "7767517"))
         return "a model of ncnn";
     if (is_base64(file))
-        return "text in base64: decode the file first, as base64 -d does";
+        return "text in base64: decode it, as base64 -d does; a call encodes a file only once";
     return "text";
 }
 

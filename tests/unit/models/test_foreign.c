@@ -39,7 +39,8 @@ static const struct sample samples[] = {
     SAMPLE("\xef\xbb\xbf[1]", "JSON"),
     SAMPLE("{\"model_name\": \"onnx.QLinearConv\"}", "JSON, a request to keep"),
     SAMPLE("ir_version: 8\ngraph {\n}\n", "an ONNX file as protobuf's text"),
-    SAMPLE("CAgSB3B5dG9yY2g6AAAAAAAA\n", "text in base64: decode the file first"),
+    SAMPLE("CAgSB3B5dG9yY2g6AAAAAAAA\n",
+           "text in base64: decode it, as base64 -d does; a call encodes a file only once"),
     SAMPLE("Entry not found", "text"),
     SAMPLE("b'\\x08\\x07\\x12'", "text"),
     /* Archives. */
