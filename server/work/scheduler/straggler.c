@@ -9,7 +9,11 @@ void qd_straggler_note(struct qd_straggler_backoff *backoff, uint64_t waited_ns,
     if (waited_ns / QD_LOW_BY < batch_ns)
         return;
     backoff->waited_ns = waited_ns < QD_STRAGGLER_NS_MAX ? waited_ns : QD_STRAGGLER_NS_MAX;
-    backoff->until_ns = now_ns + QD_PRECAUTION_SHARE * backoff->waited_ns;
+    if (now_ns >= backoff->until_ns + QD_PRECAUTION_SHARE * backoff->waited_ns)
+        backoff->waits = 1;
+    else if (backoff->waits < QD_PRECAUTION_SHARE)
+        backoff->waits *= 2;
+    backoff->until_ns = now_ns + backoff->waits * backoff->waited_ns;
 }
 
 bool qd_straggler_allows(const struct qd_straggler_backoff *backoff, size_t unit_count,

@@ -16,17 +16,44 @@ Test(straggler, who_is_in_time_costs_nothing)
     cr_assert(qd_straggler_allows(&backoff, 2, QD_BATCH_NS, NOW_NS));
 }
 
+/* Returns for how many waits short jobs do without help, from `now_ns` on. Longer ones have it. */
+static uint64_t waits_without_help(const struct qd_straggler_backoff *backoff, uint64_t waited_ns,
+                                   uint64_t now_ns)
+{
+    const size_t units = 2 * waited_ns / QD_BATCH_NS;
+    uint64_t waits = 0;
+    while (!qd_straggler_allows(backoff, units / 2, QD_BATCH_NS, now_ns + waits * waited_ns)) {
+        cr_assert(qd_straggler_allows(backoff, units + 1, QD_BATCH_NS, now_ns + waits * waited_ns));
+        cr_assert_not(
+            qd_straggler_allows(backoff, 2, QD_BATCH_NS, now_ns + (waits + 1) * waited_ns - 1));
+        waits++;
+    }
+    return waits;
+}
+
 Test(straggler, who_was_late_makes_short_jobs_do_without_help)
 {
     const uint64_t waited_ns = 4 * QD_NS_PER_MS;
     struct qd_straggler_backoff backoff = {0};
     qd_straggler_note(&backoff, waited_ns, QD_BATCH_NS, NOW_NS);
-    const size_t units = 2 * waited_ns / QD_BATCH_NS;
-    for (uint64_t pause_ns = 0; pause_ns < 16 * waited_ns; pause_ns += QD_NS_PER_MS) {
-        cr_assert_not(qd_straggler_allows(&backoff, units / 2, QD_BATCH_NS, NOW_NS + pause_ns));
-        cr_assert(qd_straggler_allows(&backoff, units + 1, QD_BATCH_NS, NOW_NS + pause_ns));
+    cr_assert_eq(waits_without_help(&backoff, waited_ns, NOW_NS), 1);
+}
+
+Test(straggler, who_is_late_again_and_again_is_tried_less)
+{
+    const uint64_t waited_ns = 4 * QD_NS_PER_MS;
+    struct qd_straggler_backoff backoff = {0};
+    uint64_t now_ns = NOW_NS;
+    for (uint64_t waits = 1; waits <= 64; waits *= 2) {
+        qd_straggler_note(&backoff, waited_ns, QD_BATCH_NS, now_ns);
+        const uint64_t found = waits_without_help(&backoff, waited_ns, now_ns);
+        cr_assert_eq(found, waits < QD_PRECAUTION_SHARE ? waits : QD_PRECAUTION_SHARE);
+        now_ns += (found + QD_PRECAUTION_SHARE) * waited_ns - 1; /* just too soon */
     }
-    cr_assert(qd_straggler_allows(&backoff, 2, QD_BATCH_NS, NOW_NS + 16 * waited_ns));
+    qd_straggler_note(&backoff, waited_ns, QD_BATCH_NS, now_ns + 1);
+    cr_assert_eq(waits_without_help(&backoff, waited_ns, now_ns + 1), 1);
+    qd_straggler_note(&backoff, waited_ns, QD_BATCH_NS, now_ns + 2);
+    cr_assert_eq(waits_without_help(&backoff, waited_ns, now_ns + 2), 2, "one that was awake");
 }
 
 /* This holds however long the process was stopped. */
