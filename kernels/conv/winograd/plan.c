@@ -63,9 +63,9 @@ static bool has_plain_weights(const struct qk_conv *conv)
 bool qk_winograd_suits(const struct qk_conv *conv, const struct qk_conv_backend *backend)
 {
     const struct qk_conv_desc *desc = &conv->desc;
-    const size_t rows = desc->out_channels / desc->group;
+    const size_t group_rows = desc->out_channels / desc->group;
     if (!backend->winograd || !backend->igemm->unpack || !conv->tuning->main ||
-        desc->spatial_rank != 2 || desc->channels_last || rows < ROWS_LEAST ||
+        desc->spatial_rank != 2 || desc->channels_last || group_rows < ROWS_LEAST ||
         desc->group_channels < CHANNELS_LEAST || desc->group_channels > QK_WINOGRAD_CHANNELS_MAX)
         return false;
     for (int i = QK_AXIS_ROW; i <= QK_AXIS_COLUMN; i++)
@@ -113,13 +113,13 @@ static bool prepare(struct qk_conv *conv, struct qk_memory memory, double *item_
 
 static void pack(const struct qk_conv *conv, size_t begin, size_t end)
 {
-    const size_t rows = conv->desc.out_channels / conv->desc.group;
+    const size_t group_rows = conv->desc.out_channels / conv->desc.group;
     const size_t mr = conv->backend->igemm->mr;
     qk_conv_algorithm_igemm.pack(conv, begin, end);
     for (size_t i = begin; i < end; i++) {
         const size_t row = i % conv->igemm.panel_count * mr;
-        const size_t first = i / conv->igemm.panel_count * rows + row;
-        for (size_t m = first; m < first + qk_size_min(rows - row, mr); m++)
+        const size_t first = i / conv->igemm.panel_count * group_rows + row;
+        for (size_t m = first; m < first + qk_size_min(group_rows - row, mr); m++)
             conv->winograd.sums[m] = add_row(conv, m).sum;
     }
 }
@@ -143,28 +143,28 @@ static bool cut_blocks(struct qk_winograd_plan *plan, size_t column_bands, size_
     size_t vectors = cache_bytes / vector_bytes; /* a slab has whole ones */
     if (vectors == 0 && vector_bytes <= V_MOST * cache_bytes)
         vectors = 1;
-    const size_t part_most = qk_winograd_nr(plan->kernels) / columns;
+    const size_t strip_most = qk_winograd_nr(plan->kernels) / columns;
     const size_t most = vectors * QK_IGEMM_VECTOR / columns;
-    if (most == 0 || part_most == 0)
+    if (most == 0 || strip_most == 0)
         return false;
     plan->column_bands = qk_divide_up(tiles_of(plan, QK_AXIS_COLUMN), columns);
     plan->tile_columns = columns;
     plan->tile_rows = qk_even_part(height, qk_size_min(most, qk_divide_up(height, row_bands)));
-    /* By rows, several blocks cost no more than several parts of one. */
+    /* By rows, several blocks cost no more than several strips of one. */
     if (!plan->kernels->igemm->by_position)
-        plan->tile_rows = qk_even_part(height, qk_size_min(plan->tile_rows, part_most));
-    plan->part_rows = qk_even_part(plan->tile_rows, part_most);
+        plan->tile_rows = qk_even_part(height, qk_size_min(plan->tile_rows, strip_most));
+    plan->strip_tile_rows = qk_even_part(plan->tile_rows, strip_most);
     plan->row_bands = qk_divide_up(height, plan->tile_rows);
     return true;
 }
 
-/* Returns how many full rows take as long as the rows of panels from `panel` on, at most `count`
- * panels. By position, half a panel takes longer than half the time. */
-static double full_rows(const struct qk_winograd_plan *plan, size_t panel, size_t count)
+/* Returns how many full rows take as long as the rows of a group's first `count` panels. By
+ * position, half a panel takes longer than half the time. */
+static double full_rows(const struct qk_winograd_plan *plan, size_t count)
 {
     const size_t mr = plan->kernels->igemm->mr;
-    const size_t rows = plan->conv->desc.out_channels / plan->conv->desc.group;
-    const size_t wanted = qk_size_min(rows - panel * mr, count * mr);
+    const size_t group_rows = plan->conv->desc.out_channels / plan->conv->desc.group;
+    const size_t wanted = qk_size_min(group_rows, count * mr);
     if (!plan->kernels->igemm->by_position || wanted % mr == 0)
         return (double)wanted;
     return (double)(wanted / mr * mr) + (wanted % mr <= mr / 2 ? HALF_PANEL : 1) * (double)mr;
@@ -188,7 +188,7 @@ static struct cycles count_cycles(const struct qk_winograd_plan *plan)
         kernels->terms_per_cycle > 0 ? kernels->terms_per_cycle / terms_per_cycle : 1;
     const size_t tiles = plan->tile_rows * plan->tile_columns;
     const double vectors = by_position ? (double)tiles / 8 : (double)qk_divide_up(tiles, 8);
-    const double rows = full_rows(plan, 0, plan->panels);
+    const double rows = full_rows(plan, plan->panels);
     const double channels = (double)plan->slabs * 2;
     const double row_vectors =
         (double)plan->tile_rows * (double)qk_divide_up(plan->tile_columns, QK_WINOGRAD_LANES);
@@ -214,7 +214,7 @@ static size_t block_count(const struct qk_winograd_plan *plan)
  * blocks for units of the wanted time, as far as that is cheap. An odd number of blocks gets an
  * even number of parts, so that two threads get the same work. Makes more parts if units would be
  * too long for several threads: longer than wanted, and longer than igemm's. */
-static size_t parts_of_rows(const struct qk_winograd_plan *plan, double igemm_unit_ns,
+static size_t count_m_parts(const struct qk_winograd_plan *plan, double igemm_unit_ns,
                             struct cycles block)
 {
     const struct qk_conv *conv = plan->conv;
@@ -226,10 +226,10 @@ static size_t parts_of_rows(const struct qk_winograd_plan *plan, double igemm_un
     const double wanted = block_ns / unit_ns;
     const double cheap = 1 + all / block.x * X_CHEAP;
     const double least = fmin(ceil(block_ns / longest_ns), (double)plan->panels);
-    size_t parts = qk_size_max((size_t)fmin(wanted, cheap), (size_t)least);
+    size_t m_parts = qk_size_max((size_t)fmin(wanted, cheap), (size_t)least);
     if (blocks % 2 == 1 && wanted > 1 && block.x < X_MOST * all)
-        parts += parts % 2;
-    return qk_size_min(qk_size_max(parts, 1), plan->panels);
+        m_parts += m_parts % 2;
+    return qk_size_min(qk_size_max(m_parts, 1), plan->panels);
 }
 
 static size_t reserve(size_t *at, size_t bytes)
@@ -249,7 +249,7 @@ static void lay_out(struct qk_winograd_plan *plan)
     const size_t tile_bytes = kernels->igemm->mr * qk_winograd_nr(kernels) * sizeof(int32_t);
     const size_t pitch = QK_WINOGRAD_PITCH(n, plan->tile_columns);
     const size_t tiles = plan->tile_rows * plan->tile_columns;
-    const size_t sums_tiles = qk_divide_up(n * plan->part_rows * pitch, QK_IGEMM_NR);
+    const size_t sums_tiles = qk_divide_up(n * plan->strip_tile_rows * pitch, QK_IGEMM_NR);
     /* A pitch is at least n, and the first and the last row may be cut. */
     const size_t segments = QK_IGEMM_NR / n + 1;
     struct qk_winograd_workspace *work = &plan->workspace;
@@ -259,9 +259,9 @@ static void lay_out(struct qk_winograd_plan *plan)
     plan->point_weights = (qk_winograd_panel_weights(plan->conv) / 32 | 1) * 32;
     const size_t u_bytes = points * sizeof(int16_t) * plan->point_weights;
     const size_t panel_bytes = u_bytes + (by_position ? 0 : points * tile_bytes);
-    plan->together = qk_size_max(
+    plan->transformed_panels = qk_size_max(
         qk_size_min(plan->conv->tuning->quads_bytes / panel_bytes, plan->m_part_panels), 1);
-    plan->multiplied = by_position ? 1 : plan->together;
+    plan->multiplied_panels = by_position ? 1 : plan->transformed_panels;
     /* The transforms need pitch + 4 bytes. Rows that are no multiple of 64 lie in more sets of the
      * cache. */
     plan->row_bytes = pitch + 18;
@@ -270,9 +270,9 @@ static void lay_out(struct qk_winograd_plan *plan)
     work->padded = reserve(&at, 2 * (n * plan->tile_rows + 2) * plan->row_bytes);
     work->quads = reserve(&at, points * plan->point_bytes);
     work->unpacked = reserve(&at, QK_WINOGRAD_TAPS * qk_winograd_panel_weights(plan->conv));
-    work->weights = reserve(&at, plan->together * u_bytes);
-    work->products =
-        reserve(&at, plan->multiplied * points * tile_bytes + QK_WINOGRAD_LANES * sizeof(int32_t));
+    work->weights = reserve(&at, plan->transformed_panels * u_bytes);
+    work->products = reserve(&at, plan->multiplied_panels * points * tile_bytes +
+                                      QK_WINOGRAD_LANES * sizeof(int32_t));
     work->sums = reserve(&at, sums_tiles * kernels->igemm->mr * QK_IGEMM_NR * sizeof(int32_t));
     work->segments = reserve(&at, segments * sizeof(struct qk_tile_segment));
     work->bytes = at;
@@ -290,7 +290,7 @@ static double time_one(const struct qk_winograd_plan *plan, struct cycles block,
 
 static double longest_unit(const struct qk_winograd_plan *plan, struct cycles block)
 {
-    const double share = full_rows(plan, 0, plan->m_part_panels) / full_rows(plan, 0, plan->panels);
+    const double share = full_rows(plan, plan->m_part_panels) / full_rows(plan, plan->panels);
     return block.x + (block.weights + block.rest) * share;
 }
 
@@ -299,23 +299,23 @@ static double longest_unit(const struct qk_winograd_plan *plan, struct cycles bl
  * share and the longest unit at the end. */
 static double time_many(const struct qk_winograd_plan *plan, struct cycles block, size_t threads)
 {
-    const double parts = (double)plan->m_parts, blocks = (double)block_count(plan);
+    const double m_parts = (double)plan->m_parts, blocks = (double)block_count(plan);
     const double longest = longest_unit(plan, block);
-    const double all = blocks * (block.x * parts + block.weights + block.rest);
-    const double turns = ceil(blocks * parts / (double)threads);
+    const double all = blocks * (block.x * m_parts + block.weights + block.rest);
+    const double turns = ceil(blocks * m_parts / (double)threads);
     return fmin(turns * longest, (all + longest * (double)(threads - 1)) / (double)threads);
 }
 
-/* Cuts the output channels into `parts` parts, and estimates the plan's time. By position, blocks
- * are so large that their number matters if several threads share them. A run may have all threads
- * or one, and waits for the longest unit if its thread is held up. */
-static void cut_rows(struct qk_winograd_plan *plan, size_t parts, struct cycles block)
+/* Cuts the output channels into m_parts, and estimates the plan's time. By position, blocks are so
+ * large that their number matters if several threads share them. A run may have all threads or one,
+ * and waits for the longest unit if its thread is held up. */
+static void cut_m(struct qk_winograd_plan *plan, size_t m_parts, struct cycles block)
 {
     const size_t threads = plan->conv->tuning->threads;
-    plan->m_part_panels = qk_divide_up(plan->panels, parts);
+    plan->m_part_panels = qk_divide_up(plan->panels, m_parts);
     plan->m_parts = qk_divide_up(plan->panels, plan->m_part_panels);
     lay_out(plan);
-    plan->cycles = time_one(plan, block, plan->together == plan->panels);
+    plan->cycles = time_one(plan, block, plan->transformed_panels == plan->panels);
     plan->score = plan->cycles;
     if (plan->kernels->igemm->by_position && threads > 1)
         plan->score +=
@@ -347,35 +347,40 @@ static void keep_better(struct qk_winograd_plan plan, double igemm_unit_ns, doub
     if (time_one(&plan, block, true) > most)
         return;
     const bool by_position = plan.kernels->igemm->by_position;
-    size_t parts = by_position ? 1 : parts_of_rows(&plan, igemm_unit_ns, block);
-    for (size_t last = by_position ? plan.panels : parts;; parts = qk_size_min(2 * parts, last)) {
-        cut_rows(&plan, parts, block);
+    size_t m_parts = by_position ? 1 : count_m_parts(&plan, igemm_unit_ns, block);
+    for (size_t last = by_position ? plan.panels : m_parts;;
+         m_parts = qk_size_min(2 * m_parts, last)) {
+        cut_m(&plan, m_parts, block);
         if (plan.workspace.bytes <= QK_CONV_WORKSPACE_MAX && plan.cycles <= most &&
             (best->cycles <= 0 || plan.score < best->score))
             *best = plan;
-        if (parts == last)
+        if (m_parts == last)
             return;
     }
 }
 
-/* Fits the plan to tiles of each size, and to blocks of many sizes. Returns false if none takes at
- * most `most` cycles; otherwise sets the plan to the best one. */
-static bool fit(struct qk_winograd_plan *plan, double igemm_unit_ns, double most)
+/* Fits the plan to tiles of each size, and to blocks of many sizes. Returns false if none costs
+ * clearly less than igemm's plan; otherwise sets the plan to the best one. */
+static bool fit(struct qk_winograd_plan *plan, const struct qk_plan *igemm)
 {
     const struct qk_conv *conv = plan->conv;
+    const double igemm_ns = (double)igemm->unit_cost_ns * (double)igemm->unit_count;
+    const double most = igemm_ns * conv->tuning->cycles_per_ns *
+                        (conv->desc.group > 1 ? WORTH_CHANGING_GROUPS : WORTH_CHANGING);
     struct qk_winograd_plan fitted = *plan;
     for (size_t i = 0; i < QK_WINOGRAD_SIZES && conv->backend->winograd[i].n > 0; i++) {
         fitted.kernels = &conv->backend->winograd[i];
+        if (fitted.kernels->n > conv->winograd.largest_tiles || igemm_ns < fitted.kernels->least_ns)
+            continue;
         const bool by_position = fitted.kernels->igemm->by_position;
-        const size_t rows_most = by_position ? ROW_BANDS_MOST : 1;
+        const size_t row_bands_most = by_position ? ROW_BANDS_MOST : 1;
         const size_t least =
             qk_divide_up(tiles_of(&fitted, QK_AXIS_COLUMN), qk_winograd_nr(fitted.kernels));
         const size_t end = least + (by_position ? COLUMN_BANDS_TRIED : COLUMN_BANDS_TRIED_BY_ROWS);
-        for (size_t columns = least; columns < end; columns++)
-            for (size_t rows = 1; rows <= rows_most; rows *= 2)
-                if (fitted.kernels->n <= conv->winograd.largest_tiles &&
-                    cut_blocks(&fitted, columns, rows))
-                    keep_better(fitted, igemm_unit_ns, most, plan);
+        for (size_t column_bands = least; column_bands < end; column_bands++)
+            for (size_t row_bands = 1; row_bands <= row_bands_most; row_bands *= 2)
+                if (cut_blocks(&fitted, column_bands, row_bands))
+                    keep_better(fitted, (double)igemm->unit_cost_ns, most, plan);
     }
     return plan->cycles > 0;
 }
@@ -395,11 +400,7 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
     };
     if (!qk_conv_algorithm_igemm.plan(args, memory, plan))
         return false;
-    const double igemm_ns = (double)plan->unit_cost_ns * (double)plan->unit_count;
-    const double worth_ns =
-        igemm_ns * (conv->desc.group > 1 ? WORTH_CHANGING_GROUPS : WORTH_CHANGING);
-    if (igemm_ns < conv->backend->winograd->least_ns || plan->outputs[0].count == 0 ||
-        !fit(&fitted, (double)plan->unit_cost_ns, worth_ns * conv->tuning->cycles_per_ns))
+    if (plan->outputs[0].count == 0 || !fit(&fitted, plan))
         return true;
     const double ns = fitted.cycles / conv->tuning->cycles_per_ns;
     struct qk_winograd_plan *state = qk_conv_alloc(memory, 1, sizeof(*state));

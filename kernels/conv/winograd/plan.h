@@ -22,8 +22,8 @@ struct qk_winograd_workspace {
     size_t padded;   /* the padded rows of two channels */
     size_t quads;    /* V: [points][slabs][tiles] */
     size_t unpacked; /* the weights of a panel: [tap][pair of channels][row][2] */
-    size_t weights;  /* U of panels that are multiplied together: [panel][points][point_weights] */
-    size_t products; /* M of these panels: [panel][points][tile of sums] */
+    size_t weights;  /* U of the transformed panels: [panel][points][point_weights] */
+    size_t products; /* M of the multiplied panels: [panel][points][tile of sums] */
     size_t sums;     /* tiles of sums of a panel */
     size_t segments; /* the struct qk_tile_segment of one of these tiles */
     size_t bytes;
@@ -50,17 +50,17 @@ struct qk_winograd_plan {
     struct qk_conv_geometry geometry;
     struct qk_slab_order order;     /* of igemm's packed weights */
     size_t tile_rows, tile_columns; /* of a block */
-    size_t part_rows; /* tile rows of a part of a block, whose tiles are multiplied together: at
-                         most those of a tile of sums */
+    size_t strip_tile_rows; /* of a strip, the part of a block that is multiplied at a time: at most
+                               what a tile of sums has room for */
     size_t row_bands, column_bands;
     size_t m_parts, m_part_panels; /* how the panels of a group are cut */
     size_t panels;                 /* of a group */
-    size_t together;               /* how many panels are transformed together */
-    size_t multiplied; /* how many of them are multiplied together: they share V of a point in the
-                          L1 cache */
-    double cycles;     /* an estimate: what one thread takes for all units */
-    double score;      /* what plans are compared by: estimates for one thread and for all */
-    size_t slabs;      /* pairs of channels */
+    size_t transformed_panels;     /* how many panels are transformed at a time */
+    size_t multiplied_panels; /* how many of them are multiplied at a time: they share V of a point
+                                 in the L1 cache */
+    double cycles;            /* an estimate: what one thread takes for all units */
+    double score;             /* what plans are compared by: estimates for one thread and for all */
+    size_t slabs;             /* pairs of channels */
     size_t slab_bytes, point_bytes;
     size_t row_bytes;     /* of a padded row */
     size_t point_weights; /* from U of one point to that of the next */

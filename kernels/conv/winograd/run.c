@@ -187,14 +187,14 @@ static size_t list_segments(const struct qk_winograd_plan *plan, const struct un
     return count;
 }
 
-/* Computes M of panels that are multiplied together, for a part of a block from tile `first` on.
- * They have `rows` rows, and their U begins at `weights`. The panels take turns at each point, so
- * that V of the point stays in the L1 cache. */
-static void multiply(const struct qk_winograd_plan *plan, const struct unit *part,
+/* Computes M of panels that are multiplied together, for a strip from tile `first` on. They have
+ * `rows` rows, and their U begins at `weights`. The panels take turns at each point, so that V of
+ * the point stays in the L1 cache. */
+static void multiply(const struct qk_winograd_plan *plan, const struct unit *strip,
                      const struct work *work, size_t first, const int16_t *weights, size_t rows)
 {
     const struct qk_igemm *igemm = plan->kernels->igemm;
-    const size_t tiles = part->tile_rows * part->tile_columns;
+    const size_t tiles = strip->tile_rows * strip->tile_columns;
     struct qk_igemm_args args = {
         .slab_bytes = plan->slab_bytes,
         .steps = plan->steps,
@@ -309,9 +309,9 @@ static void transform_weights(const struct qk_winograd_plan *plan, const struct 
     }
 }
 
-/* Computes y of the panels [begin, end) for a part of a block, whose M is made. */
-static void finish_part(const struct qk_winograd_plan *plan, const struct unit *part,
-                        const struct work *work, size_t begin, size_t end)
+/* Computes y of the panels [begin, end) for a strip, whose M is made. */
+static void finish_strip(const struct qk_winograd_plan *plan, const struct unit *strip,
+                         const struct work *work, size_t begin, size_t end)
 {
     const struct qk_igemm *igemm = plan->kernels->igemm;
     const size_t group_rows = plan->conv->desc.out_channels / plan->conv->desc.group;
@@ -322,29 +322,28 @@ static void finish_part(const struct qk_winograd_plan *plan, const struct unit *
             .products = work->products + (p - begin) * panel_products,
             .igemm = igemm,
             .rows = rows,
-            .tile_rows = part->tile_rows,
-            .tile_columns = part->tile_columns,
+            .tile_rows = strip->tile_rows,
+            .tile_columns = strip->tile_columns,
             .sums = work->sums,
         };
         int32_t bias[QK_IGEMM_MR_MAX];
-        struct qk_epilogue_tile tile = panel_tile(plan, part, work, p * igemm->mr, rows, bias);
+        struct qk_epilogue_tile tile = panel_tile(plan, strip, work, p * igemm->mr, rows, bias);
         plan->kernels->transform_sums(&job);
-        finish(plan, part, work, &tile);
+        finish(plan, strip, work, &tile);
     }
 }
 
-/* Computes y of the panels [begin, end), whose U is made, for a part of a block from tile `first`
- * on. */
-static void run_part(const struct qk_winograd_plan *plan, const struct unit *part,
-                     const struct work *work, size_t first, size_t begin, size_t end)
+/* Computes y of the panels [begin, end), whose U is made, for a strip from tile `first` on. */
+static void run_strip(const struct qk_winograd_plan *plan, const struct unit *strip,
+                      const struct work *work, size_t first, size_t begin, size_t end)
 {
     const size_t mr = plan->kernels->igemm->mr;
     const size_t group_rows = plan->conv->desc.out_channels / plan->conv->desc.group;
     const int16_t *weights = work->weights;
     for (size_t p = begin, next; p < end; p = next) {
-        next = qk_size_min(p + plan->multiplied, end);
-        multiply(plan, part, work, first, weights, qk_size_min(group_rows, next * mr) - p * mr);
-        finish_part(plan, part, work, p, next);
+        next = qk_size_min(p + plan->multiplied_panels, end);
+        multiply(plan, strip, work, first, weights, qk_size_min(group_rows, next * mr) - p * mr);
+        finish_strip(plan, strip, work, p, next);
         weights += (next - p) * plan->kernels->points * plan->point_weights;
     }
 }
@@ -354,14 +353,14 @@ static void run_panels(const struct qk_winograd_plan *plan, const struct unit *u
 {
     const size_t n = plan->kernels->n;
     for (size_t begin = unit->panel_begin, end; begin < unit->panel_end; begin = end) {
-        end = qk_size_min(begin + plan->together, unit->panel_end);
+        end = qk_size_min(begin + plan->transformed_panels, unit->panel_end);
         transform_weights(plan, unit, work, begin, end);
-        for (size_t done = 0; done < unit->tile_rows; done += plan->part_rows) {
-            struct unit part = *unit;
-            part.tile_rows = qk_size_min(unit->tile_rows - done, plan->part_rows);
-            part.row += done * n;
-            part.rows = qk_size_min(unit->rows - done * n, part.tile_rows * n);
-            run_part(plan, &part, work, done * unit->tile_columns, begin, end);
+        for (size_t done = 0; done < unit->tile_rows; done += plan->strip_tile_rows) {
+            struct unit strip = *unit;
+            strip.tile_rows = qk_size_min(unit->tile_rows - done, plan->strip_tile_rows);
+            strip.row += done * n;
+            strip.rows = qk_size_min(unit->rows - done * n, strip.tile_rows * n);
+            run_strip(plan, &strip, work, done * unit->tile_columns, begin, end);
         }
     }
 }
