@@ -216,7 +216,8 @@ static bool parse_seconds(const struct flag *flag, const char *text, uint64_t *n
     return *text == '\0' && *ns > 0;
 }
 
-/* Finds a text among a kind's. The field may be an enum, which is an unsigned to gcc and clang. */
+/* Finds a text among the values of a kind, and sets *index to its place in the list. `index` may
+ * point to an enum, which is an unsigned to gcc and clang. */
 static bool parse_choice(enum kind kind, const char *text, unsigned *index)
 {
     for (unsigned i = 0; choices[kind][i] != NULL; i++)
@@ -433,8 +434,9 @@ static const struct flag *find_switch_off(const char *name)
     return flag != NULL && flag->kind == KIND_SWITCH ? flag : NULL;
 }
 
-/* Looks for a word among `words`, which have dashes between them. Ignores case. Returns 2 if it is
- * one of them, 1 if it is one misspelt or one begins like the other, otherwise 0. */
+/* Returns how well a word fits one of `words`, which have dashes between them: 2 if both are equal
+ * but for case, 1 if the word is misspelt or cut short, or has more letters at its end, otherwise
+ * 0. */
 static unsigned fit_word(const char *word, const char *words)
 {
     enum { LETTERS_MIN = 3 };
@@ -453,12 +455,14 @@ static unsigned fit_word(const char *word, const char *words)
     return best;
 }
 
-/* Returns how well the flag fits a wrong name: best if the name is the flag's, misspelt. Otherwise
- * adds up how well its words fit, and returns 0 if that is less than 1 for each. */
+/* Returns how well the flag fits a wrong name: UINT_MAX if the name is the flag's, misspelt.
+ * Otherwise returns the sum of fit_word over the words of the name, or 0 if the sum is less than
+ * the number of words. */
 static unsigned fit_name(const struct flag *flag, const char *name)
 {
+    /* Words that other servers have for a flag. They are appended to its name. */
     static const char *const foreign[][2] = {
-        {"listen", "-port-host-addr-address-bind"}, /* words of other servers */
+        {"listen", "-port-host-addr-address-bind"},
         {"threads", "-worker-workers"},
         {"model", "-path"},
         {"model-repository", "-store"},

@@ -33,7 +33,7 @@ struct qd_text {
 
 void qd_text_init(struct qd_text *text, struct qd_arena *arena);
 /* Initializes a text in `count` bytes of the caller's. An append that does not fit fails. The text
- * may not be moved. */
+ * may not be copied, because it points into itself. */
 void qd_text_init_in(struct qd_text *text, char *bytes, size_t count);
 
 /* Returns room to print `bytes` into, at most QD_TEXT_RESERVE_MAX, or NULL if the text has failed.

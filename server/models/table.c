@@ -22,7 +22,7 @@ struct family {
     atomic_size_t model_count; /* models in service or held by requests */
     /* Used for loaded names only. */
     enum qd_model_state state; /* the last noted state */
-    char reason[REASON_BYTES]; /* why it is not READY; "" if there is no reason */
+    char reason[REASON_BYTES]; /* why it is not READY, or why a newer load failed; "": none */
     uint64_t last_version;     /* the newest version that was ever in service; 0 if none was */
     bool leaving;              /* forget the name with its last request */
     uint64_t shelved;          /* the value of shelved_count when it was shelved; 0 if it is not */
@@ -524,7 +524,7 @@ static const char *const state_names[] = {
 };
 
 /* Prints one entry of the index. Leaves out an unknown version (0) and an empty reason, as Triton
- * does. The reason is one for the state. A model that is ready has one after a load has failed. */
+ * does. `reason` says why the model is not ready or, if it is, why a newer load failed. */
 static void print_entry(struct qd_text *text, const char *name, uint64_t version,
                         enum qd_model_state state, const char *reason)
 {

@@ -89,7 +89,7 @@ static bool keep_failure(struct qd_loader *loader, const char *what, const char 
     return loader->settings.exit_on_error;
 }
 
-/* Returns the path of a file of --model, or NULL if the model is none. */
+/* Returns the path of the model's file if --model gave it, otherwise NULL. */
 static const char *given_path(const struct qd_loader *loader, const char *name)
 {
     const struct qd_repository *repository = loader->settings.tools.repository;
@@ -106,8 +106,9 @@ static bool is_asked(const struct qd_loader *loader, const char *name)
     return asked;
 }
 
-/* Like keep_failure, for a model. Says where it comes from, and puts the folder of a file before
- * the file's name. */
+/* Like keep_failure, for a model. The kept error begins with the flag that the model comes from. If
+ * `why` begins with the name of a file of --model, the file's folder is put before it: the operator
+ * may see the whole path, and clients may not. */
 static bool keep_model_failure(struct qd_loader *loader, const char *name, const char *why)
 {
     char what[sizeof("--model: ") + 300] = "a model of --model-repository: ";

@@ -211,9 +211,9 @@ static enum qd_status prepare(struct explainer *explainer)
 
 /* ---- All ----------------------------------------------------------------------------------- */
 
-/* Prints the explanation. A file of which nothing is known has none, but as JSON it has an error. A
- * text says why a file is refused, so the error need not repeat that.
- */
+/* Prints the explanation. If nothing is known of the file, prints no text, but JSON with the error.
+ * If a text says why the file is refused, the error becomes shorter, so that a terminal does not
+ * have the reason twice. */
 static bool print(struct explainer *explainer, FILE *out)
 {
     const struct qd_explain_settings *settings = explainer->settings;

@@ -226,10 +226,11 @@ static void print_row(FILE *out, const char *const cells[COLUMN_COUNT],
         last--;
     for (size_t k = 0; k <= last; k++) {
         const bool to_the_right = k == INDEX || k == MULTIPLICATIONS;
-        const bool is_end = k == last && !to_the_right;
+        const bool is_padded = k < last || to_the_right;
         const size_t own = columns_of(cells[k]);
         fputs(k == 0 ? "" : "  ", out);
-        const size_t wide = (own < widths[k] ? is_end : is_whole) ? own : widths[k];
+        const bool keeps_own_width = own < widths[k] ? !is_padded : is_whole;
+        const size_t wide = keeps_own_width ? own : widths[k];
         if (k == NAME)
             print_name(out, cells[k], cells[OPERATOR], wide);
         else
@@ -323,14 +324,14 @@ static void print_costs(FILE *out, size_t columns, const struct qd_explanation *
 
 /* ---- A refusal ----------------------------------------------------------------------------- */
 
-/* Prints why nodes are refused, and the error if it is not one of these reasons. A reason that
- * several nodes have is printed once. */
+/* Prints why nodes are refused. A reason that several nodes have is printed once. Also prints the
+ * error of the load, unless it has one of these reasons. */
 static void print_refusals(FILE *out, size_t columns, const struct qd_explanation *explanation)
 {
     const struct qd_onnx_listed *nodes = explanation->list->nodes;
     size_t count = 0;
-    size_t before = 0; /* the node whose reason was printed last */
-    bool has_said = false;
+    size_t before = 0;      /* the node whose reason was printed last */
+    bool has_error = false; /* whether a reason that is printed is the error's */
     for (size_t i = 0; i < explanation->list->count; i++) {
         const char *refusal = nodes[i].refusal;
         if (nodes[i].fate != QD_FATE_REFUSED || refusal == NULL || count++ >= REFUSALS_MAX)
@@ -342,12 +343,12 @@ static void print_refusals(FILE *out, size_t columns, const struct qd_explanatio
             continue;
         }
         print_words(out, label, refusal, columns);
-        has_said |= strstr(explanation->error.text, refusal) != NULL;
+        has_error |= strstr(explanation->error.text, refusal) != NULL;
         before = i;
     }
     if (count > REFUSALS_MAX)
         print_format(out, columns, "", "and %zu more nodes", count - REFUSALS_MAX);
-    if (!has_said)
+    if (!has_error)
         print_words(out, "refused", explanation->error.text, columns);
 }
 

@@ -170,8 +170,8 @@ static bool sounds_quantized(const ProtobufCBinaryData *name)
     return sounds;
 }
 
-/* Refuses a network of floats of this type, in which no node quantizes, dequantizes or computes
- * quantized values. The operators that do have a zero point. */
+/* Refuses a network of floats of this type in which no node quantizes, dequantizes or computes
+ * quantized values. Operators that do so have a zero point. */
 static enum qd_status check_quantized(const struct qd_onnx_reader *reader, const char *field,
                                       const char *type)
 {

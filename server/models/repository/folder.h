@@ -36,7 +36,7 @@ enum qd_status qd_folder_open_file(int folder, const char *path, enum qd_links l
 enum qd_status qd_folder_read(int fd, uint64_t offset, char *bytes, size_t count, const char *shown,
                               struct qd_error *error);
 
-/* Reads a whole file of at most bytes_max bytes, a fixed bound, into the arena. */
+/* Reads a whole file of at most bytes_max bytes, a bound that no flag sets, into the arena. */
 enum qd_status qd_folder_read_file(int folder, const char *path, enum qd_links links,
                                    const char *shown, uint64_t bytes_max, struct qd_arena *arena,
                                    struct qd_part *file, struct qd_error *error);

@@ -263,11 +263,12 @@ static enum qd_status visit_all(int folder, const char *shown,
                                 strerror(errno));
 }
 
-/* Returns the kind of what an entry is or leads to, such as S_IFDIR, or 0 if there is none.
+/* Returns the type of an entry, such as S_IFDIR. The type of a link is that of its target. Returns
+ * 0 if there is no entry.
  *
- * It is S_IFLNK for a link that leads to nothing, to itself, or to a place where the server may not
- * look. Such a link stands for a model or a version, and opening it later says what is wrong. If it
- * were skipped, an older version, or no model, would be loaded silently. */
+ * Returns S_IFLNK for a link that leads to nothing, to itself, or to a place where the server may
+ * not look. Such a link stands for a model or a version, and opening it later says what is wrong.
+ * If it were skipped, an older version, or no model, would be loaded silently. */
 static mode_t kind_of(int folder, const char *name)
 {
     struct stat about;
