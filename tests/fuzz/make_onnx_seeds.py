@@ -197,7 +197,7 @@ def network_seeds():
                         [value_info("a", FLOAT, [1, 1, 4, 4])], [value_info("y", UINT8)])
 
 
-# File types that models/onnx/foreign.h recognizes. A fuzzer does not find them by itself, because
+# File types that models/onnx/foreign.c recognizes. A fuzzer does not find them by itself, because
 # no magic number in the code leads it there.
 FOREIGN = (b"version https://git-lfs.github.com/spec/v1\noid", b"<?xml version='1.0'?><net", b"{}",
            b"PK\3\4..data.pkl", b"\x1c\0\0\0TFL3", b"\x80\4}.", b"\2\0\0\0\0\0\0\0{}",
