@@ -239,8 +239,8 @@ static size_t reserve(size_t *at, size_t bytes)
     return begin;
 }
 
-/* Sets how many panels of a unit are transformed together, which is as many as fit into half of the
- * cache, and lays out the workspace. By position, M of one panel is made at a time. */
+/* Sets how many panels of a unit are transformed at a time, which is as many as fit into half of
+ * the cache, and lays out the workspace. By position, M of one panel is made at a time. */
 static void lay_out(struct qk_winograd_plan *plan)
 {
     const struct qk_winograd *kernels = plan->kernels;
@@ -306,9 +306,9 @@ static double time_many(const struct qk_winograd_plan *plan, struct cycles block
     return fmin(turns * longest, (all + longest * (double)(threads - 1)) / (double)threads);
 }
 
-/* Cuts the output channels into m_parts, and estimates the plan's time. By position, blocks are so
- * large that their number matters if several threads share them. A run may have all threads or one,
- * and waits for the longest unit if its thread is held up. */
+/* Cuts the output channels into at most `m_parts` parts, and estimates the plan's time. By
+ * position, blocks are so large that their number matters if several threads share them. A run may
+ * have all threads or one, and waits for the longest unit if its thread is held up. */
 static void cut_m(struct qk_winograd_plan *plan, size_t m_parts, struct cycles block)
 {
     const size_t threads = plan->conv->tuning->threads;

@@ -187,7 +187,7 @@ static size_t list_segments(const struct qk_winograd_plan *plan, const struct un
     return count;
 }
 
-/* Computes M of panels that are multiplied together, for a strip from tile `first` on. They have
+/* Computes M of panels that are multiplied at a time, for a strip from tile `first` on. They have
  * `rows` rows, and their U begins at `weights`. The panels take turns at each point, so that V of
  * the point stays in the L1 cache. */
 static void multiply(const struct qk_winograd_plan *plan, const struct unit *strip,
