@@ -106,19 +106,24 @@ static bool is_asked(const struct qd_loader *loader, const char *name)
     return asked;
 }
 
-/* Like keep_failure, for a model. The kept error begins with the flag that the model comes from. If
- * `why` begins with the name of a file of --model, the file's folder is put before it: the operator
- * may see the whole path, and clients may not. */
+/* Returns the error of a model as the operator may see it: with the folder of a file of --model. */
+static struct qd_error shown_error(const struct qd_loader *loader, const char *name,
+                                   const char *why)
+{
+    struct qd_error shown;
+    const char *path = given_path(loader, name);
+    qd_fail(&shown, QD_INVALID, "%s", why);
+    if (path != NULL)
+        qd_repository_show_folder(path, &shown);
+    return shown;
+}
+
+/* Like keep_failure, for a model. Begins with the flag that the model comes from. */
 static bool keep_model_failure(struct qd_loader *loader, const char *name, const char *why)
 {
-    char what[sizeof("--model: ") + 300] = "a model of --model-repository: ";
-    const char *path = given_path(loader, name);
-    const char *last = path == NULL ? NULL : strrchr(path, '/');
-    const char *base = last == NULL ? path : last + 1;
-    if (path != NULL)
-        snprintf(what, sizeof(what), "--model: %.*s",
-                 strncmp(why, base, strlen(base)) == 0 ? (int)(base - path) : 0, path);
-    return keep_failure(loader, what, why);
+    const bool is_given = given_path(loader, name) != NULL;
+    return keep_failure(loader, is_given ? "--model: " : "a model of --model-repository: ",
+                        shown_error(loader, name, why).text);
 }
 
 /* ---- The repository's folders ------------------------------------------------------------- */
@@ -157,7 +162,7 @@ static void update_folder(struct qd_loader *loader, struct folder *folder,
         const bool is_new = before == NULL || before->fingerprint != 0;
         if (is_new && !ends)
             qd_log(QD_LOG_WARN, "a model cannot be read", "model=\"%s\" why=\"%s\"", entry->name,
-                   qd_log_value(entry->failure).text);
+                   qd_log_value(shown_error(loader, entry->name, entry->failure).text).text);
         if (is_new)
             note(loader, folder->name, QD_MODEL_UNAVAILABLE, entry->failure);
         folder->fingerprint = 0;
@@ -350,7 +355,8 @@ static void note_failure(struct qd_loader *loader, const struct qd_load *load)
     if (!loader->dropped) {
         if (!keep_model_failure(loader, load->name, load->error.text) && !was_said)
             qd_log(QD_LOG_WARN, "model not loaded", "model=\"%s\" still_in_service=%s why=\"%s\"",
-                   load->name, in_service ? "yes" : "no", qd_log_value(load->error.text).text);
+                   load->name, in_service ? "yes" : "no",
+                   qd_log_value(shown_error(loader, load->name, load->error.text).text).text);
         note(loader, load->name, QD_MODEL_UNAVAILABLE, load->error.text);
     }
     if (!in_service && folder == NULL)

@@ -156,6 +156,18 @@ static const struct given *find_given(const struct qd_repository *repository, co
     return NULL;
 }
 
+void qd_repository_show_folder(const char *path, struct qd_error *error)
+{
+    enum { BYTES_MAX = 300 }; /* so that a long path leaves room for the error */
+    const char *last = strrchr(path, '/');
+    const struct qd_error inner = *error;
+    if (last == NULL || strncmp(inner.text, last + 1, strlen(last + 1)) != 0)
+        return;
+    const size_t bytes = (size_t)(last + 1 - path);
+    qd_fail(error, inner.status, "%.*s%s", (int)(bytes < BYTES_MAX ? bytes : BYTES_MAX), path,
+            inner.text);
+}
+
 const char *qd_repository_given_path(const struct qd_repository *repository, const char *name)
 {
     const struct given *given = find_given(repository, name);

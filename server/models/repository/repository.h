@@ -54,6 +54,9 @@ enum qd_status qd_repository_give(struct qd_repository *repository, const char *
                                   struct qd_error *error);
 /* Returns where FILE begins in FILE or NAME=FILE. */
 const char *qd_repository_given_file(const char *text);
+/* Puts the folder of the file `path` before an error that begins with the file's own name. For the
+ * operator's eyes, as in the log: clients must not see the folder. */
+void qd_repository_show_folder(const char *path, struct qd_error *error);
 /* Returns the path of the file of this name that qd_repository_give added, or NULL. Clients must
  * not see its folder, so errors begin with the file's own name. */
 const char *qd_repository_given_path(const struct qd_repository *repository, const char *name);

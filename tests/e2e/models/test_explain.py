@@ -427,7 +427,9 @@ class Explain(unittest.TestCase):
         self.assertEqual(len(tree["nodes"]) + tree["unlisted_nodes"], 20000)
 
     def test_what_is_no_file(self):
-        self.run_it(self.folder / "none.onnx", status=1)
+        for path in (self.folder / "none.onnx", "none.onnx"):
+            said = self.run_it(path, status=1).stderr
+            self.assertTrue(said.startswith("quantd: %s: cannot be opened" % path), said)
         self.run_it("/", status=1)
         self.run_it("a.onnx,b.onnx", status=1)
         os.mkfifo(self.folder / "pipe.onnx")
