@@ -2,7 +2,7 @@
  * works inside. README.md, in this folder, says why each hook exists and what happens without it.
  *
  * Calls of a function of another library go to the first definition that the loader finds, and the
- * program's definitions come before any library's. This folder therefore defines six functions
+ * program's definitions come before any library's. This folder therefore defines seven functions
  * again (QD_HOOK_LIST). Each definition passes on the calls that do not concern it.
  *
  * Nothing promises that the library calls these functions. qd_hooks_start tries it out. Where a
@@ -28,7 +28,8 @@
     X(SENDMSG, SOCKET, sendmsg)             \
     X(HANDSHAKE, TLS, gnutls_handshake)     \
     X(RECORD_RECV, TLS, gnutls_record_recv) \
-    X(RECORD_SEND, TLS, gnutls_record_send)
+    X(RECORD_SEND, TLS, gnutls_record_send) \
+    X(BYE, TLS, gnutls_bye)
 
 enum qd_hook {
 #define X(name, group, function) QD_HOOK_##name,

@@ -10,6 +10,7 @@
 
 #define NEXT_HANDSHAKE QD_HOOK_NEXT(QD_HOOK_HANDSHAKE, gnutls_handshake)
 #define NEXT_RECV QD_HOOK_NEXT(QD_HOOK_RECORD_RECV, gnutls_record_recv)
+#define NEXT_BYE QD_HOOK_NEXT(QD_HOOK_BYE, gnutls_bye)
 #define NEXT_SEND QD_HOOK_NEXT(QD_HOOK_RECORD_SEND, gnutls_record_send)
 
 static ssize_t read_session(void *session, void *bytes, size_t count)
@@ -45,7 +46,7 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_recv(gnutls_session
 {
     if (qd_trial_saw(QD_HOOK_RECORD_RECV)) {
         const ssize_t result = recv(gnutls_transport_get_int(session), bytes, count, MSG_DONTWAIT);
-        return result > 0 ? result : GNUTLS_E_AGAIN;
+        return result >= 0 ? result : GNUTLS_E_AGAIN;
     }
     if (!is_hooked(session))
         return NEXT_RECV(session, bytes, count);
@@ -90,4 +91,19 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_send(gnutls_session
         connection->io.continue_left =
             result == GNUTLS_E_AGAIN || result == GNUTLS_E_INTERRUPTED ? (uint8_t)count : 0;
     return result;
+}
+
+/* Sends close_notify, without which a client cannot tell the end from an attacker's. If the socket
+ * is full, the library would leave it out. */
+__attribute__((visibility("default"))) int gnutls_bye(gnutls_session_t session,
+                                                      gnutls_close_request_t how)
+{
+    if (qd_trial_saw(QD_HOOK_BYE))
+        return GNUTLS_E_SUCCESS;
+    const int result = NEXT_BYE(session, how);
+    struct qd_connection *connection = is_hooked(session) ? gnutls_db_get_ptr(session) : NULL;
+    if (result != GNUTLS_E_AGAIN || connection == NULL)
+        return result;
+    qd_connection_make_room(connection);
+    return NEXT_BYE(session, how);
 }

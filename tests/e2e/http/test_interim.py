@@ -129,6 +129,23 @@ class PreloadedTls(Preloaded, TlsTest):
         return Server("--tls-cert", str(self.folder / "cert"), "--tls-key",
                       str(self.folder / "key"), *flags, env=env)
 
+    def test_the_end(self):
+        """Without close_notify a client could not tell the end from an attacker's."""
+        server = self.start(env={"LD_PRELOAD": shim(self, "full_socket"), "FULL_AT_END": "262145"})
+        try:
+            for head in (b"", b"Connection: close\r\n", b"Transfer-Encoding: other\r\n"):
+                with self.subTest(head=head):
+                    request = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n%s\r\n" % head
+                    connection = TwoWayTls(server.connect_tcp(), server.tls)
+                    reader = Reader(connection)
+                    connection.sendall(request)
+                    shut_sending_side(connection)
+                    self.assertIn(reader.answer().status, (200, 400, 501))
+                    self.assertEqual(reader.file.read(), b"")
+                    reader.close()
+        finally:
+            server.stop()
+
 
 class SlowReaders(InterimTest):
     """Clients with a tiny receive window that read only when all requests have been sent."""

@@ -1,6 +1,8 @@
 /* Preloaded into a server. Its sockets are full exactly when an interim answer is sent. They take
- * as many bytes of the answer as FULL_SOCKET says. Over TLS 1.3 this file recognises the answer by
- * the size of its record, which no other record has. */
+ * as many bytes of the answer as FULL_SOCKET says. If FULL_AT_END is set, sockets with TLS are also
+ * full when the end of the bytes is announced, unless their buffer has at least that many bytes.
+ * Over TLS 1.3 this file recognises both by the sizes of their records, which no other record
+ * has. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -9,7 +11,11 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-enum { INTERIM_BYTES = 25, RECORD_BYTES = 5 + INTERIM_BYTES + 1 + 16 };
+enum {
+    INTERIM_BYTES = 25,
+    RECORD_BYTES = 5 + INTERIM_BYTES + 1 + 16,
+    END_BYTES = 5 + 2 + 1 + 16, /* an alert, close_notify */
+};
 
 static _Thread_local int once_fd = -1; /* took nothing; will take all next time */
 
@@ -26,6 +32,16 @@ static int is_refused(int fd)
     once_fd = refused ? fd : -1;
     errno = EAGAIN;
     return refused;
+}
+
+/* Returns true if the announcement of the end is to be refused. */
+static int is_full_at_end(int fd)
+{
+    int bytes = 0;
+    socklen_t size = sizeof(bytes);
+    const int known = getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, &size) == 0;
+    errno = EAGAIN;
+    return getenv("FULL_AT_END") != NULL && known && bytes < atoi(getenv("FULL_AT_END"));
 }
 
 ssize_t send(int fd, const void *bytes, size_t count, int flags)
@@ -46,7 +62,7 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
     for (size_t i = 0; i < message->msg_iovlen; i++)
         count += message->msg_iov[i].iov_len;
     const int is_interim = count == RECORD_BYTES && message->msg_iovlen == 1;
-    if (is_interim && is_refused(fd))
+    if ((is_interim && is_refused(fd)) || (count == END_BYTES && is_full_at_end(fd)))
         return -1;
     if (!is_interim || taken() == 0)
         return next(fd, message, flags);
