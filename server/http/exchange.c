@@ -40,6 +40,13 @@ static size_t decrypted_bytes(const struct qd_connection *connection)
     return session == NULL ? 0 : qd_tls_decrypted_bytes(session);
 }
 
+static void end_session(const struct qd_connection *connection)
+{
+    void *session = qd_exchange_session_of(connection);
+    if (session != NULL)
+        qd_tls_end_sending(session);
+}
+
 /* ---- Making and ending requests ------------------------------------------------------------- */
 
 /* Resumes the connection if it is held, because more of its body can be taken. */
@@ -439,8 +446,10 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
         qd_connections_init(&exchange->connections, settings->config) && exchange->stand_in != NULL;
     set_keep_alive(exchange);
     qd_refuse_watch(&exchange->connections);
-    if (settings->tls != NULL)
+    if (settings->tls != NULL) {
         exchange->connections.decrypted_bytes = decrypted_bytes;
+        exchange->connections.end_session = end_session;
+    }
     qd_hooks_start(settings->tls);
     return open;
 }

@@ -399,6 +399,8 @@ void qd_connection_cut(struct qd_connection *connection)
         destroy(connection);
         return;
     }
+    if (connection->state == QD_CONNECTION_IDLE && connection->all->end_session != NULL)
+        connection->all->end_session(connection);
     if (connection->state != QD_CONNECTION_CLOSING)
         qd_connection_advance(connection, QD_CONNECTION_CLOSING);
     shutdown(connection->socket.fd, SHUT_RDWR);

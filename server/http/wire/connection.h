@@ -107,6 +107,8 @@ struct qd_connections {
     /* Returns how many bytes GnuTLS has decrypted that the library has not read. NULL: no
      * connection has TLS. */
     size_t (*decrypted_bytes)(const struct qd_connection *connection);
+    /* Tells the client, over TLS, that no more bytes come. NULL: no connection has TLS. */
+    void (*end_session)(const struct qd_connection *connection);
     uint64_t window_ns; /* the window of the pace */
     uint64_t window_bytes;
     struct qd_links waits[QD_WAIT_COUNT];

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from quantd import (COMMAND, SLOW, Reader, Server, StartTest, Tensor, binary_request, connect_unix,
                     exchange, infer_path, raw_infer, receive_all, run_threads)
-from tls import BODY, MODEL, REQUEST, SCALE, TlsTest, make_certificate
+from tls import BODY, MODEL, REQUEST, SCALE, TlsTest, TwoWayTls, make_certificate
 
 
 def large(count):
@@ -487,6 +487,40 @@ class Reload(TlsTest):
 
         run_threads([ask, ask, reload])
         self.reload(self.READ)
+
+
+class Ends(TlsTest):
+    """The server says that no more bytes come. Otherwise a client could not tell the end from an
+    attacker's."""
+
+    def start(self, *flags):
+        server = Server("--tls-cert", str(self.folder / "cert"), "--tls-key",
+                        str(self.folder / "key"), *flags)
+        self.addCleanup(server.stop)
+        return server
+
+    def connect(self, server):
+        """Returns a reader whose connection has got one answer."""
+        reader = Reader(TwoWayTls(server.connect_tcp(), server.tls))
+        reader.connection.sendall(REQUEST)
+        self.assertEqual(reader.answer().status, 200)
+        return reader
+
+    def test_idle(self):
+        reader = self.connect(self.start("--idle-timeout", "0.2"))
+        self.assertEqual(reader.file.read(), b"")
+
+    def test_drain(self):
+        server = self.start()
+        reader = self.connect(server)
+        server.terminate()
+        self.assertEqual(reader.file.read(), b"")
+
+    def test_the_client_has_ended(self):
+        reader = self.connect(self.start())
+        with socket.socket(fileno=os.dup(reader.connection.fileno())) as same:
+            same.shutdown(socket.SHUT_WR)
+        self.assertEqual(reader.file.read(), b"")
 
 
 class BesideUnix(TlsTest):
