@@ -283,6 +283,31 @@ void qd_connections_deinit(struct qd_connections *all)
         close(all->hangups);
 }
 
+static bool has_decrypted(const struct qd_connection *connection)
+{
+    const struct qd_connections *all = connection->all;
+    return all->decrypted_bytes != NULL && all->decrypted_bytes(connection) > 0;
+}
+
+static bool socket_has_unread(const struct qd_connection *connection)
+{
+    int bytes = 0;
+    return ioctl(connection->socket.fd, FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
+/* Returns true if the client has sent bytes that the library has not read. They are in the socket
+ * or, over TLS, already decrypted. */
+static bool has_unread(const struct qd_connection *connection)
+{
+    return has_decrypted(connection) || socket_has_unread(connection);
+}
+
+/* Returns true if the connection ends after one more answer: during a drain, or without hooks. */
+static bool ends_after_answer(const struct qd_connection *connection)
+{
+    return connection->all->draining || !connection->io.is_hooked;
+}
+
 void qd_connection_advance(struct qd_connection *connection, enum qd_connection_state to)
 {
     qd_connection_advance_at(connection, to, qd_clock_ns());
@@ -324,30 +349,23 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
             0;
     else if (to == QD_CONNECTION_PROCESSING && connection->peer == QD_PEER_ASKED)
         connection->peer = QD_PEER_ENDED; /* on_doubt comes once for each request */
-    else if (to == QD_CONNECTION_IDLE)
+    else if (to == QD_CONNECTION_IDLE) {
         connection->current.first_line_ns = 0;
+        connection->tls.leaves_decrypted =
+            ends_after_answer(connection) && has_decrypted(connection);
+    }
     if (!goes_on)
         start_to_wait(connection, connection->since_ns);
 }
 
-/* Returns true if the client has sent bytes that the library has not read. They are in the socket
- * or, over TLS, already decrypted. */
-static bool has_unread(const struct qd_connection *connection)
-{
-    const struct qd_connections *all = connection->all;
-    int bytes = 0;
-    return (all->decrypted_bytes != NULL && all->decrypted_bytes(connection) > 0) ||
-           (ioctl(connection->socket.fd, FIONREAD, &bytes) == 0 && bytes > 0);
-}
-
 /* ---- The end ------------------------------------------------------------------------------ */
 
-/* Returns true if the last answer (with `Connection: close`) has been sent, during a drain or on a
- * connection without hooks, but the client has already pipelined more requests. */
+/* Returns true if the last answer (with `Connection: close`) has been sent, but the client has
+ * already pipelined more requests. */
 static bool leaves_unread(const struct qd_connection *connection)
 {
-    return connection->state == QD_CONNECTION_IDLE &&
-           (connection->all->draining || !connection->io.is_hooked) && has_unread(connection);
+    return connection->state == QD_CONNECTION_IDLE && ends_after_answer(connection) &&
+           (connection->tls.leaves_decrypted || socket_has_unread(connection));
 }
 
 void qd_connection_close(struct qd_connection *connection)

@@ -168,9 +168,11 @@ struct qd_connection_socket {
     bool is_watched; /* is on the epoll */
 };
 
-/* The TLS session (tls.h, mhd/tls_hooks.c). Without TLS, both are 0. */
+/* The TLS session (tls.h, mhd/tls_hooks.c). Without TLS, all are 0. */
 struct qd_connection_tls {
     bool handshake_done;
+    bool leaves_decrypted; /* the library had not read all decrypted bytes at the end of the last
+                              answer; later there is no session to ask */
     struct qd_tls_identity *identity; /* the identity that the session holds; NULL: none */
 };
 

@@ -3,10 +3,12 @@ did not call it. The server says so at its start, and its answers are right all 
 import re
 import ssl
 import time
+import unittest
 
-from quantd import (Reader, Server, ServerTest, Tensor, binary_request, infer_path, json_request,
-                    raw_infer, raw_request, receive_all)
+from quantd import (SANITIZED, Reader, Server, ServerTest, Tensor, binary_request, infer_path,
+                    json_request, raw_infer, raw_request, receive_all, unless_emulated)
 from samples import DEQUANTIZE, DEQUANTIZED, dequantize_json
+from shim import shim
 from tls import TlsTest
 
 WARNING = "libmicrohttpd does not call a function as expected"
@@ -307,3 +309,23 @@ class WithoutRecordRecv(OverTls, TlsTest):
 
 class WithoutRecordSend(OverTls, TlsTest):
     FUNCTION = "gnutls_record_send"
+
+
+class WithoutBye(OverTls, TlsTest):
+    FUNCTION = "gnutls_bye"
+
+
+@unittest.skipIf(SANITIZED, "a sanitizer wants to be loaded first")
+@unless_emulated("preloading")
+class FreedSession(TlsTest):
+    """libmicrohttpd frees the session of TLS before it says that the connection is closed."""
+
+    def test_nobody_asks_it(self):
+        env = {"QD_UNHOOKED": "gnutls_bye", "LD_PRELOAD": shim(self, "freed_session")}
+        server = Server("--tls-cert", str(self.folder / "cert"), "--tls-key",
+                        str(self.folder / "key"), env=env)
+        try:
+            for _ in range(3):
+                self.assertEqual(server.get("/v2/health/live").status, 200)
+        finally:
+            server.stop()
