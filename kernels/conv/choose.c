@@ -26,6 +26,21 @@ static bool has_taps(const struct qk_conv *conv)
     return conv->depth > conv->desc.group_channels;
 }
 
+/* Returns the speed of small_m's products, as a share of the backend's. The planes of x are not
+ * known yet. They are probably large if quads hold columns, as in a network's first layer, or if
+ * the layer adds no channels: networks mostly add channels where planes become small. */
+static double small_m_speed(const struct qk_conv *conv, const struct qk_conv_backend *backend,
+                            const struct qk_slab_order *order)
+{
+    if (order->columns_in_quads)
+        return backend->small_m_speed_of_large;
+    if (has_taps(conv))
+        return backend->small_m_speed_of_taps;
+    return conv->desc.out_channels <= conv->desc.group_channels * conv->desc.group
+               ? backend->small_m_speed_of_large
+               : backend->small_m_speed;
+}
+
 /* Returns true if a kernel by position would take longer than a kernel by rows, because the rows
  * fill its vectors only in part, or because there are few slabs between the beginning and the end
  * of a tile. A tile of fewer rows takes as long to begin and end as a full one. */
@@ -36,9 +51,9 @@ static bool leaves_rows_idle(const struct qk_conv *conv, const struct qk_conv_ba
     const double mr = (double)backend->igemm->mr;
     const double rows = (double)(conv->desc.out_channels / conv->desc.group);
     const double slabs = (double)(order.slabs * (order.steps / order.k_blocks));
-    const double speed = has_taps(conv) ? backend->small_m_speed_of_taps : backend->small_m_speed;
-    return rows * slabs < speed * (ceil(rows / lanes) * lanes * slabs +
-                                   ceil(rows / mr) * mr * backend->tile_slabs);
+    return rows * slabs <
+           small_m_speed(conv, backend, &order) *
+               (ceil(rows / lanes) * lanes * slabs + ceil(rows / mr) * mr * backend->tile_slabs);
 }
 
 static bool has_wide_weights(const struct qk_conv *conv, const struct qk_conv_backend *backend)

@@ -302,13 +302,14 @@ requantize_halves(const struct qk_igemm_args *args, const size_t rows)
     return end;
 }
 
-/* Returns true if halves are faster. Each half begins all steps, so steps must be long. The slabs
- * of two tiles, 512 bytes each, should stay in an L1 cache of 32 KiB; weights are read in order. */
+/* Returns true if halves are faster. Each half begins all steps, so steps must not be short. The
+ * slabs of two tiles, 512 bytes each, should stay in an L1 cache of 32 KiB; weights are read in
+ * order. */
 static bool halves_suit(const struct qk_igemm_args *args)
 {
-    const size_t longest = QK_IGEMM_STEP_SLABS;
-    return args->step_count == 1 ||
-           (args->step_count * longest <= 64 && args->step_bytes == longest * SLAB_WEIGHTS);
+    enum { LEAST = 6, MOST = 64 };
+    return args->step_count == 1 || (args->step_bytes >= LEAST * SLAB_WEIGHTS &&
+                                     args->step_count * args->step_bytes <= MOST * SLAB_WEIGHTS);
 }
 
 /* Rounds the number of rows up to an even number, like multiply_vectors. */
