@@ -22,6 +22,7 @@ SLICE_MS, SMOKE_SLICE_MS = 200, 20
 SLICE_RUNS = 8  # a slice takes at least as long as this many runs
 SMALL_CONNECTIONS, SMALL_MS, BEGIN_MS = 16, 1000, 100
 SMOKE_SECONDS = 0.5  # rows with less time are for smoke
+REST_SECONDS = 21  # quantd returns idle memory to the system after 10 to 20 s
 
 
 class Alone:
@@ -58,13 +59,13 @@ def memory_bytes(pid):
 
 
 def first_answer(start, x):
-    """Starts a server. Returns (the server, nanoseconds until it has answered a request, its
-    resident memory then, the output)."""
+    """Starts a server. Returns (the server, nanoseconds until it has answered a request, the
+    output)."""
     began = time.perf_counter_ns()
     server = start()
     server.wait()
     output = server.output(*post(server.port, *server.network_request(x)))
-    return server, time.perf_counter_ns() - began, memory_bytes(server.pid)[0], output
+    return server, time.perf_counter_ns() - began, output
 
 
 def contestants(path, threads):
@@ -81,13 +82,15 @@ def measure(row, libqk, seconds):
     smoke, x = seconds < SMOKE_SECONDS, quantized.sample(row.network, quantized.SAMPLES)
     clear_models()
     path, = write_onnx(NAME, quantized.file(row.network, row.form).read_bytes())
-    starts, servers, cold, idle, outputs = contestants(path, row.threads), {}, {}, {}, {}
+    starts, servers, cold, outputs = contestants(path, row.threads), {}, {}, {}
     for _ in range(1 if smoke else STARTS):
         for server in servers.values():
             server.close()
         for name, start in starts.items():
-            servers[name], ns, idle[name], outputs[name] = first_answer(start, x)
+            servers[name], ns, outputs[name] = first_answer(start, x)
             cold.setdefault(name, []).append(ns)
+    time.sleep(0 if smoke else REST_SECONDS)
+    idle = {name: memory_bytes(server.pid)[0] for name, server in servers.items()}
     series, run_ns = rounds(libqk, servers, x, len(outputs[QUANTD]), smoke)
     series.update(small_requests(libqk, servers[QUANTD].port, smoke))
     result = {"name": str(row), "network": row.network, "series": series, "run": run_ns,
