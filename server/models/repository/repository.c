@@ -161,7 +161,7 @@ void qd_repository_show_folder(const char *path, struct qd_error *error)
     enum { BYTES_MAX = 300 }; /* so that a long path leaves room for the error */
     const char *last = strrchr(path, '/');
     const struct qd_error inner = *error;
-    if (last == NULL || strncmp(inner.text, last + 1, strlen(last + 1)) != 0)
+    if (last == NULL || last[1] == '\0' || strncmp(inner.text, last + 1, strlen(last + 1)) != 0)
         return;
     const size_t bytes = (size_t)(last + 1 - path);
     qd_fail(error, inner.status, "%.*s%s", (int)(bytes < BYTES_MAX ? bytes : BYTES_MAX), path,

@@ -143,8 +143,12 @@ class Explain(unittest.TestCase):
         path = self.write("all/a/1/model.onnx", qdq_file()).parents[2]
         for flags in ((), ("--explain-format", "json")):
             self.assertIn("--explain takes one model", self.run_it(path, *flags, status=1).stderr)
-        _, error = self.explain(path / "a" / "1", status=1)
-        self.assertNotIn("takes one model", error)
+        version = path / "a" / "1"
+        for shown, given in ((str(version), str(version)), ("1", f"{version}/")):
+            _, error = self.explain(given, status=1)
+            self.assertEqual(error, f"quantd: {shown}: expected a model's folder, got a version's; "
+                                    "--explain takes one model: a file, or a model's folder in a "
+                                    "repository\n")
 
     def test_parts_in_the_whole(self):
         """Split and Concat of one image move nothing along its channels, and copy along its rows.
