@@ -102,12 +102,12 @@ static void print_convolution(struct text *text, const struct qk_kernels *kernel
 {
     const struct qk_conv_tuning *conv = &kernels->choice.conv;
     print(text, "  %-18s%s\n", "convolutions", kernel_of(conv->main));
-    print(text, "  %-18s%s\n", "small, narrow", kernel_of(conv->small_tile));
+    print(text, "  %-18s%s\n", "few channels", kernel_of(conv->small_tile));
     print(text, "  %-18s%s\n", "depthwise",
           conv->depthwise ? conv->depthwise->depthwise->kernel : "conv_sgemm");
     print_blas(text, kernels);
     print(text, "  %-18sof at most %.0f us\n", "units", (double)conv->unit_ns / 1000);
-    print(text, "  %-18sslabs %zu KiB, sums %zu KiB, gathered cells %zu KiB, sgemm %zu KiB\n",
+    print(text, "  %-18sslabs %zu KiB, sums %zu KiB, one position's input %zu KiB, sgemm %zu KiB\n",
           "blocks", conv->quads_bytes / 1024, conv->sums_bytes / 1024, conv->dot_bytes / 1024,
           conv->sgemm_floats * sizeof(float) / 1024);
 }

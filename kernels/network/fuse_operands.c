@@ -134,9 +134,7 @@ static bool read_operand(struct fusion *fusion, size_t input)
     const uint32_t maker = qk_edit_maker_of(edit, fusion->index, input);
     if (!edit->is_quantized)
         return qk_fusion_refuse(fusion, QK_UNFUSED_FILE,
-                                "expected a quantized network, got one of floats, which "
-                                "quantize_static in Python's onnxruntime.quantization can "
-                                "quantize");
+                                "expected a quantized network, got one of floats");
     if (reads_product(edit, fusion->index, input))
         return qk_fusion_refuse(fusion, input,
                                 "expected the output of DequantizeLinear, as a quantized file has "

@@ -361,8 +361,8 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
         return;
     case KIND_LISTEN:
         snprintf(text, bytes,
-                 "ADDR:PORT, [ADDR6]:PORT or unix:PATH (at most %d bytes, no @NAME), at most %d of "
-                 "them, with commas between",
+                 "ADDR:PORT (such as 127.0.0.1:8000), [ADDR6]:PORT or unix:PATH (at most %d bytes, "
+                 "no @NAME), at most %d of them, with commas between",
                  QD_UNIX_PATH_BYTES - 1, QD_LISTEN_COUNT_MAX);
         return;
     case KIND_ORIGIN:
@@ -411,7 +411,7 @@ static enum qd_config_result take(const struct flag *flag, const char *source, c
 {
     if (parse_value(flag, text, config))
         return QD_CONFIG_RUN;
-    char expected[128];
+    char expected[160];
     print_expected(flag, expected, sizeof(expected));
     qd_fail_startup(error, "%s: expected %s, got \"%.100s\"", source, expected, text);
     return QD_CONFIG_BAD;
@@ -460,13 +460,14 @@ static unsigned fit_word(const char *word, const char *words)
  * the number of words. */
 static unsigned fit_name(const struct flag *flag, const char *name)
 {
-    /* Words that other servers have for a flag. They are appended to its name. */
+    /* Words and letters that other servers have for a flag. They are appended to its name. */
     static const char *const foreign[][2] = {
-        {"listen", "-port-host-addr-address-bind"},
-        {"threads", "-worker-workers"},
-        {"model", "-path"},
-        {"model-repository", "-store"},
-        {"log-level", "-verbose"},
+        {"listen", "-port-host-addr-address-bind-p-b-l"},
+        {"threads", "-worker-workers-w-j-t"},
+        {"model", "-path-m"},
+        {"model-repository", "-store-r-m"},
+        {"log-level", "-verbose-v-l"},
+        {"version", "-v"},
     };
     char words[2 * ENVIRONMENT_NAME_BYTES];
     char left[ENVIRONMENT_NAME_BYTES];
@@ -492,7 +493,7 @@ static enum qd_config_result refuse_argument(const char *argument, struct qd_err
     char name[ENVIRONMENT_NAME_BYTES];
     char near[2 * ENVIRONMENT_NAME_BYTES] = "";
     const char *begin = argument + strspn(argument, "-");
-    snprintf(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(begin, "=0123456789"), begin);
     for (char *at = name; (at = strchr(at, '_')) != NULL;)
         *at = '-';
     const bool is_off = strncasecmp(name, "no-", 3) == 0;

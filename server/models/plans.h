@@ -40,9 +40,10 @@ void qd_plans_unpin(struct qd_plans *plans, struct qd_pin *pin);
 
 /* ---- Shapes, which plans find: shapes.c ---------------------------------------------------- */
 
-/* Plans are as fast as they can write what they keep, so this is a bound of time, too: half a GiB
- * takes about half a second. A plan has some KiB for each node. Operators such as Resize also have
- * tables as long as an axis, which is 8 MiB for each if the axis has a free size. */
+/* The most bytes of all plans that one load makes to find shapes. Making a plan takes about as long
+ * as writing its bytes, so this also bounds the time: half a GiB takes about half a second. A plan
+ * has some KiB for each node. Operators such as Resize also have tables as long as an axis, which
+ * is 8 MiB for each if the axis has a free size. */
 #define QD_SHAPES_BYTES_MAX ((size_t)512 << 20)
 
 /* Fills in, at load time, the parts of the outputs' shapes that are not known yet, and refuses a

@@ -392,7 +392,8 @@ static enum qd_status choose_versions(struct qd_sources *sources, const uint64_t
                        "request.json in it%s",
                        sources->name, sources->name,
                        sources->folder.has_folders
-                           ? "; if it is a repository itself, give that to --model-repository"
+                           ? "; if it is a repository itself or holds one, give that to "
+                             "--model-repository"
                            : "");
     return QD_OK;
 }

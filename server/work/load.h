@@ -106,6 +106,7 @@ struct qd_scan {
     size_t count;
     bool holds_version; /* a version's folder, as of one model, lies in the repository's folder */
     bool holds_model;   /* model.onnx, as of one version, lies there and makes a model */
+    bool holds_folders; /* a folder lies there that has folders, but no versions */
 
     /* Private. */
     struct qd_job job;

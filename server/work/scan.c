@@ -15,6 +15,7 @@ static void look(struct qd_scan *scan, struct qd_scan_entry *entry)
                              &error) == QD_OK) {
         entry->fingerprint = folder.fingerprint;
         scan->holds_version |= folder.has_model && folder.version_count == 0;
+        scan->holds_folders |= folder.has_folders && folder.version_count == 0;
         scan->holds_model |= !folder.is_given && strcmp(folder.file, "model.onnx") == 0;
         qd_model_folder_close(&folder);
     } else {

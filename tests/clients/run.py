@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs every client in this folder whose toolchain is installed, and pages in api_schema/:
-run.py [CLIENT...]
+"""Runs every client in this folder whose toolchain is installed, pages in api_schema/, and the
+README's block of Python: run.py [CLIENT...]
 
 Each must print the two right answers. If something is wrong, it must end with a status other than 0
 and one clear line: no URL, no server at the address, a refusal, a proxy that answers in HTML, an
@@ -31,6 +31,7 @@ sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE.parent / "support")]
 import failures  # noqa: E402
 from loading import conv_file, convolve  # noqa: E402
 from page import Page, Wrong  # noqa: E402
+from pages import URL_HOST, blocks  # noqa: E402
 from quantd import ROOT, Server  # noqa: E402
 
 OUT = ROOT / "build" / "clients"
@@ -154,6 +155,13 @@ def page(client):
     return opened
 
 
+def readme(client):
+    """Returns the README's block of Python."""
+    python(client, "numpy")
+    text = (HERE / client).read_text()
+    return next(block for block in blocks(text) if block.language == "python")
+
+
 # Clients that differ from the others: TESTS has their tests.
 LOADER = "load_tritonclient.py"
 SHARER = "shared_tritonclient.py"
@@ -161,6 +169,7 @@ COMPRESSOR = "compressed_tritonclient.py"
 SCRAPER = "scrape_prometheus.py"
 ASKER = "ask_dashboard.py"
 PAGES = ("../../api_schema/from_onnx_runtime.md", "../../api_schema/shared_memory.md")
+README = "../../README.md"
 
 # File -> the function that returns its command.
 CLIENTS = {
@@ -178,6 +187,7 @@ CLIENTS = {
     "client.c": c,
     "client.sh": shell,
     **dict.fromkeys(PAGES, page),
+    README: readme,
 }
 
 
@@ -452,6 +462,19 @@ def page_tests(opened, _url, _closed_url):
         opened.close()
 
 
+def prints(block, url):
+    code = block.code.replace("http://" + URL_HOST, url)
+    result = subprocess.run([PYTHON, "-c", code], cwd=ROOT, stdin=subprocess.DEVNULL, text=True,
+                            capture_output=True, timeout=SECONDS_MAX, check=False)
+    if (result.returncode, result.stdout) != (0, block.expected):
+        raise Wrong("expected %r, got %r, %s" % (block.expected, result.stdout, result.stderr))
+
+
+def readme_tests(block, _url, _closed_url):
+    with serving("--model-repository", str(ROOT / "tests/demo/digits/models")) as own:
+        yield "prints", lambda: prints(block, own)
+
+
 # ---- The dashboard and the alerts ----------------------------------------------------------------
 
 
@@ -478,7 +501,8 @@ def asker_tests(command, _url, _closed_url):
 # ---- All clients ---------------------------------------------------------------------------------
 
 TESTS = {LOADER: loader_tests, SHARER: sharer_tests, COMPRESSOR: compressor_tests,
-         SCRAPER: scraper_tests, ASKER: asker_tests, **dict.fromkeys(PAGES, page_tests)}
+         SCRAPER: scraper_tests, ASKER: asker_tests, **dict.fromkeys(PAGES, page_tests),
+         README: readme_tests}
 
 
 def test_client(client, url, closed_url):

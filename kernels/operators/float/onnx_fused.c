@@ -17,12 +17,15 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
         port < call->op->input_count ? call->op->inputs[port].name : call->op->outputs[0].name;
     const bool is_of_file = port == QK_UNFUSED_FILE;
     return qk_fail(error, QK_INVALID,
-                   "%s%s%s, and quantd computes %s only on UINT8 or INT8 behind DequantizeLinear",
+                   "%s%s%s. quantd computes %s only on UINT8 or INT8 behind DequantizeLinear%s",
                    is_of_file ? "" : name, is_of_file ? "" : ": ",
                    why->present ? why->string
                                 : "expected QuantizeLinear as the only reader of the result, and "
                                   "DequantizeLinear before each operand, got floats elsewhere",
-                   call->op->name);
+                   call->op->name,
+                   is_of_file ? ". quantize_static of Python's onnxruntime.quantization can "
+                                "quantize the network"
+                              : "");
 }
 
 bool qk_node_is_unfused(const struct qk_node *node, struct qk_error *error)

@@ -76,16 +76,21 @@ static enum qd_status open_file(struct explainer *explainer, const char *path)
     return QD_OK;
 }
 
-/* Says what --explain takes, if a folder has no model: it may be a repository. */
+/* Says what --explain takes, if a folder has no versions: it may be a repository, or the folder of
+ * one version. */
 static enum qd_status refuse_folder(struct explainer *explainer)
 {
+    static const char taken[] =
+        "--explain takes one model: a file, or a model's folder in a repository";
     const struct qd_model_folder *folder = &explainer->sources.folder;
     const struct qd_error inner = *explainer->error;
-    if (folder->version_count > 0 || folder->has_model)
+    if (folder->version_count > 0)
         return inner.status;
-    return qd_fail(explainer->error, inner.status,
-                   "%.300s; --explain takes one model: a file, or a model's folder in a repository",
-                   inner.text);
+    if (folder->has_model)
+        return qd_fail(explainer->error, inner.status,
+                       "%s: expected a model's folder, got a version's; %s", explainer->made->name,
+                       taken);
+    return qd_fail(explainer->error, inner.status, "%.300s; %s", inner.text, taken);
 }
 
 static enum qd_status open_model(struct explainer *explainer)

@@ -10,10 +10,9 @@
 enum {
     NUMBER_BYTES = 32, /* of a number of 64 bits with a comma for each three digits */
     COLUMN_COUNT = 5,
-    NAME_MIN = 8,
     OPERATOR_MAX = 26,
-    PADDED_MAX = 64, /* if names are printed whole */
-    COLUMNS_MIN = 60,
+    PADDED_MAX = 64,  /* if names are printed whole */
+    COLUMNS_MIN = 60, /* leaves 7 for each of three texts beside the largest numbers */
     COLUMNS_DEFAULT = 100,
     LABEL_COLUMNS = 17,
     REFUSALS_MAX = 8, /* reasons that are printed */
@@ -129,6 +128,7 @@ static void print_format(FILE *out, size_t columns, const char *label, const cha
 
 enum column { INDEX, OPERATOR, NAME, BECOMES, MULTIPLICATIONS };
 static const char *const titles[] = {"node", "operator", "name", "becomes", "multiplications"};
+#define BETWEEN "  "
 
 /* The texts of a row. */
 struct row {
@@ -138,7 +138,24 @@ struct row {
     const char *cells[COLUMN_COUNT];
 };
 
-/* Prints what became of a node. */
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Returns the operator's name without its domain. */
+static const char *bare_name(const char *operator_name)
+{
+    const char *point = strrchr(operator_name, '.');
+    return point == NULL ? operator_name : point + 1;
+}
+
+/* Prints what became of a node. Leaves out its operator if the node runs as that. */
 static void print_fate(const struct qd_onnx_listed *node, char *text, size_t size)
 {
     static const char *const fates[] = {
@@ -148,16 +165,20 @@ static void print_fate(const struct qd_onnx_listed *node, char *text, size_t siz
     };
     const char *format = fates[node->fate];
     const char *place = strchr(format, '%');
+    const char *runs_as = node->runs_as == NULL ? "" : bare_name(node->runs_as);
     if (place == NULL)
         snprintf(text, size, "%s", format);
     else if (place[1] == 'u')
         snprintf(text, size, "%.*s%u", (int)(place - format), format, node->into);
+    else if (strcmp(runs_as, bare_name(node->operator_name)) == 0)
+        snprintf(text, size, "%s", place + 2 + strspn(place + 2, ", "));
     else
-        snprintf(text, size, "%.*s%s%s", (int)(place - format), format,
-                 node->runs_as == NULL ? "" : node->runs_as, place + 2);
+        snprintf(text, size, "%s%s", runs_as, place + 2);
 }
 
-static void make_row(const struct qd_onnx_listed *node, size_t index, struct row *row)
+/* A row that is not whole has its operator without the domain. */
+static void make_row(const struct qd_onnx_listed *node, size_t index, bool is_whole,
+                     struct row *row)
 {
     snprintf(row->index, sizeof(row->index), "%zu", index);
     print_fate(node, row->becomes, sizeof(row->becomes));
@@ -165,37 +186,38 @@ static void make_row(const struct qd_onnx_listed *node, size_t index, struct row
     if (node->multiplications > 0)
         print_number(node->multiplications, row->multiplications);
     row->cells[INDEX] = row->index;
-    row->cells[OPERATOR] = node->operator_name;
+    row->cells[OPERATOR] = is_whole ? node->operator_name : bare_name(node->operator_name);
     row->cells[NAME] = node->name;
     row->cells[BECOMES] = row->becomes;
     row->cells[MULTIPLICATIONS] = row->multiplications;
 }
 
-/* Finds the widths of the columns. Names get what the others leave. If `columns` is 0, names and
- * operators are printed whole, and longer ones move the rest of their rows. */
+/* Finds the widths of the columns, which are 0 for a column without texts. If a row is wider than
+ * `columns`, takes the difference from the widest texts. If `columns` is 0, names and operators are
+ * printed whole, and longer ones move the rest of their rows. */
 static void measure(const struct qd_explanation *explanation, size_t columns,
                     size_t widths[COLUMN_COUNT])
 {
     struct row row;
-    for (size_t k = 0; k < COLUMN_COUNT; k++)
-        widths[k] =
-            k == MULTIPLICATIONS && explanation->multiplications == 0 ? 0 : strlen(titles[k]);
+    memset(widths, 0, COLUMN_COUNT * sizeof(*widths));
     for (size_t i = 0; i < explanation->list->count; i++) {
-        make_row(&explanation->list->nodes[i], i, &row);
-        for (size_t k = 0; k < COLUMN_COUNT; k++) {
-            const size_t wide = columns_of(row.cells[k]);
-            widths[k] = wide > widths[k] ? wide : widths[k];
-        }
+        make_row(&explanation->list->nodes[i], i, columns == 0, &row);
+        for (size_t k = 0; k < COLUMN_COUNT; k++)
+            widths[k] = larger(widths[k], columns_of(row.cells[k]));
     }
-    const size_t most = columns == 0 ? PADDED_MAX : OPERATOR_MAX;
-    widths[OPERATOR] = widths[OPERATOR] < most ? widths[OPERATOR] : most;
-    size_t others = 2 * (COLUMN_COUNT - 1);
-    for (size_t k = 0; k < COLUMN_COUNT; k++)
-        others += k == NAME ? 0 : widths[k];
-    const size_t left = columns == 0                  ? PADDED_MAX
-                        : columns > others + NAME_MIN ? columns - others
-                                                      : NAME_MIN;
-    widths[NAME] = widths[NAME] < left ? widths[NAME] : left;
+    widths[OPERATOR] = smaller(widths[OPERATOR], columns == 0 ? PADDED_MAX : OPERATOR_MAX);
+    widths[NAME] = smaller(widths[NAME], columns == 0 ? PADDED_MAX : columns);
+    size_t all = 0;
+    for (size_t k = 0; k < COLUMN_COUNT; k++) {
+        widths[k] = widths[k] == 0 ? 0 : larger(widths[k], strlen(titles[k]));
+        all += widths[k] == 0 ? 0 : widths[k] + (k == 0 ? 0 : strlen(BETWEEN));
+    }
+    for (; columns > 0 && all > columns; all--) {
+        size_t *widest = &widths[NAME];
+        widest = widths[OPERATOR] > *widest ? &widths[OPERATOR] : widest;
+        widest = widths[BECOMES] > *widest ? &widths[BECOMES] : widest;
+        --*widest;
+    }
 }
 
 /* Prints a node's name. Quantizers add the operator to the name of a value, as in
@@ -203,8 +225,7 @@ static void measure(const struct qd_explanation *explanation, size_t columns,
 static void print_name(FILE *out, const char *name, const char *operator_name, size_t columns)
 {
     enum { ROOM = 256 }; /* more than a terminal shows of a name */
-    const char *point = strrchr(operator_name, '.');
-    const char *ending = point == NULL ? operator_name : point + 1;
+    const char *ending = bare_name(operator_name);
     const size_t bytes = strlen(name);
     const size_t cut = strlen(ending);
     char text[ROOM];
@@ -225,10 +246,12 @@ static void print_row(FILE *out, const char *const cells[COLUMN_COUNT],
     while (last > 0 && *cells[last] == '\0')
         last--;
     for (size_t k = 0; k <= last; k++) {
+        if (widths[k] == 0)
+            continue;
         const bool to_the_right = k == INDEX || k == MULTIPLICATIONS;
         const bool is_padded = k < last || to_the_right;
         const size_t own = columns_of(cells[k]);
-        fputs(k == 0 ? "" : "  ", out);
+        fputs(k == 0 ? "" : BETWEEN, out);
         const bool keeps_own_width = own < widths[k] ? !is_padded : is_whole;
         const size_t wide = keeps_own_width ? own : widths[k];
         if (k == NAME)
@@ -242,17 +265,14 @@ static void print_row(FILE *out, const char *const cells[COLUMN_COUNT],
 static void print_nodes(FILE *out, const struct qd_explanation *explanation, size_t columns)
 {
     size_t widths[COLUMN_COUNT];
-    const char *heads[COLUMN_COUNT];
     if (explanation->list->count == 0)
         return;
     measure(explanation, columns, widths);
-    for (size_t k = 0; k < COLUMN_COUNT; k++)
-        heads[k] = widths[k] > 0 ? titles[k] : "";
     fputc('\n', out);
-    print_row(out, heads, widths, columns == 0);
+    print_row(out, titles, widths, columns == 0);
     for (size_t i = 0; i < explanation->list->count; i++) {
         struct row row;
-        make_row(&explanation->list->nodes[i], i, &row);
+        make_row(&explanation->list->nodes[i], i, columns == 0, &row);
         print_row(out, row.cells, widths, columns == 0);
     }
     if (explanation->list->unlisted > 0)

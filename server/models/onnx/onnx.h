@@ -89,12 +89,10 @@ enum qd_status qd_onnx_settle_outputs(const struct qd_onnx_graph *graph, const e
 
 /* ---- Files that are mistaken for an ONNX file: foreign.c ----------------------------------- */
 
-/* Such as a pointer to the file, a web page that explains why the download failed, an archive, a
- * copy that a transfer as text has spoilt, or another framework's model.
- *
- * Returns what the bytes are, as a phrase for "expected an ONNX file, got <phrase>". Some phrases
- * also say what to do. Returns NULL if the bytes are of no known kind, or are an ONNX file. The
- * text is constant. Pure.
+/* Returns what the bytes are, as a phrase for "expected an ONNX file, got <phrase>": a pointer to
+ * the file, a web page that explains why the download failed, an archive, a copy that a transfer as
+ * text has spoilt, or another framework's model. Some phrases also say what to do. Returns NULL if
+ * the bytes are of no known kind, or are an ONNX file. The text is constant. Pure.
  *
  * Call it only for bytes that were refused already. It never takes a complete ONNX file for another
  * format, because it parses the fields of the file before it tries other formats. */

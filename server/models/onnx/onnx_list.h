@@ -22,15 +22,15 @@
     X(TABLE, "table", "a table")  /* runs look it up in a table, with other nodes */            \
     X(ALIAS, "alias", "%s, moves nothing")           /* its outputs lie where its inputs lie */ \
     X(PLANNED, "planned", "%s, once for each shape") /* shapes depend on it */                  \
-    X(UNUSED, "unused", "%s, which no run needs")                                               \
+    X(UNUSED, "unused", "%s, needed by no run")                                                 \
     X(FOLDED, "folded", "a constant")                                                           \
     X(FUSED, "fused", "a part of node %u")                                                      \
-    X(IN_TABLE, "in_table", "a part of the table at node %u")                                   \
-    X(CANCELLED, "cancelled", "nothing: it cancels with node %u") /* undoes what that does */   \
-    X(REMOVED, "removed", "nothing: no node needs it")                                          \
-    X(CONSTANT, "constant", "a constant")                  /* a Constant node */                \
-    X(LEFT_OUT, "left_out", "nothing: no output needs it") /* or it is cut off */               \
-    X(REFUSED, "refused", "refused")                       /* qd_onnx_read would refuse it */
+    X(IN_TABLE, "in_table", "a part of node %u")        /* which is the table */                \
+    X(CANCELLED, "cancelled", "cancelled with node %u") /* undoes what that does */             \
+    X(REMOVED, "removed", "no node needs it")                                                   \
+    X(CONSTANT, "constant", "a constant")         /* a Constant node */                         \
+    X(LEFT_OUT, "left_out", "no output needs it") /* or it is cut off */                        \
+    X(REFUSED, "refused", "refused")              /* qd_onnx_read would refuse it */
 
 enum qd_onnx_fate {
 #define X(name, json, words) QD_FATE_##name,

@@ -70,8 +70,8 @@ enum qd_status qd_model_check_name(const char *name, struct qd_error *error)
 /* A file that the command line names. */
 struct given {
     char *path;
-    char *base; /* the last part of `path` */
-    char name[QD_MODEL_NAME_BYTES_MAX + 1];
+    char *base;                             /* the last part of `path` */
+    char name[QD_MODEL_NAME_BYTES_MAX + 2]; /* a name that is too long is one byte too long here */
 };
 
 struct qd_repository {
@@ -161,7 +161,7 @@ void qd_repository_show_folder(const char *path, struct qd_error *error)
     enum { BYTES_MAX = 300 }; /* so that a long path leaves room for the error */
     const char *last = strrchr(path, '/');
     const struct qd_error inner = *error;
-    if (last == NULL || strncmp(inner.text, last + 1, strlen(last + 1)) != 0)
+    if (last == NULL || last[1] == '\0' || strncmp(inner.text, last + 1, strlen(last + 1)) != 0)
         return;
     const size_t bytes = (size_t)(last + 1 - path);
     qd_fail(error, inner.status, "%.*s%s", (int)(bytes < BYTES_MAX ? bytes : BYTES_MAX), path,
@@ -174,13 +174,12 @@ const char *qd_repository_given_path(const struct qd_repository *repository, con
     return given == NULL ? NULL : given->path;
 }
 
-/* Sets the name of a file: the first `bytes` bytes of `text`, or the whole name if none follow. A
- * name that is too long becomes "", which no model may have. */
+/* Sets the name of a file: the first `bytes` bytes of `text`, or as many as fit. */
 static void set_name(struct given *given, const char *text, size_t bytes)
 {
-    given->name[0] = '\0';
-    if (bytes < sizeof(given->name))
-        snprintf(given->name, sizeof(given->name), "%.*s", (int)bytes, text);
+    bytes = bytes < sizeof(given->name) ? bytes : sizeof(given->name) - 1;
+    memcpy(given->name, text, bytes);
+    given->name[bytes] = '\0';
 }
 
 const char *qd_repository_given_file(const char *text)
@@ -574,7 +573,10 @@ static enum qd_status open_in_root(const struct qd_repository *repository, const
     if (status != QD_OK)
         return status;
     snprintf(file, sizeof(file), "%.*s.onnx", QD_MODEL_NAME_BYTES_MAX, name);
-    const bool has_file = is_model_file(root, file);
+    /* Something else than a file is refused when it is opened, with an error that says what it is.
+     */
+    const mode_t kind = kind_of(root, file);
+    const bool has_file = kind != 0 && kind != S_IFDIR;
     if (has_file && !is_model_folder(root, name)) {
         folder->fd = root;
         return set_only_file(folder, file, marks, arena, error);

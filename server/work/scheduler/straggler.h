@@ -6,11 +6,11 @@
  * 5 ms if their jobs got helpers, and 1.4 ms if they got none.
  *
  * So after a straggler the scheduler backs off: for as long as the wait was, only a phase that is
- * longer than twice the wait gets a helper. Then helpers are tried again. If the next
- * straggler comes before helpers were in time for QD_PRECAUTION_SHARE of its waits, the scheduler
- * backs off for twice as many waits as before, up to QD_PRECAUTION_SHARE. So in the long run
- * waiting for stragglers takes a sixteenth of the time at most, and a single one, as when a host
- * takes a virtual CPU away for some ms, does not cost much more than the wait. When each one cost
+ * longer than twice the wait gets a helper. Then helpers are tried again. If the next straggler
+ * comes before helpers were in time for QD_PRECAUTION_SHARE of its waits, the scheduler backs off
+ * for twice as many waits as before, up to QD_PRECAUTION_SHARE. So in the long run waiting for
+ * stragglers takes a sixteenth of the time at most, and a single one, as when a host takes a
+ * virtual CPU away for some ms, does not cost much more than the wait. When each one cost
  * QD_PRECAUTION_SHARE waits, 2 to 16 of 100 requests to ResNet-50 on an idle virtual machine with
  * two CPUs had no helper, and took twice as long. */
 #ifndef SERVER_WORK_SCHEDULER_STRAGGLER_H

@@ -110,7 +110,8 @@ class OneFile(KeptTest):
                 ("=" + a, "the model's name"),
                 ("x=", "expected FILE or NAME=FILE"),
                 (str(self.folder) + "/", "expected FILE or NAME=FILE"),
-                ("n" * 129 + "=" + a, "the model's name"),
+                ("n" * 129 + "=" + a, 'got "%s..."' % ("n" * 57)),
+                (self.file("m" * 140 + ".onnx"), 'got "%s..."' % ("m" * 57)),
                 (",".join("m%d=%s" % (i, a) for i in range(257)), "expected at most 256 files")):
             line = self.fail_to_start("--model", value, repository=False, status=2)
             self.assertIn("--model: ", line)
@@ -162,6 +163,12 @@ class WithoutVersions(KeptTest):
         self.assert_convolves("b", [3, 1])
         self.server.wait_for_log('a model beside folders of versions is ignored" model="a"')
         self.server.wait_for_log('because a folder has its name" model="b" file="b.onnx"')
+
+    def test_what_is_no_file(self):
+        os.mkfifo(self.file("d.onnx"))
+        self.start("--model-control-mode", "explicit")
+        self.assert_error(self.post("d", "load"), 400,
+                          "d.onnx: expected a regular file, got a FIFO")
 
     def test_what_is_refused(self):
         for path, words in (

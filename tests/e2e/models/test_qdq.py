@@ -93,7 +93,7 @@ class Refused(Files):
         x = node("DequantizeLinear", ["x", "s", "z"], ["a"])
         self.refuse([x, node("MatMul", ["a", "f"], ["y"])],
                     "B: expected the output of DequantizeLinear, as a quantized file has it, got "
-                    "other floats, and quantd computes onnx.MatMul only on UINT8 or INT8 behind "
+                    "other floats. quantd computes onnx.MatMul only on UINT8 or INT8 behind "
                     "DequantizeLinear")
         self.refuse([x, node("MatMul", ["f", "a"], ["y"])], "A: expected the output of")
 
@@ -101,10 +101,10 @@ class Refused(Files):
         file = model(13, [node("MatMul", ["x", "f"], ["y"])], [FLOATS],
                      [value_info("x", FLOAT, ["n", 2])], [value_info("y", FLOAT, ["n", 1])])
         self.assert_error(self.load(file), 400,
-                          "onnx.MatMul): expected a quantized network, got one of floats, which "
-                          "quantize_static in Python's onnxruntime.quantization can quantize, and "
+                          "onnx.MatMul): expected a quantized network, got one of floats. "
                           "quantd computes onnx.MatMul only on UINT8 or INT8 behind "
-                          "DequantizeLinear")
+                          "DequantizeLinear. quantize_static of Python's onnxruntime.quantization "
+                          "can quantize the network")
 
     def test_network_of_fp16(self):
         """A node that quantizes makes it a question of types."""
@@ -144,7 +144,7 @@ class Refused(Files):
                          [value_info("x", kind, ["n", 2])],
                          [value_info("y", UINT8, ["n", 1])])
             self.assert_error(self.load(file), 400,
-                              "A: expected DequantizeLinear of UINT8 or INT8, got %s," % code)
+                              "A: expected DequantizeLinear of UINT8 or INT8, got %s. " % code)
 
     def test_products_behind_each_other(self):
         """quantd computes the first product as integers. The error speaks of the file's nodes."""

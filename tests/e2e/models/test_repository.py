@@ -102,9 +102,15 @@ class AtStart(RepositoryTest):
         self.server.wait_for_log("the repository has no models")
 
     def test_the_folder_that_holds_the_repository(self):
-        self.write("models/layer/1/model.onnx", conv_file(WEIGHTS))
-        self.assertIn("with model.onnx or request.json in it; if it is a repository itself, give "
-                      "that to --model-repository; ", self.fail_to_start())
+        self.write("all/models/layer/1/model.onnx", conv_file(WEIGHTS))
+        for folder, known in ((self.folder, "all"), (self.folder / "all", "models")):
+            self.folder = folder
+            self.assertIn("with model.onnx or request.json in it; if it is a repository itself or "
+                          "holds one, give that to --model-repository; ", self.fail_to_start())
+            self.assertIn(f'got "layer"; it has {known}; if one of these is or holds the '
+                          "repository, give that to --model-repository; ",
+                          self.fail_to_start("--model-control-mode", "explicit", "--load-model",
+                                             "layer"))
 
     def test_the_folder_of_one_model_or_version(self):
         models = self.folder

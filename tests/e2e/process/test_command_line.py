@@ -135,7 +135,7 @@ class CommandLine(unittest.TestCase):
             server = Server("--measure", "off", env={"QK_CPU": name})
             for example, lines in (("ok_dequantize", ("dequantizing",)),
                                    ("ok_quantize", ("quantizing",)),
-                                   ("ok_conv_2d", ("convolutions", "small, narrow", "depthwise"))):
+                                   ("ok_conv_2d", ("convolutions", "few channels", "depthwise"))):
                 with self.subTest(name=name, example=example):
                     case = load_examples(example)[example]
                     answer = server.request("POST", "/v2/models/%s/infer" % case["model"],

@@ -73,8 +73,8 @@ class Start(StartTest):
     def test_path_too_long(self):
         result = self.start("--listen", "unix:" + "x" * 108)
         self.assertEqual((result.returncode, result.stdout), (2, ""))
-        self.assertIn("quantd: --listen: expected ADDR:PORT, [ADDR6]:PORT or unix:PATH "
-                      "(at most 107 bytes, no @NAME), ", result.stderr)
+        self.assertIn("quantd: --listen: expected ADDR:PORT (such as 127.0.0.1:8000), "
+                      "[ADDR6]:PORT or unix:PATH (at most 107 bytes, no @NAME), ", result.stderr)
         self.assertEqual(result.stderr.count("\n"), 1)
 
     def test_a_comma_or_an_at_in_the_path(self):

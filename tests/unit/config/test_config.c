@@ -410,7 +410,13 @@ Test(config, a_wrong_flag_gets_those_that_may_be_meant)
         {"--no-port", NULL},
         {"--max", "--max-connections, --max-connections-per-address, --max-queue, "
                   "--max-body-bytes, --max-inflight-bytes, --max-model-bytes, ..."},
-        {"-p", NULL},
+        {"-p", "--listen"},
+        {"-p8000", "--listen"},
+        {"-w=4", "--threads"},
+        {"-v", "--log-level, --version"},
+        {"-m", "--model, --model-repository"},
+        {"-x", NULL},
+        {"8000", NULL},
         {"--no-such-flag", NULL},
         {"--", NULL},
     };
