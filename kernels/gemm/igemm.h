@@ -54,9 +54,9 @@
  * `lanes` rows of one position and is multiplied by one quad of x. The sums lie position by
  * position, and positions lie mr sums apart. A tile may have any number of positions up to nr.
  *
- * A kernel by rows may have `stores_bytes`. It then also requantizes sums while they are in
- * registers, and stores bytes of y (struct qk_igemm_bytes). Of a product of 16 channels on AVX2,
- * storing sums and reading them again would take a quarter of the time.
+ * A kernel may have `stores_bytes`. It then also requantizes sums while they are in registers, and
+ * stores bytes of y (struct qk_igemm_bytes). Of a product of 16 channels on AVX2, storing sums and
+ * reading them again would take a quarter of the time.
  *
  * A tile with few positions would leave most lanes of a vector unused. If a kernel has `dot`, the
  * caller may gather the quads of these positions in the order of the weights: all quads of one
@@ -64,12 +64,13 @@
  * than the longest step, the gathered quads of the missing slabs may hold anything.
  *
  * Memory: quads and sums are aligned to 4 bytes, and weights to 64. slab_bytes is a multiple of 4
- * for kernels by position, and of 64 for all others. Kernels may read a
- * slab for all positions of whole vectors, even if fewer are wanted. `dot` may read a panel up to
- * the next multiple of QK_IGEMM_SLACK bytes; the bytes beyond the panel may hold anything. It may
- * also read QK_IGEMM_SLACK bytes beyond the gathered quads of each position; these bytes are 0.
- * With `whole_steps`, a kernel reads as many slabs in each step as the longest step has. The bytes
- * that it reads beyond the slabs of a shorter step may be anything: their weights are 0. */
+ * for kernels by position, and of 64 for all others. Kernels may read a slab for all positions of
+ * whole vectors, even if fewer are wanted. Those by position may read it for a whole tile if they
+ * store bytes. `dot` may read a panel up to the next multiple of QK_IGEMM_SLACK bytes; the bytes
+ * beyond the panel may hold anything. It may also read QK_IGEMM_SLACK bytes beyond the gathered
+ * quads of each position; these bytes are 0. With `whole_steps`, a kernel reads as many slabs in
+ * each step as the longest step has. The bytes that it reads beyond the slabs of a shorter step may
+ * be anything: their weights are 0. */
 #ifndef KERNELS_GEMM_IGEMM_H
 #define KERNELS_GEMM_IGEMM_H
 

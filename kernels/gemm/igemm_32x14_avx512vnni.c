@@ -12,7 +12,7 @@ static inline __m512i add_products(__m512i sum, __m512i x, __m512i w)
     return _mm512_dpbusd_epi32(sum, x, w);
 }
 
-#include "kernels/gemm/igemm_32x14_zmm.h"
+#include "kernels/gemm/igemm_32x14_zmm_bytes.h"
 
 /* A quad of a row has two pairs of channels, which go to two rows of pairs. */
 static void unpack(const uint8_t *weights, size_t slabs, struct qk_igemm_wide wide,
@@ -30,6 +30,14 @@ static void unpack(const uint8_t *weights, size_t slabs, struct qk_igemm_wide wi
     }
 }
 
+static void multiply_either(const struct qk_igemm_args *args)
+{
+    if (args->bytes)
+        multiply_to_bytes(args);
+    else
+        multiply(args);
+}
+
 const struct qk_igemm qk_igemm_u8s8_32x14__avx512vnni = {
     .quad_k = 4,
     .mr = MR,
@@ -40,7 +48,8 @@ const struct qk_igemm qk_igemm_u8s8_32x14__avx512vnni = {
     .row_stride = QK_IGEMM_QUAD_BYTES,
     .quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES,
     .unpack = unpack,
-    .multiply = multiply,
+    .multiply = multiply_either,
+    .stores_bytes = true,
 };
 
 #endif

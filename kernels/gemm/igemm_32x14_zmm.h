@@ -57,31 +57,30 @@ multiply_slab(const uint8_t *quads, const uint8_t *weights, __m512i sums[NR][NV]
     }
 }
 
-/* Computes the sums of a tile. Inlined with constants, so that the compiler keeps `sums` in
- * registers. In a tile with few sums, each product would wait for the product before it, so
- * neighbouring slabs use `chains` sets of sums in turn. The loop takes at least two slabs at a
- * time: the products need every cycle of the execution units that the loop counter uses, too. */
-__attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
-                                                                const size_t positions,
-                                                                const size_t vectors,
-                                                                const size_t chains)
+/* Adds the products of a tile to `sums`, of which all sets but the first begin with 0. Inlined with
+ * constants, so that the compiler keeps `sums` in registers. In a tile with few sums, each product
+ * would wait for the product before it, so neighbouring slabs use `chains` sets of sums in turn.
+ * The loop takes at least two slabs at a time: the products need every cycle of the execution units
+ * that the loop counter uses, too. */
+__attribute__((always_inline)) static inline void
+add_tile(const struct qk_igemm_args *args, const uint8_t *tile_quads, __m512i sums[CHAINS][NR][NV],
+         const size_t positions, const size_t vectors, const size_t chains)
 {
     const struct qk_igemm_step *step = args->steps;
     const uint8_t *step_weights = args->weights;
     const size_t quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES;
     const size_t slab_bytes = args->slab_bytes;
     const size_t turns = chains > 2 ? chains : 2;
-    __m512i sums[CHAINS][NR][NV];
 
 #pragma GCC unroll 4
-    for (size_t c = 0; c < chains; c++)
+    for (size_t c = 1; c < chains; c++)
 #pragma GCC unroll 14
         for (size_t p = 0; p < positions; p++)
 #pragma GCC unroll 2
             for (size_t v = 0; v < vectors; v++)
                 sums[c][p][v] = _mm512_setzero_si512();
     for (size_t s = 0; s < args->step_count; s++, step++, step_weights += args->step_bytes) {
-        const uint8_t *quads = args->quads + step->offset;
+        const uint8_t *quads = tile_quads + step->offset;
         const uint8_t *weights = step_weights;
         for (size_t left = step->slabs % turns; left > 0; left--) {
             multiply_slab(quads, weights, sums[0], positions, vectors);
@@ -96,29 +95,54 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
                 weights += quad_stride;
             }
     }
+#pragma GCC unroll 4
+    for (size_t c = 1; c < chains; c++)
+#pragma GCC unroll 14
+        for (size_t p = 0; p < positions; p++)
+#pragma GCC unroll 2
+            for (size_t v = 0; v < vectors; v++)
+                sums[0][p][v] = _mm512_add_epi32(sums[0][p][v], sums[c][p][v]);
+}
+
+/* Computes the sums of a tile. Inlined with constants. */
+__attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
+                                                                const size_t positions,
+                                                                const size_t vectors,
+                                                                const size_t chains)
+{
+    __m512i sums[CHAINS][NR][NV];
+#pragma GCC unroll 14
+    for (size_t p = 0; p < positions; p++)
+#pragma GCC unroll 2
+        for (size_t v = 0; v < vectors; v++)
+            sums[0][p][v] = _mm512_setzero_si512();
+    add_tile(args, args->quads, sums, positions, vectors, chains);
 #pragma GCC unroll 14
     for (size_t p = 0; p < positions; p++)
 #pragma GCC unroll 2
         for (size_t v = 0; v < vectors; v++) {
             int32_t *to = args->sums + p * MR + v * LANES;
-#pragma GCC unroll 4
-            for (size_t c = 1; c < chains; c++)
-                sums[0][p][v] = _mm512_add_epi32(sums[0][p][v], sums[c][p][v]);
             if (args->add)
                 sums[0][p][v] = _mm512_add_epi32(sums[0][p][v], _mm512_loadu_si512(to));
             _mm512_storeu_si512(to, sums[0][p][v]);
         }
 }
 
-/* Picks the number of sets of sums that keeps the CPU busy: a product takes four or five cycles,
+/* Returns the number of sets of sums that keeps the CPU busy: a product takes four or five cycles,
  * and two products may begin in each cycle. */
+__attribute__((always_inline)) static inline size_t chains_for(const size_t positions,
+                                                               const size_t vectors)
+{
+    return positions * vectors > 8 ? 1 : positions * vectors > 4 ? 2 : CHAINS;
+}
+
 __attribute__((always_inline)) static inline void
 multiply_positions(const struct qk_igemm_args *args, const size_t positions)
 {
     if (args->rows > LANES)
-        multiply_tile(args, positions, 2, positions > 4 ? 1 : positions > 2 ? 2 : CHAINS);
+        multiply_tile(args, positions, 2, chains_for(positions, 2));
     else
-        multiply_tile(args, positions, 1, positions > 8 ? 1 : positions > 4 ? 2 : CHAINS);
+        multiply_tile(args, positions, 1, chains_for(positions, 1));
 }
 
 static void multiply(const struct qk_igemm_args *args)

@@ -254,7 +254,8 @@ static bool multiply_to_bytes(const struct qk_conv_igemm_plan *plan, const struc
     const bool run = is_one_run(plan, unit);
     if (!conv->backend->igemm->stores_bytes || plan->epilogue->kind != QK_EPILOGUE_BYTES ||
         conv->desc.channels_last || tile->w_zero_point || unit->images > 1 ||
-        unit->rows * unit->columns == unit->remainder || !(run || fills_rows(plan, unit)))
+        unit->rows * unit->columns == unit->remainder ||
+        !(run || (!conv->backend->igemm->by_position && fills_rows(plan, unit))))
         return false;
     for (size_t r = 0; r < tile->rows; r++)
         if (!(fabsf(tile->multiplier[r]) < 1))

@@ -309,7 +309,10 @@ static void make_multiply(struct check *check, struct job *job)
     if (igemm->by_position && (igemm->arrange || check_chance(check, 2)))
         args->slab_bytes /= 16;
     struct qk_igemm_step *steps = make_steps(check, job, args->slab_bytes, &reach);
-    const size_t quad_bytes = reach + columns_of(job) * QUAD;
+    size_t columns = columns_of(job);
+    if (igemm->by_position && job->stores_bytes)
+        columns = (columns + igemm->nr - 1) / igemm->nr * igemm->nr;
+    const size_t quad_bytes = reach + columns * QUAD;
     const size_t weight_bytes = args->step_count * args->step_bytes;
     uint8_t *quads = check_buffer(check, "quads", CHECK_INPUT, quad_bytes, QUAD);
     uint8_t *weights = check_buffer(check, "weights", CHECK_INPUT, weight_bytes, 64);
@@ -396,6 +399,8 @@ static void bytes_expected(void *context)
         qk_requantize_for(to->is_signed ? QK_INT8 : QK_UINT8, to->zero_point);
     int32_t sums[QK_IGEMM_MR_MAX * NR];
     struct qk_igemm_args args = job->args;
+    const size_t sums_row = job->igemm->by_position ? 1 : NR;
+    const size_t sums_position = job->igemm->by_position ? job->igemm->mr : 1;
     uint8_t *y = job->y.expected;
     args.weights = job->weights;
     args.sums = sums;
@@ -408,7 +413,8 @@ static void bytes_expected(void *context)
         for (size_t row = 0; row < args.rows; row++)
             for (size_t i = 0; i < args.positions; i++)
                 y[row * to->y_stride + first + i] = qk_requantize_one(
-                    requantize, add_bias(sums[row * NR + i], to->bias[row]), to->multiplier[row]);
+                    requantize, add_bias(sums[row * sums_row + i * sums_position], to->bias[row]),
+                    to->multiplier[row]);
         args.quads += NR * QUAD;
     }
 }
