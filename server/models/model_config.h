@@ -55,17 +55,12 @@ struct qd_model_config {
 void qd_model_config_init(struct qd_model_config *config);
 
 /* Reads a configuration. The error texts begin with `source`, such as "parameters.config". `name`
- * is the model's name. */
-enum qd_status qd_model_config_read(const char *json, size_t bytes, const char *source,
-                                    const char *name, struct qd_arena *arena,
+ * is the model's name. If is_json is false, the text is in protobuf's text format, as config.pbtxt
+ * has it: max_batch_size, input, output, default_model_filename and version_policy have the effects
+ * that they have in JSON. All other keys are ignored, and one line of the log names them. */
+enum qd_status qd_model_config_read(const char *text, size_t bytes, bool is_json,
+                                    const char *source, const char *name, struct qd_arena *arena,
                                     struct qd_model_config *config, struct qd_error *error);
-
-/* Reads a configuration in protobuf's text format, as config.pbtxt has it. max_batch_size, input,
- * output, default_model_filename and version_policy have the effects that they have in JSON. All
- * other keys are ignored, and one line of the log names them. */
-enum qd_status qd_model_config_read_pbtxt(const char *text, size_t bytes, const char *source,
-                                          const char *name, struct qd_arena *arena,
-                                          struct qd_model_config *config, struct qd_error *error);
 
 /* Returns whether versions[index] is to be loaded. `versions` are all versions of the model,
  * ascending. */

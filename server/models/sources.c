@@ -190,7 +190,7 @@ static enum qd_status read_call_config(struct qd_sources *sources,
     if (sources->configured)
         return qd_fail(error, QD_INVALID, "parameters.config: expected once, got twice");
     sources->configured = true;
-    return qd_model_config_read(text, strlen(text), "parameters.config", sources->name,
+    return qd_model_config_read(text, strlen(text), true, "parameters.config", sources->name,
                                 &sources->arena, &sources->config, error);
 }
 
@@ -315,8 +315,8 @@ static enum qd_status read_config(struct qd_sources *sources, struct qd_error *e
     if (qd_folder_read_file(sources->folder.fd, file, sources->folder.links, shown,
                             CONFIG_BYTES_MAX, &sources->arena, &text, error) != QD_OK)
         return error->status;
-    return (is_json ? qd_model_config_read : qd_model_config_read_pbtxt)(
-        text.bytes, text.count, shown, sources->name, &sources->arena, &sources->config, error);
+    return qd_model_config_read(text.bytes, text.count, is_json, shown, sources->name,
+                                &sources->arena, &sources->config, error);
 }
 
 /* Logs which files could be meant as well, but are ignored. */
