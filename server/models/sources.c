@@ -551,7 +551,6 @@ static enum qd_status find_in_call(struct qd_sources *sources, struct qd_error *
     sources->main_file = onnx != NULL ? onnx : request;
     sources->blob_file = request != NULL ? qd_sources_call_file(sources, "request.bin") : NULL;
     sources->decoding = 0;
-    sources->decoding_begun = false;
     for (size_t i = 0; i < sources->file_count; i++)
         if (sources->files[i].version == sources->version)
             sources->unit_count += sources->files[i].count / TEXT_UNIT_CHARACTERS + 1;
@@ -620,16 +619,14 @@ static void fetch_file_unit(struct qd_sources *sources, size_t unit)
 static enum qd_status decode_unit(struct qd_sources *sources, struct qd_call_file *file,
                                   struct qd_error *error)
 {
-    if (!sources->decoding_begun)
+    if (sources->decoder.begin != file->text) /* it is another file's still */
         qd_base64_init(&sources->decoder, file->text, file->count, file->text);
-    sources->decoding_begun = true;
     enum qd_status status = qd_base64_step(&sources->decoder, TEXT_UNIT_CHARACTERS, error);
     if (status != QD_OK || !qd_base64_at_end(&sources->decoder))
         return status;
     status = qd_base64_finish(&sources->decoder, error);
     file->count = (size_t)(sources->decoder.out - file->text);
     sources->decoding++;
-    sources->decoding_begun = false;
     return status;
 }
 

@@ -108,7 +108,6 @@ struct qd_sources {
     size_t reading_count;
     size_t reading_capacity;
     size_t decoding; /* index into `files`; file_count if all are decoded */
-    bool decoding_begun;
     struct qd_base64 decoder;
     atomic_flag failed_first; /* set by the first thread that fails */
     atomic_bool failed;
