@@ -90,19 +90,6 @@ static enum qd_status read_output_parameters(const struct qd_oip_decoder *decode
     return status;
 }
 
-static enum qd_status refuse_output(const struct qd_oip_decoder *decoder,
-                                    const struct qd_json_value *name, size_t position)
-{
-    const struct qd_signature *signature = decoder->asked->signature;
-    char known[160] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < signature->output_count && used < sizeof(known); i++)
-        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i == 0 ? "" : " or ",
-                                 qd_show_string(signature->outputs[i].name).text);
-    return qd_fail(decoder->error, QD_INVALID, "outputs[%zu].name: expected %s, got %s", position,
-                   known, qd_json_show(name).text);
-}
-
 /* Finds the output that outputs[position] names. */
 static enum qd_status find_output(const struct qd_oip_decoder *decoder,
                                   const struct qd_json_value *value, size_t position,
@@ -113,7 +100,13 @@ static enum qd_status find_output(const struct qd_oip_decoder *decoder,
     for (*output = 0; name != NULL && *output < signature->output_count; ++*output)
         if (strcmp(name, signature->outputs[*output].name) == 0)
             return QD_OK;
-    return refuse_output(decoder, value, position);
+    char known[160] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < signature->output_count && used < sizeof(known); i++)
+        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i == 0 ? "" : " or ",
+                                 qd_show_string(signature->outputs[i].name).text);
+    return qd_fail(decoder->error, QD_INVALID, "outputs[%zu].name: expected %s, got %s", position,
+                   known, qd_json_show(value).text);
 }
 
 /* Reads an entry of the list of outputs. A listed output is binary only if its own parameters say
