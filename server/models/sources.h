@@ -109,7 +109,6 @@ struct qd_sources {
     size_t reading_capacity;
     size_t decoding; /* index into `files`; file_count if all are decoded */
     struct qd_base64 decoder;
-    atomic_flag failed_first; /* set by the first thread that fails */
     atomic_bool failed;
     struct qd_error fetch_error; /* the error of the first thread that failed */
 };
