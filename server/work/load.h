@@ -56,8 +56,8 @@ struct qd_load {
     struct qk_graph *graph;    /* the graph that is being packed; NULL if there is none */
     struct qd_constant_pages *constant_pages; /* of that graph */
     size_t version;                           /* index of the version that is being made */
-    struct qd_worker_slot *slots;
     bool (*next_step)(struct qd_load *load);
+    struct qd_worker_slot slots[]; /* [tools->thread_count] */
 };
 
 /* Returns NULL if malloc failed. */

@@ -22,9 +22,9 @@ enum { HASH_BYTES = 44 /* SHA-256 as base64 */ };
 
 struct qd_console {
     struct qd_part page;
-    char *bytes;
     char tag[2 + HASH_BYTES + 1];
     char policy[512];
+    char bytes[]; /* of the page */
 };
 
 /* ---- The page ----------------------------------------------------------------------------- */
@@ -96,28 +96,18 @@ struct qd_console *qd_console_create(void)
     const struct qd_part from_script = behind(index, "<script>");
     const struct qd_part style = QD_EMBEDDED(qd_console_style_css);
     const struct qd_part script = QD_EMBEDDED(qd_console_script);
-    struct qd_console *console = calloc(1, sizeof(*console));
+    const size_t count = index.count + style.count + script.count;
+    struct qd_console *console = malloc(sizeof(*console) + count);
     if (console == NULL)
         return NULL;
-    console->page.count = index.count + style.count + script.count;
-    console->bytes = malloc(console->page.count);
-    console->page.bytes = console->bytes;
-    if (console->bytes != NULL) {
-        char *at = append(append(console->bytes, before(index, from_style)), style);
-        at = append(append(at, before(from_style, from_script)), script);
-        append(at, from_script);
-        if (print_headers(console, style, script))
-            return console;
-    }
-    qd_console_destroy(console);
-    return NULL;
-}
-
-void qd_console_destroy(struct qd_console *console)
-{
-    if (console != NULL)
-        free(console->bytes);
+    console->page = (struct qd_part){console->bytes, count};
+    char *at = append(append(console->bytes, before(index, from_style)), style);
+    at = append(append(at, before(from_style, from_script)), script);
+    append(at, from_script);
+    if (print_headers(console, style, script))
+        return console;
     free(console);
+    return NULL;
 }
 
 /* ---- A request ---------------------------------------------------------------------------- */

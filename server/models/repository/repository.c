@@ -107,21 +107,19 @@ static uint64_t version_of(const char *name)
 struct qd_repository *qd_repository_open(const char *path, enum qd_links links,
                                          struct qd_error *error)
 {
-    struct qd_repository *repository = calloc(1, sizeof(*repository));
-    if (repository != NULL) {
-        repository->path = path == NULL ? NULL : strdup(path);
-        repository->links = links;
-    }
-    if (repository == NULL || (path != NULL && repository->path == NULL)) {
+    const size_t bytes = path == NULL ? 0 : strlen(path) + 1;
+    struct qd_repository *repository = calloc(1, sizeof(*repository) + bytes);
+    int fd;
+    if (repository == NULL) {
         qd_fail(error, QD_UNAVAILABLE, "no memory for the repository");
-        qd_repository_close(repository);
         return NULL;
     }
-    int fd;
+    repository->links = links;
     if (path == NULL)
         return repository;
+    repository->path = memcpy(repository + 1, path, bytes);
     if (open_root(repository, path, &fd, error) != QD_OK) {
-        qd_repository_close(repository);
+        free(repository);
         return NULL;
     }
     close(fd);
@@ -137,7 +135,6 @@ void qd_repository_close(struct qd_repository *repository)
         return;
     for (size_t i = 0; i < repository->given_count; i++)
         free(repository->given[i].path);
-    free(repository->path);
     free(repository);
 }
 
