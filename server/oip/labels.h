@@ -16,10 +16,10 @@
 /* The length of a line. The longest of ImageNet's has 139 bytes. */
 #define QD_LABEL_BYTES_MAX 512u
 
+/* One block of memory: behind `begins` is a text, the labels, each with a NUL behind it. */
 struct qd_labels {
-    const char *text;       /* the labels, each with a NUL behind it */
-    const uint32_t *begins; /* label i is at text + begins[i]; the last one is the text's end */
     size_t count;
+    uint32_t begins[]; /* of label i in the text; the last one is the text's end */
 };
 
 /* Reads a text into the arena. Lines end with LF or CR LF. A byte order mark is skipped. Refuses

@@ -112,12 +112,6 @@ struct qd_console *qd_console_create(void)
 
 /* ---- A request ---------------------------------------------------------------------------- */
 
-/* Returns true if If-None-Match, which is a list of tags, weak or not, contains the tag. */
-static bool has_tag(const char *list, const char *tag)
-{
-    return list != NULL && (strcmp(list, "*") == 0 || strstr(list, tag) != NULL);
-}
-
 /* Adds the page's headers when the request's body has ended, so that the refusal of a body, which
  * no GET needs, does not get them. */
 static bool end_page(void *context, struct qd_request *request)
@@ -140,7 +134,8 @@ enum qd_status qd_answer_console(const struct qd_request_context *context)
     request->end = end_page;
     qd_context_answer_constant(request, QD_OK, &console->page);
     request->answer.content_type = "text/html; charset=utf-8";
-    if (has_tag(context->head->if_none_match, console->tag)) {
+    const char *tags = context->head->if_none_match; /* a list of tags, weak or not */
+    if (tags != NULL && (strcmp(tags, "*") == 0 || strstr(tags, console->tag) != NULL)) {
         request->answer.http_status = 304; /* libmicrohttpd sends only the page's length */
         request->answer.content_type = NULL;
     }
