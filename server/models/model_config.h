@@ -10,8 +10,7 @@
  * refused, and so is any key that Triton does not have. A request for a GPU, such as KIND_GPU, is
  * refused, so that nobody believes that a model runs on one. Numbers may be strings, and keys may
  * be in camel case, as protobuf's JSON allows. */
-#ifndef SERVER_MODELS_MODEL_CONFIG_H
-#define SERVER_MODELS_MODEL_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,5 +83,3 @@ enum qd_status qd_model_config_refuse_type(const char *name, uint32_t types, enu
 enum qd_status qd_model_config_apply(const struct qd_model_config *config, struct qd_port *inputs,
                                      size_t input_count, struct qd_port *outputs,
                                      size_t output_count, struct qd_error *error);
-
-#endif

@@ -10,8 +10,7 @@
  *     (Parsing an ONNX file finds its external data. These are fetched as before, and
  *     qd_sources_check then fails if a file could not be read or has changed.)
  *   qd_sources_close */
-#ifndef SERVER_MODELS_SOURCES_H
-#define SERVER_MODELS_SOURCES_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -140,5 +139,3 @@ void qd_sources_close(struct qd_sources *sources);
 /* Finds a file of the current version in the load call. Returns NULL if there is none or if `path`
  * is NULL. */
 struct qd_call_file *qd_sources_call_file(const struct qd_sources *sources, const char *path);
-
-#endif

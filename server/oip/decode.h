@@ -7,8 +7,7 @@
  * (OIP's binary tensor data extension). Other bytes are refused, in every form of a request, so
  * kernels may rely on 0 and 1. BOOL in shared memory is copied before it is checked, because a
  * client may change shared memory while its request runs. */
-#ifndef SERVER_OIP_DECODE_H
-#define SERVER_OIP_DECODE_H
+#pragma once
 
 #include "kernels/qk.h"
 #include "server/base/status.h"
@@ -93,5 +92,3 @@ enum qd_status qd_oip_reader_end(struct qd_oip_reader *reader);
  */
 enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
                              struct qd_oip_asked *asked, struct qd_error *error);
-
-#endif

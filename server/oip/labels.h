@@ -1,7 +1,6 @@
 /* Names of an output's classes, one on each line of a text: the first line is the name of class 0.
  * An empty line names no class. Pure. */
-#ifndef SERVER_OIP_LABELS_H
-#define SERVER_OIP_LABELS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ const struct qd_labels *qd_labels_copy(const struct qd_labels *labels, struct qd
 /* Returns the name of a class, and sets its length. Returns NULL if there is none. `labels` may be
  * NULL. */
 const char *qd_labels_find(const struct qd_labels *labels, size_t index, size_t *bytes);
-
-#endif
