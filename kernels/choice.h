@@ -1,8 +1,7 @@
 /* Chooses for qk_kernels_create, from the profile of a machine, which kernels compute what, how
  * work is cut into units, and what units should cost. The choice is a pure function of the profile,
  * so any machine can test the choice for any other. Private to kernels/. */
-#ifndef KERNELS_CHOICE_H
-#define KERNELS_CHOICE_H
+#pragma once
 
 #include "kernels/conv/backend.h"
 #include "kernels/cpu.h"
@@ -35,5 +34,3 @@ struct qk_choice {
  * unknown tier or backend, or one that the machine lacks. */
 enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_kernel_options *options,
                          struct qk_choice *choice, struct qk_error *error);
-
-#endif

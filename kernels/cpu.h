@@ -5,8 +5,7 @@
  * Speeds come from a short measurement (kernels/measure.h). From the profile, kernels/choice.h
  * chooses which kernels run and how their work is cut. No other file has a number that belongs to
  * one machine. */
-#ifndef KERNELS_CPU_H
-#define KERNELS_CPU_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -119,5 +118,3 @@ uint32_t qk_machine_lacks(const struct qk_machine *machine);
 /* Sets *mask to the machine that QK_CPU names, or to NULL if QK_CPU is not set or empty. Fails with
  * QK_UNAVAILABLE if no machine has this name, or if this CPU cannot play that machine. */
 enum qk_status qk_cpu_mask(const struct qk_machine **mask, struct qk_error *error);
-
-#endif

@@ -1,8 +1,7 @@
 /* The table of the kernels that run on this machine. The scalar tier fills every entry, then each
  * tier that the CPU has overwrites some (as dav1d's *_dsp_init functions do). qk_kernels_create
  * makes the table once. It is constant afterwards, and passed as an argument, never global. */
-#ifndef KERNELS_DISPATCH_H
-#define KERNELS_DISPATCH_H
+#pragma once
 
 #include "kernels/argmax/argmax.h"
 #include "kernels/binary/binary.h"
@@ -34,5 +33,3 @@ struct qk_kernels {
     const struct qk_matmul_kernels *matmul;
     const struct qk_im2col_kernels *im2col; /* what sgemm convolutions need besides OpenBLAS */
 };
-
-#endif

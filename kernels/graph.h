@@ -1,7 +1,6 @@
 /* The nodes and values of a prepared graph: what qk_graph_prepare hands to qk_graph_plan and to
  * qk_graph_run. graph.c makes them, graph_plan.c reads them. Private to kernels/. */
-#ifndef KERNELS_GRAPH_H
-#define KERNELS_GRAPH_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -58,5 +57,3 @@ enum qk_status qk_graph_place(const struct qk_graph *graph, struct qk_node_plan 
  * onnx.QLinearConv): x: ...'. */
 enum qk_status qk_graph_fail_in(const struct qk_graph_node *node, const struct qk_operator *op,
                                 const struct qk_error *cause, struct qk_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* Measures the speeds of this machine that CPUID does not report, for its profile (kernels/cpu.h).
  * Private to kernels/. */
-#ifndef KERNELS_MEASURE_H
-#define KERNELS_MEASURE_H
+#pragma once
 
 #include "kernels/cpu.h"
 #include "kernels/gemm/openblas.h"
@@ -15,5 +14,3 @@ void qk_profile_measure(struct qk_profile *profile, const struct qk_openblas *op
 
 /* 20 ms. */
 #define QK_MEASURE_NS 20000000
-
-#endif

@@ -46,8 +46,7 @@
  * Nothing here does I/O, keeps globals, prints, or aborts on input. The exception is
  * qk_kernels_create, which asks the system what machine this is. It may also set OPENBLAS_* in the
  * environment and load OpenBLAS. */
-#ifndef KERNELS_QK_H
-#define KERNELS_QK_H
+#pragma once
 
 /* Kernels read tensors where they lie, and tensors are little-endian on the wire. Sizes are
  * computed with 64 bits. */
@@ -786,5 +785,3 @@ const char *qk_kernels_blas_core(const struct qk_kernels *kernels);
  * QK_KERNELS_TEXT_BYTES are always enough. */
 void qk_kernels_describe(const struct qk_kernels *kernels, char *text, size_t bytes);
 #define QK_KERNELS_TEXT_BYTES 4096
-
-#endif

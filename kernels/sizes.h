@@ -1,6 +1,5 @@
 /* Compares and divides sizes. Private to kernels/. */
-#ifndef KERNELS_SIZES_H
-#define KERNELS_SIZES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -27,5 +26,3 @@ static inline size_t qk_even_part(size_t total, size_t most)
 {
     return total == 0 ? 1 : qk_divide_up(total, qk_divide_up(total, most));
 }
-
-#endif

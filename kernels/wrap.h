@@ -1,6 +1,5 @@
 /* Arithmetic that wraps on purpose: sums modulo 2^32. Private to kernels/. */
-#ifndef KERNELS_WRAP_H
-#define KERNELS_WRAP_H
+#pragma once
 
 /* Marks a function whose unsigned numbers wrap on purpose. The fuzzers build planning and packing
  * code with clang's check for unsigned overflow (Makefile). The check skips marked functions. */
@@ -8,6 +7,4 @@
 #define QK_WRAPS __attribute__((no_sanitize("unsigned-integer-overflow")))
 #else
 #define QK_WRAPS
-#endif
-
 #endif

@@ -559,7 +559,7 @@ static void deinit(struct process *process)
     qd_regions_destroy(server->regions);
     if (!reloads)
         qd_access_destroy(server->access);
-    qd_console_destroy(server->console);
+    free(server->console);
     if (!reloads)
         qd_tls_destroy(process->tls);
     qk_kernels_destroy(process->kernels);

@@ -5,8 +5,7 @@
  * after the other with the largest so far, so a NaN never counts, and nothing counts after a NaN at
  * index 0: its index is the result. That is what ONNX Runtime does, apart from 1-D tensors, where
  * its result depends on the size of its vectors if there are NaNs. */
-#ifndef KERNELS_ARGMAX_ARGMAX_H
-#define KERNELS_ARGMAX_ARGMAX_H
+#pragma once
 
 #include "kernels/elementwise/traversal.h"
 #include "kernels/qk.h"
@@ -59,5 +58,3 @@ enum qk_status qk_argmax_plan(const struct qk_argmax *argmax,
                               const struct qk_elementwise_tuning *tuning, const struct qk_tensor *x,
                               uint32_t axis, struct qk_memory memory, struct qk_plan *plan,
                               struct qk_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* The kernels of argmax.h in plain C, which gcc and clang vectorize: each tier compiles them for
  * its CPUs. The file that includes this one names its table QK_ARGMAX_TABLE. */
-#ifndef KERNELS_ARGMAX_LOOPS_H
-#define KERNELS_ARGMAX_LOOPS_H
+#pragma once
 
 /* Nothing here compiles without a tier's file around it. */
 #ifdef QK_ARGMAX_TABLE
@@ -148,5 +147,4 @@ const struct qk_argmax_kernels QK_ARGMAX_TABLE = {
                 [QK_ARGMAX_FLOAT] = {float_columns_first, float_columns_last}},
 };
 
-#endif
 #endif

@@ -16,8 +16,7 @@
  * The zero point is added before the rounding, so ties fall on even codes. A v that is NaN or does
  * not fit into 32 bits gives the least code, even if it is positive, because x86 converts such a
  * number to the least integer. */
-#ifndef KERNELS_BINARY_BINARY_H
-#define KERNELS_BINARY_BINARY_H
+#pragma once
 
 #include "kernels/elementwise/traversal.h"
 #include "kernels/lookup/lookup.h"
@@ -122,5 +121,3 @@ qk_binary_plan(const struct qk_binary *binary, const struct qk_binary_kernels *k
                const struct qk_lookup_kernel *lookup, const struct qk_elementwise_tuning *tuning,
                const struct qk_instance *instance, const struct qk_tensor *inputs,
                struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
-
-#endif

@@ -21,8 +21,7 @@
  *     copy_out(to, from, count)    copies as many codes out of such a buffer
  *     FINISH                       what qk_binary_kernels.finish is
  */
-#ifndef KERNELS_BINARY_LOOPS_H
-#define KERNELS_BINARY_LOOPS_H
+#pragma once
 
 /* Nothing here compiles without a tier's file around it. */
 #ifdef LANES
@@ -240,5 +239,4 @@ const struct qk_binary_kernels NAME_OF(qk_binary_kernels__, TIER) = {
     .multiply_rows = {multiply_u8_rows, multiply_s8_rows},
 };
 
-#endif
 #endif

@@ -10,8 +10,7 @@
  *   to FP16              the same, after rounding to FP32
  *
  * A NaN becomes a NaN of the same sign. */
-#ifndef KERNELS_CAST_CAST_H
-#define KERNELS_CAST_CAST_H
+#pragma once
 
 #include "kernels/elementwise/traversal.h"
 #include "kernels/qk.h"
@@ -67,5 +66,3 @@ enum qk_status qk_cast_plan(const struct qk_cast_kernels *kernels,
                             const struct qk_elementwise_tuning *tuning, const struct qk_tensor *x,
                             enum qk_type y_type, struct qk_memory memory, struct qk_plan *plan,
                             struct qk_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* The kernels of cast.h in plain C, which gcc and clang vectorize: each tier compiles them for its
  * CPUs. The file that includes this one names its table QK_CAST_TABLE. */
-#ifndef KERNELS_CAST_LOOPS_H
-#define KERNELS_CAST_LOOPS_H
+#pragma once
 
 /* Nothing here compiles without a tier's file around it. */
 #ifdef QK_CAST_TABLE
@@ -107,5 +106,4 @@ const struct qk_cast_kernels QK_CAST_TABLE = {
             ROW(FP32)},
 };
 
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* The interface through which call.c calls the algorithms of a convolution, and the choice
  * between them. Private to conv/. */
-#ifndef KERNELS_CONV_ALGORITHM_H
-#define KERNELS_CONV_ALGORITHM_H
+#pragma once
 
 #include "kernels/conv/geometry.h"
 
@@ -57,5 +56,3 @@ static inline const uint8_t *qk_conv_x(const void *const *inputs)
     static const uint8_t nothing[1];
     return inputs[0] ? inputs[0] : nothing;
 }
-
-#endif

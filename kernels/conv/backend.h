@@ -1,8 +1,7 @@
 /* The backends that multiply integers in convolutions: a table from which choice.c and
  * conv/choose.c pick. A backend joins an integer product, its slab kernels and a depthwise kernel.
  * OpenBLAS is not a backend here, because it multiplies floats. Private to kernels/. */
-#ifndef KERNELS_CONV_BACKEND_H
-#define KERNELS_CONV_BACKEND_H
+#pragma once
 
 #include "kernels/conv/igemm/slab_kernels.h"
 #include "kernels/cpu.h"
@@ -106,5 +105,3 @@ static inline double qk_conv_unit_ns(const struct qk_conv_tuning *tuning, double
     const double longest = part < tuning->unit_ns ? part : tuning->unit_ns;
     return longest > QK_CONV_UNIT_NS_LEAST ? longest : QK_CONV_UNIT_NS_LEAST;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Packs the numbers that each output channel has in all algorithms: sum of weights, bias and
  * multiplier. Private to conv/. */
-#ifndef KERNELS_CONV_CHANNELS_H
-#define KERNELS_CONV_CHANNELS_H
+#pragma once
 
 #include "kernels/conv/conv.h"
 
@@ -41,5 +40,3 @@ int32_t qk_conv_weight_sum(const struct qk_conv *conv, size_t channel);
  * the bias here, once. Before the call conv->bias holds sum(w - w_zp) of each channel, modulo 2^32,
  * unless x_offset is 0. If x's zero point comes with each run, that sum stays. */
 void qk_conv_pack_channels(const struct qk_conv *conv, int32_t x_offset, size_t begin, size_t end);
-
-#endif

@@ -29,8 +29,7 @@
  *   bits, |x| <= 128. K is cut into blocks that are so short that no partial sum exceeds 2^24, up
  *   to which floats hold every integer. The sums of K blocks are added in int32, modulo 2^32. The
  *   part of x's zero point that centring leaves goes into the bias. */
-#ifndef KERNELS_CONV_CONV_H
-#define KERNELS_CONV_CONV_H
+#pragma once
 
 #include "kernels/conv/epilogue.h"
 #include "kernels/gemm/openblas.h"
@@ -191,5 +190,3 @@ enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue
                             const struct qk_im2col_kernels *im2col,
                             const struct qk_move_kernels *move, const struct qk_tensor *x,
                             struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
-
-#endif

@@ -6,8 +6,7 @@
  * kinds that it cannot write; igemm then computes these convolutions. To add a kind, add a name
  * here, its constants in struct qk_epilogue, and a branch in the functions that write every kind:
  * kernels/conv/igemm/epilogue_loops.h and qk_im2col_epilogue_scalar. Tables may point to these. */
-#ifndef KERNELS_CONV_EPILOGUE_H
-#define KERNELS_CONV_EPILOGUE_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -33,5 +32,3 @@ struct qk_epilogue {
                                 QK_EPILOGUE_INT32 does not use it */
     struct qk_requantize requantize; /* QK_EPILOGUE_BYTES */
 };
-
-#endif

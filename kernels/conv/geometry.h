@@ -1,7 +1,6 @@
 /* Finds, axis by axis, which element of x each tap of the kernel reads for each output position.
  * All algorithms use it. Private to conv/. */
-#ifndef KERNELS_CONV_GEOMETRY_H
-#define KERNELS_CONV_GEOMETRY_H
+#pragma once
 
 #include "kernels/conv/conv.h"
 
@@ -87,5 +86,3 @@ bool qk_conv_find_plane(const struct qk_conv_geometry *geometry, size_t position
 enum qk_status qk_conv_geometry_init(struct qk_conv_geometry *geometry,
                                      const struct qk_conv_desc *desc, const struct qk_tensor *x,
                                      struct qk_error *error);
-
-#endif

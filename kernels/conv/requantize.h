@@ -2,8 +2,7 @@
  * of ONNX Runtime's MlasRequantizeOutput: convert the sum to float, multiply, clamp in float to the
  * range of y's type less y's zero point (NaN gives the lower bound), round to nearest even, then
  * add the zero point. Private to kernels/. */
-#ifndef KERNELS_CONV_REQUANTIZE_H
-#define KERNELS_CONV_REQUANTIZE_H
+#pragma once
 
 #include "kernels/conv/epilogue.h"
 #include "kernels/element/round.h"
@@ -29,5 +28,3 @@ static inline uint8_t qk_requantize_one(struct qk_requantize to, int32_t sum, fl
     value = value < to.high ? value : to.high;
     return (uint8_t)(qk_round_even_small(value) + to.zero_point);
 }
-
-#endif

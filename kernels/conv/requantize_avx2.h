@@ -1,7 +1,6 @@
 /* Requantizes 32 sums at a time (kernels/conv/requantize.h). For files that are compiled for AVX2.
  * Private to conv/ and matmul/. */
-#ifndef KERNELS_CONV_REQUANTIZE_AVX2_H
-#define KERNELS_CONV_REQUANTIZE_AVX2_H
+#pragma once
 
 #include "kernels/conv/requantize.h"
 
@@ -39,7 +38,5 @@ static inline __m256i qk_requantize_32(const struct qk_requantize *to, const __m
                                                      : _mm256_packus_epi16(words[0], words[1]),
                                        order);
 }
-
-#endif
 
 #endif

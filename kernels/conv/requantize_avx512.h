@@ -1,7 +1,6 @@
 /* Requantizes 64 sums at a time (kernels/conv/requantize.h). For files that are compiled for
  * AVX-512. Private to conv/ and gemm/. */
-#ifndef KERNELS_CONV_REQUANTIZE_AVX512_H
-#define KERNELS_CONV_REQUANTIZE_AVX512_H
+#pragma once
 
 #include "kernels/conv/requantize.h"
 
@@ -137,7 +136,5 @@ static inline void qk_store_kept(uint8_t *y, __m512i bytes, uint64_t keep)
     }
 #endif
 }
-
-#endif
 
 #endif

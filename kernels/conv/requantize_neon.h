@@ -1,6 +1,5 @@
 /* Requantizes 16 sums at a time (kernels/conv/requantize.h). Private to conv/. */
-#ifndef KERNELS_CONV_REQUANTIZE_NEON_H
-#define KERNELS_CONV_REQUANTIZE_NEON_H
+#pragma once
 
 #include "kernels/conv/requantize.h"
 
@@ -27,7 +26,5 @@ static inline uint8x16_t qk_requantize_16(const struct qk_requantize *to, const 
     const uint8x16_t second = vreinterpretq_u8_s16(vuzp1q_s16(values[2], values[3]));
     return vaddq_u8(vuzp1q_u8(first, second), vdupq_n_u8((uint8_t)to->zero_point));
 }
-
-#endif
 
 #endif

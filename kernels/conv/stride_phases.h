@@ -7,8 +7,7 @@
  *    phase 1   1 3 5 7       tap 1 reads 1 3 5 7
  *
  * Here phases is 2, shift is 1 and span is 1. Private to conv/. */
-#ifndef KERNELS_CONV_STRIDE_PHASES_H
-#define KERNELS_CONV_STRIDE_PHASES_H
+#pragma once
 
 #include "kernels/conv/geometry.h"
 
@@ -34,5 +33,3 @@ struct qk_stride_phases qk_stride_phases_of(const struct qk_conv_axis *axis, siz
 /* Returns true if the sizes and strides of the axis are so small that no sum of sizes overflows if
  * taps share phases. */
 bool qk_taps_may_share(const struct qk_conv_axis *axis);
-
-#endif

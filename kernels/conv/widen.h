@@ -1,7 +1,6 @@
 /* Subtracts a zero point from bytes, and converts them to floats or adds them up. These are the
  * inner loops of im2col (sgemm) and of packing weights. Private to conv/. */
-#ifndef KERNELS_CONV_WIDEN_H
-#define KERNELS_CONV_WIDEN_H
+#pragma once
 
 #include "kernels/qk.h"
 #include "kernels/wrap.h"
@@ -67,5 +66,3 @@ QK_WRAPS static inline uint32_t qk_widen_sum(struct qk_widen widen, const uint8_
         sum += lanes[j];
     return sum;
 }
-
-#endif

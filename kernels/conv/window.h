@@ -7,8 +7,7 @@
  *    tap 1    0 2             column_first  0, column_stride 2, inside_columns [0, 2)
  *    tap 2    1 3             column_first  1, column_stride 2, inside_columns [0, 2)
  */
-#ifndef KERNELS_CONV_WINDOW_H
-#define KERNELS_CONV_WINDOW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ void qk_window_fit(struct qk_window *window);
 /* Turns a window whose elements are consecutive bytes of x, across its rows, into a window of a
  * single row. Returns false for any other window, and does not change it. */
 bool qk_window_flatten(struct qk_window *window);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * An operator's prepare and pack fill a qk_affine. Its plan says with a qk_broadcast which elements
  * use which parameters. */
-#ifndef KERNELS_DEQUANTIZE_AFFINE_H
-#define KERNELS_DEQUANTIZE_AFFINE_H
+#pragma once
 
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/elementwise/traversal.h"
@@ -98,5 +97,3 @@ enum qk_status qk_affine_plan(const struct qk_affine *affine, const struct qk_in
                               const struct qk_tensor *x, const struct qk_broadcast *broadcast,
                               struct qk_memory memory, struct qk_plan *plan,
                               struct qk_error *error);
-
-#endif

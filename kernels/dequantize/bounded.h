@@ -1,7 +1,6 @@
 /* Decides for dequantize_avx2.c and dequantize_avx512bw.c whether a kernel may look up the results
  * of float8s by parts (struct qk_float8_parts). It may if every scale of the span is bounded. */
-#ifndef KERNELS_DEQUANTIZE_BOUNDED_H
-#define KERNELS_DEQUANTIZE_BOUNDED_H
+#pragma once
 
 #include <math.h>
 
@@ -33,5 +32,3 @@ static inline bool qk_scales_are_bounded(const struct qk_dequantize_args *args)
         bounded &= qk_scale_is_bounded(parts, args->y_type, scales[i]);
     return bounded;
 }
-
-#endif

@@ -7,8 +7,7 @@
  * another. One more rounding makes the type of y. A tier has a kernel for each way to read x (enum
  * qk_code). All tiers give the same bits, except for the sign and payload of a NaN that is made of
  * two NaNs. */
-#ifndef KERNELS_DEQUANTIZE_DEQUANTIZE_H
-#define KERNELS_DEQUANTIZE_DEQUANTIZE_H
+#pragma once
 
 #include "kernels/elementwise/traversal.h"
 #include "kernels/qk.h"
@@ -149,5 +148,3 @@ void qk_dequantize_init_sve(struct qk_dequantize_kernels *kernels);
  */
 void qk_dequantize_small__neon(const struct qk_dequantize_args *args);
 void qk_dequantize_bytes__fp16(const struct qk_dequantize_args *args);
-
-#endif

@@ -2,8 +2,7 @@
  * code, made of the loops of loops.h, and those that repeat and widen parameters. A tier's file
  * includes this after it has defined all that loops.h needs. Only for dequantize_avx2.c,
  * dequantize_avx512bw.c, dequantize_avx512vbmi.c and dequantize_neon.c. */
-#ifndef KERNELS_DEQUANTIZE_KERNELS_H
-#define KERNELS_DEQUANTIZE_KERNELS_H
+#pragma once
 
 /* Nothing here compiles without a tier's file around it. */
 #ifdef CHUNK
@@ -161,8 +160,6 @@ INLINE void init(struct qk_dequantize_kernels *kernels, const char *name, double
         .element_cycles = element_cycles,
     };
 }
-
-#endif
 
 #endif
 

@@ -15,8 +15,7 @@
  *    a few whole chunks   loop_varied        parameters are loaded for each chunk
  *    all others           loop_blocks        a chunk has one block or two
  */
-#ifndef KERNELS_DEQUANTIZE_LOOPS_H
-#define KERNELS_DEQUANTIZE_LOOPS_H
+#pragma once
 
 /* Nothing here compiles without a tier's file around it. */
 #ifdef CHUNK
@@ -494,7 +493,5 @@ INLINE void choose_y_type(const struct qk_dequantize_args *args, const struct ke
     else
         choose_common_case(args, kernel, QK_BF16);
 }
-
-#endif
 
 #endif

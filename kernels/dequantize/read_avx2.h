@@ -1,6 +1,5 @@
 /* Reads chunks of 32 elements of x as floats, for the AVX2 kernels. Only for dequantize_avx2.c. */
-#ifndef KERNELS_DEQUANTIZE_READ_AVX2_H
-#define KERNELS_DEQUANTIZE_READ_AVX2_H
+#pragma once
 
 /* The Makefile sets this on x86 only, for files with this suffix. */
 #ifdef __AVX2__
@@ -332,7 +331,5 @@ INLINE struct values read_s32_recast(const struct codes *codes, const uint8_t *x
     const struct values v = read_s32(codes, x, pairs);
     return (struct values){recast(v.a), recast(v.b), recast(v.c), recast(v.d)};
 }
-
-#endif
 
 #endif

@@ -1,8 +1,7 @@
 /* Reads chunks of 64 elements of x as floats, for both AVX-512 tiers. What a tier does better by
  * instructions of its own is in its file. Only for dequantize_avx512bw.c and
  * dequantize_avx512vbmi.c. */
-#ifndef KERNELS_DEQUANTIZE_READ_AVX512_H
-#define KERNELS_DEQUANTIZE_READ_AVX512_H
+#pragma once
 
 /* The Makefile sets this on x86 only, for files with these suffixes. */
 #ifdef __AVX512BW__
@@ -112,7 +111,5 @@ INLINE struct values read_s32_recast(const struct codes *codes, const uint8_t *x
     const struct values y = read_s32(codes, x, pairs);
     return (struct values){recast(y.a), recast(y.b), recast(y.c), recast(y.d)};
 }
-
-#endif
 
 #endif

@@ -3,8 +3,7 @@
  * from NEON and add a few. They define RUN_MIN and `struct code` before they include this file.
  * `struct code` has x_bytes and y_bytes, the sizes of an element of x and of y, and `magic`, the
  * number that reading adds to x. Its other members are the tier's own. */
-#ifndef KERNELS_DEQUANTIZE_RUNS_H
-#define KERNELS_DEQUANTIZE_RUNS_H
+#pragma once
 
 /* Nothing here compiles without a tier's file around it. */
 #ifdef RUN_MIN
@@ -35,7 +34,5 @@ INLINE void take_runs(const struct qk_dequantize_args *args, const struct code c
         p = p + 1 == span->period ? 0 : p + 1;
     }
 }
-
-#endif
 
 #endif

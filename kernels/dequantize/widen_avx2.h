@@ -1,7 +1,6 @@
 /* Converts scales to FP32, eight at a time, and ends stores past the caches, for the AVX2 and
  * AVX-512 kernels. Only for dequantize_avx2.c and dequantize_avx512bw.c. */
-#ifndef KERNELS_DEQUANTIZE_WIDEN_AVX2_H
-#define KERNELS_DEQUANTIZE_WIDEN_AVX2_H
+#pragma once
 
 /* The Makefile sets this on x86 only, for files with these suffixes. */
 #ifdef __AVX2__
@@ -33,7 +32,5 @@ INLINE void end_streaming(void)
 {
     _mm_sfence();
 }
-
-#endif
 
 #endif

@@ -1,7 +1,6 @@
 /* Computes with vectors of 16 floats, and rounds and stores chunks of y, for both AVX-512 tiers.
  * Only for dequantize_avx512bw.c and dequantize_avx512vbmi.c. */
-#ifndef KERNELS_DEQUANTIZE_WRITE_AVX512_H
-#define KERNELS_DEQUANTIZE_WRITE_AVX512_H
+#pragma once
 
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/dequantize/read_avx512.h"
@@ -301,7 +300,5 @@ INLINE struct values mix(struct values before, struct values after, size_t count
         mix_one(before.a, after.a, low), mix_one(before.b, after.b, low < 16 ? 0 : low - 16),
         mix_one(before.c, after.c, high), mix_one(before.d, after.d, high < 16 ? 0 : high - 16)};
 }
-
-#endif
 
 #endif

@@ -2,8 +2,7 @@
  *
  * The functions compute with integers, because instructions give other bits. VCVTNEPS2BF16 would
  * turn subnormals into zeros, and VCVTPS2PH would keep the payloads of NaNs. */
-#ifndef KERNELS_ELEMENT_FLOAT_H
-#define KERNELS_ELEMENT_FLOAT_H
+#pragma once
 
 #include <string.h>
 
@@ -51,5 +50,3 @@ static inline uint16_t qk_bf16_round_inline(float value)
         return (uint16_t)((bits >> 16 & 0x8000) | 0x7fc0);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-
-#endif

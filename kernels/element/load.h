@@ -1,6 +1,5 @@
 /* Loads single elements of tensors, whose data may have any alignment. Private to kernels/. */
-#ifndef KERNELS_ELEMENT_LOAD_H
-#define KERNELS_ELEMENT_LOAD_H
+#pragma once
 
 #include <string.h>
 
@@ -33,5 +32,3 @@ static inline int64_t qk_load_integer(enum qk_type type, const void *data, size_
     const int64_t sign = info->kind == QK_KIND_SIGNED ? INT64_C(1) << (info->bits - 1) : 0;
     return ((int64_t)bits ^ sign) - sign;
 }
-
-#endif

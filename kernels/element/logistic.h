@@ -1,7 +1,6 @@
 /* The logistic function, as ONNX Runtime computes it on CPUs with FMA (onnxruntime/core/mlas/lib/
  * logistic.cpp). Private to kernels/. */
-#ifndef KERNELS_ELEMENT_LOGISTIC_H
-#define KERNELS_ELEMENT_LOGISTIC_H
+#pragma once
 
 #include <math.h>
 
@@ -24,5 +23,3 @@ static inline __attribute__((always_inline)) float qk_logistic(float x)
     const float y = p * x / q + 0.5F;
     return y < 0 ? 0 : y > 1 ? 1 : y;
 }
-
-#endif

@@ -3,8 +3,7 @@
  *
  * The steps are the same for all formats: only the constants in struct qk_narrow differ. A loop
  * over any format therefore has no branches. Vector kernels take the same steps as qk_narrow. */
-#ifndef KERNELS_ELEMENT_NARROW_H
-#define KERNELS_ELEMENT_NARROW_H
+#pragma once
 
 #include "kernels/element/float.h"
 
@@ -68,5 +67,3 @@ static inline uint32_t qk_narrow(const struct qk_narrow *narrow, float value)
     const bool has_sign = narrow->signed_bits == 0 || (code & narrow->signed_bits) != 0;
     return bits >> 31 && has_sign ? code ^ narrow->sign : code;
 }
-
-#endif

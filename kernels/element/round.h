@@ -1,7 +1,6 @@
 /* Rounds floats to integers, ties to even, for scalar code. Vector kernels do the same with
  * vectors, and get the same integers. Private to kernels/. */
-#ifndef KERNELS_ELEMENT_ROUND_H
-#define KERNELS_ELEMENT_ROUND_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ static inline int32_t qk_round_even(double value)
     const double shift = 0x1.8p52;
     return (int32_t)((value + shift) - shift);
 }
-
-#endif

@@ -13,8 +13,7 @@
  *
  *      y[1, 5] is made of x[1 * 6 + 5 * 1] and scales[1 * 2 + 5 / 4 * 1] = s3
  */
-#ifndef KERNELS_ELEMENTWISE_BROADCAST_H
-#define KERNELS_ELEMENTWISE_BROADCAST_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -88,5 +87,3 @@ void qk_broadcast_seek(struct qk_broadcast_cursor *cursor, const struct qk_broad
  * behind it. There must be an element left. */
 void qk_broadcast_next(struct qk_broadcast_cursor *cursor, size_t count_max,
                        struct qk_row_segment *segment);
-
-#endif

@@ -1,8 +1,7 @@
 /* Prepares the operands of kernel calls for a traversal. Expands parameters, which means writing
  * them out for each element, if blocks are too short for a kernel call each. Gathers elements of x
  * that are strides apart. */
-#ifndef KERNELS_ELEMENTWISE_EXPAND_H
-#define KERNELS_ELEMENTWISE_EXPAND_H
+#pragma once
 
 #include "kernels/elementwise/broadcast.h"
 
@@ -42,5 +41,3 @@ void qk_expand_parameters(qk_repeat_fn repeat, const struct qk_parameters *param
 /* Copies a segment's elements, of `bytes` bytes each (1, 2 or 4), to `to`. */
 void qk_gather_elements(const void *x, size_t bytes, const struct qk_row_segment *segment,
                         void *to);
-
-#endif

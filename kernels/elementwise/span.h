@@ -1,7 +1,6 @@
 /* A span is what a traversal passes to a kernel in one call: where consecutive elements of x and y
  * are, and where their parameters are. The kernels of dequantizers and quantizers take spans. */
-#ifndef KERNELS_ELEMENTWISE_SPAN_H
-#define KERNELS_ELEMENTWISE_SPAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ static inline struct qk_span qk_span_moved(const struct qk_span *span, unsigned 
     moved.stream = span->stream;
     return moved;
 }
-
-#endif

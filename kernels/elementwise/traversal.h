@@ -1,7 +1,6 @@
 /* Applies an element-wise operator to a whole tensor, for every granularity, in few and long calls
  * of its kernel. Each call gets a span. */
-#ifndef KERNELS_ELEMENTWISE_TRAVERSAL_H
-#define KERNELS_ELEMENTWISE_TRAVERSAL_H
+#pragma once
 
 #include "kernels/elementwise/broadcast.h"
 #include "kernels/elementwise/expand.h"
@@ -59,5 +58,3 @@ enum qk_status qk_elementwise_plan(const struct qk_elementwise *elementwise,
                                    enum qk_type y_type, const struct qk_broadcast *broadcast,
                                    struct qk_memory memory, struct qk_plan *plan,
                                    struct qk_error *error);
-
-#endif

@@ -2,8 +2,7 @@
  * the operations that dequantizers and quantizers both need on them. With pairs, the shared loops
  * take as many elements in a chunk as with AVX2, and have no more overhead. Only for
  * dequantize_neon.c and quantize_neon.c. */
-#ifndef KERNELS_ELEMENTWISE_VECTOR_NEON_H
-#define KERNELS_ELEMENTWISE_VECTOR_NEON_H
+#pragma once
 
 #ifdef __aarch64__
 
@@ -107,7 +106,5 @@ INLINE uint32x4_t with_lowest_bf16(uint32x4_t bits)
 {
     return vsubq_u32(bits, vtstq_u32(bits, vdupq_n_u32(0x10000)));
 }
-
-#endif
 
 #endif

@@ -9,8 +9,7 @@
  *
  * `a` and `b` are the parameters of a function, for example the attribute alpha. Functions that
  * have none ignore them. Private to kernels/. */
-#ifndef KERNELS_FLOATS_FUNCTIONS_H
-#define KERNELS_FLOATS_FUNCTIONS_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -356,5 +355,3 @@ QK_FLOAT_FUNCTION qk_float_hard_swish(float x, float a, float b)
 {
     return x * qk_float_hard_sigmoid(x, a, b);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* The kernels of operators on FP32, element by element. loops.h has their code in plain C, which is
  * compiled once for each tier. Every tier gives the bits of the scalar tier. Private to kernels/.
  */
-#ifndef KERNELS_FLOATS_KERNELS_H
-#define KERNELS_FLOATS_KERNELS_H
+#pragma once
 
 #include "kernels/binary/binary.h"
 #include "kernels/floats/functions.h"
@@ -84,5 +83,3 @@ extern const struct qk_float_kernels qk_float_kernels__scalar;
 extern const struct qk_float_kernels qk_float_kernels__avx2;
 extern const struct qk_float_kernels qk_float_kernels__avx512bw;
 extern const struct qk_float_kernels qk_float_kernels__neon;
-
-#endif

@@ -1,7 +1,6 @@
 /* The kernels of operators on FP32 in plain C, which compilers turn into vectors of the tier that
  * includes this file. The tier defines QK_FLOAT_TIER, its name, and QK_FLOAT_CYCLES. */
-#ifndef KERNELS_FLOATS_LOOPS_H
-#define KERNELS_FLOATS_LOOPS_H
+#pragma once
 
 /* Nothing here compiles without a tier's file around it. */
 #ifdef QK_FLOAT_TIER
@@ -231,5 +230,4 @@ const struct qk_float_kernels NAME_OF(qk_float_kernels__, QK_FLOAT_TIER) = {
     .quantize_shares_of_one = quantize_shares_of_one,
 };
 
-#endif
 #endif

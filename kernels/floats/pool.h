@@ -1,6 +1,5 @@
 /* The maximum or the average of each window of FP32. Private to kernels/. */
-#ifndef KERNELS_FLOATS_POOL_H
-#define KERNELS_FLOATS_POOL_H
+#pragma once
 
 #include "kernels/pool/geometry.h"
 
@@ -57,5 +56,3 @@ enum qk_status qk_float_pool_plan(const struct qk_float_pool *pool,
                                   const struct qk_pool_geometry *geometry,
                                   const struct qk_instance *instance, struct qk_memory memory,
                                   struct qk_plan *plan, struct qk_error *error);
-
-#endif

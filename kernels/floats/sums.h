@@ -1,6 +1,5 @@
 /* Means of rows of FP32, with ONNX Runtime's bits. Private to kernels/. */
-#ifndef KERNELS_FLOATS_SUMS_H
-#define KERNELS_FLOATS_SUMS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ enum qk_sum_kind {
  * multiple of 16 bytes. */
 void qk_means(enum qk_sum_kind kind, const void *x, size_t count, size_t rows, size_t index,
               void *means);
-
-#endif

@@ -5,8 +5,7 @@
  * value before a loop, such as 0, GCC 12 keeps them in other registers than those that the
  * instruction overwrites. It then copies each vector twice in each pass: before the instruction and
  * after it. An empty asm hides where a value comes from, which prevents these copies. */
-#ifndef KERNELS_GEMM_DPBUSD_H
-#define KERNELS_GEMM_DPBUSD_H
+#pragma once
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 #include <immintrin.h>
@@ -34,6 +33,4 @@ static inline __m256i qk_dpbusd_avx(__m256i sums, __m256i x, __m256i w)
     __asm__("" : "+x"(sums));
     return sums;
 }
-#endif
-
 #endif

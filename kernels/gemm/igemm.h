@@ -71,8 +71,7 @@
  * quads of each position; these bytes are 0. With `whole_steps`, a kernel reads as many slabs in
  * each step as the longest step has. The bytes that it reads beyond the slabs of a shorter step may
  * be anything: their weights are 0. */
-#ifndef KERNELS_GEMM_IGEMM_H
-#define KERNELS_GEMM_IGEMM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -276,5 +275,3 @@ static inline void qk_igemm_add_lanes(const struct qk_igemm_args *args, size_t p
         *to = (int32_t)sum;
     }
 }
-
-#endif

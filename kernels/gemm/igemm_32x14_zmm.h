@@ -7,8 +7,7 @@
  * steps are done, beside two vectors of weights and one quad of x in all lanes. Weights are read in
  * whole cache lines, and x by 4 bytes that never cross one. A tile may begin and end at any
  * position. */
-#ifndef KERNELS_GEMM_IGEMM_32X14_ZMM_H
-#define KERNELS_GEMM_IGEMM_32X14_ZMM_H
+#pragma once
 
 #include "kernels/gemm/igemm.h"
 
@@ -171,7 +170,5 @@ static void multiply(const struct qk_igemm_args *args)
     }
 #undef CASE
 }
-
-#endif
 
 #endif

@@ -9,8 +9,7 @@
  * - add_products: adds the products of SLABS slabs or, with `single`, of one slab to the sums of
  *   some register units;
  * - row_sums: returns the sums of one row of a register unit for 4 positions. */
-#ifndef KERNELS_GEMM_IGEMM_NEON_H
-#define KERNELS_GEMM_IGEMM_NEON_H
+#pragma once
 
 #ifdef UNIT_ROWS
 
@@ -77,7 +76,5 @@ static void multiply(const struct qk_igemm_args *args)
         .quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES, .pairs = SLABS == 2, \
         .multiply = multiply,                                                 \
     }
-
-#endif
 
 #endif

@@ -3,8 +3,7 @@
  *
  * A tile is made of parts of up to 6 positions by two vectors of 8 rows. The 12 vectors of sums
  * stay in registers until the part is done. */
-#ifndef KERNELS_GEMM_IGEMM_POSITIONS_AVX2_H
-#define KERNELS_GEMM_IGEMM_POSITIONS_AVX2_H
+#pragma once
 
 #include <immintrin.h>
 #include <string.h>
@@ -100,5 +99,3 @@ multiply_in_parts(const struct qk_igemm_args *args, add_part_function *add_part)
         }
     }
 }
-
-#endif

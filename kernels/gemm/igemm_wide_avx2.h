@@ -1,6 +1,5 @@
 /* Finds wide weights (igemm.h) with vectors. For the kernels of products by VPMADDUBSW. */
-#ifndef KERNELS_GEMM_IGEMM_WIDE_AVX2_H
-#define KERNELS_GEMM_IGEMM_WIDE_AVX2_H
+#pragma once
 
 #include <immintrin.h>
 #include <stddef.h>
@@ -80,5 +79,3 @@ static inline __m256i first_lanes(int count)
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lane);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * `add_products`, which adds the products of 8 quads of x and one quad of weights to 8 sums. A file
  * has to define it before it includes this one. Only for igemm_6x16_avx2.c,
  * igemm_u8s8_6x16_avx2.c, igemm_6x16_avxvnni.c and igemm_words_6x16_avxvnni.c. */
-#ifndef KERNELS_GEMM_IGEMM_YMM_H
-#define KERNELS_GEMM_IGEMM_YMM_H
+#pragma once
 
 /* The Makefile sets this on x86 only, for files with these suffixes. */
 #ifdef __AVX2__
@@ -133,7 +132,5 @@ static void multiply_panel(const struct qk_igemm_args *args)
     else
         multiply_rows(args, 2);
 }
-
-#endif
 
 #endif

@@ -1,8 +1,7 @@
 /* Products by rows whose sums become bytes of y in registers (struct qk_igemm_bytes), with YMM
  * vectors of 8 positions. Only for igemm_6x16_avx2.c, which defines `add_products` and includes
  * igemm_ymm.h first. */
-#ifndef KERNELS_GEMM_IGEMM_YMM_BYTES_H
-#define KERNELS_GEMM_IGEMM_YMM_BYTES_H
+#pragma once
 
 /* The Makefile sets this on x86 only, for files with these suffixes. */
 #ifdef __AVX2__
@@ -146,7 +145,5 @@ static void requantize_panel(const struct qk_igemm_args *args)
     else
         requantize_rows(args, 2);
 }
-
-#endif
 
 #endif

@@ -10,8 +10,7 @@
  * Each call needs a buffer of 128 MiB of address space, of which little is ever touched. OpenBLAS
  * maps a buffer if none is free, and retries forever if it cannot. A buffer for each thread is
  * therefore mapped at start, when a failure can still be reported. */
-#ifndef KERNELS_GEMM_OPENBLAS_H
-#define KERNELS_GEMM_OPENBLAS_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -55,5 +54,3 @@ void qk_openblas_deinit(struct qk_openblas *openblas);
 /* Computes the product. Any thread may call this, but no more threads at the same time than
  * qk_openblas_init was told. */
 void qk_openblas_sgemm(const struct qk_openblas *openblas, const struct qk_sgemm_args *args);
-
-#endif

@@ -1,7 +1,6 @@
 /* The real values of codes of 8 bits, as ONNX Runtime's operators on 8 bits compute them in float32
  * (onnxruntime/contrib_ops/cpu/quantization/qlinear_lookup_table.cc). Private to kernels/. */
-#ifndef KERNELS_LOOKUP_CODES_H
-#define KERNELS_LOOKUP_CODES_H
+#pragma once
 
 #include "kernels/element/load.h"
 #include "kernels/element/round.h"
@@ -56,5 +55,3 @@ static inline bool qk_requantize(const struct qk_codes *x, const struct qk_codes
             changes ? qk_quantize_code(y, qk_dequantize_code(x, code)) : (uint8_t)code;
     return changes;
 }
-
-#endif

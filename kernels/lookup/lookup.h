@@ -1,8 +1,7 @@
 /* The core of operators that make each element of y of one element of x, both of 8 bits: y =
  * table[x]. The operator computes the table once. A kernel then looks up many elements at a time.
  */
-#ifndef KERNELS_LOOKUP_LOOKUP_H
-#define KERNELS_LOOKUP_LOOKUP_H
+#pragma once
 
 #include "kernels/elementwise/traversal.h"
 #include "kernels/qk.h"
@@ -93,5 +92,3 @@ enum qk_status qk_lookup_plan_channels(const struct qk_lookup_channels *channels
                                        const struct qk_tensor *x, enum qk_type y_type,
                                        struct qk_memory memory, struct qk_plan *plan,
                                        struct qk_error *error);
-
-#endif

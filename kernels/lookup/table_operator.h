@@ -1,7 +1,6 @@
 /* What operators share whose instance is a table of 256 entries (kernels/lookup/lookup.h). Such an
  * operator's input 0 is its only variable input. Private to kernels/. */
-#ifndef KERNELS_LOOKUP_TABLE_OPERATOR_H
-#define KERNELS_LOOKUP_TABLE_OPERATOR_H
+#pragma once
 
 #include "kernels/lookup/lookup.h"
 #include "kernels/operators/operator.h"
@@ -18,5 +17,3 @@ enum qk_status qk_table_prepare(const struct qk_call *call, qk_table_entry_fn en
 /* The function `plan` of such an operator's struct qk_operator_code. */
 enum qk_status qk_table_plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                              struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* The kernels of matrix products besides the products themselves: making quads, and computing y
  * from sums. Private to matmul/, dispatch and tests. */
-#ifndef KERNELS_MATMUL_KERNELS_H
-#define KERNELS_MATMUL_KERNELS_H
+#pragma once
 
 #include "kernels/matmul/matmul.h"
 
@@ -67,5 +66,3 @@ extern const struct qk_matmul_kernels qk_matmul_kernels__scalar;
 extern const struct qk_matmul_kernels qk_matmul_kernels__avx2;
 extern const struct qk_matmul_kernels qk_matmul_kernels__avx512bw;
 extern const struct qk_matmul_kernels qk_matmul_kernels__neon;
-
-#endif

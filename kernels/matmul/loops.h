@@ -1,8 +1,7 @@
 /* The kernels of kernels.h in plain C. Each tier compiles them with its own flags, and the compiler
  * vectorizes them. All arithmetic is that of integers or single float operations, so every tier
  * gives the same bits. TABLE is the name of the tier's table. */
-#ifndef KERNELS_MATMUL_LOOPS_H
-#define KERNELS_MATMUL_LOOPS_H
+#pragma once
 
 #include <string.h>
 
@@ -317,5 +316,3 @@ static void transpose(const int32_t *from, size_t rows, size_t positions, int32_
 
 const struct qk_matmul_kernels TABLE = {
     .fill = fill, .columns = columns, .finish = finish, .transpose = transpose};
-
-#endif

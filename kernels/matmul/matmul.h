@@ -21,8 +21,7 @@
  *
  * A constant B is packed once. A B that comes with each run is packed by each unit, panel by panel,
  * in the unit's workspace. */
-#ifndef KERNELS_MATMUL_MATMUL_H
-#define KERNELS_MATMUL_MATMUL_H
+#pragma once
 
 #include "kernels/conv/backend.h"
 #include "kernels/conv/epilogue.h"
@@ -136,5 +135,3 @@ void qk_matmul_pack(const struct qk_matmul *matmul, size_t begin, size_t end);
 enum qk_status qk_matmul_plan(const struct qk_matmul *matmul, const struct qk_matmul_shape *shape,
                               struct qk_memory memory, struct qk_plan *plan,
                               struct qk_error *error);
-
-#endif

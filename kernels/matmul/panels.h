@@ -1,7 +1,6 @@
 /* Packs panels of B: a constant one into the instance, one that comes with a run into the
  * workspace. Private to matmul/. */
-#ifndef KERNELS_MATMUL_PANELS_H
-#define KERNELS_MATMUL_PANELS_H
+#pragma once
 
 #include "kernels/matmul/kernels.h"
 
@@ -66,5 +65,3 @@ struct qk_matmul_plan {
     size_t quads, sums, gathered, panel, rows, columns, tile, parameters;
     size_t gathered_bytes; /* of one row of A */
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* The kernels of the moving core. Pointers have no alignment. All tiers give the same bytes,
  * because they compute nothing. The index of an array is log2 of the size of an element: 1, 2, 4 or
  * 8 bytes. */
-#ifndef KERNELS_MOVE_KERNELS_H
-#define KERNELS_MOVE_KERNELS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -71,5 +70,3 @@ void qk_move_init_scalar(struct qk_move_kernels *kernels);
 void qk_move_init_avx2(struct qk_move_kernels *kernels);
 void qk_move_init_avx512(struct qk_move_kernels *kernels);
 void qk_move_init_neon(struct qk_move_kernels *kernels);
-
-#endif

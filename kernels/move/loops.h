@@ -1,7 +1,6 @@
 /* The loops of the moving kernels for tiers with vectors of at least 16 bytes: plain C, which gcc
  * and clang vectorize, and shuffles that every such tier has. */
-#ifndef KERNELS_MOVE_LOOPS_H
-#define KERNELS_MOVE_LOOPS_H
+#pragma once
 
 #include <stdbool.h>
 #include <string.h>
@@ -676,5 +675,3 @@ static inline void qk_move_fill_table(struct qk_move_kernels *kernels)
         .finish = finish,
     };
 }
-
-#endif

@@ -20,8 +20,7 @@
  * qk_move_add makes boxes as simple as they can be: axes of one element go, neighbouring axes merge
  * if both sides go on by the same step, and a short contiguous run becomes a larger element. Then
  * the last axes decide which pattern a box has, that is, which kernel moves it. */
-#ifndef KERNELS_MOVE_MOVE_H
-#define KERNELS_MOVE_MOVE_H
+#pragma once
 
 #include "kernels/elementwise/traversal.h"
 #include "kernels/move/kernels.h"
@@ -97,5 +96,3 @@ enum qk_status qk_move_plan_alias(const struct qk_instance *instance, const stru
 
 /* Fills the last `rank` axes of a box with a row-major tensor of these dims, on both sides. */
 void qk_move_axes_of(const size_t *dims, uint32_t rank, struct qk_move_box *box);
-
-#endif

@@ -1,6 +1,5 @@
 /* What a plan of the moving core consists of, for plan.c and run.c. */
-#ifndef KERNELS_MOVE_PART_H
-#define KERNELS_MOVE_PART_H
+#pragma once
 
 #include "kernels/move/move.h"
 
@@ -67,5 +66,3 @@ static inline bool qk_move_is_dense(const struct qk_move_part *part, uint32_t ax
 /* The function `run` of a plan. */
 void qk_move_run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
                  void *workspace, size_t begin, size_t end);
-
-#endif

@@ -1,6 +1,5 @@
 /* Vectors of 32 bytes for loops.h, in two parts of 16. */
-#ifndef KERNELS_MOVE_WIDE_AVX2_H
-#define KERNELS_MOVE_WIDE_AVX2_H
+#pragma once
 
 #ifdef __AVX2__
 
@@ -48,7 +47,5 @@ static inline __m256i qk_move_halves_1(__m256i x)
     const __m128i parts = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
     return qk_move_halves_8(_mm256_shuffle_epi8(x, _mm256_broadcastsi128_si256(parts)));
 }
-
-#endif
 
 #endif

@@ -1,6 +1,5 @@
 /* A pass over functions of codes. Private to kernels/. */
-#ifndef KERNELS_NETWORK_COMPOSE_H
-#define KERNELS_NETWORK_COMPOSE_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -10,5 +9,3 @@
 enum qk_status qk_graph_compose(const struct qk_kernels *kernels, struct qk_graph_call *call,
                                 struct qk_memory memory, const uint32_t **origins,
                                 struct qk_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* Runs operators while a graph is loaded, for passes that compute constants. Private to kernels/.
  */
-#ifndef KERNELS_NETWORK_COMPUTE_H
-#define KERNELS_NETWORK_COMPUTE_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -44,5 +43,3 @@ bool qk_computing_count(struct qk_computing *computing, uint64_t ns);
  * does not name a node. */
 enum qk_status qk_compute(struct qk_computing *computing, const struct qk_call *call,
                           struct qk_tensor outputs[QK_OUTPUT_COUNT_MAX], struct qk_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* A copy of a graph call that a pass rewrites: who makes and who reads each value is kept up to
  * date while nodes are replaced, added and removed. Private to kernels/. */
-#ifndef KERNELS_NETWORK_EDIT_H
-#define KERNELS_NETWORK_EDIT_H
+#pragma once
 
 #include "kernels/network/compute.h"
 #include "kernels/qk.h"
@@ -73,5 +72,3 @@ void qk_edit_replace(struct qk_edit *edit, uint32_t index, const struct qk_node 
 
 /* Adds a value with the name of another. */
 uint32_t qk_edit_add_value(struct qk_edit *edit, uint32_t namesake, enum qk_type type);
-
-#endif

@@ -1,7 +1,6 @@
 /* What became of the nodes of a file: each pass says it where it removes a node. Private to
  * kernels/. */
-#ifndef KERNELS_NETWORK_FATE_H
-#define KERNELS_NETWORK_FATE_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -15,5 +14,3 @@ void qk_fate_set(const struct qk_graph_call *call, const struct qk_node *node,
 /* Makes `into` of each node the table in which it ends, if tables were joined: passes that join
  * tables change only the fate of the table that is gone, not those of its parts. */
 void qk_fate_settle_tables(const struct qk_graph_call *call);
-
-#endif

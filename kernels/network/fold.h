@@ -1,6 +1,5 @@
 /* Constant folding in two steps. Private to kernels/. */
-#ifndef KERNELS_NETWORK_FOLD_H
-#define KERNELS_NETWORK_FOLD_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -10,5 +9,3 @@
 enum qk_status qk_fold(const struct qk_kernels *kernels, struct qk_graph_call *call,
                        struct qk_memory memory, bool keeps_pairs, const uint32_t **origins,
                        struct qk_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* An operator on floats that becomes one on codes, and what the steps of fuse.c know of it. Private
  * to kernels/. */
-#ifndef KERNELS_NETWORK_FUSE_H
-#define KERNELS_NETWORK_FUSE_H
+#pragma once
 
 #include "kernels/network/pair.h"
 
@@ -89,5 +88,3 @@ const struct qk_attribute *qk_fusion_attribute(const struct qk_node *node, const
 
 /* Returns whether a factor of the operator on floats, such as Gemm's beta, is 1. */
 bool qk_fusion_is_one(const struct fusion *fusion, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* DequantizeLinear and QuantizeLinear nodes as passes see them. Private to kernels/. */
-#ifndef KERNELS_NETWORK_PAIR_H
-#define KERNELS_NETWORK_PAIR_H
+#pragma once
 
 #include "kernels/network/edit.h"
 
@@ -29,5 +28,3 @@ bool qk_pair_same(const struct qk_pair *a, const struct qk_pair *b);
 
 /* Returns the index of an attribute of an operator, or op->attribute_count. */
 size_t qk_pair_attribute(const struct qk_operator *op, const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* The steps of qk_graph_fuse (qk.h), which makes operators on codes from operators on floats that
  * lie between DequantizeLinear and QuantizeLinear. Private to kernels/. */
-#ifndef KERNELS_NETWORK_QDQ_H
-#define KERNELS_NETWORK_QDQ_H
+#pragma once
 
 #include "kernels/network/edit.h"
 
@@ -22,5 +21,3 @@ size_t qk_qdq_fused_nodes(const struct qk_node *node);
 
 /* fuse.c. Needs room for the nodes and values of qk_qdq_fused_nodes. */
 enum qk_status qk_qdq_fuse(struct qk_edit *edit);
-
-#endif

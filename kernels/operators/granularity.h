@@ -2,8 +2,7 @@
  * which elements of x share a scale and a zero point: all elements, each slice along an axis, or
  * each block along the axis. The rules are those of onnx/defs/quantization/defs.cc that ONNX
  * Runtime enforces. Private to kernels/. */
-#ifndef KERNELS_OPERATORS_GRANULARITY_H
-#define KERNELS_OPERATORS_GRANULARITY_H
+#pragma once
 
 #include "kernels/elementwise/broadcast.h"
 #include "kernels/operators/operator.h"
@@ -65,5 +64,3 @@ enum qk_status qk_granularity_check_zero_point(const struct qk_call *call, struc
 enum qk_status qk_granularity_fit(const struct qk_granularity *granularity,
                                   const struct qk_operator *op, const struct qk_tensor *x,
                                   struct qk_broadcast *broadcast, struct qk_error *error);
-
-#endif

@@ -2,8 +2,7 @@
  * registry beside the descriptor. Private to kernels/.
  *
  * kernels/README.md says how to add an operator. */
-#ifndef KERNELS_OPERATORS_OPERATOR_H
-#define KERNELS_OPERATORS_OPERATOR_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -161,5 +160,3 @@ extern const struct qk_operator qk_onnx_range;
 extern const struct qk_operator qk_onnx_shape;
 extern const struct qk_operator qk_onnx_size;
 extern const struct qk_operator qk_onnx_where;
-
-#endif

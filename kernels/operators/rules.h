@@ -1,6 +1,5 @@
 /* Checks that several operators make in their own rules. Private to kernels/. */
-#ifndef KERNELS_OPERATORS_RULES_H
-#define KERNELS_OPERATORS_RULES_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -35,5 +34,3 @@ static inline bool qk_is_outermost(const size_t *dims, uint32_t axis)
             return false;
     return true;
 }
-
-#endif

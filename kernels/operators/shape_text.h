@@ -1,6 +1,5 @@
 /* Prints the shapes of tensors for error texts. Private to kernels/. */
-#ifndef KERNELS_OPERATORS_SHAPE_TEXT_H
-#define KERNELS_OPERATORS_SHAPE_TEXT_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -12,5 +11,3 @@ struct qk_shape_text {
 
 /* Prints the tensor's shape as "[2,3]" into `buffer` and returns its text. */
 const char *qk_shape_text(const struct qk_tensor *tensor, struct qk_shape_text *buffer);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the softmax of floats and that of quantized elements share: the rows of a tensor. Private to
  * kernels/. */
-#ifndef KERNELS_OPERATORS_SOFTMAX_ROWS_H
-#define KERNELS_OPERATORS_SOFTMAX_ROWS_H
+#pragma once
 
 #include "kernels/operators/operator.h"
 
@@ -24,5 +23,3 @@ static inline size_t qk_softmax_row_start(const struct qk_softmax_rows *rows, si
 {
     return row / rows->stride * rows->stride * rows->length + row % rows->stride;
 }
-
-#endif

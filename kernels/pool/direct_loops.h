@@ -1,8 +1,7 @@
 /* Computes the maxima of the commonest windows, 2×2 with a stride of 2 and 3×3 with a stride of 1
  * or 2, straight from x. plane_loops.h takes scratch memory for all other windows. It includes this
  * file, and says what a tier defines before it. */
-#ifndef KERNELS_POOL_DIRECT_LOOPS_H
-#define KERNELS_POOL_DIRECT_LOOPS_H
+#pragma once
 
 /* Nothing here compiles without a tier's file around it. */
 #ifdef QK_POOL_BYTES
@@ -240,7 +239,5 @@ INLINE void max_band_of_threes(const struct qk_pool_planes *planes, const struct
             (is_dense ? max_threes_1_u8 : max_threes_2_u8)(planes, band, i, next);
     }
 }
-
-#endif
 
 #endif

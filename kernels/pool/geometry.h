@@ -3,8 +3,7 @@
  * convolutions (kernels/conv/geometry.h): a window may leave the image without padding, ceil_mode
  * exists, and the pads of SAME_UPPER and SAME_LOWER ignore dilations and may be negative. Private
  * to kernels/. */
-#ifndef KERNELS_POOL_GEOMETRY_H
-#define KERNELS_POOL_GEOMETRY_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -84,5 +83,3 @@ static inline struct qk_pool_taps qk_pool_taps_of(const struct qk_pool_axis *axi
 enum qk_status qk_pool_geometry_init(struct qk_pool_geometry *geometry,
                                      const struct qk_pool_desc *desc, const struct qk_tensor *x,
                                      struct qk_tensor *y, struct qk_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* The kernels of pooling. loops.h has their code in plain C, which is compiled once for each tier.
  * Every tier gives the bits of the scalar tier. Private to kernels/. */
-#ifndef KERNELS_POOL_KERNELS_H
-#define KERNELS_POOL_KERNELS_H
+#pragma once
 
 #include "kernels/pool/geometry.h"
 
@@ -140,5 +139,3 @@ void qk_pool_init_scalar(struct qk_pool_kernels *kernels);
 void qk_pool_init_avx2(struct qk_pool_kernels *kernels);
 void qk_pool_init_avx512bw(struct qk_pool_kernels *kernels);
 void qk_pool_init_neon(struct qk_pool_kernels *kernels);
-
-#endif

@@ -1,8 +1,7 @@
 /* The kernels of pooling in plain C, which compilers turn into vectors of the tier that includes
  * this file. The tier defines QK_POOL_INIT, the name of its init function, QK_POOL_NAME, and the
  * costs QK_POOL_MAX_CYCLES, QK_POOL_AVERAGE_CYCLES and QK_POOL_SUM_CYCLES. */
-#ifndef KERNELS_POOL_LOOPS_H
-#define KERNELS_POOL_LOOPS_H
+#pragma once
 
 /* Nothing here compiles without a tier's file around it. */
 #ifdef QK_POOL_INIT
@@ -407,7 +406,5 @@ void QK_POOL_INIT(struct qk_pool_kernels *kernels)
         .requantize = requantize,
     };
 }
-
-#endif
 
 #endif

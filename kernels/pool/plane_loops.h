@@ -14,8 +14,7 @@
  * columns' maxima. A kernel therefore writes the maxima of rows into scratch memory, padded with
  * the least number, and then reads it once for each tap along the row. Averages keep the order of
  * their additions. Only rows of x become floats once. */
-#ifndef KERNELS_POOL_PLANE_LOOPS_H
-#define KERNELS_POOL_PLANE_LOOPS_H
+#pragma once
 
 /* Nothing here compiles without a tier's file around it. */
 #ifdef QK_POOL_BYTES
@@ -735,7 +734,5 @@ static void sum_planes(const uint8_t *x, size_t x_bytes, size_t count, size_t si
     for (; i < count; i++)
         totals[i] = sum(x + i * size, size, flip);
 }
-
-#endif
 
 #endif

@@ -1,6 +1,5 @@
 /* The kernels of planes in plain C: the reference of the other tiers. */
-#ifndef KERNELS_POOL_PLANE_REFERENCE_LOOPS_H
-#define KERNELS_POOL_PLANE_REFERENCE_LOOPS_H
+#pragma once
 
 /* Nothing here compiles without a tier's file around it. */
 #ifdef QK_POOL_INIT
@@ -105,7 +104,5 @@ static void sum_planes(const uint8_t *x, size_t x_bytes, size_t count, size_t si
     for (size_t i = 0; i < count; i++)
         totals[i] = sum(x + i * size, size, flip);
 }
-
-#endif
 
 #endif

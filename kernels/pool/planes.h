@@ -1,7 +1,6 @@
 /* Says which windows the kernels of planes compute, and how rows lie in their scratch memory.
  * Private to kernels/. */
-#ifndef KERNELS_POOL_PLANES_H
-#define KERNELS_POOL_PLANES_H
+#pragma once
 
 #include "kernels/pool/kernels.h"
 
@@ -13,5 +12,3 @@ bool qk_pool_planes_init(struct qk_pool_planes *planes, const struct qk_pool_geo
 /* Returns true if averages with these scales never overflow, and never lose bits below the least
  * number. Kernels of planes then may divide by y_scale with products, which are exact. */
 bool qk_pool_is_tame(float x_scale, float y_scale);
-
-#endif

@@ -11,8 +11,7 @@
  * the elements inside x or, with count_include_pad, all elements of a kernel. An average over a
  * whole image without padding is computed as a global average. All this is what ONNX Runtime
  * computes (contrib_ops/cpu/quantization/qlinear_pool.cc, core/mlas/lib/qlgavgpool.cpp). */
-#ifndef KERNELS_POOL_POOL_H
-#define KERNELS_POOL_POOL_H
+#pragma once
 
 #include "kernels/elementwise/traversal.h"
 #include "kernels/pool/kernels.h"
@@ -36,5 +35,3 @@ struct qk_pool {
 enum qk_status qk_pool_plan(const struct qk_pool *pool, const struct qk_instance *instance,
                             const struct qk_tensor *x, struct qk_memory memory,
                             struct qk_plan *plan, struct qk_error *error);
-
-#endif

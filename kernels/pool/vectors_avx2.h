@@ -1,7 +1,6 @@
 /* Vectors of 32 bytes, for plane_loops.h. The tier of AVX-512 also takes them for bytes: rows of
  * images are short, and its own instructions gain nothing there. */
-#ifndef KERNELS_POOL_VECTORS_AVX2_H
-#define KERNELS_POOL_VECTORS_AVX2_H
+#pragma once
 
 #ifdef __AVX2__
 
@@ -87,7 +86,5 @@ INLINE void store_sums(uint32_t *to, sum_vector a, sum_vector b, sum_vector c, s
     _mm_storeu_si128((__m128i *)to, _mm_add_epi32(_mm256_castsi256_si128(pairs),
                                                   _mm256_extracti128_si256(pairs, 1)));
 }
-
-#endif
 
 #endif

@@ -8,8 +8,7 @@
  *
  * Each thread finds the range for itself, once in each call of `run`. So there are few units, and
  * they need not wait for each other. NaNs in x do not count for the range. */
-#ifndef KERNELS_QUANTIZE_DYNAMIC_H
-#define KERNELS_QUANTIZE_DYNAMIC_H
+#pragma once
 
 #include "kernels/elementwise/traversal.h"
 #include "kernels/qk.h"
@@ -20,5 +19,3 @@ enum qk_status qk_quantize_dynamic_plan(const struct qk_quantize_kernels *kernel
                                         const struct qk_elementwise_tuning *tuning,
                                         const struct qk_tensor *x, struct qk_memory memory,
                                         struct qk_plan *plan, struct qk_error *error);
-
-#endif

@@ -2,8 +2,7 @@
  * includes this after it has defined what differs: CHUNK, the elements of a chunk; LANES, those of
  * a vector; `vector`, `words` and `struct doubles` with their arithmetic; and stores of a chunk's
  * codes. Only for quantize_avx2.c, quantize_avx512bw.c and quantize_neon.c. */
-#ifndef KERNELS_QUANTIZE_LOOPS_H
-#define KERNELS_QUANTIZE_LOOPS_H
+#pragma once
 
 /* Nothing here compiles without a tier's file around it. */
 #ifdef CHUNK
@@ -608,7 +607,5 @@ static void finish(void)
 {
     end_streaming();
 }
-
-#endif
 
 #endif

@@ -1,8 +1,7 @@
 /* Divides vectors by multiplying with reciprocals, for the loops of the quantizers, and gets the
  * same bits as a true division. Only for loops.h, which includes this after a tier's file has
  * defined its vectors and their arithmetic. */
-#ifndef KERNELS_QUANTIZE_PRODUCTS_H
-#define KERNELS_QUANTIZE_PRODUCTS_H
+#pragma once
 
 #include "kernels/quantize/quantize.h"
 
@@ -79,7 +78,5 @@ INLINE vector divide_by(enum qk_division division, bool has_small, vector x,
     const vector quotient = negated_multiply_add(remainder, divisor->reciprocal, q0);
     return division == QK_DIVISION_FP16 ? round_fp16(quotient) : quotient;
 }
-
-#endif
 
 #endif

@@ -60,8 +60,7 @@
  *                        that ONNX Runtime lacks
  *     FP4E2M1            -0, or +0 for a NaN with a sign        the reference
  */
-#ifndef KERNELS_QUANTIZE_QUANTIZE_H
-#define KERNELS_QUANTIZE_QUANTIZE_H
+#pragma once
 
 #include "kernels/element/narrow.h"
 #include "kernels/elementwise/span.h"
@@ -135,5 +134,3 @@ void qk_quantize_init_scalar(struct qk_quantize_kernels *kernels);
 void qk_quantize_init_avx2(struct qk_quantize_kernels *kernels);
 void qk_quantize_init_avx512(struct qk_quantize_kernels *kernels);
 void qk_quantize_init_neon(struct qk_quantize_kernels *kernels);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * The operator's prepare and pack fill a qk_quantizer. Its plan says with a qk_broadcast which
  * elements use which parameters. */
-#ifndef KERNELS_QUANTIZE_QUANTIZER_H
-#define KERNELS_QUANTIZE_QUANTIZER_H
+#pragma once
 
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/elementwise/traversal.h"
@@ -60,5 +59,3 @@ enum qk_status qk_quantizer_plan(const struct qk_quantizer *quantizer,
                                  const struct qk_instance *instance, const struct qk_tensor *x,
                                  const struct qk_broadcast *broadcast, struct qk_memory memory,
                                  struct qk_plan *plan, struct qk_error *error);
-
-#endif

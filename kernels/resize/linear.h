@@ -9,8 +9,7 @@
  *
  * xab is the element in column a and row b. dx1 is the distance from column 1, which is the weight
  * of column 2. If the columns are the same, at the end of an axis, both weights are 1/2. */
-#ifndef KERNELS_RESIZE_LINEAR_H
-#define KERNELS_RESIZE_LINEAR_H
+#pragma once
 
 #include "kernels/dispatch.h"
 
@@ -40,5 +39,3 @@ void qk_linear_set_index(struct qk_linear_index *index, float at, size_t size);
 enum qk_status qk_linear_plan(const struct qk_linear *linear, const struct qk_kernels *kernels,
                               struct qk_memory memory, struct qk_plan *plan,
                               struct qk_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* Runs a task that takes long, such as reading files, on a thread of its own, so that a loop's
  * thread need not wait for it. The thread ends when the task is done. */
-#ifndef SERVER_BASE_BACKGROUND_H
-#define SERVER_BASE_BACKGROUND_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -26,5 +25,3 @@ bool qd_background_ask(struct qd_background_task *task);
 /* Waits until the task has ended, for at most two seconds. Returns false if it still runs:
  * everything that `run` uses must then stay until the process ends. */
 bool qd_background_end(struct qd_background_task *task);
-
-#endif

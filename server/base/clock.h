@@ -1,6 +1,5 @@
 /* The clock for all deadlines and durations. */
-#ifndef SERVER_BASE_CLOCK_H
-#define SERVER_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -27,5 +26,3 @@ static inline uint64_t qd_clock_thread_ns(void)
 {
     return qd_clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Computes SHA-256: for tokens, of which the server keeps only digests, and for the console's ETag
  * and Content-Security-Policy. Only digest.c includes GnuTLS for it. */
-#ifndef SERVER_BASE_DIGEST_H
-#define SERVER_BASE_DIGEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,5 +16,3 @@ bool qd_digest_of(const void *bytes, size_t count, struct qd_digest *digest);
 
 /* Compares two digests in constant time. */
 bool qd_digest_equal(const struct qd_digest *left, const struct qd_digest *right);
-
-#endif

@@ -1,6 +1,5 @@
 /* Reads small files that the operator names, such as keys and tokens. */
-#ifndef SERVER_BASE_FILE_H
-#define SERVER_BASE_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ const char *qd_file_kind(mode_t mode);
 
 /* Clears and frees the text, so that no secret stays in memory. */
 void qd_file_forget(struct qd_file *file);
-
-#endif

@@ -1,7 +1,6 @@
 /* Every fixed bound of the server, and its reason. Bounds that a user may want to change are flags
  * (config.h). */
-#ifndef SERVER_BASE_LIMITS_H
-#define SERVER_BASE_LIMITS_H
+#pragma once
 
 /* The size of a request's JSON without its tensor data. Typical requests have under 4 KiB. A tree
  * takes up to 28 bytes for each byte of its text, so this bounds the tree to 7 MiB, which count as
@@ -133,5 +132,3 @@
 /* How many bytes of log lines may wait to be written, and as many again may be being written. That
  * is some 2,000 lines, a tenth of a second at 20,000 requests a second. */
 #define QD_LOG_FILE_BYTES_MAX (1u << 20)
-
-#endif

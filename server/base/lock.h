@@ -1,6 +1,5 @@
 /* Holds a mutex until the end of a block. */
-#ifndef SERVER_BASE_LOCK_H
-#define SERVER_BASE_LOCK_H
+#pragma once
 
 #include <pthread.h>
 
@@ -19,5 +18,3 @@ static inline void qd_unlock(pthread_mutex_t *const *mutex)
  * made before that. Code that has to do something after the unlock calls pthread_mutex_unlock. */
 #define QD_LOCKED(mutex) \
     __attribute__((cleanup(qd_unlock), unused)) pthread_mutex_t *const qd_locked = qd_lock(mutex)
-
-#endif

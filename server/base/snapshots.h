@@ -7,8 +7,7 @@
  * object was taken, and adds that number to the slot's reader_count. Each reader that gives an
  * object back subtracts one. After a replacement, reader_count is therefore the number of readers
  * that still hold the object. The thread that brings it to 0 destroys the object. */
-#ifndef SERVER_BASE_SNAPSHOTS_H
-#define SERVER_BASE_SNAPSHOTS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -42,5 +41,3 @@ void qd_snapshots_give_back(struct qd_snapshots *snapshots, struct qd_snapshot *
 /* Makes `next` the newest object and takes ownership of it. Call it on one thread at a time.
  * Returns false, and leaves `next` to the caller, if readers still hold all older objects. */
 bool qd_snapshots_replace(struct qd_snapshots *snapshots, void *next);
-
-#endif

@@ -1,7 +1,6 @@
 /* Errors of the server: a status, which decides the HTTP code, and a text for the client or the
  * operator. */
-#ifndef SERVER_BASE_STATUS_H
-#define SERVER_BASE_STATUS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -71,5 +70,3 @@ enum qd_status qd_fail_for(struct qd_error *error, enum qd_reason reason, enum q
  * false. */
 bool qd_fail_startup(struct qd_error *error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-#endif

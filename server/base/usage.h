@@ -1,6 +1,5 @@
 /* How much of a bound is in use. */
-#ifndef SERVER_BASE_USAGE_H
-#define SERVER_BASE_USAGE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -8,5 +7,3 @@ struct qd_usage {
     uint64_t used;
     uint64_t max;
 };
-
-#endif

@@ -1,6 +1,3 @@
-#ifndef SERVER_BASE_VERSION_H
-#define SERVER_BASE_VERSION_H
+#pragma once
 
 #define QD_VERSION "0.4.0"
-
-#endif

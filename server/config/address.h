@@ -1,7 +1,6 @@
 /* Reads the addresses to listen on, as the user writes them: ADDR:PORT, [ADDR6]:PORT or unix:PATH.
  * ADDR may be a host name. */
-#ifndef SERVER_CONFIG_ADDRESS_H
-#define SERVER_CONFIG_ADDRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -23,5 +22,3 @@ bool qd_address_resolve(const char *address, struct sockaddr_storage *name, sock
 
 /* Prints the address of a peer, for people: "127.0.0.1:40000", "[::1]:40000", "unix". */
 void qd_address_print(const struct sockaddr *name, char text[QD_ADDRESS_TEXT_BYTES]);
-
-#endif

@@ -14,10 +14,7 @@
 #include "server/config/address.h"
 
 enum kind {
-    KIND_HELP,
-    KIND_VERSION,
-    KIND_HEALTHCHECK,
-    KIND_KERNELS,
+    KIND_ACTION, /* takes no value; `min` is what quantd does in place of serving */
     KIND_LISTEN,
     KIND_ORIGIN,
     KIND_COUNT,
@@ -38,7 +35,7 @@ enum kind {
 struct flag {
     const char *name;
     enum kind kind;
-    size_t offset; /* in struct qd_config */
+    size_t offset; /* in struct qd_config; of a list, its count */
     const char *initial;
     uint64_t min; /* of times, in seconds */
     uint64_t max;
@@ -51,7 +48,7 @@ struct flag {
 /* A row without a name starts a group of the help. */
 static const struct flag flags[] = {
     {.about = "Where to listen"},
-    {"listen", KIND_LISTEN, 0, "127.0.0.1:8000", 0, 0, "ADDR:PORT",
+    {"listen", KIND_LISTEN, AT(listen_count), "127.0.0.1:8000", 0, 0, "ADDR:PORT",
      "or [ADDR6]:PORT or unix:PATH; repeatable; port 0 picks a free port"},
     {"unix-mode", KIND_PERMISSIONS, AT(unix_mode), "0660", 0, 0777, "OCTAL",
      "mode of Unix sockets: users with write permission may connect"},
@@ -64,7 +61,7 @@ static const struct flag flags[] = {
      "the certificate's private key (PEM, not encrypted)"},
     {"token-file", KIND_PATH, AT(token_file), "", 0, 0, "FILE",
      "bearer tokens, one per line: TOKEN [NAME]; SIGHUP reads the file again"},
-    {"cors-origin", KIND_ORIGIN, 0, "", 0, 0, "ORIGIN",
+    {"cors-origin", KIND_ORIGIN, AT(cors_origin_count), "", 0, 0, "ORIGIN",
      "origin of allowed web pages: https://app.example; repeatable; '*': any"},
     {"allow-shared-memory", KIND_PATH, AT(shared_memory_prefix), "", 0, 0, "PREFIX",
      "allow POSIX shared memory whose key begins with PREFIX; '*': any key"},
@@ -101,13 +98,13 @@ static const struct flag flags[] = {
     {"drain-timeout", KIND_SECONDS, AT(drain_timeout_ns), "30", 0, 86400, "SECONDS",
      "time to answer the accepted requests after SIGTERM"},
     {.about = "Loaded models"},
-    {"model", KIND_FILES, 0, "", 0, 0, "FILE",
+    {"model", KIND_FILES, AT(model_count), "", 0, 0, "FILE",
      "serve this ONNX file: FILE or NAME=FILE, with commas; repeatable"},
     {"model-repository", KIND_PATH, AT(model_repository), "", 0, 0, "DIR",
      "folder with NAME/VERSION/model.onnx, NAME/model.onnx or NAME.onnx"},
     {"model-control-mode", KIND_MODE, AT(model_control_mode), "none", 0, 0, "MODE",
      "none: load all at start; explicit: load by calls; poll: follow changes"},
-    {"load-model", KIND_NAMES, AT(load_models), "", 0, 0, "NAMES",
+    {"load-model", KIND_NAMES, AT(load_model_count), "", 0, 0, "NAMES",
      "models to load at start in mode explicit, with commas; repeatable; '*': all"},
     {"repository-poll-secs", KIND_SECONDS, AT(repository_poll_ns), "15", 0, 86400, "SECONDS",
      "time between two scans of the repository in mode poll"},
@@ -132,16 +129,16 @@ static const struct flag flags[] = {
      "write a line for each request to FILE; -: standard error; off: nowhere"},
     {"log-format", KIND_FORMAT, AT(log_format), "text", 0, 0, "FORMAT",
      "format of log lines: text (key=value) or json"},
-    {"healthcheck", KIND_HEALTHCHECK, 0, NULL, 0, 0, NULL,
+    {"healthcheck", KIND_ACTION, 0, NULL, QD_CONFIG_HEALTHCHECK, 0, NULL,
      "ask the server that runs with these flags whether it is ready, and exit"},
-    {"kernels", KIND_KERNELS, 0, NULL, 0, 0, NULL,
+    {"kernels", KIND_ACTION, 0, NULL, QD_CONFIG_KERNELS, 0, NULL,
      "print this machine's features and the kernels that these flags choose, and exit"},
     {"explain", KIND_PATH, AT(explain), "", 0, 0, "FILE",
      "print what would become of an ONNX file, or of a model's folder, and exit"},
     {"explain-format", KIND_FORMAT, AT(explain_format), "text", 0, 0, "FORMAT",
      "format of --explain: text or json"},
-    {"version", KIND_VERSION, 0, NULL, 0, 0, NULL, "print the version and exit"},
-    {"help", KIND_HELP, 0, NULL, 0, 0, NULL, "print this text and exit; also -h"},
+    {"version", KIND_ACTION, 0, NULL, QD_CONFIG_VERSION, 0, NULL, "print the version and exit"},
+    {"help", KIND_ACTION, 0, NULL, QD_CONFIG_HELP, 0, NULL, "print this text and exit; also -h"},
 };
 
 /* The values of kinds that have few, each list in the order of its enum. */
@@ -157,7 +154,7 @@ enum { FLAG_COUNT = sizeof(flags) / sizeof(*flags), ENVIRONMENT_NAME_BYTES = 64 
 
 static bool takes_value(const struct flag *flag)
 {
-    return flag->initial != NULL;
+    return flag->kind != KIND_ACTION;
 }
 
 static bool may_be_auto(const struct flag *flag)
@@ -285,12 +282,11 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
     unsigned choice;
     switch (flag->kind) {
     case KIND_LISTEN:
-        return parse_list(*config->listen, QD_LISTEN_BYTES_MAX, &config->listen_count,
-                          QD_LISTEN_COUNT_MAX, text, qd_address_valid);
+        return parse_list(*config->listen, QD_LISTEN_BYTES_MAX, field, QD_LISTEN_COUNT_MAX, text,
+                          qd_address_valid);
     case KIND_ORIGIN:
-        return *text == '\0' ||
-               parse_list(*config->cors_origins, QD_CORS_ORIGIN_BYTES_MAX,
-                          &config->cors_origin_count, QD_CORS_ORIGIN_COUNT_MAX, text, is_origin);
+        return *text == '\0' || parse_list(*config->cors_origins, QD_CORS_ORIGIN_BYTES_MAX, field,
+                                           QD_CORS_ORIGIN_COUNT_MAX, text, is_origin);
     case KIND_COUNT:
         return parse_auto(flag, text, field) || parse_count(flag, text, field);
     case KIND_PERMISSIONS:
@@ -316,14 +312,10 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
         *(const char **)field = text;
         return true;
     case KIND_NAMES:
-        return append(config->load_models, &config->load_model_count, QD_LOAD_MODEL_COUNT_MAX,
-                      text);
+        return append(config->load_models, field, QD_LOAD_MODEL_COUNT_MAX, text);
     case KIND_FILES:
-        return append(config->models, &config->model_count, QD_MODEL_FLAG_COUNT_MAX, text);
-    case KIND_HELP:
-    case KIND_VERSION:
-    case KIND_HEALTHCHECK:
-    case KIND_KERNELS:
+        return append(config->models, field, QD_MODEL_FLAG_COUNT_MAX, text);
+    case KIND_ACTION:
         break;
     }
     return false;
@@ -405,6 +397,9 @@ static void environment_name(const struct flag *flag, char name[ENVIRONMENT_NAME
         *name = *name == '-' ? '_' : (char)toupper((unsigned char)*name);
 }
 
+/* Fills the error, and is QD_CONFIG_BAD. */
+#define BAD(error, ...) (qd_fail_startup(error, __VA_ARGS__), QD_CONFIG_BAD)
+
 /* Sets a flag. `source` is the flag or the variable, as the user wrote it. */
 static enum qd_config_result take(const struct flag *flag, const char *source, const char *text,
                                   struct qd_config *config, struct qd_error *error)
@@ -413,8 +408,7 @@ static enum qd_config_result take(const struct flag *flag, const char *source, c
         return QD_CONFIG_RUN;
     char expected[160];
     print_expected(flag, expected, sizeof(expected));
-    qd_fail_startup(error, "%s: expected %s, got \"%.100s\"", source, expected, text);
-    return QD_CONFIG_BAD;
+    return BAD(error, "%s: expected %s, got \"%.100s\"", source, expected, text);
 }
 
 static const struct flag *find_flag(const char *name, size_t count)
@@ -511,10 +505,9 @@ static enum qd_config_result refuse_argument(const char *argument, struct qd_err
         snprintf(shown, sizeof(shown), "--%s%s", is_off ? "no-" : "", flag->name);
         qd_list_name(near, sizeof(near), shown);
     }
-    qd_fail_startup(error, "expected a flag that --help lists%s%s, got \"%.100s\"%s",
-                    *near == '\0' ? "" : ", such as ", near, argument,
-                    is_file ? "; --model FILE serves an ONNX file" : "");
-    return QD_CONFIG_BAD;
+    return BAD(error, "expected a flag that --help lists%s%s, got \"%.100s\"%s",
+               *near == '\0' ? "" : ", such as ", near, argument,
+               is_file ? "; --model FILE serves an ONNX file" : "");
 }
 
 /* Takes the flag at argv[*index]: --name VALUE, --name=VALUE, or --no-name of a switch. */
@@ -533,40 +526,27 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     if (flag == NULL)
         return refuse_argument(argument, error);
     if (!takes_value(flag)) {
-        if (name[count] == '=') {
-            qd_fail_startup(error, "--%s: expected no value, got \"%.100s\"", flag->name,
-                            name + count + 1);
-            return QD_CONFIG_BAD;
-        }
-        config->healthcheck |= flag->kind == KIND_HEALTHCHECK;
-        config->kernels |= flag->kind == KIND_KERNELS;
-        return flag->kind == KIND_HELP      ? QD_CONFIG_HELP
-               : flag->kind == KIND_VERSION ? QD_CONFIG_VERSION
-                                            : QD_CONFIG_RUN;
+        const enum qd_config_result action = (enum qd_config_result)flag->min;
+        if (text != NULL)
+            return BAD(error, "--%s: expected no value, got \"%.100s\"", flag->name, text);
+        config->healthcheck |= action == QD_CONFIG_HEALTHCHECK;
+        config->kernels |= action == QD_CONFIG_KERNELS;
+        return action == QD_CONFIG_HELP || action == QD_CONFIG_VERSION ? action : QD_CONFIG_RUN;
     }
     if (text == NULL && *index + 1 < argc)
         text = argv[++*index];
-    if (text == NULL) {
-        qd_fail_startup(error, "--%s: expected %s after it, got nothing", flag->name, flag->value);
-        return QD_CONFIG_BAD;
-    }
+    if (text == NULL)
+        return BAD(error, "--%s: expected %s after it, got nothing", flag->name, flag->value);
     const bool is_explain = flag->kind == KIND_PATH && flag->offset == AT(explain);
-    if ((is_explain || flag->kind == KIND_FILES) && *text == '\0') {
-        /* A variable of a shell that is not set must not start a server without its model. */
-        qd_fail_startup(error, "--%s: expected FILE or NAME=FILE, got \"\"", flag->name);
-        return QD_CONFIG_BAD;
-    }
-    if (is_explain && given[flag - flags]) {
-        qd_fail_startup(error, "--explain: expected one model, got \"%.100s\" as well", text);
-        return QD_CONFIG_BAD;
-    }
-    size_t *const entries = flag->kind == KIND_LISTEN   ? &config->listen_count
-                            : flag->kind == KIND_ORIGIN ? &config->cors_origin_count
-                            : flag->kind == KIND_NAMES  ? &config->load_model_count
-                            : flag->kind == KIND_FILES  ? &config->model_count
-                                                        : NULL;
-    if (entries != NULL && !given[flag - flags])
-        *entries = 0; /* a flag overrides its variable */
+    /* A variable of a shell that is not set must not start a server without its model. */
+    if ((is_explain || flag->kind == KIND_FILES) && *text == '\0')
+        return BAD(error, "--%s: expected FILE or NAME=FILE, got \"\"", flag->name);
+    if (is_explain && given[flag - flags])
+        return BAD(error, "--explain: expected one model, got \"%.100s\" as well", text);
+    const bool is_list = flag->kind == KIND_LISTEN || flag->kind == KIND_ORIGIN ||
+                         flag->kind == KIND_NAMES || flag->kind == KIND_FILES;
+    if (is_list && !given[flag - flags])
+        *(size_t *)(void *)((char *)config + flag->offset) = 0; /* a flag overrides its variable */
     given[flag - flags] = true;
     char source[ENVIRONMENT_NAME_BYTES];
     snprintf(source, sizeof(source), "--%s", flag->name);
@@ -618,10 +598,7 @@ static enum qd_config_result check_together(const struct qd_config *config, cons
     else if (strchr(prefix + strspn(prefix, "/"), '/') != NULL)
         text = "--allow-shared-memory: expected a prefix with no slash after its first character, "
                "got one";
-    if (text == NULL)
-        return QD_CONFIG_RUN;
-    qd_fail_startup(error, "%s", text);
-    return QD_CONFIG_BAD;
+    return text == NULL ? QD_CONFIG_RUN : BAD(error, "%s", text);
 }
 
 enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *const *argv,

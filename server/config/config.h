@@ -1,8 +1,7 @@
 /* Reads the process' settings from its command line and environment. One table (config.c) defines
  * the flags, the variables and the help text: --max-queue is QUANTD_MAX_QUEUE. The command line
  * overrides the environment, which overrides the defaults. */
-#ifndef SERVER_CONFIG_CONFIG_H
-#define SERVER_CONFIG_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -105,5 +104,3 @@ void qd_config_print_help(FILE *file);
  * before each. `auto` is printed as it was resolved. Flags that name files, addresses or clients
  * are left out. */
 void qd_config_print_limits(const struct qd_config *config, struct qd_text *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* An endpoint is an address that a loop listens on: its socket, and libmicrohttpd's daemon for it.
  * Each socket has a daemon of its own, because a daemon listens on one socket only. */
-#ifndef SERVER_HTTP_ENDPOINT_H
-#define SERVER_HTTP_ENDPOINT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ uint64_t qd_endpoint_run(struct qd_endpoint *endpoint);
 
 /* Accepts the clients that have already connected, and then closes the socket. */
 void qd_endpoint_drain(struct qd_endpoint *endpoint);
-
-#endif

@@ -1,8 +1,7 @@
 /* Makes requests of what libmicrohttpd reads, and gives it their answers. One exchange serves all
  * connections of a loop. It consists of libmicrohttpd's callbacks, and of the calls that give it
  * answers. All functions must be called on the connection's loop. */
-#ifndef SERVER_HTTP_EXCHANGE_H
-#define SERVER_HTTP_EXCHANGE_H
+#pragma once
 
 #include <microhttpd.h>
 #include <stdbool.h>
@@ -89,5 +88,3 @@ struct MHD_Response *qd_response_create(struct qd_request *request, bool may_chu
  * bytes, and as much time as reading a small request takes. Returns false if the answer is not
  * short, is streamed, or closes the connection, or if there is no memory. */
 bool qd_response_print(struct qd_request *request, struct qd_part *whole);
-
-#endif

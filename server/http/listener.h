@@ -13,8 +13,7 @@
  * read why.
  *
  * All functions must be called on the main loop's thread, unless their comment says otherwise. */
-#ifndef SERVER_HTTP_LISTENER_H
-#define SERVER_HTTP_LISTENER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -119,5 +118,3 @@ void qd_listener_print_client(const struct qd_request *request, char text[QD_ADD
 void qd_listener_answer(struct qd_request *request);
 /* Like qd_listener_answer, on any thread. */
 void qd_listener_post_answer(struct qd_request *request);
-
-#endif

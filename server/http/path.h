@@ -1,7 +1,6 @@
 /* Splits a request's path into segments, for the table of paths (route.c): "/v2/models/a%20b"
  * becomes "v2", "models", "a b". Pure. */
-#ifndef SERVER_HTTP_PATH_H
-#define SERVER_HTTP_PATH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ bool qd_path_matches(struct qd_path *path, const char *pattern);
 /* Returns true if the path, as the client sent it, asks whether the server lives or is ready. That
  * is answered to all clients, also without a token and beyond the quota. */
 bool qd_path_is_health(const char *text);
-
-#endif

@@ -57,7 +57,9 @@ static void end_in_body(struct qd_connection *connection)
  * the kernel still holds for it. */
 static void on_slow(struct qd_connection *connection)
 {
+#define SLOW(...) qd_fail_for(error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW, __VA_ARGS__)
     const struct qd_config *config = connection->all->config;
+    const double window_s = (double)connection->all->window_ns / (double)QD_NS_PER_S;
     const bool in_head = connection->state == QD_CONNECTION_HEAD;
     if (connection->state == QD_CONNECTION_ANSWER || !qd_exchange_ensure_request(connection)) {
         const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
@@ -67,36 +69,29 @@ static void on_slow(struct qd_connection *connection)
         qd_connection_cut(connection);
         return;
     }
-    if (connection->request->error.status != QD_OK) {
+    struct qd_error *error = &connection->request->error;
+    const unsigned long long count = connection->request->body.count;
+    if (error->status != QD_OK) {
         /* The request was refused already. Its body is read only so that the client gets the
          * refusal. */
     } else if (qd_refuse_is_over_quota(connection)) {
-        qd_quota_explain(qd_exchange_of(connection)->settings.quota, &connection->share,
-                         &connection->request->error);
+        qd_quota_explain(qd_exchange_of(connection)->settings.quota, &connection->share, error);
     } else if (in_head) {
-        qd_fail_for(&connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
-                    "the head: expected within %.3g s (--receive-timeout)",
-                    (double)config->receive_timeout_ns / (double)QD_NS_PER_S);
+        SLOW("the head: expected within %.3g s (--receive-timeout)",
+             (double)config->receive_timeout_ns / (double)QD_NS_PER_S);
     } else if (connection->pace.is_stalled) {
         /* The client is not slow. Only the line of a chunk's size is known to cause this. */
-        qd_fail_for(&connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
-                    "the body: the server cannot read on after %llu bytes; expected the size of a "
-                    "chunk",
-                    (unsigned long long)connection->request->body.count);
+        SLOW("the body: the server cannot read on after %llu bytes; expected the size of a chunk",
+             count);
     } else if (config->min_rate_bytes == 0) {
-        qd_fail_for(&connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
-                    "the body: expected another byte within %.3g s (the longer one of "
-                    "--receive-timeout and --idle-timeout), got %llu in all",
-                    (double)connection->all->window_ns / (double)QD_NS_PER_S,
-                    (unsigned long long)connection->request->body.count);
+        SLOW("the body: expected another byte within %.3g s (the longer one of --receive-timeout "
+             "and --idle-timeout), got %llu in all",
+             window_s, count);
     } else {
-        qd_fail_for(
-            &connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
-            "the body: expected %llu bytes more in each %.3g s (--min-rate), got %llu in all",
-            (unsigned long long)connection->all->window_bytes,
-            (double)connection->all->window_ns / (double)QD_NS_PER_S,
-            (unsigned long long)connection->request->body.count);
+        SLOW("the body: expected %llu bytes more in each %.3g s (--min-rate), got %llu in all",
+             (unsigned long long)connection->all->window_bytes, window_s, count);
     }
+#undef SLOW
     end_in_body(connection);
 }
 

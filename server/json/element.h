@@ -13,8 +13,7 @@
  *                      because doubles do not hold all of them. Printed without quotes.
  *   BOOL               true or false. Input may also be 1 or 0.
  */
-#ifndef SERVER_JSON_ELEMENT_H
-#define SERVER_JSON_ELEMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ const char *qd_json_bool_read(const char *at, const char *end, bool *value);
  * FP8* are printed with all digits, so that they can be read again. Returns the end. Writes at most
  * QD_PRINT_BYTES_MAX bytes. */
 char *qd_json_float_print(enum qk_type type, uint32_t bits, char *out);
-
-#endif

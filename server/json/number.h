@@ -1,7 +1,6 @@
 /* Converts numbers between JSON text and binary, exactly. Pure. Independent of the locale, except
  * that strtof needs the C locale. */
-#ifndef SERVER_JSON_NUMBER_H
-#define SERVER_JSON_NUMBER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -97,5 +96,3 @@ char *qd_print_float(char *out, float value);
 /* Prints several floats, each followed by a comma. From 16 floats on it is much faster than
  * qd_print_float. `out` needs QD_PRINT_BYTES_MAX bytes for each float. */
 char *qd_print_floats(char *out, const float *values, size_t count);
-
-#endif

@@ -1,6 +1,5 @@
 /* Powers of ten, for converting floats from and to text. */
-#ifndef SERVER_JSON_POWERS_H
-#define SERVER_JSON_POWERS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ static inline uint64_t qd_multiply_high(uint64_t a, uint64_t b)
 {
     return (uint64_t)((qd_uint128)a * b >> 64);
 }
-
-#endif

@@ -10,8 +10,7 @@
  *
  * QD_ENVELOPE_BYTES_MAX and QD_ENVELOPE_DEPTH_MAX (limits.h) bound everything else. Errors name the
  * byte offset. Pure. */
-#ifndef SERVER_JSON_READER_H
-#define SERVER_JSON_READER_H
+#pragma once
 
 #include "server/base/limits.h"
 #include "server/base/status.h"
@@ -73,5 +72,3 @@ enum qd_status qd_json_reader_step(struct qd_json_reader *reader, bool *done);
 /* Reads a whole text in one call. */
 enum qd_status qd_json_read(const char *json, size_t bytes, struct qd_arena *arena,
                             const struct qd_json_value **root, struct qd_error *error);
-
-#endif

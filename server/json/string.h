@@ -1,8 +1,7 @@
 /* JSON strings, strictly as in RFC 8259: valid UTF-8, no control characters, known escapes, paired
  * surrogates. One more rule: no \u0000, because C strings, and those of many clients, would end
  * there. */
-#ifndef SERVER_JSON_STRING_H
-#define SERVER_JSON_STRING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,5 +48,3 @@ size_t qd_json_string_decode(const char *text, size_t bytes, char *out);
 /* Returns the value of the four hexadecimal digits at `at`, or -1 if there are not four before
  * `end`. */
 long qd_json_hex4(const char *at, const char *end);
-
-#endif

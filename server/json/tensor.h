@@ -7,8 +7,7 @@
  * twice can give another float. A number that overflows is refused. "NaN", "Infinity" and
  * "-Infinity" (protobuf's JSON mapping) are printed and read with quotes, and also read without.
  * BOOL is printed as true and false. element.h has the rules of all float types, INT64 and BOOL. */
-#ifndef SERVER_JSON_TENSOR_H
-#define SERVER_JSON_TENSOR_H
+#pragma once
 
 #include "kernels/qk.h"
 #include "server/base/status.h"
@@ -55,5 +54,3 @@ char *qd_json_elements_print(char *out, const struct qk_tensor *tensor, size_t b
 
 /* Prints all elements, with brackets. */
 void qd_json_tensor_print(struct qd_text *text, const struct qk_tensor *tensor);
-
-#endif

@@ -1,7 +1,6 @@
 /* The tree that the reader (reader.h) makes of a JSON text, and functions that read values from it.
  */
-#ifndef SERVER_JSON_TREE_H
-#define SERVER_JSON_TREE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -151,5 +150,3 @@ struct qd_shown qd_json_show(const struct qd_json_value *value); /* NULL gives "
 struct qd_shown qd_show_string(const char *string);              /* in quotes */
 struct qd_shown qd_show_bytes(const char *bytes, size_t count);  /* in quotes; may contain NULs */
 struct qd_shown qd_show_name(const char *name); /* without quotes, for "parameters.NAME: ..." */
-
-#endif

@@ -15,8 +15,7 @@
  * lock held: try_begin until it returns true, end when the request's work is done, and forget when
  * the request has freed its memory. All other sources use qd_arena_try_begin and qd_arena_end_work
  * (arena.h). */
-#ifndef SERVER_MEMORY_ADMISSION_H
-#define SERVER_MEMORY_ADMISSION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ void qd_admission_forget(struct qd_admission *admission);
  * at which work ended lately. */
 uint64_t qd_admission_time_ns(const struct qd_admission *admission, size_t body_count,
                               uint64_t now_ns);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * struct qd_arena belongs to one request, for example, and is used by one thread at a time. All of
  * its memory is freed at once. Allocations are aligned to 64 bytes. */
-#ifndef SERVER_MEMORY_ARENA_H
-#define SERVER_MEMORY_ARENA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -156,5 +155,3 @@ bool qd_arena_hopeless(const struct qd_arena *arena);
  * succeed later. */
 enum qd_status qd_refuse_memory(const struct qd_arena *arena, const char *what,
                                 struct qd_error *error);
-
-#endif

@@ -2,8 +2,7 @@
  * of it: how much each arena holds, and how much was set aside for it. The server's other sources
  * use only the sizes; for everything else they use arena.h. All functions may be called on any
  * thread. An arena and its blocks are used by one thread at a time. */
-#ifndef SERVER_MEMORY_BLOCKS_H
-#define SERVER_MEMORY_BLOCKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ bool qd_block_set_reservation(struct qd_memory *memory, struct qd_block *block,
 
 /* Records that an arena has freed all its memory, if work on it had begun. */
 void qd_arena_forget(struct qd_arena *arena);
-
-#endif

@@ -9,8 +9,7 @@
  * after using a mapping, the caller asks whether it was lost.
  *
  * All functions may be called on any thread. */
-#ifndef SERVER_MEMORY_MAPPING_H
-#define SERVER_MEMORY_MAPPING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,5 +54,3 @@ void qd_mapping_close(struct qd_mapping *mapping);
 /* Returns whether the mapping was lost. A thread sees the loss if it touched the mapping itself, or
  * synchronized with the thread that did. */
 bool qd_mapping_is_lost(const struct qd_mapping *mapping);
-
-#endif

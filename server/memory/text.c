@@ -7,7 +7,7 @@
 
 /* New pieces are as large as the text so far, within these bounds, so that a small answer stays
  * small and a large one has few pieces. */
-enum { ROOM_BYTES_MIN = 4 << 10, ROOM_BYTES_MAX = 256 << 10, PARTS_MIN = 8 };
+enum { ROOM_BYTES_MIN = 4 << 10, ROOM_BYTES_MAX = 256 << 10 };
 static_assert(ROOM_BYTES_MIN >= QD_TEXT_RESERVE_MAX, "new room holds any reservation");
 
 void qd_text_init(struct qd_text *text, struct qd_arena *arena)
@@ -35,18 +35,13 @@ static bool fail(struct qd_text *text)
 
 static bool add_part(struct qd_text *text, const void *bytes, size_t count)
 {
-    if (text->part_count == text->part_capacity) {
-        if (text->arena == NULL)
-            return fail(text);
-        size_t capacity = text->part_capacity == 0 ? PARTS_MIN : text->part_capacity * 2;
-        struct qd_part *parts =
-            qd_arena_grow(text->arena, text->parts, text->part_capacity * sizeof(*parts),
-                          capacity * sizeof(*parts));
-        if (parts == NULL)
-            return fail(text);
-        text->parts = parts;
-        text->part_capacity = capacity;
-    }
+    struct qd_part *parts = text->arena == NULL
+                                ? NULL
+                                : qd_arena_extend(text->arena, text->parts, text->part_count,
+                                                  &text->part_capacity, sizeof(*parts));
+    if (parts == NULL)
+        return fail(text);
+    text->parts = parts;
     text->parts[text->part_count++] = (struct qd_part){bytes, count};
     return true;
 }

@@ -1,8 +1,7 @@
 /* A text that grows in an arena. Its pieces never move, so that answers are sent without a copy.
  * After an append has failed for lack of memory, all later appends do nothing. Check `failed` once
  * at the end. */
-#ifndef SERVER_MEMORY_TEXT_H
-#define SERVER_MEMORY_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -139,5 +138,3 @@ bool qd_is_control(uint32_t point);
 
 /* Appends bytes that the caller keeps alive as long as the arena: no copy. */
 void qd_text_borrow(struct qd_text *text, const void *bytes, size_t count);
-
-#endif

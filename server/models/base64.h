@@ -4,8 +4,7 @@
  * 4 and 5), with or without padding, in lines of any length (lines of MIME have 76 characters),
  * with blanks anywhere. JSON may escape characters, as "\/", "\n" or "\u002b". All other characters
  * are refused. Triton's server skips them, and does not accept the alphabet for URLs. Pure. */
-#ifndef SERVER_MODELS_BASE64_H
-#define SERVER_MODELS_BASE64_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ static inline bool qd_base64_at_end(const struct qd_base64 *decoder)
 /* Writes the bytes of a last group without padding. Call it after the last step. A group of a
  * single character is refused, because it has fewer bits than a byte. */
 enum qd_status qd_base64_finish(struct qd_base64 *decoder, struct qd_error *error);
-
-#endif

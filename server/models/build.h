@@ -2,8 +2,7 @@
  * loop, no clock, and no files except those that `external` reads. It takes two steps, so that
  * external data may be read between them: qd_build_read parses the source, and qd_build_prepare
  * needs the external data. */
-#ifndef SERVER_MODELS_BUILD_H
-#define SERVER_MODELS_BUILD_H
+#pragma once
 
 #include "kernels/qk.h"
 #include "server/base/status.h"
@@ -87,5 +86,3 @@ enum qd_status qd_build_part(const struct qd_build *whole, const struct qd_sourc
                              const struct qd_onnx_cut *cut, uint64_t batch_max,
                              struct qd_arena *arena, struct qd_model **model,
                              uint32_t *refused_node);
-
-#endif

@@ -1,7 +1,6 @@
 /* Says at which values a refused ONNX file could be cut, so that a part of it runs, and what comes
  * in where a configuration cuts a file. */
-#ifndef SERVER_MODELS_CUT_HINT_H
-#define SERVER_MODELS_CUT_HINT_H
+#pragma once
 
 #include "server/models/build.h"
 
@@ -47,5 +46,3 @@ void qd_cut_hints_print(const struct qd_cut_hints *hints, size_t bytes_max, stru
  * Often the nodes that are left out cannot be loaded, which is why the file is cut. What follows
  * from them then stays unknown. Takes a small multiple of the time of a load (qd_build_try). */
 void qd_cut_inputs_describe(struct qd_build *build, const struct qd_source *source);
-
-#endif

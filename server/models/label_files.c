@@ -89,15 +89,10 @@ static enum qd_status read_labels(struct qd_sources *sources, struct qd_build *b
                                   struct qd_error *error)
 {
     const struct qd_model_config *config = &sources->config;
-    const struct qd_labels **named = NULL;
-    bool has_named = false;
-    for (size_t i = 0; i < config->output_count; i++)
-        has_named |= config->outputs[i].label_file != NULL;
-    if (has_named) {
-        named = qd_arena_calloc(&sources->version_arena, config->output_count, sizeof(*named));
-        if (named == NULL)
-            return qd_refuse_memory(&sources->version_arena, "the labels", error);
-    }
+    const struct qd_labels **named =
+        qd_arena_calloc(&sources->version_arena, config->output_count, sizeof(*named));
+    if (named == NULL)
+        return qd_refuse_memory(&sources->version_arena, "the labels", error);
     for (size_t i = 0; i < config->output_count; i++) {
         const char *path = config->outputs[i].label_file;
         if (path == NULL)

@@ -11,8 +11,7 @@
  * The table holds a reference, and so does each request until it is destroyed. The holder of a
  * reference may take another one and release it on any thread. Releasing the last reference
  * destroys the model. */
-#ifndef SERVER_MODELS_MODEL_H
-#define SERVER_MODELS_MODEL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -63,5 +62,3 @@ enum qk_status qd_deferred_prepare(const struct qk_graph_call *deferred,
                                    const struct qk_kernels *kernels, const struct qk_tensor *inputs,
                                    struct qk_memory memory, struct qk_graph **graph,
                                    struct qk_error *error);
-
-#endif

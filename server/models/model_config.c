@@ -12,19 +12,15 @@
 #include "server/models/prototext.h"
 #include "server/telemetry/log.h"
 
-enum { PATH_BYTES = 96, KEY_COUNT_MAX = 32 };
+enum { PATH_BYTES = 96, KEY_COUNT_MAX = 32, IGNORED_BYTES = 400 };
 
 struct reader {
     const char *source;
     const char *model;
     struct qd_arena *arena;
     struct qd_error *error;
-    struct ignored *ignored; /* NULL: a key that is not known is refused */
-};
-
-/* The keys of a config.pbtxt that have no effect, as "a, b". */
-struct ignored {
-    char text[400];
+    char *ignored; /* the keys of a config.pbtxt that have no effect, as "a, b", in IGNORED_BYTES;
+                      NULL: a key that is not known is refused */
 };
 
 /* A value, and where to. */
@@ -35,6 +31,7 @@ struct field {
     void *target;             /* what the value fills in */
     size_t *count;            /* of a list that the value fills in; NULL: its key has none */
     const char *const *names; /* of its key */
+    int64_t least;            /* likewise */
 };
 
 /* One key of an object. */
@@ -45,6 +42,7 @@ struct key {
     size_t offset;            /* of the target, in what the object fills in */
     size_t count_offset;      /* likewise, of the list's count; 0: none */
     const char *const *names; /* what read_one_of takes; NULL at the end */
+    int64_t least;            /* what read_at_least takes */
 };
 
 /* Fails with a text such as "parameters.config: input[0].dims: expected an array of integers, got
@@ -90,16 +88,13 @@ static const struct key *find_key(const struct key *keys, const char *given)
 }
 
 /* Adds a key, once, as far as there is room. */
-static void add_ignored(struct ignored *ignored, const char *key)
+static void add_ignored(char *ignored, const char *key)
 {
     const size_t bytes = strlen(key);
-    const char *at = ignored->text;
-    while ((at = strstr(at, key)) != NULL) {
-        if ((at == ignored->text || at[-1] == ' ') && (at[bytes] == ',' || at[bytes] == '\0'))
+    for (const char *at = ignored; (at = strstr(at, key)) != NULL; at++)
+        if ((at == ignored || at[-1] == ' ') && (at[bytes] == ',' || at[bytes] == '\0'))
             return;
-        at++;
-    }
-    qd_list_name(ignored->text, sizeof(ignored->text), key);
+    qd_list_name(ignored, IGNORED_BYTES, key);
 }
 
 /* Reads the value of a key. */
@@ -114,6 +109,7 @@ static enum qd_status read_member(const struct field *object, const struct key *
         .target = target == NULL ? NULL : target + key->offset,
         .count = key->count_offset == 0 ? NULL : (size_t *)(void *)(target + key->count_offset),
         .names = key->names,
+        .least = key->least,
     };
     return value->kind == QD_JSON_NULL ? QD_OK : key->read(&field);
 }
@@ -171,20 +167,14 @@ static bool read_integer(const struct qd_json_value *value, int64_t *number)
     return true;
 }
 
-/* Reads an integer of at least `least`. */
-static enum qd_status read_at_least(const struct field *field, int64_t least)
+static enum qd_status read_at_least(const struct field *field)
 {
     int64_t number;
-    if (!read_integer(field->value, &number) || number < least)
-        return FAIL(field, "expected an integer >= %" PRId64 ", got %s", least,
+    if (!read_integer(field->value, &number) || number < field->least)
+        return FAIL(field, "expected an integer >= %" PRId64 ", got %s", field->least,
                     qd_json_show(field->value).text);
     *(uint64_t *)field->target = (uint64_t)number;
     return QD_OK;
-}
-
-static enum qd_status read_count(const struct field *field)
-{
-    return read_at_least(field, 0);
 }
 
 /* Accepts a key that only concerns the placement of work, its speed, or reports about it. */
@@ -300,17 +290,12 @@ static enum qd_status read_name(const struct field *field)
     return QD_OK;
 }
 
-/* Returns whether the name can only be an entry of the version's own folder. */
-static bool is_file_name(const char *name)
-{
-    return name != NULL && strlen(name) <= NAME_MAX && strchr(name, '/') == NULL &&
-           strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
-}
-
+/* Reads a name that can only be an entry of the version's own folder. */
 static enum qd_status read_file_name(const struct field *field)
 {
     const char *name = qd_json_string(field->value);
-    if (!is_file_name(name))
+    if (name == NULL || strlen(name) > NAME_MAX || strchr(name, '/') != NULL ||
+        strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return expected(field,
                         "the name of a file in the version's folder, such as "
                         "\"model_quantized.onnx\", of at most 255 bytes and without '/'",
@@ -343,15 +328,10 @@ static enum qd_status read_instances(const struct field *field)
 #define LIST(list, count) .offset = AT(list), .count_offset = AT(count)
 #define AT_PORT(field) offsetof(struct qd_config_port, field)
 
-static enum qd_status read_latest_count(const struct field *field)
-{
-    return read_at_least(field, 1);
-}
-
 static enum qd_status read_latest(const struct field *field)
 {
     static const struct key keys[] = {
-        {.name = "num_versions", .read = read_latest_count, .offset = AT(latest_count)},
+        {.name = "num_versions", .read = read_at_least, .offset = AT(latest_count), .least = 1},
         {.name = NULL}};
     ((struct qd_model_config *)field->target)->policy = QD_POLICY_LATEST;
     return read_object(field, keys);
@@ -530,7 +510,7 @@ static const struct key config_keys[] = {
     {.name = "backend", .read = read_one_of, .names = backends},
     {.name = "runtime", .read = refuse_filled},
     {.name = "version_policy", .read = read_policy, .in_text = true},
-    {.name = "max_batch_size", .read = read_count, .in_text = true, .offset = AT(batch_max)},
+    {.name = "max_batch_size", .read = read_at_least, .in_text = true, .offset = AT(batch_max)},
     {.name = "input", .read = read_ports, .in_text = true, LIST(inputs, input_count)},
     {.name = "output", .read = read_ports, .in_text = true, LIST(outputs, output_count)},
     {.name = "inputs", .read = read_names, LIST(cut.inputs, cut.input_count)},
@@ -559,45 +539,31 @@ static const struct key config_keys[] = {
 };
 _Static_assert(sizeof(config_keys) / sizeof(*config_keys) <= KEY_COUNT_MAX, "one bit for each");
 
-/* Puts the file's name before an error. */
-static enum qd_status fail_in(const char *source, struct qd_error *error)
-{
-    const struct qd_error inner = *error;
-    return qd_fail(error, inner.status, "%s: %.400s", source, inner.text);
-}
-
 void qd_model_config_init(struct qd_model_config *config)
 {
     *config = (struct qd_model_config){.policy = QD_POLICY_LATEST, .latest_count = 1};
 }
 
-enum qd_status qd_model_config_read(const char *json, size_t bytes, const char *source,
-                                    const char *name, struct qd_arena *arena,
+enum qd_status qd_model_config_read(const char *text, size_t bytes, bool is_json,
+                                    const char *source, const char *name, struct qd_arena *arena,
                                     struct qd_model_config *config, struct qd_error *error)
 {
-    const struct reader reader = {source, name, arena, error, NULL};
-    struct field whole = {.reader = &reader, .path = "", .target = config};
-    qd_model_config_init(config);
-    return qd_json_read(json, bytes, arena, &whole.value, error) == QD_OK
-               ? read_object(&whole, config_keys)
-               : fail_in(source, error);
-}
-
-enum qd_status qd_model_config_read_pbtxt(const char *text, size_t bytes, const char *source,
-                                          const char *name, struct qd_arena *arena,
-                                          struct qd_model_config *config, struct qd_error *error)
-{
     static const char *const repeated[] = {"input", "output", "dims", "versions", NULL};
-    struct ignored ignored = {""};
-    const struct reader reader = {source, name, arena, error, &ignored};
+    char ignored[IGNORED_BYTES] = "";
+    const struct reader reader = {source, name, arena, error, is_json ? NULL : ignored};
     struct field whole = {.reader = &reader, .path = "", .target = config};
     qd_model_config_init(config);
-    if (qd_prototext_read(text, bytes, repeated, arena, &whole.value, error) != QD_OK)
-        return fail_in(source, error);
-    const enum qd_status status = read_object(&whole, config_keys);
-    if (status == QD_OK && *ignored.text != '\0')
+    enum qd_status status =
+        is_json ? qd_json_read(text, bytes, arena, &whole.value, error)
+                : qd_prototext_read(text, bytes, repeated, arena, &whole.value, error);
+    if (status != QD_OK) {
+        const struct qd_error inner = *error;
+        return qd_fail(error, status, "%s: %.400s", source, inner.text);
+    }
+    status = read_object(&whole, config_keys);
+    if (status == QD_OK && *ignored != '\0')
         qd_log(QD_LOG_WARN, "config.pbtxt: these keys have no effect", "model=\"%s\" keys=\"%s\"",
-               name, ignored.text);
+               name, ignored);
     return status;
 }
 
@@ -637,22 +603,20 @@ const char *qd_model_config_print_policy(const struct qd_model_config *config,
                                          struct qd_arena *arena)
 {
     enum { FRAME_BYTES = 64, NUMBER_BYTES = 24 };
-    const bool specific = config->policy == QD_POLICY_SPECIFIC;
-    const size_t size = FRAME_BYTES + (specific ? config->version_count * NUMBER_BYTES : 0);
+    const size_t count = config->policy == QD_POLICY_SPECIFIC ? config->version_count : 0;
+    const size_t size = FRAME_BYTES + count * NUMBER_BYTES;
     char *text = qd_arena_alloc(arena, size);
+    size_t used = 0;
     if (text == NULL)
         return NULL;
     if (config->policy == QD_POLICY_ALL)
         snprintf(text, size, "{\"all\":{}}");
-    else if (!specific)
+    else if (config->policy == QD_POLICY_LATEST)
         snprintf(text, size, "{\"latest\":{\"num_versions\":%" PRIu64 "}}", config->latest_count);
-    if (!specific)
-        return text;
-    size_t used = (size_t)snprintf(text, size, "{\"specific\":{\"versions\":[");
-    for (size_t i = 0; i < config->version_count; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%" PRIu64, i == 0 ? "" : ",",
-                                 config->versions[i]);
-    snprintf(text + used, size - used, "]}}");
+    for (size_t i = 0; i < count; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%" PRIu64 "%s",
+                                 i == 0 ? "{\"specific\":{\"versions\":[" : ",",
+                                 config->versions[i], i + 1 == count ? "]}}" : "");
     return text;
 }
 

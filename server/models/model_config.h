@@ -10,8 +10,7 @@
  * refused, and so is any key that Triton does not have. A request for a GPU, such as KIND_GPU, is
  * refused, so that nobody believes that a model runs on one. Numbers may be strings, and keys may
  * be in camel case, as protobuf's JSON allows. */
-#ifndef SERVER_MODELS_MODEL_CONFIG_H
-#define SERVER_MODELS_MODEL_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,17 +54,12 @@ struct qd_model_config {
 void qd_model_config_init(struct qd_model_config *config);
 
 /* Reads a configuration. The error texts begin with `source`, such as "parameters.config". `name`
- * is the model's name. */
-enum qd_status qd_model_config_read(const char *json, size_t bytes, const char *source,
-                                    const char *name, struct qd_arena *arena,
+ * is the model's name. If is_json is false, the text is in protobuf's text format, as config.pbtxt
+ * has it: max_batch_size, input, output, default_model_filename and version_policy have the effects
+ * that they have in JSON. All other keys are ignored, and one line of the log names them. */
+enum qd_status qd_model_config_read(const char *text, size_t bytes, bool is_json,
+                                    const char *source, const char *name, struct qd_arena *arena,
                                     struct qd_model_config *config, struct qd_error *error);
-
-/* Reads a configuration in protobuf's text format, as config.pbtxt has it. max_batch_size, input,
- * output, default_model_filename and version_policy have the effects that they have in JSON. All
- * other keys are ignored, and one line of the log names them. */
-enum qd_status qd_model_config_read_pbtxt(const char *text, size_t bytes, const char *source,
-                                          const char *name, struct qd_arena *arena,
-                                          struct qd_model_config *config, struct qd_error *error);
 
 /* Returns whether versions[index] is to be loaded. `versions` are all versions of the model,
  * ascending. */
@@ -89,5 +83,3 @@ enum qd_status qd_model_config_refuse_type(const char *name, uint32_t types, enu
 enum qd_status qd_model_config_apply(const struct qd_model_config *config, struct qd_port *inputs,
                                      size_t input_count, struct qd_port *outputs,
                                      size_t output_count, struct qd_error *error);
-
-#endif

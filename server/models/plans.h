@@ -1,8 +1,7 @@
 /* A cache of plans for a loaded model's graph. The key is the shapes of the inputs. The number of
  * plans (QD_PLANS_COUNT_MAX) and their bytes are bounded. To make room, the cache destroys the
  * least recently used plan that no request is using. All functions may be called on any thread. */
-#ifndef SERVER_MODELS_PLANS_H
-#define SERVER_MODELS_PLANS_H
+#pragma once
 
 #include "kernels/qk.h"
 #include "server/base/status.h"
@@ -70,5 +69,3 @@ enum qd_status qd_shapes_settle(struct qd_plans *plans, const struct qk_graph *g
                                 const struct qd_port *inputs, struct qd_port *outputs,
                                 struct qd_memory *memory, size_t *planned_bytes,
                                 uint32_t *refused_node, struct qd_error *error);
-
-#endif

@@ -10,8 +10,7 @@
  * an array. Another field that is there twice stays twice in the object. Refuses what Triton's
  * configurations do not need: octal and hexadecimal numbers, escapes in strings other than quotes
  * and backslashes, strings that continue, names in brackets, and deep nesting. */
-#ifndef SERVER_MODELS_PROTOTEXT_H
-#define SERVER_MODELS_PROTOTEXT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -27,5 +26,3 @@
 enum qd_status qd_prototext_read(const char *text, size_t bytes, const char *const *repeated,
                                  struct qd_arena *arena, const struct qd_json_value **tree,
                                  struct qd_error *error);
-
-#endif

@@ -119,40 +119,8 @@ static enum qd_status choose_kind(struct qd_sources *sources, bool has_onnx, boo
 
 enum { FILE_COUNT_MAX = QD_SOURCES_VERSION_COUNT_MAX * QD_SOURCES_FILE_COUNT_MAX };
 
-/* Reads a key: "file:1/model.onnx" is version 1, path "model.onnx". */
-static enum qd_status read_file_name(struct qd_sources *sources, const char *key,
-                                     struct qd_call_file *file, struct qd_error *error)
-{
-    const char *slash = qd_scan_decimal(key + strlen("file:"), &file->version);
-    if (slash == NULL || *slash != '/' || slash[1] == '\0' || file->version == 0) {
-        return qd_fail(error, QD_INVALID,
-                       "parameters.%s: expected file:VERSION/NAME, such as file:1/model.onnx, with "
-                       "a version above 0",
-                       qd_show_string(key).text);
-    }
-    file->path = qd_arena_copy(&sources->arena, slash + 1);
-    return file->path != NULL ? QD_OK
-                              : qd_refuse_memory(&sources->arena, "the files' names", error);
-}
-
-/* Adds an empty file to the list. Returns NULL on failure, with the reason in `error`. */
-static struct qd_call_file *add_file(struct qd_sources *sources, struct qd_error *error)
-{
-    if (sources->file_count == FILE_COUNT_MAX) {
-        qd_fail(error, QD_INVALID, "parameters: expected at most %d files", FILE_COUNT_MAX);
-        return NULL;
-    }
-    struct qd_call_file *files =
-        qd_arena_extend(&sources->arena, sources->files, sources->file_count,
-                        &sources->file_capacity, sizeof(*files));
-    if (files == NULL) {
-        qd_refuse_memory(&sources->arena, "the files' names", error);
-        return NULL;
-    }
-    sources->files = files;
-    return &files[sources->file_count++];
-}
-
+/* Reads a file's key, and where its text is: "file:1/model.onnx" is version 1, path "model.onnx".
+ */
 static enum qd_status read_file(struct qd_sources *sources, const struct qd_json_value *member,
                                 struct qd_error *error)
 {
@@ -161,20 +129,31 @@ static enum qd_status read_file(struct qd_sources *sources, const struct qd_json
         return qd_fail(error, QD_INVALID, "parameters.%s: expected a string, the file in base64",
                        qd_show_string(key).text);
     }
-    struct qd_call_file *file = add_file(sources, error);
-    if (file == NULL)
-        return error->status;
-    file->text = sources->body + (member->text + 1 - sources->body);
-    file->count = member->bytes - 2;
-    enum qd_status status = read_file_name(sources, key, file, error);
-    for (size_t i = 0; status == QD_OK && i + 1 < sources->file_count; i++) {
-        const struct qd_call_file *other = &sources->files[i];
-        if (other->version == file->version && strcmp(other->path, file->path) == 0) {
-            status = qd_fail(error, QD_INVALID, "parameters.%s: expected once, got twice",
-                             qd_show_string(key).text);
-        }
+    struct qd_call_file file = {.text = sources->body + (member->text + 1 - sources->body),
+                                .count = member->bytes - 2};
+    if (sources->file_count == FILE_COUNT_MAX)
+        return qd_fail(error, QD_INVALID, "parameters: expected at most %d files", FILE_COUNT_MAX);
+    const char *slash = qd_scan_decimal(key + strlen("file:"), &file.version);
+    if (slash == NULL || *slash != '/' || slash[1] == '\0' || file.version == 0) {
+        return qd_fail(error, QD_INVALID,
+                       "parameters.%s: expected file:VERSION/NAME, such as file:1/model.onnx, with "
+                       "a version above 0",
+                       qd_show_string(key).text);
     }
-    return status;
+    for (size_t i = 0; i < sources->file_count; i++)
+        if (sources->files[i].version == file.version &&
+            strcmp(sources->files[i].path, slash + 1) == 0)
+            return qd_fail(error, QD_INVALID, "parameters.%s: expected once, got twice",
+                           qd_show_string(key).text);
+    struct qd_call_file *files =
+        qd_arena_extend(&sources->arena, sources->files, sources->file_count,
+                        &sources->file_capacity, sizeof(*files));
+    file.path = qd_arena_copy(&sources->arena, slash + 1);
+    if (files == NULL || file.path == NULL)
+        return qd_refuse_memory(&sources->arena, "the files' names", error);
+    sources->files = files;
+    files[sources->file_count++] = file;
+    return QD_OK;
 }
 
 static enum qd_status read_call_config(struct qd_sources *sources,
@@ -190,7 +169,7 @@ static enum qd_status read_call_config(struct qd_sources *sources,
     if (sources->configured)
         return qd_fail(error, QD_INVALID, "parameters.config: expected once, got twice");
     sources->configured = true;
-    return qd_model_config_read(text, strlen(text), "parameters.config", sources->name,
+    return qd_model_config_read(text, strlen(text), true, "parameters.config", sources->name,
                                 &sources->arena, &sources->config, error);
 }
 
@@ -315,8 +294,8 @@ static enum qd_status read_config(struct qd_sources *sources, struct qd_error *e
     if (qd_folder_read_file(sources->folder.fd, file, sources->folder.links, shown,
                             CONFIG_BYTES_MAX, &sources->arena, &text, error) != QD_OK)
         return error->status;
-    return (is_json ? qd_model_config_read : qd_model_config_read_pbtxt)(
-        text.bytes, text.count, shown, sources->name, &sources->arena, &sources->config, error);
+    return qd_model_config_read(text.bytes, text.count, is_json, shown, sources->name,
+                                &sources->arena, &sources->config, error);
 }
 
 /* Logs which files could be meant as well, but are ignored. */
@@ -450,12 +429,6 @@ static enum qd_status add_reading(struct qd_sources *sources, const struct qd_so
     return QD_OK;
 }
 
-static void forget_readings(struct qd_sources *sources)
-{
-    sources->reading_count = 0;
-    sources->unit_count = 0;
-}
-
 /* Opens a file of the version's folder, unless it is open already. */
 static enum qd_status open_file(struct qd_sources *sources, const char *path,
                                 struct qd_source_file **file, struct qd_error *error)
@@ -552,7 +525,6 @@ static enum qd_status find_in_call(struct qd_sources *sources, struct qd_error *
     sources->main_file = onnx != NULL ? onnx : request;
     sources->blob_file = request != NULL ? qd_sources_call_file(sources, "request.bin") : NULL;
     sources->decoding = 0;
-    sources->decoding_begun = false;
     for (size_t i = 0; i < sources->file_count; i++)
         if (sources->files[i].version == sources->version)
             sources->unit_count += sources->files[i].count / TEXT_UNIT_CHARACTERS + 1;
@@ -562,14 +534,12 @@ static enum qd_status find_in_call(struct qd_sources *sources, struct qd_error *
 enum qd_status qd_sources_find(struct qd_sources *sources, size_t index, struct qd_error *error)
 {
     close_version(sources);
-    forget_readings(sources);
     sources->readings = NULL;
-    sources->reading_capacity = 0;
+    sources->reading_count = sources->reading_capacity = sources->unit_count = 0;
     qd_arena_deinit(&sources->version_arena);
     qd_arena_deinit(&sources->file_arena);
     sources->version = sources->versions[index];
     sources->in_order = !sources->from_repository;
-    atomic_flag_clear(&sources->failed_first);
     atomic_store(&sources->failed, false);
     if (sources->from_repository)
         return find_in_folder(sources, error);
@@ -581,14 +551,6 @@ enum qd_status qd_sources_find(struct qd_sources *sources, size_t index, struct 
 }
 
 /* ---- Fetching ----------------------------------------------------------------------------- */
-
-/* Records a failure. If several threads fail, the first one's error counts. */
-static void note_failure(struct qd_sources *sources, const struct qd_error *error)
-{
-    if (!atomic_flag_test_and_set(&sources->failed_first))
-        sources->fetch_error = *error;
-    atomic_store(&sources->failed, true);
-}
 
 static const struct qd_reading *reading_of(const struct qd_sources *sources, size_t unit)
 {
@@ -603,61 +565,59 @@ static const struct qd_reading *reading_of(const struct qd_sources *sources, siz
     return &sources->readings[begin];
 }
 
-static void fetch_file_unit(struct qd_sources *sources, size_t unit)
+static enum qd_status fetch_file_unit(const struct qd_sources *sources, size_t unit,
+                                      struct qd_error *error)
 {
     const struct qd_reading *reading = reading_of(sources, unit);
     uint64_t at = (uint64_t)(unit - reading->unit_begin) * FILE_UNIT_BYTES;
     uint64_t left = reading->bytes - at;
     size_t count = left < FILE_UNIT_BYTES ? (size_t)left : FILE_UNIT_BYTES;
-    struct qd_error error;
     char shown[SHOWN_BYTES];
     show(sources, reading->file->path, shown, sizeof(shown));
-    if (qd_folder_read(reading->file->fd, reading->offset + at, reading->to + at, count, shown,
-                       &error) != QD_OK)
-        note_failure(sources, &error);
+    return qd_folder_read(reading->file->fd, reading->offset + at, reading->to + at, count, shown,
+                          error);
 }
 
 /* Decodes the next characters of a file. Ends the file if they are its last ones. */
 static enum qd_status decode_unit(struct qd_sources *sources, struct qd_call_file *file,
                                   struct qd_error *error)
 {
-    if (!sources->decoding_begun)
+    if (sources->decoder.begin != file->text) /* it is another file's still */
         qd_base64_init(&sources->decoder, file->text, file->count, file->text);
-    sources->decoding_begun = true;
     enum qd_status status = qd_base64_step(&sources->decoder, TEXT_UNIT_CHARACTERS, error);
     if (status != QD_OK || !qd_base64_at_end(&sources->decoder))
         return status;
     status = qd_base64_finish(&sources->decoder, error);
     file->count = (size_t)(sources->decoder.out - file->text);
     sources->decoding++;
-    sources->decoding_begun = false;
     return status;
 }
 
-static void fetch_text_unit(struct qd_sources *sources)
+static enum qd_status fetch_text_unit(struct qd_sources *sources, struct qd_error *error)
 {
     while (sources->decoding < sources->file_count &&
            sources->files[sources->decoding].version != sources->version)
         sources->decoding++;
     if (sources->decoding == sources->file_count)
-        return;
+        return QD_OK;
     struct qd_call_file *file = &sources->files[sources->decoding];
-    struct qd_error error;
-    if (decode_unit(sources, file, &error) == QD_OK)
-        return;
-    struct qd_error named;
-    qd_fail(&named, error.status, "parameters.\"file:%llu/%.100s\": %.300s",
-            (unsigned long long)file->version, file->path, error.text);
-    note_failure(sources, &named);
+    struct qd_error why;
+    return decode_unit(sources, file, &why) == QD_OK
+               ? QD_OK
+               : qd_fail(error, why.status, "parameters.\"file:%llu/%.100s\": %.300s",
+                         (unsigned long long)file->version, file->path, why.text);
 }
 
 void qd_sources_fetch(struct qd_sources *sources, size_t begin, size_t end)
 {
-    for (size_t unit = begin; unit < end && !atomic_load(&sources->failed); unit++)
-        if (sources->from_repository)
-            fetch_file_unit(sources, unit);
-        else
-            fetch_text_unit(sources);
+    for (size_t unit = begin; unit < end && !atomic_load(&sources->failed); unit++) {
+        struct qd_error error;
+        const enum qd_status status = sources->from_repository
+                                          ? fetch_file_unit(sources, unit, &error)
+                                          : fetch_text_unit(sources, &error);
+        if (status != QD_OK && !atomic_exchange(&sources->failed, true))
+            sources->fetch_error = error; /* the first thread's that fails */
+    }
 }
 
 /* Returns whether a file has changed since it was opened. Its bytes may then be a mixture of two
@@ -684,7 +644,7 @@ enum qd_status qd_sources_check(struct qd_sources *sources, struct qd_error *err
             return qd_fail(error, QD_UNAVAILABLE, "%s: it changed while it was read", shown);
         }
     }
-    forget_readings(sources);
+    sources->reading_count = sources->unit_count = 0;
     return QD_OK;
 }
 

@@ -10,8 +10,7 @@
  *     (Parsing an ONNX file finds its external data. These are fetched as before, and
  *     qd_sources_check then fails if a file could not be read or has changed.)
  *   qd_sources_close */
-#ifndef SERVER_MODELS_SOURCES_H
-#define SERVER_MODELS_SOURCES_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -108,9 +107,7 @@ struct qd_sources {
     size_t reading_count;
     size_t reading_capacity;
     size_t decoding; /* index into `files`; file_count if all are decoded */
-    bool decoding_begun;
     struct qd_base64 decoder;
-    atomic_flag failed_first; /* set by the first thread that fails */
     atomic_bool failed;
     struct qd_error fetch_error; /* the error of the first thread that failed */
 };
@@ -142,5 +139,3 @@ void qd_sources_close(struct qd_sources *sources);
 /* Finds a file of the current version in the load call. Returns NULL if there is none or if `path`
  * is NULL. */
 struct qd_call_file *qd_sources_call_file(const struct qd_sources *sources, const char *path);
-
-#endif

@@ -36,7 +36,6 @@ struct qd_models {
     pthread_mutex_t lock;   /* protects all fields below */
     struct family **loaded; /* sorted by name */
     size_t loaded_count;
-    size_t loaded_capacity;
     uint64_t shelved_count; /* how often a name was shelved */
 };
 
@@ -121,29 +120,18 @@ void qd_models_destroy(struct qd_models *models)
 
 /* ---- Names -------------------------------------------------------------------------------- */
 
-/* Returns the index of a loaded name, or the index at which to insert it. */
-static size_t find_place(const struct qd_models *models, const char *name, bool *found)
+static int compare_name(const void *name, const void *family)
 {
-    size_t begin = 0;
-    size_t end = models->loaded_count;
-    *found = false;
-    while (begin < end && !*found) {
-        size_t middle = begin + (end - begin) / 2;
-        int order = strcmp(name, models->loaded[middle]->name);
-        *found = order == 0;
-        if (order > 0)
-            begin = middle + 1;
-        else
-            end = middle;
-    }
-    return *found ? end : begin;
+    return strcmp(name, (*(struct family *const *)family)->name);
 }
 
 static struct family *find_loaded(const struct qd_models *models, const char *name)
 {
-    bool found;
-    size_t place = find_place(models, name, &found);
-    return found ? models->loaded[place] : NULL;
+    struct family **found = models->loaded_count == 0
+                                ? NULL
+                                : bsearch(name, models->loaded, models->loaded_count,
+                                          sizeof(struct family *), compare_name);
+    return found == NULL ? NULL : *found;
 }
 
 static struct family *find_family(const struct qd_models *models, const char *name)
@@ -187,29 +175,25 @@ static void sweep(struct qd_models *models)
 /* Finds or creates the family of a loaded name. Returns NULL if malloc failed. */
 static struct family *take_family(struct qd_models *models, const char *name)
 {
-    bool found;
     sweep(models);
-    size_t place = find_place(models, name, &found);
-    if (found) {
-        models->loaded[place]->leaving = false;
-        models->loaded[place]->shelved = 0;
-        return models->loaded[place];
+    struct family *family = find_loaded(models, name);
+    if (family != NULL) {
+        family->leaving = false;
+        family->shelved = 0;
+        return family;
     }
-    if (models->loaded_count == models->loaded_capacity) {
-        size_t capacity = models->loaded_capacity * 2 + 8;
-        struct family **grown = realloc(models->loaded, capacity * sizeof(struct family *));
-        if (grown == NULL)
-            return NULL;
-        models->loaded = grown;
-        models->loaded_capacity = capacity;
-    }
-    struct family *family = make_family(name);
+    struct family **grown =
+        realloc(models->loaded, (models->loaded_count + 1) * sizeof(struct family *));
+    if (grown == NULL)
+        return NULL;
+    models->loaded = grown;
+    family = make_family(name);
     if (family == NULL)
         return NULL;
-    memmove(&models->loaded[place + 1], &models->loaded[place],
-            (models->loaded_count - place) * sizeof(struct family *));
-    models->loaded[place] = family;
-    models->loaded_count++;
+    size_t place = models->loaded_count++;
+    for (; place > 0 && strcmp(name, grown[place - 1]->name) < 0; place--)
+        grown[place] = grown[place - 1];
+    grown[place] = family;
     return family;
 }
 

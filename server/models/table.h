@@ -3,8 +3,7 @@
  * A name has versions. A request without a version gets the newest. Finding a model takes a
  * reference, so the model stays valid even after another model has replaced it. All functions may
  * be called on any thread. */
-#ifndef SERVER_MODELS_TABLE_H
-#define SERVER_MODELS_TABLE_H
+#pragma once
 
 #include "server/base/status.h"
 #include "server/memory/text.h"
@@ -81,5 +80,3 @@ size_t qd_models_loaded_count(struct qd_models *models);
 /* Prints the repository's index: each version with its state and reason. `only_ready` leaves out
  * all versions that are not READY. */
 void qd_models_print_index(struct qd_models *models, bool only_ready, struct qd_text *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* The answer to an HTTP request, as handlers and inferences fill it and the listener sends it. */
-#ifndef SERVER_OIP_ANSWER_H
-#define SERVER_OIP_ANSWER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ struct qd_answer {
     bool close;             /* Connection: close */
     const char *keep_alive; /* Keep-Alive, if the connection stays open; NULL: not sent */
 };
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Elements come in descending order, equal ones in the order of their index, NaN last. VALUE is
  * printed as Triton prints it: integers in decimal, floats with six digits behind the point. */
-#ifndef SERVER_OIP_CLASSES_H
-#define SERVER_OIP_CLASSES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,5 +73,3 @@ size_t qd_classes_bytes_max(const struct qd_classes *classes, const struct qd_cl
 /* Prints the strings of the row's elements. Returns the end. */
 char *qd_classes_print(const struct qd_classes *classes, size_t row, const struct qd_class *found,
                        char *out);
-
-#endif

@@ -90,19 +90,6 @@ static enum qd_status read_output_parameters(const struct qd_oip_decoder *decode
     return status;
 }
 
-static enum qd_status refuse_output(const struct qd_oip_decoder *decoder,
-                                    const struct qd_json_value *name, size_t position)
-{
-    const struct qd_signature *signature = decoder->asked->signature;
-    char known[160] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < signature->output_count && used < sizeof(known); i++)
-        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i == 0 ? "" : " or ",
-                                 qd_show_string(signature->outputs[i].name).text);
-    return qd_fail(decoder->error, QD_INVALID, "outputs[%zu].name: expected %s, got %s", position,
-                   known, qd_json_show(name).text);
-}
-
 /* Finds the output that outputs[position] names. */
 static enum qd_status find_output(const struct qd_oip_decoder *decoder,
                                   const struct qd_json_value *value, size_t position,
@@ -113,7 +100,13 @@ static enum qd_status find_output(const struct qd_oip_decoder *decoder,
     for (*output = 0; name != NULL && *output < signature->output_count; ++*output)
         if (strcmp(name, signature->outputs[*output].name) == 0)
             return QD_OK;
-    return refuse_output(decoder, value, position);
+    char known[160] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < signature->output_count && used < sizeof(known); i++)
+        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i == 0 ? "" : " or ",
+                                 qd_show_string(signature->outputs[i].name).text);
+    return qd_fail(decoder->error, QD_INVALID, "outputs[%zu].name: expected %s, got %s", position,
+                   known, qd_json_show(value).text);
 }
 
 /* Reads an entry of the list of outputs. A listed output is binary only if its own parameters say
@@ -222,8 +215,6 @@ struct qd_oip_reader {
     const struct qd_oip_message *message;
     struct qd_oip_decoder decoder;
     struct qd_json_reader json;
-    size_t piece_bytes;
-    bool is_begun;
     bool is_raw; /* the body has no JSON */
     size_t unit_count;
     size_t bools_bytes;         /* bytes of BOOL in the units */
@@ -231,8 +222,9 @@ struct qd_oip_reader {
 };
 
 /* Initializes the reader. The caller has cleared *asked, except call.inputs. */
-static void init_reader(struct qd_oip_reader *reader, const struct qd_oip_message *message,
-                        struct qd_arena *arena, struct qd_oip_asked *asked, struct qd_error *error)
+static enum qd_status init_reader(struct qd_oip_reader *reader,
+                                  const struct qd_oip_message *message, struct qd_arena *arena,
+                                  struct qd_oip_asked *asked, struct qd_error *error)
 {
     const struct qd_signature *signature = message->signature;
     const struct qk_operator *op = signature->op;
@@ -249,13 +241,22 @@ static void init_reader(struct qd_oip_reader *reader, const struct qd_oip_messag
                                               .error = error,
                                               .regions = message->regions,
                                               .json_bytes_header = message->json_bytes_header};
-    reader->piece_bytes = message->piece_bytes == 0 ? QD_JSON_PIECE_BYTES : message->piece_bytes;
-    reader->is_begun = false;
     reader->is_raw = message->json_bytes_header != NULL && message->json_bytes == 0;
     reader->unit_count = 0;
     reader->bools_bytes = 0;
     reader->json.data_bytes = 0; /* in case there is no JSON */
     atomic_init(&reader->failed_unit, SIZE_MAX);
+    size_t json_bytes = 0;
+    if (reader->is_raw)
+        return QD_OK;
+    if (message->body_bytes == 0)
+        return qd_fail(error, QD_INVALID, "the body: expected a JSON object, got an empty body");
+    const enum qd_status status = split_body(message, &reader->decoder, &json_bytes);
+    if (status == QD_OK)
+        qd_json_reader_init(&reader->json, message->body, json_bytes,
+                            message->piece_bytes == 0 ? QD_JSON_PIECE_BYTES : message->piece_bytes,
+                            arena, error);
+    return status;
 }
 
 struct qd_oip_reader *qd_oip_reader_create(const struct qd_oip_message *message,
@@ -265,25 +266,8 @@ struct qd_oip_reader *qd_oip_reader_create(const struct qd_oip_message *message,
     struct qd_oip_reader *reader = qd_arena_alloc(arena, sizeof(*reader));
     if (reader == NULL)
         qd_refuse_memory(arena, "the request's JSON", error);
-    else
-        init_reader(reader, message, arena, asked, error);
-    return reader;
-}
-
-static enum qd_status begin(struct qd_oip_reader *reader)
-{
-    struct qd_oip_decoder *decoder = &reader->decoder;
-    const struct qd_oip_message *message = reader->message;
-    size_t json_bytes = 0;
-    if (message->body_bytes == 0)
-        return qd_fail(decoder->error, QD_INVALID,
-                       "the body: expected a JSON object, got an empty body");
-    enum qd_status status = split_body(message, decoder, &json_bytes);
-    if (status == QD_OK)
-        qd_json_reader_init(&reader->json, message->body, json_bytes, reader->piece_bytes,
-                            decoder->arena, decoder->error);
-    reader->is_begun = true;
-    return status;
+    return reader != NULL && init_reader(reader, message, arena, asked, error) == QD_OK ? reader
+                                                                                        : NULL;
 }
 
 static void count_units(struct qd_oip_reader *reader)
@@ -336,17 +320,10 @@ static enum qd_status read_tree(struct qd_oip_reader *reader)
 
 enum qd_status qd_oip_reader_step(struct qd_oip_reader *reader, bool *done)
 {
-    enum qd_status status = QD_OK;
-    *done = false;
-    if (reader->is_raw) {
-        *done = true;
+    *done = reader->is_raw;
+    if (reader->is_raw)
         return read_raw(reader);
-    }
-    if (!reader->is_begun)
-        status = begin(reader);
-    if (status != QD_OK)
-        return status;
-    status = qd_json_reader_step(&reader->json, done);
+    const enum qd_status status = qd_json_reader_step(&reader->json, done);
     if (status != QD_OK)
         return refuse_json(reader, status);
     return *done ? read_tree(reader) : status;
@@ -399,9 +376,8 @@ enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_are
 {
     struct qd_oip_reader reader;
     bool done = false;
-    enum qd_status status = QD_OK;
     *asked = (struct qd_oip_asked){.signature = NULL};
-    init_reader(&reader, message, arena, asked, error);
+    enum qd_status status = init_reader(&reader, message, arena, asked, error);
     while (status == QD_OK && !done)
         status = qd_oip_reader_step(&reader, &done);
     if (status != QD_OK)

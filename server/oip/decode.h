@@ -7,8 +7,7 @@
  * (OIP's binary tensor data extension). Other bytes are refused, in every form of a request, so
  * kernels may rely on 0 and 1. BOOL in shared memory is copied before it is checked, because a
  * client may change shared memory while its request runs. */
-#ifndef SERVER_OIP_DECODE_H
-#define SERVER_OIP_DECODE_H
+#pragma once
 
 #include "kernels/qk.h"
 #include "server/base/status.h"
@@ -65,7 +64,7 @@ struct qd_oip_asked {
 
 /* Creates a reader. It decodes a message in steps and units, because a body may take long to read.
  * The reader lies in the arena and borrows all four arguments. Returns NULL, with the error set, if
- * there is no memory.
+ * there is no memory, or the body does not have the JSON that its header says.
  *
  * The caller has cleared *asked, but need not clear call.inputs, which is large: the reader clears
  * the inputs that the operator has, and nothing reads the others. A loaded model's inputs are not
@@ -93,5 +92,3 @@ enum qd_status qd_oip_reader_end(struct qd_oip_reader *reader);
  */
 enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
                              struct qd_oip_asked *asked, struct qd_error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Encodes OIP answers. Pure: everything is printed into the text's arena. */
-#ifndef SERVER_OIP_ENCODE_H
-#define SERVER_OIP_ENCODE_H
+#pragma once
 
 #include "kernels/qk.h"
 #include "server/base/status.h"
@@ -70,5 +69,3 @@ void qd_oip_encode_model_metadata(struct qd_text *text, const struct qd_signatur
                                   const uint64_t *versions, size_t version_count,
                                   size_t resident_bytes);
 void qd_oip_encode_model_config(struct qd_text *text, const struct qd_signature *signature);
-
-#endif

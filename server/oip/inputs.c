@@ -72,14 +72,6 @@ static struct listed show_shape(const struct qk_tensor *tensor)
     return show_integers((const int64_t *)tensor->dims, tensor->rank);
 }
 
-static enum qd_status find_fields(const struct qd_oip_decoder *decoder, struct input *input)
-{
-    static const struct qd_json_name names[] = {
-        {"name"}, {"datatype"}, {"shape"}, {"data"}, {"parameters"}};
-    const struct qd_json_path path = {"inputs", input->position, "."};
-    return qd_json_fields(input->json, &path, names, FIELD_COUNT, input->fields, decoder->error);
-}
-
 /* "x, x_scale, x_zero_point (optional)" */
 static struct listed list_inputs(const struct qd_signature *signature)
 {
@@ -229,21 +221,24 @@ read_dims(const struct qd_oip_decoder *decoder, const struct input *input, bool 
     return QD_OK;
 }
 
+/* Counts the elements of a tensor, and its bytes. `dims` are those that the input has. */
+static enum qd_status set_count(const struct qd_oip_decoder *decoder, const struct input *input,
+                                struct qk_tensor *tensor, const int64_t *dims, size_t *bytes)
+{
+    if (qk_tensor_set_count(tensor) && qk_type_bytes(tensor->type, tensor->count, bytes))
+        return QD_OK;
+    return qd_fail(decoder->error, QD_INVALID,
+                   "%s: expected sizes whose product does not overflow 64 bits, got %s of %s",
+                   label(input, ".shape").text, show_integers(dims, tensor->rank).text,
+                   qk_type_info(tensor->type)->name);
+}
+
 static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct input *input)
 {
     struct qk_tensor *tensor = input->wire;
-    enum qd_status status =
-        read_dims(decoder, input, false, (int64_t *)tensor->dims, &tensor->rank);
-    if (status != QD_OK)
-        return status;
-    if (!qk_tensor_set_count(tensor) ||
-        !qk_type_bytes(tensor->type, tensor->count, &input->bytes)) {
-        return qd_fail(decoder->error, QD_INVALID,
-                       "%s: expected sizes whose product does not overflow 64 bits, got %s of %s",
-                       label(input, ".shape").text, show_shape(tensor).text,
-                       qk_type_info(tensor->type)->name);
-    }
-    return QD_OK;
+    int64_t *dims = (int64_t *)tensor->dims;
+    const enum qd_status status = read_dims(decoder, input, false, dims, &tensor->rank);
+    return status == QD_OK ? set_count(decoder, input, tensor, dims, &input->bytes) : status;
 }
 
 /* Checks the batch against the configuration's max_batch_size. */
@@ -613,12 +608,8 @@ static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct
     for (uint32_t i = 0; i < port->rank; i++)
         least.dims[i] = port->dims[i] == QD_DIM_FREE ? 1 : (size_t)port->dims[i];
     size_t bytes;
-    if (!qk_tensor_set_count(&least) || !qk_type_bytes(least.type, least.count, &bytes)) {
-        return qd_fail(decoder->error, QD_INVALID,
-                       "%s: expected sizes whose product does not overflow 64 bits, got %s of %s",
-                       label(input, ".shape").text, show_integers(port->dims, port->rank).text,
-                       qk_type_info(least.type)->name);
-    }
+    if (set_count(decoder, input, &least, port->dims, &bytes) != QD_OK)
+        return decoder->error->status;
     *input->tensor = least;
     if (input->strides != NULL &&
         !qk_tensor_set_strides(&least, input->strides->list, input->strides->list_count))
@@ -629,13 +620,17 @@ static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct
 
 static enum qd_status read_input(struct qd_oip_decoder *decoder, struct input *input)
 {
-    if (!qd_json_is_object(input->json)) {
-        const struct qd_json_path path = {"inputs", input->position, ""};
-        return qd_json_expected(&path, "", "an object", input->json, decoder->error);
-    }
+    static const struct qd_json_name names[] = {
+        {"name"}, {"datatype"}, {"shape"}, {"data"}, {"parameters"}};
+    const struct qd_json_path path = {"inputs", input->position, "."};
+    const struct qd_json_path itself = {"inputs", input->position, ""};
     bool declared = false;
-    if (find_fields(decoder, input) != QD_OK || read_name(decoder, input) != QD_OK ||
-        read_datatype(decoder, input) != QD_OK || find_declared(decoder, input, &declared) != QD_OK)
+    if (!qd_json_is_object(input->json))
+        return qd_json_expected(&itself, "", "an object", input->json, decoder->error);
+    if (qd_json_fields(input->json, &path, names, FIELD_COUNT, input->fields, decoder->error) !=
+            QD_OK ||
+        read_name(decoder, input) != QD_OK || read_datatype(decoder, input) != QD_OK ||
+        find_declared(decoder, input, &declared) != QD_OK)
         return decoder->error->status;
     if (declared)
         return declare(decoder, input);

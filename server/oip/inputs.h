@@ -1,8 +1,7 @@
 /* Reads the parts of an inference for decode.c: its `inputs`, with names, datatypes, shapes, and
  * the data, which is in the JSON or follows it as bytes; its `parameters`; and a body without JSON.
  */
-#ifndef SERVER_OIP_INPUTS_H
-#define SERVER_OIP_INPUTS_H
+#pragma once
 
 #include "server/base/status.h"
 #include "server/json/tensor.h"
@@ -95,5 +94,3 @@ size_t qd_oip_numbers_piece_count(const struct qd_oip_numbers *numbers);
  * get the text. */
 enum qd_status qd_oip_read_numbers(const struct qd_oip_numbers *numbers, size_t piece,
                                    struct qd_error *error);
-
-#endif

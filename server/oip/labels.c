@@ -51,11 +51,11 @@ enum qd_status qd_labels_read(const char *text, size_t bytes, const char *source
     if (count > QD_LABELS_COUNT_MAX)
         return qd_fail(error, QD_TOO_LARGE, "%.200s: expected at most %u lines, got %zu", source,
                        QD_LABELS_COUNT_MAX, count);
-    struct qd_labels *made = qd_arena_alloc(arena, sizeof(*made));
-    uint32_t *begins = qd_arena_alloc(arena, (count + 1) * sizeof(*begins));
-    char *copy = qd_arena_alloc(arena, bytes + 1);
-    if (made == NULL || begins == NULL || copy == NULL)
+    struct qd_labels *made =
+        qd_arena_alloc(arena, sizeof(*made) + (count + 1) * sizeof(*made->begins) + bytes + 1);
+    if (made == NULL)
         return qd_refuse_memory(arena, source, error);
+    char *copy = (char *)(made->begins + count + 1);
     size_t used = 0;
     const char *at = text;
     for (size_t i = 0; i < count; i++) {
@@ -67,30 +67,24 @@ enum qd_status qd_labels_read(const char *text, size_t bytes, const char *source
             length--;
         if (check_line(at, length, source, i + 1, error) != QD_OK)
             return error->status;
-        begins[i] = (uint32_t)used;
+        made->begins[i] = (uint32_t)used;
         memcpy(copy + used, at, length);
         used += length;
         copy[used++] = '\0';
         at += step;
     }
-    begins[count] = (uint32_t)used;
-    *made = (struct qd_labels){copy, begins, count};
+    made->begins[count] = (uint32_t)used;
+    made->count = count;
     *labels = made;
     return QD_OK;
 }
 
 const struct qd_labels *qd_labels_copy(const struct qd_labels *labels, struct qd_arena *arena)
 {
-    const size_t begins_bytes = (labels->count + 1) * sizeof(*labels->begins);
-    const size_t text_bytes = labels->begins[labels->count];
-    struct qd_labels *made = qd_arena_alloc(arena, sizeof(*made));
-    uint32_t *begins = qd_arena_alloc(arena, begins_bytes);
-    char *text = qd_arena_alloc(arena, text_bytes + 1);
-    if (made == NULL || begins == NULL || text == NULL)
-        return NULL;
-    *made = (struct qd_labels){memcpy(text, labels->text, text_bytes),
-                               memcpy(begins, labels->begins, begins_bytes), labels->count};
-    return made;
+    const size_t bytes = sizeof(*labels) + (labels->count + 1) * sizeof(*labels->begins) +
+                         labels->begins[labels->count];
+    void *made = qd_arena_alloc(arena, bytes);
+    return made == NULL ? NULL : memcpy(made, labels, bytes);
 }
 
 const char *qd_labels_find(const struct qd_labels *labels, size_t index, size_t *bytes)
@@ -98,5 +92,6 @@ const char *qd_labels_find(const struct qd_labels *labels, size_t index, size_t 
     if (labels == NULL || index >= labels->count)
         return NULL;
     *bytes = labels->begins[index + 1] - labels->begins[index] - 1;
-    return *bytes == 0 ? NULL : labels->text + labels->begins[index];
+    const char *text = (const char *)(labels->begins + labels->count + 1);
+    return *bytes == 0 ? NULL : text + labels->begins[index];
 }

@@ -1,7 +1,6 @@
 /* Names of an output's classes, one on each line of a text: the first line is the name of class 0.
  * An empty line names no class. Pure. */
-#ifndef SERVER_OIP_LABELS_H
-#define SERVER_OIP_LABELS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,10 +15,10 @@
 /* The length of a line. The longest of ImageNet's has 139 bytes. */
 #define QD_LABEL_BYTES_MAX 512u
 
+/* One block of memory: behind `begins` is a text, the labels, each with a NUL behind it. */
 struct qd_labels {
-    const char *text;       /* the labels, each with a NUL behind it */
-    const uint32_t *begins; /* label i is at text + begins[i]; the last one is the text's end */
     size_t count;
+    uint32_t begins[]; /* of label i in the text; the last one is the text's end */
 };
 
 /* Reads a text into the arena. Lines end with LF or CR LF. A byte order mark is skipped. Refuses
@@ -35,5 +34,3 @@ const struct qd_labels *qd_labels_copy(const struct qd_labels *labels, struct qd
 /* Returns the name of a class, and sets its length. Returns NULL if there is none. `labels` may be
  * NULL. */
 const char *qd_labels_find(const struct qd_labels *labels, size_t index, size_t *bytes);
-
-#endif

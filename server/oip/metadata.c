@@ -5,71 +5,56 @@
  * (signature.h). */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "server/base/version.h"
 #include "server/oip/encode.h"
 
-/* A tree whose nodes come from malloc. If an allocation fails, the node is missing and `failed` is
- * set. */
-struct sheet {
-    cJSON *root;
-    bool failed;
-};
+/* Whether an allocation has failed since `open`. What could not be allocated is missing in the
+ * tree, so the tree is not printed then. */
+static _Thread_local bool failed;
 
-static cJSON *check(struct sheet *sheet, cJSON *item)
+static void *allocate(size_t bytes)
 {
-    sheet->failed |= item == NULL;
-    return item;
+    void *made = malloc(bytes);
+    failed |= made == NULL;
+    return made;
 }
 
-static void add_string(struct sheet *sheet, cJSON *to, const char *key, const char *string)
+static void set_hooks(void)
 {
-    check(sheet, cJSON_AddStringToObject(to, key, string));
+    cJSON_InitHooks(&(cJSON_Hooks){allocate, free});
 }
 
-static void add_bool(struct sheet *sheet, cJSON *to, const char *key, bool flag)
+static cJSON *open(void)
 {
-    check(sheet, cJSON_AddBoolToObject(to, key, flag));
-}
-
-static cJSON *add_object(struct sheet *sheet, cJSON *to, const char *key)
-{
-    return check(sheet, cJSON_AddObjectToObject(to, key));
-}
-
-static cJSON *add_array(struct sheet *sheet, cJSON *to, const char *key)
-{
-    return check(sheet, cJSON_AddArrayToObject(to, key));
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_hooks);
+    failed = false;
+    return cJSON_CreateObject();
 }
 
 /* Appends an item and takes ownership of it. */
-static cJSON *append(struct sheet *sheet, cJSON *array, cJSON *item)
+static cJSON *append(cJSON *array, cJSON *item)
 {
-    if (check(sheet, item) != NULL && !cJSON_AddItemToArray(array, item)) {
-        cJSON_Delete(item);
-        sheet->failed = true;
-        return NULL;
-    }
-    return item;
+    if (cJSON_AddItemToArray(array, item))
+        return item;
+    cJSON_Delete(item);
+    return NULL;
 }
 
-static cJSON *open(struct sheet *sheet)
+/* Prints a tree and frees it. */
+static void print(cJSON *root, struct qd_text *text)
 {
-    sheet->failed = false;
-    sheet->root = cJSON_CreateObject();
-    return check(sheet, sheet->root);
-}
-
-static void print(struct sheet *sheet, struct qd_text *text)
-{
-    char *json = sheet->failed ? NULL : cJSON_PrintUnformatted(sheet->root);
+    char *json = failed ? NULL : cJSON_PrintUnformatted(root);
     if (json == NULL)
         text->failed = true;
     else
         qd_text_string(text, json);
     cJSON_free(json);
-    cJSON_Delete(sheet->root);
+    cJSON_Delete(root);
 }
 
 /* Returns the datatype to show for a port, because OIP allows only one: FP32 if accepted, otherwise
@@ -83,16 +68,15 @@ static const char *shown_type(uint32_t types)
 
 /* Adds the dimensions from `first` on, or [-1] if the rank is unknown. perf_analyzer stops at a
  * rank of 0, so only a port that is known to be a scalar has it. */
-static void add_dims(struct sheet *sheet, cJSON *to, const char *key, const struct qd_port *port,
-                     uint32_t first)
+static void add_dims(cJSON *to, const char *key, const struct qd_port *port, uint32_t first)
 {
-    cJSON *dims = add_array(sheet, to, key);
+    cJSON *dims = cJSON_AddArrayToObject(to, key);
     if (!port->shaped)
-        append(sheet, dims, cJSON_CreateNumber(-1));
+        append(dims, cJSON_CreateNumber(-1));
     for (uint32_t i = first; port->shaped && i < port->rank; i++) {
         char number[24]; /* cJSON's doubles could not hold every number */
         snprintf(number, sizeof(number), "%" PRId64, port->dims[i]);
-        append(sheet, dims, cJSON_CreateRaw(number));
+        append(dims, cJSON_CreateRaw(number));
     }
 }
 
@@ -140,52 +124,50 @@ void qd_oip_encode_server_metadata(struct qd_text *text, const struct qd_config 
 
 /* ---- Metadata ---------------------------------------------------------------------------- */
 
-static void add_tensors(struct sheet *sheet, cJSON *to, const char *key,
-                        const struct qd_port *ports, size_t count)
+static void add_tensors(cJSON *to, const char *key, const struct qd_port *ports, size_t count)
 {
-    cJSON *tensors = add_array(sheet, to, key);
+    cJSON *tensors = cJSON_AddArrayToObject(to, key);
     for (size_t i = 0; i < count; i++) {
-        cJSON *tensor = append(sheet, tensors, cJSON_CreateObject());
-        add_string(sheet, tensor, "name", ports[i].name);
-        add_string(sheet, tensor, "datatype", shown_type(ports[i].types));
-        add_dims(sheet, tensor, "shape", &ports[i], 0);
+        cJSON *tensor = append(tensors, cJSON_CreateObject());
+        cJSON_AddStringToObject(tensor, "name", ports[i].name);
+        cJSON_AddStringToObject(tensor, "datatype", shown_type(ports[i].types));
+        add_dims(tensor, "shape", &ports[i], 0);
     }
 }
 
 /* "x.types": "UINT8, INT8" */
-static void add_property(struct sheet *sheet, cJSON *to, const struct qd_port *port,
-                         const char *what, const char *value)
+static void add_property(cJSON *to, const struct qd_port *port, const char *what, const char *value)
 {
     char key[QD_PORT_NAME_BYTES_MAX + 16];
     snprintf(key, sizeof(key), "%s.%s", port->name, what);
-    add_string(sheet, to, key, value);
+    cJSON_AddStringToObject(to, key, value);
 }
 
-static void add_port(struct sheet *sheet, cJSON *to, const struct qd_port *port)
+static void add_port(cJSON *to, const struct qd_port *port)
 {
     char types[320];
     qk_print_types(port->types, types, sizeof(types));
-    add_property(sheet, to, port, "types", types);
+    add_property(to, port, "types", types);
     if (port->shape_text != NULL)
-        add_property(sheet, to, port, "shape", port->shape_text);
+        add_property(to, port, "shape", port->shape_text);
 }
 
-static void add_properties(struct sheet *sheet, cJSON *to, const struct qd_signature *signature)
+static void add_properties(cJSON *to, const struct qd_signature *signature)
 {
     char key[64], about[512];
     const char *name;
     size_t next = 0;
-    add_string(sheet, to, "about", signature->about);
+    cJSON_AddStringToObject(to, "about", signature->about);
     for (size_t i = 0; i < signature->input_count; i++) {
         const struct qd_port *port = &signature->inputs[i];
-        add_port(sheet, to, port);
-        add_property(sheet, to, port, "optional", port->optional ? "true" : "false");
+        add_port(to, port);
+        add_property(to, port, "optional", port->optional ? "true" : "false");
     }
     for (size_t i = 0; i < signature->output_count; i++)
-        add_port(sheet, to, &signature->outputs[i]);
+        add_port(to, &signature->outputs[i]);
     while ((name = next_attribute(signature, &next, about, sizeof(about))) != NULL) {
         snprintf(key, sizeof(key), "parameters.%s", name);
-        add_string(sheet, to, key, about);
+        cJSON_AddStringToObject(to, key, about);
     }
 }
 
@@ -193,82 +175,78 @@ void qd_oip_encode_model_metadata(struct qd_text *text, const struct qd_signatur
                                   const uint64_t *versions, size_t version_count,
                                   size_t resident_bytes)
 {
-    struct sheet sheet;
-    cJSON *root = open(&sheet);
-    add_string(&sheet, root, "name", signature->name);
-    cJSON *list = add_array(&sheet, root, "versions");
+    cJSON *root = open();
+    cJSON_AddStringToObject(root, "name", signature->name);
+    cJSON *list = cJSON_AddArrayToObject(root, "versions");
     for (size_t i = 0; i < version_count; i++) {
         char number[24];
         snprintf(number, sizeof(number), "%" PRIu64, versions[i]);
-        append(&sheet, list, cJSON_CreateString(number));
+        append(list, cJSON_CreateString(number));
     }
-    add_string(&sheet, root, "platform", signature->platform);
-    add_tensors(&sheet, root, "inputs", signature->inputs, signature->input_count);
-    add_tensors(&sheet, root, "outputs", signature->outputs, signature->output_count);
-    cJSON *properties = add_object(&sheet, root, "properties");
-    add_properties(&sheet, properties, signature);
+    cJSON_AddStringToObject(root, "platform", signature->platform);
+    add_tensors(root, "inputs", signature->inputs, signature->input_count);
+    add_tensors(root, "outputs", signature->outputs, signature->output_count);
+    cJSON *properties = cJSON_AddObjectToObject(root, "properties");
+    add_properties(properties, signature);
     if (resident_bytes > 0) {
         char number[24];
         snprintf(number, sizeof(number), "%zu", resident_bytes);
-        add_string(&sheet, properties, "bytes", number);
+        cJSON_AddStringToObject(properties, "bytes", number);
     }
-    print(&sheet, text);
+    print(root, text);
 }
 
 /* ---- Configuration ----------------------------------------------------------------------- */
 
-static cJSON *add_config_port(struct sheet *sheet, cJSON *list,
-                              const struct qd_signature *signature, const struct qd_port *port,
-                              const char *format)
+static cJSON *add_config_port(cJSON *list, const struct qd_signature *signature,
+                              const struct qd_port *port, const char *format)
 {
     char type[32];
-    cJSON *item = append(sheet, list, cJSON_CreateObject());
+    cJSON *item = append(list, cJSON_CreateObject());
     snprintf(type, sizeof(type), "TYPE_%s", shown_type(port->types));
-    add_string(sheet, item, "name", port->name);
-    add_string(sheet, item, "data_type", type);
+    cJSON_AddStringToObject(item, "name", port->name);
+    cJSON_AddStringToObject(item, "data_type", type);
     if (format != NULL)
-        add_string(sheet, item, "format", format);
-    add_dims(sheet, item, "dims", port,
+        cJSON_AddStringToObject(item, "format", format);
+    add_dims(item, "dims", port,
              signature->batch_max > 0 ? 1 : 0); /* Triton leaves the batch out */
     return item;
 }
 
-static void add_config_ports(struct sheet *sheet, cJSON *to, const struct qd_signature *signature)
+static void add_config_ports(cJSON *to, const struct qd_signature *signature)
 {
-    cJSON *inputs = add_array(sheet, to, "input");
+    cJSON *inputs = cJSON_AddArrayToObject(to, "input");
     for (size_t i = 0; i < signature->input_count; i++) {
         const struct qd_port *port = &signature->inputs[i];
-        cJSON *input = add_config_port(sheet, inputs, signature, port, "FORMAT_NONE");
-        add_bool(sheet, input, "is_shape_tensor", false);
-        add_bool(sheet, input, "allow_ragged_batch", false);
-        add_bool(sheet, input, "optional", port->optional);
+        cJSON *input = add_config_port(inputs, signature, port, "FORMAT_NONE");
+        cJSON_AddBoolToObject(input, "is_shape_tensor", false);
+        cJSON_AddBoolToObject(input, "allow_ragged_batch", false);
+        cJSON_AddBoolToObject(input, "optional", port->optional);
     }
-    cJSON *outputs = add_array(sheet, to, "output");
+    cJSON *outputs = cJSON_AddArrayToObject(to, "output");
     for (size_t i = 0; i < signature->output_count; i++) {
-        cJSON *output = add_config_port(sheet, outputs, signature, &signature->outputs[i], NULL);
+        cJSON *output = add_config_port(outputs, signature, &signature->outputs[i], NULL);
         const char *label_file = signature->outputs[i].label_file;
-        add_string(sheet, output, "label_filename", label_file == NULL ? "" : label_file);
-        add_bool(sheet, output, "is_shape_tensor", false);
+        cJSON_AddStringToObject(output, "label_filename", label_file == NULL ? "" : label_file);
+        cJSON_AddBoolToObject(output, "is_shape_tensor", false);
     }
 }
 
-static void add_config_parameters(struct sheet *sheet, cJSON *to,
-                                  const struct qd_signature *signature)
+static void add_config_parameters(cJSON *to, const struct qd_signature *signature)
 {
     char about[512];
     const char *name;
     size_t next = 0;
     while ((name = next_attribute(signature, &next, about, sizeof(about))) != NULL)
-        add_string(sheet, add_object(sheet, to, name), "string_value", about);
+        cJSON_AddStringToObject(cJSON_AddObjectToObject(to, name), "string_value", about);
 }
 
 /* Adds a list of names, unless it is empty. */
-static void add_names(struct sheet *sheet, cJSON *to, const char *key, const char *const *names,
-                      size_t count)
+static void add_names(cJSON *to, const char *key, const char *const *names, size_t count)
 {
-    cJSON *list = count == 0 ? NULL : add_array(sheet, to, key);
+    cJSON *list = count == 0 ? NULL : cJSON_AddArrayToObject(to, key);
     for (size_t i = 0; i < count; i++)
-        append(sheet, list, cJSON_CreateString(names[i]));
+        append(list, cJSON_CreateString(names[i]));
 }
 
 /* Prints the fields of Triton's ModelConfig that clients read, and where the configuration cuts the
@@ -276,27 +254,25 @@ static void add_names(struct sheet *sheet, cJSON *to, const char *key, const cha
  * than Triton's would abort perf_analyzer. */
 void qd_oip_encode_model_config(struct qd_text *text, const struct qd_signature *signature)
 {
-    struct sheet sheet;
-    cJSON *root = open(&sheet);
-    add_string(&sheet, root, "name", signature->name);
-    add_string(&sheet, root, "platform", signature->platform);
-    add_string(&sheet, root, "backend", "quantd");
+    cJSON *root = open();
+    cJSON_AddStringToObject(root, "name", signature->name);
+    cJSON_AddStringToObject(root, "platform", signature->platform);
+    cJSON_AddStringToObject(root, "backend", "quantd");
     char number[24];
     snprintf(number, sizeof(number), "%" PRIu64, signature->batch_max);
-    check(&sheet, cJSON_AddRawToObject(root, "max_batch_size", number));
+    cJSON_AddRawToObject(root, "max_batch_size", number);
     const char *policy = signature->version_policy; /* the JSON of the model's configuration */
-    check(&sheet,
-          cJSON_AddRawToObject(root, "version_policy", policy == NULL ? "{\"all\":{}}" : policy));
-    add_config_ports(&sheet, root, signature);
-    cJSON *group = append(&sheet, add_array(&sheet, root, "instance_group"), cJSON_CreateObject());
-    add_string(&sheet, group, "name", signature->name);
-    add_string(&sheet, group, "kind", "KIND_CPU");
-    check(&sheet, cJSON_AddNumberToObject(group, "count", 1));
-    add_array(&sheet, group, "gpus");
+    cJSON_AddRawToObject(root, "version_policy", policy == NULL ? "{\"all\":{}}" : policy);
+    add_config_ports(root, signature);
+    cJSON *group = append(cJSON_AddArrayToObject(root, "instance_group"), cJSON_CreateObject());
+    cJSON_AddStringToObject(group, "name", signature->name);
+    cJSON_AddStringToObject(group, "kind", "KIND_CPU");
+    cJSON_AddNumberToObject(group, "count", 1);
+    cJSON_AddArrayToObject(group, "gpus");
     if (signature->file_name != NULL)
-        add_string(&sheet, root, "default_model_filename", signature->file_name);
-    add_names(&sheet, root, "inputs", signature->cut_inputs, signature->cut_input_count);
-    add_names(&sheet, root, "outputs", signature->cut_outputs, signature->cut_output_count);
-    add_config_parameters(&sheet, add_object(&sheet, root, "parameters"), signature);
-    print(&sheet, text);
+        cJSON_AddStringToObject(root, "default_model_filename", signature->file_name);
+    add_names(root, "inputs", signature->cut_inputs, signature->cut_input_count);
+    add_names(root, "outputs", signature->cut_outputs, signature->cut_output_count);
+    add_config_parameters(cJSON_AddObjectToObject(root, "parameters"), signature);
+    print(root, text);
 }

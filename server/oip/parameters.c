@@ -48,12 +48,6 @@ static bool parse_int(const struct qd_json_value *value, int64_t *number)
     return end != NULL && *end == '\0';
 }
 
-static enum qd_status read_int(const struct qd_oip_decoder *decoder,
-                               const struct qd_json_value *value, struct qk_attribute *attribute)
-{
-    return parse_int(value, &attribute->number) ? QD_OK : expected(decoder, value, INTEGER);
-}
-
 static enum qd_status read_text_list(const struct qd_oip_decoder *decoder,
                                      const struct qd_json_value *value, int64_t *list,
                                      size_t *count)
@@ -105,49 +99,26 @@ static enum qd_status read_ints(const struct qd_oip_decoder *decoder,
                         : read_array(decoder, value, list, &attribute->list_count);
 }
 
-static enum qd_status read_bool(const struct qd_oip_decoder *decoder,
-                                const struct qd_json_value *value, struct qk_attribute *attribute)
-{
-    bool flag;
-    if (!qd_json_bool(value, &flag))
-        return expected(decoder, value, "true or false");
-    attribute->number = flag;
-    return QD_OK;
-}
-
-static enum qd_status read_type(const struct qd_oip_decoder *decoder,
-                                const struct qd_json_value *value, struct qk_attribute *attribute)
+static bool parse_type(const struct qd_json_value *value, int64_t *number)
 {
     const char *name = qd_json_string(value);
     enum qk_type type = name == NULL ? QK_NONE : qk_type_by_name(name);
-    if (type == QK_NONE && !parse_int(value, &attribute->number))
-        return expected(decoder, value,
-                        "a datatype such as \"FP16\", or its number in ONNX's TensorProto");
-    if (type != QK_NONE)
-        attribute->number = qk_type_info(type)->onnx;
-    return QD_OK;
+    if (type == QK_NONE)
+        return parse_int(value, number);
+    *number = qk_type_info(type)->onnx;
+    return true;
 }
 
-/* Reads a number, or a text that is one: some clients send all parameters as texts. */
-static enum qd_status read_float(const struct qd_oip_decoder *decoder,
-                                 const struct qd_json_value *value, struct qk_attribute *attribute)
+/* Parses a number, or a text that is one: some clients send all parameters as texts. */
+static bool parse_float(const struct qd_json_value *value, float *real)
 {
     struct qd_json_number scanned;
     const char *end = value->text + value->bytes;
-    const bool written = value->kind == QD_JSON_NUMBER || value->kind == QD_JSON_STRING;
-    const bool is_number = written && qd_json_number_scan(value->text, end, &scanned) == end;
-    if (is_number)
-        attribute->real = qd_json_number_to_float(&scanned);
-    return is_number && !isinf(attribute->real)
-               ? QD_OK
-               : expected(decoder, value, "a number in the range of FP32");
-}
-
-static enum qd_status read_string(const struct qd_oip_decoder *decoder,
-                                  const struct qd_json_value *value, struct qk_attribute *attribute)
-{
-    attribute->string = qd_json_string(value);
-    return attribute->string != NULL ? QD_OK : expected(decoder, value, "a string");
+    if ((value->kind != QD_JSON_NUMBER && value->kind != QD_JSON_STRING) ||
+        qd_json_number_scan(value->text, end, &scanned) != end)
+        return false;
+    *real = qd_json_number_to_float(&scanned);
+    return !isinf(*real);
 }
 
 static enum qd_status read_attribute(const struct qd_oip_decoder *decoder,
@@ -156,6 +127,8 @@ static enum qd_status read_attribute(const struct qd_oip_decoder *decoder,
     const struct qk_call *call = &decoder->asked->call;
     const struct qk_attribute_def *def = &call->op->attributes[index];
     struct qk_attribute *attribute = &decoder->asked->call.attributes[index];
+    const char *what = NULL;
+    bool is_read = false, flag = false;
     if (def->since > call->version->number) {
         return qd_fail(decoder->error, QD_INVALID,
                        "parameters.%s: expected version %u or later of %s, got version %u",
@@ -166,20 +139,32 @@ static enum qd_status read_attribute(const struct qd_oip_decoder *decoder,
     attribute->present = true;
     switch (def->kind) {
     case QK_ATTRIBUTE_INT:
-        return read_int(decoder, value, attribute);
+        what = INTEGER;
+        is_read = parse_int(value, &attribute->number);
+        break;
     case QK_ATTRIBUTE_INTS:
     case QK_ATTRIBUTE_STRIDES:
         return read_ints(decoder, value, attribute);
     case QK_ATTRIBUTE_BOOL:
-        return read_bool(decoder, value, attribute);
+        what = "true or false";
+        is_read = qd_json_bool(value, &flag);
+        attribute->number = flag;
+        break;
     case QK_ATTRIBUTE_TYPE:
-        return read_type(decoder, value, attribute);
+        what = "a datatype such as \"FP16\", or its number in ONNX's TensorProto";
+        is_read = parse_type(value, &attribute->number);
+        break;
     case QK_ATTRIBUTE_FLOAT:
-        return read_float(decoder, value, attribute);
+        what = "a number in the range of FP32";
+        is_read = parse_float(value, &attribute->real);
+        break;
     case QK_ATTRIBUTE_STRING:
+        what = "a string";
+        attribute->string = qd_json_string(value);
+        is_read = attribute->string != NULL;
         break;
     }
-    return read_string(decoder, value, attribute);
+    return is_read ? QD_OK : expected(decoder, value, what);
 }
 
 /* ---- The carrier form -------------------------------------------------------------------- */

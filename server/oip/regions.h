@@ -5,8 +5,7 @@
  * Every client may register and use every object whose key begins with the prefix of
  * --allow-shared-memory and that the server's user may open, including objects of other clients. An
  * unregistered region stays mapped until the last request that uses it has ended. */
-#ifndef SERVER_OIP_REGIONS_H
-#define SERVER_OIP_REGIONS_H
+#pragma once
 
 #include "server/base/status.h"
 #include "server/base/usage.h"
@@ -68,5 +67,3 @@ void qd_regions_read_usage(struct qd_regions *regions, struct qd_usage *count,
  * name. */
 struct qd_region *qd_regions_hold(struct qd_regions *regions, const char *name);
 void qd_region_release(struct qd_region *region);
-
-#endif

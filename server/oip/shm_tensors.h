@@ -4,8 +4,7 @@
  * The client may change the bytes at any time. Inputs that a model checks before it runs, such as
  * scales and weights, are therefore copied. All other inputs are read in place, because they may
  * have any value. Outputs are written in place. */
-#ifndef SERVER_OIP_SHM_TENSORS_H
-#define SERVER_OIP_SHM_TENSORS_H
+#pragma once
 
 #include "server/json/tree.h"
 #include "server/oip/decode.h"
@@ -61,5 +60,3 @@ enum qd_status qd_shm_tensors_refuse_loss(const struct qd_oip_asked *asked, stru
 
 /* Releases all regions of the request, after their last use. */
 void qd_shm_tensors_release(struct qd_oip_asked *asked);
-
-#endif

@@ -1,8 +1,7 @@
 /* The inputs and outputs of a model. Decoding, metadata and answers read nothing else about a
  * model. They therefore treat built-in models, which are versions of operators, like loaded models,
  * which keep their constants. Pure. */
-#ifndef SERVER_OIP_SIGNATURE_H
-#define SERVER_OIP_SIGNATURE_H
+#pragma once
 
 #include "kernels/qk.h"
 #include "server/base/limits.h"
@@ -82,5 +81,3 @@ bool qd_port_make_tensor(const struct qd_port *port, size_t size, uint32_t axis,
  * model or operator takes. */
 enum qd_status qd_refuse_type(const char *name, uint64_t version, uint32_t types, const char *field,
                               const char *got, struct qd_error *error);
-
-#endif

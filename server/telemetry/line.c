@@ -103,16 +103,10 @@ static bool put_key(struct qd_line *line, const char *key, size_t key_bytes, siz
 {
     if (ROOM - line->count < value_bytes + key_bytes + KEY_BYTES)
         return false;
-    char *at = line->bytes + line->count;
     const bool json = line->format == QD_LINE_JSON;
-    *at++ = json ? ',' : ' ';
-    if (json)
-        *at++ = '"';
-    at = (char *)memcpy(at, key, key_bytes) + key_bytes;
-    if (json)
-        *at++ = '"';
-    *at++ = json ? ':' : '=';
-    line->count = (size_t)(at - line->bytes);
+    put_string(line, json ? ",\"" : " ");
+    put(line, key, key_bytes);
+    put_string(line, json ? "\":" : "=");
     return true;
 }
 

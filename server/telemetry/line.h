@@ -4,8 +4,7 @@
  * backslash stands before double quotes and backslashes in values. In text, bytes that are not
  * UTF-8 become '?'. Control characters also become '?', including Unicode's: CSI, separators of
  * lines and paragraphs, and changes of direction. */
-#ifndef SERVER_TELEMETRY_LINE_H
-#define SERVER_TELEMETRY_LINE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ void qd_line_pairs(struct qd_line *line, const char *pairs);
 
 /* Ends the line. No field may follow. */
 void qd_line_end(struct qd_line *line);
-
-#endif

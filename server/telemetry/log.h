@@ -4,8 +4,7 @@
  * All functions may be called on any thread. Lines longer than 4 KiB are cut. A thread of the log
  * writes the lines (log_file.h), so that callers never wait for the reader of standard error. If
  * the buffer is full, lines are dropped and counted, and a later line says how many. */
-#ifndef SERVER_TELEMETRY_LOG_H
-#define SERVER_TELEMETRY_LOG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,5 +51,3 @@ struct qd_logged {
     char text[1024];
 };
 struct qd_logged qd_log_value(const char *text);
-
-#endif

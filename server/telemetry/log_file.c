@@ -54,6 +54,7 @@ struct qd_log_file {
     bool reopening;
     bool ending;
     uint64_t end_ns; /* the deadline after which nothing more is written */
+    struct buffer buffers[2];
 };
 
 /* ---- Writing, on the thread --------------------------------------------------------------- */
@@ -270,8 +271,6 @@ static void free_all(struct qd_log_file *file)
 {
     if (file->fd >= 0)
         close(file->fd);
-    free(file->filled);
-    free(file->spare);
     free(file);
 }
 
@@ -283,10 +282,9 @@ struct qd_log_file *qd_log_file_create(const char *path, struct qd_error *error)
     if (file == NULL)
         return NULL;
     file->fd = -1;
-    file->filled = calloc(1, sizeof(*file->filled));
-    file->spare = calloc(1, sizeof(*file->spare));
-    if (file->filled == NULL || file->spare == NULL || !open_file(file, path, error) ||
-        !start_thread(file)) {
+    file->filled = &file->buffers[0];
+    file->spare = &file->buffers[1];
+    if (!open_file(file, path, error) || !start_thread(file)) {
         free_all(file);
         return NULL;
     }

@@ -2,8 +2,7 @@
  * nobody reads, stops only that thread. Callers put lines into a buffer (QD_LOG_FILE_BYTES_MAX). A
  * line that does not fit is dropped and counted. The thread writes a line at most 50 ms after it
  * was put into the buffer, so that one write can contain thousands of lines. */
-#ifndef SERVER_TELEMETRY_LOG_FILE_H
-#define SERVER_TELEMETRY_LOG_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ void qd_log_file_put(struct qd_log_file *file, const struct qd_line *line);
 void qd_log_file_reopen(struct qd_log_file *file);
 
 uint64_t qd_log_file_dropped(const struct qd_log_file *file);
-
-#endif

@@ -175,16 +175,6 @@ static void count_success(struct qd_counters *counters, const uint64_t stage_ns[
     }
 }
 
-static void count_failure(struct qd_counters *counters, unsigned http_status, uint64_t total_ns)
-{
-    enum failure failure = http_status == 0     ? FAILURE_CANCELED
-                           : http_status == 503 ? FAILURE_REJECTED
-                           : http_status >= 500 ? FAILURE_BACKEND
-                                                : FAILURE_OTHER;
-    counters->failure_count[failure]++;
-    counters->failure_ns += total_ns;
-}
-
 void qd_counters_count(struct qd_counters *counters, unsigned http_status,
                        const uint64_t stage_ns[QD_STAGE_COUNT])
 {
@@ -192,10 +182,15 @@ void qd_counters_count(struct qd_counters *counters, unsigned http_status,
     const uint64_t now_ns = qd_clock_read_ns(CLOCK_REALTIME_COARSE);
     QD_LOCKED(&counters->metrics->lock);
     counters->last_ms = now_ns / QD_NS_PER_MS;
-    if (http_status == 200)
+    if (http_status == 200) {
         count_success(counters, stage_ns);
-    else
-        count_failure(counters, http_status, stage_ns[QD_STAGE_TOTAL]);
+        return;
+    }
+    counters->failure_ns += stage_ns[QD_STAGE_TOTAL];
+    counters->failure_count[http_status == 0     ? FAILURE_CANCELED
+                            : http_status == 503 ? FAILURE_REJECTED
+                            : http_status >= 500 ? FAILURE_BACKEND
+                                                 : FAILURE_OTHER]++;
 }
 
 /* ---- A scrape ----------------------------------------------------------------------------- */
@@ -252,38 +247,42 @@ void qd_prometheus_label(const char *value, char *label)
     *label = '\0';
 }
 
-/* Triton's counters, with Triton's names, because dashboards exist for them. */
+/* The metric families of versions, in the order in which they are printed. First come Triton's
+ * counters, with Triton's names, because dashboards exist for them. */
 static const struct {
     const char *name;
+    const char *type;
     enum qd_stage stage; /* the stage whose time it sums; QD_STAGE_COUNT: it counts inferences */
     const char *help;
-} sums[] = {
-    {"nv_inference_request_success", QD_STAGE_COUNT,
+} families[] = {
+    {"nv_inference_request_success", "counter", QD_STAGE_COUNT,
      "Inferences that were answered with a result."},
-    {"nv_inference_count", QD_STAGE_COUNT, "Inferences computed. A batch counts as one."},
-    {"nv_inference_exec_count", QD_STAGE_COUNT,
+    {"nv_inference_count", "counter", QD_STAGE_COUNT,
+     "Inferences computed. A batch counts as one."},
+    {"nv_inference_exec_count", "counter", QD_STAGE_COUNT,
      "Times that the model was computed, the same as nv_inference_count."},
-    {"nv_inference_request_duration_us", QD_STAGE_TOTAL,
+    {"nv_inference_request_duration_us", "counter", QD_STAGE_TOTAL,
      "Microseconds from the first byte of requests to their answers, in all."},
-    {"nv_inference_queue_duration_us", QD_STAGE_QUEUE,
+    {"nv_inference_queue_duration_us", "counter", QD_STAGE_QUEUE,
      "Microseconds that requests waited for a worker, in all."},
-    {"nv_inference_compute_input_duration_us", QD_STAGE_DECODE,
+    {"nv_inference_compute_input_duration_us", "counter", QD_STAGE_DECODE,
      "Microseconds of parsing requests and planning, in all."},
-    {"nv_inference_compute_infer_duration_us", QD_STAGE_COMPUTE,
+    {"nv_inference_compute_infer_duration_us", "counter", QD_STAGE_COMPUTE,
      "Microseconds of computing results, in all."},
-    {"nv_inference_compute_output_duration_us", QD_STAGE_ENCODE,
+    {"nv_inference_compute_output_duration_us", "counter", QD_STAGE_ENCODE,
      "Microseconds of building answers, in all."},
+    {"nv_inference_request_failure", "counter", QD_STAGE_COUNT,
+     "Inferences that failed or were refused, by reason."},
+    {"quantd_stage_duration_seconds", "histogram", QD_STAGE_COUNT,
+     "How long each stage of a successful inference took. The stage total is from the first "
+     "byte to the answer."},
 };
 
-/* The metric families in the order in which they are printed: the sums first */
 enum {
-    FAMILY_FAILURES = sizeof(sums) / sizeof(*sums),
-    FAMILY_HISTOGRAMS,
-    FAMILY_ANSWERS, /* and everything else that belongs to no version */
+    FAMILY_ANSWERS = sizeof(families) / sizeof(*families), /* and all that belongs to no version */
+    FAMILY_HISTOGRAMS = FAMILY_ANSWERS - 1,
+    FAMILY_FAILURES = FAMILY_HISTOGRAMS - 1,
 };
-
-static const char failures_name[] = "nv_inference_request_failure";
-static const char histogram_name[] = "quantd_stage_duration_seconds";
 
 /* Prints one value. Does not use snprintf, which takes four times as long: a thousand versions make
  * megabytes of text. `label` is a further label, or "". `bound` is the bucket's upper bound, or
@@ -312,7 +311,7 @@ static void print_failures(const struct qd_counters *counters, struct qd_text *t
 #undef X
     };
     for (unsigned reason = 0; reason < FAILURE_COUNT; reason++)
-        print_value(text, failures_name, counters, labels[reason], NULL,
+        print_value(text, families[FAMILY_FAILURES].name, counters, labels[reason], NULL,
                     counters->failure_count[reason]);
 }
 
@@ -366,27 +365,13 @@ static void print_answers(const struct qd_metrics *metrics, struct qd_text *text
     qd_text_format(text, "process_start_time_seconds %" PRIu64 "\n", metrics->started_s);
 }
 
-static void print_type(unsigned family, struct qd_text *text)
-{
-    if (family < FAMILY_FAILURES)
-        qd_prometheus_type(text, sums[family].name, "counter", sums[family].help);
-    else if (family == FAMILY_FAILURES)
-        qd_prometheus_type(text, failures_name, "counter",
-                           "Inferences that failed or were refused, by reason.");
-    else
-        qd_prometheus_type(
-            text, histogram_name, "histogram",
-            "How long each stage of a successful inference took. The stage total is from the "
-            "first byte to the answer.");
-}
-
 /* Prints the values of one version in one family; of the histograms, one stage. */
 static void print_version(const struct qd_counters *counters, unsigned family, enum qd_stage stage,
                           struct qd_text *text)
 {
     if (family < FAMILY_FAILURES) {
-        const enum qd_stage summed = sums[family].stage;
-        print_value(text, sums[family].name, counters, "", NULL,
+        const enum qd_stage summed = families[family].stage;
+        print_value(text, families[family].name, counters, "", NULL,
                     summed == QD_STAGE_COUNT ? counters->success_count
                                              : counters->success_ns[summed] / QD_NS_PER_US);
     } else if (family == FAMILY_FAILURES) {
@@ -423,7 +408,8 @@ bool qd_metrics_print_next(struct qd_metrics_cursor *cursor, struct qd_text *tex
     if (cursor->unit == 0 && cursor->family == 0)
         drop_hidden(cursor);
     if (cursor->unit == 0)
-        print_type(cursor->family, text);
+        qd_prometheus_type(text, families[cursor->family].name, families[cursor->family].type,
+                           families[cursor->family].help);
     else
         print_version(cursor->held[(cursor->unit - 1) / each], cursor->family,
                       (enum qd_stage)((cursor->unit - 1) % each), text);

@@ -3,8 +3,7 @@
  * All functions may be called on any thread. One lock protects all counters. It is held for a
  * fraction of a microsecond when a request ends, while a scrape takes and releases its counters,
  * and while a unit of text is printed. */
-#ifndef SERVER_TELEMETRY_METRICS_H
-#define SERVER_TELEMETRY_METRICS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -111,5 +110,3 @@ struct qd_process {
 
 /* Reads all numbers. Makes several system calls, so it is too slow for each request. */
 void qd_process_read(struct qd_process *process);
-
-#endif

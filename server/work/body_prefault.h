@@ -17,8 +17,7 @@
  * Pages are committed only a little ahead of the bytes that have arrived, at most 4 MiB. So a head
  * that merely promises a large body takes no memory. While pages are prefaulted, the request is in
  * READING. Functions that take a request run on the thread of its loop. */
-#ifndef SERVER_WORK_BODY_PREFAULT_H
-#define SERVER_WORK_BODY_PREFAULT_H
+#pragma once
 
 #include "server/work/request.h"
 
@@ -40,5 +39,3 @@ size_t qd_body_prefault(struct qd_request *request, size_t bytes);
 /* Called before the request's arena is freed. If the thread still touches pages of the body, the
  * body's memory leaves the arena, and is freed when the thread is done with it. */
 void qd_body_prefault_abandon(struct qd_request *request);
-
-#endif

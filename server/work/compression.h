@@ -5,8 +5,7 @@
  * The work is done in steps of some 100 us, so that other requests can be computed between them.
  * Pure: bytes, arena, output. Inflaters and deflaters live in the arena, and borrow the arena and
  * the bytes. */
-#ifndef SERVER_WORK_COMPRESSION_H
-#define SERVER_WORK_COMPRESSION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,5 +66,3 @@ void qd_deflater_step(struct qd_deflater *deflater);
  * as long as the arena, or to NULL if compression does not make them fewer or there is no memory.
  */
 bool qd_deflater_end(const struct qd_deflater *deflater, const struct qd_part **part);
-
-#endif

@@ -33,8 +33,7 @@
  * client that has gone (qd_infer_abandon) and the server's end (qd_scheduler_abandon) end the
  * request before its next unit or phase. All memory is in the request's arena, and bounded with it.
  */
-#ifndef SERVER_WORK_INFER_H
-#define SERVER_WORK_INFER_H
+#pragma once
 
 #include "kernels/qk.h"
 #include "server/work/request.h"
@@ -66,5 +65,3 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
  * memory is free by then. May be called at any time, and repeatedly. Does nothing if the request
  * has no inference. On the request's loop's thread. */
 void qd_infer_abandon(struct qd_request *request);
-
-#endif

@@ -1,6 +1,5 @@
 /* The state of an inference, for infer.c, outputs.c and their tests. */
-#ifndef SERVER_WORK_INFERENCE_H
-#define SERVER_WORK_INFERENCE_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -59,5 +58,3 @@ uint64_t qd_outputs_request_bytes(const struct qd_request *request);
 
 /* Returns how many numbers the answer has as JSON. */
 size_t qd_outputs_number_count(const struct qd_request *request, const struct qk_graph_plan *plan);
-
-#endif

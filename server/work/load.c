@@ -17,16 +17,11 @@ static struct qd_load *load_of(struct qd_job *job)
 
 struct qd_load *qd_load_create(const struct qd_load_tools *tools, const char *name)
 {
-    struct qd_load *load = calloc(1, sizeof(*load));
-    struct qd_worker_slot *slots = calloc(tools->thread_count, sizeof(*slots));
-    if (load == NULL || slots == NULL) {
-        free(load);
-        free(slots);
+    struct qd_load *load = calloc(1, sizeof(*load) + tools->thread_count * sizeof(*load->slots));
+    if (load == NULL)
         return NULL;
-    }
     strncpy(load->name, name, sizeof(load->name) - 1);
     load->tools = tools;
-    load->slots = slots;
     qd_sources_init(&load->sources, load->name, tools->repository, tools->memory);
     load->sources.marks_folder = tools->marks_folders;
     return load;
@@ -37,7 +32,6 @@ void qd_load_destroy(struct qd_load *load)
     for (size_t i = 0; i < load->model_count; i++)
         qd_model_release(load->models[i]);
     qd_sources_close(&load->sources);
-    free(load->slots);
     free(load);
 }
 

@@ -4,8 +4,7 @@
  * The work is done on the workers, in units, like any request: fetching files, and then for each
  * version in turn parsing, checking and packing. All memory is the models' own (--max-model-bytes).
  * What is needed only while loading is given back before the load is done. */
-#ifndef SERVER_WORK_LOAD_H
-#define SERVER_WORK_LOAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,8 +55,8 @@ struct qd_load {
     struct qk_graph *graph;    /* the graph that is being packed; NULL if there is none */
     struct qd_constant_pages *constant_pages; /* of that graph */
     size_t version;                           /* index of the version that is being made */
-    struct qd_worker_slot *slots;
     bool (*next_step)(struct qd_load *load);
+    struct qd_worker_slot slots[]; /* [tools->thread_count] */
 };
 
 /* Returns NULL if malloc failed. */
@@ -121,5 +120,3 @@ bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct
                     struct qd_memory *memory);
 /* Frees the entries. Called after on_done. */
 void qd_scan_clear(struct qd_scan *scan);
-
-#endif

@@ -6,8 +6,7 @@
  * all workers that have nothing else to do. Calls come before the loads that the repository asks
  * for, in the order of the calls, and a bounded number of calls waits. So two loads of one name
  * come one after the other, and an unload cancels loads of its name that are not done. */
-#ifndef SERVER_WORK_LOADER_H
-#define SERVER_WORK_LOADER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,5 +71,3 @@ enum qd_status qd_loader_unload(struct qd_loader *loader, const char *name, stru
  * asked for. Calls `on_stopped` when no load is left, perhaps at once; on_stopped must not call the
  * loader. The remaining loads end sooner if the scheduler is abandoned. On the main loop. */
 void qd_loader_stop(struct qd_loader *loader, qd_callback *on_stopped, void *context);
-
-#endif

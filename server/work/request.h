@@ -5,8 +5,7 @@
  * request. From each of these states the request may go back to QUEUED, and continue later. A
  * request that loads a model belongs to the loader from QUEUED on, until the loader calls
  * on_answered. */
-#ifndef SERVER_WORK_REQUEST_H
-#define SERVER_WORK_REQUEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -202,5 +201,3 @@ void qd_log_record_copy(char *to, size_t bytes, const char *from);
 /* Notes the id and the inputs of an inference, as far as they were read. "..." replaces inputs for
  * which there is no room. */
 void qd_log_record_note_call(struct qd_log_record *record, const struct qd_oip_asked *asked);
-
-#endif

@@ -5,8 +5,7 @@
  * less. With 1,000 models that were used, the text has 27 MB. 150 clients that asked for it and did
  * not read took 2.2 GB instead of 48 MB, and meanwhile monitors were refused, who want to see most
  * of all what a server does whose memory is full. */
-#ifndef SERVER_WORK_STREAM_H
-#define SERVER_WORK_STREAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ bool qd_stream_fill(struct qd_stream *stream);
 /* Reads the next bytes, at most `count`. Returns how many it has read: fewer than `count` only at
  * the end of the text. */
 size_t qd_stream_read(struct qd_stream *stream, char *bytes, size_t count);
-
-#endif

@@ -23,8 +23,8 @@ static void read_model_config(const char *text, size_t bytes, bool is_json)
     struct qd_error error;
     qd_arena_init(&arena, memory);
     qd_model_config_init(&config);
-    if ((is_json ? qd_model_config_read : qd_model_config_read_pbtxt)(
-            text, bytes, "config", "m", &arena, &config, &error) == QD_OK) {
+    if (qd_model_config_read(text, bytes, is_json, "config", "m", &arena, &config, &error) ==
+        QD_OK) {
         struct qd_port input = {.name = "x", .types = QK_BIT(QK_UINT8), .shaped = true, .rank = 2};
         struct qd_port output = {.name = "y", .types = QK_BIT(QK_FP32), .shaped = true, .rank = 2};
         input.dims[0] = input.dims[1] = output.dims[0] = output.dims[1] = QD_DIM_FREE;

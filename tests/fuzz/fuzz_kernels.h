@@ -1,7 +1,6 @@
 /* The kernels that all fuzz targets compute with. They are scalar, because these targets test the
  * handling of bytes. */
-#ifndef TESTS_FUZZ_FUZZ_KERNELS_H
-#define TESTS_FUZZ_FUZZ_KERNELS_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,5 +17,3 @@ static struct qk_kernels *make_kernels(void)
     }
     return kernels;
 }
-
-#endif

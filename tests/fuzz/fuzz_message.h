@@ -5,8 +5,7 @@
  *   has one input
  * - two bytes with the value of Inference-Header-Content-Length (0xffff: no header)
  * - the body */
-#ifndef TESTS_FUZZ_FUZZ_MESSAGE_H
-#define TESTS_FUZZ_FUZZ_MESSAGE_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,5 +79,3 @@ static inline void make_message(struct message *message, const unsigned char *da
     };
     qd_oip_message_set_header(&message->oip, header == NO_HEADER ? NULL : message->header);
 }
-
-#endif

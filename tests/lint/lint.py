@@ -172,10 +172,8 @@ def upward(path, number, name):
 
 
 def rule_guards(path, lines):
-    if path.endswith(".h"):
-        guard = re.sub(r"\W", "_", path).upper()
-        if "#ifndef " + guard not in lines or "#define " + guard not in lines:
-            yield 1, "the include guard should be %s" % guard
+    if path.endswith(".h") and "#pragma once" not in lines:
+        yield 1, "a header needs #pragma once"
 
 
 def rule_typedefs(path, lines):

@@ -1,6 +1,5 @@
 /* Reads, for tests, the files of tests/data that hold one case a line, as JSON. */
-#ifndef TESTS_SUPPORT_CASES_H
-#define TESTS_SUPPORT_CASES_H
+#pragma once
 
 #include <cjson/cJSON.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ struct cases_call {
 /* Makes the call of a line. The caller frees its memory with cases_unload_call. */
 void cases_load_call(struct cases_call *loaded, const cJSON *line);
 void cases_unload_call(struct cases_call *loaded);
-
-#endif

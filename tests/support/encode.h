@@ -1,7 +1,6 @@
 /* Encodes the whole answer of an inference at once, for tests. The server encodes the same bytes
  * unit by unit. */
-#ifndef TESTS_SUPPORT_ENCODE_H
-#define TESTS_SUPPORT_ENCODE_H
+#pragma once
 
 #include "server/memory/arena.h"
 #include "server/oip/encode.h"
@@ -26,5 +25,3 @@ static inline enum qd_status encode_whole(const struct qd_oip_asked *asked, cons
     qd_oip_writer_deinit(writer);
     return status;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Gives tests memory between two inaccessible pages, so that an access beyond it crashes. */
-#ifndef TESTS_SUPPORT_GUARDED_H
-#define TESTS_SUPPORT_GUARDED_H
+#pragma once
 
 #include <stddef.h>
 
@@ -10,5 +9,3 @@
  * guarded_free fails the test if they were written. Never returns NULL. */
 void *guarded_alloc(size_t bytes, size_t alignment);
 void guarded_free(void *block);
-
-#endif

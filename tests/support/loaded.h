@@ -1,7 +1,6 @@
 /* Makes loaded models for tests of the server, from the graphs of graph_case.h. They are like those
  * that the server loads from files. */
-#ifndef TESTS_SUPPORT_LOADED_H
-#define TESTS_SUPPORT_LOADED_H
+#pragma once
 
 #include "server/models/model.h"
 #include "tests/support/kernels/graph_case.h"
@@ -10,5 +9,3 @@
  * dimension of each input is free (any size), and the shapes of outputs are unknown. */
 struct qd_model *loaded_create(const struct graph_case *made, const struct qk_kernels *kernels,
                                struct qd_memory *memory, const char *name, uint64_t version);
-
-#endif

@@ -1,7 +1,6 @@
 /* Writes ONNX files, valid or invalid, for tests of the model loader: protobuf messages, field by
  * field. */
-#ifndef TESTS_SUPPORT_ONNX_WRITER_H
-#define TESTS_SUPPORT_ONNX_WRITER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -82,5 +81,3 @@ enum onnx_field {
     ONNX_MODEL_OPSET_IMPORT = 8,
     ONNX_MODEL_FUNCTIONS = 25
 };
-
-#endif

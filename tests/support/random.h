@@ -1,6 +1,5 @@
 /* Random numbers for tests, fuzzers and measurements: the same on every machine. */
-#ifndef TESTS_SUPPORT_RANDOM_H
-#define TESTS_SUPPORT_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ static inline uint64_t random_next(uint64_t *state)
     *state ^= *state >> 27;
     return *state * UINT64_C(2685821657736338717);
 }
-
-#endif

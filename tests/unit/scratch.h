@@ -1,6 +1,5 @@
 /* An arena for one test. Also joins texts and answers to one C string. */
-#ifndef TESTS_UNIT_SCRATCH_H
-#define TESTS_UNIT_SCRATCH_H
+#pragma once
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -61,5 +60,3 @@ static inline void assert_line(const char *text, const char *line)
     cr_assert(at != NULL && (at == text || at[-1] == '\n') && at[strlen(line)] == '\n',
               "no line %s in\n%s", line, text);
 }
-
-#endif

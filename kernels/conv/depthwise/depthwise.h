@@ -34,8 +34,7 @@
  * All of this is for vectors of 16 lanes. With vectors of 8 lanes
  * (kernels/conv/depthwise/kernel_8.h) a load has 16 bytes and makes 4 quads. Rows of quads then
  * have no gaps. If the CPU can only multiply words, a product takes two taps. */
-#ifndef KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
-#define KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
+#pragma once
 
 #include "kernels/conv/epilogue.h"
 #include "kernels/conv/stride_phases.h"
@@ -245,5 +244,3 @@ size_t qk_depthwise_prepare_buffers(const struct qk_depthwise_job *job);
 /* Makes the quads of channels [begin, end) in the channel buffers, from the first buffer on. */
 void qk_depthwise_make_quads(const struct qk_depthwise_job *job, size_t patterns, size_t begin,
                              size_t end);
-
-#endif

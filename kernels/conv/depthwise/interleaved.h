@@ -2,8 +2,7 @@
  * first copies what it reads of some channels, as one small plane for each channel. It computes
  * these planes, and then copies what it has computed between the other channels of y. Private to
  * conv/depthwise/. */
-#ifndef KERNELS_CONV_DEPTHWISE_INTERLEAVED_H
-#define KERNELS_CONV_DEPTHWISE_INTERLEAVED_H
+#pragma once
 
 #include "kernels/conv/depthwise/depthwise.h"
 #include "kernels/move/kernels.h"
@@ -40,5 +39,3 @@ void qk_depthwise_take_planes(const struct qk_move_kernels *move,
 void qk_depthwise_put_planes(const struct qk_move_kernels *move, const uint8_t *planes, size_t rows,
                              size_t columns, size_t width, size_t channels, size_t count,
                              uint8_t *y);
-
-#endif

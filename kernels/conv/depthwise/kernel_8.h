@@ -18,8 +18,7 @@
  *   words;
  * - add_products, which adds products to a vector of sums; base_of, which returns the address of
  *   quads in a form that suits their loads. */
-#ifndef KERNELS_CONV_DEPTHWISE_KERNEL_8_H
-#define KERNELS_CONV_DEPTHWISE_KERNEL_8_H
+#pragma once
 
 #ifdef HALF
 
@@ -365,7 +364,5 @@ __attribute__((always_inline)) static inline void run_unit(const struct qk_depth
     else
         run_form(job, words, false);
 }
-
-#endif
 
 #endif

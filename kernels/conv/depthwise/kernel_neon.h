@@ -7,8 +7,7 @@
  * therefore multiplied by three words: its weights, and two words that add up to the negative zero
  * point of each weight. Two are needed because -(-128) = 128 does not fit in a signed byte: it
  * becomes 127 + 1. */
-#ifndef KERNELS_CONV_DEPTHWISE_KERNEL_NEON_H
-#define KERNELS_CONV_DEPTHWISE_KERNEL_NEON_H
+#pragma once
 
 #ifdef SUMS
 
@@ -132,7 +131,5 @@ static void sum_weights(const uint8_t *weights, size_t channels, size_t depth, i
         sums[m] = vaddvq_s32(sum);
     }
 }
-
-#endif
 
 #endif

@@ -2,8 +2,7 @@
  * Only for kernel_avx2.c and kernel_ymm_u8s8.h. PLACE, store_quads, store_weights and add_products
  * (kernel_8.h) must be defined before this file is included, for __m256i and __m128i. A file that
  * defines SUM_LANES has all operations on sums in wider registers. */
-#ifndef KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
-#define KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
+#pragma once
 
 /* Only x86 defines this macro, and only for files with these suffixes. */
 #ifdef __AVX2__
@@ -99,7 +98,5 @@ static void sum_weights(const uint8_t *weights, size_t channels, size_t depth, i
         sums[m] = (int32_t)((uint32_t)_mm_cvtsi128_si32(sum) - 128 * (uint32_t)depth);
     }
 }
-
-#endif
 
 #endif

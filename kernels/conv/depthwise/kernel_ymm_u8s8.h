@@ -1,8 +1,7 @@
 /* Depthwise kernels with vectors of 8 lanes whose products take four bytes (VPDPBUSD). Only for
  * kernel_avxvnni.c and kernel_avx512vnni.c, which define `add_products` before they include this
  * file. */
-#ifndef KERNELS_CONV_DEPTHWISE_KERNEL_YMM_U8S8_H
-#define KERNELS_CONV_DEPTHWISE_KERNEL_YMM_U8S8_H
+#pragma once
 
 #include "kernels/conv/depthwise/depthwise.h"
 
@@ -37,7 +36,5 @@ static void run_bytes(const struct qk_depthwise_job *job)
     else
         run_unit(job, 1);
 }
-
-#endif
 
 #endif

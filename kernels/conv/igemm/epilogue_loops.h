@@ -4,8 +4,7 @@
  *
  * A vector holds positions of one row or, if channels are last, rows of one position, so that
  * neighbouring lanes are neighbours in y. */
-#ifndef KERNELS_CONV_IGEMM_EPILOGUE_LOOPS_H
-#define KERNELS_CONV_IGEMM_EPILOGUE_LOOPS_H
+#pragma once
 
 /* Nothing here compiles without a tier's file around it. */
 #ifdef EPILOGUE
@@ -158,5 +157,4 @@ void EPILOGUE(const struct qk_epilogue_tile *tile)
         finish_rows(tile);
 }
 
-#endif
 #endif

@@ -8,8 +8,7 @@
  *    row 2    12 13 14 15 16           their sums are computed and dropped.
  *
  * Private to conv/. */
-#ifndef KERNELS_CONV_IGEMM_N_TILES_H
-#define KERNELS_CONV_IGEMM_N_TILES_H
+#pragma once
 
 #include "kernels/conv/igemm/slab_kernels.h"
 #include "kernels/gemm/igemm.h"
@@ -55,5 +54,3 @@ size_t qk_conv_computed_positions(const struct qk_igemm *igemm, const struct qk_
 
 /* Returns the largest number of N tiles that `padded` padded positions can make. */
 size_t qk_conv_n_tiles_most(const struct qk_igemm *igemm, size_t padded);
-
-#endif

@@ -1,6 +1,5 @@
 /* Packs the weights of igemm convolutions into panels (kernels/gemm/igemm.h). Private to conv/. */
-#ifndef KERNELS_CONV_IGEMM_PACK_H
-#define KERNELS_CONV_IGEMM_PACK_H
+#pragma once
 
 #include "kernels/conv/igemm/slabs.h"
 
@@ -17,5 +16,3 @@ int32_t qk_conv_igemm_x_offset(const struct qk_conv *conv, int32_t x_zero_point)
  * estimated from a sample of the weights, by the rule of `mark_wide`. The backend's kernel must
  * have `mark_wide`, and there must be weights. */
 double qk_conv_wide_share(const struct qk_conv *conv, const struct qk_conv_backend *backend);
-
-#endif

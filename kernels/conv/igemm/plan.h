@@ -1,7 +1,6 @@
 /* The plan of an igemm convolution: the convolution fitted to a shape of x. plan.c makes it, and
  * run.c runs it. Private to conv/. */
-#ifndef KERNELS_CONV_IGEMM_PLAN_H
-#define KERNELS_CONV_IGEMM_PLAN_H
+#pragma once
 
 #include "kernels/conv/igemm/n_tiles.h"
 #include "kernels/conv/igemm/slabs.h"
@@ -53,5 +52,3 @@ static inline size_t qk_conv_igemm_remainder(const struct qk_conv_igemm_plan *pl
 /* The plan's `run`: computes units [begin, end). */
 void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
                        void *workspace, size_t begin, size_t end);
-
-#endif

@@ -1,8 +1,7 @@
 /* The kernels that an igemm convolution needs besides the products: `fill` lays out x as slabs,
  * `epilogues` compute y from the sums of a tile, and `transpose` packs weights. There is a set for
  * each kind of quad and each vector unit. Private to conv/. */
-#ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_H
-#define KERNELS_CONV_IGEMM_SLAB_KERNELS_H
+#pragma once
 
 #include <string.h>
 
@@ -146,5 +145,3 @@ extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2;
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512bw;
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512vbmi;
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__neon;
-
-#endif

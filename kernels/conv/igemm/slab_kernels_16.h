@@ -12,8 +12,7 @@
  * - load_halves: loads the two halves of a vector from two addresses;
  * - store_halves: stores the first 8 quads at one address, and the last 8 at another;
  * - store_quads: stores the first `count` of 16 quads. */
-#ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_16_H
-#define KERNELS_CONV_IGEMM_SLAB_KERNELS_16_H
+#pragma once
 
 #ifdef CHUNK
 
@@ -335,7 +334,5 @@ static void store_kept(const uint8_t bytes[QK_IGEMM_NR], uint64_t keep, uint8_t 
         keep = at < QK_IGEMM_NR ? keep >> skipped >> (count % QK_IGEMM_NR) : 0;
     }
 }
-
-#endif
 
 #endif

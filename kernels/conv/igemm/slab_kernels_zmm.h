@@ -1,7 +1,6 @@
 /* Slab kernels (slab_kernels.h) with vectors of 64 bytes, for quads of bytes. Skylake-X has all
  * instructions that they need. Only for slab_kernels_avx512bw.c and slab_kernels_avx512vbmi.c. */
-#ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_ZMM_H
-#define KERNELS_CONV_IGEMM_SLAB_KERNELS_ZMM_H
+#pragma once
 
 #include "kernels/conv/igemm/slab_kernels.h"
 
@@ -543,7 +542,5 @@ static void requantize(const struct qk_epilogue_tile *tile)
     else
         requantize_rows(tile, 4);
 }
-
-#endif
 
 #endif

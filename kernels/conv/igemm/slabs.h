@@ -27,8 +27,7 @@
  * shifted, no padded position is dropped, and the slabs hold what an im2col matrix would hold.
  *
  * The outer axes share nothing: each of their positions and taps has slabs of its own. */
-#ifndef KERNELS_CONV_IGEMM_SLABS_H
-#define KERNELS_CONV_IGEMM_SLABS_H
+#pragma once
 
 #include "kernels/conv/backend.h"
 #include "kernels/conv/geometry.h"
@@ -149,5 +148,3 @@ void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint
  * of the part to which the step belongs. */
 void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layout *layout,
                    struct qk_igemm_step *steps);
-
-#endif

@@ -6,8 +6,7 @@
  * - zip_low_16 and zip_high_16: the first, or last, 8 bytes of a and b by turns;
  * - zip_low_quads and zip_high_quads: the first, or last, 2 quads of a and b by turns;
  * - sum_16: the sum of 16 signed bytes. */
-#ifndef KERNELS_CONV_IGEMM_TRANSPOSE_16_H
-#define KERNELS_CONV_IGEMM_TRANSPOSE_16_H
+#pragma once
 
 #ifdef CHUNK
 
@@ -153,7 +152,5 @@ static void transpose(const struct qk_transpose *job)
         }
     }
 }
-
-#endif
 
 #endif

@@ -1,7 +1,6 @@
 /* Transposes weights for packing (struct qk_transpose) with vectors of 64 bytes. Skylake-X has all
  * instructions that it needs. Only for slab_kernels_avx512bw.c and slab_kernels_avx512vbmi.c. */
-#ifndef KERNELS_CONV_IGEMM_TRANSPOSE_ZMM_H
-#define KERNELS_CONV_IGEMM_TRANSPOSE_ZMM_H
+#pragma once
 
 #include "kernels/conv/igemm/slab_kernels_zmm.h"
 
@@ -191,7 +190,5 @@ static void transpose_by_lanes(const struct qk_transpose *job)
 {
     transpose_by(job, job->taps == 1 ? copy_block : transpose_block, NULL);
 }
-
-#endif
 
 #endif

@@ -1,7 +1,6 @@
 /* The kernels that an sgemm convolution needs besides the product: `im2col` lays x out as a matrix
  * of floats, and `epilogues` make y from the sums. Private to conv/. */
-#ifndef KERNELS_CONV_SGEMM_IM2COL_KERNELS_H
-#define KERNELS_CONV_SGEMM_IM2COL_KERNELS_H
+#pragma once
 
 #include "kernels/conv/geometry.h"
 #include "kernels/conv/widen.h"
@@ -51,5 +50,3 @@ void qk_im2col_epilogue_scalar(const struct qk_epilogue_floats *job);
 extern const struct qk_im2col_kernels qk_im2col_kernels__scalar;
 extern const struct qk_im2col_kernels qk_im2col_kernels__avx2;
 extern const struct qk_im2col_kernels qk_im2col_kernels__avx512bw;
-
-#endif

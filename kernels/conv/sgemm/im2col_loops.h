@@ -1,7 +1,6 @@
 /* The loops of im2col (struct qk_im2col). Each tier includes them, and passes its own function that
  * writes a segment. Only for im2col_kernels_*.c. */
-#ifndef KERNELS_CONV_SGEMM_IM2COL_LOOPS_H
-#define KERNELS_CONV_SGEMM_IM2COL_LOOPS_H
+#pragma once
 
 #include <string.h>
 
@@ -242,5 +241,3 @@ __attribute__((always_inline)) static inline void im2col_all(const struct qk_im2
         }
     }
 }
-
-#endif

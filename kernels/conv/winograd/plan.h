@@ -1,7 +1,6 @@
 /* The plan of a Winograd convolution (winograd.h): plan.c makes it, and run.c runs it. Private to
  * conv/. */
-#ifndef KERNELS_CONV_WINOGRAD_PLAN_H
-#define KERNELS_CONV_WINOGRAD_PLAN_H
+#pragma once
 
 #include "kernels/conv/geometry.h"
 #include "kernels/conv/igemm/slab_kernels.h"
@@ -72,5 +71,3 @@ struct qk_winograd_plan {
 /* The plan's `run`: computes units [begin, end). */
 void qk_winograd_run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
                      void *workspace, size_t begin, size_t end);
-
-#endif

@@ -37,8 +37,7 @@
  * M are matrix products of words (kernels/gemm/igemm.h, with quad_k 2). A quad has two channels, so
  * a slab of V has a quad for each tile. The product may be a kernel by rows or by position, whose
  * positions are tiles. Private to conv/. */
-#ifndef KERNELS_CONV_WINOGRAD_WINOGRAD_H
-#define KERNELS_CONV_WINOGRAD_WINOGRAD_H
+#pragma once
 
 #include "kernels/gemm/igemm.h"
 
@@ -129,5 +128,3 @@ struct qk_winograd_row qk_winograd_row__avx2(const uint8_t *weights, size_t coun
 extern const struct qk_winograd qk_winograd__avx2[QK_WINOGRAD_SIZES];
 extern const struct qk_winograd qk_winograd__avxvnni[QK_WINOGRAD_SIZES];
 extern const struct qk_winograd qk_winograd__avx512vnni[QK_WINOGRAD_SIZES];
-
-#endif

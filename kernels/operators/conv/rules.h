@@ -1,8 +1,7 @@
 /* The attributes, rules and instances that the convolutions of ONNX share (onnx/defs/nn/defs.cc,
  * and what ONNX Runtime enforces). x is input 0, and int8 and uint8 mix freely. Private to
  * kernels/. */
-#ifndef KERNELS_OPERATORS_CONV_RULES_H
-#define KERNELS_OPERATORS_CONV_RULES_H
+#pragma once
 
 #include "kernels/conv/conv.h"
 #include "kernels/operators/operator.h"
@@ -56,5 +55,3 @@ void qk_conv_pack_instance(struct qk_instance *instance, size_t begin, size_t en
 enum qk_status qk_conv_plan_instance(const struct qk_instance *instance,
                                      const struct qk_tensor *inputs, struct qk_memory memory,
                                      struct qk_plan *plan, struct qk_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* What operators share that compute FP32 element by element. Such an operator's input 0 is FP32,
  * and so is its output. Private to kernels/. */
-#ifndef KERNELS_OPERATORS_FLOAT_FLOAT_FUNCTION_H
-#define KERNELS_OPERATORS_FLOAT_FLOAT_FUNCTION_H
+#pragma once
 
 #include "kernels/floats/kernels.h"
 #include "kernels/operators/operator.h"
@@ -16,5 +15,3 @@ enum qk_status qk_float_prepare(enum qk_float_unary function, float a, float b,
  * input 0. */
 enum qk_status qk_float_plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                              struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
-
-#endif

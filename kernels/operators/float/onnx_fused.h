@@ -1,6 +1,5 @@
 /* Why an operator stays on floats that quantd has only on codes. Private to kernels/. */
-#ifndef KERNELS_OPERATORS_FLOAT_ONNX_FUSED_H
-#define KERNELS_OPERATORS_FLOAT_ONNX_FUSED_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -9,5 +8,3 @@
  * op->input_count for the output, or QK_UNFUSED_FILE for the whole file. */
 #define QK_UNFUSED (QK_ATTRIBUTE_COUNT_MAX - 1)
 #define QK_UNFUSED_FILE QK_INPUT_COUNT_MAX
-
-#endif

@@ -1,6 +1,5 @@
 /* What GlobalAveragePool and ReduceMean of FP32 share: the means of rows. Private to kernels/. */
-#ifndef KERNELS_OPERATORS_FLOAT_ROW_MEANS_H
-#define KERNELS_OPERATORS_FLOAT_ROW_MEANS_H
+#pragma once
 
 #include "kernels/floats/sums.h"
 #include "kernels/operators/operator.h"
@@ -12,5 +11,3 @@
 enum qk_status qk_row_means_plan(enum qk_sum_kind kind, const struct qk_instance *instance,
                                  const struct qk_tensor *x, size_t length, struct qk_memory memory,
                                  struct qk_plan *plan, struct qk_error *error);
-
-#endif

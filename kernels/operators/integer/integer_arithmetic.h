@@ -4,8 +4,7 @@
  * Sums, differences and products that overflow wrap. A quotient is rounded towards 0, and that of
  * the least integer and -1 is the least integer. A plan refuses a divisor of 0 if it knows the
  * divisor. In a run, the quotient of a divisor of 0 is 0. */
-#ifndef KERNELS_OPERATORS_INTEGER_INTEGER_ARITHMETIC_H
-#define KERNELS_OPERATORS_INTEGER_INTEGER_ARITHMETIC_H
+#pragma once
 
 #include "kernels/operators/integer/pointwise.h"
 
@@ -26,5 +25,3 @@ enum qk_status qk_integer_plan(const struct qk_instance *instance,
                                enum qk_integer_operation operation, const struct qk_tensor *inputs,
                                struct qk_memory memory, struct qk_plan *plan,
                                struct qk_error *error);
-
-#endif

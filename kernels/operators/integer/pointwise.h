@@ -1,8 +1,7 @@
 /* What operators share that compute plain functions of single elements of up to three operands,
  * which broadcast as NumPy's do. They serve shape arithmetic, whose tensors are tiny, so one
  * element is one call of a function. Private to kernels/. */
-#ifndef KERNELS_OPERATORS_INTEGER_POINTWISE_H
-#define KERNELS_OPERATORS_INTEGER_POINTWISE_H
+#pragma once
 
 #include "kernels/operators/operator.h"
 
@@ -22,5 +21,3 @@ enum qk_status qk_pointwise_plan(const struct qk_instance *instance, qk_pointwis
 /* Extends the shape `y`, which is [] at first, so that x broadcasts to it. `name` is x's. */
 enum qk_status qk_broadcast_shape(const struct qk_tensor *x, const char *name, struct qk_tensor *y,
                                   struct qk_error *error);
-
-#endif

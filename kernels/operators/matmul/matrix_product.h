@@ -1,7 +1,6 @@
 /* What the operators that multiply matrices share: rules of their inputs, and lowering to the core
  * (kernels/matmul/matmul.h). Private to kernels/. */
-#ifndef KERNELS_OPERATORS_MATMUL_MATRIX_PRODUCT_H
-#define KERNELS_OPERATORS_MATMUL_MATRIX_PRODUCT_H
+#pragma once
 
 #include "kernels/matmul/matmul.h"
 #include "kernels/operators/operator.h"
@@ -55,5 +54,3 @@ enum qk_status qk_matrix_product_plan(const struct qk_matrix_product *made,
                                       struct qk_plan *plan, struct qk_error *error);
 
 void qk_matrix_product_pack(struct qk_instance *instance, size_t begin, size_t end);
-
-#endif

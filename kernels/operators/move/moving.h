@@ -1,7 +1,6 @@
 /* What the operators that only move elements share: the types they take, constants that are lists
  * of integers, and axes. Private to kernels/. */
-#ifndef KERNELS_OPERATORS_MOVE_MOVING_H
-#define KERNELS_OPERATORS_MOVE_MOVING_H
+#pragma once
 
 #include "kernels/move/move.h"
 #include "kernels/operators/operator.h"
@@ -69,5 +68,3 @@ enum qk_status qk_find_axis(const char *name, int64_t number, uint32_t rank, uin
  * `repeats`. */
 enum qk_status qk_find_axes(const char *name, const struct qk_integers *list, uint32_t rank,
                             bool repeats, uint32_t *axes, struct qk_error *error);
-
-#endif

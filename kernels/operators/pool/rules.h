@@ -1,6 +1,5 @@
 /* The attributes and inputs that pooling operators share. Private to kernels/. */
-#ifndef KERNELS_OPERATORS_POOL_RULES_H
-#define KERNELS_OPERATORS_POOL_RULES_H
+#pragma once
 
 #include "kernels/operators/operator.h"
 #include "kernels/pool/pool.h"
@@ -84,5 +83,3 @@ enum qk_status qk_pool_make(const struct qk_pool *pool, struct qk_memory memory,
 enum qk_status qk_pool_plan_instance(const struct qk_instance *instance,
                                      const struct qk_tensor *inputs, struct qk_memory memory,
                                      struct qk_plan *plan, struct qk_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* Writes a line for each request when it ends: into the access log or, if there is none, into the
  * log if that has the level debug. */
-#ifndef SERVER_HTTP_API_ACCESS_LOG_H
-#define SERVER_HTTP_API_ACCESS_LOG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -36,5 +35,3 @@ bool qd_trace_read(const char *traceparent, struct qd_trace *trace);
 
 /* Returns true if a header tracestate is valid. A request may have several of them. */
 bool qd_trace_is_state(const char *tracestate);
-
-#endif

@@ -22,9 +22,9 @@ enum { HASH_BYTES = 44 /* SHA-256 as base64 */ };
 
 struct qd_console {
     struct qd_part page;
-    char *bytes;
     char tag[2 + HASH_BYTES + 1];
     char policy[512];
+    char bytes[]; /* of the page */
 };
 
 /* ---- The page ----------------------------------------------------------------------------- */
@@ -96,37 +96,21 @@ struct qd_console *qd_console_create(void)
     const struct qd_part from_script = behind(index, "<script>");
     const struct qd_part style = QD_EMBEDDED(qd_console_style_css);
     const struct qd_part script = QD_EMBEDDED(qd_console_script);
-    struct qd_console *console = calloc(1, sizeof(*console));
+    const size_t count = index.count + style.count + script.count;
+    struct qd_console *console = malloc(sizeof(*console) + count);
     if (console == NULL)
         return NULL;
-    console->page.count = index.count + style.count + script.count;
-    console->bytes = malloc(console->page.count);
-    console->page.bytes = console->bytes;
-    if (console->bytes != NULL) {
-        char *at = append(append(console->bytes, before(index, from_style)), style);
-        at = append(append(at, before(from_style, from_script)), script);
-        append(at, from_script);
-        if (print_headers(console, style, script))
-            return console;
-    }
-    qd_console_destroy(console);
+    console->page = (struct qd_part){console->bytes, count};
+    char *at = append(append(console->bytes, before(index, from_style)), style);
+    at = append(append(at, before(from_style, from_script)), script);
+    append(at, from_script);
+    if (print_headers(console, style, script))
+        return console;
+    free(console);
     return NULL;
 }
 
-void qd_console_destroy(struct qd_console *console)
-{
-    if (console != NULL)
-        free(console->bytes);
-    free(console);
-}
-
 /* ---- A request ---------------------------------------------------------------------------- */
-
-/* Returns true if If-None-Match, which is a list of tags, weak or not, contains the tag. */
-static bool has_tag(const char *list, const char *tag)
-{
-    return list != NULL && (strcmp(list, "*") == 0 || strstr(list, tag) != NULL);
-}
 
 /* Adds the page's headers when the request's body has ended, so that the refusal of a body, which
  * no GET needs, does not get them. */
@@ -150,7 +134,8 @@ enum qd_status qd_answer_console(const struct qd_request_context *context)
     request->end = end_page;
     qd_context_answer_constant(request, QD_OK, &console->page);
     request->answer.content_type = "text/html; charset=utf-8";
-    if (has_tag(context->head->if_none_match, console->tag)) {
+    const char *tags = context->head->if_none_match; /* a list of tags, weak or not */
+    if (tags != NULL && (strcmp(tags, "*") == 0 || strstr(tags, console->tag) != NULL)) {
         request->answer.http_status = 304; /* libmicrohttpd sends only the page's length */
         request->answer.content_type = NULL;
     }

@@ -3,8 +3,7 @@
  * The assembler embeds them, because C17 has no #embed. It looks for them where make runs, at the
  * root of the repository. The Makefile knows that an object depends on them. ".section .rodata" is
  * written without a type, because the spelling of a type differs between machines. */
-#ifndef SERVER_HTTP_API_EMBED_H
-#define SERVER_HTTP_API_EMBED_H
+#pragma once
 
 #include <stdint.h>
 
@@ -29,5 +28,3 @@
     {                                                                 \
         name##_begin, (uintptr_t)name##_end - (uintptr_t)name##_begin \
     }
-
-#endif

@@ -5,8 +5,7 @@
  * server as its context. It answers, and returns true. All handlers run on the connection's loop.
  *
  * The functions before them are those that several handlers need (request_context.c). */
-#ifndef SERVER_HTTP_API_HANDLERS_H
-#define SERVER_HTTP_API_HANDLERS_H
+#pragma once
 
 #include "server/http/api/server.h"
 #include "server/http/path.h"
@@ -92,5 +91,3 @@ enum qd_status qd_begin_register(const struct qd_request_context *context);
 enum qd_status qd_answer_unregister(const struct qd_request_context *context);
 enum qd_status qd_answer_no_regions(const struct qd_request_context *context);
 enum qd_status qd_refuse_cuda(const struct qd_request_context *context);
-
-#endif

@@ -1,6 +1,5 @@
 /* quantd --healthcheck: asks a running instance if it is ready, as a container probe does. */
-#ifndef SERVER_HTTP_API_HEALTHCHECK_H
-#define SERVER_HTTP_API_HEALTHCHECK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -14,5 +13,3 @@
  * that answer. Blocks. If the answers take longer than QD_HEALTHCHECK_S, prints such an error to
  * standard error and ends the process. */
 bool qd_healthcheck(const struct qd_config *config, struct qd_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the handlers of all paths use: the parts of the server, such as the models and the
  * scheduler. One object serves all loops. */
-#ifndef SERVER_HTTP_API_SERVER_H
-#define SERVER_HTTP_API_SERVER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -48,10 +47,5 @@ struct qd_handler qd_server_handler(struct qd_server *server);
  * operators. The files of server/console/ are part of the program. They are joined into one page,
  * which loads nothing from elsewhere. The page contains no secrets, so it is served without a
  * token. Its own requests need a token as any client's do. The page is constant, so any thread may
- * answer with it. Returns NULL if there is no memory. */
+ * answer with it. The caller frees it with free(). Returns NULL if there is no memory. */
 struct qd_console *qd_console_create(void);
-
-/* NULL is fine. */
-void qd_console_destroy(struct qd_console *console);
-
-#endif

@@ -1,8 +1,7 @@
 /* Decides which requests are admitted: checks bearer tokens, and says which web pages may send
  * requests (CORS). All functions but qd_access_create and qd_access_destroy may be called on any
  * thread. */
-#ifndef SERVER_HTTP_GUARD_ACCESS_H
-#define SERVER_HTTP_GUARD_ACCESS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -48,5 +47,3 @@ void qd_cors_add_headers(const struct qd_config *config, const struct qd_head *h
 
 /* Answers a preflight for a path that has these methods, such as "GET, HEAD". Returns QD_OK. */
 enum qd_status qd_cors_answer(const char *methods, struct qd_request *request);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Only the digests of the tokens are kept. A client's token is compared with all of them, each in
  * constant time, so the time does not tell how much of a token is right. Pure. */
-#ifndef SERVER_HTTP_GUARD_TOKENS_H
-#define SERVER_HTTP_GUARD_TOKENS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -38,5 +37,3 @@ struct qd_tokens *qd_tokens_create(const char *text, size_t bytes, struct qd_err
 
 /* Returns the token's name, or NULL if the token is unknown. */
 const char *qd_tokens_find(const struct qd_tokens *tokens, const char *token, size_t bytes);
-
-#endif

@@ -10,8 +10,7 @@
  * a connection ends after one answer.
  *
  * All functions without another comment run on the connection's loop's thread. */
-#ifndef SERVER_HTTP_MHD_HOOKS_H
-#define SERVER_HTTP_MHD_HOOKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -88,5 +87,3 @@ void *qd_hook_next(enum qd_hook hook);
 
 /* Notes that the library has called the hook, if a trial runs on this thread. Returns true then. */
 bool qd_trial_saw(enum qd_hook hook);
-
-#endif

@@ -1,7 +1,6 @@
 /* Makes the head of an answer: its headers one by one, for libmicrohttpd, or the whole head as
  * text, for answers that are sent past libmicrohttpd. */
-#ifndef SERVER_HTTP_WIRE_ANSWER_HEAD_H
-#define SERVER_HTTP_WIRE_ANSWER_HEAD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ bool qd_answer_put_headers(const struct qd_request *request, qd_put_header *put,
  * NULL if it does not fit. */
 #define QD_ANSWER_HEAD_BYTES 2048
 char *qd_answer_print_head(const struct qd_request *request, const char *reason, char *text);
-
-#endif

@@ -22,8 +22,7 @@
  * longer than 250 ms, which most connections of clients without keep-alive do not.
  *
  * All functions run on the connection's loop's thread. */
-#ifndef SERVER_HTTP_WIRE_CONNECTION_H
-#define SERVER_HTTP_WIRE_CONNECTION_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -279,5 +278,3 @@ void qd_connections_look_for_stalled(struct qd_connections *all, bool rested);
 /* Calls on_lost for each body whose memory has been taken away (arena.h). Skips a body whose pages
  * are being prefaulted, because its request notices the loss when they are there. */
 void qd_connections_look_for_lost(struct qd_connections *all);
-
-#endif

@@ -1,8 +1,7 @@
 /* Direct responses are written straight to the socket, past libmicrohttpd, which accepts no answer
  * while it reads a head or a body. A connection cannot be used after its direct response. An
  * interim response does not end the connection. */
-#ifndef SERVER_HTTP_WIRE_DIRECT_RESPONSE_H
-#define SERVER_HTTP_WIRE_DIRECT_RESPONSE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ bool qd_direct_response(struct qd_connection *connection, void *session, const c
  * Bytes that do not fit into the socket's buffer are sent before all later bytes
  * (connection->io.interim_left). */
 void qd_direct_response_interim(struct qd_connection *connection, void *session);
-
-#endif

@@ -12,8 +12,7 @@
  * Bytes that are legal but useless are removed before libmicrohttpd sees them, so they take none of
  * its memory: empty lines before a request, chunk extensions, zeros before a chunk's size, blanks
  * after a length, and the fields of a trailer. Pure. */
-#ifndef SERVER_HTTP_WIRE_FRAMING_H
-#define SERVER_HTTP_WIRE_FRAMING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ bool qd_framing_is_in_body(const struct qd_framing *framing);
 
 /* Puts the fault into `error`, as a text for the client, and returns its status. */
 enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* Reads the headers of a request. framing.c has checked them, except on plain connections
  * (server/http/mhd/README.md). Pure. */
-#ifndef SERVER_HTTP_WIRE_HEAD_H
-#define SERVER_HTTP_WIRE_HEAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -76,5 +75,3 @@ enum qd_status qd_head_check(const struct qd_head *head, struct qd_error *error)
 /* Returns true if the connection ends after this request's answer (RFC 9112, 9.3). Call it after
  * the last header. */
 bool qd_head_closes_connection(const struct qd_head *head);
-
-#endif

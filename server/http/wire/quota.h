@@ -7,8 +7,7 @@
  * closed without an answer, and the rest wait in the kernel's backlog.
  *
  * One object counts for all loops. Its functions may be called on any of their threads. */
-#ifndef SERVER_HTTP_WIRE_QUOTA_H
-#define SERVER_HTTP_WIRE_QUOTA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ struct qd_quota_counts {
 };
 
 struct qd_quota_counts qd_quota_count(struct qd_quota *quota, size_t listener);
-
-#endif

@@ -1,7 +1,6 @@
 /* Opens the sockets that listen, for TCP and Unix, non-blocking and closed on exec, and tells what
  * the kernel knows of the sockets that they accept. */
-#ifndef SERVER_HTTP_WIRE_SOCKET_H
-#define SERVER_HTTP_WIRE_SOCKET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -74,5 +73,3 @@ bool qd_socket_acknowledged(int fd, uint64_t *count);
 /* Removes the Unix socket's file, if the file at the path is still this socket's. After that nobody
  * can connect. */
 void qd_socket_unlink(const struct qd_socket *listener);
-
-#endif

@@ -1,8 +1,7 @@
 /* Sets up TLS with the operator's certificate and key. Only tls.c and mhd/tls_hooks.c include
  * GnuTLS. qd_tls_begin and qd_tls_end may be called on any thread. All other functions are for one
  * thread at a time. */
-#ifndef SERVER_HTTP_WIRE_TLS_H
-#define SERVER_HTTP_WIRE_TLS_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -62,5 +61,3 @@ size_t qd_tls_decrypted_bytes(void *session);
  * handshake, sends the question, and reads the answer until the server closes or `room` is full.
  * Returns the length of the answer, or -1 with the reason in `error`. */
 ssize_t qd_tls_ask(int fd, const char *question, char *answer, size_t room, struct qd_error *error);
-
-#endif

@@ -19,7 +19,7 @@ struct explainer {
     struct qd_build_work work;
     struct qd_model *model;
     struct qk_graph *graph;
-    struct qd_explanation *made;
+    struct qd_explanation made;
     struct qd_error *error;
 };
 
@@ -48,14 +48,14 @@ static enum qd_status open_folder(struct explainer *explainer, const char *path)
                        path);
     }
     *last = '\0';
-    explainer->made->folder = join(explainer, last == whole ? "/" : whole, "");
-    explainer->made->name = join(explainer, last + 1, "");
+    explainer->made.folder = join(explainer, last == whole ? "/" : whole, "");
+    explainer->made.name = join(explainer, last + 1, "");
     free(whole);
     explainer->repository =
-        qd_repository_open(explainer->made->folder, explainer->settings->links, explainer->error);
+        qd_repository_open(explainer->made.folder, explainer->settings->links, explainer->error);
     return explainer->repository == NULL
                ? explainer->error->status
-               : qd_model_check_name(explainer->made->name, explainer->error);
+               : qd_model_check_name(explainer->made.name, explainer->error);
 }
 
 static enum qd_status open_file(struct explainer *explainer, const char *path)
@@ -71,8 +71,8 @@ static enum qd_status open_file(struct explainer *explainer, const char *path)
         return explainer->error->status;
     if (count != 1)
         return qd_fail(explainer->error, QD_INVALID, "expected one file, got %zu", count);
-    explainer->made->name = names[0];
-    explainer->made->file = qd_repository_given_file(path);
+    explainer->made.name = names[0];
+    explainer->made.file = qd_repository_given_file(path);
     return QD_OK;
 }
 
@@ -88,7 +88,7 @@ static enum qd_status refuse_folder(struct explainer *explainer)
         return inner.status;
     if (folder->has_model)
         return qd_fail(explainer->error, inner.status,
-                       "%s: expected a model's folder, got a version's; %s", explainer->made->name,
+                       "%s: expected a model's folder, got a version's; %s", explainer->made.name,
                        taken);
     return qd_fail(explainer->error, inner.status, "%.300s; %s", inner.text, taken);
 }
@@ -104,7 +104,7 @@ static enum qd_status open_model(struct explainer *explainer)
         struct qd_error inner = *explainer->error;
         return qd_fail(explainer->error, inner.status, "--explain: %s", inner.text);
     }
-    sources->name = explainer->made->name;
+    sources->name = explainer->made.name;
     sources->repository = explainer->repository;
     status = qd_sources_open(sources, explainer->error);
     return status != QD_OK && is_folder ? refuse_folder(explainer) : status;
@@ -137,7 +137,7 @@ static enum qd_status fetch(struct explainer *explainer, unsigned from, unsigned
 /* Says where the file could be cut. */
 static enum qd_status refuse(struct explainer *explainer)
 {
-    struct qd_cut_hints *hints = &explainer->made->cuts;
+    struct qd_cut_hints *hints = &explainer->made.cuts;
     set_step(explainer, "looking where to cut", 70);
     qd_cut_hints_find(&explainer->build, &explainer->source, explainer->error, hints);
     return qd_sources_fail(&explainer->sources, hints, explainer->error);
@@ -166,9 +166,9 @@ static enum qd_status read_source(struct explainer *explainer)
     struct qd_error *error = explainer->error;
     if (qd_sources_find(sources, sources->version_count - 1, error) != QD_OK)
         return error->status;
-    if (explainer->made->folder != NULL)
-        explainer->made->file =
-            join(explainer, join(explainer, explainer->made->folder, "/"), sources->shown);
+    if (explainer->made.folder != NULL)
+        explainer->made.file =
+            join(explainer, join(explainer, explainer->made.folder, "/"), sources->shown);
     if (fetch(explainer, 0, 20) != QD_OK ||
         qd_sources_take(sources, &explainer->source, error) != QD_OK ||
         qd_sources_set_build(sources, explainer->settings->kernels, &explainer->work,
@@ -222,7 +222,7 @@ static enum qd_status prepare(struct explainer *explainer)
 static bool print(struct explainer *explainer, FILE *out)
 {
     const struct qd_explain_settings *settings = explainer->settings;
-    const struct qd_explanation *made = explainer->made;
+    const struct qd_explanation *made = &explainer->made;
     if (settings->as_json)
         return qd_explanation_print_json(made, &explainer->sources.arena, out);
     if (made->signature == NULL && made->list->count == 0)
@@ -235,18 +235,14 @@ static bool print(struct explainer *explainer, FILE *out)
 bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd_error *error)
 {
     struct explainer *explainer = calloc(1, sizeof(*explainer));
-    struct qd_explanation *made = calloc(1, sizeof(*made));
     error->status = QD_OK;
-    if (explainer == NULL || made == NULL) {
-        free(explainer);
-        free(made);
+    if (explainer == NULL)
         return qd_fail_startup(error, "out of memory");
-    }
-    *made =
-        (struct qd_explanation){.program = settings->program, .name = "", .file = "", .about = ""};
-    explainer->settings = settings;
-    explainer->made = made;
+    struct qd_explanation *made = &explainer->made;
+    made->program = settings->program;
+    made->name = made->file = made->about = "";
     made->list = &explainer->build.listed;
+    explainer->settings = settings;
     explainer->error = error;
     qd_sources_init(&explainer->sources, "", NULL, settings->memory);
     enum qd_status status = open_model(explainer);
@@ -268,6 +264,5 @@ bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd
     qd_sources_close(&explainer->sources);
     qd_repository_close(explainer->repository);
     free(explainer);
-    free(made);
     return status == QD_OK;
 }

@@ -1,7 +1,6 @@
 /* quantd --explain: what would become of a model if it was served. Goes the way of a load
  * (server/work/load.c), with its bounds, on the calling thread and without packing. */
-#ifndef SERVER_MODELS_EXPLAIN_EXPLAIN_H
-#define SERVER_MODELS_EXPLAIN_EXPLAIN_H
+#pragma once
 
 #include <stdio.h>
 
@@ -78,5 +77,3 @@ bool qd_explanation_print_json(const struct qd_explanation *explanation, struct 
 size_t qd_explanation_commands(const struct qd_explanation *explanation, size_t part,
                                struct qd_arena *arena,
                                const char *commands[QD_EXPLAIN_COMMAND_COUNT_MAX]);
-
-#endif

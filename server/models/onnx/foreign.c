@@ -38,30 +38,21 @@ static bool holds(struct file file, size_t bytes, const char *text)
            memmem(file.bytes + file.count - part, part, text, length) != NULL;
 }
 
-struct magic {
-    size_t at;
-    size_t bytes;
-    const char *magic;
-    const char *name;
-};
-
 #define MAGIC(at, magic, name)                   \
     {                                            \
         (at), sizeof(magic) - 1, (magic), (name) \
     }
 
-/* The identifiers of flatbuffers, which follow the offset of the root. */
-static const struct magic flatbuffers[] = {
-    MAGIC(4, "TFL3", "a TensorFlow Lite model: convert it with tf2onnx --tflite"),
-    MAGIC(4, "ORTM",
-          "a model in ONNX Runtime's own format, .ort: take the ONNX file that it was "
-          "made of"),
-    MAGIC(4, "ET12", "an ExecuTorch program"),
-};
-
 /* No ONNX file begins like any of these. Their first bytes are not a protobuf field, or are one
- * that ONNX does not have. */
-static const struct magic magics[] = {
+ * that ONNX does not have. The identifier of a flatbuffer follows the offset of the root, which
+ * ends with zeros, because the root is near the start. Without the zeros, an ONNX file whose
+ * producer has such a name at this place would match. */
+static const struct {
+    size_t at;
+    size_t bytes;
+    const char *magic;
+    const char *name;
+} magics[] = {
     MAGIC(0, "\x1f\x8b", "a gzip archive: unpack it first"),
     MAGIC(4, "1AY&SY", "a bzip2 archive: unpack it first"),
     MAGIC(0, "\3757zXZ\0", "an xz archive: unpack it first"),
@@ -85,28 +76,19 @@ static const struct magic magics[] = {
     MAGIC(0, "\x89PNG\r\n\x1a\n", "a PNG image"),
     MAGIC(0, "\xff\xd8\xff", "a JPEG image"),
     MAGIC(0, "%PDF-", "a PDF document"),
+    MAGIC(2, "\0\0TFL3", "a TensorFlow Lite model: convert it with tf2onnx --tflite"),
+    MAGIC(2, "\0\0ORTM",
+          "a model in ONNX Runtime's own format, .ort: take the ONNX file that it was "
+          "made of"),
+    MAGIC(2, "\0\0ET12", "an ExecuTorch program"),
 };
-
-static const char *find_magic(struct file file, const struct magic *list, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (has_at(file, list[i].at, list[i].magic, list[i].bytes))
-            return list[i].name;
-    return NULL;
-}
 
 static const char *name_by_magic(struct file file)
 {
-    return find_magic(file, magics, sizeof(magics) / sizeof(*magics));
-}
-
-/* Checks that the root's offset ends with zeros, because the root is near the start. Otherwise an
- * ONNX file whose producer has such a name at this place would match. */
-static const char *name_flatbuffer(struct file file)
-{
-    return has_at(file, 2, "\0\0", 2)
-               ? find_magic(file, flatbuffers, sizeof(flatbuffers) / sizeof(*flatbuffers))
-               : NULL;
+    for (size_t i = 0; i < sizeof(magics) / sizeof(*magics); i++)
+        if (has_at(file, magics[i].at, magics[i].magic, magics[i].bytes))
+            return magics[i].name;
+    return NULL;
 }
 
 /* ---- Containers that hold several kinds ---------------------------------------------------- */
@@ -342,11 +324,15 @@ static bool is_onnx(const struct message *message)
            ((message->numbers & 2) != 0 || has_graph(message));
 }
 
-/* Returns whether the file has an LF, and a CR before each. */
-static bool has_only_crlf(struct file file)
+/* Returns whether the file begins with a number, as ONNX files do, and has CRLFs in the place of
+ * LFs. LF is a tag in each node, almost always behind another byte than CR. Takes time in
+ * proportion to the file's size, and no memory. */
+static bool was_transferred_as_text(struct file file)
 {
     bool found = false;
     const char *lf;
+    if (!has_at(file, 0, "\b", 1))
+        return false;
     while ((lf = memchr(file.bytes, '\n', file.count)) != NULL) {
         if (lf == file.bytes || lf[-1] != '\r')
             return false;
@@ -357,30 +343,11 @@ static bool has_only_crlf(struct file file)
     return found;
 }
 
-/* Returns whether the file begins with a number, as ONNX files do, and has CRLFs in the place of
- * LFs. LF is a tag in each node, almost always behind another byte than CR. Takes time in
- * proportion to the file's size, and no memory. */
-static bool was_transferred_as_text(struct file file)
+static const char *name_message(const struct message *message)
 {
-    return has_at(file, 0, "\b", 1) && has_only_crlf(file);
-}
-
-static const char *name_message(struct file file)
-{
-    struct message message;
-    read_message(file, &message);
-    if (is_onnx(&message) && message.is_cut && !starts_with(&message.first[2], '\n'))
+    if (is_onnx(message) && message->is_cut && !starts_with(&message->first[2], '\n'))
         return "the beginning of one, whose end is missing";
-    return message.is_whole || message.is_cut ? name_other_message(&message) : NULL;
-}
-
-/* Returns whether the file's top level is a complete message with the field that is the graph in an
- * ONNX file. */
-static bool is_whole_model(struct file file)
-{
-    struct message message;
-    read_message(file, &message);
-    return message.is_whole && has_graph(&message);
+    return message->is_whole || message->is_cut ? name_other_message(message) : NULL;
 }
 
 /* ---- All of them --------------------------------------------------------------------------- */
@@ -388,20 +355,21 @@ static bool is_whole_model(struct file file)
 const char *qd_foreign_name(const char *bytes, size_t count)
 {
     static const char *(*const kinds[])(struct file file) = {
-        name_by_magic, name_flatbuffer, name_zip,    name_safetensors,
-        name_pickle,   name_text,       name_message};
+        name_by_magic, name_zip, name_safetensors, name_pickle, name_text};
     const struct file file = {.bytes = bytes, .count = count};
+    struct message message;
     if (count == 0)
         return "an empty file";
     if (was_transferred_as_text(file)) /* first, because such a file may also parse as it is */
         return "one that was transferred as text, in which each LF became CRLF: transfer it again "
                "as binary";
-    if (is_whole_model(file))
-        return NULL;
+    read_message(file, &message);
+    if (message.is_whole && has_graph(&message))
+        return NULL; /* the top level of an ONNX file is complete */
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
         const char *name = kinds[i](file);
         if (name != NULL)
             return name;
     }
-    return NULL;
+    return name_message(&message);
 }

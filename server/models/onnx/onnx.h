@@ -10,8 +10,7 @@
  * caller override it. Functions in these two domains are refused, because they could stand for an
  * operator. Other domains, subgraphs, and sparse, sequence and map values are refused if a node
  * needs them. Nodes that no output needs, and parts that no other node reads, are not looked at. */
-#ifndef SERVER_MODELS_ONNX_ONNX_H
-#define SERVER_MODELS_ONNX_ONNX_H
+#pragma once
 
 #include "kernels/qk.h"
 #include "server/base/status.h"
@@ -97,5 +96,3 @@ enum qd_status qd_onnx_settle_outputs(const struct qd_onnx_graph *graph, const e
  * Call it only for bytes that were refused already. It never takes a complete ONNX file for another
  * format, because it parses the fields of the file before it tries other formats. */
 const char *qd_foreign_name(const char *bytes, size_t count);
-
-#endif

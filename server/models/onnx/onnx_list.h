@@ -1,7 +1,6 @@
 /* Lists the nodes of an ONNX file as the file has them, for people, and finds parts that could run.
  * Pure. */
-#ifndef SERVER_MODELS_ONNX_ONNX_LIST_H
-#define SERVER_MODELS_ONNX_ONNX_LIST_H
+#pragma once
 
 #include "server/models/onnx/onnx.h"
 
@@ -90,5 +89,3 @@ struct qd_onnx_parts {
  * for want of memory. */
 bool qd_onnx_find_parts(const struct qd_onnx_source *source, const uint32_t *also,
                         size_t also_count, struct qd_arena *arena, struct qd_onnx_parts *parts);
-
-#endif

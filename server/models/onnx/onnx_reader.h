@@ -1,7 +1,6 @@
 /* What the sources that read an ONNX file (onnx.h) share. No other source uses protobuf-c's
  * messages. */
-#ifndef SERVER_MODELS_ONNX_ONNX_READER_H
-#define SERVER_MODELS_ONNX_ONNX_READER_H
+#pragma once
 
 #include "server/json/tree.h"
 #include "server/models/onnx/onnx.h"
@@ -132,5 +131,3 @@ enum qd_status qd_onnx_try_node(struct qd_onnx_reader *reader, size_t position);
 
 /* Reads the nodes that are marked. The values must have been numbered. */
 enum qd_status qd_onnx_read_nodes(struct qd_onnx_reader *reader);
-
-#endif

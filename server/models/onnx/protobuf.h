@@ -1,6 +1,5 @@
 /* Reads the fields of a protobuf message without knowing the message. Pure. */
-#ifndef SERVER_MODELS_ONNX_PROTOBUF_H
-#define SERVER_MODELS_ONNX_PROTOBUF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ struct qd_protobuf_field {
 /* Reads the field at `at`, which is before `end`. Returns false if there is no valid field;
  * `*field` has no meaning then. */
 bool qd_protobuf_read(const uint8_t *at, const uint8_t *end, struct qd_protobuf_field *field);
-
-#endif

@@ -1,8 +1,7 @@
 /* Opens files below one folder. Refuses a path that begins with a slash or leaves the folder by
  * "..". Refuses a link that leaves the folder, unless links may lead anywhere. Opens only regular
  * files, so that a FIFO cannot block a thread and no device is touched. */
-#ifndef SERVER_MODELS_REPOSITORY_FOLDER_H
-#define SERVER_MODELS_REPOSITORY_FOLDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ void qd_missing_file_read(struct qd_missing_file *missing, int folder);
 /* Returns the names of the ONNX files, as "\"a.onnx\", \"b.onnx\"". Returns all other names if
  * there are no ONNX files, and "nothing" if there are no names. */
 const char *qd_missing_file_text(const struct qd_missing_file *missing);
-
-#endif

@@ -107,21 +107,19 @@ static uint64_t version_of(const char *name)
 struct qd_repository *qd_repository_open(const char *path, enum qd_links links,
                                          struct qd_error *error)
 {
-    struct qd_repository *repository = calloc(1, sizeof(*repository));
-    if (repository != NULL) {
-        repository->path = path == NULL ? NULL : strdup(path);
-        repository->links = links;
-    }
-    if (repository == NULL || (path != NULL && repository->path == NULL)) {
+    const size_t bytes = path == NULL ? 0 : strlen(path) + 1;
+    struct qd_repository *repository = calloc(1, sizeof(*repository) + bytes);
+    int fd;
+    if (repository == NULL) {
         qd_fail(error, QD_UNAVAILABLE, "no memory for the repository");
-        qd_repository_close(repository);
         return NULL;
     }
-    int fd;
+    repository->links = links;
     if (path == NULL)
         return repository;
+    repository->path = memcpy(repository + 1, path, bytes);
     if (open_root(repository, path, &fd, error) != QD_OK) {
-        qd_repository_close(repository);
+        free(repository);
         return NULL;
     }
     close(fd);
@@ -137,7 +135,6 @@ void qd_repository_close(struct qd_repository *repository)
         return;
     for (size_t i = 0; i < repository->given_count; i++)
         free(repository->given[i].path);
-    free(repository->path);
     free(repository);
 }
 
@@ -174,34 +171,23 @@ const char *qd_repository_given_path(const struct qd_repository *repository, con
     return given == NULL ? NULL : given->path;
 }
 
-/* Sets the name of a file: the first `bytes` bytes of `text`, or as many as fit. */
-static void set_name(struct given *given, const char *text, size_t bytes)
-{
-    bytes = bytes < sizeof(given->name) ? bytes : sizeof(given->name) - 1;
-    memcpy(given->name, text, bytes);
-    given->name[bytes] = '\0';
-}
-
 const char *qd_repository_given_file(const char *text)
 {
     const char *equals = text + strcspn(text, "=/");
     return *equals == '=' ? equals + 1 : text;
 }
 
-/* Takes `path`, which the file then owns. */
+/* Takes `path`, which the file then owns. Of a name that is too long, as much as fits is taken. */
 static void set_file(struct given *given, char *path)
 {
     const char *file = qd_repository_given_file(path);
-    const bool is_named = file != path;
-    given->path = path;
-    if (is_named) {
-        set_name(given, path, (size_t)(file - 1 - path));
-        memmove(path, file, strlen(file) + 1);
-    }
-    char *last = strrchr(path, '/');
-    given->base = last == NULL ? path : last + 1;
-    if (!is_named)
-        set_name(given, given->base, qd_missing_file_stem(given->base));
+    const char *last = strrchr(file, '/');
+    const char *base = last == NULL ? file : last + 1;
+    const char *name = file == path ? base : path;
+    const size_t bytes = file == path ? qd_missing_file_stem(base) : (size_t)(file - 1 - path);
+    snprintf(given->name, sizeof(given->name), "%.*s", (int)bytes, name);
+    given->base = path + (base - file);
+    given->path = memmove(path, file, strlen(file) + 1);
 }
 
 static enum qd_status give(struct qd_repository *repository, const char *file, size_t bytes,
@@ -413,6 +399,7 @@ struct version_list {
     bool marks;
     struct qd_arena *arena;
     size_t capacity;
+    uint64_t version; /* whose folder add_mark looks at */
 };
 
 static enum qd_status add_version(void *context, int fd, const char *name, struct qd_error *error)
@@ -446,37 +433,31 @@ static enum qd_status add_version(void *context, int fd, const char *name, struc
     return QD_OK;
 }
 
-struct marker {
-    uint64_t version;
-    uint64_t sum;
-};
-
 static enum qd_status add_mark(void *context, int folder, const char *name, struct qd_error *error)
 {
-    struct marker *marker = context;
+    const struct version_list *list = context;
     (void)error;
-    marker->sum += mark_of(folder, marker->version, name);
+    list->folder->fingerprint += mark_of(folder, list->version, name);
     return QD_OK;
 }
 
-static enum qd_status mark_version(struct qd_model_folder *folder, const char *name,
-                                   uint64_t version, struct qd_error *error)
+static enum qd_status mark_version(struct version_list *list, struct qd_error *error)
 {
+    struct qd_model_folder *folder = list->folder;
     char path[32];
     char shown[192];
-    struct marker marker = {.version = version};
-    snprintf(path, sizeof(path), "%llu", (unsigned long long)version);
-    snprintf(shown, sizeof(shown), "%.128s/%s", name, path);
     int fd;
+    snprintf(path, sizeof(path), "%llu", (unsigned long long)list->version);
+    snprintf(shown, sizeof(shown), "%.128s/%s", list->name, path);
     enum qd_status status = qd_folder_open(folder->fd, path, folder->links, shown, &fd, error);
     /* The version existed a moment ago, so another process is changing the folder. */
     if (status == QD_NOT_FOUND)
         return error->status = QD_UNAVAILABLE;
     if (status != QD_OK)
         return status;
-    status = visit_all(fd, shown, add_mark, &marker, error);
+    status = visit_all(fd, shown, add_mark, list, error);
     close(fd);
-    folder->fingerprint += marker.sum + version;
+    folder->fingerprint += list->version;
     return status;
 }
 
@@ -551,10 +532,12 @@ static enum qd_status open_given(const struct given *given, bool marks, struct q
 static enum qd_status read_folder(struct qd_model_folder *folder, const char *name, bool marks,
                                   struct qd_arena *arena, struct qd_error *error)
 {
-    struct version_list list = {folder, name, marks, arena, 0};
+    struct version_list list = {.folder = folder, .name = name, .marks = marks, .arena = arena};
     enum qd_status status = visit_all(folder->fd, name, add_version, &list, error);
-    for (size_t i = 0; marks && status == QD_OK && i < folder->version_count; i++)
-        status = mark_version(folder, name, folder->versions[i], error);
+    for (size_t i = 0; marks && status == QD_OK && i < folder->version_count; i++) {
+        list.version = folder->versions[i];
+        status = mark_version(&list, error);
+    }
     if (folder->version_count > 0)
         qd_versions_sort(folder->versions, folder->version_count);
     /* A number is the name of a version: the repository is then the folder of one model. */

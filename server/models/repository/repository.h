@@ -13,8 +13,7 @@
  * QD_LINKS_ANYWHERE, links may lead anywhere. A file that the command line names may be a link to
  * any place, but its external data follows the rule.
  * All calls block, so they are for workers. */
-#ifndef SERVER_MODELS_REPOSITORY_REPOSITORY_H
-#define SERVER_MODELS_REPOSITORY_REPOSITORY_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -107,5 +106,3 @@ void qd_versions_sort(uint64_t *versions, size_t count);
 #define QD_LABEL_FILE_BYTES_MAX (NAME_MAX + sizeof(".labels.txt"))
 void qd_model_folder_label_file(const struct qd_model_folder *folder,
                                 char name[QD_LABEL_FILE_BYTES_MAX]);
-
-#endif

@@ -4,8 +4,7 @@
  * moved bytes, or a client on the same machine, has had its share. It waits for the tick, although
  * it wants the CPU for only 50 us and the computing thread could easily pause: beside convolutions,
  * one request in a hundred took 4 ms. */
-#ifndef SERVER_WORK_SCHEDULER_CPU_YIELD_H
-#define SERVER_WORK_SCHEDULER_CPU_YIELD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ void qd_cpu_shorten_linux_slices(void);
  * that yields loses the rest of its slice, and losing a long one would cost half of the thread's
  * share, or more. */
 void qd_cpu_yield(void);
-
-#endif

@@ -4,8 +4,7 @@
  * All functions but qd_loop_post and qd_async_send are called on the loop's thread. Handles call
  * their callbacks on that thread, from qd_loop_run. A function that creates something returns NULL
  * if memory or descriptors have run out. */
-#ifndef SERVER_WORK_SCHEDULER_LOOP_H
-#define SERVER_WORK_SCHEDULER_LOOP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ struct qd_handle *qd_loop_async(struct qd_loop *loop, qd_callback *callback, voi
 void qd_async_send(struct qd_handle *async); /* on any thread */
 
 void qd_handle_destroy(struct qd_handle *handle); /* no call follows; NULL is fine */
-
-#endif

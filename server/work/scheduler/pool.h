@@ -4,8 +4,7 @@
  * machines with two CPUs. By way of the loop and uv_queue_work it is 60 us. Directly it is 30 to 45
  * us, whether by a semaphore, a condition variable or a futex, and the caller is busy for 12 us of
  * them. If the other CPU is not asleep, the caller is busy for 2 us. */
-#ifndef SERVER_WORK_SCHEDULER_POOL_H
-#define SERVER_WORK_SCHEDULER_POOL_H
+#pragma once
 
 struct qd_pool;
 
@@ -36,5 +35,3 @@ void qd_pool_wake(struct qd_pool *pool, unsigned index);
  * the host has put to sleep, for a busy one, and often puts both threads on the same CPU. Then the
  * woken thread interrupts the caller, or waits for 3 ms. */
 void qd_pool_wake_elsewhere(struct qd_pool *pool, unsigned index);
-
-#endif

@@ -26,8 +26,7 @@
  *
  * A take looks at all jobs of a level, which takes 3 to 10 us for 1,000 jobs. If it meets a job
  * whose time is over, that job is next, to be refused at once. */
-#ifndef SERVER_WORK_SCHEDULER_QUEUE_H
-#define SERVER_WORK_SCHEDULER_QUEUE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -74,5 +73,3 @@ struct qd_job *qd_queue_take(struct qd_queue *queue, uint64_t now_ns);
  * above QD_LEVEL_DEFAULT. For any other job, stepping back would only cost time, its own and the
  * waiting job's. */
 bool qd_queue_admits(const struct qd_queue *queue, const struct qd_job *job);
-
-#endif

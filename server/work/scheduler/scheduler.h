@@ -46,8 +46,7 @@
  * workspace.
  *
  * Functions are called on a loop's thread, unless their comments name another one. */
-#ifndef SERVER_WORK_SCHEDULER_SCHEDULER_H
-#define SERVER_WORK_SCHEDULER_SCHEDULER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -275,5 +274,3 @@ size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t work
  * for the number of a phase's slots if workers may still be awake from an earlier phase of the
  * job. */
 size_t qd_scheduler_awake_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count);
-
-#endif

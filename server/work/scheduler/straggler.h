@@ -13,8 +13,7 @@
  * virtual CPU away for some ms, does not cost much more than the wait. When each one cost
  * QD_PRECAUTION_SHARE waits, 2 to 16 of 100 requests to ResNet-50 on an idle virtual machine with
  * two CPUs had no helper, and took twice as long. */
-#ifndef SERVER_WORK_SCHEDULER_STRAGGLER_H
-#define SERVER_WORK_SCHEDULER_STRAGGLER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ void qd_straggler_note(struct qd_straggler_backoff *backoff, uint64_t waited_ns,
 /* Returns whether a helper may be woken for unit_count units that are not begun. */
 bool qd_straggler_allows(const struct qd_straggler_backoff *backoff, size_t unit_count,
                          uint64_t unit_cost_ns, uint64_t now_ns);
-
-#endif

@@ -1,7 +1,6 @@
 /* Measures the limit of code that only moves bytes: a loop that reads and writes the same numbers
  * of bytes with the widest loads and stores of the CPU, and does nothing else. */
-#ifndef TESTS_BENCH_LIMITS_MOVE_H
-#define TESTS_BENCH_LIMITS_MOVE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ bench_move_fn *bench_move_pick(const char **name);
  * instructions. */
 bench_move_fn *bench_move_avx2(void);
 bench_move_fn *bench_move_avx512(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* The loop of bench_move_fn, for vectors of any width. */
-#ifndef TESTS_BENCH_LIMITS_MOVE_LOOP_H
-#define TESTS_BENCH_LIMITS_MOVE_LOOP_H
+#pragma once
 
 #include "tests/bench/limits/move.h"
 
@@ -74,5 +73,3 @@ BENCH_INLINE void bench_move_loop(bench_step_fn *step, size_t vector_bytes, cons
     else
         bench_move_doubled(step, vector_bytes, x, NULL, y, x_bytes, doublings, stream);
 }
-
-#endif

@@ -8,8 +8,7 @@
  *   neon      bytes, by SMULL and its addition, SADALP
  *   dotprod   bytes, by SDOT
  *   i8mm      bytes, by SMMLA */
-#ifndef TESTS_BENCH_LIMITS_PEAK_H
-#define TESTS_BENCH_LIMITS_PEAK_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ extern const struct bench_peak bench_peaks_avx2[], bench_peaks_avxvnni[], bench_
 /* Returns the loop of that name that this CPU can run, for "fma" the widest. Returns NULL if there
  * is none. */
 const struct bench_peak *bench_peak_find(const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* The loop of ARM's integer products. peak_neon.c, peak_dotprod.c and peak_i8mm.c are compiled for
  * different instructions; each of them only names its product. */
-#ifndef TESTS_BENCH_LIMITS_PEAK_NEON_H
-#define TESTS_BENCH_LIMITS_PEAK_NEON_H
+#pragma once
 
 #include <arm_neon.h>
 
@@ -28,5 +27,3 @@ static inline __attribute__((always_inline)) void run_products(add_products_fn *
             __asm__ volatile("" : "+w"(sums[i]));
         }
 }
-
-#endif

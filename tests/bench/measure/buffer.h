@@ -1,8 +1,7 @@
 /* Memory like that of the server's arena: large blocks are on huge pages, if the system gives them,
  * and are reused. All of the memory is touched in advance, so that no measurement pays for page
  * faults. */
-#ifndef TESTS_BENCH_MEASURE_BUFFER_H
-#define TESTS_BENCH_MEASURE_BUFFER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ void bench_buffer_read(struct bench_buffer *buffer, const char *path, size_t byt
 
 /* Ends the process with a line on standard error. */
 void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
-
-#endif

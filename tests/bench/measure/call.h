@@ -1,6 +1,5 @@
 /* An operator's call, built word by word from text, and its plan. */
-#ifndef TESTS_BENCH_MEASURE_CALL_H
-#define TESTS_BENCH_MEASURE_CALL_H
+#pragma once
 
 #include "kernels/qk.h"
 #include "tests/bench/measure/buffer.h"
@@ -49,5 +48,3 @@ void bench_call_prepare(struct bench_call *call, const struct qk_kernels *kernel
 
 /* Plans the instance. Call bench_call_prepare first. */
 void bench_call_plan(struct bench_call *call);
-
-#endif

@@ -1,6 +1,5 @@
 /* Measures what the scheduler's constants stand for, except for the hand-over (handover.h). */
-#ifndef TESTS_BENCH_MEASURE_CONSTANTS_H
-#define TESTS_BENCH_MEASURE_CONSTANTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -14,5 +13,3 @@ struct bench_constants {
 
 /* Takes half a second. Ends the process if there is no memory. */
 struct bench_constants bench_constants_measure(void);
-
-#endif

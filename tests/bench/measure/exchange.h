@@ -2,8 +2,7 @@
  * connections, with one request at a time on each, and checks only the status and length of an
  * answer. There are also two servers for comparison, which do the least that is possible with the
  * same bytes, without and with libmicrohttpd. */
-#ifndef TESTS_BENCH_MEASURE_EXCHANGE_H
-#define TESTS_BENCH_MEASURE_EXCHANGE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ struct bench_constant_server;
 struct bench_constant_server *bench_constant_server_create(const char *answer, size_t bytes);
 uint16_t bench_constant_server_port(const struct bench_constant_server *server);
 void bench_constant_server_destroy(struct bench_constant_server *server); /* NULL is fine */
-
-#endif

@@ -1,6 +1,5 @@
 /* Measures what help from other workers costs, on the server's own scheduler and pool. */
-#ifndef TESTS_BENCH_MEASURE_HANDOVER_H
-#define TESTS_BENCH_MEASURE_HANDOVER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ struct bench_handover {
  * second one. Ends the process if there is no memory. */
 struct bench_handover bench_handover_measure(unsigned thread_count, uint64_t work_ns,
                                              uint64_t again_ns);
-
-#endif

@@ -1,8 +1,7 @@
 /* Compares the server's reader and printer of JSON numbers with other libraries on the same text.
  * The other libraries are linked into build/bench/numbers.so, which is built from peers/numbers.cpp
  * and loaded by the benchmark only. */
-#ifndef TESTS_BENCH_MEASURE_NUMBERS_H
-#define TESTS_BENCH_MEASURE_NUMBERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ bool bench_numbers_same(const struct bench_numbers *numbers);
  * other digits than the library's std::to_chars prints. Reports the first of these on standard
  * error. Skips NaN and infinities. */
 size_t bench_numbers_check(const char *library, size_t first, size_t last);
-
-#endif

@@ -1,7 +1,6 @@
 /* Sockets of the benchmark's own servers and clients. An address is a port of 127.0.0.1, or the
  * path of a Unix socket, which contains a '/'. */
-#ifndef TESTS_BENCH_MEASURE_REACH_H
-#define TESTS_BENCH_MEASURE_REACH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -10,5 +9,3 @@ int bench_connect(const char *address);
 int bench_listen(const char *address); /* "0": any port; an old socket at a path is replaced */
 uint16_t bench_port(int listen_fd);    /* 0: a Unix socket */
 int bench_accept(int listen_fd);       /* -1: no connection is waiting */
-
-#endif

@@ -1,7 +1,6 @@
 /* Measures the limit of computing from one shared-memory region into another: a loop that only
  * moves the bytes (move.h) between the same regions. */
-#ifndef TESTS_BENCH_MEASURE_REGION_H
-#define TESTS_BENCH_MEASURE_REGION_H
+#pragma once
 
 #include <stddef.h>
 
@@ -13,5 +12,3 @@
  * the process on failure. */
 double bench_region_move_ns(bench_move_fn *move, const char *from, const char *to,
                             size_t thread_count);
-
-#endif

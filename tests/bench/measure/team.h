@@ -2,8 +2,7 @@
  * plan. Each thread takes the next slice until none is left. The caller's thread is one of them.
  * Between bench_team_wake and bench_team_rest the other threads wait by spinning, so that a
  * hand-over costs less than the work. At other times they sleep. */
-#ifndef TESTS_BENCH_MEASURE_TEAM_H
-#define TESTS_BENCH_MEASURE_TEAM_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ void bench_team_rest(struct bench_team *team);
  * notified. */
 void bench_team_run(struct bench_team *team, bench_slice_fn *run, void *context,
                     size_t slice_count);
-
-#endif

@@ -1,6 +1,5 @@
 /* The clock, and sorting of durations. */
-#ifndef TESTS_BENCH_MEASURE_TIMES_H
-#define TESTS_BENCH_MEASURE_TIMES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -9,5 +8,3 @@ double bench_clock_ns(void);
 
 /* Sorts in ascending order. */
 void bench_sort(double *times, size_t count);
-
-#endif

@@ -1,6 +1,5 @@
 /* The contents of build/bench/numbers.so: readers and printers of other projects, by name. */
-#ifndef TESTS_BENCH_PEERS_NUMBERS_H
-#define TESTS_BENCH_PEERS_NUMBERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,6 +27,4 @@ typedef size_t bench_peer_print_fn(const char *, const float *, size_t, char *);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

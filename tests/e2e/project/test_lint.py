@@ -98,8 +98,7 @@ class Lint(unittest.TestCase):
                                                "[c](https://example.org/x#y) [d](README.md)\n"),
                            ("tests/a.go", "\tx()\n"),
                            ("server/base/file.h",
-                            "#ifndef SERVER_BASE_FILE_H\n#define SERVER_BASE_FILE_H\n\n"
-                            '#include "server/base/status.h"\n\n#endif\n')):
+                            '#pragma once\n\n#include "server/base/status.h"\n')):
             self.assertEqual(self.findings(path, text), set())
 
     def test_long_files_are_asked_about(self):

@@ -10,8 +10,7 @@
  * have exactly the bytes that the contract grants, and one end of each lies at such a page. A
  * kernel that accesses bytes beyond that end faults, and the case fails. The bytes between the
  * other end and its page are watched: they must not change. Nor may inputs. */
-#ifndef TESTS_KERNELS_CHECK_CHECK_H
-#define TESTS_KERNELS_CHECK_CHECK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -132,5 +131,3 @@ void check_slabs(struct check *check);
 void check_winograd(struct check *check);
 void check_depthwise(struct check *check);
 void check_sgemm(struct check *check);
-
-#endif

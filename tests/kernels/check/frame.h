@@ -1,7 +1,6 @@
 /* The state of the kernel checker (check.h): its options, the current case, and its buffers. Only
  * for frame.c, memory.c and main.c. */
-#ifndef TESTS_KERNELS_CHECK_FRAME_H
-#define TESTS_KERNELS_CHECK_FRAME_H
+#pragma once
 
 #include "tests/kernels/check/check.h"
 
@@ -70,5 +69,3 @@ void check_memory_deinit(struct check *check);
 
 /* Prints where an address is, such as "3 bytes behind 'weights' of 64". */
 void check_memory_place(const struct check *check, const void *address, char *text, size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* Makes one QLinearConv, or a form of it, for tests: its buffers, the call, and the output that is
  * expected. */
-#ifndef TESTS_SUPPORT_KERNELS_CONV_CASE_H
-#define TESTS_SUPPORT_KERNELS_CONV_CASE_H
+#pragma once
 
 #include "kernels/qk.h"
 #include "tests/support/kernels/naive_conv.h"
@@ -52,5 +51,3 @@ void conv_case_expect(struct conv_case *test);
 
 /* Returns one line that describes the case completely. */
 const char *conv_case_text(const struct conv_case *test, char text[512]);
-
-#endif

@@ -1,6 +1,5 @@
 /* Runs a conv_case in guarded buffers, and checks the output byte for byte. */
-#ifndef TESTS_SUPPORT_KERNELS_CONV_RUN_H
-#define TESTS_SUPPORT_KERNELS_CONV_RUN_H
+#pragma once
 
 #include "tests/support/kernels/conv_case.h"
 #include "tests/support/kernels/qk_test.h"
@@ -33,5 +32,3 @@ void conv_case_check(const struct qk_test_gemms *gemms, const struct conv_case *
 
 /* Returns the name of the backend whose depthwise kernel the backend `gemm` uses. */
 const char *conv_depthwise_of(const char *gemm);
-
-#endif

@@ -1,7 +1,6 @@
 /* The oracle of the tests of dequantizers: it computes elements, rounding and dequantization in
  * other ways than kernels/. Also makes random operands. */
-#ifndef TESTS_SUPPORT_KERNELS_DEQUANTIZE_ORACLE_H
-#define TESTS_SUPPORT_KERNELS_DEQUANTIZE_ORACLE_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -43,5 +42,3 @@ void dequantize_random_elements(uint64_t *random, enum qk_type type, uint8_t *da
 
 /* Overwrites `data`, which has `bytes` bytes, by copies of its first `period` bytes. */
 void dequantize_repeat(uint8_t *data, size_t period, size_t bytes);
-
-#endif

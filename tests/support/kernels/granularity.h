@@ -1,8 +1,7 @@
 /* Makes random granularities for tests of DequantizeLinear and QuantizeLinear. A granularity says
  * which elements of a tensor share a scale: all of them, those at one index of an axis, or a block
  * of an axis. */
-#ifndef TESTS_SUPPORT_KERNELS_GRANULARITY_H
-#define TESTS_SUPPORT_KERNELS_GRANULARITY_H
+#pragma once
 
 #include "tests/support/kernels/qk_test.h"
 
@@ -34,5 +33,3 @@ void granularity_add(const struct granularity *granularity, struct qk_call *call
 /* Returns the index of the scale of a flattened element, computed from its coordinates. */
 size_t granularity_scale_index(const struct granularity *granularity, const size_t *scale_dims,
                                size_t element);
-
-#endif

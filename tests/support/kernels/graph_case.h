@@ -1,8 +1,7 @@
 /* Makes random graphs for tests, and the expected contents of every value. When a node is added, it
  * runs at once: alone, with the scalar kernels, and into its own memory. So the expected contents
  * are known before there is a graph. */
-#ifndef TESTS_SUPPORT_KERNELS_GRAPH_CASE_H
-#define TESTS_SUPPORT_KERNELS_GRAPH_CASE_H
+#pragma once
 
 #include "kernels/qk.h"
 #include "tests/support/kernels/qk_test.h"
@@ -124,5 +123,3 @@ void graph_case_check(const struct graph_case *made, const struct qk_kernels *ke
 /* Prepares, plans, runs and destroys the graph. Fails the test unless `busy_count` of its nodes
  * have units, and it needs scratch_bytes of scratch. */
 void graph_case_check_work(struct graph_case *made, size_t busy_count, size_t scratch_bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* Computes quantized convolutions by their definition: the oracle of the tests of kernels/conv,
  * with which it shares no code. It is slow, and meant to be obviously right. */
-#ifndef TESTS_SUPPORT_KERNELS_NAIVE_CONV_H
-#define TESTS_SUPPORT_KERNELS_NAIVE_CONV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ void naive_conv_run(const struct naive_conv *conv, uint8_t *y);
 
 /* Computes as many sums, modulo 2^32, instead of y. */
 void naive_conv_sums(const struct naive_conv *conv, int32_t *sums);
-
-#endif

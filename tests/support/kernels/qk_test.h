@@ -1,6 +1,5 @@
 /* Helps tests to call libqk: memory that can fail, calls by the names of inputs, and whole runs. */
-#ifndef TESTS_SUPPORT_KERNELS_QK_TEST_H
-#define TESTS_SUPPORT_KERNELS_QK_TEST_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -144,5 +143,3 @@ uint64_t qk_test_random(uint64_t *state);
 
 /* Returns a random number below `limit` (> 0). */
 size_t qk_test_random_below(uint64_t *state, size_t limit);
-
-#endif

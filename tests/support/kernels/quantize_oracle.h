@@ -1,7 +1,6 @@
 /* The oracle of the tests of QuantizeLinear. It does not compute like kernels/: it computes in
  * doubles, from the types of a call, and searches for the nearest of all values of a type. */
-#ifndef TESTS_SUPPORT_KERNELS_QUANTIZE_ORACLE_H
-#define TESTS_SUPPORT_KERNELS_QUANTIZE_ORACLE_H
+#pragma once
 
 #include "kernels/qk.h"
 
@@ -35,5 +34,3 @@ enum qk_type quantize_y_type(size_t i);
  * one, or, mostly, one whose quotients of x and scale are small. */
 uint32_t quantize_random_x(uint64_t *random, enum qk_type type);
 uint32_t quantize_random_scale(uint64_t *random, enum qk_type type);
-
-#endif

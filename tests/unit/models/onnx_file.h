@@ -1,6 +1,5 @@
 /* ONNX files for the tests of models/onnx/onnx.h, and functions that read them. */
-#ifndef TESTS_UNIT_MODELS_ONNX_FILE_H
-#define TESTS_UNIT_MODELS_ONNX_FILE_H
+#pragma once
 
 #include <criterion/criterion.h>
 
@@ -134,5 +133,3 @@ static inline const struct qk_tensor *zero_point(void)
 {
     return &graph.call.nodes[0].call.inputs[2];
 }
-
-#endif

@@ -23,8 +23,8 @@ TestSuite(model_config, .init = setup, .fini = teardown);
 
 static enum qd_status read_config(const char *json)
 {
-    return qd_model_config_read(json, strlen(json), "config", "layer", &scratch.arena, &config,
-                                &error);
+    return qd_model_config_read(json, strlen(json), true, "config", "layer", &scratch.arena,
+                                &config, &error);
 }
 
 static void expect_read(const char *json)

@@ -1,7 +1,6 @@
 /* Everything that inferences need except sockets, for tests: one loop, its workers, models, and
  * requests. */
-#ifndef TESTS_UNIT_WORK_SERVICE_H
-#define TESTS_UNIT_WORK_SERVICE_H
+#pragma once
 
 #include "server/models/table.h"
 #include "server/work/infer.h"
@@ -40,5 +39,3 @@ void service_run(void); /* until all requests are answered */
 
 void service_forget(void); /* frees all requests */
 void service_end(void);    /* also asserts that all memory was given back */
-
-#endif

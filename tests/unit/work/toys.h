@@ -1,6 +1,5 @@
 /* Jobs that only take time and record what happened to them, for the scheduler's tests. */
-#ifndef TESTS_UNIT_WORK_TOYS_H
-#define TESTS_UNIT_WORK_TOYS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -91,5 +90,3 @@ bool toy_wait_until(bool (*is_true)(struct toy *toy), struct toy *toy);
 void toy_assert_units(const struct toy *toy, size_t phase_count);
 /* Asserts that the toy completed and every unit ran once. */
 void toy_assert_whole(const struct toy *toy);
-
-#endif
