@@ -90,6 +90,12 @@ class Libqk:
         return dict(zip(("alone", "all", "again_alone", "again", "wake", "give", "trip"),
                         map(float, self.answer())))
 
+    def line_ns(self):
+        """Returns the nanoseconds that a cache line takes from one CPU to another and back:
+        line_trip.h."""
+        self.say("line")
+        return float(self.answer()[0])
+
     def constants(self):
         """Returns {check, refill, yield, gap, slice}, in nanoseconds."""
         self.say("constants")

@@ -35,6 +35,7 @@
  *                                  machine cannot run the loop
  *   handover THREADS WORK AGAIN    answers "alone all again_alone again wake give trip": the
  *                                  nanoseconds of handover.h, for phases of WORK and AGAIN ns
+ *   line                           answers "ns", as in line_trip.h
  *   constants                      answers "check refill yield gap slice": the nanoseconds of
  *                                  constants.h
  *   echo REQUEST ANSWER THREADS ADDRESS
@@ -76,6 +77,7 @@
 #include "tests/bench/measure/constants.h"
 #include "tests/bench/measure/exchange.h"
 #include "tests/bench/measure/handover.h"
+#include "tests/bench/measure/line_trip.h"
 #include "tests/bench/measure/numbers.h"
 #include "tests/bench/measure/region.h"
 #include "tests/bench/measure/team.h"
@@ -588,6 +590,8 @@ static void obey(struct bench *bench, char *const *words, size_t count)
         on_round(bench, words + 1, count - 1);
     else if (strcmp(name, "handover") == 0 && count == 4)
         on_handover(words + 1);
+    else if (strcmp(name, "line") == 0 && count == 1)
+        printf("%.1f\n", bench_line_trip_ns());
     else if (strcmp(name, "constants") == 0 && count == 1)
         on_constants();
     else if (strcmp(name, "echo") == 0 && count == 5)

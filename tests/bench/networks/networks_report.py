@@ -285,11 +285,11 @@ class Report:
     def time_table(self, threads):
         names = [name for name in TARGETS if any(at(name, threads) in row["ns"]
                                                  for row in self.timed)]
-        more = " × 1 thread |" if threads > 1 else ""
+        more = " × 1 thread | line |" if threads > 1 else ""
         lines = ["", "## Whole networks, %s" % threads_text(threads), "",
                  "| network | file | quantd |%s%s answers |" % (
                      "".join(" %s | × |" % name for name in names), more),
-                 "|---|---|---:|%s---|" % ("---:|" * (2 * len(names) + bool(more)))]
+                 "|---|---|---:|%s---|" % ("---:|" * (2 * len(names) + more.count("|")))]
         for row in self.timed:
             cells = [row["network"], row["form"], ns_text(row["ns"][at(QUANTD, threads)])]
             for name in names:
@@ -297,7 +297,7 @@ class Report:
                 cells += [ns_text(row["ns"][at(name, threads)]),
                           bold_below("%.2f", ratio, least)] if ratio else ["–", "–"]
             if more:
-                cells.append("%.2f" % gained(row))
+                cells += ["%.2f" % gained(row), ns_text(row["line"])]
             lines.append("| %s | %s |" % (" | ".join(cells), row["answers"]))
         return lines
 
@@ -318,7 +318,7 @@ class Report:
     def served_table(self):
         lines = ["", "## Networks over HTTP", "", SERVED_HEAD, "",
                  "| network | connections | quantd/s | p50 | FastAPI, 1 worker | p50 | 2 workers | "
-                 "p50 | × the better | run | echo | of the bound |", "|---|" + "---:|" * 11]
+                 "p50 | × the better | run | echo | of the bound | line |", "|---|" + "---:|" * 12]
         for row in self.served:
             for count in CONNECTIONS:
                 cells = ["%.1f | %s" % (rate(row, name, count), ns_text(p50_ns(row, name, count)))
@@ -326,8 +326,8 @@ class Report:
                 cells.append(bold_below("%.2f", times(row, count), HTTP_LEAST)
                              if times(row, count) else "–")
                 cells += [ns_text(row["run"]), ns_text(p50_ns(row, "echo")),
-                          bold_above("%.2f", bound_share(row), BOUND_MOST)] if count == 1 else [
-                              ""] * 3
+                          bold_above("%.2f", bound_share(row), BOUND_MOST),
+                          ns_text(row["line"])] if count == 1 else [""] * 4
                 lines.append("| %s | %d | %s |" % (row["network"], count, " | ".join(cells)))
         return lines
 
@@ -382,6 +382,9 @@ of rounds. In each round the contestants run for 15 ms in turn, after a run that
 - *answers* says whether quantd's bytes are those of ONNX Runtime. On CPUs without VNNI, the 16-bit
   sums of ONNX Runtime's products of UINT8 and INT8 can saturate, and quantd's sums are exact, so
   the bytes differ. In S8S8 QDQ files ONNX Runtime fuses fewer nodes than quantd.
+- *line* is how long a cache line takes from one CPU to the other and back, the longer one of before
+  and after the row. It is shorter if both share an L3 cache. The host of a virtual machine may
+  change that at any time. Two threads help less then, with every contestant.
 - Bold figures miss their target."""
 
 NODE_HEAD = """\
