@@ -8,6 +8,7 @@ from pathlib import Path
 import quantized
 from contestants import Asked, infer_request
 from libqk import FILES, ROOT, Libqk
+from near import Near
 from networks_report import ALONE, CONNECTIONS, PEERS, QUANTD, SMALL_RATE, at, beside
 from peer import SPIN_SECONDS
 from served import request_file
@@ -17,7 +18,7 @@ from tensors import KIB
 
 NETWORKS = ("ResNet-50", "MobileNetV2", "YOLOv8n", "keywords")
 NAME = "network"
-ROUNDS, STARTS, RUNS = 3, 3, 9
+ROUNDS, ROUNDS_MOST, STARTS, RUNS = 3, 9, 3, 9
 SLICE_MS, SMOKE_SLICE_MS = 200, 20
 SLICE_RUNS = 8  # a slice takes at least as long as this many runs
 SMALL_CONNECTIONS, SMALL_MS, BEGIN_MS = 16, 1000, 100
@@ -91,9 +92,10 @@ def measure(row, libqk, seconds):
             cold.setdefault(name, []).append(ns)
     time.sleep(0 if smoke else REST_SECONDS)
     idle = {name: memory_bytes(server.pid)[0] for name, server in servers.items()}
-    series, run_ns = rounds(libqk, servers, x, len(outputs[QUANTD]), smoke)
+    series, run_ns, line_ns = rounds(libqk, servers, x, len(outputs[QUANTD]), smoke)
     series.update(small_requests(libqk, servers[QUANTD].port, smoke))
     result = {"name": str(row), "network": row.network, "series": series, "run": run_ns,
+              "line": line_ns,
               "cold": {name: statistics.median(found) for name, found in cold.items()},
               "idle": idle, "same": None,
               "peak": {name: memory_bytes(server.pid)[1] for name, server in servers.items()},
@@ -104,8 +106,8 @@ def measure(row, libqk, seconds):
 
 
 def rounds(libqk, servers, x, y_bytes, smoke):
-    """Returns "NAME, CONNECTIONS" -> [(answers per second, p50, p99)], and the median nanoseconds
-    of quantd's runs in these rounds, as quantd says."""
+    """Returns "NAME, CONNECTIONS" -> [(answers per second, p50, p99)], the median nanoseconds of
+    quantd's runs in these rounds, as quantd says, and how near the CPUs were."""
     asked = Asked(servers[QUANTD], NAME, x)
     requests = {name: post_text(*server.network_request(x)) for name, server in servers.items()}
     requests["echo"] = requests[QUANTD]
@@ -114,17 +116,21 @@ def rounds(libqk, servers, x, y_bytes, smoke):
     ports = {name: server.port for name, server in servers.items()}
     ports["echo"] = libqk.echo(len(requests["echo"]), y_bytes)
     slice_ms = max(SMOKE_SLICE_MS if smoke else SLICE_MS, round(SLICE_RUNS * asked.run() / 1e6))
-    series, runs = {}, []
-    for _ in range(1 if smoke else ROUNDS):
+    series, runs, near = {}, [], Near(libqk)
+    for _ in range(1 if smoke else ROUNDS_MOST):
         for name, port in ports.items():
             for count in CONNECTIONS if name in servers else CONNECTIONS[:1]:
                 series.setdefault(at(name, count), []).append(
                     libqk.exchange(port, count, slice_ms, FILES / request_file(name)))
             if name in PEERS:
                 time.sleep(SPIN_SECONDS)
-        runs += [asked.run() for _ in range(RUNS)]
+        runs.append(statistics.median(asked.run() for _ in range(RUNS)))
+        near.end_round()
+        if near.count() >= ROUNDS:
+            break
     asked.close()
-    return series, statistics.median(runs)
+    counted = {name: near.chosen(entries) for name, entries in series.items()}
+    return counted, near.median(runs), near.line_ns
 
 
 def small_requests(libqk, port, smoke):

@@ -10,6 +10,7 @@ import time
 import figures
 from networks_report import (FLOATS, FORMS, HTTP, LOADING, OPENVINO, ORT, QUANTD, Report, at,
                              one_line)
+from near import Near
 from peer import SPIN_SECONDS
 from served import read_ns
 from services import Quantd, clear_models, linked_names, write_links, write_onnx
@@ -99,11 +100,6 @@ class Part(figures.Part):
         self.servers = {}
 
     def measure(self, row, libqk, peer, seconds):
-        before = libqk.line_ns()
-        result = self.measure_row(row, libqk, peer, seconds)
-        return dict(result, line=max(before, libqk.line_ns()))
-
-    def measure_row(self, row, libqk, peer, seconds):
         if row.what == LOADING:
             return measure_loading(row)
         if row.what == HTTP:
@@ -113,14 +109,15 @@ class Part(figures.Part):
             server.load(name)
         with contextlib.ExitStack() as stack:
             found = self.contestants(row, peer, stack)
-            series, nodes = rounds(found, found[at(QUANTD, 1)], seconds)
+            series, nodes, near = rounds(found, found[at(QUANTD, 1)], libqk, seconds)
             answers = {found[at(QUANTD, threads)].y for threads in self.servers}
             expected = found[at(ORT, 1)].y
         for server in self.servers.values():
             server.unload(name)
         return {"name": str(row), "network": row.network, "form": row.what, "nodes": nodes,
-                "ns": {name: statistics.median(times) for name, times in series.items()},
-                "rounds": len(series[at(QUANTD, 1)]),
+                "ns": {name: near.median(times) for name, times in series.items()},
+                "apart": {name: near.median_apart(times) for name, times in series.items()},
+                "line": near.line_ns, "rounds": near.count(),
                 "answers": "same" if answers == {expected} else "differ",
                 "same": len(answers) == 1}
 
@@ -148,21 +145,22 @@ class Part(figures.Part):
         return Report(results, machine_lines + contestants.versions())
 
 
-def rounds(found, asked, seconds):
+def rounds(found, asked, libqk, seconds):
     """Measures the contestants in turn, then the nodes of `asked`, again and again. Returns name ->
-    series of nanoseconds, and (kernel, median nanoseconds) of each node."""
+    series of nanoseconds, (kernel, median nanoseconds) of each node, and which rounds count."""
     (least, most), end = ROUNDS, time.monotonic() + seconds
-    series, profiles = {name: [] for name in found}, []
-    for count in range(1, most + 1):
+    series, profiles, near = {name: [] for name in found}, [], Near(libqk)
+    for _ in range(most):
         for name, contestant in found.items():
             series[name].append(turn(contestant))
             if not name.endswith(", 1"):
                 time.sleep(SPIN_SECONDS)
         profiles += [asked.nodes() for _ in range(PROFILES)][1:]
-        if count >= least and time.monotonic() > end:
+        near.end_round()
+        if near.count() >= least and time.monotonic() > end:
             break
     return series, [(node[0][0], statistics.median(ns for _, ns in node))
-                    for node in zip(*profiles)]
+                    for node in zip(*profiles)], near
 
 
 # ---- Loading -------------------------------------------------------------------------------------

@@ -299,7 +299,19 @@ class Report:
             if more:
                 cells += ["%.2f" % gained(row), ns_text(row["line"])]
             lines.append("| %s | %s |" % (" | ".join(cells), row["answers"]))
-        return lines
+        return lines + (self.apart_lines() if more else [])
+
+    def apart_lines(self):
+        """Returns what two threads take in the rounds that do not count."""
+        lines = []
+        for name in TARGETS:
+            ratios = [row["apart"][at(name, 2)] / row["apart"][at(QUANTD, 2)] for row in self.timed
+                      if row["apart"].get(at(name, 2))]
+            if ratios:
+                lines.append("- %s: %.2f × in the geometric mean of %d files, least %.2f" % (
+                    name, geometric_mean(ratios), len(ratios), min(ratios)))
+        head = ["", "In the rounds that do not count, because the CPUs did not share a cache:", ""]
+        return head + lines if lines else []
 
     def node_table(self):
         lines = ["", "## Where the time of networks goes", "", NODE_HEAD, "",
@@ -382,9 +394,9 @@ of rounds. In each round the contestants run for 15 ms in turn, after a run that
 - *answers* says whether quantd's bytes are those of ONNX Runtime. On CPUs without VNNI, the 16-bit
   sums of ONNX Runtime's products of UINT8 and INT8 can saturate, and quantd's sums are exact, so
   the bytes differ. In S8S8 QDQ files ONNX Runtime fuses fewer nodes than quantd.
-- *line* is how long a cache line takes from one CPU to the other and back, the longer one of before
-  and after the row. It is shorter if both share an L3 cache. The host of a virtual machine may
-  change that at any time. Two threads help less then, with every contestant.
+- *line* is how long a cache line takes from one CPU to the other and back, which is shorter if both
+  share an L3 cache. The host of a virtual machine may change that every second. Only the rounds
+  count in which the CPUs were as near to each other as in the best one.
 - Bold figures miss their target."""
 
 NODE_HEAD = """\
