@@ -34,10 +34,12 @@ struct qk_conv_backend {
      * more time than products of words take longer. */
     size_t few_terms, few_terms_of_taps;
     double wide_share_most; /* with `mark_wide`: a share as qk_conv_wide_share returns it */
-    /* The speed of small_m's products, as a share of this backend's speed in full tiles. Planes
-     * that are probably large (choose.c) fill its vectors of positions. Several taps of the column
-     * axis make most loads of x cross a cache line. */
-    double small_m_speed, small_m_speed_of_large, small_m_speed_of_taps;
+    /* The speed of small_m's products, as a share of this backend's speed in full tiles: */
+    double small_m_speed;
+    double small_m_speed_of_large; /* if planes are probably large (choose.c), because they fill
+                                      its vectors of positions */
+    double small_m_speed_of_taps;  /* of kernels with several taps, because these make most loads
+                                      of x cross a cache line */
     double tile_slabs; /* the time to begin and end a tile, as a number of slabs: those that a
                           full tile multiplies in that time */
     const struct qk_slab_kernels *slabs;

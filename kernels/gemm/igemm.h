@@ -65,12 +65,12 @@
  *
  * Memory: quads and sums are aligned to 4 bytes, and weights to 64. slab_bytes is a multiple of 4
  * for kernels by position, and of 64 for all others. Kernels may read a slab for all positions of
- * whole vectors, even if fewer are wanted. Those by position may read it for a whole tile if they
- * store bytes. `dot` may read a panel up to the next multiple of QK_IGEMM_SLACK bytes; the bytes
- * beyond the panel may hold anything. It may also read QK_IGEMM_SLACK bytes beyond the gathered
- * quads of each position; these bytes are 0. With `whole_steps`, a kernel reads as many slabs in
- * each step as the longest step has. The bytes that it reads beyond the slabs of a shorter step may
- * be anything: their weights are 0. */
+ * whole vectors, even if fewer are wanted. Kernels by position that store bytes may read
+ * a slab for all nr positions of a tile. `dot` may read a panel up to the next multiple of
+ * QK_IGEMM_SLACK bytes; the bytes beyond the panel may hold anything. It may also read
+ * QK_IGEMM_SLACK bytes beyond the gathered quads of each position; these bytes are 0. With
+ * `whole_steps`, a kernel reads as many slabs in each step as the longest step has. The bytes that
+ * it reads beyond the slabs of a shorter step may be anything: their weights are 0. */
 #pragma once
 
 #include <stdbool.h>

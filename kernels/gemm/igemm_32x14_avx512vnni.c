@@ -42,7 +42,7 @@ static inline __mmask16 rows_from(const struct qk_igemm_args *args, size_t row)
 }
 
 /* Requantizes the sums of 16 rows, which are the lanes, at `positions` positions. The bytes of row
- * r are those of rows[r % 4] in lane r / 4. Inlined with a constant number of positions. */
+ * r are those of rows[r % 4] in its 128 bits r / 4. Inlined with a constant number of positions. */
 __attribute__((always_inline)) static inline void
 requantize_lanes(__m512i sums[NR][NV], const size_t v, const struct qk_requantize_512 *to,
                  __m512 multiplier, __m512i rows[4], const size_t positions)
@@ -73,9 +73,9 @@ requantize_lanes(__m512i sums[NR][NV], const size_t v, const struct qk_requantiz
 __attribute__((always_inline)) static inline void
 store_rows(const __m512i rows[4], size_t count, uint8_t *y, size_t y_stride, __mmask16 keep)
 {
-#define STORE(lane)                                                         \
-    for (size_t k = 0; k < 4 && 4 * (lane) + k < count; k++, y += y_stride) \
-    _mm_mask_storeu_epi8(y, keep, _mm512_extracti32x4_epi32(rows[k], (lane)))
+#define STORE(part)                                                         \
+    for (size_t k = 0; k < 4 && 4 * (part) + k < count; k++, y += y_stride) \
+    _mm_mask_storeu_epi8(y, keep, _mm512_extracti32x4_epi32(rows[k], (part)))
     STORE(0);
     STORE(1);
     STORE(2);
@@ -83,8 +83,8 @@ store_rows(const __m512i rows[4], size_t count, uint8_t *y, size_t y_stride, __m
 #undef STORE
 }
 
-/* Computes the bytes of `count` positions from position `first` on, by the sums of `positions`,
- * which are at least as many. Inlined with constants. */
+/* Computes the bytes of `count` positions from position `first` on, from the sums of
+ * `positions` positions, at least `count`. Inlined with constants. */
 __attribute__((always_inline)) static inline void requantize_tile(const struct qk_igemm_args *args,
                                                                   size_t first, size_t count,
                                                                   const size_t positions,
@@ -156,7 +156,7 @@ static void multiply_to_bytes(const struct qk_igemm_args *args)
         requantize_panel(args, 1);
 }
 
-static void multiply_either(const struct qk_igemm_args *args)
+static void multiply_to_sums_or_bytes(const struct qk_igemm_args *args)
 {
     if (args->bytes)
         multiply_to_bytes(args);
@@ -174,7 +174,7 @@ const struct qk_igemm qk_igemm_u8s8_32x14__avx512vnni = {
     .row_stride = QK_IGEMM_QUAD_BYTES,
     .quad_stride = (size_t)MR * QK_IGEMM_QUAD_BYTES,
     .unpack = unpack,
-    .multiply = multiply_either,
+    .multiply = multiply_to_sums_or_bytes,
     .stores_bytes = true,
 };
 

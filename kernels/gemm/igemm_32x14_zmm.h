@@ -56,11 +56,11 @@ multiply_slab(const uint8_t *quads, const uint8_t *weights, __m512i sums[NR][NV]
     }
 }
 
-/* Adds the products of a tile to `sums`, of which all sets but the first begin with 0. Inlined with
- * constants, so that the compiler keeps `sums` in registers. In a tile with few sums, each product
- * would wait for the product before it, so neighbouring slabs use `chains` sets of sums in turn.
- * The loop takes at least two slabs at a time: the products need every cycle of the execution units
- * that the loop counter uses, too. */
+/* Adds the products of a tile to sums[0]. The other sets are cleared first, and added to sums[0] at
+ * the end. Inlined with constants, so that the compiler keeps `sums` in registers. In a tile with
+ * few sums, each product would wait for the product before it, so neighbouring slabs use `chains`
+ * sets of sums in turn. The loop takes at least two slabs at a time: the products need every cycle
+ * of the execution units that the loop counter uses, too. */
 __attribute__((always_inline)) static inline void
 add_tile(const struct qk_igemm_args *args, const uint8_t *tile_quads, __m512i sums[CHAINS][NR][NV],
          const size_t positions, const size_t vectors, const size_t chains)

@@ -307,9 +307,10 @@ requantize_halves(const struct qk_igemm_args *args, const size_t rows)
  * order. */
 static bool halves_suit(const struct qk_igemm_args *args)
 {
-    enum { LEAST = 6, MOST = 64 };
-    return args->step_count == 1 || (args->step_bytes >= LEAST * SLAB_WEIGHTS &&
-                                     args->step_count * args->step_bytes <= MOST * SLAB_WEIGHTS);
+    enum { SLABS_MIN = 6, SLABS_MAX = 64 };
+    return args->step_count == 1 ||
+           (args->step_bytes >= SLABS_MIN * SLAB_WEIGHTS &&
+            args->step_count * args->step_bytes <= SLABS_MAX * SLAB_WEIGHTS);
 }
 
 /* Rounds the number of rows up to an even number, like multiply_vectors. */

@@ -582,7 +582,7 @@ static enum qd_status fetch_file_unit(const struct qd_sources *sources, size_t u
 static enum qd_status decode_unit(struct qd_sources *sources, struct qd_call_file *file,
                                   struct qd_error *error)
 {
-    if (sources->decoder.begin != file->text) /* it is another file's still */
+    if (sources->decoder.begin != file->text) /* it still belongs to another file */
         qd_base64_init(&sources->decoder, file->text, file->count, file->text);
     enum qd_status status = qd_base64_step(&sources->decoder, TEXT_UNIT_CHARACTERS, error);
     if (status != QD_OK || !qd_base64_at_end(&sources->decoder))
@@ -616,7 +616,7 @@ void qd_sources_fetch(struct qd_sources *sources, size_t begin, size_t end)
                                           ? fetch_file_unit(sources, unit, &error)
                                           : fetch_text_unit(sources, &error);
         if (status != QD_OK && !atomic_exchange(&sources->failed, true))
-            sources->fetch_error = error; /* the first thread's that fails */
+            sources->fetch_error = error; /* of the first thread that fails; read after all units */
     }
 }
 

@@ -64,7 +64,7 @@ struct qd_oip_asked {
 
 /* Creates a reader. It decodes a message in steps and units, because a body may take long to read.
  * The reader lies in the arena and borrows all four arguments. Returns NULL, with the error set, if
- * there is no memory, or the body does not have the JSON that its header says.
+ * there is no memory, or the body is empty, or shorter than Inference-Header-Content-Length says.
  *
  * The caller has cleared *asked, but need not clear call.inputs, which is large: the reader clears
  * the inputs that the operator has, and nothing reads the others. A loaded model's inputs are not

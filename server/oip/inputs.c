@@ -221,7 +221,7 @@ read_dims(const struct qd_oip_decoder *decoder, const struct input *input, bool 
     return QD_OK;
 }
 
-/* Counts the elements of a tensor, and its bytes. `dims` are those that the input has. */
+/* Counts the elements of a tensor, and its bytes. `dims` are the sizes that an error shows. */
 static enum qd_status set_count(const struct qd_oip_decoder *decoder, const struct input *input,
                                 struct qk_tensor *tensor, const int64_t *dims, size_t *bytes)
 {

@@ -12,8 +12,9 @@
 #include "server/base/version.h"
 #include "server/oip/encode.h"
 
-/* Whether an allocation has failed since `open`. What could not be allocated is missing in the
- * tree, so the tree is not printed then. */
+/* Whether an allocation has failed since begin_tree. What could not be allocated is missing in the
+ * tree, so the tree is not printed then. cJSON's hooks are global; no other file of the server uses
+ * cJSON. */
 static _Thread_local bool failed;
 
 static void *allocate(size_t bytes)
@@ -28,7 +29,7 @@ static void set_hooks(void)
     cJSON_InitHooks(&(cJSON_Hooks){allocate, free});
 }
 
-static cJSON *open(void)
+static cJSON *begin_tree(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, set_hooks);
@@ -175,7 +176,7 @@ void qd_oip_encode_model_metadata(struct qd_text *text, const struct qd_signatur
                                   const uint64_t *versions, size_t version_count,
                                   size_t resident_bytes)
 {
-    cJSON *root = open();
+    cJSON *root = begin_tree();
     cJSON_AddStringToObject(root, "name", signature->name);
     cJSON *list = cJSON_AddArrayToObject(root, "versions");
     for (size_t i = 0; i < version_count; i++) {
@@ -254,7 +255,7 @@ static void add_names(cJSON *to, const char *key, const char *const *names, size
  * than Triton's would abort perf_analyzer. */
 void qd_oip_encode_model_config(struct qd_text *text, const struct qd_signature *signature)
 {
-    cJSON *root = open();
+    cJSON *root = begin_tree();
     cJSON_AddStringToObject(root, "name", signature->name);
     cJSON_AddStringToObject(root, "platform", signature->platform);
     cJSON_AddStringToObject(root, "backend", "quantd");

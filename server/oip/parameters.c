@@ -127,7 +127,7 @@ static enum qd_status read_attribute(const struct qd_oip_decoder *decoder,
     const struct qk_call *call = &decoder->asked->call;
     const struct qk_attribute_def *def = &call->op->attributes[index];
     struct qk_attribute *attribute = &decoder->asked->call.attributes[index];
-    const char *what = NULL;
+    const char *wanted = NULL;
     bool is_read = false, flag = false;
     if (def->since > call->version->number) {
         return qd_fail(decoder->error, QD_INVALID,
@@ -139,32 +139,32 @@ static enum qd_status read_attribute(const struct qd_oip_decoder *decoder,
     attribute->present = true;
     switch (def->kind) {
     case QK_ATTRIBUTE_INT:
-        what = INTEGER;
+        wanted = INTEGER;
         is_read = parse_int(value, &attribute->number);
         break;
     case QK_ATTRIBUTE_INTS:
     case QK_ATTRIBUTE_STRIDES:
         return read_ints(decoder, value, attribute);
     case QK_ATTRIBUTE_BOOL:
-        what = "true or false";
+        wanted = "true or false";
         is_read = qd_json_bool(value, &flag);
         attribute->number = flag;
         break;
     case QK_ATTRIBUTE_TYPE:
-        what = "a datatype such as \"FP16\", or its number in ONNX's TensorProto";
+        wanted = "a datatype such as \"FP16\", or its number in ONNX's TensorProto";
         is_read = parse_type(value, &attribute->number);
         break;
     case QK_ATTRIBUTE_FLOAT:
-        what = "a number in the range of FP32";
+        wanted = "a number in the range of FP32";
         is_read = parse_float(value, &attribute->real);
         break;
     case QK_ATTRIBUTE_STRING:
-        what = "a string";
+        wanted = "a string";
         attribute->string = qd_json_string(value);
         is_read = attribute->string != NULL;
         break;
     }
-    return is_read ? QD_OK : expected(decoder, value, what);
+    return is_read ? QD_OK : expected(decoder, value, wanted);
 }
 
 /* ---- The carrier form -------------------------------------------------------------------- */

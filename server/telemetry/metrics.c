@@ -248,11 +248,13 @@ void qd_prometheus_label(const char *value, char *label)
 }
 
 /* The metric families of versions, in the order in which they are printed. First come Triton's
- * counters, with Triton's names, because dashboards exist for them. */
+ * counters, with Triton's names, because dashboards exist for them. The last two rows are the
+ * failures and the histograms (FAMILY_FAILURES, FAMILY_HISTOGRAMS). */
 static const struct {
     const char *name;
     const char *type;
-    enum qd_stage stage; /* the stage whose time it sums; QD_STAGE_COUNT: it counts inferences */
+    enum qd_stage stage; /* of all rows but the last two: the stage whose time it sums;
+                            QD_STAGE_COUNT: it counts inferences */
     const char *help;
 } families[] = {
     {"nv_inference_request_success", "counter", QD_STAGE_COUNT,

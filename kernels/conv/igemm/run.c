@@ -245,7 +245,8 @@ static bool fills_rows(const struct qk_conv_igemm_plan *plan, const struct unit 
 /* Computes y for the positions of a unit without sums in memory, if the product can store bytes:
  * for all positions at once, or row by row. Returns false if the unit has to go tile by tile, as it
  * does if dot products compute all its positions. If they compute only the last ones, a vector that
- * is mostly empty costs less than sums in memory. `args` and `tile` are those of the panel. */
+ * is mostly empty costs less than sums in memory. A kernel by position does not go row by row,
+ * because most rows end with a tile that is not full. `args` and `tile` are those of the panel. */
 static bool multiply_to_bytes(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                               const struct work *work, struct qk_igemm_args *args,
                               const struct qk_epilogue_tile *tile)

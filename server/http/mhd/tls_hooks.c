@@ -93,8 +93,8 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_send(gnutls_session
     return result;
 }
 
-/* Sends close_notify, without which a client cannot tell the end from an attacker's. If the socket
- * is full, the library would leave it out. */
+/* Sends close_notify, without which a client cannot know whether the server or an attacker has
+ * ended the connection. If the socket is full, the library would leave it out. */
 __attribute__((visibility("default"))) int gnutls_bye(gnutls_session_t session,
                                                       gnutls_close_request_t how)
 {

@@ -90,7 +90,7 @@ static void try_out(struct MHD_Daemon *daemon)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
         return;
     const bool sent = write(ends[1], requests, BYTES) == (ssize_t)BYTES &&
-                      shutdown(ends[1], SHUT_WR) == 0; /* then the library ends its side, too */
+                      shutdown(ends[1], SHUT_WR) == 0; /* then the library calls gnutls_bye */
     is_trial = true;
     /* The daemon owns ends[0] from here on, even if the call fails. */
     MHD_add_connection(daemon, ends[0], (const struct sockaddr *)&nobody, sizeof(nobody));

@@ -71,7 +71,8 @@ enum qd_status qd_model_check_name(const char *name, struct qd_error *error)
 struct given {
     char *path;
     char *base;                             /* the last part of `path` */
-    char name[QD_MODEL_NAME_BYTES_MAX + 2]; /* a name that is too long is one byte too long here */
+    char name[QD_MODEL_NAME_BYTES_MAX + 2]; /* one byte more than is allowed, so that a name
+                                               that is too long is still seen to be */
 };
 
 struct qd_repository {
@@ -556,7 +557,7 @@ static enum qd_status open_in_root(const struct qd_repository *repository, const
     if (status != QD_OK)
         return status;
     snprintf(file, sizeof(file), "%.*s.onnx", QD_MODEL_NAME_BYTES_MAX, name);
-    /* Something else than a file is refused when it is opened, with an error that says what it is.
+    /* Anything but a regular file is refused when it is opened, with an error that says what it is.
      */
     const mode_t kind = kind_of(root, file);
     const bool has_file = kind != 0 && kind != S_IFDIR;

@@ -285,7 +285,7 @@ class Report:
     def time_table(self, threads):
         names = [name for name in TARGETS if any(at(name, threads) in row["ns"]
                                                  for row in self.timed)]
-        more = " × 1 thread | line |" if threads > 1 else ""
+        more = " × 1 thread | CPU to CPU |" if threads > 1 else ""
         lines = ["", "## Whole networks, %s" % threads_text(threads), "",
                  "| network | file | quantd |%s%s answers |" % (
                      "".join(" %s | × |" % name for name in names), more),
@@ -330,7 +330,8 @@ class Report:
     def served_table(self):
         lines = ["", "## Networks over HTTP", "", SERVED_HEAD, "",
                  "| network | connections | quantd/s | p50 | FastAPI, 1 worker | p50 | 2 workers | "
-                 "p50 | × the better | run | echo | of the bound | line |", "|---|" + "---:|" * 12]
+                 "p50 | × the better | run | echo | of the bound | CPU to CPU |",
+                 "|---|" + "---:|" * 12]
         for row in self.served:
             for count in CONNECTIONS:
                 cells = ["%.1f | %s" % (rate(row, name, count), ns_text(p50_ns(row, name, count)))
@@ -394,9 +395,9 @@ of rounds. In each round the contestants run for 15 ms in turn, after a run that
 - *answers* says whether quantd's bytes are those of ONNX Runtime. On CPUs without VNNI, the 16-bit
   sums of ONNX Runtime's products of UINT8 and INT8 can saturate, and quantd's sums are exact, so
   the bytes differ. In S8S8 QDQ files ONNX Runtime fuses fewer nodes than quantd.
-- *line* is how long a cache line takes from one CPU to the other and back, which is shorter if both
-  share an L3 cache. The host of a virtual machine may change that every second. Only the rounds
-  count in which the CPUs were as near to each other as in the best one.
+- *CPU to CPU* is how long a cache line takes from one CPU to the other and back, which is shorter
+  if both share an L3 cache. The host of a virtual machine may change that every second. Only the
+  rounds count in which the CPUs were as near to each other as in the best one.
 - Bold figures miss their target."""
 
 NODE_HEAD = """\

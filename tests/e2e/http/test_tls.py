@@ -490,8 +490,8 @@ class Reload(TlsTest):
 
 
 class Ends(TlsTest):
-    """The server says that no more bytes come. Otherwise a client could not tell the end from an
-    attacker's."""
+    """The server says that no more bytes come. Otherwise a client could not know whether the server
+    or an attacker has ended the connection."""
 
     def start(self, *flags):
         server = Server("--tls-cert", str(self.folder / "cert"), "--tls-key",

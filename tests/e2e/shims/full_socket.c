@@ -1,6 +1,6 @@
 /* Preloaded into a server. Its sockets are full exactly when an interim answer is sent. They take
  * as many bytes of the answer as FULL_SOCKET says. If FULL_AT_END is set, sockets with TLS are also
- * full when the end of the bytes is announced, unless their buffer has at least that many bytes.
+ * full when close_notify is sent, unless their buffer has at least that many bytes.
  * Over TLS 1.3 this file recognises both by the sizes of their records, which no other record
  * has. */
 #define _GNU_SOURCE
@@ -34,7 +34,7 @@ static int is_refused(int fd)
     return refused;
 }
 
-/* Returns true if the announcement of the end is to be refused. */
+/* Returns true if close_notify is to be refused. */
 static int is_full_at_end(int fd)
 {
     int bytes = 0;
