@@ -417,7 +417,9 @@ void qd_connection_cut(struct qd_connection *connection)
         destroy(connection);
         return;
     }
-    if (connection->state == QD_CONNECTION_IDLE && connection->all->end_session != NULL)
+    const bool is_fresh = connection->state == QD_CONNECTION_NEW && connection->tls.handshake_done;
+    if ((is_fresh || connection->state == QD_CONNECTION_IDLE) &&
+        connection->all->end_session != NULL)
         connection->all->end_session(connection);
     if (connection->state != QD_CONNECTION_CLOSING)
         qd_connection_advance(connection, QD_CONNECTION_CLOSING);

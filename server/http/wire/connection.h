@@ -252,8 +252,8 @@ void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes);
 void qd_connection_make_room(struct qd_connection *connection);
 
 /* Moves the connection to CLOSING and shuts down both directions of its socket. The library takes
- * this for the peer's end. Over TLS, tells the client first, if the connection is IDLE: in other
- * states, an answer that is cut off must not look whole. Frees a connection in LINGERING. */
+ * this for the peer's end. Over TLS, tells the client first, if no request has begun: otherwise an
+ * answer that is cut off could look whole. Frees a connection in LINGERING. */
 void qd_connection_cut(struct qd_connection *connection);
 
 /* Handles the epoll's events. Call it when `hangups` is readable. */

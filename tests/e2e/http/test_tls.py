@@ -510,11 +510,18 @@ class Ends(TlsTest):
         reader = self.connect(self.start("--idle-timeout", "0.2"))
         self.assertEqual(reader.file.read(), b"")
 
+    def test_no_request(self):
+        server = self.start("--receive-timeout", "0.5")
+        reader = Reader(TwoWayTls(server.connect_tcp(), server.tls))
+        self.assertEqual(reader.file.read(), b"")
+
     def test_drain(self):
         server = self.start()
         reader = self.connect(server)
+        fresh = Reader(TwoWayTls(server.connect_tcp(), server.tls))
         server.terminate()
         self.assertEqual(reader.file.read(), b"")
+        self.assertEqual(fresh.file.read(), b"")
 
     def test_the_client_has_ended(self):
         reader = self.connect(self.start())
