@@ -483,11 +483,17 @@ static unsigned fit_name(const struct flag *flag, const char *name)
 static enum qd_config_result refuse_argument(const char *argument, struct qd_error *error)
 {
     const char *point = strrchr(argument, '.');
-    const bool is_file = *argument != '-' && point != NULL && strcmp(point, ".onnx") == 0;
+    if (*argument != '-' && point != NULL && strcmp(point, ".onnx") == 0)
+        return BAD(error,
+                   "expected a flag that --help lists, got \"%.100s\"; --model %.100s serves "
+                   "this file",
+                   argument, argument);
     char name[ENVIRONMENT_NAME_BYTES];
     char near[2 * ENVIRONMENT_NAME_BYTES] = "";
     const char *begin = argument + strspn(argument, "-");
-    snprintf(name, sizeof(name), "%.*s", (int)strcspn(begin, "=0123456789"), begin);
+    /* -p8000 is -p with a value. Digits of longer names, such as --http2-port, belong to them. */
+    const bool has_digits = begin == argument + 1 && *begin != '\0' && isdigit((uint8_t)begin[1]);
+    snprintf(name, sizeof(name), "%.*s", has_digits ? 1 : (int)strcspn(begin, "="), begin);
     for (char *at = name; (at = strchr(at, '_')) != NULL;)
         *at = '-';
     const bool is_off = strncasecmp(name, "no-", 3) == 0;
@@ -505,9 +511,8 @@ static enum qd_config_result refuse_argument(const char *argument, struct qd_err
         snprintf(shown, sizeof(shown), "--%s%s", is_off ? "no-" : "", flag->name);
         qd_list_name(near, sizeof(near), shown);
     }
-    return BAD(error, "expected a flag that --help lists%s%s, got \"%.100s\"%s",
-               *near == '\0' ? "" : ", such as ", near, argument,
-               is_file ? "; --model FILE serves an ONNX file" : "");
+    return BAD(error, "expected a flag that --help lists%s%s, got \"%.100s\"",
+               *near == '\0' ? "" : ", such as ", near, argument);
 }
 
 /* Takes the flag at argv[*index]: --name VALUE, --name=VALUE, or --no-name of a switch. */
@@ -540,7 +545,8 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     const bool is_explain = flag->kind == KIND_PATH && flag->offset == AT(explain);
     /* A variable of a shell that is not set must not start a server without its model. */
     if ((is_explain || flag->kind == KIND_FILES) && *text == '\0')
-        return BAD(error, "--%s: expected FILE or NAME=FILE, got \"\"", flag->name);
+        return BAD(error, "--%s: expected FILE%s or NAME=FILE, got \"\"", flag->name,
+                   is_explain ? ", a model's folder" : "");
     if (is_explain && given[flag - flags])
         return BAD(error, "--explain: expected one model, got \"%.100s\" as well", text);
     const bool is_list = flag->kind == KIND_LISTEN || flag->kind == KIND_ORIGIN ||

@@ -355,7 +355,8 @@ Test(config, explain_takes_a_file)
     struct qd_config config;
     cr_assert_eq(PARSE(&config, "--explain", "net.onnx"), QD_CONFIG_EXPLAIN);
     cr_assert_eq(PARSE(&config, "--explain", ""), QD_CONFIG_BAD);
-    cr_assert_str_eq(error.text, "--explain: expected FILE or NAME=FILE, got \"\"");
+    cr_assert_str_eq(error.text,
+                     "--explain: expected FILE, a model's folder or NAME=FILE, got \"\"");
     cr_assert_eq(PARSE(&config, "--explain="), QD_CONFIG_BAD);
     cr_assert_eq(PARSE(&config, "--model", "a.onnx", "--model", ""), QD_CONFIG_BAD);
     cr_assert_str_eq(error.text, "--model: expected FILE or NAME=FILE, got \"\"");
@@ -373,7 +374,10 @@ Test(config, a_stray_word_is_no_flag)
     cr_assert_str_eq(error.text, "expected a flag that --help lists, got \"--extra\"");
     cr_assert_eq(PARSE(&config, "net.onnx"), QD_CONFIG_BAD);
     cr_assert_str_eq(error.text, "expected a flag that --help lists, got \"net.onnx\"; --model "
-                                 "FILE serves an ONNX file");
+                                 "net.onnx serves this file");
+    cr_assert_eq(PARSE(&config, "model.onnx"), QD_CONFIG_BAD);
+    cr_assert_str_eq(error.text, "expected a flag that --help lists, got \"model.onnx\"; --model "
+                                 "model.onnx serves this file");
 }
 
 Test(config, a_wrong_flag_gets_those_that_may_be_meant)
@@ -412,6 +416,7 @@ Test(config, a_wrong_flag_gets_those_that_may_be_meant)
                   "--max-body-bytes, --max-inflight-bytes, --max-model-bytes, ..."},
         {"-p", "--listen"},
         {"-p8000", "--listen"},
+        {"--http2-port=7", "--listen"},
         {"-w=4", "--threads"},
         {"-v", "--log-level, --version"},
         {"-m", "--model, --model-repository"},
