@@ -219,19 +219,25 @@ static bool is_one_version(const struct qd_scan *scan)
 /* Refuses a name of --load-model, and says which names there are. */
 static void refuse_name(struct qd_loader *loader, const char *name)
 {
-    static const char too_low[] = "; if --model-repository is the folder of one model or version, "
-                                  "give the folder that holds the model's";
-    static const char too_high[] = "; if one of these is or holds the repository, give "
-                                   "that to --model-repository";
-    enum { LIST_BYTES = 160 };
+    static const char path_too_deep[] = "; if --model-repository is the folder of one model or "
+                                        "version, give the folder that holds the model's";
+    static const char path_too_shallow[] = "; if one of these folders is or holds the repository, "
+                                           "give that to --model-repository";
+    enum {
+        LIST_BYTES = 160,
+        HINT_BYTES = sizeof(path_too_deep) > sizeof(path_too_shallow) ? sizeof(path_too_deep)
+                                                                      : sizeof(path_too_shallow),
+    };
     char known[LIST_BYTES] = "";
-    char why[QD_MODEL_NAME_BYTES_MAX + LIST_BYTES + sizeof("\"\"; it has ") + sizeof(too_low)];
+    char why[QD_MODEL_NAME_BYTES_MAX + LIST_BYTES + sizeof("\"\"; the repository has ") +
+             HINT_BYTES];
     for (size_t i = 0; i < loader->folder_count; i++)
         if (!qd_list_name(known, sizeof(known), loader->folders[i].name))
             break;
-    snprintf(why, sizeof(why), "\"%s\"; it has %s%s", name, *known == '\0' ? "none" : known,
-             loader->scan.holds_version || is_one_version(&loader->scan) ? too_low
-             : loader->scan.holds_folders                                ? too_high
+    snprintf(why, sizeof(why), "\"%s\"; the repository has %s%s", name,
+             *known == '\0' ? "none" : known,
+             loader->scan.holds_version || is_one_version(&loader->scan) ? path_too_deep
+             : loader->scan.holds_folders                                ? path_too_shallow
                                                                          : "");
     keep_failure(loader, "--load-model: expected a model of the repository, got ", why);
 }

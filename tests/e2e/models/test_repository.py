@@ -107,8 +107,8 @@ class AtStart(RepositoryTest):
             self.folder = folder
             self.assertIn("with model.onnx or request.json in it; if it is a repository itself or "
                           "holds one, give that to --model-repository; ", self.fail_to_start())
-            self.assertIn(f'got "layer"; it has {known}; if one of these is or holds the '
-                          "repository, give that to --model-repository; ",
+            self.assertIn(f'got "layer"; the repository has {known}; if one of these folders '
+                          "is or holds the repository, give that to --model-repository; ",
                           self.fail_to_start("--model-control-mode", "explicit", "--load-model",
                                              "layer"))
 
@@ -121,7 +121,7 @@ class AtStart(RepositoryTest):
         explicit = ("--model-control-mode", "explicit")
         for folder, known in (("layer", "1"), ("layer/1", "model")):
             self.folder = models / folder
-            self.assertIn('got "layer"; it has %s%s' % (known, hint),
+            self.assertIn('got "layer"; the repository has %s%s' % (known, hint),
                           self.fail_to_start(*explicit, "--load-model", "layer"))
         self.start()
         self.server.wait_for_log(looks)
@@ -152,15 +152,15 @@ class AtStart(RepositoryTest):
             self.assertTrue(self.post(name, "load").json()["error"].endswith("got neither"))
         self.assertNotIn("looks like", self.server.wait_for_log("got neither", 2))
         line = self.fail_to_start("--model-control-mode", "explicit", "--load-model", "20261129")
-        self.assertIn('got "20261129"; it has layer, model; --no-exit-on-error', line)
+        self.assertIn('got "20261129"; the repository has layer, model; --no-exit-on-error', line)
 
     def test_flags_that_do_not_fit(self):
         self.write("layer/1/model.onnx", conv_file(WEIGHTS))
         self.assertIn("--load-model: expected --model-control-mode explicit",
                       self.fail_to_start("--load-model", "layer", status=2))
         explicit = ("--model-control-mode", "explicit")
-        self.assertIn('--load-model: expected a model of the repository, got "nothing"; it has '
-                      "layer; --no-exit-on-error starts without this model",
+        self.assertIn('--load-model: expected a model of the repository, got "nothing"; '
+                      "the repository has layer; --no-exit-on-error starts without this model",
                       self.fail_to_start(*explicit, "--load-model", "layer,nothing"))
         self.assertIn("expected --model-repository",
                       self.fail_to_start(*explicit, "--load-model", "*", repository=False,
