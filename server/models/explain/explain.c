@@ -76,6 +76,31 @@ static enum qd_status open_file(struct explainer *explainer, const char *path)
     return QD_OK;
 }
 
+/* Returns the name of the first model with a version in a repository, or NULL. */
+static const char *find_model(struct explainer *explainer, const char *path)
+{
+    struct qd_arena *arena = &explainer->sources.arena;
+    struct qd_error ignored;
+    const char **names;
+    const char *found = NULL;
+    size_t count = 0;
+    struct qd_repository *repository =
+        qd_repository_open(path, explainer->settings->links, &ignored);
+    if (repository != NULL &&
+        qd_repository_list(repository, arena, &names, &count, &ignored) != QD_OK)
+        count = 0;
+    for (size_t i = 0; i < count && found == NULL; i++) {
+        struct qd_model_folder folder;
+        if (qd_model_folder_open(repository, names[i], false, arena, &folder, &ignored) != QD_OK)
+            continue;
+        if (folder.version_count > 0)
+            found = names[i];
+        qd_model_folder_close(&folder);
+    }
+    qd_repository_close(repository);
+    return found;
+}
+
 /* Says what --explain takes, if a folder has no versions: it may be a repository, or the folder of
  * one version. */
 static enum qd_status refuse_folder(struct explainer *explainer)
@@ -90,7 +115,18 @@ static enum qd_status refuse_folder(struct explainer *explainer)
         return qd_fail(explainer->error, inner.status,
                        "%s: expected a model's folder, got a version's; %s", explainer->made.name,
                        taken);
-    return qd_fail(explainer->error, inner.status, "%.300s; %s", inner.text, taken);
+    if (!folder->has_folders)
+        return qd_fail(explainer->error, inner.status, "%.300s; %s", inner.text, taken);
+    const char *path = explainer->settings->path;
+    const char *model = find_model(explainer, path);
+    if (model == NULL)
+        return qd_fail(explainer->error, inner.status,
+                       "%s: expected one model, got a folder of folders; %s", explainer->made.name,
+                       taken);
+    return qd_fail(explainer->error, inner.status,
+                   "%s: expected one model, got a folder of models; give a model's folder, such "
+                   "as %.150s%s%s",
+                   explainer->made.name, path, path[strlen(path) - 1] == '/' ? "" : "/", model);
 }
 
 static enum qd_status open_model(struct explainer *explainer)

@@ -142,7 +142,11 @@ class Explain(unittest.TestCase):
     def test_a_repository_is_not_a_model(self):
         path = self.write("all/a/1/model.onnx", qdq_file()).parents[2]
         for flags in ((), ("--explain-format", "json")):
-            self.assertIn("--explain takes one model", self.run_it(path, *flags, status=1).stderr)
+            self.assertEqual(self.run_it(path, *flags, status=1).stderr,
+                             f"quantd: {path}: expected one model, got a folder of models; give "
+                             f"a model's folder, such as {path}/a\n")
+            self.assertIn("expected one model, got a folder of folders; --explain takes one model",
+                          self.run_it(f"{self.folder}/", *flags, status=1).stderr)
         version = path / "a" / "1"
         for shown, given in ((str(version), str(version)), ("1", f"{version}/")):
             _, error = self.explain(given, status=1)
