@@ -12,7 +12,7 @@ enum {
     COLUMN_COUNT = 5,
     OPERATOR_MAX = 26,
     PADDED_MAX = 64,  /* if names are printed whole */
-    COLUMNS_MIN = 60, /* leaves 7 for each of three texts beside the largest numbers */
+    COLUMNS_MIN = 60, /* has room for the numbers of large networks and 10 columns of each text */
     COLUMNS_DEFAULT = 100,
     LABEL_COLUMNS = 17,
     REFUSALS_MAX = 8, /* reasons that are printed */
@@ -59,42 +59,35 @@ static size_t columns_of(const char *text)
     return columns_of_bytes(text, strlen(text));
 }
 
-/* Prints a text without its first `skip` characters. Characters that a terminal may obey become
- * '?'. */
-static void print_bytes(FILE *out, const char *text, size_t bytes, size_t skip)
+/* Returns the bytes of the first `columns` characters. */
+static size_t bytes_of_columns(const char *text, size_t bytes, size_t columns)
+{
+    size_t at = 0;
+    bool is_shown;
+    for (; columns > 0 && at < bytes; columns--)
+        at += next_character(text + at, bytes - at, &is_shown);
+    return at;
+}
+
+/* Prints a text. Characters that a terminal may obey become '?'. */
+static void print_bytes(FILE *out, const char *text, size_t bytes)
 {
     size_t length;
     for (size_t at = 0; at < bytes; at += length) {
         bool is_shown;
         length = next_character(text + at, bytes - at, &is_shown);
-        if (skip > 0)
-            skip--;
-        else if (is_shown)
+        if (is_shown)
             fwrite(text + at, 1, length, out);
         else
             fputc('?', out);
     }
 }
 
-/* Prints a text in so many columns. If it is longer, its end is printed, because names of a network
- * differ there. */
-static void print_cell(FILE *out, const char *text, size_t columns, bool to_the_right)
-{
-    const size_t all = columns_of(text);
-    const size_t skip = all > columns ? all - columns + 2 : 0;
-    for (size_t i = all; to_the_right && i < columns; i++)
-        fputc(' ', out);
-    fputs(skip > 0 ? ".." : "", out);
-    print_bytes(out, text, strlen(text), skip);
-    for (size_t i = all; !to_the_right && i < columns; i++)
-        fputc(' ', out);
-}
-
 /* Prints words behind a label. Lines are broken between words. */
 static void print_words(FILE *out, const char *label, const char *text, size_t columns)
 {
     size_t at = LABEL_COLUMNS;
-    print_cell(out, label, LABEL_COLUMNS, false);
+    fprintf(out, "%-*s", LABEL_COLUMNS, label);
     for (bool is_first = true; *text != '\0'; is_first = false) {
         const size_t bytes = strcspn(text, " ");
         const size_t wide = columns_of_bytes(text, bytes);
@@ -105,7 +98,7 @@ static void print_words(FILE *out, const char *label, const char *text, size_t c
             fputc(' ', out);
             at++;
         }
-        print_bytes(out, text, bytes, 0);
+        print_bytes(out, text, bytes);
         at += wide;
         text += bytes + (text[bytes] == ' ');
     }
@@ -124,17 +117,85 @@ static void print_format(FILE *out, size_t columns, const char *label, const cha
     print_words(out, label, text, columns);
 }
 
+/* ---- Texts that are cut -------------------------------------------------------------------- */
+
+/* A text, or what is left of it, with ".." where something is missing. */
+struct piece {
+    const char *before;
+    const char *text;
+    size_t bytes;
+    const char *behind;
+};
+
+static size_t columns_of_piece(const struct piece *piece)
+{
+    return strlen(piece->before) + columns_of_bytes(piece->text, piece->bytes) +
+           strlen(piece->behind);
+}
+
+/* Cuts the begin of a text that is too long, because names of a network differ at their ends. Also
+ * removes separators behind the cut. */
+static void cut_begin(struct piece *piece, size_t columns)
+{
+    const size_t all = columns_of_piece(piece);
+    if (all <= columns)
+        return;
+    piece->before = "..";
+    const size_t skip =
+        bytes_of_columns(piece->text, piece->bytes, all - columns + strlen(piece->before));
+    piece->text += skip;
+    piece->bytes -= skip;
+    for (; piece->bytes > 1 && strchr("./_", *piece->text) != NULL; piece->bytes--)
+        piece->text++;
+}
+
+/* Cuts the end of a text that is too long, and removes blanks and commas before the cut. */
+static void cut_end(struct piece *piece, size_t columns)
+{
+    if (columns_of_piece(piece) <= columns)
+        return;
+    piece->behind = "..";
+    piece->bytes = bytes_of_columns(piece->text, piece->bytes, columns - strlen(piece->behind));
+    while (piece->bytes > 0 && strchr(" ,", piece->text[piece->bytes - 1]) != NULL)
+        piece->bytes--;
+}
+
+/* Cuts a node's name. Quantizers add the operator to the name of a value, as in x_QuantizeLinear. A
+ * name that is too long loses this ending first: the operator has a column. */
+static void cut_name(struct piece *name, const char *operator_name, size_t columns)
+{
+    const size_t cut = strlen(operator_name);
+    if (columns_of_piece(name) <= columns)
+        return;
+    if (name->bytes > cut + 1 && name->text[name->bytes - cut - 1] == '_' &&
+        memcmp(name->text + name->bytes - cut, operator_name, cut) == 0) {
+        name->bytes -= cut;
+        name->behind = "..";
+    }
+    cut_begin(name, columns);
+}
+
+/* Prints a text, filled up with blanks to so many columns. */
+static void print_piece(FILE *out, const struct piece *piece, size_t columns, bool to_the_right)
+{
+    const size_t own = columns_of_piece(piece);
+    const int blanks = own < columns ? (int)(columns - own) : 0;
+    fprintf(out, "%*s%s", to_the_right ? blanks : 0, "", piece->before);
+    print_bytes(out, piece->text, piece->bytes);
+    fprintf(out, "%s%*s", piece->behind, to_the_right ? 0 : blanks, "");
+}
+
 /* ---- Nodes --------------------------------------------------------------------------------- */
 
-enum column { INDEX, OPERATOR, NAME, BECOMES, MULTIPLICATIONS };
-static const char *const titles[] = {"node", "operator", "name", "becomes", "multiplications"};
+enum column { INDEX, OPERATOR, NAME, BECOMES, PRODUCTS };
+static const char *const titles[] = {"node", "operator", "name", "becomes", "products"};
 #define BETWEEN "  "
 
 /* The texts of a row. */
 struct row {
     char index[NUMBER_BYTES];
     char becomes[160];
-    char multiplications[NUMBER_BYTES];
+    char products[NUMBER_BYTES];
     const char *cells[COLUMN_COUNT];
 };
 
@@ -155,7 +216,8 @@ static const char *bare_name(const char *operator_name)
     return point == NULL ? operator_name : point + 1;
 }
 
-/* Prints what became of a node. Leaves out its operator if the node runs as that. */
+/* Prints what became of a node. If the node runs as the operator that it is, prints only what
+ * follows the operator in QD_FATE_LIST, such as "moves nothing". */
 static void print_fate(const struct qd_onnx_listed *node, char *text, size_t size)
 {
     static const char *const fates[] = {
@@ -170,38 +232,49 @@ static void print_fate(const struct qd_onnx_listed *node, char *text, size_t siz
         snprintf(text, size, "%s", format);
     else if (place[1] == 'u')
         snprintf(text, size, "%.*s%u", (int)(place - format), format, node->into);
-    else if (strcmp(runs_as, bare_name(node->operator_name)) == 0)
+    else if (strcmp(runs_as, bare_name(node->operator_name)) == 0) /* skips "%s" and a comma */
         snprintf(text, size, "%s", place + 2 + strspn(place + 2, ", "));
     else
         snprintf(text, size, "%s%s", runs_as, place + 2);
 }
 
-/* A row that is not whole has its operator without the domain. */
-static void make_row(const struct qd_onnx_listed *node, size_t index, bool is_whole,
+/* Makes the texts of a node. Only a row that is printed whole has the operator's domain. If the
+ * file is refused, says of a node only whether it is a reason. */
+static void make_row(const struct qd_explanation *explanation, size_t index, bool is_whole,
                      struct row *row)
 {
+    const struct qd_onnx_listed *node = &explanation->list->nodes[index];
     snprintf(row->index, sizeof(row->index), "%zu", index);
-    print_fate(node, row->becomes, sizeof(row->becomes));
-    row->multiplications[0] = '\0';
+    row->becomes[0] = '\0';
+    if (explanation->signature != NULL || node->fate == QD_FATE_REFUSED)
+        print_fate(node, row->becomes, sizeof(row->becomes));
+    row->products[0] = '\0';
     if (node->multiplications > 0)
-        print_number(node->multiplications, row->multiplications);
+        print_number(node->multiplications, row->products);
     row->cells[INDEX] = row->index;
     row->cells[OPERATOR] = is_whole ? node->operator_name : bare_name(node->operator_name);
     row->cells[NAME] = node->name;
     row->cells[BECOMES] = row->becomes;
-    row->cells[MULTIPLICATIONS] = row->multiplications;
+    row->cells[PRODUCTS] = row->products;
 }
 
-/* Finds the widths of the columns, which are 0 for a column without texts. If a row is wider than
- * `columns`, takes the difference from the widest texts. If `columns` is 0, names and operators are
- * printed whole, and longer ones move the rest of their rows. */
+/* Finds the widths of the columns. A column without texts has width 0, and is not printed. If rows
+ * would be wider than `columns`, makes columns narrower, first that of the names. If `columns` is
+ * 0, all texts are printed whole, and a text that is wider than its column shifts the rest of its
+ * row. */
 static void measure(const struct qd_explanation *explanation, size_t columns,
                     size_t widths[COLUMN_COUNT])
 {
+    /* Each step narrows one column, to no less than this. */
+    static const struct {
+        enum column column;
+        size_t least;
+    } steps[] = {{NAME, 20}, {OPERATOR, 16}, {NAME, 12},    {BECOMES, 13},
+                 {NAME, 8},  {BECOMES, 9},   {OPERATOR, 8}, {BECOMES, 7}};
     struct row row;
     memset(widths, 0, COLUMN_COUNT * sizeof(*widths));
     for (size_t i = 0; i < explanation->list->count; i++) {
-        make_row(&explanation->list->nodes[i], i, columns == 0, &row);
+        make_row(explanation, i, columns == 0, &row);
         for (size_t k = 0; k < COLUMN_COUNT; k++)
             widths[k] = larger(widths[k], columns_of(row.cells[k]));
     }
@@ -212,31 +285,13 @@ static void measure(const struct qd_explanation *explanation, size_t columns,
         widths[k] = widths[k] == 0 ? 0 : larger(widths[k], strlen(titles[k]));
         all += widths[k] == 0 ? 0 : widths[k] + (k == 0 ? 0 : strlen(BETWEEN));
     }
-    for (; columns > 0 && all > columns; all--) {
-        size_t *widest = &widths[NAME];
-        widest = widths[OPERATOR] > *widest ? &widths[OPERATOR] : widest;
-        widest = widths[BECOMES] > *widest ? &widths[BECOMES] : widest;
-        --*widest;
+    for (size_t i = 0; columns > 0 && i < sizeof(steps) / sizeof(*steps) && all > columns; i++) {
+        size_t *width = &widths[steps[i].column];
+        const size_t spare = *width > steps[i].least ? *width - steps[i].least : 0;
+        const size_t taken = smaller(spare, all - columns);
+        *width -= taken;
+        all -= taken;
     }
-}
-
-/* Prints a node's name. Quantizers add the operator to the name of a value, as in
- * x_QuantizeLinear. A name that is too long loses this ending first: the operator has a column. */
-static void print_name(FILE *out, const char *name, const char *operator_name, size_t columns)
-{
-    enum { ROOM = 256 }; /* more than a terminal shows of a name */
-    const char *ending = bare_name(operator_name);
-    const size_t bytes = strlen(name);
-    const size_t cut = strlen(ending);
-    char text[ROOM];
-    if (columns_of(name) > columns && bytes > cut + 1 && strcmp(name + bytes - cut, ending) == 0 &&
-        name[bytes - cut - 1] == '_') {
-        const size_t left = bytes - cut;
-        const size_t skip = left + sizeof("..") > ROOM ? left + sizeof("..") - ROOM : 0;
-        snprintf(text, sizeof(text), "%.*s..", (int)(left - skip), name + skip);
-        name = text;
-    }
-    print_cell(out, name, columns, false);
 }
 
 static void print_row(FILE *out, const char *const cells[COLUMN_COUNT],
@@ -248,16 +303,16 @@ static void print_row(FILE *out, const char *const cells[COLUMN_COUNT],
     for (size_t k = 0; k <= last; k++) {
         if (widths[k] == 0)
             continue;
-        const bool to_the_right = k == INDEX || k == MULTIPLICATIONS;
-        const bool is_padded = k < last || to_the_right;
-        const size_t own = columns_of(cells[k]);
+        const bool to_the_right = k == INDEX || k == PRODUCTS;
+        struct piece piece = {"", cells[k], strlen(cells[k]), ""};
+        if (!is_whole && k == NAME)
+            cut_name(&piece, cells[OPERATOR], widths[k]);
+        else if (!is_whole && k == BECOMES)
+            cut_end(&piece, widths[k]);
+        else if (!is_whole)
+            cut_begin(&piece, widths[k]);
         fputs(k == 0 ? "" : BETWEEN, out);
-        const bool keeps_own_width = own < widths[k] ? !is_padded : is_whole;
-        const size_t wide = keeps_own_width ? own : widths[k];
-        if (k == NAME)
-            print_name(out, cells[k], cells[OPERATOR], wide);
-        else
-            print_cell(out, cells[k], wide, to_the_right);
+        print_piece(out, &piece, k < last || to_the_right ? widths[k] : 0, to_the_right);
     }
     fputc('\n', out);
 }
@@ -272,12 +327,14 @@ static void print_nodes(FILE *out, const struct qd_explanation *explanation, siz
     print_row(out, titles, widths, columns == 0);
     for (size_t i = 0; i < explanation->list->count; i++) {
         struct row row;
-        make_row(&explanation->list->nodes[i], i, columns == 0, &row);
+        make_row(explanation, i, columns == 0, &row);
         print_row(out, row.cells, widths, columns == 0);
     }
     if (explanation->list->unlisted > 0)
         fprintf(out, "and %zu more\n", explanation->list->unlisted);
     fputc('\n', out);
+    if (widths[BECOMES] > 0 && explanation->signature != NULL)
+        fprintf(out, "%-*sa node with nothing there runs as it is\n", LABEL_COLUMNS, "becomes");
 }
 
 /* ---- What the model takes ------------------------------------------------------------------ */
@@ -331,7 +388,7 @@ static void print_costs(FILE *out, size_t columns, const struct qd_explanation *
                      "%s bytes for each of its threads",
                      print_number(explanation->scratch_bytes, text),
                      print_number(explanation->workspace_bytes, more));
-        print_format(out, columns, "multiplications", "%s for each request",
+        print_format(out, columns, "products", "%s for each request",
                      print_number(explanation->multiplications, text));
         print_sizes(out, columns, explanation);
     } else if (explanation->brings_constants) {
@@ -379,8 +436,8 @@ static void print_commands(FILE *out, const struct qd_explanation *explanation, 
     const char *commands[QD_EXPLAIN_COMMAND_COUNT_MAX];
     const size_t count = qd_explanation_commands(explanation, part, arena, commands);
     for (size_t i = 0; i < count; i++) {
-        print_cell(out, explanation->signature != NULL ? "to serve it" : "", LABEL_COLUMNS, false);
-        print_cell(out, commands[i], columns_of(commands[i]), false);
+        fprintf(out, "%-*s", LABEL_COLUMNS, explanation->signature != NULL ? "to serve it" : "");
+        print_bytes(out, commands[i], strlen(commands[i]));
         fputc('\n', out);
     }
 }

@@ -23,9 +23,9 @@
     X(PLANNED, "planned", "%s, once for each shape") /* shapes depend on it */                  \
     X(UNUSED, "unused", "%s, needed by no run")                                                 \
     X(FOLDED, "folded", "a constant")                                                           \
-    X(FUSED, "fused", "a part of node %u")                                                      \
-    X(IN_TABLE, "in_table", "a part of node %u")        /* which is the table */                \
-    X(CANCELLED, "cancelled", "cancelled with node %u") /* undoes what that does */             \
+    X(FUSED, "fused", "in node %u")                                                             \
+    X(IN_TABLE, "in_table", "in node %u")        /* which is the table */                       \
+    X(CANCELLED, "cancelled", "cancels node %u") /* undoes what that does */                    \
     X(REMOVED, "removed", "no node needs it")                                                   \
     X(CONSTANT, "constant", "a constant")         /* a Constant node */                         \
     X(LEFT_OUT, "left_out", "no output needs it") /* or it is cut off */                        \

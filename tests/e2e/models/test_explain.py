@@ -120,6 +120,7 @@ class Explain(unittest.TestCase):
         self.assertGreater(products, 0)
         self.assertGreater(tree["resident_bytes"], 0)
         text = self.run_it(DIGITS).stdout
+        self.assertIn("\n\nbecomes          a node with nothing there runs as it is\nmemory ", text)
         self.assertIn(f"{products:,} for each request", text)
         self.assertIn(f"{tree['resident_bytes']:,} bytes for the model", text)
         self.assertIn(f"{command}\n", text)
@@ -197,8 +198,22 @@ class Explain(unittest.TestCase):
             self.assertEqual(len(table), 1 + 16)
             self.assertEqual(table[1 + 4].split()[-2:], ["QLinearConv", "16"])
             self.assertLessEqual(widest(lines), columns)
+            self.assertEqual([line for line in table if line.endswith(" ")], [])
+            self.assertIn("  DequantizeLinear  ", table[1 + 2])
+            self.assertEqual(table[1 + 2].split()[-3:], ["in", "node", "4"])
+            self.assertIn("\nbecomes          a node with nothing there runs as it is\n",
+                          "\n".join(lines))
             begin = table[0].index("becomes")
             self.assertTrue(all(line[begin - 1:begin] in " " for line in table), table)
+
+    def test_cuts(self):
+        """No separator follows the dots of a name. What a node becomes is cut at its end."""
+        path = self.write("qdq.onnx", qdq_file(
+            node("Identity", ["y"], ["i"]) + field(3, "n" * 300 + "/_a._b/_._c/1")))
+        for columns in range(60, 80):
+            text = self.run_on_terminal(path, columns=columns)
+            self.assertRegex(text, r"\n  15  Identity          \.\.[nabc1].*  no output")
+            self.assertNotRegex(text, r"  \.\.([./_]|.*  \.\.)")
 
     def test_a_node_that_stays_as_it_is_becomes_nothing_else(self):
         nodes = [node("MaxPool", ["x"], ["y"], kernel_shape=[1, 1])]
@@ -214,11 +229,11 @@ class Explain(unittest.TestCase):
                                            "the_value_of_a_layer_of_a_LinearDequantize",
                                            "n" * 4000 + "_DequantizeLinear"))]
         path = self.write("qdq.onnx", qdq_file(*nodes))
-        text = self.run_on_terminal(path)
+        text = self.run_on_terminal(path, columns=80)
         self.assertIn("  the_value_of_a_layer_..  ", text)
         self.assertIn("_LinearDequantize  ", text)
         self.assertIn("nnnn_..  ", text)
-        self.assertLessEqual(widest(text.splitlines()), 100)
+        self.assertLessEqual(widest(text.splitlines()), 80)
         text = self.run_it(path).stdout  # in a pipe, all names are whole
         self.assertIn("  the_value_of_a_layer_of_a_LinearDequantize    ", text)
         self.assertIn("  %s_DequantizeLinear  no output needs it" % ("n" * 4000), text)
@@ -252,7 +267,10 @@ class Explain(unittest.TestCase):
             part, _ = self.explain(f"parts/net-{number}")
             self.assertEqual(self.fates(part).count("left_out"), 4)
             self.assertIn(f"--load-model net-{number}", part["commands"][0])
+            text = self.run_it(f"parts/net-{number}").stdout
+            self.assertEqual(text.count("  no output needs it\n"), 4)
         text = self.run_it("net=" + str(path), status=1).stdout
+        self.assertNotIn("runs as it is", text)
         self.assertIn("quantd can serve 2 of the 6 nodes", text)
 
     def test_refused_by_preparing(self):
