@@ -178,8 +178,8 @@ static enum qd_status read_onnx(struct qd_build *build, const struct qd_source *
     }
     build->platform = "onnx_onnxv1";
     snprintf(build->about, sizeof(build->about),
-             "ONNX graph \"%.64s\" of %zu operators, opset %llu", graph->graph_name,
-             graph->call.node_count, (unsigned long long)graph->opset);
+             "ONNX graph \"%.64s\" of %zu nodes that compute its outputs, opset %llu",
+             graph->graph_name, graph->call.node_count, (unsigned long long)graph->opset);
     return QD_OK;
 }
 
