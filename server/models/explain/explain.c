@@ -291,7 +291,7 @@ bool qd_explain(const struct qd_explain_settings *settings, FILE *out, struct qd
         status =
             qd_explain_keep(&explainer->build, explainer->model, explainer->graph, made, error);
     if (status != QD_OK)
-        qd_repository_show_folder(settings->path, error);
+        qd_repository_show_folder(qd_repository_given_file(settings->path), error);
     made->error = *error;
     fputs(settings->has_progress ? "\r\033[K" : "", stderr); /* removes the last step */
     if (!print(explainer, out) && status == QD_OK)
