@@ -61,7 +61,7 @@ static void read_in_steps(struct reading *reading, const struct qd_oip_message *
     struct qd_oip_reader *reader =
         qd_oip_reader_create(message, &reading->arena, &reading->asked, &reading->error);
     bool done = false;
-    reading->status = QD_OK;
+    reading->status = reader == NULL ? reading->error.status : QD_OK;
     while (reading->status == QD_OK && !done)
         reading->status = qd_oip_reader_step(reader, &done);
     if (reading->status != QD_OK)
