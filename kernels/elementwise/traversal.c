@@ -4,8 +4,13 @@
 
 #include <string.h>
 
+#include "kernels/sizes.h"
+
 #define UNIT_ELEMENTS_MIN ((size_t)4096)
 #define UNIT_ELEMENTS_MAX ((size_t)1 << 18)
+/* Work of this length is cut in two. With less, a second thread saves nothing, even if it is awake
+ * (QD_JOIN_NS of the server's scheduler). */
+#define WORTH_CUTTING_NS 4000.0
 /* Rough costs in cycles: a kernel call; expanding the parameters of one element; and finding a
  * segment of elements that share parameters, for each axis. */
 #define CALL_CYCLES 400.0
@@ -279,30 +284,41 @@ static void choose(struct state *state)
     state->span.block = 1;
 }
 
+/* Returns how many of `count` items, which take item_ns each, a unit has: at most `most`. */
+static size_t items_in_time(size_t count, double item_ns, size_t most,
+                            const struct qk_elementwise_tuning *tuning)
+{
+    const double fit = tuning->unit_ns / item_ns;
+    if (fit < (double)most)
+        most = fit > 1 ? (size_t)fit : 1;
+    if (item_ns * (double)count >= WORTH_CUTTING_NS)
+        most = qk_size_min(most, qk_divide_up(count, 2));
+    return qk_unit_items(count, 1, most);
+}
+
+static uint64_t whole_ns(double ns)
+{
+    return ns < 0x1p53 ? (uint64_t)ns : UINT64_C(1) << 53;
+}
+
 size_t qk_elementwise_set_units(size_t count, double element_ns,
                                 const struct qk_elementwise_tuning *tuning, struct qk_plan *plan)
 {
-    size_t unit = UNIT_ELEMENTS_MIN;
-    while (unit < UNIT_ELEMENTS_MAX && (double)unit * 2 * element_ns <= tuning->unit_ns)
-        unit *= 2;
-    plan->unit_count = count / unit + (count % unit != 0);
-    const size_t elements = count < unit ? count : unit;
-    plan->unit_cost_ns = (uint64_t)(CALL_CYCLES * tuning->cycle_ns + element_ns * (double)elements);
+    const size_t item = UNIT_ELEMENTS_MIN;
+    const size_t unit = item * items_in_time(qk_divide_up(count, item), element_ns * (double)item,
+                                             UNIT_ELEMENTS_MAX / item, tuning);
+    const size_t elements = qk_size_min(count, unit);
+    plan->unit_count = qk_divide_up(count, unit);
+    plan->unit_cost_ns = whole_ns(CALL_CYCLES * tuning->cycle_ns + element_ns * (double)elements);
     return unit;
 }
 
 size_t qk_set_units(size_t count, double item_ns, const struct qk_elementwise_tuning *tuning,
                     struct qk_plan *plan)
 {
-    const double items = tuning->unit_ns / item_ns;
-    size_t unit = 1;
-    if (items >= (double)count)
-        unit = count > 0 ? count : 1;
-    else if (items > 1)
-        unit = (size_t)items;
-    const double unit_ns = item_ns * (double)unit;
-    plan->unit_count = count / unit + (count % unit != 0);
-    plan->unit_cost_ns = unit_ns < 0x1p53 ? (uint64_t)unit_ns : UINT64_C(1) << 53;
+    const size_t unit = items_in_time(count, item_ns, SIZE_MAX, tuning);
+    plan->unit_count = qk_divide_up(count, unit);
+    plan->unit_cost_ns = whole_ns(item_ns * (double)unit);
     return unit;
 }
 

@@ -39,7 +39,7 @@ void *qk_alloc_words(size_t count, struct qk_memory memory);
 
 /* Cuts an output of `count` elements into units, and sets the plan's unit_count and unit_cost_ns.
  * `element_ns` is the time of one element. Returns how many elements each unit has but the last:
- * the largest power of two that takes no longer than a unit should, from 4096 to 2^18. */
+ * a multiple of 4096, at most 2^18, that takes no longer than a unit should, if possible. */
 size_t qk_elementwise_set_units(size_t count, double element_ns,
                                 const struct qk_elementwise_tuning *tuning, struct qk_plan *plan);
 

@@ -342,6 +342,8 @@ static void cut_units(struct qk_matmul_plan *made, struct qk_plan *plan)
     const double parts = ns / fit_ns + 0.5;
     const size_t part_count = parts >= (double)panels ? panels : qk_size_max((size_t)parts, 1);
     made->part_panels = qk_divide_up(panels, part_count);
+    if (made->bands * made->shape.batches % 2 == 1)
+        made->part_panels = qk_unit_items(panels, 1, made->part_panels);
     if (made->part_steps < made->order.steps) { /* the sums of all tiles wait for the next part */
         const size_t tiles = qk_divide_up(made->band, igemm->nr);
         const size_t bytes = tiles * qk_igemm_tile_sums(igemm) * sizeof(int32_t);

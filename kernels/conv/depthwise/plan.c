@@ -301,13 +301,16 @@ static void fill_quads(const struct state *state, uint32_t *offsets,
     }
 }
 
-/* Returns how many of `count` items a unit takes: at most `wanted`, at least one, and about as many
- * in each unit. Sets *units to the number of units that this makes. */
-static size_t take(size_t count, double wanted, size_t *units)
+/* Returns how many of `count` items a unit takes: at most `wanted`, at least one. `blocks`: into
+ * how many parts the rest of the work is cut. An odd number of them gets units that two threads can
+ * share. Sets *units to the number of units that this makes. */
+static size_t take(size_t count, double wanted, size_t blocks, size_t *units)
 {
     const size_t most = wanted < (double)count ? qk_size_max((size_t)wanted, 1) : count;
-    *units = qk_divide_up(count, most);
-    return qk_divide_up(count, *units);
+    const size_t items =
+        blocks % 2 == 0 ? qk_even_part(count, most) : qk_unit_items(count, 1, most);
+    *units = qk_divide_up(count, items);
+    return items;
 }
 
 /* If channels are last: finds how large the planes of a unit are, and how many channels it should
@@ -326,13 +329,18 @@ static double interleave(struct state *state, double wanted)
     return (double)qk_size_min(channels, most);
 }
 
+/* Returns into how many blocks of positions, in all images, each channel is cut. */
+static size_t count_blocks(const struct state *state)
+{
+    return state->geometry.images * state->outer * state->row_bands * state->column_bands;
+}
+
 /* Returns how many cycles a unit should take of a convolution that takes this many for one tile of
  * one image. */
 static double unit_cycles(const struct state *state, double cycles)
 {
     const struct qk_conv_tuning *tuning = state->conv->tuning;
-    const double parts = (double)state->geometry.images * (double)state->outer *
-                         (double)state->row_bands * (double)state->column_bands;
+    const double parts = (double)count_blocks(state);
     return qk_conv_unit_ns(tuning, cycles * parts / tuning->cycles_per_ns) * tuning->cycles_per_ns;
 }
 
@@ -348,14 +356,16 @@ static double cut_units(struct state *state)
     const double made = (double)layout->buffer_bytes / QK_DEPTHWISE_BYTES * 2;
     const double unit =
         unit_cycles(state, made * (double)desc->group + cycles * (double)desc->out_channels);
-    state->m_part = take(desc->out_channels / desc->group, unit / cycles, &state->m_parts);
+    state->m_part =
+        take(desc->out_channels / desc->group, unit / cycles, desc->group, &state->m_parts);
     double channel = made + cycles * (double)state->m_part;
     double groups = unit / channel;
     if (desc->channels_last) {
         groups = interleave(state, groups);
         channel += COPY_CYCLES * (double)(state->x_plane + state->y_plane * state->m_part);
     }
-    state->unit_groups = take(desc->group, state->m_parts > 1 ? 1 : groups, &state->group_parts);
+    state->unit_groups = take(desc->group, state->m_parts > 1 ? 1 : groups, count_blocks(state),
+                              &state->group_parts);
     return channel * (double)state->unit_groups + made * 5;
 }
 
@@ -406,8 +416,7 @@ static bool make_plan(const struct qk_conv_plan_args *args, struct qk_memory mem
     const double cycles = cut_units(state);
     plan->workspace_bytes = lay_out_workspace(state);
     /* There is at most one unit for each byte of output, so the product does not overflow. */
-    plan->unit_count = geometry->images * state->group_parts * state->m_parts * state->outer *
-                       state->row_bands * state->column_bands;
+    plan->unit_count = count_blocks(state) * state->group_parts * state->m_parts;
     plan->unit_cost_ns = (uint64_t)(cycles / conv->tuning->cycles_per_ns) + 1;
     return true;
 }

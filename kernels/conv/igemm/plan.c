@@ -176,7 +176,9 @@ static size_t round_columns(const struct qk_conv_igemm_plan *plan, size_t column
 }
 
 /* Cuts rows, or else columns, into bands of about the same size, none larger than before. Makes at
- * least `least` bands, unless they would be too small. */
+ * least `least` bands, unless they would be too small. Only columns are cut such that two threads
+ * end together: shorter bands of rows would read more rows twice, and leave more of their tiles
+ * empty. */
 static void cut_bands(const struct qk_conv_igemm_plan *plan, struct candidate *candidate,
                       size_t least)
 {
@@ -197,12 +199,15 @@ static void cut_bands(const struct qk_conv_igemm_plan *plan, struct candidate *c
         }
     }
     candidate->row_bands = qk_divide_up(height, layout->rows);
-    candidate->column_bands = qk_divide_up(width, layout->columns);
     layout->rows = qk_divide_up(height, candidate->row_bands);
-    if (candidate->column_bands > 1) {
-        const size_t columns = round_columns(plan, qk_divide_up(width, candidate->column_bands));
-        layout->columns = qk_size_min(layout->columns, columns);
+    if (layout->columns < width) {
+        const size_t tile = columns_multiple(plan, layout->columns);
+        const size_t least_tiles = qk_divide_up(quads_least(plan), tile);
+        const size_t tiles = qk_size_max(layout->columns / tile, 1);
+        const size_t unit = qk_unit_items(qk_divide_up(width, tile), least_tiles, tiles);
+        layout->columns = qk_size_min(layout->columns, unit * tile);
     }
+    candidate->column_bands = qk_divide_up(width, layout->columns);
 }
 
 /* Chains images with small planes, one after the other, into units of about UNIT_QUADS_LEAST padded
