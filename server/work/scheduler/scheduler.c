@@ -71,8 +71,11 @@ struct slice {
     struct qd_job *job; /* NULL if there is none */
     struct qd_worker_slot *slot;
     enum slice_kind kind;
-    uint64_t until_ns;    /* not used for a helper */
-    uint64_t cpu_ns;      /* a worker: its CPU time when it took the job from the queue */
+    uint64_t until_ns; /* not used for a helper */
+    /* A worker: its CPU time when it took the job from the queue, or 0 in the job's first slice, in
+     * which most jobs end. Reading this clock is a system call, at whose end Linux may give the CPU
+     * to another thread while this one holds the lock. */
+    uint64_t cpu_ns;
     uint64_t budget_ns;   /* inline: how much estimated work is still allowed */
     struct qd_loop *loop; /* the loop that computes; NULL for a worker */
 };
@@ -368,7 +371,8 @@ static void give_back(struct qd_scheduler *scheduler, const struct slice *slice)
 {
     if (slice->kind == SLICE_WORKER) {
         slice->job->had_ns += qd_clock_ns() - (slice->until_ns - QD_QUANTUM_NS);
-        slice->job->run_ns += qd_clock_thread_ns() - slice->cpu_ns;
+        if (slice->cpu_ns > 0)
+            slice->job->run_ns += qd_clock_thread_ns() - slice->cpu_ns;
     }
     step_back(scheduler, slice->job);
 }
@@ -515,19 +519,20 @@ static bool run_slice(struct qd_scheduler *scheduler, struct slice *slice)
 static struct slice take_from_queue(struct qd_scheduler *scheduler, enum slice_kind kind)
 {
     const uint64_t now_ns = qd_clock_ns();
-    struct slice slice = {.job = qd_queue_take(&scheduler->queue, now_ns),
+    struct qd_job *job = qd_queue_take(&scheduler->queue, now_ns);
+    struct slice slice = {.job = job,
                           .kind = kind,
                           .until_ns = now_ns + QD_QUANTUM_NS,
-                          .cpu_ns = qd_clock_thread_ns()};
-    if (slice.job->started) {
-        if (slice.job->wait_until_ns != 0 && now_ns >= slice.job->wait_until_ns)
-            expire(slice.job);
+                          .cpu_ns = job->had_ns > 0 ? qd_clock_thread_ns() : 0};
+    if (job->started) {
+        if (job->wait_until_ns != 0 && now_ns >= job->wait_until_ns)
+            expire(job);
         take_slot(&slice);
-        show_open(scheduler, slice.job);
+        show_open(scheduler, job);
     } else {
-        slice.job->started_ns = now_ns;
+        job->started_ns = now_ns;
     }
-    slice.job->started = true;
+    job->started = true;
     return slice;
 }
 

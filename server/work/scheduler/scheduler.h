@@ -183,7 +183,8 @@ struct qd_job {
     bool held;    /* its may_start has returned false */
     bool sharing; /* counts in the scheduler's `sharing` */
     bool taken;   /* it was taken from the queue at least once */
-    /* How long the workers that took it from the queue have had it, and their CPU time in it. */
+    /* How long the workers that took it from the queue have had it, and their CPU time in it after
+     * the first slice. */
     uint64_t had_ns, run_ns;
     uint64_t need_ns;       /* how long it takes, as far as is known; 0: it has not lined up yet */
     uint64_t started_ns;    /* when its `start` began */
