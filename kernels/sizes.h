@@ -35,10 +35,10 @@ static inline size_t qk_longer_share(size_t count, size_t unit)
     return units % 2 == 0 ? units / 2 * unit : count - units / 2 * unit;
 }
 
-/* Returns how many of `count` items each unit but the last should have: at most `most`, and not
- * less than `least` unless `most` is. Smaller units than necessary have to save a 32nd of the time
- * until the busier of two threads ends. The result is at least 1, so that the caller may divide by
- * it. Only some sizes are tried, because a plan may be made for each request. */
+/* Returns how many of `count` items each unit but the last should have: at most `most`, and at
+ * least `least` or, if that is less, qk_even_part. Smaller units than necessary have to save a 32nd
+ * of the time until the busier of two threads ends. The result is at least 1, so that the caller
+ * may divide by it. Only some sizes are tried, because a plan may be made for each request. */
 static inline size_t qk_unit_items(size_t count, size_t least, size_t most)
 {
     size_t best = qk_even_part(count, most);

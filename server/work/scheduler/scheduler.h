@@ -1,5 +1,6 @@
 /* Decides which thread computes what, and when. The scheduler knows jobs, but not what they consist
- * of.
+ * of. Its threads are workers, and event loops (loop.h), which do the I/O of connections and submit
+ * jobs.
  *
  * A job goes through phases, one after the other. A phase consists of units that may be computed in
  * any order, on several workers at once. `start` sets the first phase. When all units of a phase
@@ -26,7 +27,8 @@
  *   soon, and lets long jobs of equal length run one after the other, because they would take
  *   memory and caches from one another (queue.h).
  *
- *   Jobs are unequal. A new job is in the first level. `start` or a `then` may set its level.
+ *   Jobs are unequal. A new job is in QD_LEVEL_UNREAD, before all others, because nobody knows yet
+ *   what it asks for. `start` or a `then` may set its level.
  *   Before its next phase, the job goes back into the queue if a job that comes before it waits
  *   there (qd_queue_admits).
  *
@@ -60,8 +62,7 @@
 /* `make bench A=--handover` measures what the constants of this folder stand for, and prints which
  * values that supports. */
 
-/* What it costs to let another worker help. The thread that wakes the worker spends 5 to 15 us, and
- * the worker starts 20 to 50 us later (measured on two virtual machines; pool.h). Work of this
+/* What it costs to let another worker help; pool.h has how long waking one takes. Work of this
  * length is done no sooner by two workers than by one. Two workers did work of 100 us in 80 to
  * 89 us, of 200 us in 119 to 137 us, and of 400 us in 236 us. */
 #define QD_HANDOVER_NS UINT64_C(40000)
@@ -186,7 +187,7 @@ struct qd_job {
     /* How long the workers that took it from the queue have had it, and their CPU time in it after
      * the first slice. */
     uint64_t had_ns, run_ns;
-    uint64_t need_ns;       /* how long it takes, as far as is known; 0: it has not lined up yet */
+    uint64_t need_ns;       /* how long it takes, as far as is known; 0: not known */
     uint64_t started_ns;    /* when its `start` began */
     size_t worker_count;    /* workers that have a slot of its phase */
     uint64_t idle_since_ns; /* when a worker left because no unit was left; 0 if no worker has */
