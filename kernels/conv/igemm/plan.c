@@ -176,9 +176,7 @@ static size_t round_columns(const struct qk_conv_igemm_plan *plan, size_t column
 }
 
 /* Cuts rows, or else columns, into bands of about the same size, none larger than before. Makes at
- * least `least` bands, unless they would be too small. Only columns are cut such that two threads
- * end together: shorter bands of rows would read more rows twice, and leave more of their tiles
- * empty. */
+ * least `least` bands, unless they would be too small. */
 static void cut_bands(const struct qk_conv_igemm_plan *plan, struct candidate *candidate,
                       size_t least)
 {
@@ -200,13 +198,24 @@ static void cut_bands(const struct qk_conv_igemm_plan *plan, struct candidate *c
     }
     candidate->row_bands = qk_divide_up(height, layout->rows);
     layout->rows = qk_divide_up(height, candidate->row_bands);
-    if (layout->columns < width) {
-        const size_t tile = columns_multiple(plan, layout->columns);
-        const size_t least_tiles = qk_divide_up(quads_least(plan), tile);
-        const size_t tiles = qk_size_max(layout->columns / tile, 1);
-        const size_t unit = qk_unit_items(qk_divide_up(width, tile), least_tiles, tiles);
-        layout->columns = qk_size_min(layout->columns, unit * tile);
+    candidate->column_bands = qk_divide_up(width, layout->columns);
+    if (candidate->column_bands > 1) {
+        const size_t columns = round_columns(plan, qk_divide_up(width, candidate->column_bands));
+        layout->columns = qk_size_min(layout->columns, columns);
     }
+}
+
+/* Makes bands of columns smaller, if two threads then end closer together. Bands of rows stay as
+ * they are: shorter ones would read more rows twice, and leave more of their tiles empty. */
+static void share_columns(const struct qk_conv_igemm_plan *plan, struct candidate *candidate)
+{
+    struct qk_slab_layout *layout = &candidate->layout;
+    const size_t width = (size_t)plan->geometry.axis[QK_AXIS_COLUMN].out;
+    const size_t tile = columns_multiple(plan, layout->columns);
+    const size_t least = qk_divide_up(quads_least(plan), tile);
+    const size_t most = qk_size_max(layout->columns / tile, 1);
+    const size_t tiles = qk_unit_items(qk_divide_up(width, tile), least, most);
+    layout->columns = qk_size_min(layout->columns, tiles * tile);
     candidate->column_bands = qk_divide_up(width, layout->columns);
 }
 
@@ -386,6 +395,8 @@ static void cut_units(const struct qk_conv_igemm_plan *plan, struct candidate *c
     size_t most = panels;
     if (candidate->layout.images == 1)
         cut_bands(plan, candidate, wanted);
+    if (wanted > 1 && candidate->column_bands > 1)
+        share_columns(plan, candidate);
     set_slab_bytes(&candidate->layout);
     if (candidate->layout.part_sets < candidate->layout.sets) {
         const struct qk_igemm *igemm = plan->conv->backend->igemm;
