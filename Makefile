@@ -253,7 +253,8 @@ SERVER := \
     server/models/cut_inputs.c server/models/deferred_constants.c server/models/label_files.c \
     server/models/model.c server/models/model_config.c server/models/plans.c \
     server/models/prototext.c server/models/shapes.c server/models/sources.c server/models/table.c \
-    server/work/scheduler/cpu_yield.c server/work/scheduler/loop.c server/work/scheduler/pool.c \
+    server/work/scheduler/cpu_yield.c server/work/scheduler/joining.c \
+    server/work/scheduler/loop.c server/work/scheduler/pool.c \
     server/work/scheduler/queue.c server/work/scheduler/scheduler.c \
     server/work/scheduler/straggler.c server/work/body_prefault.c \
     server/work/compression.c server/work/constant_pages.c \

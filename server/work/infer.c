@@ -372,19 +372,25 @@ static enum qd_status plan(struct qd_inference *inference)
 }
 
 /* Returns how many workers the plan's nodes are worth. A worker is woken once and then helps with
- * one node after the other, so it must be worth waking for all of them together. */
+ * one node after the other, so it must be worth waking for all of them together. Nodes that are too
+ * short for workers whose caches are far apart are shared by none, because a tensor of which one
+ * node is computed by two CPUs, and the next by one, makes the way more often. */
 static size_t node_shares(const struct qd_inference *inference)
 {
     const struct qk_graph_plan *plan = inference->plan;
     const size_t threads = inference->tools->thread_count;
-    size_t wanted = 1;
+    size_t wanted = 1, shared_count = 0;
     uint64_t shared_ns = 0;
     for (size_t i = 0; i < plan->node_count; i++) {
         const struct qk_plan *node = &plan->nodes[i].plan;
         const size_t worth = awake_shares(inference, node->unit_count, node->unit_cost_ns);
         wanted = worth > wanted ? worth : wanted;
         shared_ns += worth > 1 ? qd_plan_node_ns(node) : 0;
+        shared_count += worth > 1;
     }
+    if (shared_count > 1 &&
+        shared_ns / shared_count < qd_scheduler_shared_phase_ns(inference->tools->scheduler))
+        return 1;
     const size_t most = shares(inference, threads, shared_ns / threads);
     return wanted < most ? wanted : most;
 }

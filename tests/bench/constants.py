@@ -128,6 +128,8 @@ RULES = {
 }
 CHOSEN = {
     "QD_PRECAUTION_SHARE": "a share, not a time: the rules above use it",
+    "QD_JOINING_TIMES": "networks on one and on two L3 caches: joining.h has their times",
+    "QD_JOINING_TRIALS": "a share of networks that may be slower, to learn when CPUs are near",
     "QD_RETRY_AFTER_MAX_S": "a promise to clients",
     "INTERVAL_JOBS": "smooths Retry-After, which is in whole seconds",
     "CACHE_LINE_BYTES": "of x86-64 and most ARM64 CPUs; with another size only speed differs",

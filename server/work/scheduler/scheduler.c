@@ -7,6 +7,7 @@
 #include "server/base/clock.h"
 #include "server/base/lock.h"
 #include "server/work/scheduler/cpu_yield.h"
+#include "server/work/scheduler/joining.h"
 #include "server/work/scheduler/pool.h"
 #include "server/work/scheduler/queue.h"
 #include "server/work/scheduler/straggler.h"
@@ -41,9 +42,12 @@ struct qd_scheduler {
     uint64_t interval_ns; /* mean time between the ends of jobs, without idle time */
     uint64_t last_end_ns; /* when the last job ended */
     uint64_t expected_ns; /* when a worker that was woken should have come by; 0: it has come */
-    size_t sharing;       /* jobs of which several workers may have computed a phase */
-    size_t watching;      /* workers without a job that are awake, and notice new work */
-    int idle;             /* the worker that fell asleep last, or NOBODY */
+    /* When the last phase was opened; 0 if no worker watched, or one has joined. */
+    uint64_t opened_ns;
+    struct qd_joining joining; /* may be read without the lock */
+    size_t sharing;            /* jobs of which several workers may have computed a phase */
+    size_t watching;           /* workers without a job that are awake, and notice new work */
+    int idle;                  /* the worker that fell asleep last, or NOBODY */
     size_t idle_count;
     int next_idle[]; /* for each sleeping worker, the one that fell asleep before it */
 };
@@ -181,6 +185,11 @@ size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t work
 size_t qd_scheduler_awake_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count)
 {
     return shares_of(unit_count, unit_cost_ns, worker_count, QD_JOIN_NS);
+}
+
+uint64_t qd_scheduler_shared_phase_ns(struct qd_scheduler *scheduler)
+{
+    return qd_joining_phase_ns(&scheduler->joining);
 }
 
 /* Returns whether the rest of the job's phase, or the phases ahead of it, are worth waking a
@@ -342,6 +351,7 @@ static void show_open(struct qd_scheduler *scheduler, struct qd_job *job)
     scheduler->sharing += job->sharing ? 0 : 1;
     job->sharing = true;
     qd_job_list_append(&scheduler->open, job);
+    scheduler->opened_ns = scheduler->watching > 0 ? qd_clock_ns() : 0;
     atomic_fetch_add(&scheduler->news, 1);
 }
 
@@ -573,6 +583,15 @@ static void watch(struct qd_scheduler *scheduler, uint64_t until_ns)
     scheduler->watching--;
 }
 
+/* A worker that watched has joined a phase. Only the first one counts, because it alone has not
+ * waited for others. Under the lock. */
+static void note_joining(struct qd_scheduler *scheduler)
+{
+    if (scheduler->opened_ns != 0)
+        qd_joining_note(&scheduler->joining, qd_clock_ns() - scheduler->opened_ns);
+    scheduler->opened_ns = 0;
+}
+
 /* Returns the worker's next slice, or one without a job if the scheduler ends. */
 static struct slice next_slice(struct qd_scheduler *scheduler, int index)
 {
@@ -580,13 +599,16 @@ static struct slice next_slice(struct qd_scheduler *scheduler, int index)
     pthread_mutex_lock(&scheduler->lock);
     struct slice slice = find_slice(scheduler);
     while (slice.job == NULL && !scheduler->ending) {
-        if (scheduler->sharing > 0 && qd_clock_ns() < until_ns) {
+        const bool watches = scheduler->sharing > 0 && qd_clock_ns() < until_ns;
+        if (watches) {
             watch(scheduler, until_ns);
         } else {
             fall_asleep(scheduler, index);
             until_ns = qd_clock_ns() + QD_WATCH_NS; /* it was woken for what comes next, too */
         }
         slice = find_slice(scheduler);
+        if (watches && slice.kind == SLICE_HELPER && slice.job != NULL)
+            note_joining(scheduler);
     }
     unlock_and_wake(scheduler, true);
     return slice;

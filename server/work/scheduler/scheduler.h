@@ -276,3 +276,7 @@ size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t work
  * for the number of a phase's slots if workers may still be awake from an earlier phase of the
  * job. */
 size_t qd_scheduler_awake_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count);
+
+/* Returns qd_joining_phase_ns (joining.h). Call it once for each job with many phases. On any
+ * thread. */
+uint64_t qd_scheduler_shared_phase_ns(struct qd_scheduler *scheduler);
